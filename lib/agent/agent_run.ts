@@ -2,7 +2,7 @@ import type { CancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import type { ProviderError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
-import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
+import type { AgentEvent, AgentEventBody, FinishReason } from "../base/records/agent_event.ts";
 import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { RunKind } from "../base/records/run.ts";
@@ -12,7 +12,6 @@ import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, Inherited } from "../tools/runtime/tool_call.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
-import type { EndedTurn, RunResume } from "./model_turn.ts";
 import type { ParkedClientCalls } from "./parked_client_calls.ts";
 import type { TokenBudget } from "./token_budget.ts";
 
@@ -31,7 +30,7 @@ export interface AgentLimits {
 /** Asked when the policy says `ask`; may show the reader `approval_needed` and `approval_answered` through `emit`. */
 export interface AgentApprover {
   (request: ApprovalRequest, signal: AbortSignal, emit: (body: AgentEventBody) => void): Promise<ApprovalAnswer>;
-  /** The call is decided without the question that was asked for it before the run was interrupted, if there was one */
+  /** Takes back the approval that was filed for the call before the run was interrupted, if there is one: the call is decided without it */
   readonly withdraw?: (callId: string, emit: (body: AgentEventBody) => void) => Promise<void>;
 }
 
@@ -42,6 +41,75 @@ export interface AgentOutcome {
   readonly added: readonly Message[];
   /** A ProviderError before the first delta: the reader gets it thrown instead of the terminal event */
   readonly refused: ProviderError | undefined;
+}
+
+/** A tool call of a turn, under the gateway's own id: the vendor's id may be missing or repeated. */
+export interface TurnCall {
+  readonly id: string;
+  readonly name: string;
+  arguments: string;
+  readonly owner: "agent" | "client";
+}
+
+/** Facts about a finished turn that its events do not hold and a resumed run needs. */
+export interface EndedTurn {
+  /** From 1 */
+  readonly turn: number;
+  readonly finishReason: FinishReason;
+  /** Calls as the model made them, those of the client's tools among them */
+  readonly calls: readonly TurnCall[];
+  /** The vendor's parts of the reply; undefined: none */
+  readonly opaque: unknown;
+  /** Provider they belong to. undefined: the run's own */
+  readonly provider: string | undefined;
+  /** True for the last turn, which offers no tools */
+  readonly last: boolean;
+}
+
+/** The recorded result of a call. */
+export interface RecordedResult {
+  readonly output: string;
+  readonly isError: boolean;
+  /** True when the output came from outside. The model gets it in the untrusted envelope */
+  readonly outside: boolean;
+}
+
+/** A finished turn of the model, as the journal has it. */
+export interface RecordedTurn {
+  readonly text: string;
+  readonly refusal: string;
+  readonly finishReason: FinishReason;
+  readonly calls: readonly TurnCall[];
+  /** The vendor's parts of the reply, which go back as they are */
+  readonly opaque: unknown;
+  /** Provider they belong to. undefined: the run's own */
+  readonly provider: string | undefined;
+  readonly usage: Usage;
+  /** True for the last turn, which offers no tools */
+  readonly last: boolean;
+  /** Results of the turn's calls that have ended, by call id */
+  readonly results: ReadonlyMap<string, RecordedResult>;
+  /** True when the consequences of the results were recorded as well */
+  readonly followed: boolean;
+}
+
+/** The part of a run that was recorded before the run was interrupted. */
+export interface RecordedRun {
+  /** True when the run had begun; false when it only waited in the queue */
+  readonly started: boolean;
+  readonly turns: readonly RecordedTurn[];
+  /** Events from this seq on belong to no finished step: their text does not count */
+  readonly fromSeq: number;
+}
+
+/** For a run that goes on after its last finished step. */
+export interface RunResume {
+  /** Sequence number of the first event after the resume */
+  readonly afterSeq: number;
+  /** Asked for once its turn has come */
+  readonly load: () => Promise<RecordedRun>;
+  /** Tools the run was offered that are gone now: name to reason */
+  readonly gone: ReadonlyMap<string, string>;
 }
 
 /** Where a run is written down. */

@@ -1,12 +1,50 @@
+import { ProviderError } from "../base/errors.ts";
 import { type Message, textOf } from "../base/records/message.ts";
+import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { isReported, type Usage } from "../base/records/usage.ts";
-import type { ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
+import type { ProviderCallOptions, ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
-import type { AgentRun } from "./agent_run.ts";
+import type { AgentRun, RecordedTurn, TurnCall } from "./agent_run.ts";
 import { estimateUsage } from "./estimate_tokens.ts";
 import { checkLength, fitRequest, type FittedRequest } from "./context_window.ts";
-import type { CallNaming, ModelTurn, TurnCall } from "./model_turn.ts";
+import type { EventRecorder } from "./event_recorder.ts";
+import { type CallNaming, LiveTurn, type ModelTurn, restoreTurn } from "./model_turn.ts";
+import { hasOwnWork } from "./parked_client_calls.ts";
 import { createTokenAccount, type TokenAccount } from "./token_budget.ts";
+
+/** State of a run's loop that its next turn begins in. */
+export interface LoopState {
+  readonly run: AgentRun;
+  readonly requests: ModelRequests;
+  readonly events: EventRecorder;
+  /** Messages of the next request */
+  readonly messages: readonly Message[];
+  /** Messages that the run has added to the history */
+  readonly added: readonly Message[];
+  /** Tool calls that may still run */
+  readonly callsLeft: number;
+  /** Put before the next turn's first text */
+  readonly separator: string;
+  /** Returns a turn as the journal has it; undefined for a turn that is not recorded */
+  recordedTurn(number: number): RecordedTurn | undefined;
+  /** Notes that the turn goes to the provider now, and what was cut from its request */
+  startTurn(number: number, fitted: FittedRequest): void;
+}
+
+/** A turn that was opened: from the journal, or at the provider. */
+export interface OpenTurn {
+  readonly turn: ModelTurn;
+  /** True for the last turn, which offers no tools */
+  readonly last: boolean;
+  /** The turn as the journal has it; undefined for a live turn */
+  readonly known: RecordedTurn | undefined;
+  /** Arrays of the provider; none for a turn from the journal */
+  readonly stream: AsyncIterable<Batch> | Iterable<Batch>;
+  /** Returns what the turn cost. @throws {ProviderError} the stream ended without a finish */
+  readonly usage: () => Usage | Promise<Usage>;
+}
+
+type Batch = readonly ProviderEvent[];
 
 /**
  * Makes the requests of one run, turn by turn. A tool of the client hides one of the agent with the same name; without tools of the
@@ -96,6 +134,66 @@ export class ModelRequests implements CallNaming {
   #isClients(name: string): boolean {
     return this.#run.clientTools.some((tool) => tool.name === name);
   }
+}
+
+/** Opens a turn from the journal, which was shown before; undefined when the journal does not have it. @param number from 1 */
+export function replayTurn(loop: LoopState, number: number): OpenTurn | undefined {
+  const known = loop.recordedTurn(number);
+  if (known === undefined) return undefined;
+  return { turn: restoreTurn(known), last: known.last, known, stream: NOTHING_SAID, usage: () => known.usage };
+}
+
+const NOTHING_SAID: readonly Batch[] = [];
+
+/**
+ * Opens a turn at the provider. A promise only where the request must wait for its budget or for the model's window.
+ * @param number from 1
+ * @throws as ModelRequests.next
+ */
+export function askTurn(loop: LoopState, number: number): OpenTurn | Promise<OpenTurn> {
+  const { run: { limits }, requests, messages, callsLeft } = loop;
+  const last = requests.offersTools && (number > limits.maxIterations || callsLeft < 1);
+  const fitted = requests.next({ messages, first: number === 1, last });
+  const options = { number, last };
+  return fitted instanceof Promise ? fitted.then((later) => ask(loop, later, options)) : ask(loop, fitted, options);
+}
+
+function ask(
+  loop: LoopState,
+  fitted: FittedRequest,
+  { number, last }: { readonly number: number; readonly last: boolean },
+): OpenTurn {
+  const { run, requests, events: { stamp }, separator } = loop;
+  const { request } = fitted;
+  loop.startTurn(number, fitted);
+  const naming = last ? allOwn(requests) : requests;
+  const turn = new LiveTurn({ stamp, separator, naming, shared: hasOwnWork(loop.added) });
+  return {
+    turn,
+    last,
+    known: undefined,
+    stream: run.provider.stream(request, callOf(run, requests)),
+    usage() {
+      if (turn.finish === undefined) throw brokenReply(run.provider.name);
+      return requests.usageOf(request, turn);
+    },
+  };
+}
+
+function callOf(run: AgentRun, requests: ModelRequests): ProviderCallOptions {
+  const { signal, requestId, whole, isPlain: givesFields, onAgain } = run;
+  return { signal, requestId, whole, givesFields, onAgain, beforeAgain: requests.account?.again };
+}
+
+/** In a turn without tools a call is the agent's whatever its name: it is not run, and no client is told of it. */
+function allOwn(requests: CallNaming): CallNaming {
+  return { ownerOf: () => "agent", newCallId: (prefix) => requests.newCallId(prefix) };
+}
+
+function brokenReply(provider: string): ProviderError {
+  return new ProviderError("provider_error", `Cannot use the reply of "${provider}": it ended without a finish`, {
+    provider,
+  });
 }
 
 const LONG_CHARACTERS = 6000;

@@ -2,17 +2,10 @@ import type { AgentEvent, FinishReason } from "../base/records/agent_event.ts";
 import type { AssistantMessage, ToolCall } from "../base/records/message.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
+import type { RecordedTurn, TurnCall } from "./agent_run.ts";
 import type { EventStamp } from "./event_recorder.ts";
 import { SHARED_CALL_PREFIX } from "./parked_client_calls.ts";
 import type { TokenCounter } from "./estimate_tokens.ts";
-
-/** A tool call of a turn, under the gateway's own id: the vendor's id may be missing or repeated. */
-export interface TurnCall {
-  readonly id: string;
-  readonly name: string;
-  arguments: string;
-  readonly owner: "agent" | "client";
-}
 
 /** Decides the owner and the id of each call of a turn. */
 export interface CallNaming {
@@ -240,65 +233,4 @@ function isJsonObject(text: string): boolean {
   } catch {
     return false;
   }
-}
-
-/** Facts about a finished turn that its events do not hold and a resumed run needs. */
-export interface EndedTurn {
-  /** From 1 */
-  readonly turn: number;
-  readonly finishReason: FinishReason;
-  /** Calls as the model made them, those of the client's tools among them */
-  readonly calls: readonly TurnCall[];
-  /** The vendor's parts of the reply; undefined: none */
-  readonly opaque: unknown;
-  /** Provider they belong to. undefined: the run's own */
-  readonly provider: string | undefined;
-  /** True for the last turn, which offers no tools */
-  readonly last: boolean;
-}
-
-/** The recorded result of a call. */
-export interface RecordedResult {
-  readonly output: string;
-  readonly isError: boolean;
-  /** True when the output came from outside. The model gets it in the untrusted envelope */
-  readonly outside: boolean;
-}
-
-/** A finished turn of the model, as the journal has it. */
-export interface RecordedTurn {
-  readonly text: string;
-  readonly refusal: string;
-  readonly finishReason: FinishReason;
-  readonly calls: readonly TurnCall[];
-  /** The vendor's parts of the reply, which go back as they are */
-  readonly opaque: unknown;
-  /** Provider they belong to. undefined: the run's own */
-  readonly provider: string | undefined;
-  readonly usage: Usage;
-  /** True for the last turn, which offers no tools */
-  readonly last: boolean;
-  /** Results of the turn's calls that have ended, by call id */
-  readonly results: ReadonlyMap<string, RecordedResult>;
-  /** True when the consequences of the results were recorded as well */
-  readonly followed: boolean;
-}
-
-/** The part of a run that was recorded before the run was interrupted. */
-export interface RecordedRun {
-  /** True when the run had begun; false when it only waited in the queue */
-  readonly started: boolean;
-  readonly turns: readonly RecordedTurn[];
-  /** Events from this seq on belong to no finished step: their text does not count */
-  readonly fromSeq: number;
-}
-
-/** For a run that goes on after its last finished step. */
-export interface RunResume {
-  /** Sequence number of the first event after the resume */
-  readonly afterSeq: number;
-  /** Asked for once its turn has come */
-  readonly load: () => Promise<RecordedRun>;
-  /** Tools the run was offered that are gone now: name to reason */
-  readonly gone: ReadonlyMap<string, string>;
 }

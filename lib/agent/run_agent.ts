@@ -2,23 +2,17 @@ import { CancelError, cancelError } from "../base/cancel.ts";
 import { ProviderError } from "../base/errors.ts";
 import type { AgentEvent, AgentEventBody, FinishReason } from "../base/records/agent_event.ts";
 import type { Message } from "../base/records/message.ts";
+import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
 import { mayHaveBeenServed } from "../providers/retry.ts";
+import type { AgentRun, RecordedRun, RecordedTurn, TurnCall } from "./agent_run.ts";
+import { type FittedRequest, trimNotice } from "./context_window.ts";
+import { EventRecorder, type TerminalBody, toTerminal } from "./event_recorder.ts";
 import { afterTools, createLoopGuard, type LoopGuard } from "./loop_guard.ts";
-import type { AgentRun } from "./agent_run.ts";
-import { trimNotice } from "./context_window.ts";
-import { ModelRequests } from "./model_request.ts";
-import {
-  type CallNaming,
-  LiveTurn,
-  type ModelTurn,
-  restoreTurn,
-  separatorAfter,
-  type TurnFinish,
-} from "./model_turn.ts";
-import { hasMoreThanClient, hasOwnWork } from "./parked_client_calls.ts";
-import { EventRecorder, toTerminal } from "./event_recorder.ts";
-import { toolWork } from "./tool_calls.ts";
+import { askTurn, type LoopState, ModelRequests, type OpenTurn, replayTurn } from "./model_request.ts";
+import { type ModelTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
+import { hasMoreThanClient } from "./parked_client_calls.ts";
+import { type CallResult, toolWork, type ToolWorkOptions } from "./tool_calls.ts";
 
 /**
  * The loop: model turn, tool calls, results, next turn, until a turn calls no tool of the agent, a limit or cancellation.
@@ -33,37 +27,120 @@ import { toolWork } from "./tool_calls.ts";
  * Source: docs/design/runs.md "The loop"
  */
 export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEvent[], void, undefined> {
-  const { journal, limits, signal } = run;
-  const told = new EventRecorder(run);
-  const { stamp } = told;
-  /** Messages that the run adds to the history */
-  const added: Message[] = [];
-  /** Events that wait for the turn's first array, to be yielded together with it */
-  let head: AgentEvent[] = [];
-  let spoken = false;
-  let turn: ModelTurn | undefined;
-  /** True once the provider has answered the running turn with anything */
-  let answered = false;
-  let requests: ModelRequests | undefined;
-
+  const loop = new AgentLoop(run);
   try {
-    const begun = run.begin();
-    let messages = begun instanceof Promise ? await begun : begun;
-    const recorded = run.resume === undefined ? undefined : await run.resume.load();
-    /** seq of the first event that may have been shown of the turn that is asked again */
-    let restartSeq = recorded?.started === true ? recorded.fromSeq : undefined;
-    requests = new ModelRequests(run);
-    const { offersTools } = requests;
-    let guard: LoopGuard | undefined;
-    const { requestId, whole, isPlain: givesFields, onAgain } = run;
-    const call = { signal, requestId, whole, givesFields, onAgain, beforeAgain: requests.account?.again };
-    let usage: Usage = NO_USAGE;
-    let callsLeft = limits.maxToolCalls;
-    let separator = "";
-    if (recorded?.started !== true) {
-      head.push(told.keep({
-        seq: stamp.next(),
-        time: stamp.time(),
+    const beginning = loop.begin();
+    if (beginning !== undefined) await beginning;
+    for (;;) {
+      const opening = loop.openTurn();
+      const open = opening instanceof Promise ? await opening : opening;
+      for await (const batch of open.stream) {
+        const shown = loop.take(batch, open.turn);
+        // The last array goes out together with the turn's end, which comes at once
+        if (open.turn.finish !== undefined) break;
+        if (shown !== undefined) yield shown;
+      }
+      const used = open.usage();
+      const calls = loop.endTurn(open, used instanceof Promise ? await used : used);
+      if (calls.own.length === 0) {
+        const ended = loop.finish(open, calls);
+        yield ended instanceof Promise ? await ended : ended;
+        return;
+      }
+      if (loop.head.length > 0) yield loop.takeHead();
+      const results = yield* toolWork(run, loop.toolWorkOf(open, calls));
+      const ended = loop.takeResults(open, calls, results);
+      if (ended !== undefined) {
+        yield ended instanceof Promise ? await ended : ended;
+        return;
+      }
+    }
+  } catch (error) {
+    yield await loop.fail(error);
+  } finally {
+    if (!loop.ended) await loop.leave();
+  }
+}
+
+/** Events that go out at once, or once the end of the run is written. */
+type Shown = readonly AgentEvent[] | Promise<readonly AgentEvent[]>;
+
+/** Calls of a finished turn. */
+interface EndedCalls {
+  /** Calls of the agent's own tools that are to be made; none where none may be called */
+  readonly own: readonly TurnCall[];
+  /** Ids of the calls to tools of the client */
+  readonly client: readonly string[];
+  /** False for calls whose results are all recorded */
+  readonly isLive: boolean;
+}
+
+/** State of one run's loop between its turns. */
+class AgentLoop implements LoopState {
+  readonly run: AgentRun;
+  readonly events: EventRecorder;
+  /** Messages that the run adds to the history */
+  readonly added: Message[] = [];
+  /** Events that wait for the turn's first array, to be yielded together with it */
+  head: AgentEvent[] = [];
+  /** Messages of the next request; set by `begin` */
+  messages: readonly Message[] = [];
+  usage: Usage = NO_USAGE;
+  callsLeft: number;
+  /** Put before the next turn's first text */
+  separator = "";
+  /** The running turn as soon as anything of it came, else the turn before it */
+  #turn: ModelTurn | undefined = undefined;
+  /** True once the provider has answered the running turn with anything */
+  #answered = false;
+  #spoken = false;
+  /** seq of the first event that may have been shown of the turn that is asked again */
+  #restartSeq: number | undefined = undefined;
+  /** Number of the running turn, from 1 */
+  #number = 0;
+  #recorded: RecordedRun | undefined = undefined;
+  #requests: ModelRequests | undefined = undefined;
+  #guard: LoopGuard | undefined = undefined;
+
+  constructor(run: AgentRun) {
+    this.run = run;
+    this.events = new EventRecorder(run);
+    this.callsLeft = run.limits.maxToolCalls;
+  }
+
+  get ended(): boolean {
+    return this.events.ended;
+  }
+
+  /** The run's requests. @throws {TypeError} before `begin` */
+  get requests(): ModelRequests {
+    if (this.#requests === undefined) throw new TypeError("Cannot ask the model: the run has not begun");
+    return this.#requests;
+  }
+
+  /** Waits for the run's slot and takes what is recorded of it. Returns undefined when there is nothing to wait for. */
+  begin(): Promise<void> | undefined {
+    const { run } = this;
+    const messages = run.begin();
+    if (messages instanceof Promise || run.resume !== undefined) return this.#beginLater(messages);
+    this.#start(messages, undefined);
+    return undefined;
+  }
+
+  async #beginLater(messages: readonly Message[] | Promise<readonly Message[]>): Promise<void> {
+    this.#start(await messages, await this.run.resume?.load());
+  }
+
+  #start(messages: readonly Message[], recorded: RecordedRun | undefined): void {
+    const { run, events } = this;
+    this.messages = messages;
+    this.#recorded = recorded;
+    this.#requests = new ModelRequests(run);
+    if (recorded?.started === true) this.#restartSeq = recorded.fromSeq;
+    else {
+      this.head.push(events.keep({
+        seq: events.stamp.next(),
+        time: events.stamp.time(),
         type: "run_start",
         kind: run.kind,
         model: run.model,
@@ -71,151 +148,183 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         parent_id: run.parentId,
       }));
     }
-    if (run.opening !== undefined) {
-      usage = addUsage(usage, run.opening.usage);
-      head.push(...told.note(run.opening.notices));
+    if (run.opening === undefined) return;
+    this.usage = addUsage(this.usage, run.opening.usage);
+    this.head.push(...events.note(run.opening.notices));
+  }
+
+  /** Opens the next turn: the recorded one, else one at the provider. */
+  openTurn(): OpenTurn | Promise<OpenTurn> {
+    const number = ++this.#number;
+    return replayTurn(this, number) ?? askTurn(this, number);
+  }
+
+  recordedTurn(number: number): RecordedTurn | undefined {
+    return this.#recorded?.turns[number - 1];
+  }
+
+  startTurn(number: number, fitted: FittedRequest): void {
+    const { events, head, events: { stamp } } = this;
+    const restartSeq = this.#restartSeq;
+    this.#restartSeq = undefined;
+    this.#answered = false;
+    head.push(events.keep(
+      restartSeq === undefined
+        ? { seq: stamp.next(), time: stamp.time(), type: "turn_start", turn: number }
+        : { seq: stamp.next(), time: stamp.time(), type: "turn_restart", turn: number, from_seq: restartSeq },
+    ));
+    if (fitted.shortened > 0 || fitted.dropped > 0) head.push(...events.note([trimNotice(fitted)]));
+  }
+
+  /** Takes one array of the provider. Returns the events that go out with it; undefined when they wait for the next one. */
+  take(batch: readonly ProviderEvent[], turn: ModelTurn): readonly AgentEvent[] | undefined {
+    this.#turn = turn;
+    this.#answered = true;
+    if (batch.length === 0) {
+      // The provider has begun to answer: what fails from here on fails in the middle of a reply
+      this.#spoken = true;
+      return NO_EVENTS;
     }
+    const events: AgentEvent[] = [];
+    this.#spoken = turn.take(batch, events) || this.#spoken;
+    if (events.length > 0) this.run.journal.record?.(events);
+    if (this.head.length > 0) this.head.push(...events);
+    else this.head = events;
+    return turn.finish !== undefined || events.length === 0 ? undefined : this.takeHead();
+  }
 
-    for (let number = 1;; number++) {
-      const known = recorded?.turns[number - 1];
-      const last = known?.last ?? (offersTools && (number > limits.maxIterations || callsLeft < 1));
-      let turnUsage: Usage;
-      if (known !== undefined) {
-        turn = restoreTurn(known);
-        turnUsage = known.usage;
-      } else {
-        const next = requests.next({ messages, first: number === 1, last });
-        const fitted = next instanceof Promise ? await next : next;
-        answered = false;
-        head.push(told.keep(
-          restartSeq === undefined
-            ? { seq: stamp.next(), time: stamp.time(), type: "turn_start", turn: number }
-            : { seq: stamp.next(), time: stamp.time(), type: "turn_restart", turn: number, from_seq: restartSeq },
-        ));
-        restartSeq = undefined;
-        if (fitted.shortened > 0 || fitted.dropped > 0) head.push(...told.note([trimNotice(fitted)]));
-        turn = new LiveTurn({
-          stamp,
-          separator,
-          naming: last ? allOwn(requests) : requests,
-          shared: hasOwnWork(added),
-        });
+  takeHead(): readonly AgentEvent[] {
+    const { head } = this;
+    this.head = [];
+    return head;
+  }
 
-        for await (const batch of run.provider.stream(fitted.request, call)) {
-          answered = true;
-          if (batch.length === 0) {
-            // The provider has begun to answer: what fails from here on fails in the middle of a reply
-            spoken = true;
-            yield batch as readonly AgentEvent[];
-            continue;
-          }
-          const events: AgentEvent[] = [];
-          spoken = turn.take(batch, events) || spoken;
-          if (events.length > 0) journal.record?.(events);
-          if (head.length > 0) head.push(...events);
-          else head = events;
-          // The last array goes out together with the turn's end, which comes at once
-          if (turn.finish !== undefined) break;
-          if (events.length === 0) continue;
-          yield head;
-          head = [];
-        }
-        if (turn.finish === undefined) throw brokenReply(run.provider.name);
-        const used = requests.usageOf(fitted.request, turn);
-        turnUsage = used instanceof Promise ? await used : used;
-      }
-      const finish = turn.finish as TurnFinish; // looked at above, and a recorded turn has one
-      usage = addUsage(usage, turnUsage);
-      const { text, calls } = turn;
-      if (text !== "") separator = separatorAfter(text);
-      const agentCalls = calls.length === 0 ? calls : calls.filter((call) => call.owner === "agent");
-      const clientCallIds = calls.length === 0
-        ? NO_IDS
-        : calls.flatMap((call) => (call.owner === "client" ? [call.id] : []));
-      const mayCall = !last && finish.reason !== "content_filter";
-      if (known === undefined) {
-        const { reason: finishReason, opaque, provider } = finish;
-        journal.turn?.({ turn: number, finishReason, calls, opaque, provider, last });
-        head.push(told.keep({
-          seq: stamp.next(),
-          time: stamp.time(),
-          type: "turn_end",
-          turn: number,
-          usage: turnUsage,
-        }));
-        if (!mayCall && calls.length > 0) head.push(...told.note([IGNORED_CALLS]));
-      }
-      const reply = turn.message({ provider: run.provider.name, calls: mayCall });
-      if (reply !== undefined) added.push(reply);
+  /** Counts and records a turn that has said everything, and adds its message to the history. */
+  endTurn({ turn, last, known }: OpenTurn, usage: Usage): EndedCalls {
+    const { run, added } = this;
+    const { text, calls } = turn;
+    this.usage = addUsage(this.usage, usage);
+    if (text !== "") this.separator = separatorAfter(text);
+    const mayCall = !last && turn.finish?.reason !== "content_filter";
+    if (known === undefined) this.#recordEnd(turn, { usage, last, mayCall });
+    const reply = turn.message({ provider: run.provider.name, calls: mayCall });
+    if (reply !== undefined) added.push(reply);
+    if (!mayCall || calls.length === 0) return NO_CALLS;
+    this.messages = [...this.messages, ...added.slice(-1)];
+    const own = calls.filter((call) => call.owner === "agent");
+    const client = calls.flatMap((call) => (call.owner === "client" ? [call.id] : []));
+    // Calls that are made now show the reader that the run goes on, and the turn after them is a new one
+    const isLive = known === undefined || own.some((call) => !known.results.has(call.id));
+    if (isLive) this.#restartSeq = undefined;
+    return { own, client, isLive };
+  }
 
-      if (!mayCall || agentCalls.length === 0) {
-        const waitsForClient = mayCall && clientCallIds.length > 0;
-        if (waitsForClient) park(run, clientCallIds, added);
-        const reason = finishReason(finish.reason, waitsForClient);
-        const ended = told.end({ type: "done", finish_reason: reason, usage }, { added });
-        head.push(...(ended instanceof Promise ? await ended : ended));
-        yield head;
-        return;
-      }
-      messages = [...messages, ...added.slice(-1)];
-      if (head.length > 0) yield head;
-      head = [];
-      // Calls that are made now show the reader that the run goes on, and the turn after them is a new one
-      const isLive = known === undefined || agentCalls.some((call) => !known.results.has(call.id));
-      if (isLive) restartSeq = undefined;
+  #recordEnd(
+    { calls, finish }: ModelTurn,
+    { usage, last, mayCall }: { readonly usage: Usage; readonly last: boolean; readonly mayCall: boolean },
+  ): void {
+    const { events, run } = this;
+    const { reason: finishReason, opaque, provider } = finish as TurnFinish; // a turn that has said everything has one
+    run.journal.turn?.({ turn: this.#number, finishReason, calls, opaque, provider, last });
+    this.head.push(events.keep({
+      seq: events.stamp.next(),
+      time: events.stamp.time(),
+      type: "turn_end",
+      turn: this.#number,
+      usage,
+    }));
+    if (!mayCall && calls.length > 0) this.head.push(...events.note([IGNORED_CALLS]));
+  }
 
-      const { agentTools: allowed } = requests;
-      const results = yield* toolWork(run, {
-        calls: agentCalls,
-        left: callsLeft,
-        allowed,
-        known: known?.results,
-        note: (bodies) => told.note(bodies),
-      });
+  /** Ends the run after a turn without calls of the agent's own tools. */
+  finish({ turn }: OpenTurn, { client }: EndedCalls): Shown {
+    const reason = finishReason((turn.finish as TurnFinish).reason, client.length > 0); // it has said everything
+    return this.#done(reason, client);
+  }
 
-      callsLeft -= agentCalls.length;
-      guard ??= createLoopGuard();
-      const verdict = guard.observe(
-        results.map(({ call, output, isError }) => ({ name: call.name, input: call.arguments, output, isError })),
-      );
-      const hasNextTurn = clientCallIds.length === 0 && verdict.kind !== "stop";
-      const { answers, notices } = afterTools({ results, verdict, hasNextTurn, turn: number, callsLeft, limits });
-      messages = [...messages, ...answers];
-      added.push(...answers);
-      head = !isLive && known?.followed === true ? [] : told.note(notices);
-      if (verdict.kind === "stop") {
-        const message = loopMessage(verdict.what);
-        yield [...head, ...(await told.end({ type: "error", code: "loop_detected", message }, { added }))];
-        return;
-      }
-      if (!hasNextTurn) {
-        park(run, clientCallIds, added);
-        yield [...head, ...(await told.end({ type: "done", finish_reason: "tool_calls", usage }, { added }))];
-        return;
-      }
-      if (signal.aborted) throw cancelError(signal);
+  /** Work of the turn's calls, for `toolWork`. */
+  toolWorkOf({ known }: OpenTurn, { own }: EndedCalls): ToolWorkOptions {
+    return {
+      calls: own,
+      left: this.callsLeft,
+      allowed: this.requests.agentTools,
+      known: known?.results,
+      note: (bodies) => this.events.note(bodies),
+    };
+  }
+
+  /** Takes the results of the turn's calls. Returns the last events when the run ends with them. @throws {CancelError} */
+  takeResults(
+    { known }: OpenTurn,
+    { own, client, isLive }: EndedCalls,
+    results: readonly CallResult[],
+  ): Shown | undefined {
+    const { limits, signal } = this.run;
+    this.callsLeft -= own.length;
+    const verdict = (this.#guard ??= createLoopGuard()).observe(
+      results.map(({ call, output, isError }) => ({ name: call.name, input: call.arguments, output, isError })),
+    );
+    const hasNextTurn = client.length === 0 && verdict.kind !== "stop";
+    const { callsLeft } = this;
+    const { answers, notices } = afterTools({ results, verdict, hasNextTurn, turn: this.#number, callsLeft, limits });
+    this.messages = [...this.messages, ...answers];
+    this.added.push(...answers);
+    this.head = !isLive && known?.followed === true ? [] : this.events.note(notices);
+    if (verdict.kind === "stop") {
+      return this.#end({ type: "error", code: "loop_detected", message: loopMessage(verdict.what) });
     }
-  } catch (error) {
-    if (told.ended) throw error;
-    requests?.account?.broken(error instanceof ProviderError && !answered && !mayHaveBeenServed(error));
-    keepPartial(run, turn, added);
-    if (error instanceof ProviderError && !spoken) {
-      await told.end(toTerminal(error, run), { added, refused: error });
+    if (!hasNextTurn) return this.#done("tool_calls", client);
+    if (signal.aborted) throw cancelError(signal);
+    return undefined;
+  }
+
+  #done(reason: FinishReason, client: readonly string[]): Shown {
+    // Kept is what the client will not send back: tool work of the agent, and parts of the vendor's reply
+    if (client.length > 0 && hasMoreThanClient(this.added)) this.run.parked.keep(client, [...this.added]);
+    return this.#end({ type: "done", finish_reason: reason, usage: this.usage });
+  }
+
+  /** Ends the run. Returns the events that wait, with the terminal one. */
+  #end(body: TerminalBody): Shown {
+    const { events, added } = this;
+    const head = this.takeHead();
+    const ended = events.end(body, { added });
+    return ended instanceof Promise ? ended.then((last) => [...head, ...last]) : [...head, ...ended];
+  }
+
+  /** Ends the run with an error. @throws the error itself, when the run has ended or its provider refused before anything was said */
+  async fail(error: unknown): Promise<readonly AgentEvent[]> {
+    const { run, events, added } = this;
+    if (events.ended) throw error;
+    this.#breakOff(error instanceof ProviderError && !this.#answered && !mayHaveBeenServed(error));
+    if (error instanceof ProviderError && !this.#spoken) {
+      await events.end(toTerminal(error, run), { added, refused: error });
       throw error;
     }
-    yield [...head, ...(await told.end(toTerminal(error, run), { added }))];
-  } finally {
-    if (!told.ended) {
-      // The reader left at a yield
-      run.abort(new CancelError("client_gone"));
-      requests?.account?.broken(false);
-      keepPartial(run, turn, added);
-      await told.end(toTerminal(cancelError(signal), run), { added });
-    }
+    return await this.#end(toTerminal(error, run));
+  }
+
+  /** Ends the run of a reader that left at a yield. */
+  async leave(): Promise<void> {
+    const { run, events, added } = this;
+    run.abort(new CancelError("client_gone"));
+    this.#breakOff(false);
+    await events.end(toTerminal(cancelError(run.signal), run), { added });
+  }
+
+  /** Settles the budget of the running turn and keeps its text: the text belongs to the history, its calls do not. */
+  #breakOff(isUnused: boolean): void {
+    const { run, added } = this;
+    const turn = this.#turn;
+    this.#requests?.account?.broken(isUnused);
+    if (turn === undefined || turn.finish !== undefined) return;
+    const said = turn.message({ provider: run.provider.name, calls: false });
+    if (said !== undefined) added.push(said);
   }
 }
 
-const NO_IDS: readonly string[] = [];
+const NO_EVENTS: readonly AgentEvent[] = [];
+const NO_CALLS: EndedCalls = { own: [], client: [], isLive: true };
 
 const IGNORED_CALLS: AgentEventBody = {
   type: "notice",
@@ -228,31 +337,8 @@ function loopMessage(what: string): string {
     "ask another model";
 }
 
-/** In a turn without tools a call is the agent's whatever its name: it is not run, and no client is told of it. */
-function allOwn(requests: CallNaming): CallNaming {
-  return { ownerOf: () => "agent", newCallId: (prefix) => requests.newCallId(prefix) };
-}
-
 /** A cut call stays `length`; some servers say `stop` though they call a tool, or `tool_calls` though they call none. */
 function finishReason(reason: FinishReason, calls: boolean): FinishReason {
   if (calls) return reason === "length" ? "length" : "tool_calls";
   return reason === "tool_calls" ? "stop" : reason;
-}
-
-/** Keeps what the client will not send back: tool work of the agent, and parts of the vendor's reply. */
-function park(run: AgentRun, callIds: readonly string[], added: readonly Message[]): void {
-  if (hasMoreThanClient(added)) run.parked.keep(callIds, [...added]);
-}
-
-/** The text of a turn that broke off belongs to the history, its calls do not. */
-function keepPartial(run: AgentRun, turn: ModelTurn | undefined, added: Message[]): void {
-  if (turn === undefined || turn.finish !== undefined) return;
-  const said = turn.message({ provider: run.provider.name, calls: false });
-  if (said !== undefined) added.push(said);
-}
-
-function brokenReply(provider: string): ProviderError {
-  return new ProviderError("provider_error", `Cannot use the reply of "${provider}": it ended without a finish`, {
-    provider,
-  });
 }

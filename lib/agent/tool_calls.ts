@@ -7,8 +7,7 @@ import type { Logger } from "../base/telemetry/log.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { Approver } from "../tools/runtime/tool_call.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
-import type { AgentApprover, AgentJournal, AgentRun } from "./agent_run.ts";
-import type { RecordedResult, TurnCall } from "./model_turn.ts";
+import type { AgentApprover, AgentJournal, AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
 
 /** The calls of one turn, and the bounds they run under. */
 export interface ToolWorkOptions {

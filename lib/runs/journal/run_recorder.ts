@@ -1,5 +1,5 @@
 import { EventStamp } from "../../agent/event_recorder.ts";
-import type { EndedTurn } from "../../agent/model_turn.ts";
+import type { EndedTurn } from "../../agent/agent_run.ts";
 import { type AgentEvent, type AgentEventBody, isTerminal } from "../../base/records/agent_event.ts";
 import type { Write } from "../../storage/store.ts";
 import type { RunState } from "./apply_event.ts";

@@ -1,4 +1,4 @@
-import type { EndedTurn } from "../../agent/model_turn.ts";
+import type { EndedTurn } from "../../agent/agent_run.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";

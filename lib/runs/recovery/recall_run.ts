@@ -1,10 +1,5 @@
-import {
-  type RecordedResult,
-  type RecordedRun,
-  type RecordedTurn,
-  separatorAfter,
-  type TurnCall,
-} from "../../agent/model_turn.ts";
+import type { RecordedResult, RecordedRun, RecordedTurn, TurnCall } from "../../agent/agent_run.ts";
+import { separatorAfter } from "../../agent/model_turn.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { lastSeqOf, unpackEvents } from "../journal/pack_events.ts";
 import type { JournalRecord } from "../journal/run_records.ts";

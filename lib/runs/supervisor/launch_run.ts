@@ -1,6 +1,5 @@
-import type { AgentApprover, AgentRun } from "../../agent/agent_run.ts";
+import type { AgentApprover, AgentRun, RunResume } from "../../agent/agent_run.ts";
 import { createFittingProvider } from "../../agent/context_window.ts";
-import type { RunResume } from "../../agent/model_turn.ts";
 import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import { CancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
