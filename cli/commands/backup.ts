@@ -22,7 +22,8 @@ export const backupCommand = defineCliCommand({
       `Backed up ${records} records of ${dataDir} to ${path} (${size})`,
     );
     const held = keys.length === 0 ? "" : ` and the key ${keys.join(", ")}, which opens what is encrypted`;
-    context.say(`The file holds everything that was said and done${held}: keep it as safe as the data directory`);
+    const care = `The file holds everything that was said and done${held}: keep it as safe as the data directory`;
+    context.say(wrapText(care, messageColumns(context.io)).join("\n"));
     return EXIT.ok;
   },
 });

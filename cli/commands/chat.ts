@@ -6,6 +6,7 @@ import { type ChatHistory, openChatHistory } from "../terminal/chat_history.ts";
 import { type ChatSession, type ChatTopic, openChatSession } from "../terminal/chat_session.ts";
 import type { LineReader } from "../terminal/line_reader.ts";
 import { createReplyView } from "../terminal/reply_view.ts";
+import { messageColumns, wrapText } from "../terminal/terminal_text.ts";
 
 /**
  * Command `postern chat`: a conversation at the terminal until Ctrl-D, or a single reply to a message that is an argument or is
@@ -77,6 +78,8 @@ function sayConversation({ context: { say, flags }, topic: { conversationId } }:
   );
 }
 
+const GREETING = "Ctrl-C stops a reply, Ctrl-D ends the chat, /help lists commands.";
+
 async function converse(talk: Talk): Promise<number> {
   const { context, gateway, topic, history } = talk;
   const reader = await context.io.openReader({ history: history.lines });
@@ -84,7 +87,7 @@ async function converse(talk: Talk): Promise<number> {
   try {
     const withReader = { ...talk, context: readingContext(context, reader) };
     const commands = createChatCommands({ context, gateway, topic });
-    context.say("Ctrl-C stops a reply, Ctrl-D ends the chat, /help lists commands.");
+    context.say(wrapText(GREETING, messageColumns(context.io)).join("\n"));
     for (;;) {
       const line = await reader.read("> ");
       if (line === undefined) return EXIT.ok;

@@ -179,6 +179,13 @@ for (const [what, ruin, said] of RUINS) {
     }));
 }
 
+test("in a narrow terminal the word of care after a backup breaks between words", () =>
+  onMachine(async ({ run }) => {
+    await run(["pair"]);
+    const { stderr } = await run(["backup", "kept.db"], { terminal: true, columns: 40 });
+    assert.ok(stderr.split("\n").every((line) => line.length <= 40), stderr);
+  }));
+
 test("a restore ends with what waits for the person, each with its command, and leaves out what does not", () => {
   const held = { runs: 1, procedures: 0, deliveries: 2, schedules: 0, approvals: 0, tokens: 1 };
   const text = restoredText({ held, before: "/data.before", keepTokens: false }, undefined);
