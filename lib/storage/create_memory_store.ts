@@ -12,6 +12,7 @@ import {
   type UnreadableRecords,
   type Write,
 } from "./store.ts";
+import { BestItems, cosineOf, type TextVector, toUnit } from "./vectors.ts";
 
 interface Entry {
   readonly key: string;
@@ -20,6 +21,7 @@ interface Entry {
   /** Order of first insertion */
   readonly order: number;
   readonly terms: TermCounts | undefined;
+  readonly vector?: TextVector;
 }
 
 /** Creates a store that forgets everything with the process: for tests and `driver = "memory"`. Keeps the whole contract of Store. */
@@ -56,6 +58,29 @@ class MemoryStore implements Store {
     const found = this.#records.withPrefix(collection, options.prefix ?? "");
     const texts = found.filter(isText).sort((a, b) => a.order - b.order);
     return searchTexts(createTextEngine(this.#records.texts(), texts), options.query, limit).map(toStored);
+  };
+
+  readonly nearest: Store["nearest"] = async (collection, { vector: { model, values }, prefix = "", limit }) => {
+    this.#requireOpen();
+    const best = new BestItems<Entry>(checkLimit(limit));
+    const unit = toUnit(values);
+    for (const entry of this.#records.withPrefix(collection, prefix).sort((a, b) => a.order - b.order)) {
+      const { vector } = entry;
+      if (vector?.model !== model || vector.values.length !== unit.length) continue;
+      best.add(entry, cosineOf(vector.values, unit));
+    }
+    return best.list().map(toStored);
+  };
+
+  readonly vectorless: Store["vectorless"] = async (collection, { model, dimensions, after, limit }) => {
+    this.#requireOpen();
+    checkLimit(limit);
+    const page = this.#records.scan(collection, { order: "created", reverse: true, limit })
+      .filter(({ order }) => after === undefined || order < after).slice(0, limit);
+    const lacks = ({ terms, vector }: Entry) =>
+      terms !== undefined &&
+      (vector?.model !== model || (dimensions !== undefined && vector.values.length !== dimensions));
+    return { records: page.filter(lacks).map(toStored), last: page.at(-1)?.order };
   };
 
   readonly read: Store["read"] = async (stream, options) => {
@@ -178,6 +203,13 @@ class MemoryRecords {
       case "delete": {
         const earlier = this.take(write.collection, write.key);
         return () => void (earlier !== undefined && this.#entriesOf(write.collection).set(write.key, earlier));
+      }
+      case "vector": {
+        const entries = this.#entriesOf(write.collection);
+        const earlier = entries.get(write.key);
+        if (earlier?.version !== write.version || !isText(earlier)) return undefined;
+        entries.set(write.key, { ...earlier, vector: write.vector });
+        return () => void entries.set(write.key, earlier);
       }
       case "append": {
         const earlier = this.#streams.get(write.stream) ?? [];

@@ -1,5 +1,6 @@
 import { isLonger } from "../base/text.ts";
 import type { ScanOptions, Write } from "./store.ts";
+import { type TextVector, toUnit } from "./vectors.ts";
 
 /** A checked write for the drivers. Its bodies are JSON texts. */
 export type EncodedWrite =
@@ -19,6 +20,13 @@ export type EncodedWrite =
     readonly text: string | undefined;
   }
   | { readonly op: "delete"; readonly collection: string; readonly key: string }
+  | {
+    readonly op: "vector";
+    readonly collection: string;
+    readonly key: string;
+    readonly version: number;
+    readonly vector: TextVector;
+  }
   | { readonly op: "append"; readonly stream: string; readonly expectedSeq: number; readonly jsons: readonly string[] }
   | { readonly op: "drop"; readonly stream: string };
 
@@ -41,6 +49,15 @@ export function encodeWrite(write: Write): EncodedWrite {
       };
     case "delete":
       return { op: "delete", ...place(write) };
+    case "vector": {
+      const { model, values } = write.vector;
+      return {
+        op: "vector",
+        ...place(write),
+        version: checkSeq(write.version),
+        vector: { model, values: toUnit(values) },
+      };
+    }
     case "append":
       return {
         op: "append",

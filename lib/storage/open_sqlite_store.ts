@@ -1,5 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../base/clock.ts";
+import { nextTick } from "../base/tick.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { checkLimit, checkName, checkSeq, encodeWrite } from "./encode_write.ts";
 import { migrations } from "./sqlite/migrations.ts";
@@ -8,7 +9,10 @@ import { createDiskSync, type DiskSync } from "./sqlite/disk_sync.ts";
 import { openDatabase } from "./sqlite/open_database.ts";
 import { createRecordStatements, type RecordStatements } from "./sqlite/record_statements.ts";
 import { createUnreadableRecords, forgetWritten, type Store, type UnreadableRecords, type Write } from "./store.ts";
+import { BestItems, cosineOf, toUnit } from "./vectors.ts";
 
+/** Vectors that are compared before the event loop goes on: some milliseconds for vectors of 1,536 numbers. */
+const VECTORS_PER_TICK = 500;
 /** Times that a read waits for writes which came while it waited */
 const MAX_ROUNDS = 3;
 
@@ -68,6 +72,29 @@ class SqliteStore implements Store {
     await this.#readable();
     checkLimit(options.limit);
     return this.#records.search(checkName("collection", collection), options);
+  };
+
+  readonly nearest: Store["nearest"] = async (collection, { vector, prefix = "", limit }) => {
+    await this.#readable();
+    checkName("collection", collection);
+    const best = new BestItems<number>(checkLimit(limit));
+    const values = toUnit(vector.values);
+    const range = { collection, prefix, vector: { model: vector.model, values } };
+    for (let afterId = 0;;) {
+      const page = this.#records.vectors.page(range, { afterId, limit: VECTORS_PER_TICK });
+      for (const one of page) if (one.values !== undefined) best.add(one.id, cosineOf(one.values, values));
+      if (page.length < VECTORS_PER_TICK) break;
+      afterId = page.at(-1)?.id ?? afterId;
+      await nextTick();
+      this.#requireOpen();
+    }
+    return this.#records.withIds(best.list());
+  };
+
+  readonly vectorless: Store["vectorless"] = async (collection, options) => {
+    await this.#readable();
+    checkLimit(options.limit);
+    return this.#records.vectorless(checkName("collection", collection), options);
   };
 
   readonly read: Store["read"] = async (stream, options) => {

@@ -1,4 +1,5 @@
 import type { WhereField } from "./indexed_fields.ts";
+import type { TextVector } from "./vectors.ts";
 
 /**
  * The store contract: a few named atomic operations, async in type, one call = one transaction.
@@ -39,6 +40,34 @@ export interface TextSearch {
   readonly limit: number;
 }
 
+/** A search for the records whose vectors are nearest to one. */
+export interface VectorSearch {
+  /** Records with a vector of this model and length are compared, by the cosine of the angle */
+  readonly vector: TextVector;
+  readonly prefix?: string;
+  /** 1-1000 records */
+  readonly limit: number;
+}
+
+/** A look for records that have a text and no vector. */
+export interface VectorlessScan {
+  /** Model whose vectors count */
+  readonly model: string;
+  /** Length of the vectors that count. Default: any */
+  readonly dimensions?: number | undefined;
+  /** Goes on after this place, the `last` of the page before. Default: from the newest record on */
+  readonly after?: number | undefined;
+  /** 1-1000 records to look at */
+  readonly limit: number;
+}
+
+/** Records without a vector among those that were looked at. */
+export interface VectorlessPage {
+  readonly records: readonly Stored[];
+  /** Place of the last record that was looked at, in the order of insertion. Undefined when there was none */
+  readonly last: number | undefined;
+}
+
 /** A record of an append-only stream. `seq` counts from 1 without a gap. */
 export interface StreamRecord {
   readonly seq: number;
@@ -73,6 +102,14 @@ export type Write =
     readonly text?: string;
   }
   | { readonly op: "delete"; readonly collection: string; readonly key: string }
+  /** Keeps a vector with the record until its next write. Precondition: the record has a text and exactly this version, which stays */
+  | {
+    readonly op: "vector";
+    readonly collection: string;
+    readonly key: string;
+    readonly version: number;
+    readonly vector: TextVector;
+  }
   /** Precondition: the stream's last seq is `expectedSeq` (0: empty) */
   | {
     readonly op: "append";
@@ -90,6 +127,10 @@ export interface Store {
   count(collection: string, prefix?: string): Promise<number>;
   /** Ranked full text, best first, over records written with `text` */
   search(collection: string, options: TextSearch): Promise<readonly Stored[]>;
+  /** Returns the records with the nearest vectors, nearest first. Looks at all of them, a piece at a time */
+  nearest(collection: string, options: VectorSearch): Promise<readonly Stored[]>;
+  /** Looks for records with a text and without a vector, newest first */
+  vectorless(collection: string, options: VectorlessScan): Promise<VectorlessPage>;
   /** Removes and returns the record; of many callers exactly one gets it */
   takeOnce(collection: string, key: string): Promise<Stored | undefined>;
   /** @returns false when the key exists */
@@ -166,6 +207,6 @@ export function forgetWritten(unreadable: UnreadableRecords, writes: readonly Wr
   if (unreadable.count() === 0) return;
   for (const write of writes) {
     if (write.op === "drop") unreadable.forget(write.stream);
-    else if (write.op !== "append") unreadable.forget(write.collection, write.key);
+    else if (write.op !== "append" && write.op !== "vector") unreadable.forget(write.collection, write.key);
   }
 }

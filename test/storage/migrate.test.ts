@@ -154,7 +154,7 @@ test("a migration that is killed before it is committed is done again by the nex
   await withTemporaryFolder(async (folder) => {
     const path = join(folder, "postern.db");
     writeVersion3(path);
-    const opener = runFixture("storage/migrating_opener.ts", path);
+    const opener = runFixture("storage/migrating_opener.ts", path, "4");
     for await (const line of opener.lines) {
       assert.equal(line, "migrated");
       await opener.kill();

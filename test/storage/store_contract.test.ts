@@ -550,6 +550,101 @@ for (const driver of DRIVERS) {
       },
     );
 
+    check("nearest() gives the records with the nearest vectors of one model, within a prefix", async (store) => {
+      const put = (key: string): Write => ({ op: "insert", collection: "m", key, body: key, text: key });
+      const vector = (key: string, model: string, ...values: number[]): Write => (
+        { op: "vector", collection: "m", key, version: 1, vector: { model, values: Float32Array.from(values) } }
+      );
+      await store.batch(["x/east", "x/north", "y/east", "x/other", "x/long", "x/none"].map(put));
+      await store.batch([
+        vector("x/east", "a", 2, 0.1),
+        vector("x/north", "a", 0, 7),
+        vector("y/east", "a", 1, 0),
+        vector("x/other", "b", 1, 0),
+        vector("x/long", "a", 1, 0, 0),
+      ]);
+      const nearest = async (values: readonly number[], prefix = "", limit = 10) =>
+        keysOf(await store.nearest("m", { vector: { model: "a", values: Float32Array.from(values) }, prefix, limit }));
+      assert.deepEqual(await nearest([9, 0]), ["y/east", "x/east", "x/north"]);
+      assert.deepEqual(await nearest([9, 0], "x/"), ["x/east", "x/north"]);
+      assert.deepEqual(await nearest([0.1, 1], "", 1), ["x/north"]);
+      assert.deepEqual(await nearest([9, 0], "z/"), []);
+      const [first] = await store.nearest("m", {
+        vector: { model: "b", values: Float32Array.of(1, 1) },
+        limit: 1,
+      });
+      assert.deepEqual(first, { key: "x/other", version: 1, body: "x/other" });
+      await assert.rejects(nearest([0, 0]), RangeError);
+      await assert.rejects(nearest([1, 0], "", 0), RangeError);
+    });
+
+    check("nearest() looks at every vector of many", async (store) => {
+      const keys = Array.from({ length: 1_203 }, (_, index) => `k${index}`);
+      await store.batch(keys.map((key): Write => ({ op: "insert", collection: "m", key, body: 0, text: "x" })));
+      await store.batch(keys.map((key, index): Write => {
+        const vector = { model: "a", values: Float32Array.of(Math.cos(index / 1_000), Math.sin(index / 1_000)) };
+        return { op: "vector", collection: "m", key, version: 1, vector };
+      }));
+      for (const index of [0, 499, 500, 1_000, 1_202]) {
+        const values = Float32Array.of(Math.cos(index / 1_000), Math.sin(index / 1_000));
+        assert.deepEqual(keysOf(await store.nearest("m", { vector: { model: "a", values }, limit: 1 })), [`k${index}`]);
+      }
+    });
+
+    check("a vector is kept for one version of a record with a text, and goes with it", async (store) => {
+      const put = (key: string, text?: string) =>
+        store.batch([{ op: "put", collection: "m", key, body: 0, ...(text === undefined ? {} : { text }) }]);
+      const values = Float32Array.of(1, 2);
+      const keep = (key: string, version: number) =>
+        store.batch([{ op: "vector", collection: "m", key, version, vector: { model: "a", values } }]);
+      const found = async () => keysOf(await store.nearest("m", { vector: { model: "a", values }, limit: 10 }));
+      await put("k", "text");
+      await put("silent");
+      assert.deepEqual([await keep("k", 2), await keep("absent", 1), await keep("silent", 1)], [false, false, false]);
+      assert.deepEqual([await keep("k", 1), await found()], [true, ["k"]]);
+      assert.equal((await store.get("m", "k"))?.version, 1);
+      await put("k", "another text");
+      assert.deepEqual([await found(), await keep("k", 1), await keep("k", 2)], [[], false, true]);
+      await store.takeOnce("m", "k");
+      await put("k", "text");
+      assert.deepEqual(await found(), []);
+      assert.equal(await keep("k", 1), true);
+      await store.batch([{ op: "delete", collection: "m", key: "k" }]);
+      await put("k", "text");
+      assert.deepEqual(await found(), []);
+      await store.batch([
+        { op: "vector", collection: "m", key: "k", version: 1, vector: { model: "a", values } },
+        { op: "insert", collection: "m", key: "k", body: 0 },
+      ]);
+      assert.deepEqual(await found(), []);
+    });
+
+    check("vectorless() pages through the records, newest first, and names those without a vector", async (store) => {
+      const put = (key: string, text?: string): Write => (
+        { op: "insert", collection: "m", key, body: 0, ...(text === undefined ? {} : { text }) }
+      );
+      await store.batch([put("a", "x"), put("b", "x"), put("silent"), put("c", "x"), put("d", "x")]);
+      const vector = { model: "a", values: Float32Array.of(1, 2) };
+      await store.batch([{ op: "vector", collection: "m", key: "c", version: 1, vector }]);
+      const look = async (more: { model?: string; dimensions?: number; after?: number; limit?: number } = {}) => {
+        const { records, last } = await store.vectorless("m", { model: "a", limit: 10, ...more });
+        return { keys: keysOf(records), last };
+      };
+      const all = await look();
+      assert.deepEqual(all.keys, ["d", "b", "a"]);
+      assert.deepEqual(await look({ after: all.last ?? 0 }), { keys: [], last: undefined });
+      const first = await look({ limit: 2 });
+      assert.deepEqual(first.keys, ["d"]);
+      // The page goes on also when the record that it ended with is gone
+      await store.takeOnce("m", "c");
+      assert.deepEqual((await look({ limit: 2, after: first.last ?? 0 })).keys, ["b"]);
+      await store.batch([put("c", "x"), { op: "vector", collection: "m", key: "c", version: 1, vector }]);
+      assert.deepEqual((await look({ model: "b" })).keys, ["c", "d", "b", "a"]);
+      assert.deepEqual((await look({ dimensions: 2 })).keys, ["d", "b", "a"]);
+      assert.deepEqual((await look({ dimensions: 3 })).keys, ["c", "d", "b", "a"]);
+      await assert.rejects(look({ limit: 0 }), RangeError);
+    });
+
     check("scan() by creation pages through one of many prefixes", async (store) => {
       for (let index = 0; index < 9; index++) await store.insertOnce("c", `${"abc"[index % 3]}/${index}`, 0);
       const scan = async (more: object) => keysOf(await store.scan("c", { order: "created", limit: 2, ...more }));
@@ -594,6 +689,9 @@ for (const driver of DRIVERS) {
       await assert.rejects(store.scan("c", { limit: 1 }), closed);
       await assert.rejects(store.count("c"), closed);
       await assert.rejects(store.search("c", { query: "x", limit: 1 }), closed);
+      const vector = { model: "a", values: Float32Array.of(1) };
+      await assert.rejects(store.nearest("c", { vector, limit: 1 }), closed);
+      await assert.rejects(store.vectorless("c", { model: "a", limit: 1 }), closed);
       await assert.rejects(store.takeOnce("c", "k"), closed);
       await assert.rejects(store.insertOnce("c", "k", 1), closed);
       await assert.rejects(store.putIfVersion("c", "k", 0, 1), closed);

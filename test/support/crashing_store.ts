@@ -43,6 +43,8 @@ export function createCrashingStore(
     scan: (...given) => read(() => store.scan(...given)),
     count: (...given) => read(() => store.count(...given)),
     search: (...given) => read(() => store.search(...given)),
+    nearest: (...given) => read(() => store.nearest(...given)),
+    vectorless: (...given) => read(() => store.vectorless(...given)),
     read: (...given) => read(() => store.read(...given)),
     takeOnce: (...given) => write(() => store.takeOnce(...given)),
     insertOnce: (...given) => write(() => store.insertOnce(...given)),

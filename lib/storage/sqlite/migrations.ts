@@ -132,6 +132,31 @@ const migration0004: Migration = {
   },
 };
 
+/**
+ * Creates the vectors of records with a text. A vector goes with the record that it is of, and when the text may have changed.
+ *
+ * `vector` holds `dimensions` numbers of 32 bits, in the order of bytes of the machine.
+ */
+const migration0005: Migration = {
+  version: 5,
+  up(database) {
+    database.exec(`
+      CREATE TABLE record_vectors (
+        record_id INTEGER PRIMARY KEY,
+        model TEXT NOT NULL,
+        dimensions INTEGER NOT NULL,
+        vector BLOB NOT NULL
+      ) STRICT;
+      CREATE TRIGGER record_vectors_deleted AFTER DELETE ON records WHEN OLD.searchable = 1 BEGIN
+        DELETE FROM record_vectors WHERE record_id = OLD.id;
+      END;
+      CREATE TRIGGER record_vectors_written AFTER UPDATE OF version ON records WHEN OLD.searchable = 1 BEGIN
+        DELETE FROM record_vectors WHERE record_id = OLD.id;
+      END;
+    `);
+  },
+};
+
 /** Returns the text of a stored memory, version 1; undefined for a body that is none. */
 function memoryTextOf(json: string): string | undefined {
   try {
@@ -143,4 +168,10 @@ function memoryTextOf(json: string): string | undefined {
 }
 
 /** Every migration, oldest first. A new one is added at the end and never changed once it was released. */
-export const migrations: readonly Migration[] = [migration0001, migration0002, migration0003, migration0004];
+export const migrations: readonly Migration[] = [
+  migration0001,
+  migration0002,
+  migration0003,
+  migration0004,
+  migration0005,
+];

@@ -1,9 +1,10 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { EncodedWrite } from "../encode_write.ts";
 import { searchTexts } from "../search_texts.ts";
-import type { ScanOptions, Stored, StreamRecord, TextSearch } from "../store.ts";
+import type { ScanOptions, Stored, StreamRecord, TextSearch, VectorlessPage, VectorlessScan } from "../store.ts";
 import { findIndexedField, type IndexedField, nameOf, type WhereField } from "../indexed_fields.ts";
 import { createTextIndex, NO_END, prefixEnd, type TextIndex } from "./text_index.ts";
+import { createVectorIndex, type VectorIndex } from "./vector_index.ts";
 
 /** The SQL of the store: each function is one or a few statements, without a transaction of its own. */
 export interface RecordStatements {
@@ -11,6 +12,10 @@ export interface RecordStatements {
   scan(collection: string, options: ScanOptions): readonly Stored[];
   count(collection: string, prefix: string): number;
   search(collection: string, options: TextSearch): readonly Stored[];
+  readonly vectors: Pick<VectorIndex, "page">;
+  vectorless(collection: string, options: VectorlessScan): VectorlessPage;
+  /** Returns the records with these ids that are still there */
+  withIds(ids: readonly number[]): readonly Stored[];
   read(stream: string, afterSeq: number, limit: number): readonly StreamRecord[];
   take(collection: string, key: string): Stored | undefined;
   /** @returns false when its precondition did not hold; a part of it may have been written */
@@ -82,6 +87,7 @@ class PreparedRecordStatements implements RecordStatements {
   readonly #fieldScans: (field: IndexedField) => FieldScans;
   readonly #streams: ReturnType<typeof prepareStreams>;
   readonly #texts: TextIndex;
+  readonly vectors: VectorIndex;
   readonly #now: () => number;
 
   constructor(database: DatabaseSync, now: () => number) {
@@ -91,6 +97,7 @@ class PreparedRecordStatements implements RecordStatements {
     this.#fieldScans = createFieldScans(sql);
     this.#streams = prepareStreams(sql);
     this.#texts = createTextIndex(database, COLUMNS);
+    this.vectors = createVectorIndex(database, COLUMNS);
     this.#now = now;
   }
 
@@ -110,6 +117,19 @@ class PreparedRecordStatements implements RecordStatements {
 
   search(collection: string, { query, prefix = "", limit }: TextSearch): readonly Stored[] {
     return toStoredList(searchTexts(this.#texts.engine(collection, prefix), query, limit));
+  }
+
+  vectorless(collection: string, options: VectorlessScan): VectorlessPage {
+    const rows = this.vectors.look(collection, options);
+    const last = rows.at(-1)?.["id"];
+    return {
+      records: toStoredList(rows.filter((row) => row["has_vector"] === 0)),
+      last: last === undefined ? undefined : Number(last),
+    };
+  }
+
+  withIds(ids: readonly number[]): readonly Stored[] {
+    return ids.flatMap((id) => toStored(this.vectors.record(id)) ?? []);
   }
 
   read(stream: string, afterSeq: number, limit: number): readonly StreamRecord[] {
@@ -133,6 +153,8 @@ class PreparedRecordStatements implements RecordStatements {
       case "delete":
         this.#takeRow(write.collection, write.key);
         return true;
+      case "vector":
+        return this.vectors.put(write, write.vector);
       case "append":
         return this.#append(write);
       case "drop":
