@@ -79,6 +79,13 @@ export interface ProviderCallOptions {
   readonly onAgain?: ((isAsking: boolean) => void) | undefined;
 }
 
+/** Texts whose vectors are asked for. */
+export interface EmbedRequest {
+  /** The embedding model's name as the provider knows it */
+  readonly model: string;
+  readonly texts: readonly string[];
+}
+
 /** A source of model turns. */
 export interface Provider {
   /** Configured name: the kind for `[provider]`, the table's name for `[providers.<name>]` */
@@ -91,6 +98,11 @@ export interface Provider {
   stream(request: ProviderRequest, options: ProviderCallOptions): AsyncIterable<readonly ProviderEvent[]>;
   /** Lists the models that the provider serves now. @throws {ProviderError} */
   listModels(signal: AbortSignal): Promise<readonly ModelEntry[]>;
+  /**
+   * Returns the vector of each text, in their order, all of one length. Absent where the provider's format has none.
+   * @throws {ProviderError}; {CancelError} when `signal` aborts
+   */
+  readonly embed?: ((request: EmbedRequest, signal: AbortSignal) => Promise<readonly Float32Array[]>) | undefined;
   close(): Promise<void>;
 }
 

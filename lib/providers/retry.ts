@@ -61,6 +61,7 @@ export function withRetries(attempts: readonly [Attempt, ...Attempt[]], options:
     name: provider.name,
     stream: (request, call) => new RetryStream(attempts, { request, call, options }),
     listModels: (signal) => provider.listModels(signal),
+    embed: provider.embed,
     close: () => provider.close(),
   };
 }

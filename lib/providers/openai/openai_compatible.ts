@@ -7,6 +7,7 @@ import {
   type ToolCall,
 } from "../../base/records/message.ts";
 import { OpenAiDecoder, type OpenAiOpaque } from "./openai_decoder.ts";
+import { readEmbeddings } from "./embeddings.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest, ToolDeclaration } from "../provider.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
 import type { Fields } from "../../base/join_fields.ts";
@@ -66,6 +67,7 @@ export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provid
         whole: call.whole,
       }),
     listModels: (signal) => readModelList(options, { path: "/models", headers: listHeaders, signal }),
+    embed: (request, signal) => readEmbeddings(options, { headers: jsonHeaders, request, signal }),
     close: () => client.close(),
   };
 }
