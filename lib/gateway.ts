@@ -13,6 +13,7 @@ import { allSecrets } from "./config/secrets.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
 import { createGuardServices, type GuardServices } from "./guard/guard_services.ts";
 import { createMemoryServices, type MemoryServices } from "./memory/memory_services.ts";
+import { createEmbedder } from "./providers/embedder.ts";
 import type { Providers } from "./providers/provider.ts";
 import type { TrustedServer } from "./providers/discovery/provider_memory.ts";
 import { createProviderServices, type ProviderServices } from "./providers/provider_services.ts";
@@ -145,10 +146,16 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
   const scopesOf = (tokenId: string | null) => access.tokens.scopesOf(tokenId);
   const automation = createAutomationServices({ ...found, ...work, approvals, files, guardedFetch, scopesOf });
   const nodes = config().gateway.node_control.enabled ? await openNodes(found) : undefined;
-  const memory = createMemoryServices({ ...found, isKept: config().storage.driver !== "memory" });
+  const memory = createMemoryServices({
+    ...found,
+    redact: found.redactor.redact,
+    isKept: config().storage.driver !== "memory",
+  });
   const calls = createGatewayTools(found, { automation, nodes, memory });
   const tools = calls.executor;
   const models = await createModels(found);
+  if (models.live !== undefined) memory.vectors.start(createEmbedder({ ...found, providers: models.live.providers }));
+  found.opened.own(memory.vectors, (vectors) => vectors.close());
   const runs = models.live && createRuns({ ...found, ...models.live, approvals, audit: audit.append, tools });
   work.join({ tools, runs });
   if (runs !== undefined) await automation.start({ recover: () => runs.recover(), opened });

@@ -135,5 +135,6 @@ export const KEY_CHANGES: Readonly<Record<string, KeyChange>> = {
   "storage": "restart",
   "logging.level": "live",
   "logging.format": "restart",
+  "memory": "live",
   "conversations": "live",
 };

@@ -6,6 +6,7 @@ import {
   conversationsSchema,
   cronSchema,
   delegateAgentSchema,
+  memorySchema,
   queryClassificationSchema,
   routeSchema,
   runsSchema,
@@ -88,6 +89,7 @@ export const configSchema = v.strictObject({
   hardware: about("Boards that are reached over the GDB remote protocol", v.optional(hardwareSchema, {})),
   storage: about("Where records are kept", v.optional(storageSchema, {})),
   logging: about("Log lines on stderr, or in the log file of the daemon", v.optional(loggingSchema, {})),
+  memory: about("How memories are found", v.optional(memorySchema, {})),
   conversations: about("How long conversations are kept", v.optional(conversationsSchema, {})),
 });
 

@@ -85,7 +85,7 @@ export interface Contradiction {
 
 /** Returns the contradictions between values that are each within their bounds. */
 export function crossChecks(config: Config): readonly Contradiction[] {
-  const checks = [gatewayChecks, providerChecks, routeChecks, extensionChecks, systemChecks];
+  const checks = [gatewayChecks, providerChecks, routeChecks, memoryChecks, extensionChecks, systemChecks];
   return checks.flatMap((check) => [...check(config)]);
 }
 
@@ -173,6 +173,23 @@ function* routeChecks(config: Config): Iterable<Contradiction> {
     if (config.model_routes.some((route) => route.hint === hint)) continue;
     const path = ["query_classification", "rules", index, "hint"];
     yield { path, reason: "no route in [[model_routes]] has it" };
+  }
+}
+
+function* memoryChecks({ memory, embedding_routes: routes, providers }: Config): Iterable<Contradiction> {
+  const { embedding_route: hint } = memory;
+  const path = ["memory", "embedding_route"];
+  if (hint === "") return;
+  const route = routes.find((one) => one.hint === hint);
+  if (route === undefined) {
+    const known = routes.map((one) => JSON.stringify(one.hint)).join(", ");
+    const has = known === "" ? "there are no [[embedding_routes]]" : `the hints of [[embedding_routes]] are ${known}`;
+    yield { path, reason: has };
+    return;
+  }
+  const kind = Object.hasOwn(providers, route.provider) ? providers[route.provider]?.kind : route.provider;
+  if (kind === "anthropic" || kind === "offline") {
+    yield { path, reason: `the provider "${route.provider}" of this route has no embeddings` };
   }
 }
 

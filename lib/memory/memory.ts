@@ -3,7 +3,8 @@ import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { readable, readRecord, readRecords, scanAll } from "../storage/read_records.ts";
-import type { Store, Stored, Write } from "../storage/store.ts";
+import type { Store, Stored, TextSearch, Write } from "../storage/store.ts";
+import type { MemoryVectors } from "./memory_vectors.ts";
 
 /** A memory: one value under a namespace and a key. Times are ISO 8601. */
 export interface MemoryRecord {
@@ -117,19 +118,34 @@ export const MEMORY = "memory";
 const DEFAULT_RECALL = 10;
 const MAX_ATTEMPTS = 20;
 
+/** Records of each of the two searches that one ranking is made of. */
+const FUSED = 50;
+/** Constant of reciprocal rank fusion. Source: Cormack, Clarke and Buettcher, SIGIR 2009 */
+const RANK_CONSTANT = 60;
+
+/** Options of `createMemory`. */
+export interface MemoryOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  /** Vectors by which memories are found too. Default: none */
+  readonly vectors?: MemoryVectors | undefined;
+}
+
 /** Creates the memory over a store, one record for each namespace and key. */
-export function createMemory(options: { readonly store: Store; readonly clock: Clock }): Memory {
-  return new StoredMemory(options.store, options.clock);
+export function createMemory(options: MemoryOptions): Memory {
+  return new StoredMemory(options);
 }
 
 class StoredMemory implements Memory {
   readonly #store: Store;
   readonly #clock: Clock;
+  readonly #vectors: MemoryVectors | undefined;
   readonly #room: ReturnType<typeof createRoom>;
 
-  constructor(store: Store, clock: Clock) {
+  constructor({ store, clock, vectors }: MemoryOptions) {
     this.#store = store;
     this.#clock = clock;
+    this.#vectors = vectors;
     this.#room = createRoom(() => store.count(MEMORY));
   }
 
@@ -151,12 +167,14 @@ class StoredMemory implements Memory {
       // A record that cannot be read is replaced
       const [before] = this.#readable(earlier === undefined ? [] : [earlier]);
       const record = { namespace, key, value, tags, created_at: before?.created_at ?? now, updated_at: now };
-      const content = { collection: MEMORY, key: at, body: toMemoryBody(record), text: searchText(record) };
+      const content = { collection: MEMORY, key: at, body: toMemoryBody(record), text: memoryText(record) };
       const write: Write = earlier === undefined
         ? { op: "insert", ...content }
         : { op: "putIf", version: earlier.version, ...content };
       const written = await this.#store.batch([write]).finally(() => earlier === undefined && this.#room.settled());
-      if (written) return { record, replaced: earlier !== undefined };
+      if (!written) continue;
+      this.#vectors?.stored(at);
+      return { record, replaced: earlier !== undefined };
     }
     throw new ToolError("memory_busy", `Cannot store "${key}": it is being changed by others; try again`);
   }
@@ -172,14 +190,14 @@ class StoredMemory implements Memory {
     const prefix = storeKey(namespace, "");
     const found = input.query === undefined || input.query.trim() === ""
       ? await this.#store.scan(MEMORY, { prefix, order: "created", reverse: true, limit })
-      : await this.#store.search(MEMORY, { query: input.query, prefix, limit });
+      : await this.#search({ query: input.query, prefix, limit });
     return this.#readable(found);
   }
 
   async list({ namespace, query = "", after, limit }: MemoryListInput): ReturnType<Memory["list"]> {
     const prefix = prefixOf(namespace);
     if (query.trim() !== "") {
-      const found = await this.#store.search(MEMORY, { query, limit, ...prefix });
+      const found = await this.#search({ query, limit, ...prefix });
       return { records: this.#readable(found), hasMore: false, last: found.at(-1)?.key };
     }
     const options = { order: "created", reverse: true, after, ...prefix } as const;
@@ -204,6 +222,18 @@ class StoredMemory implements Memory {
   async forget(input: { readonly key: string; readonly namespace?: string | undefined }): Promise<boolean> {
     const at = storeKey(checkNamespace(input.namespace), checkKey(input.key));
     return (await this.#store.takeOnce(MEMORY, at)) !== undefined;
+  }
+
+  /** Searches by words, and by meaning where an embedding model is in use. */
+  async #search({ query, limit, ...prefix }: TextSearch): Promise<readonly Stored[]> {
+    const near = this.#vectors?.nearest(query, { ...prefix, limit: FUSED });
+    if (near === undefined) return await this.#store.search(MEMORY, { query, limit, ...prefix });
+    const byWords = await this.#store.search(MEMORY, { query, limit: Math.max(limit, FUSED), ...prefix });
+    const byMeaning = await near;
+    return [
+      ...new Map([...fuse([byWords.slice(0, FUSED), byMeaning]), ...byWords].map((one) => [one.key, one])).values(),
+    ]
+      .slice(0, limit);
   }
 
   /** Returns the memories of a page that can be read. The others are set aside. */
@@ -246,7 +276,21 @@ function storeKey(namespace: string, key: string): string {
   return `${namespace}/${key}`;
 }
 
-function searchText(record: MemoryRecord): string {
+/** Joins lists by reciprocal rank: the higher a record stands in each list, the higher in the result. */
+function fuse(lists: readonly (readonly Stored[])[]): readonly Stored[] {
+  const found = new Map<string, { readonly record: Stored; score: number }>();
+  for (const list of lists) {
+    for (const [place, record] of list.entries()) {
+      const known = found.get(record.key) ?? { record, score: 0 };
+      known.score += 1 / (RANK_CONSTANT + place + 1);
+      found.set(record.key, known);
+    }
+  }
+  return [...found.values()].sort((a, b) => b.score - a.score).map(({ record }) => record);
+}
+
+/** Returns the text that a memory is found by. */
+export function memoryText(record: Pick<MemoryRecord, "key" | "tags" | "value">): string {
   return [record.key, ...record.tags, record.value].join("\n");
 }
 

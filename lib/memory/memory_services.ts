@@ -2,10 +2,13 @@ import { join } from "node:path";
 import type { Clock } from "../base/clock.ts";
 import { lazyService } from "../base/lazily.ts";
 import type { Random } from "../base/random.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import { readable } from "../storage/read_records.ts";
 import { KEY_BYTES, loadKeyFile } from "../storage/key_file.ts";
 import type { Store } from "../storage/store.ts";
 import type { Mailbox } from "./mailbox.ts";
-import { createMemory, type Memory } from "./memory.ts";
+import { createMemory, MEMORY, type Memory, memoryText, parseMemoryRecord } from "./memory.ts";
+import { createMemoryVectors, type MemoryVectors } from "./memory_vectors.ts";
 import { createPlans, type Plans } from "./plans.ts";
 
 /** Options of `createMemoryServices`. */
@@ -13,6 +16,9 @@ export interface MemoryServicesOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly random: Random;
+  readonly log: Logger;
+  /** Removes known secrets from a text that goes to an embedding model. */
+  readonly redact: (text: string) => string;
   /** Absolute path of the folder with the key of the mailboxes. */
   readonly dataDir: string;
   /** False: the store is in memory, so that the key is kept nowhere. */
@@ -23,6 +29,8 @@ export interface MemoryServicesOptions {
 export interface MemoryServices {
   /** Records that the agent keeps between conversations. */
   readonly memory: Memory;
+  /** Vectors of the memories, which begin once the models are there. */
+  readonly vectors: MemoryVectors;
   readonly plans: Plans;
   /** Loaded at its first use, and its key with it. */
   readonly mailbox: Mailbox;
@@ -30,11 +38,20 @@ export interface MemoryServices {
 
 /** Creates memory, plans and mailboxes over a store. */
 export function createMemoryServices(options: MemoryServicesOptions): MemoryServices {
-  const { store, clock, random, dataDir, isKept } = options;
+  const { store, clock, random, log, redact, dataDir, isKept } = options;
+  const vectors = createMemoryVectors({
+    store,
+    clock,
+    log,
+    redact,
+    collection: MEMORY,
+    textOf: (record) => readable(store, MEMORY, [record], parseMemoryRecord).map(({ value }) => memoryText(value))[0],
+  });
   const loadKey = async () =>
     isKept ? await loadKeyFile(join(dataDir, "agents_ipc.key"), random) : random.bytes(KEY_BYTES);
   return {
-    memory: createMemory({ store, clock }),
+    memory: createMemory({ store, clock, vectors }),
+    vectors,
     plans: createPlans({ store, clock }),
     mailbox: lazyService(async () => {
       const [{ createMailbox }, { createRecordCipher }] = await Promise.all([

@@ -423,6 +423,26 @@ test("a route of an unknown provider, two of one hint, and a rule without a rout
   await withConfig({ text: route("a") + rule(false) }, (load) => load());
 });
 
+test("an embedding route of the memory must be there, and its provider must have embeddings", async () => {
+  const route = (hint: string, provider = "local") =>
+    `[[embedding_routes]]\nhint = "${hint}"\nprovider = "${provider}"\nmodel = "m"\n`;
+  const local = '[providers.local]\nbase_url = "http://127.0.0.1:8000/v1"\n[providers.claude]\nkind = "anthropic"\n';
+  const memory = '[memory]\nembedding_route = "meaning"\n';
+  const cases: Record<string, RegExp> = {
+    [memory]: /there are no \[\[embedding_routes\]\]/,
+    [local + route("near") + route("far") + memory]: /the hints of \[\[embedding_routes\]\] are "near", "far"/,
+    [local + route("meaning", "claude") + memory]: /the provider "claude" of this route has no embeddings/,
+    [route("meaning", "offline") + memory]: /the provider "offline" of this route has no embeddings/,
+  };
+  for (const [text, reason] of Object.entries(cases)) {
+    const { key, message } = await refusalOf({ text });
+    assert.equal(key, "memory.embedding_route", text);
+    assert.match(message, reason, text);
+  }
+  await withConfig({ text: local + route("meaning") + memory }, (load) => load());
+  await withConfig({ text: local + route("near") + '[memory]\nembedding_route = ""\n' }, (load) => load());
+});
+
 test("a wrong value of a key that must be given is refused with what it must be, not with what the key means", async () => {
   const credential = (variable: string) => `header = "x"\nvalue_env = "${variable}"\nhosts = ["a"]\n`;
   const cases: Record<string, RegExp> = {

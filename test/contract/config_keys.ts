@@ -173,6 +173,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "storage.url": "",
   "logging.level": "info",
   "logging.format": "pretty",
+  "memory.embedding_route": "",
   "conversations.retention_days": 0,
 };
 

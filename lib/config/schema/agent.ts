@@ -92,6 +92,14 @@ export const cronSchema = v.strictObject({
   max_tasks: about("Schedules that may exist at the same time", integer(100, 1, 100_000)),
 });
 
+/** `[memory]`: how memories are found (docs/design/storage.md "Search by meaning"). */
+export const memorySchema = v.strictObject({
+  embedding_route: about(
+    "Hint of an `[[embedding_routes]]` whose model finds memories by their meaning too. Their texts are sent to it. Empty: by words alone",
+    text(""),
+  ),
+});
+
 /** `[skills]`: further folders of skills. */
 export const skillsSchema = v.strictObject({ dirs: about("Further folders of skills", texts([])) });
 
