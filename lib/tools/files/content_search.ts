@@ -5,7 +5,7 @@ import { workerModule } from "../../system/process/workers.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { limitField } from "./glob_search.ts";
 import { readScope } from "./file_scope.ts";
-import type { FileSearch, FilesSearched } from "./search_files.ts";
+import type { FileMatch, FileSearch, FilesSearched } from "./search_files.ts";
 import { pathLine, SEARCH_LIMITS } from "./search_pattern.ts";
 
 const DEFAULT_LIMIT = 100;
@@ -69,26 +69,54 @@ export const contentSearch = defineTool({
       signal: context.signal,
     }) as SearchAnswer;
     if (answer.kind === "refused") throw new ToolError(answer.code, answer.message);
-    const { matches, files: searched, cutFiles, ended } = answer.result;
-    const notices: string[] = [];
-    if (ended !== undefined) {
-      const [most, way] =
-        { entries: [SEARCH_LIMITS.entries, "path"], bytes: [SEARCH_LIMITS.totalBytes, "path or glob"] }[ended];
-      notices.push(`[Not all was searched: there are more than ${most} ${ended}, give a ${way}]`);
-    }
-    if (cutFiles > 0) {
-      notices.push(`[Of ${cutFiles} files only the first ${SEARCH_LIMITS.fileBytes} bytes were searched]`);
-    }
+    const { matches, files: searched } = answer.result;
     const found = matches.slice(0, limit);
-    if (matches.length > limit) {
-      notices.push(`[The first ${limit} matches: narrow the pattern, path or glob, or raise limit]`);
-    }
-    const lines = found.map((match) => `${pathLine(match.path)}:${match.line}: ${match.text}`);
+    const notices = noticesOf(answer.result, limit);
+    const lines = found.map(matchLine);
     const none = `No line matches in ${searched} files`;
+    const shortened = found.some(({ startByte }) => startByte !== undefined);
     return {
-      output: [...(lines.length === 0 ? [none] : lines), ...notices].join("\n"),
+      output: [...(lines.length === 0 ? [none] : lines), ...(shortened ? [SHORTENED] : []), ...notices].join("\n"),
       isError: false,
-      data: { matches: found, files: searched, truncated: notices.length > 0 },
+      data: { matches: found.map(matchData), files: searched, truncated: notices.length > 0 },
     };
   },
 });
+
+const SHORTENED =
+  '[Long lines are shortened around their match: read_file with the "start_line" and "start_byte" goes on at the match]';
+
+function matchLine({ path, line, text, startByte }: FileMatch): string {
+  return `${pathLine(path)}:${line}: ${text}${startByte === undefined ? "" : ` [start_byte ${startByte}]`}`;
+}
+
+function matchData({ path, line, text, startByte }: FileMatch) {
+  return { path, line, text, ...(startByte === undefined ? {} : { start_byte: startByte }) };
+}
+
+/** Returns a line for each bound that the search met. */
+function noticesOf(
+  { matches, cutFiles, cutLines, cutAt, maxLine, ended }: FilesSearched,
+  limit: number,
+): readonly string[] {
+  const notices: string[] = [];
+  if (ended !== undefined) {
+    const [most, way] =
+      { entries: [SEARCH_LIMITS.entries, "path"], bytes: [SEARCH_LIMITS.totalBytes, "path or glob"] }[ended];
+    notices.push(`[Not all was searched: there are more than ${most} ${ended}, give a ${way}]`);
+  }
+  if (cutFiles > 0) {
+    notices.push(`[Of ${cutFiles} files only the first ${SEARCH_LIMITS.fileBytes} bytes were searched]`);
+  }
+  if (cutLines > 0) {
+    const places = cutAt.map(({ path, line }) => `${pathLine(path)}:${line}`).join(", ");
+    const more = cutLines > cutAt.length ? " and others" : "";
+    notices.push(
+      `[Of ${cutLines} long lines only the first ${maxLine} characters were searched, a shorter pattern searches more: ${places}${more}]`,
+    );
+  }
+  if (matches.length > limit) {
+    notices.push(`[The first ${limit} matches: narrow the pattern, path or glob, or raise limit]`);
+  }
+  return notices;
+}

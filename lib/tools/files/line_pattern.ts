@@ -5,6 +5,8 @@ import { ToolError } from "../../base/errors.ts";
 export interface LinePattern {
   /** Literals that every matching line holds, in UTF-8. undefined when the pattern requires none */
   readonly required: RequiredBytes | undefined;
+  /** UTF-16 units of one line that are searched: the more instructions the pattern has, the fewer */
+  readonly maxLine: number;
   test(line: string): boolean;
   /** Returns where the first match starts, in UTF-16 units */
   indexIn(line: string): number;
@@ -15,8 +17,12 @@ export type RequiredBytes =
   | { readonly kind: "literal"; readonly bytes: Uint8Array; readonly caseless: boolean }
   | { readonly kind: "all" | "any"; readonly of: readonly RequiredBytes[] };
 
-/** Instructions of the compiled pattern. With the longest line they bound the time of one match to a fraction of a second */
+/** Instructions of the compiled pattern */
 const MAX_PROGRAM = 1000;
+/** Instructions times UTF-16 units of a line: bounds the time of one match to a few seconds, and for most patterns to 0.1 s */
+const MAX_STEPS = 50_000_000;
+/** Pattern that stands for itself, in any case. Its time does not grow with its length */
+const PLAIN = /^[^\\^$.|?*+()[\]{}]+$/;
 
 /**
  * Compiles a regular expression for an engine whose time grows only with the text, so that no pattern of a model can hang the gateway.
@@ -33,6 +39,7 @@ export function compileLinePattern(pattern: string, options: { readonly caseInse
   }
   return {
     required: requiredBy(pattern, { compiled, caseless: options.caseInsensitive }),
+    maxLine: PLAIN.test(pattern) ? Infinity : Math.floor(MAX_STEPS / compiled.programSize()),
     test: (line) => compiled.test(line),
     indexIn(line) {
       const matcher = compiled.matcher(line);

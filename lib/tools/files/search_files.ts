@@ -5,7 +5,7 @@ import { createYielder } from "../../base/tick.ts";
 import type { Files, FileScope, WalkedFile } from "../../system/files/files.ts";
 import { compileLinePattern, type LinePattern } from "./line_pattern.ts";
 import { matching, SEARCH_LIMITS, type SearchLimits, searchPattern } from "./search_pattern.ts";
-import { searchBytes } from "./search_bytes.ts";
+import { type FoundLine, searchBytes } from "./search_bytes.ts";
 
 /** Pattern and place of a search. Plain data. */
 export interface FileSearch {
@@ -27,21 +27,30 @@ export interface FilesSearched {
   readonly files: number;
   /** Number of searched files that are longer than the part that is searched */
   readonly cutFiles: number;
+  /** Number of lines that are longer than the part that is searched */
+  readonly cutLines: number;
+  /** The first of these lines */
+  readonly cutAt: readonly LineOfFile[];
+  /** UTF-16 units of a line that are searched */
+  readonly maxLine: number;
   /** The limit at which the search ended before its end */
   readonly ended: "entries" | "bytes" | undefined;
 }
 
-/** Line that matches, in a file. */
-export interface FileMatch {
+/** Line of a file. The number counts from 1. */
+export interface LineOfFile {
   readonly path: string;
   readonly line: number;
-  readonly text: string;
 }
+
+/** Line that matches, in a file. */
+export interface FileMatch extends FoundLine, LineOfFile {}
 
 const BINARY_PROBE_BYTES = 8192;
 const LARGE_BYTES = 262_144;
 /** Files that are read at once, when reading does not block */
 const READ_AHEAD = 8;
+const MAX_CUT_AT = 5;
 
 /** Options of a search. */
 export interface FileSearchOptions {
@@ -94,6 +103,8 @@ class FoundMatches {
   #bytes = 0;
   #files = 0;
   #cutFiles = 0;
+  #cutLines = 0;
+  readonly #cutAt: LineOfFile[] = [];
 
   constructor(search: FileSearch, { check, limits }: { readonly check: () => void; readonly limits: SearchLimits }) {
     this.#pattern = compileLinePattern(search.pattern, search);
@@ -118,7 +129,15 @@ class FoundMatches {
 
   result({ truncated }: { readonly truncated: boolean }): FilesSearched {
     const ended = this.#bytes > this.#limits.totalBytes ? "bytes" : truncated ? "entries" : undefined;
-    return { matches: this.#matches, files: this.#files, cutFiles: this.#cutFiles, ended };
+    return {
+      matches: this.#matches,
+      files: this.#files,
+      cutFiles: this.#cutFiles,
+      cutLines: this.#cutLines,
+      cutAt: this.#cutAt,
+      maxLine: this.#pattern.maxLine,
+      ended,
+    };
   }
 
   #search(text: FileText): void {
@@ -127,8 +146,10 @@ class FoundMatches {
     this.#bytes += text.bytes.length;
     if (text.cut) this.#cutFiles++;
     const limit = this.#limit + 1 - this.#matches.length;
-    const lines = searchBytes(text.bytes, { pattern: this.#pattern, limit, check: this.#check });
+    const { lines, cutLines } = searchBytes(text.bytes, { pattern: this.#pattern, limit, check: this.#check });
     for (const line of lines) this.#matches.push({ path: text.path, ...line });
+    this.#cutLines += cutLines.length;
+    for (const line of cutLines.slice(0, MAX_CUT_AT - this.#cutAt.length)) this.#cutAt.push({ path: text.path, line });
   }
 
   /** A match beyond the limit shows that there are more */

@@ -57,11 +57,29 @@ test("gives matches as data, and stops at its limit", () =>
     });
   }));
 
-test("shows a long line around its match", () =>
-  withWorkspace({ "a.txt": `${"x".repeat(1000)}needle${"y".repeat(1000)}` }, async ({ root }) => {
+test("shows a long line around its match, with the byte that read_file goes on at", () =>
+  withWorkspace({ "a.txt": `no\n${"é".repeat(50_000)}needle${"y".repeat(1000)}` }, async ({ root }) => {
     const { call } = createToolBench({ root });
-    const { output } = (await call("content_search", "needle")).result;
-    assert.match(output, /^a\.txt:1: \.\.\.x{100}needley{194}\.\.\.$/);
+    const { output, data } = (await call("content_search", "needle")).result;
+    assert.match(
+      output,
+      /^a\.txt:2: \.\.\.é{100}needley{194}\.\.\. \[start_byte 100001\]\n\[Long lines are shortened .* goes on at the match\]$/,
+    );
+    const { matches, truncated } = data as { matches: { start_byte: number }[]; truncated: boolean };
+    assert.deepEqual([matches[0]?.start_byte, truncated], [100_001, false]);
+    const read = await call("read_file", { path: "a.txt", start_line: 2, start_byte: matches[0]?.start_byte });
+    assert.equal(read.result.output, `needle${"y".repeat(1000)}`);
+  }));
+
+test("says which lines were too long for the pattern", () =>
+  withWorkspace({ "a.txt": `${"x".repeat(90_000)}gate\n`.repeat(6) }, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    const { output, data } = (await call("content_search", "[g]ate|[k-m]{800}")).result;
+    assert.match(
+      output,
+      /^No line matches in 1 files\n\[Of 6 long lines only the first \d+ characters were searched, .*: a\.txt:1, .*a\.txt:5 and others\]$/,
+    );
+    assert.equal((data as { truncated: boolean }).truncated, true);
   }));
 
 test("refuses patterns that do not parse or grow too large, and paths that lead outside", () =>

@@ -2,19 +2,16 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { test } from "node:test";
 import fc from "fast-check";
-import { compileLinePattern } from "../../../lib/tools/files/line_pattern.ts";
+import { compileLinePattern, type LinePattern } from "../../../lib/tools/files/line_pattern.ts";
 import { searchBytes } from "../../../lib/tools/files/search_bytes.ts";
 
 const search = (
   bytes: Uint8Array | string,
   pattern: string,
   more: { caseInsensitive?: boolean; limit?: number } = {},
-) =>
-  searchBytes(Buffer.from(bytes as string), {
-    pattern: compileLinePattern(pattern, { caseInsensitive: more.caseInsensitive ?? false }),
-    limit: more.limit ?? 1000,
-    check: () => {},
-  });
+) => searched(bytes, compileLinePattern(pattern, { caseInsensitive: more.caseInsensitive ?? false }), more.limit).lines;
+const searched = (bytes: Uint8Array | string, pattern: LinePattern, limit = 1000) =>
+  searchBytes(Buffer.from(bytes as string), { pattern, limit, check: () => {} });
 const linesOf = (found: readonly { readonly line: number }[]) => found.map(({ line }) => line);
 
 test("what a pattern requires is found in it", () => {
@@ -57,10 +54,42 @@ test("bytes that are no UTF-8 are looked at as U+FFFD", () => {
   }
 });
 
-test("a long line is looked at up to its 10,000th character, with a literal and without", () => {
+test("a long line is searched to its end, with a literal and without", () => {
+  for (const pattern of ["gate", "[g]ate", "gate$", "[g]ate$"]) {
+    assert.deepEqual(linesOf(search(`no\n${"é".repeat(1_000_000)}gate\r\nno`, pattern)), [2], pattern);
+    assert.deepEqual(linesOf(search(`${"é".repeat(20_000)}gat\ngate`, pattern)), [2], pattern);
+  }
+  assert.equal(compileLinePattern("a".repeat(900), { caseInsensitive: true }).maxLine, Infinity);
+});
+
+test("a line that is too long for its pattern is searched to a bound and named", () => {
+  const large = compileLinePattern("(gate|[x-z]{400}[a-c]{400})", { caseInsensitive: false });
+  assert.ok(large.maxLine >= 50_000 && large.maxLine < 100_000, String(large.maxLine));
+  for (const source of ["gate", "[g]ate"]) {
+    const pattern: LinePattern = { ...compileLinePattern(source, { caseInsensitive: false }), maxLine: 100 };
+    const found = (text: string) => {
+      const { lines, cutLines } = searched(text, pattern);
+      return [linesOf(lines), cutLines];
+    };
+    assert.deepEqual(found(`no\n${"é".repeat(96)}gate\ngate`), [[2, 3], []], source);
+    assert.deepEqual(found(`no\n${"é".repeat(96)}gate\r\ngate`), [[2, 3], []], source);
+    assert.deepEqual(found(`no\n${"é".repeat(97)}gate\ngate`), [[3], [2]], source);
+    assert.deepEqual(found(`gate${"é".repeat(97)}\n`), [[1], [1]], source);
+  }
+});
+
+test("a shortened line names the byte of its match", () => {
+  const startByte = (bytes: Uint8Array | string, pattern: string) => search(bytes, pattern).at(-1)?.startByte;
   for (const pattern of ["gate", "[g]ate"]) {
-    assert.deepEqual(linesOf(search(`${"é".repeat(9_996)}gate\n`, pattern)), [1], pattern);
-    assert.deepEqual(linesOf(search(`${"é".repeat(9_997)}gate\ngate`, pattern)), [2], pattern);
+    assert.equal(startByte(`gate\n${"x".repeat(296)}gate`, pattern), undefined);
+    assert.equal(startByte(`gate\r\n\n${"x".repeat(297)}gate\n`, pattern), 298);
+    assert.equal(startByte(`\n${"é€😀".repeat(100)}gate\n`, pattern), 901);
+    assert.equal(startByte(`\ufeff${"é".repeat(300)}gate\n`, pattern), 604);
+    assert.equal(startByte(`\n\ufeff${"\ufffd".repeat(300)}gate\n`, pattern), 904);
+    // Each broken piece is one U+FFFD: a lone byte, a character without its end, half a surrogate pair in three pieces
+    const broken = Buffer.from([0xff, 0xe2, 0x82, 0x61, 0xf0, 0x9f, 0x98, 0xe9, 0x20, 0xed, 0xa0, 0x80, 0xc3]);
+    const line = Buffer.concat([...Array<Buffer>(60).fill(broken), Buffer.from("gate")]);
+    assert.equal(startByte(line, pattern), 60 * broken.length + 1);
   }
 });
 

@@ -96,8 +96,25 @@ test("of a long file only the beginning is read, and it says so", () =>
       matches: [{ path: "short.txt", line: 1, text: "gate" }],
       files: 2,
       cutFiles: 1,
+      cutLines: 0,
+      cutAt: [],
+      maxLine: Infinity,
       ended: undefined,
     });
+  }));
+
+test("long lines that were not searched to their end are counted, and the first of them named", () =>
+  withWorkspace({ "a.txt": `${"x".repeat(90_000)}gate\n`.repeat(4), "b.txt": "y".repeat(90_000) }, async ({ root }) => {
+    const { found } = await searchCounted(root, { pattern: "[g]ate|[k-m]{800}" }, { limits: { fileBytes: 1_000_000 } });
+    assert.deepEqual([found.matches, found.cutLines], [[], 5]);
+    assert.deepEqual(found.cutAt.map(({ path, line }) => `${path}:${line}`), [
+      "a.txt:1",
+      "a.txt:2",
+      "a.txt:3",
+      "a.txt:4",
+      "b.txt:1",
+    ]);
+    assert.ok(found.maxLine < 90_000);
   }));
 
 test("a search that is told to stop stops between two lines, and closes what it opened", () =>
