@@ -9,26 +9,37 @@ export interface HeadingPlaces {
 }
 
 /**
- * Finds the headings of a hunk, each behind the one before.
- * @returns undefined for the first heading that is not in the file, or not behind the one before
+ * Finds the headings of a hunk: each in the section of the one before where it is there, else behind it.
+ * @returns `missing` with the first heading that is not in the file, or not behind the one before
  */
 export function findHeadings(
   anchors: readonly string[],
   index: LineIndex,
 ): HeadingPlaces | { readonly missing: string } {
-  let first = -1;
-  let starts: readonly number[] = [];
-  for (const [i, anchor] of anchors.entries()) {
-    const places = findHeading(anchor, index);
-    index.spend(places.length);
-    const behind = places.filter((at) => at > first);
-    const [next] = behind;
-    if (next === undefined) return { missing: anchor };
-    first = next;
-    const inner = i === 0 ? [] : placesWithin(behind, starts, index, endsLoosely);
-    starts = inner.length > 0 ? inner : behind;
+  let starts: readonly number[] | undefined;
+  for (const anchor of anchors) {
+    const next = starts === undefined ? findHeading(anchor, index) : findInner(anchor, starts, index);
+    if (next.length === 0) return { missing: anchor };
+    starts = next;
   }
-  return { first, starts };
+  return { first: starts?.[0] ?? 0, starts: starts ?? [] };
+}
+
+/** Returns the places of a heading in the sections of the outer ones, or else behind the first of these. */
+function findInner(heading: string, outer: readonly number[], index: LineIndex): readonly number[] {
+  const [first = 0] = outer;
+  const indentationAt = (at: number) => index.shapeAt(at)?.indentation ?? 0;
+  const least = outer.reduce((found, at) => Math.min(found, indentationAt(at)), Infinity);
+  const behind = (places: readonly number[]) => {
+    index.spend(places.length);
+    return places.filter((at) => at > first);
+  };
+  for (const exactness of WHOLE) {
+    const places = behind(index.find([{ text: heading, crlf: false }], { exactness }));
+    const inner = possiblyWithin(places, outer, index).filter((at) => indentationAt(at) > least);
+    if (inner.length > 0) return inner;
+  }
+  return behind(findHeading(heading, index));
 }
 
 /** From this length on, in bytes, git (80) and diff (40) may have cut a heading, at the end or inside a character. */

@@ -106,6 +106,9 @@ test("line endings that the patch shows are made", () => {
     refused(/end with CRLF, and the hunk does not show how its own end/),
   );
   assert.equal(apply("a\r\nb\r\n", "@@ -1,0 +2 @@", "+x\r"), "a\r\nx\r\nb\r\n");
+  assert.equal(apply("a\r\nb\r\n", "@@ -1,0 +2,2 @@", "+x\r", "+y"), "a\r\nx\r\ny\nb\r\n");
+  assert.equal(apply("a\r\nb", "@@ -2 +2 @@", "-b", "+c"), "a\r\nc", "its ending is not written");
+  assert.throws(() => apply("a\r\nb", "@@ -2 +2,2 @@", "-b", "+c", "+d"), refused(/end with CRLF/));
   assert.equal(apply("a\r\nb\r\n", "@@", "+x", "*** End of File"), "a\r\nb\r\nx\r\n");
 });
 
