@@ -1,15 +1,15 @@
-import { HttpError } from "../../lib/base/errors.ts";
-import type { Message } from "../../lib/base/records/message.ts";
-import type { ModelParameters, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
 import {
-  addOnce,
-  checkParts,
-  sortUnknownFields,
-  toMessage,
-  type Unknown,
-  withFunction,
-} from "./completion_messages.ts";
-import type { CompletionBody, CompletionTool } from "./completion_body.ts";
+  type Content,
+  type ContentPart,
+  isImagePart,
+  isTextPart,
+  type Message,
+  type ToolCall,
+} from "../../lib/base/records/message.ts";
+import type { ModelParameters, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
+import { checkParts, type CompletionBody, type CompletionMessage, type CompletionTool } from "./completion_body.ts";
+import { httpError } from "./http_errors.ts";
+import type { Fields } from "../../lib/base/join_fields.ts";
 
 /** A completions body, translated for the start of a run. */
 export interface CompletionInput {
@@ -29,6 +29,16 @@ export interface CompletionInput {
 export interface CompletionInputOptions {
   /** The agent's own tools are off: unknown fields go on to the model. Default false: they are named in `ignored` */
   readonly plain?: boolean;
+}
+
+/** Fields of a request's body that the gateway does not know. */
+interface Unknown {
+  /** Names of fields that are not copied, each once */
+  readonly ignored: string[];
+  /** Names of fields that go on to the model, each once */
+  readonly passed: string[];
+  /** true: every unknown field goes on to the model */
+  readonly plain: boolean;
 }
 
 /**
@@ -157,10 +167,145 @@ function toToolChoice(choice: CompletionBody["tool_choice"]): ToolChoice | undef
   return typeof choice === "string" ? choice : { name: choice.function.name };
 }
 
-function invalid(param: string, message: string): HttpError {
-  return new HttpError("invalid_request", message, { status: 400, type: "invalid_request_error", param });
+function invalid(param: string, message: string) {
+  return httpError("invalid_request", message, { param });
 }
 
-function unsupported(param: string, message: string): HttpError {
-  return new HttpError("unsupported_parameter", message, { status: 400, type: "invalid_request_error", param });
+function unsupported(param: string, message: string) {
+  return httpError("unsupported_parameter", message, { param });
+}
+
+/** Translates one message of a checked body. */
+function toMessage(message: CompletionMessage, unknown: Unknown): Message {
+  switch (message.role) {
+    case "system":
+    case "developer":
+    case "user": {
+      const extra = sortUnknownFields(message, MESSAGE_FIELDS, "messages[]", unknown);
+      const { role, name } = message;
+      const content = toContent(message.content, unknown);
+      // Nearly every message takes this way: a plain literal costs a fraction of one with spreads
+      if (extra === undefined && typeof name !== "string") return { role, content };
+      return {
+        role,
+        content,
+        ...(typeof name === "string" ? { name } : {}),
+        ...(extra === undefined ? {} : { extra }),
+      };
+    }
+    case "assistant":
+      return toAssistant(message, unknown);
+    case "tool": {
+      const extra = sortUnknownFields(message, TOOL_FIELDS, "messages[]", unknown);
+      return {
+        role: "tool",
+        content: toContent(message.content, unknown),
+        tool_call_id: message.tool_call_id,
+        ...(extra === undefined ? {} : { extra }),
+      };
+    }
+  }
+}
+
+function toAssistant(message: Extract<CompletionMessage, { role: "assistant" }>, unknown: Unknown): Message {
+  const calls = message.tool_calls ?? NO_CALLS;
+  const vendors = calls.length > 0 ? VENDOR_FIELDS : NO_FIELDS;
+  const extra = sortUnknownFields(message, ASSISTANT_FIELDS, "messages[]", unknown, vendors);
+  return {
+    role: "assistant",
+    content: message.content === null || message.content === undefined ? null : toContent(message.content, unknown),
+    ...(typeof message.refusal === "string" ? { refusal: message.refusal } : {}),
+    ...(calls.length > 0 ? { tool_calls: calls.map((call) => toToolCall(call, unknown)) } : {}),
+    ...(typeof message.name === "string" ? { name: message.name } : {}),
+    ...(extra === undefined ? {} : { extra }),
+  };
+}
+
+type WireToolCall = NonNullable<Extract<CompletionMessage, { role: "assistant" }>["tool_calls"]>[number];
+const NO_CALLS: readonly WireToolCall[] = [];
+
+const MESSAGE_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name"]);
+const ASSISTANT_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name", "refusal", "tool_calls"]);
+const TOOL_FIELDS: ReadonlySet<string> = new Set(["role", "content", "tool_call_id"]);
+/** Fields with a message's reasoning, which vendors want back with the tool calls that the reasoning led to */
+const VENDOR_FIELDS: ReadonlySet<string> = new Set(["reasoning_content", "reasoning", "reasoning_details"]);
+const VENDOR_CALL_FIELDS: ReadonlySet<string> = new Set(["extra_content"]);
+
+type WireContent = NonNullable<CompletionMessage["content"]>;
+
+function toContent(content: WireContent, unknown: Unknown): Content {
+  return typeof content === "string" ? content : content.map((part) => toPart(part, unknown));
+}
+
+const TEXT_FIELDS: ReadonlySet<string> = new Set(["type", "text"]);
+const IMAGE_FIELDS: ReadonlySet<string> = new Set(["type", "image_url"]);
+const IMAGE_URL_FIELDS: ReadonlySet<string> = new Set(["url", "detail"]);
+
+function toPart(part: Exclude<WireContent, string>[number], unknown: Unknown): ContentPart {
+  if (isTextPart(part)) {
+    return { type: "text", text: part.text, ...sortUnknownFields(part, TEXT_FIELDS, "messages[].content[]", unknown) };
+  }
+  if (!isImagePart(part)) return part;
+  const { url, detail } = part.image_url;
+  const own = sortUnknownFields(part, IMAGE_FIELDS, "messages[].content[]", unknown);
+  const inner = sortUnknownFields(part.image_url, IMAGE_URL_FIELDS, "messages[].content[].image_url", unknown);
+  return {
+    type: "image_url",
+    image_url: { url, ...(typeof detail === "string" ? { detail } : {}), ...inner },
+    ...own,
+  };
+}
+
+const CALL_FIELDS: ReadonlySet<string> = new Set(["id", "type", "function", "index"]);
+const CALL_FUNCTION_FIELDS: ReadonlySet<string> = new Set(["name", "arguments"]);
+
+function toToolCall(call: WireToolCall, unknown: Unknown): ToolCall {
+  const own = sortUnknownFields(call, CALL_FIELDS, "messages[].tool_calls[]", unknown, VENDOR_CALL_FIELDS);
+  const inner = sortUnknownFields(call.function, CALL_FUNCTION_FIELDS, "messages[].tool_calls[].function", unknown);
+  return {
+    id: call.id,
+    type: "function" as const,
+    function: { name: call.function.name, arguments: call.function.arguments },
+    ...withFunction(own, inner),
+  };
+}
+
+/**
+ * Sorts the unknown fields of an object into passed and ignored ones.
+ * @param always names of fields that go on to the model in either mode
+ * @returns the fields that go on to the model; undefined when there is none
+ */
+function sortUnknownFields(
+  fields: object,
+  known: ReadonlySet<string>,
+  place: string,
+  unknown: Unknown,
+  always: ReadonlySet<string> = NO_FIELDS,
+): Fields | undefined {
+  let kept: [string, unknown][] | undefined;
+  for (const key in fields) {
+    // The key was just listed on this object
+    const value = (fields as Record<string, unknown>)[key];
+    if (known.has(key) || value === null || value === undefined) continue;
+    const isKept = unknown.plain || always.has(key);
+    if (isKept) (kept ??= []).push([key, value]);
+    addOnce(isKept ? unknown.passed : unknown.ignored, `${place}.${key}`);
+  }
+  return kept && Object.fromEntries(kept);
+}
+
+const NO_FIELDS: ReadonlySet<string> = new Set();
+
+/** Adds a name to a list that does not have it. A list, not a set: it is nearly always empty, and bounded. */
+function addOnce(names: string[], name: string): void {
+  if (names.length < MAX_IGNORED && !names.includes(name)) names.push(name);
+}
+
+/** Most names that are kept; the header shows fewer */
+const MAX_IGNORED = 100;
+
+/** Returns the unknown fields of an object with a `function` in it, as `extra`. */
+function withFunction(own: Fields | undefined, inner: Fields | undefined): { readonly extra?: Fields } {
+  if (inner === undefined) return own === undefined ? {} : { extra: own };
+  return { extra: { ...own, function: inner } };
 }

@@ -2,8 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { createAnthropic } from "./anthropic/anthropic.ts";
-import { withDefaultModel } from "./models/model_list.ts";
-import { createOpenAiCompatible } from "./openai/openai_compatible.ts";
+import { createOpenAiCompatible, withDefaultModel } from "./openai/openai_compatible.ts";
 import type { Provider } from "./provider.ts";
 import { type ProviderSettings, readProviderAddress, readProviderKey, VENDORS } from "./provider_settings.ts";
 

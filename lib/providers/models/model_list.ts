@@ -127,24 +127,3 @@ export function withListedModels(provider: Provider, { models, unknown }: Listed
 export function firstChatModel(models: readonly Pick<ModelEntry, "id">[]): string | undefined {
   return (models.find(({ id }) => !/embed|rerank/i.test(id)) ?? models[0])?.id;
 }
-
-/** Wraps a provider: a request without a model name goes to the first model that the provider lists at that time. */
-export function withDefaultModel(provider: Provider): Provider {
-  return {
-    ...provider,
-    stream(request, options) {
-      if (request.model !== "") return provider.stream(request, options);
-      return streamFirst(provider, request, options);
-    },
-  };
-}
-
-async function* streamFirst(provider: Provider, request: ProviderRequest, options: Parameters<Provider["stream"]>[1]) {
-  const model = firstChatModel(await provider.listModels(options.signal));
-  if (model === undefined) {
-    throw new ProviderError("model_not_found", `Cannot choose a model: provider "${provider.name}" lists none`, {
-      provider: provider.name,
-    });
-  }
-  yield* provider.stream({ ...request, model }, options);
-}

@@ -1,4 +1,5 @@
 import { ProviderError } from "../../base/errors.ts";
+import { firstChatModel } from "../models/model_list.ts";
 import {
   type AssistantMessage,
   type ContentPart,
@@ -94,6 +95,27 @@ function withoutRefused(form: RequestForm, error: unknown, mayReason: boolean): 
     return undefined;
   }
   return { ...form, withoutReasoning: true };
+}
+
+/** Wraps a provider: a request without a model name goes to the first model that the provider lists at that time. */
+export function withDefaultModel(provider: Provider): Provider {
+  return {
+    ...provider,
+    stream(request, options) {
+      if (request.model !== "") return provider.stream(request, options);
+      return streamFirst(provider, request, options);
+    },
+  };
+}
+
+async function* streamFirst(provider: Provider, request: ProviderRequest, options: ProviderCallOptions) {
+  const model = firstChatModel(await provider.listModels(options.signal));
+  if (model === undefined) {
+    throw new ProviderError("model_not_found", `Cannot choose a model: provider "${provider.name}" lists none`, {
+      provider: provider.name,
+    });
+  }
+  yield* provider.stream({ ...request, model }, options);
 }
 
 /** Differences between servers of the format that a request heeds. */
