@@ -128,7 +128,7 @@ export async function callTools(options: CallToolsOptions): Promise<readonly Cal
       const call = calls[i] as TurnCall; // i is below calls.length
       const known = options.known?.get(call.id);
       results[i] = known === undefined
-        ? await callTool(call, i < options.left, options)
+        ? await new RunningCall(call, options).run(i < options.left)
         : toResult(call, known, options.random);
     }
   };
@@ -137,97 +137,142 @@ export async function callTools(options: CallToolsOptions): Promise<readonly Cal
   return results;
 }
 
-async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptions): Promise<CallResult> {
-  const { emit, signal, tools } = options;
-  const begun = options.clock.monotonic();
-  let shown = false;
-  const start = (input: unknown) => {
-    shown = true;
-    emit({ type: "tool_start", call_id: call.id, tool: call.name, input: tools.shown(input) });
-  };
-  const end = (
-    output: string,
-    isError: boolean,
-    { outside = false, data }: { outside?: boolean; data?: unknown } = {},
-  ) => {
-    const duration = Math.round(options.clock.monotonic() - begun);
-    emit({
-      type: "tool_end",
-      call_id: call.id,
-      tool: call.name,
-      output,
-      is_error: isError,
-      duration_ms: duration,
-      ...(data === undefined ? {} : { data }),
-    });
-    options.afterCall(call.id, { outside });
-    return toResult(call, { output, isError, outside }, options.random);
-  };
+/** One call on its way through the executor: its start and its end are shown once. */
+class RunningCall {
+  readonly #call: TurnCall;
+  readonly #options: CallToolsOptions;
+  /** Milliseconds, monotonic */
+  readonly #begun: number;
+  readonly #parsed: ParsedInput;
+  #isShown = false;
+  /** Set when the start could not be written: the call then never ran */
+  #journalFailure: { readonly error: unknown } | undefined = undefined;
 
-  const parsed = options.isCall ? { input: call.arguments } : parseInput(call);
-  const problem = options.gone?.get(call.name) ?? parsed.problem;
-  const withdraw = () => options.approve.withdraw?.(call.id, emit);
-  if (signal.aborted) throw cancelError(signal);
-  if (!mayRun || problem !== undefined) {
-    await withdraw();
-    start(parsed.input);
-    return end(
-      problem ??
-        `Cannot call "${call.name}": the limit of ${options.maxToolCalls} tool calls for one run is reached`,
+  constructor(call: TurnCall, options: CallToolsOptions) {
+    this.#call = call;
+    this.#options = options;
+    this.#begun = options.clock.monotonic();
+    this.#parsed = options.isCall ? { input: call.arguments } : parseInput(call);
+  }
+
+  async run(mayRun: boolean): Promise<CallResult> {
+    const { name } = this.#call;
+    const { gone, signal, maxToolCalls } = this.#options;
+    const problem = gone?.get(name) ?? this.#parsed.problem;
+    if (signal.aborted) throw cancelError(signal);
+    if (mayRun && problem === undefined) return await this.#execute();
+    await this.#withdraw();
+    this.#start(this.#parsed.input);
+    return this.#end(
+      problem ?? `Cannot call "${name}": the limit of ${maxToolCalls} tool calls for one run is reached`,
       true,
     );
   }
-  const approver: Approver = (request, waiting) => options.approve(request, waiting, emit);
-  let journalFailure: { readonly error: unknown } | undefined;
-  const onStart = async (prepared: PreparedCall) => {
-    await withdraw();
-    start(prepared.input ?? null);
-    if (prepared.access === "read") return;
+
+  async #execute(): Promise<CallResult> {
     try {
-      await options.beforeEffect(call.id, { repeatable: prepared.repeatable === true });
+      const outcome = await this.#ask();
+      if (this.#journalFailure !== undefined) throw this.#journalFailure.error;
+      if (!this.#isShown) {
+        await this.#withdraw();
+        this.#start(this.#parsed.input);
+      }
+      const { output, isError, data } = outcome.result;
+      if (this.#options.isCall) return this.#end(output, isError, { data });
+      const outside = outcome.outside === true || (outcome.ran && outcome.access === "network");
+      return this.#end(output, isError, { outside });
     } catch (error) {
-      journalFailure = { error };
-      throw error;
+      return this.#failed(error);
     }
-  };
-  try {
-    const outcome = await options.tools.call({
-      name: call.name,
-      input: inputOf(call),
+  }
+
+  #ask(): ReturnType<ToolExecutor["call"]> {
+    const { emit, approve, passesOn, ...options } = this.#options;
+    const approver: Approver = (request, waiting) => approve(request, waiting, emit);
+    return options.tools.call({
+      name: this.#call.name,
+      input: inputOf(this.#call),
       runId: options.runId,
-      callId: call.id,
+      callId: this.#call.id,
       requestId: options.requestId,
       conversationId: options.conversationId,
       caller: options.caller,
       depth: options.depth,
-      signal,
+      signal: options.signal,
       approver,
-      ...(options.passesOn === undefined ? {} : { inherited: { ...options.passesOn, approver } }),
+      ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
       allowed: options.allowed,
-      onStart,
-      onProgress: (message) => emit({ type: "tool_progress", call_id: call.id, message }),
+      onStart: (prepared) => this.#onStart(prepared),
+      onProgress: (message) => emit({ type: "tool_progress", call_id: this.#call.id, message }),
     });
-    if (journalFailure !== undefined) throw journalFailure.error;
-    if (!shown) {
-      await withdraw();
-      start(parsed.input);
-    }
-    const { output, isError } = outcome.result;
-    if (options.isCall) return end(output, isError, { data: outcome.result.data });
-    return end(output, isError, { outside: outcome.outside === true || (outcome.ran && outcome.access === "network") });
-  } catch (error) {
-    // The next start makes the call again, or asks a person what became of it
-    if (options.survivesShutdown && error instanceof CancelError && error.reason === "shutdown") throw error;
-    if (!shown) start(parsed.input);
-    if (error instanceof CancelError) {
-      end(`The call was stopped: ${error.message}`, true);
+  }
+
+  async #onStart({ input, access, repeatable }: PreparedCall): Promise<void> {
+    await this.#withdraw();
+    this.#start(input ?? null);
+    if (access === "read") return;
+    try {
+      await this.#options.beforeEffect(this.#call.id, { repeatable: repeatable === true });
+    } catch (error) {
+      this.#journalFailure = { error };
       throw error;
     }
-    const result = end(`Cannot call "${call.name}": it failed inside the gateway, whose log names the cause`, true);
-    if (journalFailure !== undefined) throw journalFailure.error;
-    options.log.error("Tool call failed inside", { run_id: options.runId, call_id: call.id, tool: call.name, error });
+  }
+
+  /** @throws what the caller of the tools must know: a cancellation, or a journal that cannot be written */
+  #failed(error: unknown): CallResult {
+    const { survivesShutdown, log, runId } = this.#options;
+    const { id, name } = this.#call;
+    // The next start makes the call again, or asks a person what became of it
+    if (survivesShutdown && error instanceof CancelError && error.reason === "shutdown") throw error;
+    if (!this.#isShown) this.#start(this.#parsed.input);
+    if (error instanceof CancelError) {
+      this.#end(`The call was stopped: ${error.message}`, true);
+      throw error;
+    }
+    const result = this.#end(
+      `Cannot call "${name}": it failed inside the gateway, whose log names the cause`,
+      true,
+    );
+    if (this.#journalFailure !== undefined) throw this.#journalFailure.error;
+    log.error("Tool call failed inside", { run_id: runId, call_id: id, tool: name, error });
     return result;
   }
+
+  #withdraw(): Promise<void> | undefined {
+    return this.#options.approve.withdraw?.(this.#call.id, this.#options.emit);
+  }
+
+  #start(input: unknown): void {
+    const { emit, tools } = this.#options;
+    this.#isShown = true;
+    emit({ type: "tool_start", call_id: this.#call.id, tool: this.#call.name, input: tools.shown(input) });
+  }
+
+  #end(
+    output: string,
+    isError: boolean,
+    { outside = false, data }: { readonly outside?: boolean; readonly data?: unknown } = {},
+  ): CallResult {
+    const { emit, afterCall, clock, random } = this.#options;
+    emit({
+      type: "tool_end",
+      call_id: this.#call.id,
+      tool: this.#call.name,
+      output,
+      is_error: isError,
+      duration_ms: Math.round(clock.monotonic() - this.#begun),
+      ...(data === undefined ? {} : { data }),
+    });
+    afterCall(this.#call.id, { outside });
+    return toResult(this.#call, { output, isError, outside }, random);
+  }
+}
+
+/** Arguments of a call as JSON, and what is wrong with them. */
+interface ParsedInput {
+  readonly input: unknown;
+  readonly problem?: string;
 }
 
 function toResult(call: TurnCall, { output, isError, outside }: RecordedResult, random: Random): CallResult {
@@ -240,7 +285,7 @@ function inputOf(call: TurnCall): string {
 }
 
 /** A model's arguments are a JSON object; the plain-text form of some tools is for people, and broken JSON must not pass as one. */
-function parseInput(call: TurnCall): { readonly input: unknown; readonly problem?: string } {
+function parseInput(call: TurnCall): ParsedInput {
   try {
     const input: unknown = JSON.parse(inputOf(call));
     if (typeof input === "object" && input !== null && !Array.isArray(input)) return { input };
