@@ -92,39 +92,16 @@ export class LiveTurn implements ModelTurn {
           into.push({ seq: stamp.next(), time, type: "refusal_delta", delta: event.delta });
           delta = true;
           break;
-        case "tool_call_delta": {
-          const known = this.#byIndex?.get(event.index);
-          const { call, clientIndex } = known ?? this.#openCall(event);
-          call.arguments += event.arguments_delta;
+        case "tool_call_delta":
+          this.#takeCall(event, into, time);
           delta = true;
-          if (clientIndex < 0) break;
-          into.push({
-            seq: stamp.next(),
-            time,
-            type: "client_tool_call_delta",
-            index: clientIndex,
-            call_id: call.id,
-            ...(known === undefined ? { name: call.name } : {}),
-            arguments_delta: event.arguments_delta,
-            ...(event.extra === undefined ? {} : { extra: event.extra }),
-          });
           break;
-        }
         case "reply_fields":
           into.push({ seq: stamp.next(), time, ...event });
           delta = true;
           break;
         case "notice":
-          into.push({
-            seq: stamp.next(),
-            time,
-            type: "notice",
-            code: event.code,
-            message: event.message,
-            ...(event.param === undefined ? {} : { param: event.param }),
-            ...(event.model === undefined ? {} : { model: event.model }),
-            ...(event.count === undefined ? {} : { count: event.count }),
-          });
+          into.push(noticeOf(event, stamp.next(), time));
           break;
         case "finish":
           this.finish = {
@@ -153,7 +130,25 @@ export class LiveTurn implements ModelTurn {
     return toMessage({ text, refusal: this.#refusal, calls, opaque, provider }, options);
   }
 
-  #openCall(event: Extract<ProviderEvent, { type: "tool_call_delta" }>): OpenCall {
+  /** Adds to a call. A call to a tool of the client is shown as it comes; a call of the agent's is not. */
+  #takeCall(event: CallDelta, into: AgentEvent[], time: string): void {
+    const known = this.#byIndex?.get(event.index);
+    const { call, clientIndex } = known ?? this.#openCall(event);
+    call.arguments += event.arguments_delta;
+    if (clientIndex < 0) return;
+    into.push({
+      seq: this.#options.stamp.next(),
+      time,
+      type: "client_tool_call_delta",
+      index: clientIndex,
+      call_id: call.id,
+      ...(known === undefined ? { name: call.name } : {}),
+      arguments_delta: event.arguments_delta,
+      ...(event.extra === undefined ? {} : { extra: event.extra }),
+    });
+  }
+
+  #openCall(event: CallDelta): OpenCall {
     const { naming, shared } = this.#options;
     const name = event.name ?? "";
     const owner = naming.ownerOf(name);
@@ -169,6 +164,25 @@ export class LiveTurn implements ModelTurn {
     (this.#byIndex ??= new Map()).set(event.index, opened);
     return opened;
   }
+}
+
+type CallDelta = Extract<ProviderEvent, { type: "tool_call_delta" }>;
+
+function noticeOf(
+  { code, message, param, model, count }: Extract<ProviderEvent, { type: "notice" }>,
+  seq: number,
+  time: string,
+): AgentEvent {
+  return {
+    seq,
+    time,
+    type: "notice",
+    code,
+    message,
+    ...(param === undefined ? {} : { param }),
+    ...(model === undefined ? {} : { model }),
+    ...(count === undefined ? {} : { count }),
+  };
 }
 
 const NO_FINISH = { opaque: undefined, provider: undefined };

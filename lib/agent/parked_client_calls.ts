@@ -48,74 +48,92 @@ interface Kept {
   readonly until: number;
 }
 
-/** Turns live in memory: after a restart those of attached runs are gone, and the model is told so. */
+/** Creates an empty list. Turns live in memory: after a restart those of attached runs are gone, and the model is told so. */
 export function createParkedClientCalls(clock: Pick<Clock, "monotonic">): ParkedClientCalls {
-  const byCall = new Map<string, Kept>();
-  const turns = new Set<Kept>();
+  return new ParkedTurns(clock);
+}
+
+class ParkedTurns implements ParkedClientCalls {
+  readonly #clock: Pick<Clock, "monotonic">;
+  readonly #byCall = new Map<string, Kept>();
+  readonly #turns = new Set<Kept>();
   /** Calls whose turn was forgotten; the oldest id first */
-  const lost = new Set<string>();
-  let bytes = 0;
-  const lose = (callIds: readonly string[]) => {
-    for (const id of callIds) lost.add(id);
-    for (const oldest of lost) {
-      if (lost.size <= MAX_LOST) break;
-      lost.delete(oldest);
+  readonly #lost = new Set<string>();
+  #bytes = 0;
+
+  constructor(clock: Pick<Clock, "monotonic">) {
+    this.#clock = clock;
+  }
+
+  keep(callIds: readonly string[], messages: readonly Message[]): void {
+    const kept = { callIds, messages, bytes: inputBytes(messages, []), until: this.#clock.monotonic() + KEEP_MS };
+    this.#turns.add(kept);
+    this.#bytes += kept.bytes;
+    for (const id of callIds) this.#byCall.set(id, kept);
+    // Sets keep their order: the first is the oldest
+    for (const oldest of this.#turns) {
+      const isFull = this.#turns.size > MAX_TURNS || this.#bytes > MAX_BYTES;
+      if (!isFull && oldest.until > this.#clock.monotonic()) break;
+      this.#forget(oldest);
     }
-  };
-  const forget = (kept: Kept) => {
-    if (turns.delete(kept)) bytes -= kept.bytes;
-    for (const id of kept.callIds) byCall.delete(id);
-    if (hasOwnWork(kept.messages)) lose(kept.callIds);
-  };
-  const isLost = (id: string) => id.startsWith(SHARED_CALL_PREFIX) || lost.has(id);
-  const find = (id: string): Kept | undefined => {
-    const kept = byCall.get(id);
-    if (kept === undefined || kept.until > clock.monotonic()) return kept;
-    forget(kept);
+  }
+
+  has(callId: string): boolean {
+    return this.#find(callId) !== undefined;
+  }
+
+  lose(callIds: readonly string[]): void {
+    for (const id of callIds) this.#lost.add(id);
+    for (const oldest of this.#lost) {
+      if (this.#lost.size <= MAX_LOST) break;
+      this.#lost.delete(oldest);
+    }
+  }
+
+  splice(messages: readonly Message[]): readonly Message[] {
+    if (!messages.some((message) => message.role === "tool")) return messages;
+    const placed = new Set<Kept>();
+    const spliced = messages.flatMap((message, i) => {
+      const kept = callsOf(message).map((id) => this.#find(id)).find((found) => found !== undefined);
+      if (kept !== undefined) return withKept(message, kept, placed);
+      const isGone = message.role === "tool" && this.#isLost(message.tool_call_id) && isTrailing(messages, i);
+      return [isGone ? withNote(message) : message];
+    });
+    const isChanged = placed.size > 0 || spliced.some((message, i) => message !== messages[i]);
+    return isChanged ? answerAllCalls(spliced) : messages;
+  }
+
+  #find(id: string): Kept | undefined {
+    const kept = this.#byCall.get(id);
+    if (kept === undefined || kept.until > this.#clock.monotonic()) return kept;
+    this.#forget(kept);
     return undefined;
-  };
-  return {
-    keep(callIds, messages) {
-      const kept = { callIds, messages, bytes: inputBytes(messages, []), until: clock.monotonic() + KEEP_MS };
-      turns.add(kept);
-      bytes += kept.bytes;
-      for (const id of callIds) byCall.set(id, kept);
-      // Sets keep their order: the first is the oldest
-      for (const oldest of turns) {
-        if (turns.size <= MAX_TURNS && bytes <= MAX_BYTES && oldest.until > clock.monotonic()) break;
-        forget(oldest);
-      }
-    },
-    has: (callId) => find(callId) !== undefined,
-    lose,
-    splice(messages) {
-      if (!messages.some((message) => message.role === "tool")) return messages;
-      const placed = new Set<Kept>();
-      const out: Message[] = [];
-      let changed = false;
-      messages.forEach((message, i) => {
-        const ids = message.role === "assistant"
-          ? (message.tool_calls ?? []).map((call) => call.id)
-          : message.role === "tool"
-          ? [message.tool_call_id]
-          : [];
-        const kept = ids.map(find).find((found) => found !== undefined);
-        if (kept === undefined) {
-          const gone = message.role === "tool" && isLost(message.tool_call_id) && isTrailing(messages, i);
-          out.push(gone ? withNote(message) : message);
-          changed ||= gone;
-          return;
-        }
-        changed = true;
-        const told = placed.has(kept) ? undefined : withOpaque(message, kept);
-        if (told !== undefined) out.push(told);
-        else if (!placed.has(kept)) out.push(...kept.messages);
-        placed.add(kept);
-        if (message.role === "tool") out.push(message);
-      });
-      return changed ? answerAllCalls(out) : messages;
-    },
-  };
+  }
+
+  #forget(kept: Kept): void {
+    if (this.#turns.delete(kept)) this.#bytes -= kept.bytes;
+    for (const id of kept.callIds) this.#byCall.delete(id);
+    if (hasOwnWork(kept.messages)) this.lose(kept.callIds);
+  }
+
+  #isLost(id: string): boolean {
+    return id.startsWith(SHARED_CALL_PREFIX) || this.#lost.has(id);
+  }
+}
+
+/** Returns the ids of the calls that a message makes or answers. */
+function callsOf(message: Message): readonly string[] {
+  if (message.role === "tool") return [message.tool_call_id];
+  return message.role === "assistant" ? (message.tool_calls ?? []).map((call) => call.id) : [];
+}
+
+/** Returns what stands in place of a message that belongs to a kept turn. The kept messages come once, at the turn's first message. */
+function withKept(message: Message, kept: Kept, placed: Set<Kept>): readonly Message[] {
+  const own = message.role === "tool" ? [message] : [];
+  if (placed.has(kept)) return own;
+  placed.add(kept);
+  const told = withOpaque(message, kept);
+  return told === undefined ? [...kept.messages, ...own] : [told, ...own];
 }
 
 /**

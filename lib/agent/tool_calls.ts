@@ -137,7 +137,7 @@ export async function callTools(options: CallToolsOptions): Promise<readonly Cal
   return results;
 }
 
-/** One call on its way through the executor: its start and its end are shown once. */
+/** Tool call on its way through the executor. Its start and its end are shown once each. */
 class RunningCall {
   readonly #call: TurnCall;
   readonly #options: CallToolsOptions;

@@ -34,14 +34,16 @@ export async function* followRun(
       let events = entry?.recorder?.pending(place.seq) ?? [];
       if (events.length === 0) ({ events, place } = await runs.read(id, place));
       const last = events.at(-1);
-      if (last !== undefined) {
-        listening.stop();
-        place = { ...place, seq: last.seq };
-        const isOver = isTerminal(last) && (last.type === "done" || await isLast(id, last, runs));
-        yield isOver ? events : events.map(shownBeforeMore);
-        if (isOver) return;
-      } else if (working === undefined) return;
-      else await listening.heard.catch(() => {});
+      if (last === undefined) {
+        if (working === undefined) return;
+        await listening.heard.catch(() => {});
+        continue;
+      }
+      listening.stop();
+      place = { ...place, seq: last.seq };
+      const isOver = isTerminal(last) && (last.type === "done" || await isLast(id, last, runs));
+      yield isOver ? events : events.map(shownBeforeMore);
+      if (isOver) return;
     } finally {
       listening.stop();
     }

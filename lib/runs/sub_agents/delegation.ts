@@ -1,6 +1,7 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ProviderError, ToolError } from "../../base/errors.ts";
+import type { AgentEvent } from "../../base/records/agent_event.ts";
 import type { Run } from "../../base/records/run.ts";
 import type { Store } from "../../storage/store.ts";
 import type { CallContext } from "../../tools/runtime/tool_call.ts";
@@ -73,25 +74,33 @@ export function createDelegation({ store, clock, supervisor }: DelegationOptions
   };
 }
 
+/** The record of a delegation, and the caller that waits for its answer. */
+interface Waiting {
+  readonly record: SubAgentRecord;
+  readonly by: CallContext;
+}
+
 /** Returns the text of an attached run, read to its end. */
-async function readAnswer(
-  handle: RunHandle,
-  { record, by }: { readonly record: SubAgentRecord; readonly by: CallContext },
-): Promise<string> {
+async function readAnswer(handle: RunHandle, waiting: Waiting): Promise<string> {
   let text = "";
   try {
-    for await (const events of handle.events()) {
-      for (const event of events) {
-        if (event.type === "text_delta") text += event.delta;
-        if (event.type === "tool_start") by.progress(`${record.agent ?? record.id}: ${event.tool}`);
-        if (event.type !== "error") continue;
-        if (by.signal.aborted) throw cancelError(by.signal);
-        throw failed(record, event.message);
-      }
-    }
+    for await (const events of handle.events()) text += textIn(events, waiting);
   } catch (error) {
-    if (error instanceof ProviderError) throw failed(record, error.message);
+    if (error instanceof ProviderError) throw failed(waiting.record, error.message);
     throw error;
+  }
+  return text;
+}
+
+/** Returns the text of some events, and tells the caller which tools they start. @throws {ToolError | CancelError} the run failed */
+function textIn(events: readonly AgentEvent[], { record, by }: Waiting): string {
+  let text = "";
+  for (const event of events) {
+    if (event.type === "text_delta") text += event.delta;
+    if (event.type === "tool_start") by.progress(`${record.agent ?? record.id}: ${event.tool}`);
+    if (event.type !== "error") continue;
+    if (by.signal.aborted) throw cancelError(by.signal);
+    throw failed(record, event.message);
   }
   return text;
 }
