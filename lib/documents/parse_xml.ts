@@ -129,6 +129,11 @@ export function elementsOf({ children }: XmlElement): XmlElement[] {
   return children.filter((child): child is XmlElement => typeof child !== "string");
 }
 
+/** Returns the text right inside an element, without that of its children. */
+export function textIn({ children }: XmlElement): string {
+  return children.filter((child) => typeof child === "string").join("");
+}
+
 /** Returns the first child element of that name. */
 export function childOf({ children }: XmlElement, name: string): XmlElement | undefined {
   return children.find((child): child is XmlElement => typeof child !== "string" && child.name === name);

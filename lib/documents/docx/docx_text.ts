@@ -1,8 +1,9 @@
 import { childOf, elementsOf, type XmlElement } from "../parse_xml.ts";
 import { createTextOutput, type WorkBudget } from "../work_budget.ts";
-import { createInlineText } from "./inline_text.ts";
-import { createNotes, type Notes } from "./notes.ts";
-import { type Docx, openDocx, toInteger, valueOf } from "./open_docx.ts";
+import { createInlineText, type OpenLink } from "./inline_text.ts";
+import { anchorOf, linkTargets } from "./links.ts";
+import { createNotes, type NoteKind, type Notes } from "./notes.ts";
+import { type Docx, openDocx, type Relationship, toInteger, valueOf } from "./open_docx.ts";
 import { type Numbering, outlineOf, type ParagraphStyle, readNumbering, readStyles } from "./styles.ts";
 
 /** Markdown knows six levels */
@@ -47,7 +48,15 @@ class DocxReader {
   readonly #styleOf: (id: string | undefined) => ParagraphStyle;
   readonly #numbering: Numbering;
   readonly #notes: Notes;
+  readonly #linkTargets: ReadonlySet<string>;
   readonly #output = createTextOutput();
+  /** Relationships of the parts that were read, and of the one that is read now */
+  readonly #known = new Map<NoteKind, ReadonlyMap<string, Relationship>>();
+  #relationships: ReadonlyMap<string, Relationship>;
+  /** Links that the last paragraph left open */
+  #openLinks: readonly OpenLink[] = [];
+  /** Marks of bookmarks that stand between paragraphs */
+  #anchors = "";
   #last: Block | undefined;
   #paragraphs = 0;
   #tables = 0;
@@ -59,6 +68,8 @@ class DocxReader {
     this.#styleOf = readStyles(docx.part("styles"));
     this.#numbering = readNumbering(docx.part("numbering"));
     this.#notes = createNotes((kind) => docx.part(kind));
+    this.#linkTargets = linkTargets(docx.body, budget);
+    this.#relationships = docx.relationships;
   }
 
   read(): DocxText {
@@ -67,6 +78,8 @@ class DocxReader {
     }
     // A note may name another one
     for (let note = this.#notes.take(); note !== undefined && !this.#output.full; note = this.#notes.take()) {
+      this.#openLinks = [];
+      this.#relationships = this.#relationshipsOf(note.kind);
       const text = this.#textIn(note.element);
       const author = note.author === undefined ? "" : `${note.author}: `;
       this.#add({ text: `[^${note.label}]: ${author}${text}`, listItem: true });
@@ -80,6 +93,12 @@ class DocxReader {
       hiddenText: this.#hiddenText,
       truncated: this.#output.full,
     };
+  }
+
+  #relationshipsOf(kind: NoteKind): ReadonlyMap<string, Relationship> {
+    const known = this.#known.get(kind) ?? this.#docx.relationshipsOf(kind);
+    this.#known.set(kind, known);
+    return known;
   }
 
   #add(block: Block): boolean {
@@ -104,6 +123,9 @@ class DocxReader {
       case "w:tbl":
         this.#tables++;
         return [{ text: renderTable(element, (cell) => this.#cellText(cell)), listItem: false }];
+      case "w:bookmarkStart":
+        this.#anchors += anchorOf(element, this.#linkTargets);
+        return [];
       case "w:del":
       case "w:moveFrom":
       case "mc:Fallback":
@@ -127,15 +149,22 @@ class DocxReader {
     const level = toInteger(valueOf(numbers, "w:ilvl")) ?? style.numberingLevel ?? 0;
     const label = this.#numbering.next(valueOf(numbers, "w:numId") ?? style.numberingId ?? "0", level);
     const inline = createInlineText({
-      docx: this.#docx,
+      relationships: this.#relationships,
       notes: this.#notes,
       styleOf: this.#styleOf,
       hidden: style.hidden,
+      linkTargets: this.#linkTargets,
+      openLinks: this.#openLinks,
     });
     inline.add(element);
     this.#hiddenText ||= inline.hiddenText;
+    const shown = inline.text().trim();
+    const anchors = shown === "" ? "" : this.#anchors;
+    if (shown !== "") this.#anchors = "";
+    const text = anchors + shown;
+    this.#openLinks = [];
     const boxes = inline.boxes.flatMap((box) => this.#blocksIn(box));
-    const text = inline.text().trim();
+    this.#openLinks = inline.openLinks;
     if (text === "") return boxes;
     this.#paragraphs++;
     const heading = outlineOf(properties) ?? style.heading;

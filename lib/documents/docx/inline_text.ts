@@ -1,9 +1,11 @@
-import { attribute, childOf, elementsOf, type XmlElement } from "../parse_xml.ts";
+import { attribute, childOf, elementsOf, textIn, type XmlElement } from "../parse_xml.ts";
 import type { NoteKind, Notes } from "./notes.ts";
+import { anchorOf, fieldAddress, joinAddress, MAX_ADDRESS } from "./links.ts";
 import { type Docx, isOn, valueOf, wordAttribute } from "./open_docx.ts";
 import type { ParagraphStyle } from "./styles.ts";
 
-const MAX_ADDRESS = 2000;
+/** Fields in each other */
+const MAX_FIELDS = 50;
 const MAX_ALT_TEXT = 500;
 
 /** The text of a paragraph as it is put together. */
@@ -14,15 +16,25 @@ export interface InlineText {
   readonly boxes: readonly XmlElement[];
   /** Something was left out because the document does not show it */
   readonly hiddenText: boolean;
+  /** Links that go on in the next paragraph, after text() was called */
+  readonly openLinks: readonly OpenLink[];
 }
+
+/** A field whose result goes on in the next paragraph, as its address; "" for a field that is no link. */
+export type OpenLink = string;
 
 /** The parts of a document that its inline text refers to. */
 export interface InlineOptions {
-  readonly docx: Pick<Docx, "relationships">;
+  /** Relationships of the part that the paragraph stands in, by id */
+  readonly relationships: Docx["relationships"];
   readonly notes: Notes;
   readonly styleOf: (id: string | undefined) => ParagraphStyle;
   /** The paragraph's style hides its text */
   readonly hidden: boolean;
+  /** Names of the bookmarks that links lead to */
+  readonly linkTargets: ReadonlySet<string>;
+  /** The links that the paragraph before left open, the outermost first */
+  readonly openLinks: readonly OpenLink[];
 }
 
 /** Creates the renderer of the text inside paragraphs. */
@@ -30,14 +42,30 @@ export function createInlineText(options: InlineOptions): InlineText {
   return new ParagraphText(options);
 }
 
+/** A link or field that was begun, and what was put together before it. */
+interface Frame {
+  readonly outside: string[];
+  /** Instruction of a complex field, as far as it was read */
+  code: string;
+  /** True while the instruction is read, which is not shown */
+  inCode: boolean;
+  /** True when the text holds a link of its own: Markdown knows no link in a link */
+  hasLink: boolean;
+}
+
 class ParagraphText implements InlineText {
   readonly boxes: XmlElement[] = [];
   hiddenText = false;
+  openLinks: readonly OpenLink[] = [];
   readonly #options: InlineOptions;
+  readonly #frames: Frame[] = [];
+  /** Complex fields among the frames, by their depth: a field may not end a link that stands around it */
+  readonly #addresses = new Map<Frame, OpenLink>();
   #parts: string[] = [];
 
   constructor(options: InlineOptions) {
     this.#options = options;
+    for (const address of options.openLinks) this.#addresses.set(this.#begin(false), address);
   }
 
   add(element: XmlElement): void {
@@ -45,20 +73,31 @@ class ParagraphText implements InlineText {
   }
 
   text(): string {
+    const open: OpenLink[] = [];
+    for (let frame = this.#frames.at(-1); frame !== undefined; frame = this.#frames.at(-1)) {
+      if (!frame.inCode) open.unshift(this.#addresses.get(frame) ?? "");
+      this.#end(open[0] ?? "");
+    }
+    this.openLinks = open;
     return this.#parts.join("");
   }
 
   #addElement(element: XmlElement): void {
     const text = ownText(element);
-    if (text !== undefined) {
-      if (text !== "") this.#parts.push(text);
-      return;
-    }
+    if (text !== undefined) return this.#put(text);
     switch (element.name) {
       case "w:r":
         return this.#addRun(element);
       case "w:hyperlink":
-        return this.#addLink(element);
+        return this.#addLink(element, this.#addressOf(element));
+      case "w:fldSimple":
+        return this.#addLink(element, fieldAddress(wordAttribute(element, "instr") ?? ""));
+      case "w:fldChar":
+        return this.#addFieldMark(wordAttribute(element, "fldCharType"));
+      case "w:instrText":
+        return this.#addInstruction(textIn(element));
+      case "w:bookmarkStart":
+        return this.#put(anchorOf(element, this.#options.linkTargets));
       case "w:footnoteReference":
         return this.#addNote("footnotes", element);
       case "w:endnoteReference":
@@ -81,9 +120,17 @@ class ParagraphText implements InlineText {
     }
   }
 
+  #put(text: string): void {
+    if (text === "") return;
+    this.#parts.push(text);
+    this.#addInstruction(text);
+  }
+
   #addRun(run: XmlElement): void {
-    if (!this.#isHidden(run)) this.add(run);
-    else this.hiddenText ||= childOf(run, "w:t") !== undefined;
+    if (!this.#isHidden(run)) return this.add(run);
+    this.hiddenText ||= childOf(run, "w:t") !== undefined;
+    // The marks of a field count even in a hidden run, or what is shown would count as its instruction
+    for (const child of elementsOf(run)) if (child.name === "w:fldChar") this.#addElement(child);
   }
 
   #isHidden(run: XmlElement): boolean {
@@ -93,20 +140,64 @@ class ParagraphText implements InlineText {
     return hidden || styleOf(valueOf(properties, "w:rStyle")).hidden;
   }
 
-  #addLink(element: XmlElement): void {
-    const outside = this.#parts;
-    this.#parts = [];
+  #addLink(element: XmlElement, address: string): void {
+    const frame = this.#begin(false);
     this.add(element);
+    // Fields that begin in the link and do not end in it
+    while (this.#frames.includes(frame)) this.#end(this.#frames.at(-1) === frame ? address : "");
+  }
+
+  #addressOf(element: XmlElement): string {
+    const relationship = this.#options.relationships.get(wordAttribute(element, "id") ?? "");
+    return joinAddress(relationship?.kind === "hyperlink" ? relationship.target : "", wordAttribute(element, "anchor"));
+  }
+
+  /** Begins a complex field, goes from its instruction to its result, or ends it. */
+  #addFieldMark(type: string | undefined): void {
+    if (type === "begin") {
+      if (this.#frames.length < MAX_FIELDS) this.#addresses.set(this.#begin(true), "");
+      return;
+    }
+    const frame = this.#frames.at(-1);
+    if (frame === undefined || !this.#addresses.has(frame)) return;
+    if (type === "separate" && frame.inCode) {
+      frame.inCode = false;
+      this.#parts = [];
+      this.#addresses.set(frame, fieldAddress(frame.code));
+    } else if (type === "end") {
+      if (frame.inCode) this.#parts = [];
+      this.#end(this.#addresses.get(frame) ?? "");
+    }
+  }
+
+  #addInstruction(text: string): void {
+    const frame = this.#frames.at(-1);
+    if (frame?.inCode && frame.code.length < MAX_ADDRESS) frame.code += text;
+  }
+
+  #begin(inCode: boolean): Frame {
+    const frame: Frame = { outside: this.#parts, code: "", inCode, hasLink: false };
+    this.#frames.push(frame);
+    this.#parts = [];
+    return frame;
+  }
+
+  /** Ends the innermost frame. Its text goes to where the frame began, as a link when it has an address. */
+  #end(address: string): void {
+    const frame = this.#frames.pop();
+    if (frame === undefined) return;
+    this.#addresses.delete(frame);
     const text = this.#parts.join("");
-    this.#parts = outside;
-    const relationship = this.#options.docx.relationships.get(wordAttribute(element, "id") ?? "");
-    const address = relationship?.kind === "hyperlink" ? relationship.target.slice(0, MAX_ADDRESS) : "";
-    this.#parts.push(address === "" || address === text || text.trim() === "" ? text : `[${text}](${address})`);
+    this.#parts = frame.outside;
+    const isLink = !frame.inCode && !frame.hasLink && address !== "" && address !== text && text.trim() !== "";
+    this.#put(isLink ? `[${text}](${address})` : text);
+    const outer = this.#frames.at(-1);
+    if (outer !== undefined) outer.hasLink ||= isLink || frame.hasLink;
   }
 
   #addNote(kind: NoteKind, element: XmlElement): void {
     const label = this.#options.notes.label(kind, wordAttribute(element, "id"));
-    if (label !== undefined) this.#parts.push(`[^${label}]`);
+    if (label !== undefined) this.#put(`[^${label}]`);
   }
 }
 
@@ -115,7 +206,7 @@ function ownText(element: XmlElement): string | undefined {
   switch (element.name) {
     case "w:t":
       // A line break in the XML is none in the text
-      return element.children.filter((child) => typeof child === "string").join("").replace(/[\r\n]+/g, " ");
+      return textIn(element).replace(/[\r\n]+/g, " ");
     case "m:oMath":
       return mathText(element).replace(/[\r\n]+/g, " ");
     case "w:tab":
@@ -155,7 +246,7 @@ export function mathText(element: XmlElement): string {
   };
   switch (element.name) {
     case "m:t":
-      return element.children.filter((child) => typeof child === "string").join("");
+      return textIn(element);
     case "m:f":
       return `${group(part("m:num"))}/${group(part("m:den"))}`;
     case "m:sSup":

@@ -15,6 +15,7 @@ export type NoteKind = "footnotes" | "endnotes" | "comments";
 
 /** A footnote, endnote or comment that the text names. */
 export interface Note {
+  readonly kind: NoteKind;
   readonly label: string;
   readonly element: XmlElement;
   /** Name of the person who wrote the comment; undefined for a note */
@@ -42,7 +43,12 @@ export function createNotes(part: (kind: NoteKind) => XmlElement | undefined): N
       if (known !== undefined) return known;
       const label = `${SIGNS[kind]}${++counts[kind]}`;
       labels.set(element, label);
-      waiting.push({ label, element, author: kind === "comments" ? wordAttribute(element, "author") : undefined });
+      waiting.push({
+        kind,
+        label,
+        element,
+        author: kind === "comments" ? wordAttribute(element, "author") : undefined,
+      });
       return label;
     },
     take: () => waiting.shift(),

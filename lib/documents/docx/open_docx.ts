@@ -21,7 +21,7 @@ const PREFIXES: ReadonlyMap<string, string> = new Map([
   ["http://purl.org/dc/elements/1.1/", "dc"],
 ]);
 
-/** The target of a relationship of the main part. */
+/** The target of a relationship of a part. */
 export interface Relationship {
   /** Last word of the relationship's type, for example `styles` or `hyperlink` */
   readonly kind: string;
@@ -34,6 +34,8 @@ export interface Docx {
   readonly body: XmlElement;
   /** By id, as the body names them */
   readonly relationships: ReadonlyMap<string, Relationship>;
+  /** The relationships of the part of a kind, as `footnotes`, by id; empty when there are none */
+  relationshipsOf(kind: string): ReadonlyMap<string, Relationship>;
   /** The root element of the part of a kind, as `styles`; undefined when there is none */
   part(kind: string): XmlElement | undefined;
   /** Title and author, where the document says them */
@@ -59,15 +61,24 @@ export function openDocx(bytes: Uint8Array, budget: WorkBudget): Docx {
   const document = read(main);
   const body = document?.name === "w:document" ? elementsOf(document).find(({ name }) => name === "w:body") : undefined;
   if (body === undefined) throw notWord(zip);
-  const folder = posix.dirname(main);
-  const relationships = readRelationships(read(`${folder}/_rels/${posix.basename(main)}.rels`), folder);
+  const relationshipsOf = (name: string) => {
+    const folder = posix.dirname(name);
+    return readRelationships(read(posix.join(folder, "_rels", `${posix.basename(name)}.rels`)), folder);
+  };
+  const relationships = relationshipsOf(main);
+  const partOf = (kind: string) =>
+    [...relationships.values()].find((relationship) => relationship.kind === kind)?.target;
   const core = [...roots.values()].find(({ kind }) => kind === "core-properties")?.target;
   const properties = core === undefined ? undefined : read(core);
   return {
     body,
     relationships,
+    relationshipsOf(kind) {
+      const target = partOf(kind);
+      return target === undefined ? new Map() : relationshipsOf(target);
+    },
     part(kind) {
-      const target = [...relationships.values()].find((relationship) => relationship.kind === kind)?.target;
+      const target = partOf(kind);
       return target === undefined ? undefined : read(target);
     },
     properties: { title: property(properties, "dc:title"), author: property(properties, "dc:creator") },

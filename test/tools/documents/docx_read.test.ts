@@ -113,6 +113,100 @@ test("footnotes and endnotes are numbered as the text names them and stand at th
   );
 });
 
+const run = (text: string) => `<w:r><w:t xml:space="preserve">${text}</w:t></w:r>`;
+const mark = (type: string) => `<w:r><w:fldChar w:fldCharType="${type}"/></w:r>`;
+const code = (text: string) => `<w:r><w:instrText xml:space="preserve">${text}</w:instrText></w:r>`;
+const field = (instruction: string, result: string) =>
+  mark("begin") + code(instruction) + mark("separate") + result + mark("end");
+const shown = (inside: string, more: Partial<DocxParts> = {}) => textOf({ body: `<w:p>${inside}</w:p>`, ...more });
+
+test("the address of a field that links is kept, whatever form it is written in", () => {
+  const address = "https://a.example/x?y=1";
+  const link = `[here](${address})`;
+  const quoted = (text: string) => text.replaceAll('"', "&quot;");
+  assert.equal(
+    shown(`<w:fldSimple w:instr="${quoted(` HYPERLINK "${address}" `)}">${run("here")}</w:fldSimple>`),
+    link,
+  );
+  assert.equal(
+    shown(run("see ") + field(` HYPERLINK "${address}" `, run("he") + run("re")) + run("!")),
+    `see ${link}!`,
+  );
+  assert.equal(shown(field(` hyperlink ${address} \\o "a tip" \\t "_blank" \\h `, run("here"))), link);
+  const cut = mark("begin") + code(' HYPERLINK "https://a.ex') + code('ample/x?y=1" ') + mark("separate") + run("here");
+  assert.equal(shown(cut + mark("end")), link);
+  assert.equal(shown(field(' HYPERLINK "\\\\\\\\host\\\\share" ', run("here"))), "[here](\\\\host\\share)");
+  assert.equal(shown(field(` HYPERLINK "${address}" `, run(address))), address);
+  assert.equal(shown(field(" PAGE ", run("12")) + field(' HYPERLINK "" ', run("none"))), "12none");
+});
+
+test("fields in each other give one link, and no text of an instruction", () => {
+  const inner = field(" DOCPROPERTY Page ", run("https://a.example"));
+  const outer = mark("begin") + code(' HYPERLINK "') + inner + code('" ') + mark("separate") + run("here") +
+    mark("end");
+  assert.equal(shown(outer), "[here](https://a.example)");
+  const page = field(" PAGEREF _Toc1 \\h ", run("7"));
+  assert.equal(
+    shown(field(' HYPERLINK "https://a.example" ', run("Chapter ") + page)),
+    "[Chapter 7](https://a.example)",
+  );
+  const condition = mark("begin") + code(" IF ") + field(" DATE ", run("hidden")) + code(" = 1 ") + mark("separate");
+  assert.equal(shown(condition + run("yes") + mark("end")), "yes");
+  const twice = field(' HYPERLINK "https://a.example" ', field(' HYPERLINK "https://b.example" ', run("here")));
+  assert.equal(shown(twice), "[here](https://b.example)");
+});
+
+test("a field may go on over paragraphs, and one without an end hides nothing", () => {
+  const first = mark("begin") + code(' HYPERLINK "https://a.example" ') + mark("separate") + run("one");
+  const body = `<w:p>${first}</w:p><w:p>${run("two")}${mark("end")}${run(" three")}</w:p>`;
+  assert.equal(textOf({ body }), "[one](https://a.example)\n\n[two](https://a.example) three");
+  assert.equal(textOf({ body: `<w:p>${mark("begin")}${run("a")}</w:p>${paragraph("b")}` }), "a\n\nb");
+  assert.equal(shown(mark("end") + mark("separate") + run("a") + mark("begin") + mark("end") + run("b")), "ab");
+  const link = `<w:hyperlink w:anchor="x">${mark("begin")}${run("in")}</w:hyperlink>${run(" after")}`;
+  assert.equal(shown(link), "[in](#x) after");
+  const hidden = "<w:rPr><w:vanish/></w:rPr>";
+  const entry = [mark("begin"), code(' XE "gate" '), mark("end")].map((part) =>
+    part.replace("<w:r>", `<w:r>${hidden}`)
+  );
+  assert.equal(shown(run("a") + entry.join("") + run("b")), "ab");
+});
+
+test("links to bookmarks name them, and the bookmarks that links lead to are marked", () => {
+  const bookmark = (name: string) => `<w:bookmarkStart w:id="1" w:name="${name}"/><w:bookmarkEnd w:id="1"/>`;
+  const body =
+    `<w:p><w:hyperlink w:anchor="first">${run("one")}</w:hyperlink> ${
+      field(' HYPERLINK \\l "second" ', run("two"))
+    }<w:hyperlink r:id="page" w:anchor="part">${run("three")}</w:hyperlink></w:p>` +
+    `<w:p><w:pPr><w:outlineLvl w:val="0"/></w:pPr>${bookmark("first")}${bookmark("other")}${run("First")}</w:p>` +
+    bookmark("second") + paragraph("Second");
+  assert.equal(
+    textOf({ body, links: { page: "https://a.example" } }),
+    '[one](#first)[two](#second)[three](https://a.example#part)\n\n# <a id="first"></a>First\n\n<a id="second"></a>Second',
+  );
+  assert.equal(
+    shown(field(' HYPERLINK "https://a.example/x" \\l "part" ', run("here"))),
+    "[here](https://a.example/x#part)",
+  );
+});
+
+test("links in notes have the addresses of the notes' own part", () => {
+  const note = (kind: string) =>
+    `<w:${kind} w:id="2"><w:p><w:hyperlink r:id="l">${run("here")}</w:hyperlink></w:p></w:${kind}>`;
+  const kinds = ["footnotes", "endnotes", "comments"];
+  const text = shown(
+    '<w:r><w:footnoteReference w:id="2"/><w:endnoteReference w:id="2"/><w:commentReference w:id="2"/></w:r>',
+    {
+      links: { l: "https://body.example" },
+      parts: Object.fromEntries(kinds.map((kind) => [kind, note(kind.slice(0, -1))])),
+      partLinks: { footnotes: { l: "https://foot.example" }, endnotes: { l: "https://end.example" } },
+    },
+  );
+  assert.equal(
+    text,
+    "[^1][^e1][^c1]\n\n[^1]: [here](https://foot.example)\n[^e1]: [here](https://end.example)\n[^c1]: here",
+  );
+});
+
 test("lists carry the labels that Word shows, headings theirs too", () => {
   const level = (at: number, format: string, text: string) =>
     `<w:lvl w:ilvl="${at}"><w:start w:val="1"/><w:numFmt w:val="${format}"/><w:lvlText w:val="${text}"/></w:lvl>`;
@@ -137,7 +231,6 @@ test("lists carry the labels that Word shows, headings theirs too", () => {
 });
 
 test("tracked changes, content controls, fields, text boxes, mathematics and pictures are read as shown", () => {
-  const run = (text: string) => `<w:r><w:t>${text}</w:t></w:r>`;
   const body = `<w:p><w:ins>${run("added ")}</w:ins><w:del><w:r><w:delText>gone</w:delText></w:r></w:del>` +
     `<w:moveFrom>${run("moved away")}</w:moveFrom><w:sdt><w:sdtContent>${run("control ")}</w:sdtContent></w:sdt>` +
     `<w:r><w:instrText> PAGE </w:instrText></w:r>${run("12")}<m:oMath><m:r><m:t>x=1</m:t></m:r></m:oMath></w:p>` +

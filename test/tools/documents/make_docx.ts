@@ -10,17 +10,19 @@ export interface DocxParts {
   readonly parts?: Readonly<Record<string, string>>;
   /** Addresses by relationship id */
   readonly links?: Readonly<Record<string, string>>;
+  /** Addresses by relationship id, by the kind of the part that names them */
+  readonly partLinks?: Readonly<Record<string, Readonly<Record<string, string>>>>;
   /** Added to the archive, or in place of its own */
   readonly entries?: readonly ZipPart[];
 }
 
 /** A Word document of hand-written parts, with the prefixes w, r, m, mc and wp declared. */
-export function makeDocx({ body, parts = {}, links = {}, entries = [] }: DocxParts): Uint8Array<ArrayBuffer> {
+export function makeDocx(
+  { body, parts = {}, links = {}, partLinks = {}, entries = [] }: DocxParts,
+): Uint8Array<ArrayBuffer> {
   const relationships = [
     ...Object.keys(parts).map((kind) => `<Relationship Id="${kind}" Type="${OFFICE}/${kind}" Target="${kind}.xml"/>`),
-    ...Object.entries(links).map(([id, target]) =>
-      `<Relationship Id="${id}" Type="${OFFICE}/hyperlink" Target="${target}" TargetMode="External"/>`
-    ),
+    ...linkRelationships(links),
   ];
   const all: ZipPart[] = [
     { name: "[Content_Types].xml", content: "<Types/>" },
@@ -33,6 +35,9 @@ export function makeDocx({ body, parts = {}, links = {}, entries = [] }: DocxPar
     { name: "word/_rels/document.xml.rels", content: toRelationships(relationships) },
     { name: "word/document.xml", content: toPart("document", `<w:body>${body}</w:body>`) },
     ...Object.entries(parts).map(([kind, content]) => ({ name: `word/${kind}.xml`, content: toPart(kind, content) })),
+    ...Object.entries(partLinks).map(([kind, own]) => (
+      { name: `word/_rels/${kind}.xml.rels`, content: toRelationships(linkRelationships(own)) }
+    )),
   ];
   const replaced = new Set(entries.map(({ name }) => name));
   return makeZip([...all.filter(({ name }) => !replaced.has(name)), ...entries]);
@@ -41,6 +46,12 @@ export function makeDocx({ body, parts = {}, links = {}, entries = [] }: DocxPar
 /** A paragraph of plain text. @param properties inside `w:pPr` */
 export function paragraph(text: string, properties = ""): string {
   return `<w:p><w:pPr>${properties}</w:pPr><w:r><w:t xml:space="preserve">${text}</w:t></w:r></w:p>`;
+}
+
+function linkRelationships(links: Readonly<Record<string, string>>): string[] {
+  return Object.entries(links).map(([id, target]) =>
+    `<Relationship Id="${id}" Type="${OFFICE}/hyperlink" Target="${target}" TargetMode="External"/>`
+  );
 }
 
 function toPart(kind: string, content: string): string {
