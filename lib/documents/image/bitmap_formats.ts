@@ -188,6 +188,9 @@ function depth(bitsPerPixel: number): Pick<ImageProperties, "bitsPerSample" | "c
 }
 
 const MAX_SEGMENTS = 2048;
+/** Bytes between two segments that are passed over */
+const MAX_BETWEEN_BYTES = 1_048_576;
+const BETWEEN_BYTES = 256;
 const START_OF_SCAN = 0xda;
 const JPEG_COLOURS: Readonly<Record<number, Colour>> = { 1: "gray", 3: "rgb", 4: "cmyk" };
 
@@ -197,15 +200,13 @@ export async function readJpeg(source: ByteSource): Promise<ImageProperties> {
   let exif: Exif | undefined;
   let at = 2;
   for (let segments = 0; segments < MAX_SEGMENTS; segments++) {
-    const head = await source.part(at, 4);
-    const marker = head.getUint8(1);
-    if (head.getUint8(0) !== 0xff) throw damaged("a segment does not start where the one before it ends");
-    if (marker === 0xff) {
-      // Any number of fill bytes may stand before a marker
-      at++;
+    at = await nextMarker(source, at);
+    const marker = (await source.part(at, 2)).getUint8(1);
+    if (standsAlone(marker)) {
+      at += 2;
       continue;
     }
-    const length = head.getUint16(2);
+    const length = (await source.part(at, 4)).getUint16(2);
     if (length < 2 || marker === START_OF_SCAN) break;
     const content = { at: at + 4, length: length - 2 };
     if (isFrame(marker)) {
@@ -232,6 +233,29 @@ export async function readJpeg(source: ByteSource): Promise<ImageProperties> {
     at += 2 + length;
   }
   throw damaged("it has no frame header");
+}
+
+/**
+ * Returns where the next marker starts. Other bytes before it are passed over: fill bytes, which T.81 allows, and what a program left
+ * between two segments, which every reader tolerates.
+ */
+async function nextMarker(source: ByteSource, from: number): Promise<number> {
+  let last = 0;
+  for (let at = from; at < source.size && at - from < MAX_BETWEEN_BYTES; at += BETWEEN_BYTES) {
+    const part = await source.part(at, Math.min(BETWEEN_BYTES, source.size - at));
+    for (let i = 0; i < part.byteLength; i++) {
+      const code = part.getUint8(i);
+      // After 0xff, a zero is a byte of the picture and another 0xff fills
+      if (last === 0xff && code !== 0xff && code !== 0) return at + i - 1;
+      last = code;
+    }
+  }
+  throw damaged("no segment follows where one ends");
+}
+
+/** TEM, RST0 to RST7, SOI and EOI have no length */
+function standsAlone(marker: number): boolean {
+  return marker === 0x01 || (marker >= 0xd0 && marker <= 0xd9);
 }
 
 /** SOF0 to SOF15, without the three of that range that are something else */

@@ -10,8 +10,10 @@ export interface ImageProperties {
   readonly colour?: Colour | undefined;
   /** True when the format stores transparency for this image */
   readonly alpha?: boolean | undefined;
-  /** Pictures in the file: frames of an animation, pages of a TIFF */
+  /** Pictures in the file: frames of an animation, pages of a TIFF, pictures of an icon */
   readonly frames?: number | undefined;
+  /** Pixels of each picture of an icon, in the order of the file */
+  readonly sizes?: readonly (readonly [width: number, height: number])[] | undefined;
   /** Pixels per inch */
   readonly dpi?: readonly [x: number, y: number] | undefined;
   readonly exif?: Exif | undefined;
@@ -42,7 +44,7 @@ export interface Exif {
 }
 
 /** Image formats whose headers are read. */
-export type ImageFormat = "PNG" | "JPEG" | "GIF" | "WebP" | "AVIF" | "HEIC" | "SVG" | "TIFF" | "BMP";
+export type ImageFormat = "PNG" | "JPEG" | "GIF" | "WebP" | "AVIF" | "HEIC" | "SVG" | "TIFF" | "BMP" | "ICO" | "PSD";
 /** Colour model of the stored pixels. */
 export type Colour = "gray" | "rgb" | "palette" | "cmyk" | "lab" | "black and white";
 

@@ -3,6 +3,8 @@ import { asciiOf, type ByteSource } from "./byte_source.ts";
 import type { ImageProperties } from "./image_properties.ts";
 import { readBmp, readGif, readJpeg, readPng, readWebp } from "./bitmap_formats.ts";
 import { readHeif } from "./read_heif.ts";
+import { readIco } from "./read_ico.ts";
+import { readPsd } from "./read_psd.ts";
 import { readSvg } from "./read_svg.ts";
 import { readTiff } from "./read_tiff.ts";
 
@@ -21,7 +23,7 @@ export async function readImage(source: ByteSource): Promise<ImageProperties> {
   }
   throw new DocumentError(
     "document_unsupported",
-    "it is none of the images that are read: PNG, JPEG, GIF, WebP, AVIF, HEIC, SVG, TIFF and BMP",
+    "it is none of the images that are read: PNG, JPEG, GIF, WebP, AVIF, HEIC, SVG, TIFF, BMP, ICO and PSD",
   );
 }
 
@@ -32,7 +34,9 @@ function readBySignature(source: ByteSource): Promise<ImageProperties | undefine
     if (start.startsWith("\xff\xd8\xff")) return readJpeg(source);
     if (start.startsWith("GIF87a") || start.startsWith("GIF89a")) return readGif(source);
     if (start.startsWith("RIFF") && start.startsWith("WEBP", 8)) return readWebp(source);
-    if (start.startsWith("II*\0") || start.startsWith("MM\0*")) return readTiff(source);
+    if (["II*\0", "MM\0*", "II+\0", "MM\0+"].includes(start.slice(0, 4))) return readTiff(source);
+    if (start.startsWith("8BPS")) return readPsd(source);
+    if (start.startsWith("\0\0\x01\0") && source.size >= 22) return readIco(source);
     if (start.startsWith("BM") && source.size >= 26) return readBmp(source);
     if (start.startsWith("ftyp", 4)) return readIsoFile(source, start.slice(8, 12));
     return undefined;

@@ -23,7 +23,7 @@ const COLOURS: Readonly<Record<number, Colour>> = {
   8: "lab",
 };
 
-/** Reads the header of a TIFF file: its first page, the number of pages and its EXIF fields. Source: TIFF 6.0, part 1 */
+/** Reads the header of a TIFF or BigTIFF file: its first page, the number of pages and its EXIF fields. Source: TIFF 6.0, part 1 */
 export async function readTiff(source: ByteSource): Promise<ImageProperties> {
   const tiff = await openTiff(source);
   const first = await tiff.directory(tiff.first);
@@ -145,8 +145,11 @@ const MAX_FIELDS = 1000;
 const MAX_NUMBERS = 16;
 const MAX_TEXT_BYTES = 1000;
 const ASCII = 2;
-/** Number of bytes of one value, by the number of its type: BYTE, ASCII, SHORT, LONG, RATIONAL, then the signed ones, FLOAT and DOUBLE */
-const TYPE_BYTES = [0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8] as const;
+/**
+ * Number of bytes of one value, by the number of its type: BYTE, ASCII, SHORT, LONG, RATIONAL, then the signed ones, FLOAT and
+ * DOUBLE, IFD, and LONG8, SLONG8 and IFD8 of BigTIFF
+ */
+const TYPE_BYTES: readonly number[] = [0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8];
 
 /** The directories of a TIFF file. EXIF uses the same form. */
 interface Tiff {
@@ -168,49 +171,105 @@ interface TiffFields {
 
 type Value = readonly number[] | string;
 
-/** Opens the directories of a TIFF file. @throws {DocumentError} `document_invalid` when the header is none */
+/** Numbers of bytes in the two forms of TIFF. */
+interface Form {
+  readonly little: boolean;
+  /** Bytes of an offset and of a field's value */
+  readonly offset: 4 | 8;
+  /** Bytes of the number of a directory's fields */
+  readonly count: 2 | 8;
+  readonly entry: 12 | 20;
+}
+
+/**
+ * Opens the directories of a TIFF or BigTIFF file.
+ * @throws {DocumentError} `document_invalid` when the header is none
+ * Source: TIFF 6.0, section 2; "The BigTIFF File Format" of the LibTIFF documentation
+ */
 async function openTiff(source: ByteSource): Promise<Tiff> {
   const header = await source.part(0, 8);
+  const form = formOf(header);
+  const reader = new DirectoryReader(source, form);
+  const first = form.offset === 4
+    ? header.getUint32(4, form.little)
+    : readOffset(await source.part(8, 8), { at: 0, form });
+  return {
+    first,
+    directory: (offset) => reader.directory(offset),
+    nextOf: (offset) => reader.nextOf(offset),
+  };
+}
+
+function formOf(header: DataView): Form {
   const order = asciiOf(header, 0, 2);
   const little = order === "II";
-  if ((!little && order !== "MM") || header.getUint16(2, little) !== 42) throw damaged("it has no TIFF header");
+  const version = little || order === "MM" ? header.getUint16(2, little) : 0;
+  if (version === 42) return { little, offset: 4, count: 2, entry: 12 };
+  if (version === 43 && header.getUint16(4, little) === 8) return { little, offset: 8, count: 8, entry: 20 };
+  throw damaged("it has no TIFF header");
+}
 
-  const readValue = async (entry: DataView): Promise<Value | undefined> => {
+class DirectoryReader {
+  readonly #source: ByteSource;
+  readonly #form: Form;
+
+  constructor(source: ByteSource, form: Form) {
+    this.#source = source;
+    this.#form = form;
+  }
+
+  async directory(offset: number): Promise<{ readonly fields: TiffFields; readonly next: number }> {
+    const { little, entry: each } = this.#form;
+    const count = await this.#countAt(offset);
+    if (count > MAX_FIELDS) throw damaged(`a directory of it has ${count} fields`);
+    // A copy, since reading the values moves the window
+    const part = await this.#source.part(offset + this.#form.count, count * each);
+    const entries = new DataView(part.buffer.slice(part.byteOffset, part.byteOffset + count * each));
+    const values = new Map<number, Value>();
+    for (let i = 0; i < count; i++) {
+      const entry = new DataView(entries.buffer, i * each, each);
+      const value = await this.#valueOf(entry);
+      if (value !== undefined) values.set(entry.getUint16(0, little), value);
+    }
+    return { fields: toFields(values), next: await this.nextOf(offset) };
+  }
+
+  async nextOf(offset: number): Promise<number> {
+    const { offset: bytes, count, entry } = this.#form;
+    const at = offset + count + (await this.#countAt(offset)) * entry;
+    return at + bytes > this.#source.size
+      ? 0
+      : readOffset(await this.#source.part(at, bytes), { at: 0, form: this.#form });
+  }
+
+  async #countAt(offset: number): Promise<number> {
+    const view = await this.#source.part(offset, this.#form.count);
+    return this.#form.count === 2
+      ? view.getUint16(0, this.#form.little)
+      : readOffset(view, { at: 0, form: this.#form });
+  }
+
+  async #valueOf(entry: DataView): Promise<Value | undefined> {
+    const { little, offset: bytes } = this.#form;
     const type = entry.getUint16(2, little);
-    const count = entry.getUint32(4, little);
+    const count = readOffset(entry, { at: 4, form: this.#form });
     const each = TYPE_BYTES[type] ?? 0;
     if (each === 0) return undefined;
     const wanted = Math.min(count, type === ASCII ? MAX_TEXT_BYTES : MAX_NUMBERS);
-    const inside = each * count <= 4;
-    const at = entry.getUint32(8, little);
+    const inside = each * count <= bytes;
     const view = inside
-      ? new DataView(entry.buffer, entry.byteOffset + 8, each * count)
-      : await source.part(at, each * wanted).catch(() => undefined);
+      ? new DataView(entry.buffer, entry.byteOffset + 4 + bytes, each * count)
+      : await this.#source.part(readOffset(entry, { at: 4 + bytes, form: this.#form }), each * wanted)
+        .catch(() => undefined);
     if (view === undefined) return undefined;
     if (type === ASCII) return toText(view);
     return Array.from({ length: wanted }, (_, i) => toNumber(view, { at: i * each, type, little }));
-  };
+  }
+}
 
-  const directory = async (offset: number) => {
-    const count = (await source.part(offset, 2)).getUint16(0, little);
-    if (count > MAX_FIELDS) throw damaged(`a directory of it has ${count} fields`);
-    // A copy, since reading the values moves the window
-    const part = await source.part(offset + 2, count * 12);
-    const entries = new DataView(part.buffer.slice(part.byteOffset, part.byteOffset + count * 12));
-    const values = new Map<number, Value>();
-    for (let i = 0; i < count; i++) {
-      const entry = new DataView(entries.buffer, i * 12, 12);
-      const value = await readValue(entry);
-      if (value !== undefined) values.set(entry.getUint16(0, little), value);
-    }
-    return { fields: toFields(values), next: await nextOf(offset) };
-  };
-  const nextOf = async (offset: number) => {
-    const count = (await source.part(offset, 2)).getUint16(0, little);
-    const at = offset + 2 + count * 12;
-    return at + 4 > source.size ? 0 : (await source.part(at, 4)).getUint32(0, little);
-  };
-  return { first: header.getUint32(4, little), directory, nextOf };
+/** An offset or a count. What no double holds exactly leads out of every file. */
+function readOffset(view: DataView, { at, form }: { readonly at: number; readonly form: Form }): number {
+  return form.offset === 4 ? view.getUint32(at, form.little) : Number(view.getBigUint64(at, form.little));
 }
 
 function toFields(values: ReadonlyMap<number, Value>): TiffFields {
@@ -244,6 +303,7 @@ function toNumber(view: DataView, { at, type, little }: NumberPlace): number {
     case 3:
       return view.getUint16(at, little);
     case 4:
+    case 13:
       return view.getUint32(at, little);
     case 5:
       return view.getUint32(at, little) / view.getUint32(at + 4, little);
@@ -259,6 +319,11 @@ function toNumber(view: DataView, { at, type, little }: NumberPlace): number {
       return view.getFloat32(at, little);
     case 12:
       return view.getFloat64(at, little);
+    case 16:
+    case 18:
+      return Number(view.getBigUint64(at, little));
+    case 17:
+      return Number(view.getBigInt64(at, little));
     default:
       return view.getUint8(at);
   }

@@ -11,7 +11,7 @@ import type { ImageProperties } from "../../documents/image/image_properties.ts"
 export const imageInfo = defineTool({
   name: "image_info",
   description:
-    "Tells format, size in pixels and bytes, colours, frames and EXIF data of an image of the workspace (PNG, JPEG, GIF, WebP, AVIF, HEIC, SVG, TIFF, BMP)",
+    "Tells format, size in pixels and bytes, colours, frames and EXIF data of an image of the workspace (PNG, JPEG, GIF, WebP, AVIF, HEIC, SVG, TIFF, BMP, ICO, PSD)",
   access: "read",
   enabled: "always",
   needs: ["files"],
@@ -35,9 +35,12 @@ export const imageInfo = defineTool({
   },
 });
 
+/** Names of the pictures in a file, where they are no frames of an animation */
+const FRAMES: Readonly<Partial<Record<ImageProperties["format"], string>>> = { TIFF: "pages", ICO: "pictures" };
+
 /** Returns a line `name: value` for each property. */
 function describe(image: ImageProperties, size: number): string {
-  const { width, height, bitsPerSample, colour, alpha, frames, dpi, exif = {} } = image;
+  const { width, height, bitsPerSample, colour, alpha, frames, sizes, dpi, exif = {} } = image;
   const turned = exif.orientation !== undefined && exif.orientation > 1;
   const sideways = turned && (exif.orientation ?? 0) > 4;
   const pixels = width === undefined || height === undefined ? "unknown" : `${width} x ${height} pixels`;
@@ -51,7 +54,8 @@ function describe(image: ImageProperties, size: number): string {
       colour === undefined ? undefined : `${colour}${bitsPerSample === undefined ? "" : `, ${bitsPerSample} bits`}`,
     ],
     ["transparency", alpha === undefined ? undefined : alpha ? "yes" : "no"],
-    [image.format === "TIFF" ? "pages" : "frames", frames === undefined || frames === 1 ? undefined : frames],
+    [FRAMES[image.format] ?? "frames", frames === undefined || frames === 1 ? undefined : frames],
+    ["sizes", sizes?.map(([across, down]) => `${across} x ${down}`).join(", ")],
     ["density", dpi === undefined ? undefined : `${dpi[0]} x ${dpi[1]} dpi`],
     ...Object.entries(exif).map(([name, value]) => [name.replaceAll("_", " "), value] as const),
   ];
@@ -60,6 +64,7 @@ function describe(image: ImageProperties, size: number): string {
 
 function toData(image: ImageProperties, file: { readonly path: string; readonly size: number }): unknown {
   const { format, width = null, height = null, bitsPerSample = null, colour = null, alpha = null } = image;
-  const { frames = null, dpi = null, exif = null } = image;
-  return { ...file, format, width, height, bits_per_sample: bitsPerSample, colour, alpha, frames, dpi, exif };
+  const { frames = null, sizes, dpi = null, exif = null } = image;
+  const properties = { format, width, height, bits_per_sample: bitsPerSample, colour, alpha, frames, dpi, exif };
+  return { ...file, ...properties, ...(sizes === undefined ? {} : { sizes }) };
 }

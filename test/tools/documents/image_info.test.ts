@@ -117,9 +117,116 @@ test("a file is told by its content, not by its name", () =>
     const { result } = await call("image_info", "notes.png");
     assert.deepEqual([result.isError, result.output], [
       true,
-      'Cannot read "notes.png": it is none of the images that are read: PNG, JPEG, GIF, WebP, AVIF, HEIC, SVG, TIFF and BMP',
+      'Cannot read "notes.png": it is none of the images that are read: PNG, JPEG, GIF, WebP, AVIF, HEIC, SVG, TIFF, BMP, ICO and PSD',
     ]);
   }));
+
+test("a JPEG is read although bytes stand between its segments", async () => {
+  const jpeg = Buffer.from(documentFixture("images/photo.jpg"));
+  const plain = await read(jpeg);
+  const after = 4 + jpeg.readUInt16BE(4);
+  const between = (bytes: Uint8Array) => read(Buffer.concat([jpeg.subarray(0, after), bytes, jpeg.subarray(after)]));
+  const fills = Buffer.alloc(5000, 0xff);
+  const garbage = Buffer.from("made by a gate\0\xff\0 and more", "latin1");
+  const alone = Buffer.from("\xff\xd0\xff\x01", "latin1");
+  for (const bytes of [fills, garbage, alone, Buffer.alloc(1_000_000, 7), Buffer.concat([garbage, fills])]) {
+    assert.deepEqual(await between(bytes), plain, `${bytes.length} bytes`);
+  }
+  assert.equal(plain.exif?.model, "Gate Cam 3");
+  await assert.rejects(between(Buffer.alloc(1_100_000, 7)), { code: "document_invalid" });
+  await assert.rejects(read(jpeg.subarray(0, after)), { code: "document_invalid" });
+});
+
+test("a BigTIFF is read as a TIFF is, in both orders of bytes", async () => {
+  for (const little of [true, false]) {
+    const bytes = Buffer.alloc(400);
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    bytes.write(little ? "II" : "MM", "latin1");
+    view.setUint16(2, 43, little);
+    view.setUint16(4, 8, little);
+    view.setBigUint64(8, 16n, little);
+    const put = (at: number, next: number, fields: readonly (readonly [number, number, number, number | bigint])[]) => {
+      view.setBigUint64(at, BigInt(fields.length), little);
+      fields.forEach(([tag, type, count, value], i) => {
+        const from = at + 8 + i * 20;
+        view.setUint16(from, tag, little);
+        view.setUint16(from + 2, type, little);
+        view.setBigUint64(from + 4, BigInt(count), little);
+        if (typeof value === "bigint") view.setBigUint64(from + 12, value, little);
+        else if (type === 3) view.setUint16(from + 12, value, little);
+        else view.setUint32(from + 12, value, little);
+      });
+      view.setBigUint64(at + 8 + fields.length * 20, BigInt(next), little);
+    };
+    const size = [[0x100, 16, 1, 70_000n], [0x101, 4, 1, 30], [0x102, 3, 1, 8], [0x106, 3, 1, 2]] as const;
+    put(16, 200, [...size, [0x10f, 2, 12, 380n]]);
+    put(200, 0, size);
+    bytes.write("Gate camera\0", 380);
+    const { format, width, height, bitsPerSample, colour, frames, exif } = await read(bytes);
+    assert.deepEqual([format, width, height, bitsPerSample, colour, frames, exif?.make], [
+      ...["TIFF", 70_000, 30, 8, "rgb", 2, "Gate camera"],
+    ]);
+    view.setBigUint64(8, 0xffff_ffff_ffff_ffffn, little);
+    assert.equal((await refusal(bytes)).code, "document_invalid");
+    view.setUint16(4, 4, little);
+    assert.equal((await refusal(bytes)).code, "document_invalid");
+  }
+});
+
+function makeIcon(pictures: readonly { readonly side: number; readonly bits: number; readonly data: Uint8Array }[]) {
+  const head = Buffer.alloc(6 + pictures.length * 16);
+  head.writeUInt16LE(1, 2);
+  head.writeUInt16LE(pictures.length, 4);
+  let offset = head.length;
+  pictures.forEach(({ side, bits, data }, i) => {
+    head.set([side & 255, side & 255], 6 + i * 16);
+    head.writeUInt16LE(bits, 12 + i * 16);
+    head.writeUInt32LE(data.length, 14 + i * 16);
+    head.writeUInt32LE(offset, 18 + i * 16);
+    offset += data.length;
+  });
+  return Buffer.concat([head, ...pictures.map(({ data }) => data)]);
+}
+
+test("an icon tells the sizes of all its pictures, and that of the largest as its own", () => {
+  const bitmap = Buffer.alloc(64, 40);
+  const icon = makeIcon([
+    { side: 16, bits: 8, data: bitmap },
+    { side: 256, bits: 32, data: bitmap },
+    { side: 0, bits: 32, data: documentFixture("images/photo.png") },
+  ]);
+  return withWorkspace({ "gate.ico": icon }, async ({ root }) => {
+    const { result } = await createToolBench({ root }).call("image_info", "gate.ico");
+    assert.equal(
+      result.output,
+      `format: ICO\nsize: 256 x 256 pixels\nfile size: ${icon.length} bytes\ncolours: rgb, 8 bits\ntransparency: yes\n` +
+        "pictures: 3\nsizes: 16 x 16, 256 x 256, 40 x 30",
+    );
+    const { sizes, frames } = result.data as { sizes: unknown; frames: unknown };
+    assert.deepEqual([sizes, frames], [[[16, 16], [256, 256], [40, 30]], 3]);
+    assert.equal((await refusal(icon.subarray(0, 40))).code, "document_invalid");
+    assert.equal((await refusal(`\0\0\x01\0\0\0${"\0".repeat(60)}`)).code, "document_invalid");
+  });
+});
+
+test("a Photoshop document tells its size, depth and colours", async () => {
+  const make = (mode: number, channels: number, version = 1) => {
+    const bytes = Buffer.alloc(40);
+    bytes.write("8BPS", "latin1");
+    bytes.writeUInt16BE(version, 4);
+    bytes.writeUInt16BE(channels, 12);
+    bytes.writeUInt32BE(30, 14);
+    bytes.writeUInt32BE(40, 18);
+    bytes.writeUInt16BE(16, 22);
+    bytes.writeUInt16BE(mode, 24);
+    return bytes;
+  };
+  const { format, width, height, bitsPerSample, colour, alpha } = await read(make(3, 4));
+  assert.deepEqual([format, width, height, bitsPerSample, colour, alpha], ["PSD", 40, 30, 16, "rgb", true]);
+  assert.deepEqual([(await read(make(4, 4, 2))).colour, (await read(make(4, 4, 2))).alpha], ["cmyk", false]);
+  assert.equal((await refusal(make(3, 3, 3))).code, "document_invalid");
+  assert.equal((await refusal(make(3, 3).subarray(0, 20))).code, "document_invalid");
+});
 
 test("an SVG has the size of its root element, else of its view box, and nothing of it is run or fetched", async () => {
   const size = async (text: string) => {
