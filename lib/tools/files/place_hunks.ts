@@ -43,6 +43,9 @@ export function oldLinesOf(hunk: Hunk): readonly HunkLine[] {
  *
  * The order of hunks decides nothing else: a patch whose hunks are out of order would change the wrong place. A hunk without old lines needs
  * line numbers, a heading or the end-of-file mark, except in an empty file. Lines that an earlier hunk adds are never looked at.
+ *
+ * A limit: where the text does not decide, nothing tells numbers of an older version of the file from those of this one, except the
+ * hunks around them and the heading. Lines of context do.
  * @throws {ToolError} `patch_mismatch`, naming the hunk, counted from 1, the lines that come into question, and what to add
  */
 export function placeHunks(hunks: readonly Hunk[], index: LineIndex, path: string): readonly PlacedHunk[] {

@@ -60,6 +60,12 @@ test("a place below the section of the heading is not taken for one in it", () =
   assert.throws(() => apply(text, "@@ def g():", "-  x"), refused(/fits 2 places: lines 2 .*, 6/));
   assert.equal(apply(text, "@@ def f():", "-  y"), text.replace("  y\n", ""), "the text is there once");
   assert.equal(apply(text, "@@ def h():", "-  x"), text.slice(0, -4));
+  const tabs = "class A:\n  x\nclass B:\n\tx\n";
+  assert.equal(
+    apply(tabs, "@@ class B:", "-  x", "+  y"),
+    "class A:\n  x\nclass B:\n\ty\n",
+    "more exact only above it",
+  );
 });
 
 test("a heading whose section has the lines twice, or not surely, decides nothing", () => {
