@@ -6,6 +6,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { forbiddenNames, isWithin } from "../files/forbidden_paths.ts";
 import { shown } from "../files/parse_path.ts";
+import { readConfigCopies } from "../git/config_copy.ts";
 import type { CallNote, CallNotes, LeftNote } from "./call_notes.ts";
 import { type CommandLookup, SEARCH_PATH } from "./command_lookup.ts";
 import { type ContainmentFinder, requireContainment, sandboxUnavailable } from "./containment.ts";
@@ -150,9 +151,11 @@ class CommandPreparation implements Preparation {
     }
     requireNames(command, before.unnamable);
     if (!before.finished) throw sandboxUnavailable(command, `the workspace ${NOT_SEARCHED}`, TRY_AGAIN);
+    const copies = await readConfigCopies(before.gitConfigs);
     const inside = await contained(line, request, {
       bubblewrap,
-      hidden: [...forbiddenNames(scope, this.#options), ...before.sensitive],
+      hidden: [...forbiddenNames(scope, this.#options), ...before.sensitive.filter((path) => !copies.has(path))],
+      copies,
       guarded: before.guarded.map(({ path }) => path),
     });
     return { line: inside, contained: true, ...await this.#watch(note) };

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import process from "node:process";
-import type { Readable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 import { ToolError } from "../../base/errors.ts";
 
 /** A program as the operating system starts it: no shell in between. */
@@ -12,6 +12,8 @@ export interface CommandLine {
   readonly cwd: string;
   /** The whole environment: nothing is inherited */
   readonly env: Readonly<Record<string, string>>;
+  /** Contents of the descriptors from 3 on, which the program reads to their ends. Default: none */
+  readonly given?: readonly Uint8Array[];
 }
 
 /** How a program ended by itself or by a signal. */
@@ -63,9 +65,23 @@ export function startGroup(line: CommandLine): ProcessGroup {
 
 type Child = ChildProcess & { readonly stdout: Readable; readonly stderr: Readable };
 
-function start({ file, args, cwd, env }: CommandLine): Child {
+/** First descriptor after input, output and errors. */
+export const FIRST_GIVEN = 3;
+
+function start({ file, args, cwd, env, given = [] }: CommandLine): Child {
   try {
-    return spawn(file, args, { cwd, env, detached: true, shell: false, stdio: ["ignore", "pipe", "pipe"] });
+    const pipes = given.map(() => "pipe" as const);
+    const stdio = ["ignore", "pipe", "pipe", ...pipes] as const;
+    // The two outputs are pipes
+    const child = spawn(file, args, { cwd, env, detached: true, shell: false, stdio: [...stdio] }) as Child;
+    for (const [index, content] of given.entries()) {
+      // Each descriptor from the first on is a pipe, which is a socket and writable
+      const pipe = child.stdio[FIRST_GIVEN + index] as Writable | null | undefined;
+      // A program that ends early reads nothing. How it ended says why
+      pipe?.on("error", () => {});
+      pipe?.end(content);
+    }
+    return child;
   } catch (error) {
     throw notStarted(file, error);
   }

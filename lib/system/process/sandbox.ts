@@ -7,7 +7,7 @@ import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { Containment } from "./containment.ts";
-import type { CommandLine } from "./process_group.ts";
+import { type CommandLine, FIRST_GIVEN } from "./process_group.ts";
 import { runCommand } from "./run_command.ts";
 
 /** Seen read-only by a contained command where they exist; of `/etc` only what the loader and Debian's links need. */
@@ -97,6 +97,8 @@ export interface ContainOptions {
   readonly workspaceRoot: string;
   /** Absolute paths that appear empty */
   readonly hidden: readonly string[];
+  /** Contents that stand read-only in the place of files, by absolute path without links. What is hidden stays hidden. Default: none */
+  readonly copies?: ReadonlyMap<string, Uint8Array>;
   /** Absolute paths that can only be read, and keep their names. Default: none */
   readonly guarded?: readonly string[];
   /** Default: without */
@@ -117,20 +119,25 @@ export async function contain(
   line: CommandLine,
   options: ContainOptions,
 ): Promise<CommandLine | undefined> {
-  const { guarded = [] } = options;
+  const { guarded = [], copies = new Map() } = options;
   const workspace = await realpath(options.workspaceRoot);
   if (holdsSystem(workspace)) return undefined;
   const network = options.network === true ? ["--share-net"] : [];
   const bind = options.readOnly === true ? "--ro-bind" : "--bind";
-  const [guards, covers] = await Promise.all([
+  const [guards, covers, copied] = await Promise.all([
     realPathsOf(guarded, workspace),
     realPathsOf(options.hidden, workspace),
+    realPathsOf([...copies.keys()], workspace),
   ]);
   // A pin inside a guarded folder would make it writable; nothing can be renamed there as it is
-  const pins = foldersOnTheWay(covers, workspace).filter((path) => !guards.some((folder) => isWithin(path, folder)));
+  const pins = foldersOnTheWay([...covers, ...copied], workspace).filter((path) =>
+    !guards.some((folder) => isWithin(path, folder))
+  );
+  const given = copied.map((path) => copies.get(path) ?? new Uint8Array());
   const mounts = [
     ...pins.map((path) => [bind, path, path]),
     ...guards.map((path) => ["--ro-bind", path, path]),
+    ...copied.map((path, index) => ["--ro-bind-data", String(FIRST_GIVEN + index), path]),
     ...await Promise.all(covers.map(coverOf)),
   ].flat();
   const bytes = mounts.reduce((sum, option) => sum + Buffer.byteLength(option) + 1, 0);
@@ -152,6 +159,7 @@ export async function contain(
     ],
     cwd: workspace,
     env: { ...line.env, HOME: "/tmp" },
+    given,
   };
 }
 

@@ -21,6 +21,9 @@ const CLOCK_EVERY = 256;
 /** `gitdir: <path>` of a `.git` file */
 const MAX_POINTER_BYTES = 4096;
 
+/** Configuration of a repository, and of one of its working trees */
+const GIT_CONFIG = /^config(?:\.worktree)?$/;
+
 /** Clocks of a surveyor. */
 export interface SurveyorOptions {
   /** Milliseconds since the epoch */
@@ -58,6 +61,7 @@ class FolderSurvey {
   readonly #secrets: Set<string>;
   readonly #pending: PendingFolder[] = [];
   readonly #sensitive: string[] = [];
+  readonly #gitConfigs: string[] = [];
   readonly #guarded: Guarded[] = [];
   readonly #unnamable: string[] = [];
   /** Files with several names */
@@ -91,6 +95,7 @@ class FolderSurvey {
     return {
       finished: !this.#isLate,
       sensitive: [...new Set(this.#sensitive)].sort(),
+      gitConfigs: [...new Set(this.#gitConfigs)],
       guarded: this.#guarded,
       unnamable: this.#unnamable,
     };
@@ -109,6 +114,7 @@ class FolderSurvey {
       if (!isGone(error) && secrets) this.#sensitive.push(path);
       return;
     }
+    const isRepository = isGitFolder && secrets && entries.some(({ name }) => name === "HEAD");
     const bytesOf = secrets && entries.some(({ isUnnamable }) => isUnnamable) ? placesByName(path) : undefined;
     for (const entry of entries) {
       if (this.#late()) return;
@@ -116,6 +122,7 @@ class FolderSurvey {
       if (this.#skip.has(below)) continue;
       if (entry.isUnnamable) this.#lookAtUnnamable(below, entry, bytesOf?.get(entry.name));
       else this.#lookAtEntry(below, entry, folder);
+      if (isRepository && entry.kind === "file" && GIT_CONFIG.test(entry.name)) this.#gitConfigs.push(below);
     }
   }
 

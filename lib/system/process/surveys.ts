@@ -31,6 +31,8 @@ export interface Survey {
   readonly finished: boolean;
   /** Files and folders that hold credentials: by name, by content, or as hard links of such files. Links by name too */
   readonly sensitive: readonly string[];
+  /** Configurations of git repositories. They are among the sensitive files */
+  readonly gitConfigs: readonly string[];
   /** Protected names, none of them below another */
   readonly guarded: readonly Guarded[];
   /**
@@ -49,7 +51,13 @@ export interface Surveys {
 }
 
 /** The survey of whom nobody answered. */
-export const UNFINISHED: Survey = { finished: false, sensitive: [], guarded: [], unnamable: [] };
+export const UNFINISHED: Survey = {
+  finished: false,
+  sensitive: [],
+  gitConfigs: [],
+  guarded: [],
+  unnamable: [],
+};
 
 /** Surveys that wait at once: with more, the disk does not answer */
 const MAX_WAITING = 32;

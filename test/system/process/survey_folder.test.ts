@@ -80,6 +80,7 @@ test("protected names are found, those of a git file included, and none below an
     }
     assert.deepEqual([...paths], [".git/modules/sub"]);
     assert.deepEqual(below(workspace, found.sensitive), [".git/config", ".git/modules/sub/config", "store/config"]);
+    assert.deepEqual(below(workspace, found.gitConfigs), [".git/config"], "beside a HEAD alone");
     const names = surveyor()(requestOf(workspace.root, { secrets: false }));
     assert.deepEqual(names.guarded, found.guarded);
     assert.deepEqual(names.sensitive, []);
@@ -260,7 +261,7 @@ test("an unfinished search refuses a command of the sandbox, and an argument wit
 test("a name that is not UTF-8 refuses what could read it, and is no sign that nothing appeared", () =>
   withWorkspace({ "sub/a.txt": "a", "other/a.txt": "a" }, async ({ root, path }) => {
     const unnamable = [path("sub/\ufffd")];
-    const survey: Survey = { finished: true, sensitive: [], guarded: [], unnamable };
+    const survey: Survey = { finished: true, sensitive: [], gitConfigs: [], guarded: [], unnamable };
     const preparation = preparationWith(() => Promise.resolve(survey));
     const request = {
       words: ["ls", "sub"],
