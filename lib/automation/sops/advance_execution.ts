@@ -44,21 +44,39 @@ import {
 } from "./step_run.ts";
 import { TemplateError } from "./template.ts";
 
+/**
+ * The moves of an execution. The executor (create_executor.ts) has a loop for each open execution: read the record, call
+ * `AdvanceExecution`, read again, until the execution has ended. Each call makes one move:
+ *
+ * - Somebody cancelled the execution: its run is cancelled, and the execution ends.
+ * - A person must let the execution begin, since its definition lies in the workspace or a backup was restored (the gate):
+ *   the approval is filed, then its answer awaited.
+ * - Otherwise the current step, the first that has not ended, moves on by its status:
+ *
+ *       pending -> waiting_for_approval -> pending (granted) -> running -> needs_review -> completed | failed
+ *       pending -> waiting -> completed        a step by hand: `sop_advance` ends it (sop_service.ts)
+ *
+ *   `waiting_for_approval` only where the definition asks for it, `needs_review` only where the run does.
+ *
+ * A move ends with one write, which names the version of the record that was read. When the record has changed meanwhile, the
+ * write does nothing, and the loop reads the record again. Nothing is kept between two moves, so a stop loses nothing.
+ */
+
 /** Stores, runs, tools and settings for advancing executions. */
 export interface AdvanceOptions {
   readonly store: ExecutionStore;
   readonly approvals: Approvals;
-  /** undefined: no agent is configured, and nothing starts */
+  /** Returns undefined without an agent. The executor then calls nothing here */
   readonly runs: () => StepRuns | undefined;
   readonly tools: () => Pick<ToolExecutor, "get" | "shown" | "bind" | "enabled">;
   readonly clock: Clock;
-  /** For the envelopes of what came from outside */
+  /** Names the envelopes around text from outside */
   readonly random: Random;
   readonly log: Logger;
   readonly workspaceRoot: string;
-  /** Scopes that a token has now. undefined: the token was revoked or has expired, and no step begins for it */
+  /** Returns the scopes that a token has now. undefined: the token was revoked or has expired, and no step begins for it */
   readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined;
-  /** Milliseconds that an approval or a step by hand waits. Read for each of them */
+  /** Returns how long an approval or a step by hand waits, in milliseconds. Read for each, since a reload may change it */
   readonly approvalTimeoutMs: () => number;
 }
 
@@ -66,24 +84,26 @@ export interface AdvanceOptions {
 export interface StepInput {
   readonly found: KeptExecution;
   readonly plan: ExecutionPlan;
+  /** Aborts when the record was changed, so that a wait ends, and when the gateway stops */
   readonly signal: AbortSignal;
 }
 
+/** The input with the step that is next: its definition, and its state in the execution. */
 interface CurrentStep extends StepInput {
   readonly index: number;
   readonly step: SopStep;
   readonly state: StepState;
 }
 
-const DAY_MS = 24 * 60 * 60 * 1000;
-/** Milliseconds between two looks at a run that waits for a review */
+/** A timer holds less than 25 days. A step by hand may wait longer, so its deadline is looked at once a day */
+const MAX_TIMER_MS = 24 * 60 * 60 * 1000;
+/** Milliseconds between two looks at a run that waits for a review, since a review tells no procedure of its end */
 const REVIEW_MS = 2_000;
 /** Milliseconds before a run that found no free slot is started again */
 const BUSY_MS = 1_000;
 
 /**
- * Does what comes next in an execution, or waits for it, and records the outcome. An execution that has changed meanwhile stays as
- * it is: the caller reads it again.
+ * Makes the next move of an execution, which may be a wait of days, and records the outcome.
  * @throws {CancelError} when the signal of `input` aborts
  */
 export type AdvanceExecution = (input: StepInput) => Promise<void>;
@@ -121,7 +141,7 @@ class ExecutionAdvance {
       case "waiting_for_approval":
         return await this.#takeAnswer(current);
       case "waiting":
-        return await this.#waitForHands(current);
+        return await this.#waitForHandWork(current);
       case "running":
       case "needs_review":
         return await this.#followRun(current);
@@ -130,6 +150,7 @@ class ExecutionAdvance {
     }
   }
 
+  /** Ends a cancelled execution once the run of its step has ended: nothing of it may be at work when it reads as cancelled. */
   async #cancel(input: StepInput): Promise<void> {
     const { found: { execution }, signal } = input;
     const state = execution.steps[currentStep(execution)];
@@ -145,6 +166,7 @@ class ExecutionAdvance {
     await this.#change(input, executionCancelled(execution, this.#time(), "It was cancelled"));
   }
 
+  /** Files the approval of the begin, or takes its answer. A denial, or no answer in time, fails the execution. */
   async #passGate(input: StepInput): Promise<void> {
     const { found: { execution }, plan, signal } = input;
     const approvalId = execution.gate?.approval_id ?? null;
@@ -157,22 +179,26 @@ class ExecutionAdvance {
     await this.#change(input, gatePassed(execution, approvalId));
   }
 
-  /** Begins a step: asks for its approval where one is needed, and else starts its run or lets a person do it. */
-  async #begin(input: CurrentStep): Promise<void> {
-    const { plan, step, state } = input;
+  /**
+   * Begins a step: asks for its approval where one is needed, and else starts its run or lets a person do it. A granted step comes
+   * here again, so that its values, scopes and call are those of the moment it starts.
+   */
+  async #begin(current: CurrentStep): Promise<void> {
+    const { plan, step, state } = current;
     const scopesNow = this.#options.scopesOf(plan.requested_by.token_id);
-    if (scopesNow === undefined) return await this.#fail(input, REVOKED);
-    const work = await this.#filledWork(input);
-    if (work instanceof TemplateError) return await this.#failStep(input, work.message);
+    if (scopesNow === undefined) return await this.#fail(current, REVOKED);
+    const work = await this.#filledWork(current);
+    if (work instanceof TemplateError) return await this.#failStep(current, work.message);
     const notHeld = whyNotHeld(work, plan);
-    if (notHeld !== undefined) return await this.#failStep(input, notHeld);
-    const call = await this.#boundCall(input, work);
+    if (notHeld !== undefined) return await this.#failStep(current, notHeld);
+    const call = await this.#boundCall(current, work);
     // A call that cannot run needs no approval
-    if (call?.ok === false) return await this.#failStep(input, call.reason);
+    if (call?.ok === false) return await this.#failStep(current, call.reason);
+    // Approved was one call on files as they were then. A call that differs by now is asked about again
     const isGranted = state.granted && (call === undefined || call.binding.digest === state.call_digest);
-    if (step.requires_approval && !isGranted) return await this.#askForStep(input, work, call);
-    if (work.kind === "manual") return await this.#askForHands(input);
-    await this.#startRun(input, work, stepScopes(plan, scopesNow));
+    if (step.requires_approval && !isGranted) return await this.#askForStep(current, work, call);
+    if (work.kind === "manual") return await this.#startHandWork(current);
+    await this.#startRun(current, work, stepScopes(plan, scopesNow));
   }
 
   async #filledWork({ found: { execution }, plan, step }: CurrentStep): Promise<FilledWork | TemplateError> {
@@ -191,30 +217,32 @@ class ExecutionAdvance {
     return await this.#options.tools().bind(work.tool, JSON.stringify(work.input), signal);
   }
 
-  async #askForStep(input: CurrentStep, work: FilledWork, call: StepCall | undefined): Promise<void> {
-    const { found: { execution }, plan, step, index } = input;
+  async #askForStep(current: CurrentStep, work: FilledWork, call: StepCall | undefined): Promise<void> {
+    const { found: { execution }, plan, step, index } = current;
     const approval = stepApproval({ execution, plan, step, work, call }, this.#approvalOptions());
     const call_digest = call?.binding.digest ?? null;
     await this.#ask(
-      input,
+      current,
       approval,
       (approval_id) => stepAsked(execution, { index, approval_id, call_digest, time: this.#time() }),
     );
   }
 
-  async #askForHands(input: CurrentStep): Promise<void> {
-    const { found: { execution }, index } = input;
+  /** Lets a person do the step. `sop_advance` says that it is done. */
+  async #startHandWork(current: CurrentStep): Promise<void> {
+    const { found: { execution }, index } = current;
     const { clock, approvalTimeoutMs } = this.#options;
     const deadline = new Date(clock.now() + approvalTimeoutMs()).toISOString();
-    await this.#change(input, stepStarted(execution, { index, status: "waiting", deadline, time: this.#time() }));
+    await this.#change(current, stepStarted(execution, { index, status: "waiting", deadline, time: this.#time() }));
   }
 
+  /** Starts the run of a step. The same transaction accepts the run and names it in the record, so no step runs twice. */
   async #startRun(
-    input: CurrentStep,
+    current: CurrentStep,
     work: Exclude<FilledWork, { kind: "manual" }>,
     scopes: readonly Scope[],
   ): Promise<void> {
-    const { found, plan, step, index } = input;
+    const { found, plan, step, index } = current;
     const { execution } = found;
     const { store, clock, tools } = this.#options;
     const started = await startStepRun(this.#runs(), work, {
@@ -230,25 +258,27 @@ class ExecutionAdvance {
       case "started":
         return;
       case "claimed":
+        // The record has changed: the loop reads it again. An unchanged one would make the loop spin
         if ((await store.find(execution.id))?.version !== found.version) return;
         throw new TypeError("A step's run was refused as claimed, and is not");
       case "busy":
-        return await clock.sleep(BUSY_MS, input.signal);
+        return await clock.sleep(BUSY_MS, current.signal);
       case "refused":
-        return await this.#failStep(input, started.message);
+        return await this.#failStep(current, started.message);
     }
   }
 
-  async #takeAnswer(input: CurrentStep): Promise<void> {
-    const { found: { execution }, state, step, index, signal } = input;
+  /** Takes the answer to a step's approval. A denial, or no answer in time, ends the execution whatever `on_error` says. */
+  async #takeAnswer(current: CurrentStep): Promise<void> {
+    const { found: { execution }, state, step, index, signal } = current;
     const refusal = await this.#approvals.answer(state.approval_id ?? "", signal);
-    if (refusal !== undefined) return await this.#fail(input, refusal);
+    if (refusal !== undefined) return await this.#fail(current, refusal);
     if (step.work.kind !== "manual") {
       const next = withStep(execution, index, { status: "pending", granted: true });
-      return await this.#change(input, { ...next, status: "running" });
+      return await this.#change(current, { ...next, status: "running" });
     }
     // A person who approves a step by hand has done it
-    await this.#endStep(input, {
+    await this.#endStep(current, {
       v: 1,
       status: "completed",
       output: "Approved by a person",
@@ -257,65 +287,66 @@ class ExecutionAdvance {
     });
   }
 
-  async #waitForHands(input: CurrentStep): Promise<void> {
+  /** Waits until the record says that the step is done, which aborts the signal, or fails the execution at the deadline. */
+  async #waitForHandWork(current: CurrentStep): Promise<void> {
     const { clock } = this.#options;
-    const remaining = Date.parse(input.state.deadline ?? "") - clock.now();
-    if (remaining > 0) return await clock.sleep(Math.min(remaining, DAY_MS), input.signal);
-    const message = `Nobody said in time that the step "${input.step.title}" is done`;
-    await this.#fail(input, { code: "timeout", message });
+    const remaining = Date.parse(current.state.deadline ?? "") - clock.now();
+    if (remaining > 0) return await clock.sleep(Math.min(remaining, MAX_TIMER_MS), current.signal);
+    const message = `Nobody said in time that the step "${current.step.title}" is done`;
+    await this.#fail(current, { code: "timeout", message });
   }
 
-  async #followRun(input: CurrentStep): Promise<void> {
-    const { found: { execution }, state, step, index, signal } = input;
+  /** Waits for the run of a step, and records its end. A run that needs a review is followed until a person has decided. */
+  async #followRun(current: CurrentStep): Promise<void> {
+    const { found: { execution }, state, step, index, signal } = current;
     const { clock, log, tools } = this.#options;
     const runs = this.#runs();
     const run = await endOfStepRun(state, { runs, approvals: this.#approvals, log, signal });
     switch (run?.status) {
       case "completed":
-        return await this.#endStep(input, await resultOfStepRun(step, run, { runs, tools: tools(), signal }));
+        return await this.#endStep(current, await resultOfStepRun(step, run, { runs, tools: tools(), signal }));
       case "cancelled": {
         const message = `The run of step "${step.title}" was cancelled`;
-        return await this.#change(input, executionCancelled(execution, this.#time(), message));
+        return await this.#change(current, executionCancelled(execution, this.#time(), message));
       }
       case "needs_review":
         if (state.status === "needs_review") return await clock.sleep(REVIEW_MS, signal);
-        return await this.#change(input, withStep(execution, index, { status: "needs_review" }));
+        return await this.#change(current, withStep(execution, index, { status: "needs_review" }));
       case undefined:
-        return await this.#failStep(input, `Nothing is known of the run "${state.run_id}" any more`);
+        return await this.#failStep(current, `Nothing is known of the run "${state.run_id}" any more`);
       default:
-        return await this.#failStep(input, run?.error?.message ?? "It ended without a result");
+        return await this.#failStep(current, run?.error?.message ?? "It ended without a result");
     }
   }
 
-  /** Files an approval, with the record that waits for it. */
+  /** Files an approval in one transaction with the record that waits for it. */
   async #ask(input: StepInput, approval: NewApproval, next: (approvalId: string) => Execution): Promise<void> {
     if (await this.#approvals.ask(input.found, approval, next) === "full") await this.#fail(input, TOO_MANY);
   }
 
-  #failStep(input: CurrentStep, output: string): Promise<void> {
-    return this.#endStep(input, { v: 1, status: "failed", output, data: null, outside: false });
+  /** Ends a step as failed. The definition says whether the execution goes on: `on_error`. */
+  #failStep(current: CurrentStep, output: string): Promise<void> {
+    return this.#endStep(current, { v: 1, status: "failed", output, data: null, outside: false });
   }
 
-  async #endStep(input: CurrentStep, result: StepResult): Promise<void> {
-    const { found: { execution }, step, index } = input;
+  async #endStep(current: CurrentStep, result: StepResult): Promise<void> {
+    const { found: { execution }, step, index } = current;
     const { status, output } = result;
     const message = `The step "${step.title}" failed: ${output.slice(0, 1000)}`;
     const next = status === "failed" && step.on_error === "fail"
       ? executionFailed(execution, { index, error: { code: "step_failed", message }, time: this.#time() })
       : stepEnded(execution, { index, status, time: this.#time() });
-    await this.#change(input, next, { stepId: step.id, result });
+    await this.#change(current, next, { stepId: step.id, result });
   }
 
+  /** Fails the execution as a whole, in its current step or before the first. */
   #fail(input: StepInput & { readonly index?: number }, error: Failure): Promise<void> {
     const { found: { execution }, index = -1 } = input;
     return this.#change(input, executionFailed(execution, { index, error, time: this.#time() }));
   }
 
-  async #change(
-    { found }: Pick<StepInput, "found">,
-    next: Execution,
-    result?: EndedStep,
-  ): Promise<void> {
+  /** Writes the outcome of a move, unless the record has changed since it was read. */
+  async #change({ found }: StepInput, next: Execution, result?: EndedStep): Promise<void> {
     const { store, log } = this.#options;
     if (!await store.change(found, next, result) || !hasEnded(next)) return;
     log.info("Procedure ended", { execution_id: next.id, sop: next.sop, status: next.status, error: next.error });
