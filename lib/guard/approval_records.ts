@@ -147,12 +147,12 @@ export class ApprovalRecords {
     this.#counted = options.metrics.counter("postern_approvals_total", "Approvals that were settled", ["decision"]);
   }
 
-  /** Listens for the settlement of an approval. */
+  /** Listens for the settlement of an approval, whichever caller settles it. */
   listen(id: string, signal: AbortSignal): Listening {
     return this.#notifier.listen(id, signal);
   }
 
-  /** Reads an approval as it is stored. @returns undefined for an unknown id */
+  /** Reads an approval as it is stored: it may be `pending` although its time is over. @returns undefined for an unknown id */
   async find(id: string): Promise<FoundApproval | undefined> {
     if (!APPROVAL_ID.test(id)) return undefined;
     const found = await readRecord(this.#options.store, APPROVALS, id, parseApproval);
@@ -160,11 +160,12 @@ export class ApprovalRecords {
   }
 
   /** Reads an approval, and settles it as expired when its time is over. @returns undefined for an unknown id */
-  async look(id: string): Promise<FoundApproval | undefined> {
+  async findCurrent(id: string): Promise<FoundApproval | undefined> {
     for (;;) {
       const found = await this.find(id);
       if (found?.approval.status !== "pending" || !isOver(found.approval, this.#options.clock.now())) return found;
       const { expires_at } = found.approval;
+      // When somebody answers at the same moment, the change fails, and the next reading finds the answer
       await this.change(found, { ...found.approval, status: "expired", answered_at: expires_at });
     }
   }
@@ -214,7 +215,7 @@ export class ApprovalRecords {
     const open = await Array.fromAsync(scanAll(store, OPEN_APPROVALS, { order: "created", reverse: true }));
     // A damaged mark is set aside, and its approval is settled all the same: the key says which
     readable(store, OPEN_APPROVALS, open, parseMark);
-    for (const { key } of open) await unlessUnreadable(this.look(key));
+    for (const { key } of open) await unlessUnreadable(this.findCurrent(key));
   }
 
   /** Deletes the oldest settled approvals when there are as many records as may be. */

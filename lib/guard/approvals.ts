@@ -101,7 +101,7 @@ export interface Approvals {
   ): Promise<{ readonly approval: Approval; readonly rule: ApprovalRule | undefined }>;
   /** Cancels a pending approval whose answer nobody needs any more. Leaves a settled approval as it is */
   cancel(id: string): Promise<void>;
-  /** Lets the call of this digest through, once */
+  /** Lets the call of this digest through, once. @param digest everything that the answer is bound to, as it is now */
   use(id: string, digest: string): Promise<ApprovalUse>;
   get(id: string): Promise<Approval | undefined>;
   /** Newest first. @param options.limit 1-1000; `after`: older than this one */

@@ -46,6 +46,16 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
   return new StoredApprovals(options);
 }
 
+/**
+ * The approvals over a store: `pending`, then `approved`, `denied`, `expired` or `cancelled`; an approved one is used once.
+ *
+ * Whoever needs an answer calls `ask`, waits with `settled`, and calls `use` right before the call runs: the approver of a run, a
+ * call over HTTP, a step of a procedure. A person's client calls `answer`. No timer settles an approval whose time is over: whoever
+ * reads it next does, as `expired`.
+ *
+ * `ApprovalRecords` reads and changes the records, each change in one transaction with its audit event and only when the record is
+ * still as it was read. `ApprovalRules` has the answers that are remembered, so that a later call asks nobody.
+ */
 class StoredApprovals implements Approvals {
   readonly #options: CreateApprovalsOptions;
   readonly #records: ApprovalRecords;
@@ -59,6 +69,7 @@ class StoredApprovals implements Approvals {
 
   async ask(request: NewApproval, claim?: (approvalId: string) => Write): Promise<Approval | undefined> {
     await this.#records.makeRoom();
+    // The count is cheap and holds approvals whose time is over. Only when it is too high, those are settled and it is taken again
     if (await this.#records.countPending() >= APPROVAL_LIMITS.pending) {
       await this.#records.settleExpired();
       if (await this.#records.countPending() >= APPROVAL_LIMITS.pending) return undefined;
@@ -73,13 +84,14 @@ class StoredApprovals implements Approvals {
     const { clock } = this.#options;
     for (;;) {
       if (signal.aborted) throw cancelError(signal);
-      // Heard before it is looked at, so that no answer falls between
+      // Listening begins before the reading, so that no answer falls between
       const news = this.#records.listen(id, signal);
       try {
-        const found = await this.#records.look(id);
+        const found = await this.#records.findCurrent(id);
         if (found === undefined) throw unknownApproval();
         if (found.approval.status !== "pending") return found.approval;
         const remaining = Date.parse(found.approval.expires_at) - clock.now();
+        // The next reading settles an approval whose time is over
         const timer = clock.after(Math.min(remaining, MAX_TIMER_MS), news.wake);
         await news.heard.finally(() => timer.clear());
       } finally {
@@ -89,7 +101,7 @@ class StoredApprovals implements Approvals {
   }
 
   async answer(id: string, reply: ApprovalReply): ReturnType<Approvals["answer"]> {
-    const found = await this.#records.look(id);
+    const found = await this.#records.findCurrent(id);
     if (found === undefined) throw unknownApproval();
     const rule = ruleFor(found, reply, this.#now());
     const writes = rule === undefined ? [] : await this.#rules.store(rule);
@@ -104,21 +116,23 @@ class StoredApprovals implements Approvals {
       remember,
       rule_id: rule?.id ?? null,
     };
+    // The rule, its audit event and the answer are stored together or not at all
     const more = rule === undefined ? [] : [ruleEvent("stored", rule, by)];
     if (!await this.#records.change(found, next, { by, writes, more })) {
-      throw settledBefore((await this.#records.look(id))?.approval.status ?? "cancelled");
+      // Somebody else settled the approval at the same moment, or it was forgotten since
+      throw settledBefore((await this.#records.findCurrent(id))?.approval.status ?? "cancelled");
     }
     return { approval: next, rule };
   }
 
   async cancel(id: string): Promise<void> {
-    const found = await this.#records.look(id);
+    const found = await this.#records.findCurrent(id);
     if (found?.approval.status !== "pending") return;
     await this.#records.change(found, { ...found.approval, status: "cancelled", answered_at: this.#now() });
   }
 
   async use(id: string, digest: string): Promise<ApprovalUse> {
-    const found = await this.#records.look(id);
+    const found = await this.#records.findCurrent(id);
     if (found === undefined) return refused(id, "it never existed, or was forgotten since");
     const { approval } = found;
     if (approval.status === "pending") {
@@ -127,21 +141,23 @@ class StoredApprovals implements Approvals {
     const why = whyUnusable(approval, { digest, now: this.#options.clock.now() });
     if (why !== undefined) return refused(id, why);
     const next = { ...approval, used_at: this.#now() };
+    // A change that fails means that another call used the approval at the same moment
     return await this.#records.change(found, next) ? { ok: true, approval: next } : refused(id, USED);
   }
 
   async get(id: string): Promise<Approval | undefined> {
-    return (await this.#records.look(id))?.approval;
+    return (await this.#records.findCurrent(id))?.approval;
   }
 
   async list({ status, limit, after }: Parameters<Approvals["list"]>[0]): Promise<ApprovalPage> {
     const approvals: Approval[] = [];
     if (after !== undefined && !APPROVAL_ID.test(after)) return { approvals, hasMore: false };
-    // Settled first, so that what is stored says of each whether its time is over
+    // Settle first: the index by status then knows of each approval whose time is over
     await this.#records.settleExpired();
     const where = status === undefined ? undefined : { field: "status", value: status };
     for await (const id of this.#records.ids({ after, where })) {
       const approval = (await unlessUnreadable(this.#records.find(id)))?.approval;
+      // Deleted or changed since the index was read, or damaged
       if (approval === undefined || (status !== undefined && approval.status !== status)) continue;
       if (approvals.length === limit) return { approvals, hasMore: true };
       approvals.push(approval);
@@ -162,6 +178,7 @@ class StoredApprovals implements Approvals {
   }
 
   async tidy(days: number): Promise<void> {
+    // No time is before the empty text: 0 days forget nothing
     const before = days === 0 ? "" : new Date(this.#options.clock.now() - days * DAY_MS).toISOString();
     await this.#records.settleExpired();
     for (const id of await Array.fromAsync(this.#records.ids())) {
@@ -242,10 +259,12 @@ function whyUnusable(
   return "the call is not the one that was approved: its input, a file it changes or the tool differs";
 }
 
+/** Returns the matches that an answer may be remembered with. Records of earlier versions have no offers: the exact call alone. */
 function kindsOf({ offers = [] }: Approval): readonly string[] {
   return [...new Set(["call", ...offers.map(({ match }) => match)])];
 }
 
+/** Returns what the record keeps of a call, so that the answer can store a wider rule. Such a rule compares two words of a command. */
 function toWiderBody(wider: RuleSubject["wider"]): KeptApproval["wider"] {
   if (wider === undefined) return undefined;
   const { op, access, folder, command } = wider;
@@ -257,6 +276,7 @@ function toWiderBody(wider: RuleSubject["wider"]): KeptApproval["wider"] {
   };
 }
 
+/** Returns the refusal of a use, for the model or the client that wanted to make the call. */
 function refused(id: string, why: string) {
   return { ok: false, waiting: false, reason: `Cannot use approval "${id}": ${why}` } as const;
 }
