@@ -11,9 +11,9 @@ import type { AppendOptions, RunStore } from "./run_store.ts";
 export interface RecorderOptions {
   readonly runs: RunStore;
   readonly state: RunState;
-  /** Returns the pinned input. Called when the run is first written. */
+  /** Returns the input that a run which goes on after a restart begins from. Called when the run is first written. */
   readonly input: () => RunInput;
-  /** Called after each write and after each recorded array. */
+  /** Called after each write and after each recorded array, so that waiting readers look again. */
   readonly onChange: () => void;
   /** Last seq in the journal of a run that goes on; its next events are numbered beyond `shownUpTo`. Undefined for a new run. */
   readonly resumedAt: number | undefined;
@@ -37,22 +37,38 @@ export function shownUpTo(seq: number): number {
   return seq === 0 ? 0 : seq + SEQ_WINDOW;
 }
 
-/** Writes the events of one run to the journal, in order and one finished turn at a time (docs/design/runs.md "Journal"). */
+/**
+ * Writes the events of one run to the journal, in order and one finished turn at a time (docs/design/runs.md "Journal").
+ *
+ * The agent calls `record` for each array of events; they are packed in memory. `activate` decides that the run is written at all: at the start for
+ * a durable run and for a run of a conversation, at the first effect for any other. From then on a record is written when a step
+ * happens (`isStep`), with the event after a finished turn, and when `MAX_UNWRITTEN` events wait. `commit` is awaited before a call
+ * with an effect: the call runs only when its start is on disk. `finish` writes the last record together with the conversation.
+ *
+ * Readers of a run (follow_run.ts) get from `pending` what the journal does not have yet. They see at most `SEQ_WINDOW` events more
+ * than are on disk, and the terminal event once it is on disk. The client of an attached run takes its events from the agent itself.
+ *
+ * When a write fails, every later `commit` and `finish` fails with its error, so the run cannot go on unrecorded.
+ */
 export class RunRecorder {
   readonly #options: RecorderOptions;
+  /** Events that no write has taken yet. */
   readonly #packer = createEventPacker();
-  /** Facts for the next record, beside its events. */
+  /** Facts for the next record, beside its events. `#write` takes both at the same moment. */
   #notes = noNotes();
-  /** Events of the write that is under way. */
+  /** Events of the write that is under way. They stay here when it fails. */
   #inFlight: PackedEvents | undefined = undefined;
-  /** The array with the terminal event, which `finish` writes. */
+  /** The array with the terminal event. `finish` writes it in one transaction with the conversation. */
   #ending: readonly AgentEvent[] = [];
+  /** Newest recorded events without a gap, at most twice `RECENT`. */
   #recent: AgentEvent[] = [];
+  /** Set by `activate`. */
   #active = false;
   /** Set once the store has the run. */
   #known: boolean;
-  /** Set when a finished turn waits to be written together with the events that follow it. */
+  /** Set when a finished turn waits to be written with the event after it. The last turn is written with the end: one write less. */
   #due = false;
+  /** Seq of the last event on disk, 0 for none. */
   #durableSeq: number;
   /** The last write. Writes follow each other; after one that failed all later ones fail with its error. */
   #tail: Promise<void> = Promise.resolve();
@@ -74,6 +90,7 @@ export class RunRecorder {
     this.#packer.add(events);
     this.#remember(events);
     this.#options.onChange();
+    // A failure is kept in #tail, and whoever awaits the next write gets it
     if (this.#active && (this.#due || isStep(last) || this.#packer.count() >= MAX_UNWRITTEN)) void this.commit();
     this.#due = last.type === "turn_end";
   };
@@ -91,16 +108,17 @@ export class RunRecorder {
     this.#notes.outside.push(callId);
   }
 
-  /** Begins to write, from the first event on. Before it, events are only kept in memory. */
+  /** Begins to write, from the first event on. A run that ends without it, as a completion without an effect, leaves no record. */
   activate(): void {
     this.#active = true;
   }
 
+  /** Tells whether the run is written. */
   active(): boolean {
     return this.#active;
   }
 
-  /** Makes the run known, without events yet; durable when it resolves. See RunStore.accept. */
+  /** Makes a durable run known before its acceptance is answered, without events yet; on disk when it resolves. See RunStore.accept. */
   async accept(claim?: Write | readonly Write[]): Promise<void> {
     const { runs, state, input } = this.#options;
     await runs.accept(state, input(), claim);
@@ -109,12 +127,12 @@ export class RunRecorder {
 
   /** Resolves when everything recorded so far is durable. @throws {JournalError} */
   commit(): Promise<void> {
-    return this.#next(() => this.#write());
+    return this.#afterLast(() => this.#write());
   }
 
   /** Writes the rest with the terminal event, in one transaction with `writes`. @throws {JournalError} */
   finish(writes: readonly Write[]): Promise<void> {
-    return this.#next(async () => {
+    return this.#afterLast(async () => {
       this.#packer.add(this.#ending);
       await this.#write(writes);
       // Readers get the end once it is on disk
@@ -132,20 +150,24 @@ export class RunRecorder {
       return recent.slice(from, Math.max(from, Math.min(from + RECENT, shownTo + 1 - first)));
     }
     if (afterSeq < this.#durableSeq) return [];
+    // A reader behind the newest events, and ahead of the journal: in a long turn, or while the disk is slow
     const events: AgentEvent[] = [];
     for (const packed of [...(this.#inFlight === undefined ? [] : [this.#inFlight]), this.#packer.peek()]) {
       if (packed.count > 0) events.push(...unpackEvents(packed, afterSeq, RECENT - events.length));
     }
+    // A terminal event that `finish` is writing is not shown before it is on disk
     return events.filter((event) => event.seq <= shownTo && !isTerminal(event));
   }
 
-  /** Returns the furthest seq that may have been shown, in this process or in one before a crash. */
+  /** Returns the furthest seq that may have been shown, in this process or in one before a crash. A reader cannot go on beyond it. */
   reached(): number {
     return this.#recent.at(-1)?.seq ?? shownUpTo(this.#options.resumedAt ?? 0);
   }
 
-  #next(step: () => Promise<void>): Promise<void> {
-    this.#tail = this.#tail.then(step);
+  /** Begins a write once the last one has ended: a record takes all that was recorded up to its own begin. */
+  #afterLast(write: () => Promise<void>): Promise<void> {
+    this.#tail = this.#tail.then(write);
+    // Not every caller waits. An error that nobody awaits must not end the process
     this.#tail.catch(() => {});
     return this.#tail;
   }
@@ -198,7 +220,8 @@ function isStep(event: AgentEvent): boolean {
 }
 
 /**
- * Appends events to the journal of a run that is not at work, as one record. Their seqs begin beyond all that may have been shown.
+ * Appends events to the journal of a run that is not at work, as one record: in recovery, at a person's review and in a restore.
+ * Their seqs begin beyond all that may have been shown.
  * @param expectedSeq the last seq the journal has, 0 for an empty one
  * @throws {JournalError} when the journal is elsewhere, or cannot be written
  */
