@@ -10,7 +10,7 @@ import { readConfigCopies } from "../git/config_copy.ts";
 import type { CallNote, CallNotes, LeftNote } from "./call_notes.ts";
 import { type CommandLookup, SEARCH_PATH } from "./command_lookup.ts";
 import { type ContainmentFinder, requireContainment, sandboxUnavailable } from "./containment.ts";
-import { type CommandResult, type ComposedCommand, createLauncherFinder, type ProcessRequest } from "./run_command.ts";
+import { type ComposedCommand, createLauncherFinder, type ProcessRequest } from "./run_command.ts";
 import { MARKER_VARIABLE } from "./leftover_processes.ts";
 import type { CommandLine } from "./process_group.ts";
 import type { Aftermath, Quarantine } from "./quarantine.ts";
@@ -23,6 +23,23 @@ import {
   type ScreenOptions,
 } from "./screen_arguments.ts";
 import { type Survey, type Surveys, UNFINISHED } from "./surveys.ts";
+
+/**
+ * The way of a command from the request of a tool to the line that the system starts. processes.ts calls `prepare`, starts the line,
+ * and calls `after` once nothing of the command runs.
+ *
+ * A command of the model is prepared in this order:
+ * 1. Containment: is there bubblewrap, and may the command run without it?
+ * 2. The line: find the program in the fixed search path, and screen the arguments for paths that they may not name.
+ * 3. A survey of the workspace: which files hold credentials, and which protected names (`.git`, `.postern`, plugins) are there?
+ * 4. Contained: the sandbox hides the credentials, shows scrubbed copies of `.git/config` and makes the protected names read-only.
+ *    Uncontained: a launcher ends the command when the gateway is killed.
+ * 5. A note on disk of the protected names that were there, for the case that the gateway is killed.
+ * 6. `after`: a second survey. Protected names that are new, such as a `.git` with hooks, are moved into quarantine.
+ *
+ * A command that Postern itself composed (git) takes steps 1, 2 and 4 alone: it names nothing that needs screening, and makes no
+ * protected name.
+ */
 
 /** Services that preparing a command needs. */
 export interface PreparationOptions extends ScreenOptions {
@@ -43,40 +60,40 @@ export type AnyRequest = ProcessRequest & { readonly composed?: ComposedCommand 
 export interface PreparedCommand {
   readonly line: CommandLine;
   readonly contained: boolean;
-  /** To be called once nothing of the command runs: moves protected names that appeared into quarantine. Never throws */
+  /** Moves protected names that appeared into quarantine. Called once nothing of the command runs any more. Never throws */
   after(): Promise<Aftermath>;
-  /** To be called in place of `after` when nothing was started */
+  /** Removes the note of the command. Called in place of `after` when nothing was started */
   drop(): Promise<void>;
 }
 
 /** Steps between a request and the start of its program: every check, and the sandbox. */
 export interface Preparation {
-  /** @throws {ToolError} as `Processes.screen` */
+  /** Makes the checks of steps 1 and 2 and prepares nothing. @throws {ToolError} as `Processes.screen` */
   screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox">): Promise<void>;
-  /** @throws {ToolError} as `Processes.run` @throws {CancelError} when the request's signal aborts */
+  /** Makes a request ready to be started. @throws {ToolError} as `Processes.run` @throws {CancelError} when the request's signal aborts */
   prepare(request: AnyRequest): Promise<PreparedCommand>;
   /** Looks after the commands of a gateway that was killed, as `after` does, by the notes that it left. Never throws */
   afterKill(left: readonly LeftNote[]): Promise<Aftermath>;
 }
 
-/** Looks through a folder or at a file. @param secrets false: for protected names alone */
+/** Looks through a folder, or at one file. @param secrets false: looks for protected names alone, which is five times as fast */
 type SurveyOf = (root: string, secrets: boolean) => Promise<Survey>;
 
-/** How a command is looked at: by surveys, and differently where it will be contained. */
-interface Surveyed {
-  readonly of: SurveyOf;
+/** Survey that screening uses for the places that arguments name. A contained command needs none: the sandbox hides credentials. */
+interface Screening {
+  readonly survey: SurveyOf;
   readonly contained: boolean;
 }
 
 type LineRequest = Pick<AnyRequest, "words" | "scope" | "composed">;
 
-/** A first look at 100,000 files takes a second, and ten where the machine is busy */
+/** Milliseconds for one survey. The first of 100,000 files takes 1 s, and 10 s on a busy machine; later ones remember what they saw */
 const SURVEY_TIMEOUT_MS = 20_000;
 const NOT_SEARCHED = `could not be searched for credentials within ${SURVEY_TIMEOUT_MS / 1000} s`;
 const TRY_AGAIN =
   'try again, since what was looked at is remembered; else give --workspace a smaller folder, or set [security.shell] sandbox = "off"';
 
-/** All that a program gets to know: no variable of the gateway, and a home without configuration files or keys. */
+/** The whole environment of a program: no variable of the gateway, and a home without configuration files or keys. */
 const ENVIRONMENT: Readonly<Record<string, string>> = {
   PATH: SEARCH_PATH.join(":"),
   HOME: "/nonexistent",
@@ -99,27 +116,29 @@ class CommandPreparation implements Preparation {
   }
 
   async screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox">): Promise<void> {
+    // Nobody cancels a screening: its waits have time limits of their own
     const { signal } = new AbortController();
     const bubblewrap = await this.#bubblewrapFor(request, signal);
-    const of = this.#surveyOf(await this.#skippedIn(request.scope), signal);
-    await this.#lineOf(request, { of, contained: bubblewrap !== undefined });
+    const survey = this.#surveyOf(await this.#skippedIn(request.scope), signal);
+    await this.#lineOf(request, { survey, contained: bubblewrap !== undefined });
   }
 
   async prepare(request: AnyRequest): Promise<PreparedCommand> {
     const { scope, composed, signal } = request;
     const bubblewrap = await this.#bubblewrapFor(request, signal);
     const skip = await this.#skippedIn(scope);
-    const of = this.#surveyOf(skip, signal);
-    const line = await this.#lineOf(request, { of, contained: bubblewrap !== undefined });
-    if (composed === undefined) return await this.#prepareScreened(line, request, { bubblewrap, skip, of });
+    const survey = this.#surveyOf(skip, signal);
+    const line = await this.#lineOf(request, { survey, contained: bubblewrap !== undefined });
+    if (composed === undefined) return await this.#prepareScreened(line, request, { bubblewrap, skip, survey });
     return bubblewrap === undefined
       ? { line: await this.#launched(line), contained: false, ...unwatched(false) }
-      : { line: await contained(line, request, { bubblewrap }), contained: true, ...unwatched(false) };
+      : { line: await containedLine(line, request, { bubblewrap }), contained: true, ...unwatched(false) };
   }
 
   async afterKill(left: readonly LeftNote[]): Promise<Aftermath> {
     const found: Aftermath[] = [];
     for (const { note, remove } of left) {
+      // A damaged note: nobody knows what was there before its command
       found.push(note === undefined ? { quarantined: [], unchecked: true } : await this.#lookAfter(note));
       await remove().catch(() => {});
     }
@@ -129,30 +148,34 @@ class CommandPreparation implements Preparation {
     };
   }
 
-  /** Prepares a command of the model: the workspace is surveyed before it, and looked at again after it. */
+  /**
+   * Prepares a command of the model. Contained, it starts only after a finished survey, since what the survey did not find stays
+   * visible. Uncontained, nothing is hidden anyway: an unfinished survey only means that nobody can tell later what appeared.
+   */
   async #prepareScreened(
     line: CommandLine,
     request: AnyRequest,
-    { bubblewrap, skip, of }: {
+    { bubblewrap, skip, survey }: {
       readonly bubblewrap: string | undefined;
       readonly skip: string[];
-      readonly of: SurveyOf;
+      readonly survey: SurveyOf;
     },
   ): Promise<PreparedCommand> {
     const { scope, words: [command = ""] } = request;
     await requireRoom(command, this.#options.quarantine);
     const workspace = line.cwd;
+    // Before the survey, which would look through the whole system
     if (bubblewrap !== undefined && holdsSystem(workspace)) throw uncontainable(command);
-    const before = await of(workspace, bubblewrap !== undefined && !scope.allowSensitive);
+    const before = await survey(workspace, bubblewrap !== undefined && !scope.allowSensitive);
     const note: CallNote = { workspace, skip, known: before.guarded.map(({ identity }) => identity) };
     if (bubblewrap === undefined) {
-      const free = await this.#launched(line);
-      return { line: free, contained: false, ...before.finished ? await this.#watch(note) : unwatched(true) };
+      const launched = await this.#launched(line);
+      return { line: launched, contained: false, ...before.finished ? await this.#watch(note) : unwatched(true) };
     }
-    requireNames(command, before.unnamable);
+    refuseUnnamable(command, before.unnamable);
     if (!before.finished) throw sandboxUnavailable(command, `the workspace ${NOT_SEARCHED}`, TRY_AGAIN);
     const copies = await readConfigCopies(before.gitConfigs);
-    const inside = await contained(line, request, {
+    const inside = await containedLine(line, request, {
       bubblewrap,
       hidden: [...forbiddenNames(scope, this.#options), ...before.sensitive.filter((path) => !copies.has(path))],
       copies,
@@ -162,7 +185,7 @@ class CommandPreparation implements Preparation {
   }
 
   /** Returns the line of a command that was checked. @throws {ToolError} as `Processes.screen` */
-  async #lineOf({ words, scope, composed }: LineRequest, surveyed: Surveyed): Promise<CommandLine> {
+  async #lineOf({ words, scope, composed }: LineRequest, screening: Screening): Promise<CommandLine> {
     if (process.platform === "win32") {
       throw new ToolError("unsupported_platform", "Cannot run commands: they are not supported on Windows, use Linux");
     }
@@ -177,7 +200,7 @@ class CommandPreparation implements Preparation {
     }
     if (composed === undefined) {
       const { places } = await screenArguments(args, scope, this.#options);
-      await screenPlaces(places, { scope, command, surveyed });
+      await screenPlaces(places, { scope, command, screening });
     }
     const env = { ...ENVIRONMENT, [MARKER_VARIABLE]: marker, ...composed?.env };
     return { file, args, cwd: await realpath(scope.workspaceRoot), env };
@@ -200,6 +223,7 @@ class CommandPreparation implements Preparation {
     return found.kind === "bubblewrap" ? found.file : undefined;
   }
 
+  /** Returns the real paths of forbidden places: no command may see them, so no survey looks there. */
   #skippedIn(scope: ArgumentScope): Promise<string[]> {
     return Promise.all(forbiddenNames(scope, this.#options).map((path) => realpath(path).catch(() => path)));
   }
@@ -210,7 +234,7 @@ class CommandPreparation implements Preparation {
       await surveys.survey({ root, skip, secrets, home, ownPaths, timeoutMs: SURVEY_TIMEOUT_MS }, signal);
   }
 
-  /** Notes a command until it was looked after: what it makes is found at the next start where this gateway is killed. */
+  /** Writes the note of a command. `after` removes it. Where this gateway is killed before, the next start finds it (`afterKill`). */
   async #watch(note: CallNote): Promise<Pick<PreparedCommand, "after" | "drop">> {
     const drop = await this.#options.notes.write(note);
     return { after: () => this.#lookAfter(note).finally(() => drop().catch(() => {})), drop };
@@ -218,7 +242,7 @@ class CommandPreparation implements Preparation {
 
   /** Compares the workspace with what was there before a command, and moves protected names that appeared into quarantine. */
   async #lookAfter({ workspace, skip, known: before }: CallNote): Promise<Aftermath> {
-    // The command may have been cancelled, not what comes after it
+    // No signal: the command may have been cancelled, and what it made must be found all the same
     const survey = this.#surveyOf(skip, new AbortController().signal);
     const now = await survey(workspace, false).catch(() => UNFINISHED);
     const known = new Set(before);
@@ -233,33 +257,34 @@ class CommandPreparation implements Preparation {
 }
 
 /**
- * Refuses what an argument names and a name alone does not tell: a private key; and without a sandbox also a folder that holds
- * sensitive files, and a hard link of one. Inside the sandbox all of these are hidden.
+ * Refuses arguments whose names are harmless and whose places hold credentials: a private key, a folder with sensitive files, a hard
+ * link of a sensitive file. For uncontained commands alone, since the sandbox hides all of these.
  */
 async function screenPlaces(
   places: readonly NamedPlace[],
-  { scope, command, surveyed }: {
+  { scope, command, screening }: {
     readonly scope: ArgumentScope;
     readonly command: string;
-    readonly surveyed: Surveyed;
+    readonly screening: Screening;
   },
 ): Promise<void> {
-  if (scope.allowSensitive || surveyed.contained) return;
+  if (scope.allowSensitive || screening.contained) return;
   const workspace = await realpath(scope.workspaceRoot);
   for (const { arg, path } of places) {
     if (path === workspace || await lstat(path).catch(() => undefined) === undefined) continue;
-    // A hard link in the workspace is known by all of the workspace
-    const survey = await surveyed.of(isWithin(path, workspace) ? workspace : path, true);
+    // Only a survey of the whole workspace tells that a file in it is a hard link of a sensitive one
+    const survey = await screening.survey(isWithin(path, workspace) ? workspace : path, true);
     const { finished, sensitive, unnamable } = survey;
     const first = sensitive.find((found) => isWithin(found, path));
     if (first !== undefined) {
       throw holdsSensitive(arg, isWithin(first, workspace) ? relative(workspace, first) : first);
     }
-    requireNames(command, unnamable.filter((found) => isWithin(found, path)));
+    refuseUnnamable(command, unnamable.filter((found) => isWithin(found, path)));
     if (!finished) throw sandboxUnavailable(command, `${shown(path)} ${NOT_SEARCHED}`, TRY_AGAIN);
   }
 }
 
+/** Refuses a command when the quarantine is full: what the command makes could not be moved there. */
 async function requireRoom(command: string, quarantine: Quarantine): Promise<void> {
   if (!await quarantine.isFull()) return;
   throw new ToolError(
@@ -270,14 +295,14 @@ async function requireRoom(command: string, quarantine: Quarantine): Promise<voi
   );
 }
 
-async function contained(
+/** Returns the line inside the sandbox. A command of the model may write to the workspace, and has no network. */
+async function containedLine(
   line: CommandLine,
   request: AnyRequest,
-  options: Partial<ContainOptions>,
+  options: Pick<ContainOptions, "bubblewrap"> & Partial<Pick<ContainOptions, "hidden" | "copies" | "guarded">>,
 ): Promise<CommandLine> {
   const { composed, scope: { workspaceRoot }, words: [command = ""] } = request;
   const inside = await contain(line, {
-    bubblewrap: "",
     hidden: [],
     ...options,
     workspaceRoot,
@@ -288,20 +313,13 @@ async function contained(
   return inside;
 }
 
-/** The end of a command that nobody looks after. @param unchecked false: it makes no name that is to be looked for */
+/** Returns the end of a command without a survey after it. @param unchecked true: it may have made protected names that nobody found */
 function unwatched(unchecked: boolean): Pick<PreparedCommand, "after" | "drop"> {
   return { after: () => Promise.resolve({ quarantined: [], unchecked }), drop: () => Promise.resolve() };
 }
 
-/** Refuses a result that is bubblewrap's own: it could not contain the command, which never ran. @throws {ToolError} */
-export function requireStarted([command = ""]: readonly string[], { ending, stdout, stderr }: CommandResult): void {
-  if (ending.kind !== "exit" || ending.code !== 1 || stdout.bytes > 0 || !stderr.text.startsWith("bwrap: ")) return;
-  const wayOut = 'try again, or accept uncontained commands with [security.shell] sandbox = "off"';
-  throw sandboxUnavailable(command, `the sandbox did not start it (${stderr.text.trim()})`, wayOut);
-}
-
-/** @throws {ToolError} `sandbox_unavailable` where something has a name that no check and no mount can reach */
-function requireNames(command: string, [first]: readonly string[]): void {
+/** Refuses a command where something has a name that no check and no mount can reach. @throws {ToolError} `sandbox_unavailable` */
+function refuseUnnamable(command: string, [first]: readonly string[]): void {
   if (first === undefined) return;
   throw sandboxUnavailable(
     command,
@@ -315,7 +333,7 @@ function uncontainable(command: string): ToolError {
   return sandboxUnavailable(command, "the workspace holds the system's own folders, so no sandbox contains it", wayOut);
 }
 
-/** Waits for work that others wait for too. @throws {CancelError} when the signal aborts first; the work goes on */
+/** Waits for work that others wait for too, as the one look for bubblewrap. @throws {CancelError} when the signal aborts first; the work goes on */
 async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   if (signal.aborted) throw cancelError(signal);
   const { promise, reject } = Promise.withResolvers<never>();

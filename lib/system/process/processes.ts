@@ -16,9 +16,10 @@ import {
   type SandboxMode,
 } from "./containment.ts";
 import { killLeftovers } from "./leftover_processes.ts";
-import type { Preparation, PreparedCommand, requireStarted } from "./prepare_command.ts";
+import type { Preparation, PreparedCommand } from "./prepare_command.ts";
 import type { Aftermath } from "./quarantine.ts";
 import { createProcessTable, type ProcessInfo, type ProcessTable } from "./process_table.ts";
+import type { requireStarted } from "./sandbox.ts";
 import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments.ts";
 import type { Surveys } from "./surveys.ts";
 
@@ -253,13 +254,15 @@ interface CommandRunner {
 
 async function loadRunner(options: ProcessesOptions, containment: ContainmentFinder): Promise<CommandRunner> {
   const [
-    { createPreparation, requireStarted },
+    { createPreparation },
+    { requireStarted },
     { runCommand },
     { createSurveys },
     { createQuarantine },
     { createCallNotes },
   ] = await Promise.all([
     import("./prepare_command.ts"),
+    import("./sandbox.ts"),
     import("./run_command.ts"),
     import("./surveys.ts"),
     import("./quarantine.ts"),

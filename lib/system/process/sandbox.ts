@@ -6,9 +6,9 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandLookup } from "./command_lookup.ts";
-import type { Containment } from "./containment.ts";
+import { type Containment, sandboxUnavailable } from "./containment.ts";
 import { type CommandLine, FIRST_GIVEN } from "./process_group.ts";
-import { runCommand } from "./run_command.ts";
+import { type CommandResult, runCommand } from "./run_command.ts";
 
 /** Seen read-only by a contained command where they exist; of `/etc` only what the loader and Debian's links need. */
 const SYSTEM_FOLDERS = [
@@ -166,6 +166,17 @@ export async function contain(
 /** Tells whether a folder holds the system itself: a sandbox that shows the folder contains nothing. @param workspace real path */
 export function holdsSystem(workspace: string): boolean {
   return ["/usr", "/proc", "/dev", "/etc"].some((folder) => isWithin(folder, workspace));
+}
+
+/**
+ * Refuses a result that is bubblewrap's own: the sandbox could not be made, so the command never ran. bubblewrap then writes one line
+ * that begins with its name, nothing else, and exits with 1.
+ * @throws {ToolError} `sandbox_unavailable`
+ */
+export function requireStarted([command = ""]: readonly string[], { ending, stdout, stderr }: CommandResult): void {
+  if (ending.kind !== "exit" || ending.code !== 1 || stdout.bytes > 0 || !stderr.text.startsWith("bwrap: ")) return;
+  const wayOut = 'try again, or accept uncontained commands with [security.shell] sandbox = "off"';
+  throw sandboxUnavailable(command, `the sandbox did not start it (${stderr.text.trim()})`, wayOut);
 }
 
 /** Options that put something empty over a path of the workspace. */
