@@ -1,6 +1,10 @@
+import { directionOfLetters, hasRtl, logicalText } from "./visual_line.ts";
+
 /** Gaps in sizes of the font: wider than this is a space, than that a column of its own */
 const SPACE_GAP = 0.18;
 const COLUMN_GAP = 2.5;
+/** Letters from right to left are joined, so a smaller gap is a space between them */
+const RTL_SPACE_GAP = 0.1;
 /** So far back the text goes on elsewhere on its line */
 const BACK_GAP = -1;
 /** Off the line by more than this it is another line, by more than that another paragraph */
@@ -40,46 +44,106 @@ export interface TextLayout {
 
 /** Creates an empty layout. */
 export function createTextLayout(): TextLayout {
-  const parts: string[] = [];
-  let length = 0;
-  let last: (TextPiece & { readonly direction: Point }) | undefined;
-  let ending = "";
-  const put = (text: string) => {
-    if (text === "") return;
-    parts.push(text);
-    length += text.length;
-    ending = text.slice(-2);
-  };
-  return {
-    add(piece) {
-      const text = cleaned(piece.text);
-      const size = piece.size > 0 ? piece.size : last?.size ?? 1;
-      const direction = directionOf(piece) ?? last?.direction ?? { x: 1, y: 0 };
-      const blank = text.trim() === "";
-      if (last !== undefined) {
-        if (!blank && isDouble(piece, last, size)) return;
-        const gap = gapBetween({ ...piece, size, direction }, last);
-        if (blank && (gap === "line" || gap === "paragraph")) return;
-        const between = { none: "", space: " ", column: "\t", line: "\n", paragraph: "\n\n" }[gap];
-        const spaced = /\s$/.test(ending) || /^\s/.test(text);
-        if (!(spaced && (gap === "space" || gap === "column"))) put(between);
-      } else if (blank) return;
-      put(text);
-      last = { ...piece, size, direction };
-    },
-    get length() {
-      return length;
-    },
-    text: () => parts.join("").split("\n").map((line) => line.trimEnd()).join("\n").trim(),
-  };
+  return new PageLayout();
 }
 
-type Gap = "none" | "space" | "column" | "line" | "paragraph";
+/** A piece that says its direction, also where it has no width of its own. */
+interface DirectedPiece extends TextPiece {
+  readonly direction: Point;
+}
 
-function gapBetween(
-  piece: TextPiece & { readonly direction: Point },
-  last: TextPiece & { readonly direction: Point },
-): Gap {
+/** Puts the pieces of one page into lines. Lines that hold letters from right to left are put in order at the end. */
+class PageLayout implements TextLayout {
+  /** Finished lines with the breaks between them: as text, or as pieces that are still in the order of their drawing */
+  readonly #lines: (string | readonly DirectedPiece[])[] = [];
+  #line: DirectedPiece[] = [];
+  #lineText: string[] = [];
+  #lineIsRtl = false;
+  #last: DirectedPiece | undefined;
+  #ending = "";
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  add(drawn: TextPiece): void {
+    const text = cleaned(drawn.text);
+    const last = this.#last;
+    const size = drawn.size > 0 ? drawn.size : last?.size ?? 1;
+    const direction = directionOf(drawn) ?? last?.direction ?? { x: 1, y: 0 };
+    const piece = { ...drawn, text, size, direction };
+    const blank = text.trim() === "";
+    if (last === undefined) {
+      if (blank) return;
+    } else {
+      if (!blank && isDouble(piece, last, size)) return;
+      const gap = gapBetween(piece, last);
+      // Words from right to left are drawn one before the other
+      const goesOn = gap === "back" && (this.#lineIsRtl || hasRtl(text));
+      if (blank && BREAKS[gap] !== undefined && !goesOn) return;
+      if (!goesOn) this.#putGap(gap, text);
+    }
+    this.#put(text);
+    this.#line.push(piece);
+    this.#lineIsRtl ||= hasRtl(text);
+    this.#last = piece;
+  }
+
+  text(): string {
+    this.#endLine("");
+    const balance = this.#lines.some((line) => typeof line !== "string")
+      ? this.#lines.reduce((sum, line) => sum + directionOfLetters(plainText(line)), 0)
+      : 0;
+    const lines = this.#lines.map((line) => typeof line === "string" ? line : inReadingOrder(line, balance < 0));
+    return lines.join("").split("\n").map((line) => line.trimEnd()).join("\n").trim();
+  }
+
+  #putGap(gap: Gap, text: string): void {
+    const end = BREAKS[gap];
+    if (end !== undefined) return this.#endLine(end);
+    const spaced = /\s$/.test(this.#ending) || /^\s/.test(text);
+    if (!spaced) this.#put(gap === "none" ? "" : gap === "space" ? " " : "\t");
+  }
+
+  #put(text: string): void {
+    if (text === "") return;
+    this.#lineText.push(text);
+    this.#length += text.length;
+    this.#ending = text.slice(-2);
+  }
+
+  #endLine(end: string): void {
+    this.#lines.push(this.#lineIsRtl ? this.#line : this.#lineText.join(""), end);
+    this.#length += end.length;
+    this.#ending = end;
+    this.#line = [];
+    this.#lineText = [];
+    this.#lineIsRtl = false;
+  }
+}
+
+function plainText(line: string | readonly TextPiece[]): string {
+  return typeof line === "string" ? line : line.map(({ text }) => text).join("");
+}
+
+function inReadingOrder(pieces: readonly DirectedPiece[], rtl: boolean): string {
+  const { direction } = pieces[0] ?? { direction: { x: 1, y: 0 } };
+  const along = (point: Point) => point.x * direction.x + point.y * direction.y;
+  const placed = pieces.map(({ text, start, end, size }) => {
+    const [from, to] = [along(start), along(end)];
+    return { text, size, left: Math.min(from, to), right: Math.max(from, to) };
+  });
+  const spaceOf = (gap: number) => gap > COLUMN_GAP ? "\t" : gap > RTL_SPACE_GAP ? " " : "";
+  return logicalText(placed, { rtl, spaceOf });
+}
+
+/** `back` is another place on the same line, before what was drawn last */
+type Gap = "none" | "space" | "column" | "back" | "line" | "paragraph";
+
+const BREAKS: Readonly<Partial<Record<Gap, string>>> = { back: "\n", line: "\n", paragraph: "\n\n" };
+
+function gapBetween(piece: DirectedPiece, last: DirectedPiece): Gap {
   const { direction } = last;
   const size = Math.max(piece.size, last.size);
   const [dx, dy] = [piece.start.x - last.end.x, piece.start.y - last.end.y];
@@ -88,7 +152,8 @@ function gapBetween(
   const turned = direction.x * piece.direction.x + direction.y * piece.direction.y < SAME_DIRECTION;
   if (!Number.isFinite(along) || !Number.isFinite(across)) return "space";
   if (across > PARAGRAPH_GAP) return "paragraph";
-  if (across > LINE_GAP || turned || along < BACK_GAP) return "line";
+  if (across > LINE_GAP || turned) return "line";
+  if (along < BACK_GAP) return "back";
   return along > COLUMN_GAP ? "column" : along > SPACE_GAP ? "space" : "none";
 }
 
@@ -103,12 +168,14 @@ function directionOf({ start, end }: TextPiece): Point | undefined {
   return Number.isFinite(length) && length > 1e-6 ? { x: x / length, y: y / length } : undefined;
 }
 
-/** Ligatures as letters; no control characters, soft hyphens and marks of order without a width. */
+/** Ligatures and forms of Arabic and Hebrew letters as letters; no control characters, soft hyphens and marks of order without a width. */
 function cleaned(text: string): string {
   // deno-lint-ignore no-control-regex
   return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b\ufeff]/g, "")
+    .replace(/[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "")
     .replace(/[\u00a0\u2000-\u200a\u202f]/g, " ")
-    .replace(/[\ufb00-\ufb06]/g, (ligature) => LIGATURES.get(ligature) ?? ligature);
+    .replace(/[\ufb00-\ufb06]/g, (ligature) => LIGATURES.get(ligature) ?? ligature)
+    .replace(/[\ufb1d-\ufdff\ufe70-\ufefc]/g, (form) => form.normalize("NFKC").trim());
 }
 
 const MAX_MARKS = 200;

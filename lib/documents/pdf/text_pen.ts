@@ -1,6 +1,7 @@
-import type { PdfFont } from "./pdf_font.ts";
+import type { Glyph, PdfFont } from "./pdf_font.ts";
 import type { PdfObject } from "./pdf_object.ts";
 import type { Point, TextPiece } from "./text_layout.ts";
+import { hasRtl } from "./visual_line.ts";
 
 /** `[a b c d e f]`. Source: ISO 32000-2, section 8.3.4 */
 export type Matrix = readonly [number, number, number, number, number, number];
@@ -108,6 +109,22 @@ export function createTextPen(start: TextState, draw: (text: DrawnText) => void)
     textMatrix = lineMatrix;
   };
 
+  const show = (glyphs: readonly Glyph[]) => {
+    const { size, characterSpace, wordSpace, stretch } = state;
+    const from = place();
+    let text = "";
+    let width = 0;
+    let unknown = 0;
+    for (const glyph of glyphs) {
+      if (glyph.text === undefined) unknown++;
+      else text += glyph.text;
+      width += glyph.width * size + characterSpace + (glyph.isSpace ? wordSpace : 0);
+    }
+    advance(width * stretch);
+    const [, , c, d] = multiply(textMatrix, state.matrix);
+    draw({ text, start: from, end: place(), size: Math.abs(size) * Math.hypot(c, d), unknown });
+  };
+
   return {
     get state() {
       return state;
@@ -130,20 +147,12 @@ export function createTextPen(start: TextState, draw: (text: DrawnText) => void)
     moveLine,
     nextLine: () => moveLine(0, -state.leading),
     show(bytes) {
-      const { font, size, characterSpace, wordSpace, stretch } = state;
+      const { font } = state;
       if (font === undefined) return;
-      const from = place();
-      let text = "";
-      let width = 0;
-      let unknown = 0;
-      for (const glyph of font.glyphs(bytes.slice(0, MAX_STRING))) {
-        if (glyph.text === undefined) unknown++;
-        else text += glyph.text;
-        width += glyph.width * size + characterSpace + (glyph.isSpace ? wordSpace : 0);
-      }
-      advance(width * stretch);
-      const [, , c, d] = multiply(textMatrix, state.matrix);
-      draw({ text, start: from, end: place(), size: Math.abs(size) * Math.hypot(c, d), unknown });
+      const glyphs = font.glyphs(bytes.slice(0, MAX_STRING));
+      // The place of each glyph decides what is read after what
+      if (glyphs.some(({ text }) => text !== undefined && hasRtl(text))) { for (const glyph of glyphs) show([glyph]); }
+      else show(glyphs);
     },
     moveBack: (thousandths) => advance((-thousandths / 1000) * state.size * state.stretch),
   };

@@ -208,6 +208,50 @@ test("fonts say what their codes mean: differences, maps, programs, standard one
   );
 });
 
+/** A page in which A to Z are the Hebrew letters from alef on, a to d are Arabic forms and marks; every sign is half its size wide. */
+const rightToLeft = (operators: string) =>
+  textOf({
+    contents: `BT /F2 10 Tf ${operators} ET`,
+    fonts: "/F2 10 0 R",
+    parts: [
+      `<< /Type /Font /Subtype /TrueType /Encoding /WinAnsiEncoding /FirstChar 32 /Widths [${
+        Array.from({ length: 95 }, (_, i) => i + 32 === 0x7e ? 0 : 500).join(" ")
+      }] /ToUnicode 11 0 R >>`,
+      {
+        dict: "",
+        stream:
+          "1 beginbfrange <41> <5A> <05D0> endbfrange 5 beginbfchar <7B> <FEFB> <7C> <FEDF> <7D> <FE8E> <7E> <05B7> " +
+          "<60> <FE93> endbfchar",
+      },
+    ],
+  });
+
+test("letters from right to left are in the order in which they are read", () => {
+  assert.equal(rightToLeft("(GFE DCBA) Tj"), "אבגד הוז");
+  assert.equal(rightToLeft("100 0 Td (DCBA) Tj -20 0 Td (GFE) Tj -20 0 Td (H.) Tj"), "אבגד הוז .ח");
+  assert.equal(rightToLeft("100 0 Td (A) Tj -5 0 Td (B) Tj -5 0 Td (C) Tj -10 0 Td (D) Tj"), "אבג ד");
+  assert.equal(rightToLeft("100 20 Td (BA) Tj 0 -12 Td (DC) Tj"), "אב\nגד");
+  assert.equal(rightToLeft("[(GFE) -400 (DCBA)] TJ"), "אבגד הוז");
+});
+
+test("numbers and words from left to right keep their own order among those from right to left", () => {
+  assert.equal(rightToLeft("(GFE 3.14% DCBA) Tj"), "אבגד 3.14% הוז");
+  assert.equal(rightToLeft("(GFE 1999 2026 DCBA) Tj"), "אבגד 2026 1999 הוז");
+  assert.equal(rightToLeft("(GFE hi, he 10 DCBA) Tj"), "אבגד hi, he 10 הוז");
+  assert.equal(rightToLeft("(.\\(GFE\\) \\[12\\] DCBA) Tj"), "אבגד [12] (הוז).");
+  assert.equal(rightToLeft("(see this word here, as DCBA 12 GFE is) Tj"), "see this word here, as הוז 12 אבגד is");
+  assert.equal(rightToLeft("100 0 Td (DCBA) Tj -40 0 Td (10 km) Tj -20 0 Td (GFE) Tj"), "אבגד 10 km הוז");
+});
+
+test("Arabic forms become letters, and marks follow the letter they stand on", () => {
+  assert.equal(rightToLeft("({`) Tj"), "ةلا");
+  assert.equal(rightToLeft("(}|) Tj"), "لا");
+  assert.equal(rightToLeft("(C~BA) Tj"), "אבַג");
+  assert.equal(rightToLeft("100 0 Td (A) Tj -5 0 Td (B) Tj (~) Tj -5 0 Td (C) Tj"), "אבַג");
+  assert.equal(rightToLeft("/Span << /ActualText <FEFF05D005D1> >> BDC (BA) Tj EMC"), "אב");
+  assert.equal(rightToLeft("(CBA) Tj 1 0 0 1 0.3 0 Tm (CBA) Tj"), "אבג");
+});
+
 test("characters that a font does not explain are counted", () =>
   withWorkspace({
     "unknown.pdf": makePdf({
