@@ -200,7 +200,7 @@ const LONG_CHARACTERS = 6000;
 
 /** A tool of the agent as the model is told of it. */
 export function toDeclaration(tool: Tool): ToolDeclaration {
-  return { name: tool.name, description: tool.description, parameters: tool.inputSchema };
+  return { name: tool.name, description: tool.description, parameters: tool.modelSchema ?? tool.inputSchema };
 }
 
 async function settled(estimating: Promise<Usage>, account: TokenAccount | undefined): Promise<Usage> {

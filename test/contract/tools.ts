@@ -12,6 +12,8 @@ export interface ToolRow {
   readonly textField?: string;
   /** Where not any text will do, one that will */
   readonly textSample?: string;
+  /** Most bytes that the tool may cost in each turn that declares it, in the chat-completions format */
+  readonly maxBytes: number;
   /** An input that is fine by its schema */
   readonly sample: Readonly<Record<string, unknown>>;
 }
@@ -22,6 +24,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["path", "start_line?", "start_byte?", "line_count?"],
     textField: "path",
+    maxBytes: 600,
     sample: { path: "notes.txt", start_line: 1, start_byte: 1, line_count: 2 },
   },
   glob_search: {
@@ -29,6 +32,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["pattern", "path?", "limit?"],
     textField: "pattern",
+    maxBytes: 550,
     sample: { pattern: "**/*.ts", path: "src", limit: 5 },
   },
   content_search: {
@@ -36,6 +40,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["pattern", "path?", "glob?", "case_insensitive?", "limit?"],
     textField: "pattern",
+    maxBytes: 700,
     sample: { pattern: "gate", path: "src", glob: "*.ts", case_insensitive: true, limit: 5 },
   },
   docx_read: {
@@ -43,6 +48,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["path"],
     textField: "path",
+    maxBytes: 350,
     sample: { path: "notes.docx" },
   },
   pdf_read: {
@@ -50,6 +56,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["path", "page_start?", "page_end?"],
     textField: "path",
+    maxBytes: 525,
     sample: { path: "notes.pdf", page_start: 1, page_end: 2 },
   },
   image_info: {
@@ -57,18 +64,21 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["path"],
     textField: "path",
+    maxBytes: 375,
     sample: { path: "gate.png" },
   },
   write_file: {
     access: "write",
     enabled: "when configured",
     fields: ["path", "content", "overwrite?", "dry_run?"],
+    maxBytes: 575,
     sample: { path: "notes.txt", content: "text", overwrite: true, dry_run: true },
   },
   file_edit: {
     access: "write",
     enabled: "when configured",
     fields: ["path", "edits", "dry_run?"],
+    maxBytes: 800,
     sample: { path: "notes.txt", edits: [{ old_text: "one", new_text: "two" }], dry_run: true },
   },
   apply_patch: {
@@ -77,12 +87,14 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     fields: ["patch", "dry_run?"],
     textField: "patch",
     textSample: "*** Begin Patch\n*** Delete File: notes.txt\n*** End Patch",
+    maxBytes: 875,
     sample: { patch: "*** Begin Patch\n*** Delete File: notes.txt\n*** End Patch", dry_run: true },
   },
   memory_store: {
     access: "state",
     enabled: "always",
     fields: ["key", "value", "namespace?", "tags?"],
+    maxBytes: 550,
     sample: { key: "colour", value: "green", namespace: "facts", tags: ["door"] },
   },
   memory_recall: {
@@ -90,6 +102,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["query?", "key?", "namespace?", "limit?"],
     textField: "query",
+    maxBytes: 525,
     sample: { query: "door", namespace: "facts", limit: 5 },
   },
   memory_forget: {
@@ -97,18 +110,21 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["key", "namespace?"],
     textField: "key",
+    maxBytes: 325,
     sample: { key: "colour", namespace: "facts" },
   },
   task_plan: {
     access: "state",
     enabled: "always",
     fields: ["op", "tasks?", "title?", "id?", "status?"],
+    maxBytes: 725,
     sample: { op: "create", tasks: ["Open the gate"] },
   },
   cli_discovery: {
     access: "read",
     enabled: "always",
     fields: ["op", "command?"],
+    maxBytes: 450,
     sample: { op: "check_command", command: "ls" },
   },
   shell: {
@@ -116,32 +132,43 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["command"],
     textField: "command",
+    maxBytes: 400,
     sample: { command: "ls -l src" },
   },
   process_tool: {
     access: "write",
     enabled: "always",
     fields: ["op", "command?", "id?", "offset?"],
+    maxBytes: 675,
     sample: { op: "start", command: "ls -l src" },
   },
   cron_add: {
     access: "state",
     enabled: "when configured",
     fields: ["id", "schedule", "prompt?", "tool?", "input?", "timezone?"],
+    maxBytes: 1000,
     sample: { id: "report", schedule: "weekdays at 9:00", prompt: "Write the report", timezone: "Europe/Zurich" },
   },
   cron_update: {
     access: "state",
     enabled: "when configured",
     fields: ["id", "schedule?", "prompt?", "tool?", "input?", "timezone?"],
+    maxBytes: 925,
     sample: { id: "report", schedule: "hourly" },
   },
-  cron_list: { access: "read", enabled: "when configured", fields: ["state?"], sample: { state: "active" } },
+  cron_list: {
+    access: "read",
+    enabled: "when configured",
+    fields: ["state?"],
+    maxBytes: 375,
+    sample: { state: "active" },
+  },
   cron_remove: {
     access: "state",
     enabled: "when configured",
     fields: ["id"],
     textField: "id",
+    maxBytes: 300,
     sample: { id: "report" },
   },
   cron_pause: {
@@ -149,6 +176,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "when configured",
     fields: ["id"],
     textField: "id",
+    maxBytes: 325,
     sample: { id: "report" },
   },
   cron_resume: {
@@ -156,12 +184,14 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "when configured",
     fields: ["id"],
     textField: "id",
+    maxBytes: 300,
     sample: { id: "report" },
   },
   schedule: {
     access: "state",
     enabled: "when configured",
     fields: ["id?", "at?", "in?", "prompt?", "tool?", "input?"],
+    maxBytes: 900,
     sample: { id: "call", in: "10 minutes", tool: "read_file", input: { path: "notes.txt" } },
   },
   git_operations: {
@@ -169,6 +199,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     sampleAccess: "read",
     enabled: "when configured",
     fields: ["op", "path?", "paths?", "staged?", "limit?", "rev?", "message?", "branch?", "remote?"],
+    maxBytes: 1525,
     sample: { op: "diff", path: "src", paths: ["a.ts"], staged: true, rev: "HEAD" },
   },
   subagent_spawn: {
@@ -176,40 +207,52 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["task", "agent?", "tools?"],
     textField: "task",
+    maxBytes: 700,
     sample: { task: "Count the files", agent: "helper", tools: ["glob_search"] },
   },
-  subagent_list: { access: "read", enabled: "always", fields: ["status?"], sample: { status: "running" } },
+  subagent_list: {
+    access: "read",
+    enabled: "always",
+    fields: ["status?"],
+    maxBytes: 425,
+    sample: { status: "running" },
+  },
   subagent_manage: {
     access: "state",
     enabled: "always",
     fields: ["op", "id", "text?"],
+    maxBytes: 575,
     sample: { op: "message", id: "sub_1", text: "Go on" },
   },
   delegate: {
     access: "state",
     enabled: "when configured",
     fields: ["agent", "prompt"],
+    maxBytes: 475,
     sample: { agent: "helper", prompt: "Count the files" },
   },
-  delegate_coordination_status: { access: "read", enabled: "always", fields: [], sample: {} },
+  delegate_coordination_status: { access: "read", enabled: "always", fields: [], maxBytes: 275, sample: {} },
   agents_ipc: {
     access: "state",
     enabled: "by default",
     fields: ["op", "from?", "to?", "payload?", "limit?"],
+    maxBytes: 875,
     sample: { op: "send", from: "planner", to: "writer", payload: "Begin" },
   },
   model_routing_config: {
     access: "read",
     enabled: "when configured",
     fields: ["op", "hint?", "query?"],
+    maxBytes: 725,
     sample: { op: "resolve_hint", hint: "fast" },
   },
-  sop_list: { access: "read", enabled: "always", fields: [], sample: {} },
+  sop_list: { access: "read", enabled: "always", fields: [], maxBytes: 300, sample: {} },
   sop_execute: {
     access: "state",
     enabled: "always",
     fields: ["sop", "inputs?"],
     textField: "sop",
+    maxBytes: 550,
     sample: { sop: "release", inputs: { version: "1.2.0" } },
   },
   sop_status: {
@@ -217,6 +260,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["execution_id"],
     textField: "execution_id",
+    maxBytes: 400,
     sample: { execution_id: "sop_1" },
   },
   sop_advance: {
@@ -224,6 +268,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["execution_id", "cancel?"],
     textField: "execution_id",
+    maxBytes: 575,
     sample: { execution_id: "sop_1", cancel: true },
   },
   sop_approve: {
@@ -231,6 +276,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["execution_id"],
     textField: "execution_id",
+    maxBytes: 400,
     sample: { execution_id: "sop_1" },
   },
   hardware_board_info: {
@@ -238,6 +284,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["board?"],
     textField: "board",
+    maxBytes: 450,
     sample: { board: "bench" },
   },
   hardware_memory_map: {
@@ -245,12 +292,14 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["board"],
     textField: "board",
+    maxBytes: 400,
     sample: { board: "bench" },
   },
   hardware_memory_read: {
     access: "read",
     enabled: "always",
     fields: ["board", "address", "length?"],
+    maxBytes: 675,
     sample: { board: "bench", address: "0x20000000", length: 64 },
   },
 };

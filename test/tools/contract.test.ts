@@ -8,6 +8,7 @@ import type { JsonSchema, ObjectJsonSchema } from "../../lib/base/json.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import { TOOLS } from "../contract/tools.ts";
+import { toolBytes } from "../support/prompt_bytes.ts";
 import { createToolBench } from "../support/tool_bench.ts";
 import { schemaFaults } from "./schema_faults.ts";
 import { withWorkspace } from "../support/workspace.ts";
@@ -20,6 +21,11 @@ test("with the default configuration exactly the tools that are enabled always o
   const config = defaultConfig();
   const on = BUILTIN_TOOLS.filter((tool) => tool.enabled === "always" || tool.enabled(config)).map((tool) => tool.name);
   assert.deepEqual(on.sort(), Object.keys(TOOLS).filter((name) => TOOLS[name]?.enabled !== "when configured").sort());
+});
+
+test("all tools together cost a turn less than 22 kB", () => {
+  const bytes = BUILTIN_TOOLS.reduce((sum, tool) => sum + toolBytes(tool), 0);
+  assert.ok(bytes <= 22_000, `${bytes} bytes`);
 });
 
 test("paths in the effects of a tool that reads or writes files are relative to that tool's own root", () => {
@@ -95,6 +101,16 @@ for (const tool of BUILTIN_TOOLS) {
       const { textSample = "plain text" } = row;
       assert.deepEqual(tool.prepare(textSample).input, { [row.textField]: textSample });
     }
+  });
+
+  test(`${tool.name}: the model is told of it in few bytes, and of every field`, () => {
+    assert.ok(toolBytes(tool) <= row.maxBytes, `${toolBytes(tool)} bytes`);
+    const told = tool.modelSchema ?? assert.fail("The model is told of the whole schema");
+    assert.deepEqual(schemaFaults(told), []);
+    assert.deepEqual(fieldsOf(told), fieldsOf(schema));
+    const validator = validatorOf(told);
+    assert.equal(validator.validate(row.sample).valid, true);
+    assert.equal(validator.validate({ ...row.sample, unknown: 1 }).valid, false);
   });
 
   test(`${tool.name}: the schema is one that OpenAI, Anthropic and a validator take`, () => {
@@ -240,4 +256,17 @@ function attempt(tool: Tool, input: string): string {
   } catch (error) {
     return String(error);
   }
+}
+
+/** Names, types and descriptions of all fields, by their place. */
+function fieldsOf(schema: JsonSchema, place = ""): readonly unknown[] {
+  const { type, description, properties, items, required, enum: values, pattern } = schema as JsonSchema & {
+    readonly properties?: Readonly<Record<string, JsonSchema>>;
+    readonly items?: JsonSchema;
+  };
+  return [
+    { place, type, description, required, values, pattern },
+    ...Object.entries(properties ?? {}).flatMap(([name, field]) => fieldsOf(field, `${place}.${name}`)),
+    ...(items === undefined ? [] : fieldsOf(items, `${place}[]`)),
+  ];
 }

@@ -8,7 +8,7 @@ const TIMEOUT_MS = 3_600_000;
 export const delegate = defineTool({
   name: "delegate",
   description:
-    "Gives a prompt to a configured agent, waits, and returns its answer. The agent sees nothing of this conversation, so the prompt must say everything it needs",
+    "Gives a prompt to a configured agent, waits, and returns its answer. The agent sees nothing of this conversation",
   access: "state",
   repeatable: true,
   enabled: (config) => Object.keys(config.agents).length > 0,

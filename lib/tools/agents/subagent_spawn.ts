@@ -6,8 +6,7 @@ import { describeSubAgent } from "./sub_agents.ts";
 export const subagentSpawn = defineTool({
   name: "subagent_spawn",
   description:
-    "Starts a sub-agent that works on one task in the background, with your tools or fewer, and gives its id at once. It sees nothing " +
-    "of this conversation, so say all it needs; subagent_manage gives its answer",
+    "Starts a sub-agent on one task in the background and gives its id at once; subagent_manage gives its answer. It sees nothing of this conversation",
   access: "state",
   repeatable: true,
   enabled: "always",

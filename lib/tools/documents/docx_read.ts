@@ -5,14 +5,13 @@ import { DOCUMENT_TIMEOUT_MS, readDocument } from "./read_document.ts";
 /** `docx_read`: reads the text of a Word document as Markdown (docs/design/tools.md "Files"). */
 export const docxRead = defineTool({
   name: "docx_read",
-  description:
-    "Reads a Word document (.docx) of the workspace and returns its text as Markdown: headings, lists, tables, links, footnotes and comments",
+  description: "Reads a Word document (.docx) as Markdown: headings, lists, tables, links, footnotes and comments",
   access: "read",
   enabled: "always",
   needs: ["files", "workers"],
   timeoutMs: () => DOCUMENT_TIMEOUT_MS,
   input: v.strictObject({
-    path: v.pipe(v.string(), v.minLength(1), v.description("Path of the document, relative to the allowed root")),
+    path: v.pipe(v.string(), v.minLength(1), v.description("Relative to the allowed root")),
   }),
   textField: "path",
   effects: ({ path }) => ({ root: "read_file", paths: [path] }),

@@ -11,12 +11,12 @@ import type { ImageProperties } from "../../documents/image/image_properties.ts"
 export const imageInfo = defineTool({
   name: "image_info",
   description:
-    "Tells format, size in pixels and bytes, colours, frames and EXIF data of an image of the workspace (PNG, JPEG, GIF, WebP, AVIF, HEIC, SVG, TIFF, BMP, ICO, PSD)",
+    "Tells format, size, colours, frames and EXIF data of an image (PNG, JPEG, GIF, WebP, AVIF, HEIC, SVG, TIFF, BMP, ICO, PSD)",
   access: "read",
   enabled: "always",
   needs: ["files"],
   input: v.strictObject({
-    path: v.pipe(v.string(), v.minLength(1), v.description("Path of the image, relative to the allowed root")),
+    path: v.pipe(v.string(), v.minLength(1), v.description("Relative to the allowed root")),
   }),
   textField: "path",
   effects: ({ path }) => ({ root: "read_file", paths: [path] }),

@@ -9,15 +9,15 @@ const page = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000_000
 export const pdfRead = defineTool({
   name: "pdf_read",
   description:
-    "Reads the text of a PDF document of the workspace, each page after a line `[Page 3 of 12]`. Long documents are cut between pages with a notice that says how to go on",
+    "Reads the text of a PDF document, each page after a line `[Page 3 of 12]`. A long text is cut between pages, with a notice how to go on",
   access: "read",
   enabled: "always",
   needs: ["files", "workers"],
   timeoutMs: () => DOCUMENT_TIMEOUT_MS,
   input: v.strictObject({
-    path: v.pipe(v.string(), v.minLength(1), v.description("Path of the document, relative to the allowed root")),
-    page_start: v.optional(v.pipe(page, v.description("First page to read, counted from 1. Default 1"))),
-    page_end: v.optional(v.pipe(page, v.description("Last page to read. Default: the last one"))),
+    path: v.pipe(v.string(), v.minLength(1), v.description("Relative to the allowed root")),
+    page_start: v.optional(v.pipe(page, v.description("First page, from 1"))),
+    page_end: v.optional(v.pipe(page, v.description("Last page. Default: the last one"))),
   }),
   textField: "path",
   check({ page_start: start = 1, page_end: end }) {

@@ -17,8 +17,8 @@ export const applyPatch = defineTool({
   enabledBy: "[security.write_file] enabled = true",
   needs: ["files"],
   input: v.strictObject({
-    patch: v.pipe(v.string(), v.minLength(1), v.description("The patch, from *** Begin Patch to *** End Patch")),
-    dry_run: v.optional(v.pipe(v.boolean(), v.description("Checks everything and writes nothing. Default false"))),
+    patch: v.pipe(v.string(), v.minLength(1), v.description("From *** Begin Patch to *** End Patch")),
+    dry_run: v.optional(v.pipe(v.boolean(), v.description("Checks and writes nothing. Default false"))),
   }),
   textField: "patch",
   check: ({ patch }) => void parsePatch(patch),

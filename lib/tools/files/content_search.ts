@@ -28,7 +28,7 @@ export type SearchAnswer =
 export const contentSearch = defineTool({
   name: "content_search",
   description:
-    "Searches the contents of text files for a regular expression (RE2 syntax). Respects .gitignore. Returns a line `path:line: text` for each match",
+    "Searches text files for lines that match a regular expression. Respects .gitignore. Returns `path:line: text`",
   access: "read",
   enabled: "always",
   needs: ["files", "workers"],
@@ -37,21 +37,21 @@ export const contentSearch = defineTool({
       v.string(),
       v.minLength(1),
       v.maxLength(1000),
-      v.description("Regular expression in RE2 syntax, matched against each line"),
+      v.description("RE2 syntax, matched against each line"),
     ),
     path: v.optional(
-      v.pipe(v.string(), v.minLength(1), v.description("File or folder to search. Default: the allowed root")),
+      v.pipe(v.string(), v.minLength(1), v.description("File or folder. Default: the allowed root")),
     ),
     glob: v.optional(
       v.pipe(
         v.string(),
         v.minLength(1),
         v.maxLength(1000),
-        v.description("Only files that match this glob, as *.ts or src/**"),
+        v.description("Only these files, as *.ts or src/**"),
       ),
     ),
     case_insensitive: v.optional(
-      v.pipe(v.boolean(), v.description("Set to ignore upper and lower case. Default false")),
+      v.pipe(v.boolean(), v.description("Default false")),
     ),
     limit: limitField("matches", { max: MAX_LIMIT, fallback: DEFAULT_LIMIT }),
   }),

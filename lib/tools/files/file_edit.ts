@@ -9,29 +9,29 @@ const MAX_EDITS = 200;
 export const fileEdit = defineTool({
   name: "file_edit",
   description:
-    "Replaces parts of a text file: each old_text must occur exactly once, and all edits are made or none. Line endings are kept",
+    "Replaces parts of a text file: each old_text must occur exactly once; all edits are made or none. Keeps line endings",
   access: "write",
   enabled: (config) => config.security.write_file.enabled,
   enabledBy: "[security.write_file] enabled = true",
   needs: ["files"],
   input: v.strictObject({
-    path: v.pipe(v.string(), v.minLength(1), v.description("Path of the file, relative to the allowed root")),
+    path: v.pipe(v.string(), v.minLength(1), v.description("Relative to the allowed root")),
     edits: v.pipe(
       v.array(
         v.strictObject({
           old_text: v.pipe(
             v.string(),
             v.minLength(1),
-            v.description("Text to replace, copied exactly and long enough to occur once"),
+            v.description("Copied exactly, long enough to occur once"),
           ),
-          new_text: v.pipe(v.string(), v.description("What takes its place; empty to remove it")),
+          new_text: v.pipe(v.string(), v.description("Empty to remove it")),
         }),
       ),
       v.minLength(1),
       v.maxLength(MAX_EDITS),
-      v.description("Replacements, made one after the other"),
+      v.description("Made one after the other"),
     ),
-    dry_run: v.optional(v.pipe(v.boolean(), v.description("Checks everything and writes nothing. Default false"))),
+    dry_run: v.optional(v.pipe(v.boolean(), v.description("Checks and writes nothing. Default false"))),
   }),
   effects: ({ path }) => ({ root: "write_file", paths: [path] }),
   async run({ path, edits, dry_run: dryRun = false }, context) {

@@ -11,8 +11,7 @@ const MAX_LIMIT = 2000;
 /** `glob_search`: finds files by glob and returns their paths, sorted (docs/design/tools.md "Files"). */
 export const globSearch = defineTool({
   name: "glob_search",
-  description:
-    "Finds files by glob, as **/*.ts or src/*.{js,css}. Respects .gitignore, does not follow symbolic links. Returns the paths sorted, one on each line",
+  description: "Finds files by glob, as src/**/*.{js,ts}. Respects .gitignore, follows no links. Returns sorted paths",
   access: "read",
   enabled: "always",
   needs: ["files"],
@@ -21,9 +20,9 @@ export const globSearch = defineTool({
       v.string(),
       v.minLength(1),
       v.maxLength(1000),
-      v.description("Glob relative to the searched folder: * and ? within a name, ** for any folders, [a-z], {a,b}"),
+      v.description("Relative to path: * and ? within a name, ** for any folders, [a-z], {a,b}"),
     ),
-    path: v.optional(v.pipe(v.string(), v.minLength(1), v.description("Folder to search. Default: the allowed root"))),
+    path: v.optional(v.pipe(v.string(), v.minLength(1), v.description("Folder. Default: the allowed root"))),
     limit: limitField("paths", { max: MAX_LIMIT, fallback: DEFAULT_LIMIT }),
   }),
   textField: "pattern",
@@ -67,7 +66,7 @@ export function limitField(unit: string, { max, fallback }: { readonly max: numb
       v.integer(),
       v.minValue(1),
       v.maxValue(max),
-      v.description(`Most ${unit} to return, up to ${max}. Default ${fallback}`),
+      v.description(`Most ${unit}. Default ${fallback}`),
     ),
   );
 }

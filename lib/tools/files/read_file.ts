@@ -10,21 +10,20 @@ const byte = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(Number.MA
 /** `read_file`: returns the text of a file unchanged, without a header or line numbers (docs/design/tools.md "Files"). */
 export const readFile = defineTool({
   name: "read_file",
-  description:
-    "Reads a text file of the workspace and returns its text unchanged. Large files and long lines are cut with a notice that says how to go on",
+  description: "Returns the text of a file unchanged. A long text is cut, with a notice how to go on",
   access: "read",
   enabled: "always",
   needs: ["files"],
   input: v.strictObject({
-    path: v.pipe(v.string(), v.minLength(1), v.description("Path of the file, relative to the allowed root")),
-    start_line: v.optional(v.pipe(line, v.description("First line to return, counted from 1. Default 1"))),
+    path: v.pipe(v.string(), v.minLength(1), v.description("Relative to the allowed root")),
+    start_line: v.optional(v.pipe(line, v.description("First line, from 1"))),
     start_byte: v.optional(
       v.pipe(
         byte,
-        v.description("First byte of start_line to return, counted from 1: goes on inside a long line. Default 1"),
+        v.description("First byte of start_line, from 1: goes on inside a long line"),
       ),
     ),
-    line_count: v.optional(v.pipe(line, v.description("How many lines to return. Default: to the end of the file"))),
+    line_count: v.optional(v.pipe(line, v.description("Lines to return. Default: all"))),
   }),
   textField: "path",
   effects: ({ path }) => ({ root: "read_file", paths: [path] }),

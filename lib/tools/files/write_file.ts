@@ -8,19 +8,18 @@ import { toWritable, writeScope } from "./file_scope.ts";
 /** `write_file`: makes a file, or replaces one in one step (docs/design/tools.md "Files"). */
 export const writeFile = defineTool({
   name: "write_file",
-  description:
-    "Writes a text file of the workspace, missing folders included. An existing file is replaced only with overwrite. Answers with one line",
+  description: "Writes a text file and its missing folders. Replaces an existing file only with overwrite",
   access: "write",
   enabled: (config) => config.security.write_file.enabled,
   enabledBy: "[security.write_file] enabled = true",
   needs: ["files"],
   input: v.strictObject({
-    path: v.pipe(v.string(), v.minLength(1), v.description("Path of the file, relative to the allowed root")),
-    content: v.pipe(v.string(), v.description("The whole text of the file, written as it is")),
+    path: v.pipe(v.string(), v.minLength(1), v.description("Relative to the allowed root")),
+    content: v.pipe(v.string(), v.description("The whole text")),
     overwrite: v.optional(
-      v.pipe(v.boolean(), v.description("Whether an existing file may be replaced. Default false")),
+      v.pipe(v.boolean(), v.description("Replaces an existing file. Default false")),
     ),
-    dry_run: v.optional(v.pipe(v.boolean(), v.description("Checks everything and writes nothing. Default false"))),
+    dry_run: v.optional(v.pipe(v.boolean(), v.description("Checks and writes nothing. Default false"))),
   }),
   effects: ({ path }) => ({ root: "write_file", paths: [path] }),
   async run({ path, content, overwrite = false, dry_run: dryRun = false }, context) {

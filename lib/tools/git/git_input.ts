@@ -14,20 +14,20 @@ export const gitInput = v.strictObject({
     v.picklist(["status", "diff", "log", "show", "branch", "add", "commit", "checkout", "stash", "push", "pull"]),
     v.description("What to do"),
   ),
-  path: text(4096, "Folder of the repository or one below it, relative to the workspace. Default: the workspace"),
+  path: text(4096, "Folder in the repository, relative to the workspace. Default: the workspace"),
   paths: v.optional(
     v.pipe(
       v.array(v.pipe(v.string(), v.minLength(1), v.maxLength(4096))),
       v.minLength(1),
       v.maxLength(256),
-      v.description("Files and folders, relative to path, taken by name without wildcards. add needs them"),
+      v.description("Files and folders, relative to path, without wildcards. add needs them"),
     ),
   ),
   staged: v.optional(
     v.pipe(
       v.boolean(),
       v.description(
-        "diff: compares the staged changes; stash: stashes only the staged changes; checkout with paths: unstages these paths",
+        "diff, stash: only the staged changes; checkout with paths: unstages them",
       ),
     ),
   ),
@@ -42,12 +42,12 @@ export const gitInput = v.strictObject({
   ),
   rev: text(
     256,
-    "diff, log, show, checkout: a commit as HEAD~1, a branch, tag or hash; diff and log also from..to; show also HEAD:file. log with stash lists the stashes; stash with stash@{0} brings that one back",
+    "diff, log, show, checkout: HEAD~1, branch, tag or hash; diff, log: also from..to; show: also HEAD:file. log with stash lists the stashes; stash with stash@{0} brings that one back",
   ),
   message: text(16_384, "commit, stash: the message. commit needs it"),
   branch: text(
     250,
-    "checkout: the branch to switch to, made new where rev is given too; push, pull: the branch at the remote. Default: the current one",
+    "checkout: branch to switch to, made new when rev is given; push, pull: branch at the remote. Default: the current one",
   ),
   remote: text(250, "push, pull: name of a configured remote. Default origin"),
 });

@@ -17,7 +17,7 @@ const MERGES: ReadonlySet<GitOp> = new Set(["stash", "pull"]);
 export const gitOperations = defineTool({
   name: "git_operations",
   description:
-    "Runs git on a repository of the workspace: looks at it, adds, commits, switches branches, stashes, pulls (fetch and merge) and pushes. Hooks and other programs of the repository are not run",
+    "Runs git on a repository of the workspace. pull fetches and merges. Hooks and other programs of the repository are not run",
   access: "network",
   accessOf: ({ op }) => OPERATIONS[op].access,
   enabled: (config) => config.security.enable_git,

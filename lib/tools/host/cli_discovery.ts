@@ -19,7 +19,7 @@ export const cliDiscovery = defineTool({
   input: v.strictObject({
     op: v.pipe(v.picklist(["check_command", "runtime_info"]), v.description("What to find out")),
     command: v.optional(
-      v.pipe(v.string(), v.minLength(1), v.maxLength(128), v.description("check_command: name of the command")),
+      v.pipe(v.string(), v.minLength(1), v.maxLength(128), v.description("check_command: its name")),
     ),
   }),
   check: (input) => {

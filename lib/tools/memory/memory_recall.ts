@@ -19,7 +19,7 @@ export const memoryRecall = defineTool({
         v.integer(),
         v.minValue(1),
         v.maxValue(100),
-        v.description("Most memories to return. Default 10"),
+        v.description("Most memories. Default 10"),
       ),
     ),
   }),

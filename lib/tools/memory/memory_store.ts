@@ -3,34 +3,33 @@ import { DEFAULT_NAMESPACE } from "../../memory/memory.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 
 /** Field for the key of a memory. */
-export const keyField = v.pipe(v.string(), v.minLength(1), v.maxLength(256), v.description("Key of the memory"));
+export const keyField = v.pipe(v.string(), v.minLength(1), v.maxLength(256), v.description("The key"));
 
 /** Field for the namespace of a memory. */
 export const namespaceField = v.pipe(
   v.string(),
   v.minLength(1),
   v.maxLength(64),
-  v.description("Namespace of the key: letters, digits, _ . and -. Default: default"),
+  v.description("Default: default"),
 );
 
 /** `memory_store`: keeps a text under a key (docs/design/tools.md "Memory and plans"). */
 export const memoryStore = defineTool({
   name: "memory_store",
-  description:
-    "Keeps a text in the agent's memory under a key, in place of an earlier one; memory_recall finds it again",
+  description: "Keeps a text under a key, in place of an earlier one; memory_recall finds it",
   access: "state",
   repeatable: true,
   enabled: "always",
   needs: ["memory"],
   input: v.strictObject({
     key: keyField,
-    value: v.pipe(v.string(), v.description("The text to keep, at most 64 KiB")),
+    value: v.pipe(v.string(), v.description("At most 64 KiB")),
     namespace: v.optional(namespaceField),
     tags: v.optional(
       v.pipe(
-        v.array(v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description("A word to find it by"))),
+        v.array(v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description("A word"))),
         v.maxLength(20),
-        v.description("Words to find it by, at most 20"),
+        v.description("Words to find it by"),
       ),
     ),
   }),

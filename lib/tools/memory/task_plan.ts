@@ -14,8 +14,7 @@ const NEEDED = { create: ["tasks"], add: ["title"], update: ["id", "status"], li
  */
 export const taskPlan = defineTool({
   name: "task_plan",
-  description:
-    "Keeps a plan of tasks for longer work: create it, add a task, update a task's status, list or delete it",
+  description: "Keeps a plan of tasks for longer work",
   access: "state",
   enabled: "always",
   needs: ["plans"],
@@ -23,7 +22,7 @@ export const taskPlan = defineTool({
     op: v.pipe(v.picklist(["create", "add", "update", "list", "delete"]), v.description("What to do")),
     tasks: v.optional(
       v.pipe(
-        v.array(v.pipe(title, v.description("Title of a task"))),
+        v.array(v.pipe(title, v.description("Title"))),
         v.minLength(1),
         v.maxLength(200),
         v.description("create: the titles, in order"),

@@ -15,7 +15,7 @@ const MAX_ANSWER_BYTES = 65_536;
 export const processTool = defineTool({
   name: "process_tool",
   description:
-    "Starts an allowed command that runs on in the workspace, lists such processes, reads their output from an offset, kills them. All end with the gateway",
+    "Starts an allowed command that goes on in the background, lists such processes, reads their output, kills them. All end with the gateway",
   access: "write",
   enabled: "always",
   needs: ["processes"],
@@ -26,11 +26,11 @@ export const processTool = defineTool({
         v.string(),
         v.minLength(1),
         v.maxLength(1_048_576),
-        v.description("start: the command and its arguments, by the rules of the shell tool"),
+        v.description("start: command and arguments, as for shell"),
       ),
     ),
     id: v.optional(
-      v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description("output, kill: id that start returned")),
+      v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description("output, kill: id from start")),
     ),
     offset: v.optional(
       v.pipe(
@@ -38,7 +38,7 @@ export const processTool = defineTool({
         v.integer(),
         v.minValue(0),
         v.maxValue(Number.MAX_SAFE_INTEGER),
-        v.description("output: byte to read from, as the last answer's next_offset. Default 0"),
+        v.description("output: first byte, the last answer's next_offset. Default 0"),
       ),
     ),
   }),

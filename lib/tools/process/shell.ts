@@ -13,7 +13,7 @@ const START_MS = 60_000;
 export const shell = defineTool({
   name: "shell",
   description:
-    "Runs one allowed command in the workspace and returns its status, stdout and stderr. Words are quoted as in a shell, but there is none: no pipes, redirections, variables or wildcards",
+    "Runs one allowed command in the workspace; returns status, stdout and stderr. Quoting as in a shell, but no pipes, redirections, variables or wildcards",
   access: "write",
   enabled: "always",
   needs: ["processes"],
@@ -24,7 +24,7 @@ export const shell = defineTool({
       v.string(),
       v.minLength(1),
       v.maxLength(1_048_576),
-      v.description("The command and its arguments, as `ls -l src`"),
+      v.description("Command and arguments, as `ls -l src`"),
     ),
   }),
   textField: "command",

@@ -122,6 +122,8 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     needs: definition.needs,
     timeoutMs: definition.timeoutMs,
     inputSchema,
+    // An object stays an object
+    modelSchema: withoutWideBounds(inputSchema) as ObjectJsonSchema,
     prepare,
     execute: async (text, context) => await prepare(text).run(context),
   };
@@ -132,6 +134,30 @@ function toInputSchema(name: string, schema: InputSchema): ObjectJsonSchema {
   requireDescriptions(name, converted);
   // A strict object converts to exactly this shape
   return converted as unknown as ObjectJsonSchema;
+}
+
+/** Longer texts, and integers above this, come from no sensible call: the model need not be told that they are refused. */
+const WIDE_LENGTH = 64;
+const WIDE_INTEGER = 1_000_000;
+
+/**
+ * Returns a schema without the bounds that no sensible call meets. They cost the model bytes on every turn, and a call that breaks
+ * one is refused with its name.
+ */
+function withoutWideBounds(schema: JsonSchema): JsonSchema {
+  const { minLength: _minLength, maxLength, minimum, maximum, properties, items, ...rest } = schema as JsonSchema & {
+    readonly properties?: Record<string, JsonSchema>;
+    readonly items?: JsonSchema;
+  };
+  const narrowed = Object.entries(properties ?? {}).map(([key, property]) => [key, withoutWideBounds(property)]);
+  return {
+    ...rest,
+    ...(typeof maxLength === "number" && maxLength < WIDE_LENGTH ? { maxLength } : {}),
+    ...(typeof minimum === "number" && minimum > 1 ? { minimum } : {}),
+    ...(typeof maximum === "number" && maximum < WIDE_INTEGER ? { maximum } : {}),
+    ...(properties === undefined ? {} : { properties: Object.fromEntries(narrowed) }),
+    ...(items === undefined ? {} : { items: withoutWideBounds(items) }),
+  };
 }
 
 function requireDescriptions(place: string, schema: JsonSchema): void {

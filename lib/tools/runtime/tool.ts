@@ -38,6 +38,8 @@ export interface Tool {
   /** Names of the services that the tool receives */
   readonly needs: readonly ServiceName[];
   readonly inputSchema: ObjectJsonSchema | undefined;
+  /** Schema as the model is told of it, in fewer bytes. Default: `inputSchema` */
+  readonly modelSchema?: ObjectJsonSchema | undefined;
   /** Milliseconds that one call may take. Default: the executor's limit */
   readonly timeoutMs?: ((config: Config) => number) | undefined;
   /** Parses and validates; has no effect. @throws {ToolError} bad input, naming the field */

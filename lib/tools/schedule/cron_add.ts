@@ -14,8 +14,8 @@ import {
 export const cronAdd = defineTool({
   name: "cron_add",
   description:
-    "Adds a schedule: again and again it tells the agent a prompt, or calls a tool, in a run of its own. What it may do is " +
-    "decided by the policy each time it fires; a call that needs approval waits for a person",
+    "Adds a schedule: again and again it tells the agent a prompt, or calls a tool, in a run of its own. The " +
+    "policy decides each time it fires; a call that needs approval waits for a person",
   access: "state",
   repeatable: true,
   ...CRON_ENABLED,

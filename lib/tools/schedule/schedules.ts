@@ -84,7 +84,7 @@ export const idField = v.pipe(
   v.string(),
   v.minLength(1),
   v.maxLength(64),
-  v.description("Id of the schedule: letters, digits, . _ and -"),
+  v.description("Letters, digits, . _ and -"),
 );
 
 /** Field for the times of a schedule. */
@@ -93,7 +93,7 @@ export const scheduleField = v.pipe(
   v.minLength(1),
   v.maxLength(SCHEDULE_LIMITS.textCharacters),
   v.description(
-    "When: five cron fields (30 9 * * 1-5), or words: every 15 minutes, hourly, every day at 9:00, weekdays at 9:00, mondays at 18:30",
+    "Five cron fields (30 9 * * 1-5), or words: every 15 minutes, hourly, every day at 9:00, weekdays at 9:00, mondays at 18:30",
   ),
 );
 
@@ -102,7 +102,7 @@ export const timezoneField = v.pipe(
   v.string(),
   v.minLength(1),
   v.maxLength(64),
-  v.description("IANA time zone of the schedule, as Europe/Zurich. Default: the configured one"),
+  v.description("IANA time zone, as Europe/Zurich. Default: the configured one"),
 );
 
 /** Fields for the work of a schedule, all optional: either a prompt, or a tool with its input. */
@@ -112,7 +112,7 @@ export const workFields = {
       v.string(),
       v.minLength(1),
       v.maxLength(SCHEDULE_LIMITS.promptCharacters),
-      v.description("What the agent is told to do when it fires; it sees nothing of this conversation"),
+      v.description("What the agent is told; it sees nothing of this conversation"),
     ),
   ),
   tool: v.optional(
@@ -120,7 +120,7 @@ export const workFields = {
       v.string(),
       v.minLength(1),
       v.maxLength(64),
-      v.description("In place of a prompt: name of the one tool to call"),
+      v.description("In place of a prompt: tool to call"),
     ),
   ),
   input: v.optional(v.pipe(v.looseObject({}), v.description("The tool's input, by its schema. Default {}"))),

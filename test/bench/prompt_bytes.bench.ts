@@ -1,0 +1,30 @@
+/**
+ * Measures the bytes of tool schemas in each turn, per tool and in all, as `node test/bench/prompt_bytes.bench.ts`. Bytes are those of the
+ * chat-completions format, which is the longest.
+ */
+import { type Config, defaultConfig } from "../../lib/config/config.ts";
+import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
+import type { Tool } from "../../lib/tools/runtime/tool.ts";
+import { toolBytes } from "../support/prompt_bytes.ts";
+
+const config = defaultConfig();
+const { security } = config;
+const typical: Config = {
+  ...config,
+  security: { ...security, enable_git: true, write_file: { ...security.write_file, enabled: true } },
+};
+
+const cases: readonly (readonly [name: string, tools: readonly Tool[]])[] = [
+  ["default configuration", enabled(config)],
+  ["typical: files may be changed, git", enabled(typical)],
+  ["everything enabled", BUILTIN_TOOLS],
+];
+for (const tool of BUILTIN_TOOLS) console.log(`${String(toolBytes(tool)).padStart(6)}  ${tool.name}`);
+for (const [name, tools] of cases) {
+  const bytes = tools.reduce((sum, tool) => sum + toolBytes(tool), 0);
+  console.log(`${name.padEnd(36)} ${String(tools.length).padStart(3)} tools ${String(bytes).padStart(6)} bytes a turn`);
+}
+
+function enabled(under: Config): readonly Tool[] {
+  return BUILTIN_TOOLS.filter((tool) => tool.enabled === "always" || tool.enabled(under));
+}
