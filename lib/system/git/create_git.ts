@@ -40,7 +40,8 @@ class CheckedGit implements Git {
 
   async open(opened: OpenOptions): Promise<Repository> {
     await this.#requireVersion(opened);
-    const place = await findRepository(opened.folder, opened.scope.workspaceRoot).catch((error: unknown) => {
+    const { folder, scope, files } = opened;
+    const place = await findRepository(folder, scope.workspaceRoot, { files }).catch((error: unknown) => {
       throw fileError("run git in", opened.folder, error);
     });
     const entries = await this.#listConfig(place, opened);

@@ -1,5 +1,5 @@
 import { lstat, realpath } from "node:fs/promises";
-import { dirname, join, relative, resolve, sep } from "node:path";
+import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { parsePath, shown } from "../files/parse_path.ts";
@@ -12,6 +12,8 @@ export interface RepositoryPlace {
   readonly gitDir: string;
   /** The folder the call named, relative to `top`; empty for the top itself */
   readonly prefix: string;
+  /** Name of the file in that folder that the call named. undefined when the call named a folder */
+  readonly file?: string | undefined;
 }
 
 const MAX_POINTER_BYTES = 4096;
@@ -19,15 +21,22 @@ const MAX_POINTER_BYTES = 4096;
 /**
  * Finds the repository a folder belongs to: its own, or that of the nearest folder above it inside the workspace.
  * @param folder relative to the workspace, as the call named it
+ * @param options.files true when it may also name a file, which stands for the folder that holds the file. Default false
  * @throws {ToolError} `path_invalid`, `path_outside_root`, `not_a_repository`, `git_outside` when its git folder, or what that
  * leads to, lies outside the workspace
  */
-export async function findRepository(folder: string, workspaceRoot: string): Promise<RepositoryPlace> {
+export async function findRepository(
+  folder: string,
+  workspaceRoot: string,
+  { files = false }: { readonly files?: boolean } = {},
+): Promise<RepositoryPlace> {
   const { names } = parsePath(folder, "run git in");
   const workspace = await realpath(workspaceRoot);
-  const start = await realpath(join(workspace, ...names)).catch(() => undefined);
-  if (start === undefined || !(await lstat(start)).isDirectory()) {
-    throw new ToolError("not_a_repository", `Cannot run git in ${shown(folder)}: there is no such folder`);
+  const path = join(workspace, ...names);
+  const { start, file } = await folderAt(path) ?? (files ? await fileAt(path, workspace) : undefined) ?? {};
+  if (start === undefined) {
+    const what = files ? "folder or file" : "folder";
+    throw new ToolError("not_a_repository", `Cannot run git in ${shown(folder)}: there is no such ${what}`);
   }
   if (!isWithin(start, workspace)) {
     throw new ToolError("path_outside_root", `Cannot run git in ${shown(folder)}: it leads outside the workspace`);
@@ -36,7 +45,7 @@ export async function findRepository(folder: string, workspaceRoot: string): Pro
     const gitDir = await gitFolderOf(top, workspace);
     if (gitDir !== undefined) {
       await checkGitFolder(gitDir, workspace);
-      return { top, gitDir, prefix: relative(top, start).split(sep).join("/") };
+      return { top, gitDir, prefix: relative(top, start).split(sep).join("/"), file };
     }
     if (dirname(top) === top) break;
   }
@@ -44,6 +53,26 @@ export async function findRepository(folder: string, workspaceRoot: string): Pro
     "not_a_repository",
     `Cannot run git in ${shown(folder)}: neither it nor a folder above it in the workspace has a .git`,
   );
+}
+
+interface Start {
+  /** Real path of a folder */
+  readonly start: string;
+  readonly file?: string;
+}
+
+async function folderAt(path: string): Promise<Start | undefined> {
+  const start = await realpath(path).catch(() => undefined);
+  return start !== undefined && (await lstat(start)).isDirectory() ? { start } : undefined;
+}
+
+/** Finds the folder of a file. A symbolic link at the end is a file that git knows. Nothing outside the workspace is looked at. */
+async function fileAt(path: string, workspace: string): Promise<Start | undefined> {
+  const start = await realpath(dirname(path)).catch(() => undefined);
+  if (start === undefined || !isWithin(start, workspace)) return start === undefined ? undefined : { start };
+  const file = basename(path);
+  const found = await lstat(join(start, file)).catch(() => undefined);
+  return found?.isFile() === true || found?.isSymbolicLink() === true ? { start, file } : undefined;
 }
 
 /**

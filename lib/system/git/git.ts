@@ -16,6 +16,8 @@ export interface Git {
 export interface OpenOptions {
   /** Path of the repository, or of a folder in it, relative to the workspace. */
   readonly folder: string;
+  /** True when `folder` may also name a file */
+  readonly files: boolean;
   readonly scope: GitScope;
   readonly use: GitUse;
   /** false: nothing in the workspace is changed */
@@ -38,6 +40,8 @@ export interface GitScope {
 export interface Repository {
   /** The folder the call named, relative to the top; empty for the top itself */
   readonly prefix: string;
+  /** Name of the file in that folder that the call named. undefined when the call named a folder */
+  readonly file: string | undefined;
   /** The top of the working tree, relative to the workspace; empty for the workspace itself */
   readonly folder: string;
   /** The configured remotes by name */

@@ -36,6 +36,7 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
   const identity = identityOf(entries, userEntries);
   return {
     prefix: place.prefix,
+    file: place.file,
     folder: relative(workspace, place.top).split(sep).join("/"),
     remotes: remotesOf(entries),
     upstreamOf: (branch) =>

@@ -50,6 +50,7 @@ export async function fieldsOf(call: GitCall, args: readonly string[]): Promise<
 
 /** Returns literal pathspecs of the files and folders that the call names. Empty when the call names none. */
 export function pathspecs({ input, repository }: GitCall): readonly string[] {
+  if (repository.file !== undefined) return [literal(fromTop(repository, repository.file))];
   return (input.paths ?? []).map((path) => literal(fromTop(repository, parsePath(path).names.join("/"))));
 }
 

@@ -14,7 +14,10 @@ export const gitInput = v.strictObject({
     v.picklist(["status", "diff", "log", "show", "branch", "add", "commit", "checkout", "stash", "push", "pull"]),
     v.description("What to do"),
   ),
-  path: text(4096, "Folder in the repository, relative to the workspace. Default: the workspace"),
+  path: text(
+    4096,
+    "Folder in the repository (log, show, diff: or a file), relative to the workspace. Default: the workspace",
+  ),
   paths: v.optional(
     v.pipe(
       v.array(v.pipe(v.string(), v.minLength(1), v.maxLength(4096))),
@@ -62,7 +65,7 @@ export const OPERATIONS: Readonly<Record<GitOp, { readonly access: Access; reado
   status: { access: "read", fields: ["paths"] },
   diff: { access: "read", fields: ["paths", "staged", "rev"] },
   log: { access: "read", fields: ["paths", "limit", "rev"] },
-  show: { access: "read", fields: ["rev"] },
+  show: { access: "read", fields: ["paths", "rev"] },
   branch: { access: "read", fields: ["limit"] },
   add: { access: "write", fields: ["paths"] },
   commit: { access: "write", fields: ["paths", "message"] },
@@ -72,13 +75,16 @@ export const OPERATIONS: Readonly<Record<GitOp, { readonly access: Access; reado
   pull: { access: "network", fields: ["branch", "remote"] },
 };
 
-/** Name of a stash, as the list of stashes has it. */
+/** Operations that take a file as `path`. */
+export const TAKES_FILE: ReadonlySet<GitOp> = new Set(["log", "show", "diff"]);
+
 /** Meaning of `rev`: a commit, a range between two commits, or a file in a commit. */
 export type Revision =
   | { readonly kind: "commit"; readonly rev: string }
   | { readonly kind: "range"; readonly from: string; readonly to: string; readonly dots: ".." | "..." }
   | { readonly kind: "file"; readonly rev: string; readonly path: string };
 
+/** Name of a stash, as the list of stashes has it */
 const STASH = /^stash@\{\d{1,4}\}$/;
 
 /**
@@ -102,6 +108,9 @@ export function checkGitInput(input: GitInput): void {
   }
   checkRevision(op, rev, staged);
   if (op === "checkout") checkCheckout(input);
+  if (op === "show" && paths !== undefined && rev !== undefined && parseRevision(rev).kind === "file") {
+    throw invalid('"rev" names a file, so that "paths" names none');
+  }
   if (op === "stash" && rev !== undefined && (paths ?? staged ?? input.message) !== undefined) {
     throw invalid('"rev" brings a stash back as it is, without "paths", "staged" and "message"');
   }
@@ -123,6 +132,19 @@ function checkCheckout({ paths, staged, rev, branch }: GitInput): void {
   }
   if (paths !== undefined && branch !== undefined) throw invalid('give "branch" or "paths"');
   if (paths === undefined && staged !== undefined) throw invalid('"staged" needs "paths" in op "checkout"');
+}
+
+/**
+ * Checks what only the disk tells: with a file as `path` nothing else names a file.
+ * @param file name of the file; undefined for a folder
+ * @throws {ToolError} `invalid_input`
+ */
+export function checkFile({ op, paths, rev }: GitInput, file: string | undefined): void {
+  if (file === undefined) return;
+  if (paths !== undefined) throw invalid('"paths" are below a folder, and "path" is a file');
+  if (op === "show" && rev !== undefined && parseRevision(rev).kind === "file") {
+    throw invalid('"rev" names a file below a folder, and "path" is a file');
+  }
 }
 
 /** Tells whether git takes a name for a branch, by the rules of `git check-ref-format --branch`. */

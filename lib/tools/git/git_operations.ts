@@ -1,7 +1,16 @@
 import { defineTool } from "../runtime/define_tool.ts";
 import type { ToolContext, ToolServices } from "../runtime/tool.ts";
 import type { GitCall } from "./git_call.ts";
-import { checkGitInput, type GitInput, gitInput, type GitOp, OPERATIONS, parseRevision } from "./git_input.ts";
+import {
+  checkFile,
+  checkGitInput,
+  type GitInput,
+  gitInput,
+  type GitOp,
+  OPERATIONS,
+  parseRevision,
+  TAKES_FILE,
+} from "./git_input.ts";
 
 /** Milliseconds for a few commands, each with a limit of its own: 110 s for a command to a remote */
 const TIMEOUT_MS = 240_000;
@@ -65,6 +74,7 @@ async function openCall(
   const { credentials } = config.security.git;
   const repository = await git.open({
     folder: path,
+    files: TAKES_FILE.has(op),
     scope: {
       workspaceRoot: context.workspaceRoot,
       forbiddenPaths: config.autonomy.forbidden_paths,
@@ -75,6 +85,7 @@ async function openCall(
     writes,
     signal,
   });
+  checkFile(input, repository.file);
   return {
     input,
     repository,

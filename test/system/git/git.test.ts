@@ -32,6 +32,7 @@ function scripted(answers: Readonly<Record<string, string | "timeout">>) {
 
 const opening = (root: string): OpenOptions => ({
   folder: ".",
+  files: false,
   scope: { workspaceRoot: root, forbiddenPaths: [], sandbox: "off", credentials: false },
   use: { content: false, merges: false, network: false },
   writes: false,

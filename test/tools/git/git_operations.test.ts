@@ -1,5 +1,14 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
@@ -70,6 +79,53 @@ test("works in a folder below the top and on a repository below the workspace", 
     );
     assert.match(await output({ op: "status", path: "none" }), /there is no such folder/);
     assert.match(await output({ op: "status", path: "app/b.txt" }), /there is no such folder/);
+  }));
+
+test("log, show and diff take a file as path, or files as paths", () =>
+  withRepository({ "a.txt": "one\n", "src/b.txt": "b\n", "src/-x": "x\n", ".env": "TOKEN=s3cret\n" }, async (at) => {
+    const { ok, refused, write, path, root } = at;
+    write("a.txt", "two\n");
+    write("src/b.txt", "bb\n");
+    write(".env", "TOKEN=s3cret2\n");
+    git(root, "commit", "-q", "-a", "-m", "second");
+    write("src/-x", "xx\n");
+    git(root, "commit", "-q", "-a", "-m", "third");
+    for (const input of [{ path: "src/b.txt" }, { path: "src", paths: ["b.txt"] }]) {
+      assert.match(await ok({ op: "log", ...input }), /^\S+ \S+ Ada: second\n\S+ \S+ Ada: first$/);
+      const shown = await ok({ op: "show", rev: "HEAD~1", ...input });
+      assert.match(shown, /^commit .*\+bb$/s);
+      assert.doesNotMatch(shown, /two/);
+      assert.match(await ok({ op: "diff", rev: "HEAD~2..HEAD", ...input }), /-b\n\+bb$/);
+    }
+    // A name like an option, and one like a wildcard, are names
+    assert.match(await ok({ op: "log", path: "src/-x" }), /^\S+ \S+ Ada: third[^\n]*\n\S+ \S+ Ada: first$/);
+    assert.match(await ok({ op: "show", path: "src/-x" }), /\+xx$/);
+    write("*", "star\n");
+    assert.equal(await ok({ op: "log", path: "*" }), "no commits");
+    // A file that was removed has a history by its name
+    rmSync(path("src/b.txt"));
+    assert.match(await ok({ op: "log", path: "src", paths: ["b.txt"], limit: 1 }), /second$/);
+    assert.match(await ok({ op: "show", rev: "HEAD~1", path: ".env" }), /Left out, .*"\.env"/);
+    assert.match(
+      await refused({ op: "log", path: "a.txt", paths: ["a.txt"] }),
+      /"paths" are below a folder, and "path" is a file/,
+    );
+    assert.match(await refused({ op: "show", rev: "HEAD:a.txt", paths: ["a.txt"] }), /"rev" names a file/);
+    assert.match(await refused({ op: "show", rev: "HEAD:a.txt", path: "a.txt" }), /"path" is a file/);
+    assert.match(await refused({ op: "log", path: "none.txt" }), /there is no such folder or file/);
+  }));
+
+test("a file as path leads nowhere outside the workspace", () =>
+  withRepository({ "a.txt": "one\n" }, async ({ ok, refused, path }) => {
+    symlinkSync("../outside", path("out"));
+    symlinkSync("../outside/secret.txt", path("link"));
+    for (const attack of ["out/secret.txt", "../outside/secret.txt", "/etc/passwd"]) {
+      for (const op of ["log", "show", "diff"]) {
+        assert.match(await refused({ op, path: attack }), /outside the workspace|relative|\.\./, `${op} ${attack}`);
+      }
+    }
+    // A link is the name that git knows. Nobody follows it
+    assert.equal(await ok({ op: "log", path: "link" }), "no commits");
   }));
 
 test("a reading operation changes no byte of the repository, without a sandbox either", () =>
