@@ -76,6 +76,8 @@ export interface GitRunOptions {
   readonly maxOutputBytes?: number;
   /** The one remote it may reach, checked: nothing else is resolved or connected to. Default: none */
   readonly remote?: RemoteAddress;
+  /** True when git writes the headers of each request and answer to stderr, without credentials. Default false */
+  readonly headers?: boolean;
 }
 
 /** Where a remote is, as the URL policy has checked it. */

@@ -15,6 +15,8 @@ import { gitEnvironment, runGit } from "./git_process.ts";
 const LOCAL_TIMEOUT_MS = 60_000;
 const REMOTE_TIMEOUT_MS = 110_000;
 const DEFAULT_OUTPUT_BYTES = 65_536;
+/** Source: git(1) "GIT_TRACE_CURL" */
+const SHOW_HEADERS = { GIT_TRACE_CURL: "1", GIT_TRACE_CURL_NO_DATA: "1", GIT_TRACE_REDACT: "1" } as const;
 
 /** Repository whose place and configuration were checked. */
 export interface CheckedRepository extends ScreenOptions {
@@ -48,7 +50,7 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
       return found !== undefined && found.isFile() && found.nlink > 1;
     },
     stateOf: (path) => fileState(join(place.top, path), signal),
-    async run(args, { maxOutputBytes = DEFAULT_OUTPUT_BYTES, remote } = {}) {
+    async run(args, { maxOutputBytes = DEFAULT_OUTPUT_BYTES, remote, headers = false } = {}) {
       const credentials = remote !== undefined && scope.credentials;
       if (credentials && scope.sandbox === "require") throw noSandbox();
       const more = remote === undefined ? [] : [...pin(remote), ...credentials ? credentialsOf(userEntries) : []];
@@ -61,7 +63,7 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
       });
       return await runGit(processes, {
         args: ["--no-pager", "-C", place.top, ...args],
-        env: credentials ? { ...env, HOME: home } : env,
+        env: { ...env, ...credentials ? { HOME: home } : {}, ...headers ? SHOW_HEADERS : {} },
         scope,
         timeoutMs: remote === undefined ? LOCAL_TIMEOUT_MS : REMOTE_TIMEOUT_MS,
         maxOutputBytes,

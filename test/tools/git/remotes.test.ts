@@ -149,16 +149,43 @@ test("the URL policy decides about remotes", () =>
     })
   ));
 
-test("a redirect is not followed", () =>
+test("a redirect is refused with the address that it leads to, and nothing asks there", () =>
   withGitServer((target) =>
     withGitServer((server) =>
-      withRepository({ "a.txt": "one\n" }, async ({ root, refused }) => {
+      withRepository({ "a.txt": "one\n" }, async ({ root, refused, bench }) => {
         git(root, "remote", "add", "origin", server.url);
-        for (const op of ["push", "pull"]) assert.match(await refused({ op }), /error: 302|redirect/);
+        for (const [op, sandbox] of [["push", "off"], ["pull", "off"], ["push", "auto"], ["pull", "auto"]] as const) {
+          bench.configure({ ...LOOPBACK, shell: { sandbox } });
+          const output = await refused({ op });
+          assert.ok(
+            output.includes(`Cannot reach the remote "origin" at "${server.url}": it redirects to "${target.url}`),
+            output,
+          );
+          assert.match(output, /git remote set-url/);
+        }
         assert.ok(server.requests.length > 0);
         assert.deepEqual(target.requests, []);
-      }, { config: LOOPBACK }), { redirectTo: target.url })
+      }, { config: LOOPBACK }), { redirectTo: target.url.replace("/repository.git", "") })
   ));
+
+test("of a redirect's address credentials, queries and what is no plain URL are not shown", async () => {
+  const cases = [
+    ["http://ada:s3cret@127.0.0.1:9/x.git", /redirects to "http:\/\/127\.0\.0\.1:9\/x\.git\/repository\.git";/],
+    ["http://127.0.0.1:9/x.git?token=s3cret&y=", /redirects to "http:\/\/127\.0\.0\.1:9\/x\.git";/],
+    ["file:///etc/s3cret", /redirects to an address that is no http or https URL/],
+    [`http://127.0.0.1:9/${"s3cret".repeat(2000)}`, /redirects to /],
+  ] as const;
+  for (const [redirectTo, expected] of cases) {
+    await withGitServer((server) =>
+      withRepository({ "a.txt": "one\n" }, async ({ root, refused }) => {
+        git(root, "remote", "add", "origin", server.url);
+        const output = await refused({ op: "pull" });
+        assert.match(output, expected);
+        assert.ok(output.length < 1000);
+        if (redirectTo.length < 1000) assert.doesNotMatch(output, /s3cret/);
+      }, { config: LOOPBACK }), { redirectTo });
+  }
+});
 
 test("git connects to the addresses that were checked, whatever the name says a moment later", () =>
   withGitServer((server) =>
