@@ -50,7 +50,10 @@ export interface GatewayOptions {
 
 /** Facts about a request's connection that the server around the gateway knows and the request does not tell. */
 export interface GatewayConnection {
-  /** Address of the peer, for the per-identity limit and the log. With pairing off, only this machine is served */
+  /**
+   * Address of the peer, for limits, log and audit. With pairing off, only this machine is served; without an address, everybody whom
+   * the server around the gateway lets in
+   */
   readonly remoteAddress?: string | undefined;
 }
 
