@@ -16,7 +16,7 @@ export const gitInput = v.strictObject({
   ),
   path: text(
     4096,
-    "Folder in the repository (log, show, diff: or a file), relative to the workspace. Default: the workspace",
+    "Folder (log, show, diff: or file), relative to the workspace. Default: the workspace",
   ),
   paths: v.optional(
     v.pipe(
