@@ -3,13 +3,15 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Script } from "../../fixtures/scripted_provider.ts";
-import { type ChatClient, openChat, type ReceivedFrame } from "../support/chat_client.ts";
-import { RUN, withGatewayProcess } from "../support/gateway_process.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { type RunningGateway, type RunningGatewayOptions, withRunningGateway } from "../support/running_gateway.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
-import { withWorkspace } from "../support/workspace.ts";
-import { until } from "../support/until.ts";
+import {
+  type ChatClient,
+  jsonOf,
+  type ReceivedFrame,
+  type RunningGateway,
+  type RunningGatewayOptions,
+  until,
+  withWorld,
+} from "../support/world.ts";
 
 const FILES = { "notes.txt": "old\n" };
 const CONFIG = { security: { write_file: { enabled: true } } };
@@ -24,19 +26,14 @@ const READ_WRITE_READ: Script = [
 ];
 
 const withGateway = (options: RunningGatewayOptions, use: (gateway: RunningGateway) => Promise<void>) =>
-  withRunningGateway({ files: FILES, ...options, config: { ...CONFIG, ...options.config } }, use);
+  withWorld(async (world) => {
+    await use(await world.gateway({ files: FILES, ...options, config: { ...CONFIG, ...options.config } }));
+  });
 
 async function openEvents(gateway: RunningGateway, token = gateway.token): Promise<ChatClient> {
-  const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
-    headers: { authorization: `Bearer ${token}` },
-  });
+  const client = await gateway.chat(token);
   client.send({ type: "hello", events: true });
   return client;
-}
-
-async function leave(client: ChatClient): Promise<void> {
-  client.socket.close();
-  await client.closed;
 }
 
 const isNeeded = ({ type }: ReceivedFrame) => type === "approval_needed";
@@ -74,7 +71,7 @@ test("read, ask, approve, write, read back: over one socket", () =>
     ]);
     assert.equal(outputs(rest).at(-1), "new\n");
     assert.equal(notes(gateway), "new\n");
-    await leave(client);
+    await client.leave();
   }));
 
 test("asked over the socket, answered over HTTP: a denial reaches the model with its note", () =>
@@ -88,7 +85,7 @@ test("asked over the socket, answered over HTTP: a denial reaches the model with
     assert.deepEqual(outputs(rest), ['Cannot call "write_file": a person denied it: keep the old', "old\n"]);
     assert.match(String(gateway.provider.requests.at(-2)?.messages.at(-1)?.content), /keep the old/);
     assert.match(await (await gateway.call("/metrics")).text(), /postern_approvals_total\{decision="denied"\} 1\n/);
-    await leave(client);
+    await client.leave();
   }));
 
 test("nobody answers: the question expires, the call is denied and the run goes on", () =>
@@ -101,7 +98,7 @@ test("nobody answers: the question expires, the call is denied and the run goes 
     assert.match(String(outputs(rest)[0]), /nobody answered in time/);
     assert.equal((await answer(gateway, asked?.["approval_id"], { decision: "approve" })).status, 409);
     assert.equal(notes(gateway), "old\n");
-    await leave(client);
+    await client.leave();
   }));
 
 test("a file that changes while it is asked about is not written over", () =>
@@ -113,7 +110,7 @@ test("a file that changes while it is asked about is not written over", () =>
     client.send({ type: "approve", approval_id: asked?.["approval_id"] });
     assert.match(String(outputs(await client.readReply())[0]), /is not what it was when the call was approved/);
     assert.equal(notes(gateway), "olD\n");
-    await leave(client);
+    await client.leave();
   }));
 
 test("a client that leaves takes its question along", () =>
@@ -121,7 +118,7 @@ test("a client that leaves takes its question along", () =>
     const client = await openEvents(gateway);
     client.send("Change the notes");
     const asked = (await client.readUntil(isNeeded)).at(-1);
-    await leave(client);
+    await client.leave();
     const path = `/v1/approvals/${asked?.["approval_id"]}`;
     await until(async () => (await jsonOf(gateway.call(path))).status === "cancelled");
     assert.equal(notes(gateway), "old\n");
@@ -147,51 +144,46 @@ test("remembered for the run, the same call is not asked about again in it; alwa
     assert.equal(await converse(undefined), 1);
     const { data: rules } = await jsonOf(gateway.call("/v1/approval-rules"));
     assert.deepEqual(rules.map(({ scope }: { scope: string }) => scope), ["always", "run"]);
-    await leave(client);
+    await client.leave();
   });
 });
 
 test("asked, restarted, approved, restarted: the repeated tool call runs, once", () =>
-  withTemporaryFolder((folder) =>
-    withWorkspace(FILES, async (workspace) => {
-      const options = { workspace, dataDir: join(folder, "data") };
-      const call = (gateway: RunningGateway, more: Readonly<Record<string, unknown>> = {}) =>
-        jsonOf(gateway.call("/v1/tools/write_file/call", { body: { input: WRITE, ...more } }));
-      let approval_id = "";
-      await withGateway(options, async (gateway) => {
-        const asked = await call(gateway);
-        assert.match(asked.output, /then repeat this call with "approval_id": "apr_/);
-        approval_id = asked.approval_id;
-      });
-      await withGateway(options, async (gateway) => {
-        const approval = await jsonOf(gateway.call(`/v1/approvals/${approval_id}`));
-        assert.deepEqual([approval.status, approval.input], ["pending", WRITE]);
-        assert.equal((await answer(gateway, approval_id, { decision: "approve" })).status, 200);
-      });
-      await withGateway(options, async (gateway) => {
-        assert.equal((await call(gateway, { approval_id })).is_error, false);
-        assert.equal(notes(gateway), "new\n");
-        assert.match((await call(gateway, { approval_id })).output, /has let its one call through/);
-      });
-    })
-  ));
+  withWorld(async (world) => {
+    const folder = await world.folder();
+    const workspace = await world.workspace(FILES);
+    const options = { workspace, dataDir: join(folder, "data") };
+    const call = (gateway: RunningGateway, more: Readonly<Record<string, unknown>> = {}) =>
+      jsonOf(gateway.call("/v1/tools/write_file/call", { body: { input: WRITE, ...more } }));
+    let approval_id = "";
+    await withGateway(options, async (gateway) => {
+      const asked = await call(gateway);
+      assert.match(asked.output, /then repeat this call with "approval_id": "apr_/);
+      approval_id = asked.approval_id;
+    });
+    await withGateway(options, async (gateway) => {
+      const approval = await jsonOf(gateway.call(`/v1/approvals/${approval_id}`));
+      assert.deepEqual([approval.status, approval.input], ["pending", WRITE]);
+      assert.equal((await answer(gateway, approval_id, { decision: "approve" })).status, 200);
+    });
+    await withGateway(options, async (gateway) => {
+      assert.equal((await call(gateway, { approval_id })).is_error, false);
+      assert.equal(notes(gateway), "new\n");
+      assert.match((await call(gateway, { approval_id })).output, /has let its one call through/);
+    });
+  }));
 
 test("asked, killed, approved, killed: the repeated tool call runs, once", () =>
-  withTemporaryFolder(async (folder) => {
+  withWorld(async (world) => {
+    const folder = await world.folder();
     writeFileSync(join(folder, "notes.txt"), FILES["notes.txt"]);
-    writeFileSync(
-      join(folder, "postern.toml"),
-      '[provider]\nkind = "offline"\n[security.write_file]\nenabled = true\n',
-    );
     const token = "token-of-the-killed-gateway-0123456789";
-    const flags = ["--port", "0", "--workspace", folder, "--data-dir", join(folder, "data")];
-    const command = [...RUN, "cli/main.ts", "gateway", ...flags, "--config", join(folder, "postern.toml")];
+    const config = '[provider]\nkind = "offline"\n[security.write_file]\nenabled = true\n';
     // Each gateway ends by SIGKILL
     const post = async (path: string, body: unknown) => {
       let reply: unknown;
-      await withGatewayProcess(["/usr/bin/env", `POSTERN_TOKEN=${token}`, ...command], async ({ url }) => {
-        const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-        reply = await (await fetch(url + path, { method: "POST", headers, body: JSON.stringify(body) })).json();
+      await world.during(world.gatewayProcess({ folder, config, token }), async (gateway) => {
+        reply = await jsonOf(gateway.call(path, { body }));
       });
       // deno-lint-ignore no-explicit-any -- replies are asserted, not used
       return reply as any;
@@ -205,27 +197,27 @@ test("asked, killed, approved, killed: the repeated tool call runs, once", () =>
 
 for (const [decision, content] of [["approve", "new\n"], ["deny", "old\n"]] as const) {
   test(`a durable run that asks and is restarted goes on once it is answered: ${decision}`, () =>
-    withTemporaryFolder((folder) =>
-      withWorkspace(FILES, async (workspace) => {
-        const options = { workspace, dataDir: join(folder, "data") };
-        let [id, runId] = ["", ""];
-        await withGateway({ ...options, script: READ_WRITE_READ }, async (gateway) => {
-          runId = (await jsonOf(gateway.call("/v1/webhook/default", { body: { message: "Change it" } }))).run_id;
-          id = await waitingId(gateway);
-        });
-        await withGateway({ ...options, script: READ_WRITE_READ.slice(2) }, async (gateway) => {
-          assert.equal(await waitingId(gateway), id, "the question is the same");
-          const { run_status } = await jsonOf(answer(gateway, id, { decision }));
-          assert.equal(run_status, "waiting_for_approval", "the run that asked is there");
-          const events = await (await gateway.call(`/v1/runs/${runId}/events`)).text();
-          assert.match(events, /"type":"done"/);
-          assert.equal(notes(gateway), content);
-          assert.equal((await jsonOf(gateway.call(`/v1/runs/${runId}`))).status, "completed");
-          assert.equal(events.match(/"type":"approval_needed"/g)?.length, 1, "and was asked once");
-          assert.equal(gateway.provider.requests.length, 2, "what was finished is not asked for again");
-        });
-      })
-    ));
+    withWorld(async (world) => {
+      const folder = await world.folder();
+      const workspace = await world.workspace(FILES);
+      const options = { workspace, dataDir: join(folder, "data") };
+      let [id, runId] = ["", ""];
+      await withGateway({ ...options, script: READ_WRITE_READ }, async (gateway) => {
+        runId = (await jsonOf(gateway.call("/v1/webhook/default", { body: { message: "Change it" } }))).run_id;
+        id = await waitingId(gateway);
+      });
+      await withGateway({ ...options, script: READ_WRITE_READ.slice(2) }, async (gateway) => {
+        assert.equal(await waitingId(gateway), id, "the question is the same");
+        const { run_status } = await jsonOf(answer(gateway, id, { decision }));
+        assert.equal(run_status, "waiting_for_approval", "the run that asked is there");
+        const events = await (await gateway.call(`/v1/runs/${runId}/events`)).text();
+        assert.match(events, /"type":"done"/);
+        assert.equal(notes(gateway), content);
+        assert.equal((await jsonOf(gateway.call(`/v1/runs/${runId}`))).status, "completed");
+        assert.equal(events.match(/"type":"approval_needed"/g)?.length, 1, "and was asked once");
+        assert.equal(gateway.provider.requests.length, 2, "what was finished is not asked for again");
+      });
+    }));
 }
 
 test("an approved tool call over HTTP is the very call: a byte of difference is refused, and it runs once", () =>

@@ -2,10 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../lib/base/clock.ts";
 import { ENDPOINTS } from "../contract/endpoints.ts";
-import { exchange, lastAnswer, openRawSocket } from "../support/raw_socket.ts";
-import { readRefusal } from "../support/refusal.ts";
-import { type RunningGateway, type RunningGatewayOptions, withRunningGateway } from "../support/running_gateway.ts";
-import { until } from "../support/until.ts";
+import { exchange, lastAnswer } from "../support/raw_socket.ts";
+import { readRefusal, type RunningGateway, type RunningGatewayOptions, until, withWorld } from "../support/world.ts";
 
 const ON_NODE = !("Deno" in globalThis);
 const HI = [{ role: "user", content: "Hi" }];
@@ -51,7 +49,8 @@ const WITH_BODY = POST_ROUTES.filter((route) => route.body !== undefined);
 /** A gateway without a rate limit, that ends each test alive, with no error in its log and no run at work. */
 async function withGateway(use: (gateway: RunningGateway) => Promise<void>, options: RunningGatewayOptions = {}) {
   const config = { gateway: { rate_limit_max: 0 }, autonomy: { level: "full" }, ...options.config };
-  await withRunningGateway({ script: () => "ok", ...options, config }, async (gateway) => {
+  await withWorld(async (world) => {
+    const gateway = await world.gateway({ script: () => "ok", ...options, config });
     await use(gateway);
     await stillWorks(gateway);
     const { body } = await fetch(`${gateway.url}/metrics`);
@@ -288,7 +287,7 @@ test("10 MiB and one byte more is 413 on every POST route, by its length and by 
     const head = (path: string, more: string) =>
       `POST ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${gateway.token}\r\n${more}\r\n\r\n`;
     for (const { path, body } of POST_ROUTES) {
-      const declared = await openRawSocket(gateway.port);
+      const declared = await gateway.rawSocket();
       declared.write(head(path, `Content-Length: ${bytes}`));
       const answer = lastAnswer(await declared.read(/\}\}/));
       declared.destroy();
@@ -316,7 +315,7 @@ test("a body that stops half-way ends its own request and nothing else, on every
     ];
     for (const { path } of WITH_BODY) {
       for (const frame of frames) {
-        const socket = await openRawSocket(gateway.port);
+        const socket = await gateway.rawSocket();
         socket.write(`POST ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${gateway.token}\r\n${frame}`);
         await until(() => inFlight() !== "0");
         socket.destroy();
@@ -342,7 +341,7 @@ test("chunks that lie about their length are refused, with nothing smuggled behi
       `${head}Content-Length: 0x2\r\n\r\n{}`,
     ];
     for (const bytes of requests) {
-      const socket = await openRawSocket(gateway.port);
+      const socket = await gateway.rawSocket();
       socket.write(bytes);
       // Deno leaves some of them open
       const open = ON_NODE ? [] : [systemClock.sleep(2000).then(() => "open")];
@@ -357,7 +356,7 @@ test("chunks that lie about their length are refused, with nothing smuggled behi
 
 test("100,000 headers' worth of bytes are refused by the parser", async () => {
   await withGateway(async (gateway) => {
-    const socket = await openRawSocket(gateway.port);
+    const socket = await gateway.rawSocket();
     socket.write(`POST /v1/ping HTTP/1.1\r\nHost: 127.0.0.1\r\n${"x: y\r\n".repeat(100_000)}\r\n`);
     const text = await socket.closed();
     socket.destroy();

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { beforeEach, test } from "node:test";
-import { type FakeServer, startFakeServer } from "../../fixtures/upstream/fake_server.ts";
 import { systemClock } from "../../lib/base/clock.ts";
-import { ROOT, RUN, withGatewayProcess } from "../support/gateway_process.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
-import { until } from "../support/until.ts";
+import {
+  type FakeServer,
+  type GatewayProcess,
+  type RunningGateway,
+  until,
+  withWorld,
+  type World,
+} from "../support/world.ts";
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
@@ -37,13 +38,14 @@ interface Priced extends FakeServer {
  * @param breaksOff charges for the call and gives no reply
  */
 async function startPriced(
+  world: World,
   outputOf: (allowed: number) => number,
   breaksOff: (call: number) => boolean = () => false,
 ): Promise<Priced> {
   let charged = 0;
   let calls = 0;
   const random = createSeededRandom(7);
-  const server = await startFakeServer(({ json }, response) => {
+  const server = await world.server(({ json }, response) => {
     const { messages, tools, max_tokens, stream } = json as PricedBody;
     if (max_tokens === undefined || max_tokens < 1) return void response.writeHead(400).end("no limit");
     const prompt = Buffer.byteLength(JSON.stringify(messages)) + Buffer.byteLength(JSON.stringify(tools ?? []));
@@ -93,115 +95,90 @@ function ask(gateway: RunningGateway, i: number): Promise<Response> {
 }
 
 for (const [name, share] of [["all it may", 1], ["a tenth of what it may", 0.1]] as const) {
-  test(`200 runs at once against a model that says ${name} overshoot tokens_per_day by zero`, async () => {
-    const limit = 200_000;
-    const priced = await startPriced((allowed) => Math.ceil(allowed * share));
-    try {
-      await withRunningGateway({ config: configOf(priced.origin, { tokens_per_day: limit }) }, async (gateway) => {
-        const replies = await Promise.all(Array.from({ length: 200 }, (_, i) => ask(gateway, i)));
-        const bodies = await Promise.all(replies.map((reply) => reply.text()));
-        const statuses = replies.map(({ status }) => status);
-        assert.ok(priced.charged() <= limit, `${priced.charged()} of ${limit}`);
-        assert.equal(statuses.filter((status) => status === 200).length, priced.calls());
-        assert.ok(statuses.every((status) => status === 200 || status === 429), statuses.join());
-        const refused = statuses.indexOf(429);
-        if (refused >= 0) {
-          const { error } = JSON.parse(bodies[refused] ?? "");
-          assert.deepEqual([error.code, error.type], ["rate_limited", "rate_limit_error"]);
-          assert.match(error.message, /tokens_per_day in \[budget\]/);
-          assert.equal(replies[refused]?.headers.get("x-should-retry"), "false");
-        }
-        // Nothing is lost either: what was not used can be used later
-        const [day] = await gateway.services.store.scan("budget_days", { limit: 1 });
-        assert.equal((day?.body as { tokens: number }).tokens, priced.charged());
-        assert.ok(share < 1 || priced.charged() > limit * 0.9, `${priced.charged()} of ${limit}`);
-      });
-    } finally {
-      await priced.close();
-    }
-  });
+  test(`200 runs at once against a model that says ${name} overshoot tokens_per_day by zero`, () =>
+    withWorld(async (world) => {
+      const limit = 200_000;
+      const priced = await startPriced(world, (allowed) => Math.ceil(allowed * share));
+      const gateway = await world.gateway({ config: configOf(priced.origin, { tokens_per_day: limit }) });
+      const replies = await Promise.all(Array.from({ length: 200 }, (_, i) => ask(gateway, i)));
+      const bodies = await Promise.all(replies.map((reply) => reply.text()));
+      const statuses = replies.map(({ status }) => status);
+      assert.ok(priced.charged() <= limit, `${priced.charged()} of ${limit}`);
+      assert.equal(statuses.filter((status) => status === 200).length, priced.calls());
+      assert.ok(statuses.every((status) => status === 200 || status === 429), statuses.join());
+      const refused = statuses.indexOf(429);
+      if (refused >= 0) {
+        const { error } = JSON.parse(bodies[refused] ?? "");
+        assert.deepEqual([error.code, error.type], ["rate_limited", "rate_limit_error"]);
+        assert.match(error.message, /tokens_per_day in \[budget\]/);
+        assert.equal(replies[refused]?.headers.get("x-should-retry"), "false");
+      }
+      // Nothing is lost either: what was not used can be used later
+      const [day] = await gateway.services.store.scan("budget_days", { limit: 1 });
+      assert.equal((day?.body as { tokens: number }).tokens, priced.charged());
+      assert.ok(share < 1 || priced.charged() > limit * 0.9, `${priced.charged()} of ${limit}`);
+    }));
 }
 
-test("a call that is charged and never answered counts in full, and so does asking again", async () => {
-  const limit = 60_000;
-  const priced = await startPriced((allowed) => allowed, (call) => call % 2 === 1);
-  try {
-    await withRunningGateway({ config: configOf(priced.origin, { tokens_per_day: limit }) }, async (gateway) => {
-      const replies = await Promise.all(Array.from({ length: 20 }, () => ask(gateway, 0)));
-      await Promise.all(replies.map((reply) => reply.text()));
-      assert.ok(priced.charged() <= limit, `${priced.charged()} of ${limit}`);
-      assert.ok(priced.charged() > limit * 0.8, `${priced.charged()} of ${limit}`);
-      assert.ok(replies.some(({ status }) => status === 200) && replies.some(({ status }) => status === 429));
+test("a call that is charged and never answered counts in full, and so does asking again", () =>
+  withWorld(async (world) => {
+    const limit = 60_000;
+    const priced = await startPriced(world, (allowed) => allowed, (call) => call % 2 === 1);
+    const gateway = await world.gateway({ config: configOf(priced.origin, { tokens_per_day: limit }) });
+    const replies = await Promise.all(Array.from({ length: 20 }, () => ask(gateway, 0)));
+    await Promise.all(replies.map((reply) => reply.text()));
+    assert.ok(priced.charged() <= limit, `${priced.charged()} of ${limit}`);
+    assert.ok(priced.charged() > limit * 0.8, `${priced.charged()} of ${limit}`);
+    assert.ok(replies.some(({ status }) => status === 200) && replies.some(({ status }) => status === 429));
+  }));
+
+test("what was set aside when the process was killed counts as used after the next start", () =>
+  withWorld(async (world) => {
+    const folder = await world.folder();
+    const priced = await startPriced(world, (allowed) => allowed, () => false);
+    const silent = await world.server();
+    const served = (origin: string) => ({
+      folder,
+      config:
+        `[provider]\nkind = "openai_compatible"\nbase_url = "${origin}/v1"\nmodel = "m"\n[budget]\ntokens_per_day = 6000`,
+      flags: ["--new-pairing"],
     });
-  } finally {
-    await priced.close();
-  }
-});
-
-test("what was set aside when the process was killed counts as used after the next start", async () => {
-  await withTemporaryFolder(async (folder) => {
-    const priced = await startPriced((allowed) => allowed, () => false);
-    const silent = await startFakeServer(() => {});
-    try {
-      const path = join(folder, "postern.toml");
-      const options = ["--port", "0", "--config", path, "--data-dir", join(folder, "data"), "--workspace", folder];
-      const command = [...RUN, join(ROOT, "cli/main.ts"), "gateway", "--new-pairing", ...options];
-      const configure = (origin: string) =>
-        writeFile(
-          path,
-          `[provider]\nkind = "openai_compatible"\nbase_url = "${origin}/v1"\nmodel = "m"\n[budget]\ntokens_per_day = 6000`,
-        );
-      const complete = async ({ url, code }: { readonly url: string; readonly code: string }) => {
-        const paired = await fetch(`${url}/pair`, { method: "POST", headers: { "x-pairing-code": code } });
-        const { token } = JSON.parse(await paired.text());
-        return fetch(`${url}/v1/chat/completions`, {
-          method: "POST",
-          headers: { authorization: `Bearer ${token}`, "content-type": "application/json", "x-postern-tools": "none" },
-          body: JSON.stringify({ messages: [{ role: "user", content: "x".repeat(2500) }] }),
-        });
-      };
-      await configure(silent.origin);
-      await withGatewayProcess(command, async (gateway) => {
-        const reply = complete(gateway).catch(() => {});
-        await until(() => silent.requests.length > 0);
-        // Left here, the process is killed with SIGKILL
-        void reply;
+    const complete = async (gateway: GatewayProcess) => {
+      await gateway.pair();
+      return await gateway.call("/v1/chat/completions", {
+        headers: { "x-postern-tools": "none" },
+        body: { messages: [{ role: "user", content: "x".repeat(2500) }] },
       });
-      await configure(priced.origin);
-      await withGatewayProcess(command, async (gateway) => {
-        const refused = await complete(gateway);
-        assert.equal(refused.status, 429);
-        assert.match(await refused.text(), /tokens_per_day in \[budget\]/);
-      });
-      assert.equal(priced.calls(), 0);
-    } finally {
-      await priced.close();
-      await silent.close();
-    }
-  });
-});
+    };
+    await world.during(world.gatewayProcess(served(silent.origin)), async (gateway) => {
+      const reply = complete(gateway).catch(() => {});
+      await until(() => silent.requests.length > 0);
+      // Left here, the process is killed with SIGKILL
+      void reply;
+    });
+    const gateway = await world.gatewayProcess(served(priced.origin));
+    const refused = await complete(gateway);
+    assert.equal(refused.status, 429);
+    assert.match(await refused.text(), /tokens_per_day in \[budget\]/);
+    assert.equal(priced.calls(), 0);
+  }));
 
-test("the day's budget is kept over a restart, and its refusal says when it ends", async () => {
-  const priced = await startPriced((allowed) => allowed);
-  try {
+test("the day's budget is kept over a restart, and its refusal says when it ends", () =>
+  withWorld(async (world) => {
+    const priced = await startPriced(world, (allowed) => allowed);
     const config = configOf(priced.origin, { tokens_per_day: 6000 });
-    await withRunningGateway({ config }, async (first) => {
-      assert.equal((await ask(first, 0)).status, 200);
-      const charged = priced.charged();
-      assert.ok(charged > 4000 && charged < 6000);
-      const { dataDir, workspace } = first;
-      await first.drain(0);
-      await first.services.close();
-      await withRunningGateway({ config, dataDir, workspace }, async (second) => {
-        assert.equal((await ask(second, 4)).status, 200);
-        assert.ok(priced.charged() > 5900 && priced.charged() <= 6000, String(priced.charged()));
-        const refused = await ask(second, 8);
-        assert.equal(refused.status, 429);
-        assert.match(await refused.text(), /wait \d+ (h|min) for the next day \(UTC\)/);
-        assert.equal(priced.calls(), 2);
-      });
-    });
-  } finally {
-    await priced.close();
-  }
-});
+    const first = await world.gateway({ config });
+    assert.equal((await ask(first, 0)).status, 200);
+    const charged = priced.charged();
+    assert.ok(charged > 4000 && charged < 6000);
+    const { dataDir, workspace } = first;
+    await first.drain(0);
+    await first.services.close();
+    const second = await world.gateway({ config, dataDir, workspace });
+    assert.equal((await ask(second, 4)).status, 200);
+    assert.ok(priced.charged() > 5900 && priced.charged() <= 6000, String(priced.charged()));
+    const refused = await ask(second, 8);
+    assert.equal(refused.status, 429);
+    assert.match(await refused.text(), /wait \d+ (h|min) for the next day \(UTC\)/);
+    assert.equal(priced.calls(), 2);
+  }));

@@ -10,9 +10,7 @@ import { buildPackage } from "../support/build_package.ts";
 import { documentFixture } from "../support/document_fixtures.ts";
 import { RUN, RUN_ENV } from "../support/gateway_process.ts";
 import { loadsUntilHealth, RECORD_LOADS } from "../support/loads_until_health.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
-import { until } from "../support/until.ts";
-import { withWorkspace } from "../support/workspace.ts";
+import { until, withWorld } from "../support/world.ts";
 
 const ON_DENO = "Deno" in globalThis && "Deno has no hook that sees modules load";
 const TOKEN = "test-token-of-the-environment-0123456789";
@@ -26,33 +24,31 @@ before(() => {
 after(() => rmSync(built, { recursive: true, force: true }));
 
 test("the package finds its dashboard and the modules of its threads", () =>
-  withWorkspace(
-    { "note.txt": "a gate\n", "report.pdf": documentFixture("pdf/report.pdf") },
-    ({ root }) =>
-      withTemporaryFolder(async (dataDir) => {
-        const entry: typeof import("../../handlers/mod.ts") = await import(
-          pathToFileURL(join(built, "handlers/mod.js")).href
-        );
-        const gateway = await entry.createGateway({ dataDir, workspace: root, environment: { POSTERN_TOKEN: TOKEN } });
-        try {
-          const fetch = async (path: string, input?: unknown) => {
-            const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
-            const init = input === undefined ? {} : { method: "POST", body: JSON.stringify({ input }) };
-            const reply = await gateway.fetch(new Request(`http://127.0.0.1${path}`, { headers, ...init }));
-            return { status: reply.status, text: await reply.text() };
-          };
-          const page = await fetch("/");
-          assert.equal(page.status, 200);
-          assert.ok(page.text.includes("</style>") && page.text.includes("WebSocket"), "style and script are inside");
-          const found = await fetch("/v1/tools/content_search/call", { pattern: "g.te" });
-          assert.match(found.text, /note\.txt/);
-          const read = await fetch("/v1/tools/pdf_read/call", { path: "report.pdf" });
-          assert.match(read.text, /Gate report/);
-        } finally {
-          await gateway.close();
-        }
-      }),
-  ));
+  withWorld(async (world) => {
+    const { root } = await world.workspace({ "note.txt": "a gate\n", "report.pdf": documentFixture("pdf/report.pdf") });
+    const dataDir = await world.folder();
+    const entry: typeof import("../../handlers/mod.ts") = await import(
+      pathToFileURL(join(built, "handlers/mod.js")).href
+    );
+    const gateway = await entry.createGateway({ dataDir, workspace: root, environment: { POSTERN_TOKEN: TOKEN } });
+    try {
+      const fetch = async (path: string, input?: unknown) => {
+        const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+        const init = input === undefined ? {} : { method: "POST", body: JSON.stringify({ input }) };
+        const reply = await gateway.fetch(new Request(`http://127.0.0.1${path}`, { headers, ...init }));
+        return { status: reply.status, text: await reply.text() };
+      };
+      const page = await fetch("/");
+      assert.equal(page.status, 200);
+      assert.ok(page.text.includes("</style>") && page.text.includes("WebSocket"), "style and script are inside");
+      const found = await fetch("/v1/tools/content_search/call", { pattern: "g.te" });
+      assert.match(found.text, /note\.txt/);
+      const read = await fetch("/v1/tools/pdf_read/call", { path: "report.pdf" });
+      assert.match(read.text, /Gate report/);
+    } finally {
+      await gateway.close();
+    }
+  }));
 
 test("the command line runs from the package", () => {
   const [command = "", ...options] = RUN;
@@ -64,7 +60,8 @@ test("the command line runs from the package", () => {
 });
 
 test("the daemon of the package starts and stops", () =>
-  withTemporaryFolder((home) => {
+  withWorld(async (world) => {
+    const home = await world.folder();
     const postern = (...words: readonly string[]) => {
       const [command = "", ...options] = RUN;
       const env = { ...RUN_ENV, HOME: home, POSTERN__PROVIDER__KIND: "offline" };
@@ -89,7 +86,8 @@ test("a start reads its code from few files", { skip: ON_DENO }, async () => {
 });
 
 test("version and help leave configuration and services alone", { skip: ON_DENO }, () =>
-  withTemporaryFolder((home) => {
+  withWorld(async (world) => {
+    const home = await world.folder();
     for (const flag of ["--version", "--help"]) {
       const env = { PATH: process.env["PATH"], LOADS_FILE: join(home, flag) };
       const { status } = spawnSync(process.execPath, [...RECORD_LOADS, join(built, "cli/main.js"), flag], { env });
@@ -103,7 +101,8 @@ test(
   "the compiled code is kept for the next start before the gateway ends",
   { skip: ON_DENO },
   () =>
-    withTemporaryFolder(async (home) => {
+    withWorld(async (world) => {
+      const home = await world.folder();
       const cache = join(home, "cache");
       mkdirSync(cache);
       const env = {

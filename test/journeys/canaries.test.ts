@@ -5,10 +5,7 @@ import process from "node:process";
 import { test } from "node:test";
 import type { ScriptedToolCall } from "../../fixtures/scripted_provider.ts";
 import { assertNoCanary, bytesBelow, canaryText } from "../support/canaries.ts";
-import { openChat } from "../support/chat_client.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { withRunningGateway } from "../support/running_gateway.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { jsonOf, withWorld } from "../support/world.ts";
 
 const ENVIRONMENT = {
   POSTERN_TOKEN: "canary+of/the=environment-token-Kx81",
@@ -57,100 +54,109 @@ const CALLS: readonly ScriptedToolCall[] = [
   { name: "cli_discovery", arguments: { op: "check_command", command: "cat" } },
 ];
 
-test("no planted secret reaches a model, a client, a log, the audit, the metrics or the disk", { skip }, async () => {
-  await withTemporaryFolder(async (folder) => {
-    const keyFile = join(folder, "provider.key");
-    writeFileSync(keyFile, `${FILE_KEY}\n`);
-    const dataDir = join(folder, "data");
-    mkdirSync(dataDir);
-    const text = canaryText(CANARIES);
-    // Each secret lies across the limits of read_file and of shell
-    const cut = (limit: number, secret: string) => `${"-".repeat(limit - Math.floor(secret.length * 0.7))}${secret}\n`;
-    const drip = Object.values(CANARIES).map((secret) =>
-      [...secret.match(/.{1,5}/g) ?? []].map((piece) => `printf %s '${piece}'`).join("\n")
-    ).join("\nsleep 0.01\necho\n");
-    const seen = new Map<string, string>();
-    const see = (sink: string, content: string) => void seen.set(sink, `${seen.get(sink) ?? ""}\n${content}`);
-    const config = {
-      provider: { kind: "openai_compatible", base_url: "http://127.0.0.1:1", api_key_env: "PROVIDER_KEY" },
-      providers: { file: { kind: "openai_compatible", base_url: "http://127.0.0.1:1", api_key_file: keyFile } },
-      channels: { signed: { kind: "generic", secret_env: "CHANNEL_SECRET" } },
-      proxy: { https: `http://me:${CANARIES.proxy}@127.0.0.1:9` },
-      gateway: { node_control: { auth_token: CANARIES.auth_token }, rate_limit_max: 0 },
-      mcp: {
-        servers: {
-          a: { command: "a", args: ["--token", CANARIES["mcp argument"]], env: { KEY: CANARIES["mcp env"] } },
-          b: {
-            url: `http://127.0.0.1:1/?api_key=${CANARIES["mcp url"]}`,
-            headers: { Authorization: `Bearer ${CANARIES["mcp header"]}` },
+test(
+  "no planted secret reaches a model, a client, a log, the audit, the metrics or the disk",
+  { skip },
+  () =>
+    withWorld(async (world) => {
+      const folder = await world.folder();
+      const keyFile = join(folder, "provider.key");
+      writeFileSync(keyFile, `${FILE_KEY}\n`);
+      const dataDir = join(folder, "data");
+      mkdirSync(dataDir);
+      const text = canaryText(CANARIES);
+      // Each secret lies across the limits of read_file and of shell
+      const cut = (limit: number, secret: string) =>
+        `${"-".repeat(limit - Math.floor(secret.length * 0.7))}${secret}\n`;
+      const drip = Object.values(CANARIES).map((secret) =>
+        [...secret.match(/.{1,5}/g) ?? []].map((piece) => `printf %s '${piece}'`).join("\n")
+      ).join("\nsleep 0.01\necho\n");
+      const seen = new Map<string, string>();
+      const see = (sink: string, content: string) => void seen.set(sink, `${seen.get(sink) ?? ""}\n${content}`);
+      const config = {
+        provider: { kind: "openai_compatible", base_url: "http://127.0.0.1:1", api_key_env: "PROVIDER_KEY" },
+        providers: { file: { kind: "openai_compatible", base_url: "http://127.0.0.1:1", api_key_file: keyFile } },
+        channels: { signed: { kind: "generic", secret_env: "CHANNEL_SECRET" } },
+        proxy: { https: `http://me:${CANARIES.proxy}@127.0.0.1:9` },
+        gateway: { node_control: { auth_token: CANARIES.auth_token }, rate_limit_max: 0 },
+        mcp: {
+          servers: {
+            a: { command: "a", args: ["--token", CANARIES["mcp argument"]], env: { KEY: CANARIES["mcp env"] } },
+            b: {
+              url: `http://127.0.0.1:1/?api_key=${CANARIES["mcp url"]}`,
+              headers: { Authorization: `Bearer ${CANARIES["mcp header"]}` },
+            },
           },
         },
-      },
-      autonomy: { level: "full" },
-      agent: { max_tool_calls: 1000, max_iterations: 1000 },
-      security: {
-        allowed_commands: ["cat", "sh", "env", "base64", "ls"],
-        read_file: { allow_binary: true, max_read_bytes: 20_000 },
-        write_file: { enabled: true },
-        shell: { max_output_bytes: 12_000 },
-      },
-      logging: { level: "debug" },
-    };
-    const files = {
-      "leak.txt": text,
-      "cut.txt": cut(12_000, CANARIES.PROVIDER_KEY) + cut(8_000 - 40, FILE_KEY),
-      "binary.dat": `\0\xff${text}`,
-      "provider.key.txt": FILE_KEY,
-      "drip.sh": drip,
-      [`${CANARIES.GITHUB_TOKEN}.txt`]: "named",
-    };
-    // One call a turn, and an answer at the end of each run
-    let turn = 0;
-    const script = () => {
-      const call = CALLS[turn++ % (CALLS.length + 1)];
-      return call === undefined ? { text: "Done" } : { toolCalls: [{ ...call, id: `call_${turn}` }] };
-    };
-    await withRunningGateway({ config, environment: ENVIRONMENT, files, script, dataDir }, async (gateway) => {
-      const headers = { authorization: `Bearer ${ENVIRONMENT.POSTERN_TOKEN}` };
-      const call = (path: string, body?: unknown) => gateway.call(path, { headers, body });
-      const ask = async (path: string, body?: unknown) => see(path, await (await call(path, body)).text());
+        autonomy: { level: "full" },
+        agent: { max_tool_calls: 1000, max_iterations: 1000 },
+        security: {
+          allowed_commands: ["cat", "sh", "env", "base64", "ls"],
+          read_file: { allow_binary: true, max_read_bytes: 20_000 },
+          write_file: { enabled: true },
+          shell: { max_output_bytes: 12_000 },
+        },
+        logging: { level: "debug" },
+      };
+      const files = {
+        "leak.txt": text,
+        "cut.txt": cut(12_000, CANARIES.PROVIDER_KEY) + cut(8_000 - 40, FILE_KEY),
+        "binary.dat": `\0\xff${text}`,
+        "provider.key.txt": FILE_KEY,
+        "drip.sh": drip,
+        [`${CANARIES.GITHUB_TOKEN}.txt`]: "named",
+      };
+      // One call a turn, and an answer at the end of each run
+      let turn = 0;
+      const script = () => {
+        const call = CALLS[turn++ % (CALLS.length + 1)];
+        return call === undefined ? { text: "Done" } : { toolCalls: [{ ...call, id: `call_${turn}` }] };
+      };
+      await world.during(
+        world.gateway({ config, environment: ENVIRONMENT, files, script, dataDir }),
+        async (gateway) => {
+          const headers = { authorization: `Bearer ${ENVIRONMENT.POSTERN_TOKEN}` };
+          const call = (path: string, body?: unknown) => gateway.call(path, { headers, body });
+          const ask = async (path: string, body?: unknown) => see(path, await (await call(path, body)).text());
 
-      await ask("/v1/chat/completions", { stream: true, messages: [{ role: "user", content: "Go" }] });
-      await ask("/api/chat", { message: "Go", conversation_id: "new" });
-      await ask("/v1/webhook/default?wait=1", { message: "Go" });
-      const socket = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, { headers });
-      socket.send({ type: "hello", events: true });
-      socket.send("Go");
-      await socket.readReply();
-      socket.socket.close();
-      see("WebSocket", JSON.stringify(socket.frames));
-      for (const { name, arguments: input } of CALLS) await ask(`/v1/tools/${name}/call`, { input });
-      for (const path of ["/metrics", "/health", "/openapi.json", "/v1/tools", "/v1/tokens", "/v1/models"]) {
-        await ask(path);
+          await ask("/v1/chat/completions", { stream: true, messages: [{ role: "user", content: "Go" }] });
+          await ask("/api/chat", { message: "Go", conversation_id: "new" });
+          await ask("/v1/webhook/default?wait=1", { message: "Go" });
+          const socket = await gateway.chat(ENVIRONMENT.POSTERN_TOKEN);
+          socket.send({ type: "hello", events: true });
+          socket.send("Go");
+          await socket.readReply();
+          socket.socket.close();
+          see("WebSocket", JSON.stringify(socket.frames));
+          for (const { name, arguments: input } of CALLS) await ask(`/v1/tools/${name}/call`, { input });
+          for (const path of ["/metrics", "/health", "/openapi.json", "/v1/tools", "/v1/tokens", "/v1/models"]) {
+            await ask(path);
+          }
+          for (const path of ["/v1/audit?limit=1000", "/v1/audit/verify", "/v1/approvals", "/v1/approval-rules"]) {
+            await ask(path);
+          }
+          await ask(`/v1/tools/${encodeURIComponent("nothing")}/call`, {});
+
+          const ran = (await jsonOf(call("/v1/audit?limit=1000&type=call"))).data;
+          assert.ok(ran.length >= 4 * (CALLS.length - 2), String(ran.length));
+          see("what the model was told", JSON.stringify(gateway.provider.requests));
+          see("log", JSON.stringify(gateway.log));
+          assert.match(seen.get("what the model was told") ?? "", /\[redacted\]/);
+          assert.match(seen.get("WebSocket") ?? "", /tool_end/);
+        },
+      );
+      see("data directory", bytesBelow(dataDir));
+      for (const [sink, content] of seen) {
+        assertNoCanary(sink, content, CANARIES);
+        // As it would be read once more: JSON inside of JSON, escapes undone
+        assertNoCanary(sink, content.replaceAll("\\\\", "\\").replaceAll('\\"', '"').replaceAll("\\n", "\n"), CANARIES);
       }
-      for (const path of ["/v1/audit?limit=1000", "/v1/audit/verify", "/v1/approvals", "/v1/approval-rules"]) {
-        await ask(path);
-      }
-      await ask(`/v1/tools/${encodeURIComponent("nothing")}/call`, {});
+    }),
+);
 
-      const ran = (await jsonOf(call("/v1/audit?limit=1000&type=call"))).data;
-      assert.ok(ran.length >= 4 * (CALLS.length - 2), String(ran.length));
-      see("what the model was told", JSON.stringify(gateway.provider.requests));
-      see("log", JSON.stringify(gateway.log));
-      assert.match(seen.get("what the model was told") ?? "", /\[redacted\]/);
-      assert.match(seen.get("WebSocket") ?? "", /tool_end/);
-    });
-    see("data directory", bytesBelow(dataDir));
-    for (const [sink, content] of seen) {
-      assertNoCanary(sink, content, CANARIES);
-      // As it would be read once more: JSON inside of JSON, escapes undone
-      assertNoCanary(sink, content.replaceAll("\\\\", "\\").replaceAll('\\"', '"').replaceAll("\\n", "\n"), CANARIES);
-    }
-  });
-});
-
-test("a provider that cannot be reached, behind a proxy with a password, is told of without any key", async () => {
-  await withTemporaryFolder(async (folder) => {
+test("a provider that cannot be reached, behind a proxy with a password, is told of without any key", () =>
+  withWorld(async (world) => {
+    const folder = await world.folder();
     const keyFile = join(folder, "provider.key");
     writeFileSync(keyFile, FILE_KEY);
     const provider = { kind: "openai_compatible", model: "m", max_retries: 1 };
@@ -160,33 +166,32 @@ test("a provider that cannot be reached, behind a proxy with a password, is told
       proxy: { https: `http://me:${CANARIES.proxy}@127.0.0.1:9` },
       logging: { level: "debug" },
     };
-    await withRunningGateway({ config, environment: ENVIRONMENT }, async (gateway) => {
-      const headers = { authorization: `Bearer ${ENVIRONMENT.POSTERN_TOKEN}` };
-      for (const model of ["m", "file/m"]) {
-        const messages = [{ role: "user", content: "Hi" }];
-        const ask = (path: string, body: unknown) => gateway.call(path, { headers, body });
-        for (const stream of [false, true]) {
-          const reply = await ask("/v1/chat/completions", { model, messages, stream });
-          assert.equal(reply.status, 502);
-          assertNoCanary("an error", await reply.text(), CANARIES);
-        }
-        assertNoCanary("an error", await (await ask("/api/chat", { message: "Hi", model })).text(), CANARIES);
-      }
-      assertNoCanary("a list", await (await gateway.call("/v1/models", { headers })).text(), CANARIES);
-      assert.ok(gateway.log.length > 0);
-      assertNoCanary("log", JSON.stringify(gateway.log), CANARIES);
-      assertNoCanary("data directory", bytesBelow(gateway.dataDir), CANARIES);
-    });
-  });
-});
-
-test("an argument that is a secret reaches the tool, and is masked in the events, the log and the audit", async () => {
-  const secret = ENVIRONMENT.GITHUB_TOKEN;
-  const script = [{ toolCalls: [{ name: "read_file", arguments: { path: `${secret}.txt` } }] }, "Done"];
-  const options = { environment: ENVIRONMENT, files: { [`${secret}.txt`]: "found" }, script };
-  await withRunningGateway({ ...options, config: { logging: { level: "debug" } } }, async (gateway) => {
+    const gateway = await world.gateway({ config, environment: ENVIRONMENT });
     const headers = { authorization: `Bearer ${ENVIRONMENT.POSTERN_TOKEN}` };
-    const socket = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, { headers });
+    for (const model of ["m", "file/m"]) {
+      const messages = [{ role: "user", content: "Hi" }];
+      const ask = (path: string, body: unknown) => gateway.call(path, { headers, body });
+      for (const stream of [false, true]) {
+        const reply = await ask("/v1/chat/completions", { model, messages, stream });
+        assert.equal(reply.status, 502);
+        assertNoCanary("an error", await reply.text(), CANARIES);
+      }
+      assertNoCanary("an error", await (await ask("/api/chat", { message: "Hi", model })).text(), CANARIES);
+    }
+    assertNoCanary("a list", await (await gateway.call("/v1/models", { headers })).text(), CANARIES);
+    assert.ok(gateway.log.length > 0);
+    assertNoCanary("log", JSON.stringify(gateway.log), CANARIES);
+    assertNoCanary("data directory", bytesBelow(gateway.dataDir), CANARIES);
+  }));
+
+test("an argument that is a secret reaches the tool, and is masked in the events, the log and the audit", () =>
+  withWorld(async (world) => {
+    const secret = ENVIRONMENT.GITHUB_TOKEN;
+    const script = [{ toolCalls: [{ name: "read_file", arguments: { path: `${secret}.txt` } }] }, "Done"];
+    const options = { environment: ENVIRONMENT, files: { [`${secret}.txt`]: "found" }, script };
+    const gateway = await world.gateway({ ...options, config: { logging: { level: "debug" } } });
+    const headers = { authorization: `Bearer ${ENVIRONMENT.POSTERN_TOKEN}` };
+    const socket = await gateway.chat(ENVIRONMENT.POSTERN_TOKEN);
     socket.send({ type: "hello", events: true });
     socket.send("Go");
     await socket.readReply();
@@ -196,5 +201,4 @@ test("an argument that is a secret reaches the tool, and is masked in the events
     assertNoCanary("WebSocket", JSON.stringify(socket.frames), CANARIES);
     assertNoCanary("audit", await (await gateway.call("/v1/audit", { headers })).text(), CANARIES);
     assertNoCanary("log", JSON.stringify(gateway.log), CANARIES);
-  });
-});
+  }));

@@ -2,11 +2,8 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
 import { systemClock } from "../../lib/base/clock.ts";
-import { openChat } from "../support/chat_client.ts";
-import { openRawSocket } from "../support/raw_socket.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
-import { until } from "../support/until.ts";
+import { type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const random = createSeededRandom(42);
 const below = (limit: number) => {
@@ -20,7 +17,7 @@ async function leaveHttp(gateway: RunningGateway, stream: boolean): Promise<void
   const body = JSON.stringify({ stream, messages: [{ role: "user", content: "Hi" }] });
   const whole = `POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${gateway.token}\r\n` +
     `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
-  const client = await openRawSocket(gateway.port);
+  const client = await gateway.rawSocket();
   const cut = below(4) === 0 ? below(whole.length) : whole.length;
   client.write(whole.slice(0, cut));
   await pause();
@@ -30,9 +27,7 @@ async function leaveHttp(gateway: RunningGateway, stream: boolean): Promise<void
 }
 
 async function leaveSocket(gateway: RunningGateway): Promise<void> {
-  const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
-    headers: { authorization: `Bearer ${gateway.token}` },
-  });
+  const client = await gateway.chat();
   for (let i = below(4); i > 0; i--) client.send("Hi");
   await pause();
   if (below(2) === 0) client.socket.close();
@@ -46,7 +41,8 @@ test("300 clients that leave at random moments leave no run, no socket and no un
   process.on("unhandledRejection", onUnhandled);
   const script = () => ({ text: Array.from({ length: 50 }, () => "word "), chunkDelayMs: 1 });
   try {
-    await withRunningGateway({ script, config: { gateway: { rate_limit_max: 0 } } }, async (gateway) => {
+    await withWorld(async (world) => {
+      const gateway = await world.gateway({ script, config: { gateway: { rate_limit_max: 0 } } });
       const kinds = [
         () => leaveHttp(gateway, false),
         () => leaveHttp(gateway, true),

@@ -7,11 +7,7 @@ import { databaseCheck } from "../../cli/doctor/check_database.ts";
 import type { Finding } from "../../cli/doctor/finding.ts";
 import { repair } from "../../cli/doctor/repair.ts";
 import { COLLECTIONS } from "../../cli/doctor/stored_records.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { sourceFiles } from "../support/source_files.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
-import { withWorkspace, type Workspace } from "../support/workspace.ts";
+import { jsonOf, type RunningGateway, withWorld, type Workspace } from "../support/world.ts";
 
 const CONFIG = {
   budget: { tokens_per_day: 1_000_000 },
@@ -55,85 +51,67 @@ const REWRITTEN = ["audit_head", "open_runs", "processes"];
 
 const TABLES = (dataDir: string, workspace: Workspace) => ({ config: CONFIG, dataDir, workspace });
 
-test("every collection that the source writes has its parser in the doctor's table", () => {
-  const texts = sourceFiles(["lib", "handlers"]).map(({ text }) => text).join("\n");
-  const values = new Map<string, Set<string>>();
-  for (const [, name = "", value = ""] of texts.matchAll(/const ([A-Z_]+) = "([a-z_]+)";/g)) {
-    values.set(name, (values.get(name) ?? new Set()).add(value));
-  }
-  const places = [/collection: ([A-Z_]+|"[a-z_]+")/g, /store\.\w+\(\s*([A-Z_]+|"[a-z_]+"),/g];
-  const used = new Set(places.flatMap((place) => [...texts.matchAll(place)].map(([, name = ""]) => name)));
-  const collections = new Set(
-    [...used].flatMap((name) => name.startsWith('"') ? [name.slice(1, -1)] : [...(values.get(name) ?? [])]),
-  );
-  assert.ok(collections.size >= 30, [...collections].join());
-  assert.deepEqual([...collections].filter((name) => !Object.hasOwn(COLLECTIONS, name)), []);
-});
-
-test("one damaged record of every collection stops nothing: each is named, and the others work on", async () => {
-  await withWorkspace({}, (workspace) =>
-    withTemporaryFolder(async (dataDir) => {
-      const kept = await fill(TABLES(dataDir, workspace));
-      const damaged = damage(dataDir);
-      assert.deepEqual(new Set(damaged.map(({ collection }) => collection)), new Set(Object.keys(COLLECTIONS)));
-      await withRunningGateway(
-        { ...TABLES(dataDir, workspace), script: ["Yes"] },
-        async (gateway) => {
-          for (const list of LISTS) {
-            const reply = await gateway.call(`/v1/${list}`);
-            const text = await reply.text();
-            assert.equal(reply.status, 200, `${list}: ${text}`);
-            for (const id of kept[list] ?? []) assert.ok(text.includes(id), `${list} lost ${id}: ${text}`);
-          }
-          const statuses = await Promise.all((kept.secrets ?? []).map(async (secret) => {
-            const reply = await fetch(`${gateway.url}/v1/models`, { headers: { authorization: `Bearer ${secret}` } });
-            return reply.status;
-          }));
-          assert.deepEqual(statuses, [401, 200], "the damaged token alone is refused");
-          assert.match(await tool(gateway, "memory_recall", {}), /second/);
-          assert.match(await tool(gateway, "agents_ipc", { op: "list" }), /for bob/);
-          await tool(gateway, "cron_list", {});
-          await tool(gateway, "subagent_list", {});
-          const { status, unreadable_records: named } = await jsonOf(await gateway.call("/v1/status"));
-          assert.equal(status, "degraded");
-          assert.equal((await jsonOf(await gateway.call("/health"))).status, "degraded");
-          const logged = JSON.stringify(gateway.log);
-          for (const collection of Object.keys(COLLECTIONS).filter((name) => !BY_KEY.includes(name))) {
-            // A record that the gateway writes anew is whole again
-            if (!REWRITTEN.includes(collection)) {
-              assert.ok(JSON.stringify(named).includes(`"collection":"${collection}"`), `${collection} is not named`);
-            }
-            assert.ok(logged.includes(`"collection":"${collection}"`), `${collection} is not in the log`);
-          }
-          assert.ok(!JSON.stringify(named).includes("SECRET"), "no content is shown");
-        },
-      );
-      const found = await databaseCheck.run({
-        loaded: { config: { storage: { driver: "sqlite" } }, dataDir },
-        running: undefined,
-      } as never) as Finding;
-      assert.equal(found.state, "failure");
-      assert.match(found.message, /damaged records.*runs/);
-      const { backup, removed } = await repair(dataDir);
-      const names = removed.map(({ collection }) => collection);
-      assert.ok(
-        names.includes("conversation/conv-second") && names.some((name) => name.startsWith("run/")),
-        names.join(),
-      );
-      const expected = Object.keys(COLLECTIONS).filter((name) => !REWRITTEN.includes(name));
-      assert.deepEqual(expected.filter((name) => !names.includes(name)), []);
-      assert.ok(backup !== null && statSync(backup).size > 0);
-      assert.equal(statSync(backup).mode & 0o777, 0o600);
-      assert.deepEqual(await repair(dataDir), { backup: null, removed: [], finished: true });
-      await withRunningGateway({ ...TABLES(dataDir, workspace), script: ["Yes"] }, async (gateway) => {
-        assert.equal((await jsonOf(await gateway.call("/health"))).status, "ok");
-        for (const list of LISTS) {
-          const text = await (await gateway.call(`/v1/${list}`)).text();
-          for (const id of kept[list] ?? []) assert.ok(text.includes(id), `${list} lost ${id}: ${text}`);
+test("one damaged record of every collection stops nothing: each is named, and the others work on", () =>
+  withWorld(async (world) => {
+    const workspace = await world.workspace();
+    const dataDir = await world.folder();
+    const kept = await fill(TABLES(dataDir, workspace));
+    const damaged = damage(dataDir);
+    assert.deepEqual(new Set(damaged.map(({ collection }) => collection)), new Set(Object.keys(COLLECTIONS)));
+    await world.during(world.gateway({ ...TABLES(dataDir, workspace), script: ["Yes"] }), async (gateway) => {
+      for (const list of LISTS) {
+        const reply = await gateway.call(`/v1/${list}`);
+        const text = await reply.text();
+        assert.equal(reply.status, 200, `${list}: ${text}`);
+        for (const id of kept[list] ?? []) assert.ok(text.includes(id), `${list} lost ${id}: ${text}`);
+      }
+      const statuses = await Promise.all((kept.secrets ?? []).map(async (secret) => {
+        const reply = await fetch(`${gateway.url}/v1/models`, { headers: { authorization: `Bearer ${secret}` } });
+        return reply.status;
+      }));
+      assert.deepEqual(statuses, [401, 200], "the damaged token alone is refused");
+      assert.match(await tool(gateway, "memory_recall", {}), /second/);
+      assert.match(await tool(gateway, "agents_ipc", { op: "list" }), /for bob/);
+      await tool(gateway, "cron_list", {});
+      await tool(gateway, "subagent_list", {});
+      const { status, unreadable_records: named } = await jsonOf(await gateway.call("/v1/status"));
+      assert.equal(status, "degraded");
+      assert.equal((await jsonOf(await gateway.call("/health"))).status, "degraded");
+      const logged = JSON.stringify(gateway.log);
+      for (const collection of Object.keys(COLLECTIONS).filter((name) => !BY_KEY.includes(name))) {
+        // A record that the gateway writes anew is whole again
+        if (!REWRITTEN.includes(collection)) {
+          assert.ok(JSON.stringify(named).includes(`"collection":"${collection}"`), `${collection} is not named`);
         }
-      });
-    }));
-});
+        assert.ok(logged.includes(`"collection":"${collection}"`), `${collection} is not in the log`);
+      }
+      assert.ok(!JSON.stringify(named).includes("SECRET"), "no content is shown");
+    });
+    const found = await databaseCheck.run({
+      loaded: { config: { storage: { driver: "sqlite" } }, dataDir },
+      running: undefined,
+    } as never) as Finding;
+    assert.equal(found.state, "failure");
+    assert.match(found.message, /damaged records.*runs/);
+    const { backup, removed } = await repair(dataDir);
+    const names = removed.map(({ collection }) => collection);
+    assert.ok(
+      names.includes("conversation/conv-second") && names.some((name) => name.startsWith("run/")),
+      names.join(),
+    );
+    const expected = Object.keys(COLLECTIONS).filter((name) => !REWRITTEN.includes(name));
+    assert.deepEqual(expected.filter((name) => !names.includes(name)), []);
+    assert.ok(backup !== null && statSync(backup).size > 0);
+    assert.equal(statSync(backup).mode & 0o777, 0o600);
+    assert.deepEqual(await repair(dataDir), { backup: null, removed: [], finished: true });
+    await world.during(world.gateway({ ...TABLES(dataDir, workspace), script: ["Yes"] }), async (gateway) => {
+      assert.equal((await jsonOf(await gateway.call("/health"))).status, "ok");
+      for (const list of LISTS) {
+        const text = await (await gateway.call(`/v1/${list}`)).text();
+        for (const id of kept[list] ?? []) assert.ok(text.includes(id), `${list} lost ${id}: ${text}`);
+      }
+    });
+  }));
 
 /** Puts two records into what is easily filled. The first of each is damaged later. */
 async function fill(
@@ -141,7 +119,8 @@ async function fill(
 ): Promise<Record<string, string[]>> {
   const kept: Record<string, string[]> = {};
   const script = ["Yes", "Yes", "Yes", "Yes"];
-  await withRunningGateway({ ...options, script }, async (gateway) => {
+  await withWorld(async (world) => {
+    const gateway = await world.gateway({ ...options, script });
     const { services } = gateway;
     for (const [index, name] of ["first", "second"].entries()) {
       const keep = (list: string, id: string) => (kept[list] ??= []).push(...(index === 0 ? [] : [id]));

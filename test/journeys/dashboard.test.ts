@@ -4,11 +4,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
-import { RUN, withGatewayProcess } from "../support/gateway_process.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
-import { until } from "../support/until.ts";
+import { jsonOf, type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const FILES = { "garden.md": "# Garden\n\nWater the beans on Tuesday.\n", "notes/peas.md": "Peas climb.\n" };
 
@@ -79,7 +75,8 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
 
   for (const colorScheme of ["light", "dark"] as const) {
     test(`by keyboard alone, ${colorScheme}: pair, ask, see tools at work and the reply stream, tools and status`, () =>
-      withRunningGateway({ files: FILES }, async (gateway) => {
+      withWorld(async (world) => {
+        const gateway = await world.gateway({ files: FILES });
         const { page, seen } = await openPage(gateway, colorScheme);
         await pair(gateway, page);
 
@@ -131,11 +128,12 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
       }));
   }
 
-  test("by keyboard alone: a chat asks before it writes, and a call of a script waits in Approvals", () => {
-    const write = { path: "new.md", content: "hello" };
-    const script = [{ toolCalls: [{ name: "write_file", arguments: write }] }, "It is written"];
-    const config = { security: { write_file: { enabled: true } } };
-    return withRunningGateway({ script, config }, async (gateway) => {
+  test("by keyboard alone: a chat asks before it writes, and a call of a script waits in Approvals", () =>
+    withWorld(async (world) => {
+      const write = { path: "new.md", content: "hello" };
+      const script = [{ toolCalls: [{ name: "write_file", arguments: write }] }, "It is written"];
+      const config = { security: { write_file: { enabled: true } } };
+      const gateway = await world.gateway({ script, config });
       const { page, seen } = await openPage(gateway, "light");
       await pair(gateway, page);
       await page.keyboard.type("Write it");
@@ -161,29 +159,26 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
       assert.equal((await jsonOf(call())).is_error, false);
       assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
       await page.close();
-    });
-  });
+    }));
 
   test("the code that postern gateway prints opens its dashboard", () =>
-    withTemporaryFolder(async (folder) => {
+    withWorld(async (world) => {
+      const folder = await world.folder();
       writeFileSync(join(folder, "garden.md"), FILES["garden.md"]);
-      writeFileSync(join(folder, "postern.toml"), '[provider]\nkind = "offline"\n');
-      const flags = ["--port", "0", "--workspace", folder, "--data-dir", join(folder, "data")];
-      const command = [...RUN, "cli/main.ts", "gateway", ...flags, "--config", join(folder, "postern.toml")];
-      await withGatewayProcess(command, async (gateway) => {
-        const { page, seen } = await openPage(gateway, "light");
-        await pairWith(gateway.code, page);
-        await page.keyboard.type("When are the beans watered?");
-        await page.keyboard.press("Enter");
-        await page.locator(".prose").getByText("Water the beans on Tuesday.").waitFor();
-        assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
-        await page.close();
-        assert.equal((await gateway.stop()).exitCode, 0);
-      });
+      const gateway = await world.gatewayProcess({ folder, config: '[provider]\nkind = "offline"\n' });
+      const { page, seen } = await openPage(gateway, "light");
+      await pairWith(gateway.code, page);
+      await page.keyboard.type("When are the beans watered?");
+      await page.keyboard.press("Enter");
+      await page.locator(".prose").getByText("Water the beans on Tuesday.").waitFor();
+      assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
+      await page.close();
+      assert.equal((await gateway.stop()).exitCode, 0);
     }));
 
   test("Escape stops a reply, and the agent's work with it", () =>
-    withRunningGateway({ script: [{ text: "It goes on", hang: "after" }, "A second answer"] }, async (gateway) => {
+    withWorld(async (world) => {
+      const gateway = await world.gateway({ script: [{ text: "It goes on", hang: "after" }, "A second answer"] });
       const { page, seen } = await openPage(gateway, "light");
       await pair(gateway, page);
       await page.keyboard.type("Tell me a long story");
@@ -200,7 +195,8 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
     }));
 
   test("a revoked token leads back to pairing", () =>
-    withRunningGateway({ script: [] }, async (gateway) => {
+    withWorld(async (world) => {
+      const gateway = await world.gateway({ script: [] });
       const { page } = await openPage(gateway, "dark");
       await pair(gateway, page);
       // The page finds out by itself
@@ -211,7 +207,8 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
     }));
 
   test("an open gateway asks for no code; one without an agent says what is missing", () =>
-    withRunningGateway({ config: { gateway: { require_pairing: false } }, agent: false }, async (gateway) => {
+    withWorld(async (world) => {
+      const gateway = await world.gateway({ config: { gateway: { require_pairing: false } }, agent: false });
       const { page, seen } = await openPage(gateway, "light");
       await page.waitForSelector("#message");
       await page.locator("#welcome").getByText("The gateway lists no model").waitFor();
@@ -220,13 +217,14 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
     }));
 
   test("a run that waits is approved in its view, and shown to its end", () =>
-    withRunningGateway({
-      config: { security: { write_file: { enabled: true } } },
-      script: [
-        { toolCalls: [{ name: "write_file", arguments: { path: "beans.md", content: "Tuesday" } }] },
-        "It is written.",
-      ],
-    }, async (gateway) => {
+    withWorld(async (world) => {
+      const gateway = await world.gateway({
+        config: { security: { write_file: { enabled: true } } },
+        script: [
+          { toolCalls: [{ name: "write_file", arguments: { path: "beans.md", content: "Tuesday" } }] },
+          "It is written.",
+        ],
+      });
       const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Note it" } }));
       const { page, seen } = await openPage(gateway, "light");
       await pair(gateway, page);

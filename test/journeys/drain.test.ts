@@ -3,28 +3,22 @@ import { existsSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
-import { openChat } from "../support/chat_client.ts";
-import { jsonOf } from "../support/json_of.ts";
 import { countingCommand } from "../support/killable_gateway.ts";
-import { openRawSocket } from "../support/raw_socket.ts";
-import { readRefusal } from "../support/refusal.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { readSse } from "../support/sse.ts";
-import { until } from "../support/until.ts";
+import { jsonOf, readRefusal, readSse, type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const HI = [{ role: "user", content: "Hi" }];
 
-const openSocket = (gateway: RunningGateway) =>
-  openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, { headers: { authorization: `Bearer ${gateway.token}` } });
+const openSocket = (gateway: RunningGateway) => gateway.chat();
 
 const stream = (gateway: RunningGateway) =>
   gateway.call("/v1/chat/completions", { body: { messages: HI, stream: true } });
 
-test("work under way finishes within the grace by every door, with a clean end", async () => {
-  // Every reply is held half said until the drain has begun, however slow the machine
-  const draining = Promise.withResolvers<void>();
-  const script = () => ({ text: ["one ", "two ", "three"], holdUntil: draining.promise });
-  await withRunningGateway({ script }, async (gateway) => {
+test("work under way finishes within the grace by every door, with a clean end", () =>
+  withWorld(async (world) => {
+    // Every reply is held half said until the drain has begun, however slow the machine
+    const draining = Promise.withResolvers<void>();
+    const script = () => ({ text: ["one ", "two ", "three"], holdUntil: draining.promise });
+    const gateway = await world.gateway({ script });
     const socket = await openSocket(gateway);
     const idle = await openSocket(gateway);
     socket.send("Hi");
@@ -47,12 +41,12 @@ test("work under way finishes within the grace by every door, with a clean end",
     assert.equal((await socket.closed).code, 1001);
     await drained;
     assert.equal(gateway.provider.aborted, 0);
-  });
-});
+  }));
 
-test("work that outlives the grace is cancelled with a final event by every door", async () => {
-  const script = () => ({ text: "start", hang: "after" as const });
-  await withRunningGateway({ script }, async (gateway) => {
+test("work that outlives the grace is cancelled with a final event by every door", () =>
+  withWorld(async (world) => {
+    const script = () => ({ text: "start", hang: "after" as const });
+    const gateway = await world.gateway({ script });
     const socket = await openSocket(gateway);
     socket.send("Hi");
     const sse = await stream(gateway);
@@ -73,13 +67,13 @@ test("work that outlives the grace is cancelled with a final event by every door
     await drained;
     assert.equal(gateway.provider.active, 0);
     assert.match(gateway.services.metrics.render(), /postern_runs_active 0\n/);
-  });
-});
+  }));
 
-test("new work during the drain is refused with 503, and /health says draining", async () => {
-  const asked = Promise.withResolvers<void>();
-  const script = () => ({ text: ["a", "b", "c"], holdUntil: asked.promise });
-  await withRunningGateway({ script }, async (gateway) => {
+test("new work during the drain is refused with 503, and /health says draining", () =>
+  withWorld(async (world) => {
+    const asked = Promise.withResolvers<void>();
+    const script = () => ({ text: ["a", "b", "c"], holdUntil: asked.promise });
+    const gateway = await world.gateway({ script });
     // Connections that were open before the drain, with a request begun so that they are not idle
     const requests = [
       ["GET", "/health", 503],
@@ -88,7 +82,7 @@ test("new work during the drain is refused with 503, and /health says draining",
       ["POST", "/v1/webhook/default", 503],
     ] as const;
     const waiting = await Promise.all(requests.map(async ([method, path]) => {
-      const raw = await openRawSocket(gateway.port);
+      const raw = await gateway.rawSocket();
       raw.write(`${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\n`);
       return raw;
     }));
@@ -111,24 +105,23 @@ test("new work during the drain is refused with 503, and /health says draining",
     asked.resolve();
     assert.match(await running.text(), /\[DONE\]/);
     await drained;
-  });
-});
+  }));
 
-test("connections that a browser opened ahead do not hold the drain up", async () => {
-  // What they get at most never comes here: the drain ends because they are closed, however long that takes
-  const never = new Promise<void>(() => {});
-  const clock: Clock = { ...systemClock, sleep: (ms, signal) => (ms < 1000 ? systemClock.sleep(ms, signal) : never) };
-  await withRunningGateway({ script: () => "ok", clock }, async (gateway) => {
-    const silent = await openRawSocket(gateway.port);
-    const used = await openRawSocket(gateway.port);
+test("connections that a browser opened ahead do not hold the drain up", () =>
+  withWorld(async (world) => {
+    // What they get at most never comes here: the drain ends because they are closed, however long that takes
+    const never = new Promise<void>(() => {});
+    const clock: Clock = { ...systemClock, sleep: (ms, signal) => (ms < 1000 ? systemClock.sleep(ms, signal) : never) };
+    const gateway = await world.gateway({ script: () => "ok", clock });
+    const silent = await gateway.rawSocket();
+    const used = await gateway.rawSocket();
     used.write("GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
     await used.read(/"ok":true/);
     let isDrained = false;
     void gateway.drain(5000).then(() => (isDrained = true));
     await until(() => isDrained, "the drain waits for them");
     for (const raw of [silent, used]) raw.destroy();
-  });
-});
+  }));
 
 const FREE_SHELL = {
   autonomy: { level: "full" },
@@ -136,23 +129,28 @@ const FREE_SHELL = {
 };
 const onWindows = process.platform === "win32" ? "there are no commands on Windows" : false;
 
-test("a call of a tool has the whole grace too, and its final answer after it", { skip: onWindows }, async () => {
-  const call = (gateway: RunningGateway, seconds: number) =>
-    gateway.call("/v1/tools/shell/call", { body: { input: { command: countingCommand(seconds) } } });
-  const atWork = ({ workspace }: RunningGateway) => until(() => existsSync(workspace.path("counter")));
-  await withRunningGateway({ config: FREE_SHELL }, async (gateway) => {
-    // Longer than connections get once nothing is at work
-    const running = call(gateway, 2.3);
-    await atWork(gateway);
-    await gateway.drain(20_000);
-    assert.match((await jsonOf(running)).output, /^status=0/);
-  });
-  await withRunningGateway({ config: FREE_SHELL }, async (gateway) => {
-    const running = call(gateway, 60);
-    await atWork(gateway);
-    await gateway.drain(30);
-    const { status, code, headers } = await readRefusal(await running);
-    assert.deepEqual([status, code], [503, "shutting_down"]);
-    assert.equal(headers.get("x-should-retry"), "false", "it had an effect");
-  });
-});
+test(
+  "a call of a tool has the whole grace too, and its final answer after it",
+  { skip: onWindows },
+  () =>
+    withWorld(async (world) => {
+      const call = (gateway: RunningGateway, seconds: number) =>
+        gateway.call("/v1/tools/shell/call", { body: { input: { command: countingCommand(seconds) } } });
+      const atWork = ({ workspace }: RunningGateway) => until(() => existsSync(workspace.path("counter")));
+      await world.during(world.gateway({ config: FREE_SHELL }), async (gateway) => {
+        // Longer than connections get once nothing is at work
+        const running = call(gateway, 2.3);
+        await atWork(gateway);
+        await gateway.drain(20_000);
+        assert.match((await jsonOf(running)).output, /^status=0/);
+      });
+      await world.during(world.gateway({ config: FREE_SHELL }), async (gateway) => {
+        const running = call(gateway, 60);
+        await atWork(gateway);
+        await gateway.drain(30);
+        const { status, code, headers } = await readRefusal(await running);
+        assert.deepEqual([status, code], [503, "shutting_down"]);
+        assert.equal(headers.get("x-should-retry"), "false", "it had an effect");
+      });
+    }),
+);

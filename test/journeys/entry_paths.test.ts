@@ -4,9 +4,7 @@ import { test } from "node:test";
 import type { Script } from "../../fixtures/scripted_provider.ts";
 import { writeControlFile } from "../../lib/host/control_file.ts";
 import { type Machine, onMachine } from "../cli/support/run_in.ts";
-import { openChat } from "../support/chat_client.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { until } from "../support/until.ts";
+import { type RunningGateway, until, withWorld } from "../support/world.ts";
 
 /** No way in may take longer, whatever the policy says: questions expire after a second here. */
 const LIMIT_MS = 60_000;
@@ -42,14 +40,11 @@ async function overSocket(gateway: RunningGateway, file: string, options: { scop
   const token = options.scope === undefined
     ? gateway.token
     : (await gateway.services.tokens.issue({ scopes: [options.scope], label: "" })).token;
-  const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
-    headers: { authorization: `Bearer ${token}` },
-  });
+  const client = await gateway.chat(token);
   if (options.events) client.send({ type: "hello", events: true });
   client.send(file);
   assert.equal((await client.readReply()).at(-1)?.type, "done");
-  client.socket.close();
-  await client.closed;
+  await client.leave();
 }
 
 async function onTerminal({ dataDir }: RunningGateway, { run }: Machine, argv: readonly string[], codes = [0]) {
@@ -130,28 +125,28 @@ for (const level of ["read_only", "supervised", "full"] as const) {
     `at level ${level} every way in comes to its end, and writes only what was allowed`,
     { timeout: LIMIT_MS },
     () =>
-      onMachine((machine) => {
+      withWorld(async (world) => {
+        const machine = await world.enter(onMachine);
         const config = {
           security: { write_file: { enabled: true } },
           autonomy: { level, approval_timeout_secs: 1 },
           runs: { approval_timeout_secs: 1 },
         };
-        return withRunningGateway({ script: WRITER, config }, async (gateway) => {
-          const { url, token, dataDir, workspace } = gateway;
-          const record = { address: `${url}/`, pid: process.pid, token, started_at: "", version: "" };
-          await writeControlFile(dataDir, { ...record, workspace: workspace.root });
-          const fileOf = (name: string) => `${name.replaceAll(/\W+/g, "_")}.txt`;
-          await Promise.all(PATHS.map(({ name, enter }) =>
-            enter(gateway, fileOf(name), machine).catch((cause) => {
-              throw new Error(`${name} at level ${level}`, { cause });
-            })
-          ));
-          for (const { name, approved = false } of PATHS) {
-            const written = level === "full" || (level === "supervised" && approved);
-            assert.equal(existsSync(workspace.path(fileOf(name))), written, name);
-          }
-          assert.equal(gateway.services.agent?.runs.active(), 0);
-        });
+        const gateway = await world.gateway({ script: WRITER, config });
+        const { url, token, dataDir, workspace } = gateway;
+        const record = { address: `${url}/`, pid: process.pid, token, started_at: "", version: "" };
+        await writeControlFile(dataDir, { ...record, workspace: workspace.root });
+        const fileOf = (name: string) => `${name.replaceAll(/\W+/g, "_")}.txt`;
+        await Promise.all(PATHS.map(({ name, enter }) =>
+          enter(gateway, fileOf(name), machine).catch((cause) => {
+            throw new Error(`${name} at level ${level}`, { cause });
+          })
+        ));
+        for (const { name, approved = false } of PATHS) {
+          const written = level === "full" || (level === "supervised" && approved);
+          assert.equal(existsSync(workspace.path(fileOf(name))), written, name);
+        }
+        assert.equal(gateway.services.agent?.runs.active(), 0);
       }),
   );
 }

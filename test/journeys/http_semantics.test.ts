@@ -2,19 +2,16 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { ENDPOINTS } from "../contract/endpoints.ts";
-import { openChat } from "../support/chat_client.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { exchange, lastAnswer, openRawSocket } from "../support/raw_socket.ts";
-import { readRefusal } from "../support/refusal.ts";
-import { withRunningGateway } from "../support/running_gateway.ts";
-import { readSse } from "../support/sse.ts";
+import { exchange, lastAnswer } from "../support/raw_socket.ts";
+import { jsonOf, readRefusal, readSse, withWorld } from "../support/world.ts";
 
 const HI = [{ role: "user", content: "Hi" }];
 const isSocket = (path: string) => path.startsWith("/ws/");
 const hasPromtool = spawnSync("promtool", ["--version"]).status === 0;
 
-test("HEAD answers as GET does, without a body, and the connection stays in step", async () => {
-  await withRunningGateway({ script: () => "ok" }, async (gateway) => {
+test("HEAD answers as GET does, without a body, and the connection stays in step", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: () => "ok" });
     const paths = ENDPOINTS.filter(([method, path]) => method === "GET" && !path.includes(":") && !isSocket(path));
     for (const [, path] of paths) {
       const get = await gateway.call(path);
@@ -36,11 +33,11 @@ test("HEAD answers as GET does, without a body, and the connection stays in step
     );
     assert.equal(answer.match(/HTTP\/1\.1 200/g)?.length, 3);
     assert.equal(answer.match(/"ok":true/g)?.length, 1);
-  });
-});
+  }));
 
-test("every route answers without a token as its access says", async () => {
-  await withRunningGateway({ script: () => "ok" }, async (gateway) => {
+test("every route answers without a token as its access says", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: () => "ok" });
     for (const [method, template, access] of ENDPOINTS) {
       const path = template.replace(/:\w+\+?/, "default");
       if (isSocket(path)) continue;
@@ -55,11 +52,11 @@ test("every route answers without a token as its access says", async () => {
       assert.equal(refusal.code, access === "pairing_code" ? "pairing_code_required" : "auth_required");
       assert.match(refusal.headers.get("www-authenticate") ?? "", /^Bearer/);
     }
-  });
-});
+  }));
 
-test("a token reaches the routes of its scopes and no other", async () => {
-  await withRunningGateway({ script: () => "ok", config: { gateway: { rate_limit_max: 0 } } }, async (gateway) => {
+test("a token reaches the routes of its scopes and no other", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: () => "ok", config: { gateway: { rate_limit_max: 0 } } });
     for (const scope of ["chat", "runs", "tools", "approve"]) {
       const { token } = await jsonOf(gateway.call("/v1/tokens", { body: { scopes: [scope] } }));
       for (const [method, template, access] of ENDPOINTS) {
@@ -78,12 +75,12 @@ test("a token reaches the routes of its scopes and no other", async () => {
     assert.equal((await gateway.call(`/v1/tokens/${id}`, { method: "DELETE" })).status, 200);
     const headers = { authorization: `Bearer ${token}` };
     assert.equal((await readRefusal(await gateway.call("/v1/models", { headers }))).code, "auth_invalid");
-  });
-});
+  }));
 
-test("a preflight of an allowed origin is answered, and its replies may be read, errors and streams too", async () => {
-  const origin = "https://app.example";
-  await withRunningGateway({ script: () => "ok", config: { gateway: { cors_origins: [origin] } } }, async (gateway) => {
+test("a preflight of an allowed origin is answered, and its replies may be read, errors and streams too", () =>
+  withWorld(async (world) => {
+    const origin = "https://app.example";
+    const gateway = await world.gateway({ script: () => "ok", config: { gateway: { cors_origins: [origin] } } });
     const ask = (method: string, target: string, more: string, body = "") =>
       exchange(
         gateway.port,
@@ -118,11 +115,11 @@ test("a preflight of an allowed origin is answered, and its replies may be read,
     const missing = lastAnswer(await ask("GET", "/nothing", ""));
     assert.equal(missing.status, 404);
     assert.match(missing.headers, /access-control-allow-origin/);
-  });
-});
+  }));
 
-test("a request id of safe characters is echoed, any other replaced, and no header is injected", async () => {
-  await withRunningGateway({ script: () => "ok" }, async (gateway) => {
+test("a request id of safe characters is echoed, any other replaced, and no header is injected", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: () => "ok" });
     for (
       const [given, echoed] of [["abc-1.2:3_x", true], ["x".repeat(128), true], ["x".repeat(129), false], [
         "a b",
@@ -134,18 +131,18 @@ test("a request id of safe characters is echoed, any other replaced, and no head
       if (echoed) assert.equal(id, given);
       else assert.match(id, /^req_[0-9a-z]+$/);
     }
-    const raw = await openRawSocket(gateway.port);
+    const raw = await gateway.rawSocket();
     raw.write(
       "GET /health?x=%0d%0aSet-Cookie:a HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Request-Id: a%0d%0aSet-Cookie: b\r\nConnection: close\r\n\r\n",
     );
     assert.doesNotMatch(await raw.closed(), /set-cookie/i);
     raw.destroy();
-  });
-});
+  }));
 
-test("over the limit is 429 with Retry-After, and probes have a window of their own", async () => {
-  const config = { gateway: { rate_limit_max: 5, rate_limit_window_secs: 60 } };
-  await withRunningGateway({ script: () => "ok", config }, async (gateway) => {
+test("over the limit is 429 with Retry-After, and probes have a window of their own", () =>
+  withWorld(async (world) => {
+    const config = { gateway: { rate_limit_max: 5, rate_limit_window_secs: 60 } };
+    const gateway = await world.gateway({ script: () => "ok", config });
     for (let i = 4; i >= 0; i--) {
       const reply = await gateway.call("/v1/models");
       assert.equal(reply.headers.get("x-ratelimit-remaining-requests"), String(i));
@@ -157,11 +154,11 @@ test("over the limit is 429 with Retry-After, and probes have a window of their 
     assert.ok(seconds >= 1 && seconds <= 120);
     assert.equal((await gateway.call("/health")).status, 200);
     assert.match(await (await gateway.call("/metrics")).text(), /postern_rate_limited_total 1\n/);
-  });
-});
+  }));
 
-test("an event stream has its headers, its order and its end", async () => {
-  await withRunningGateway({ script: () => ({ text: ["a", "b", "c"] }) }, async (gateway) => {
+test("an event stream has its headers, its order and its end", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: () => ({ text: ["a", "b", "c"] }) });
     const reply = await gateway.call("/v1/chat/completions", {
       body: { messages: HI, stream: true, stream_options: { include_usage: true }, top_k: 3 },
     });
@@ -183,23 +180,21 @@ test("an event stream has its headers, its order and its end", async () => {
       null,
     ]);
     assert.deepEqual(chunks.at(-1).choices, []);
-  });
-});
+  }));
 
 test("/metrics passes promtool after traffic of every kind", {
   skip: hasPromtool ? false : "promtool is not on this machine; it comes with the package prometheus",
-}, async () => {
-  await withRunningGateway({
-    files: { "a.txt": "x" },
-    script: (_request, turn) =>
-      turn % 2 === 0 ? { toolCalls: [{ name: "read_file", arguments: { path: "a.txt" } }] } : "ok",
-  }, async (gateway) => {
+}, () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({
+      files: { "a.txt": "x" },
+      script: (_request, turn) =>
+        turn % 2 === 0 ? { toolCalls: [{ name: "read_file", arguments: { path: "a.txt" } }] } : "ok",
+    });
     await (await gateway.call("/v1/chat/completions", { body: { messages: HI } })).text();
     await (await gateway.call("/v1/chat/completions", { body: "{" })).text();
     await (await gateway.call("/no/such/path")).text();
-    const socket = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
-      headers: { authorization: `Bearer ${gateway.token}` },
-    });
+    const socket = await gateway.chat();
     socket.send("Hi");
     await socket.readReply();
     const reply = await gateway.call("/metrics");
@@ -211,7 +206,5 @@ test("/metrics passes promtool after traffic of every kind", {
       assert.ok(text.includes(`postern_${name}`), name);
     }
     assert.doesNotMatch(text, /no\/such\/path/);
-    socket.socket.close();
-    await socket.closed;
-  });
-});
+    await socket.leave();
+  }));

@@ -1,11 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { jsonOf } from "../support/json_of.ts";
-import { readRefusal } from "../support/refusal.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { readSse } from "../support/sse.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
-import { until } from "../support/until.ts";
+import { jsonOf, readRefusal, readSse, type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const HI = [{ role: "user", content: "Hi" }];
 
@@ -14,8 +9,9 @@ const send = (gateway: RunningGateway, path: string, body: unknown, key: string)
 
 const numbered = (_request: unknown, turn: number) => `answer ${turn}`;
 
-test("a repeat gets the first reply again, byte for byte, and the model is asked once", async () => {
-  await withRunningGateway({ script: numbered }, async (gateway) => {
+test("a repeat gets the first reply again, byte for byte, and the model is asked once", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: numbered });
     const requests: readonly (readonly [string, unknown])[] = [
       ["/v1/chat/completions", { messages: HI }],
       ["/v1/chat/completions", { messages: HI, stream: true }],
@@ -41,11 +37,11 @@ test("a repeat gets the first reply again, byte for byte, and the model is asked
       assert.notEqual(repeat.headers.get("x-request-id"), first.headers.get("x-request-id"));
       assert.equal(gateway.provider.requests.length, onceMore, path);
     }
-  });
-});
+  }));
 
-test("a key belongs to its token, its path and its body", async () => {
-  await withRunningGateway({ script: numbered }, async (gateway) => {
+test("a key belongs to its token, its path and its body", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: numbered });
     const { token } = await jsonOf(gateway.call("/v1/tokens", { body: {} }));
     const first = await (await send(gateway, "/v1/ping", { message: "a" }, "k")).text();
     const conflict = await readRefusal(await send(gateway, "/v1/ping", { message: "b" }, "k"));
@@ -59,11 +55,11 @@ test("a key belongs to its token, its path and its body", async () => {
     assert.deepEqual(await other.json(), { ok: true, echo: "b" });
     assert.equal((await send(gateway, "/api/chat", { message: "b" }, "k")).status, 200);
     assert.equal(await (await send(gateway, "/v1/ping", { message: "a" }, "k")).text(), first);
-  });
-});
+  }));
 
-test("keys that cannot be honoured are refused, and secret replies are never kept", async () => {
-  await withRunningGateway({ script: numbered }, async (gateway) => {
+test("keys that cannot be honoured are refused, and secret replies are never kept", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: numbered });
     for (const key of ["", "x".repeat(256), "a b", "ä"]) {
       const refusal = await readRefusal(await send(gateway, "/v1/ping", {}, key));
       assert.deepEqual([refusal.status, refusal.param], [400, "Idempotency-Key"]);
@@ -73,12 +69,12 @@ test("keys that cannot be honoured are refused, and secret replies are never kep
       const refusal = await readRefusal(await gateway.call(path, { method: "POST", headers }));
       assert.deepEqual([refusal.status, refusal.param], [400, "Idempotency-Key"], path);
     }
-  });
-});
+  }));
 
-test("fifty requests at once under one key run once, and all get the same reply", async () => {
-  const script = () => ({ text: ["one ", "two ", "three"], chunkDelayMs: 20 });
-  await withRunningGateway({ script, config: { gateway: { rate_limit_max: 0 } } }, async (gateway) => {
+test("fifty requests at once under one key run once, and all get the same reply", () =>
+  withWorld(async (world) => {
+    const script = () => ({ text: ["one ", "two ", "three"], chunkDelayMs: 20 });
+    const gateway = await world.gateway({ script, config: { gateway: { rate_limit_max: 0 } } });
     for (const body of [{ messages: HI }, { messages: HI, stream: true }]) {
       const asked = gateway.provider.requests.length;
       const key = `k${asked}`;
@@ -91,12 +87,12 @@ test("fifty requests at once under one key run once, and all get the same reply"
       assert.equal(gateway.provider.requests.length, asked + 1);
       assert.equal(replies.filter((reply) => reply.headers.get("idempotency-replayed") === null).length, 1);
     }
-  });
-});
+  }));
 
-test("the first client's leaving does not end work that has a key: a repeat finds it", async () => {
-  const script = () => ({ text: ["one ", "two ", "three"], chunkDelayMs: 30 });
-  await withRunningGateway({ script }, async (gateway) => {
+test("the first client's leaving does not end work that has a key: a repeat finds it", () =>
+  withWorld(async (world) => {
+    const script = () => ({ text: ["one ", "two ", "three"], chunkDelayMs: 30 });
+    const gateway = await world.gateway({ script });
     const client = new AbortController();
     const headers = { "idempotency-key": "k" };
     const body = { messages: HI };
@@ -107,65 +103,68 @@ test("the first client's leaving does not end work that has a key: a repeat find
     const repeat = await jsonOf(send(gateway, "/v1/chat/completions", body, "k"));
     assert.equal(repeat.choices[0].message.content, "one two three");
     assert.equal(gateway.provider.requests.length, 1);
-  });
-});
+  }));
 
-test("a reply that failed is not kept: the same key may try again", async () => {
-  const failure = new Error("a bug of the script");
-  const script = (_request: unknown, turn: number) => turn === 0 ? { errorBefore: failure } : "recovered";
-  await withRunningGateway({ script }, async (gateway) => {
+test("a reply that failed is not kept: the same key may try again", () =>
+  withWorld(async (world) => {
+    const failure = new Error("a bug of the script");
+    const script = (_request: unknown, turn: number) => turn === 0 ? { errorBefore: failure } : "recovered";
+    const gateway = await world.gateway({ script });
     const failed = await send(gateway, "/v1/chat/completions", { messages: HI }, "k");
     assert.ok(failed.status >= 500);
     await failed.text();
     const second = await jsonOf(send(gateway, "/v1/chat/completions", { messages: HI }, "k"));
     assert.equal(second.choices[0].message.content, "recovered");
-  });
-});
+  }));
 
-test("a kept reply outlives the gateway that made it", async () => {
-  await withTemporaryFolder(async (dataDir) => {
+test("a kept reply outlives the gateway that made it", () =>
+  withWorld(async (world) => {
+    const dataDir = await world.folder();
     let text = "";
-    await withRunningGateway({ dataDir, script: ["the only answer"] }, async (gateway) => {
+    await world.during(world.gateway({ dataDir, script: ["the only answer"] }), async (gateway) => {
       text = await (await send(gateway, "/v1/chat/completions", { messages: HI }, "k")).text();
     });
-    await withRunningGateway({ dataDir, script: [] }, async (gateway) => {
+    await world.during(world.gateway({ dataDir, script: [] }), async (gateway) => {
       const repeat = await send(gateway, "/v1/chat/completions", { messages: HI }, "k");
       assert.equal(repeat.headers.get("idempotency-replayed"), "true");
       assert.equal(await repeat.text(), text);
       assert.equal((await send(gateway, "/v1/chat/completions", { messages: HI, n: 1 }, "k")).status, 409);
     });
-  });
-});
+  }));
 
-test("a shutdown suspends work that has a key: a repeat at the next start gets its answer, or why a stream cannot go on", async () => {
-  await withTemporaryFolder(async (dataDir) => {
+test("a shutdown suspends work that has a key: a repeat at the next start gets its answer, or why a stream cannot go on", () =>
+  withWorld(async (world) => {
+    const dataDir = await world.folder();
     const json = { messages: HI };
     const streamed = { messages: HI, stream: true };
-    await withRunningGateway({ dataDir, script: () => ({ text: ["half "], hang: "after" }) }, async (gateway) => {
-      const whole = send(gateway, "/v1/chat/completions", json, "json");
-      const { body } = await send(gateway, "/v1/chat/completions", streamed, "stream");
-      const reader = body?.pipeThrough(new TextDecoderStream()).getReader() ?? assert.fail("no body");
-      let text = "";
-      while (!text.includes("half ")) text += (await reader.read()).value;
-      await until(() => gateway.provider.active >= 2);
-      await gateway.drain(0);
-      for (let step = await reader.read(); !step.done; step = await reader.read()) text += step.value;
-      const refused = await readRefusal(await whole);
-      assert.deepEqual([refused.status, refused.code], [503, "shutting_down"]);
-      assert.match(text, /half .*shutting_down/s);
-    });
-    await withRunningGateway({ dataDir, script: () => "the whole answer" }, async (gateway) => {
+    await world.during(
+      world.gateway({ dataDir, script: () => ({ text: ["half "], hang: "after" }) }),
+      async (gateway) => {
+        const whole = send(gateway, "/v1/chat/completions", json, "json");
+        const { body } = await send(gateway, "/v1/chat/completions", streamed, "stream");
+        const reader = body?.pipeThrough(new TextDecoderStream()).getReader() ?? assert.fail("no body");
+        let text = "";
+        while (!text.includes("half ")) text += (await reader.read()).value;
+        await until(() => gateway.provider.active >= 2);
+        await gateway.drain(0);
+        for (let step = await reader.read(); !step.done; step = await reader.read()) text += step.value;
+        const refused = await readRefusal(await whole);
+        assert.deepEqual([refused.status, refused.code], [503, "shutting_down"]);
+        assert.match(text, /half .*shutting_down/s);
+      },
+    );
+    await world.during(world.gateway({ dataDir, script: () => "the whole answer" }), async (gateway) => {
       const answer = await jsonOf(send(gateway, "/v1/chat/completions", json, "json"));
       assert.equal(answer.choices[0].message.content, "the whole answer");
       const { data } = readSse(await (await send(gateway, "/v1/chat/completions", streamed, "stream")).text());
       assert.equal(JSON.parse(data.at(-2) ?? "").error.code, "run_interrupted");
       assert.equal((await jsonOf(gateway.call("/v1/runs"))).data.length, 2);
     });
-  });
-});
+  }));
 
-test("a stream replayed later has its events and its end", async () => {
-  await withRunningGateway({ script: [{ text: ["one ", "two"] }] }, async (gateway) => {
+test("a stream replayed later has its events and its end", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: [{ text: ["one ", "two"] }] });
     const body = { messages: HI, stream: true };
     await (await send(gateway, "/v1/chat/completions", body, "k")).text();
     const repeat = await send(gateway, "/v1/chat/completions", body, "k");
@@ -173,12 +172,12 @@ test("a stream replayed later has its events and its end", async () => {
     assert.equal(data.at(-1), "[DONE]");
     const deltas = data.slice(0, -1).map((event) => JSON.parse(event).choices[0]?.delta.content ?? "");
     assert.equal(deltas.join(""), "one two");
-  });
-});
+  }));
 
-test("a delivery that is repeated while its run is at work waits for the one reply", async () => {
-  const script = () => ({ text: ["one ", "two"], chunkDelayMs: 30 });
-  await withRunningGateway({ script }, async (gateway) => {
+test("a delivery that is repeated while its run is at work waits for the one reply", () =>
+  withWorld(async (world) => {
+    const script = () => ({ text: ["one ", "two"], chunkDelayMs: 30 });
+    const gateway = await world.gateway({ script });
     const deliver = (query: string) =>
       jsonOf(gateway.call(`/v1/webhook/default${query}`, { body: { message: "Hi", message_id: "m1" } }));
     const { run_id: runId, reply } = await deliver("");
@@ -186,11 +185,11 @@ test("a delivery that is repeated while its run is at work waits for the one rep
     const repeats = await Promise.all([deliver("?wait=1"), deliver("?wait=1")]);
     assert.deepEqual(repeats.map((each) => [each.run_id, each.reply]), [[runId, "one two"], [runId, "one two"]]);
     assert.equal(gateway.provider.requests.length, 1);
-  });
-});
+  }));
 
-test("a hundred clients with the right pairing code get one token between them", async () => {
-  await withRunningGateway({ script: [], config: { gateway: { rate_limit_max: 0 } } }, async (gateway) => {
+test("a hundred clients with the right pairing code get one token between them", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: [], config: { gateway: { rate_limit_max: 0 } } });
     const { code } = await gateway.services.pairing.createCode();
     const pair = () => gateway.call("/pair", { method: "POST", headers: { "x-pairing-code": code } });
     const replies = await Promise.all(Array.from({ length: 100 }, pair));
@@ -203,5 +202,4 @@ test("a hundred clients with the right pairing code get one token between them",
     assert.equal((await gateway.services.tokens.list()).length, 1);
     const headers = { authorization: `Bearer ${token}` };
     assert.equal((await gateway.call("/v1/ping", { method: "POST", headers })).status, 200);
-  });
-});
+  }));

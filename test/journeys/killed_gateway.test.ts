@@ -4,20 +4,18 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import {
-  type OpenAiUpstream,
-  startOpenAiUpstream,
-  type UpstreamReply,
-} from "../../fixtures/upstream/openai_upstream.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { appliedText } from "../support/applied_text.ts";
-import { openChat } from "../support/chat_client.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { countingCommand, type KillableGateway, withKillableGateway } from "../support/killable_gateway.ts";
-import { withRunningGateway } from "../support/running_gateway.ts";
-import { readSse } from "../support/sse.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
-import { until } from "../support/until.ts";
+import { countingCommand } from "../support/killable_gateway.ts";
+import {
+  jsonOf,
+  type KillableGateway,
+  type OpenAiUpstream,
+  readSse,
+  until,
+  type UpstreamReply,
+  withWorld,
+} from "../support/world.ts";
 
 const MESSAGES = [{ role: "user", content: "Count once" }];
 const COUNT: UpstreamReply = {
@@ -31,12 +29,11 @@ async function withUpstream(
   script: readonly UpstreamReply[],
   use: (gateway: KillableGateway, upstream: OpenAiUpstream) => Promise<void>,
 ): Promise<void> {
-  const upstream = await startOpenAiUpstream(...script);
-  try {
-    await withKillableGateway(upstream, (gateway) => use(gateway, upstream));
-  } finally {
-    await upstream.close();
-  }
+  await withWorld(async (world) => {
+    const upstream = await world.upstream(...script);
+    const gateway = await world.killableGateway(upstream);
+    await use(gateway, upstream);
+  });
 }
 
 const keyed = (key: string, body: unknown) => ({ headers: { "idempotency-key": key }, body });
@@ -229,14 +226,11 @@ test("a run's events go on after a kill -9: with turn_restart applied they are t
       "no position is used twice",
     );
 
-    const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
-      headers: { authorization: gateway.authorization },
-    });
+    const client = await gateway.chat();
     client.send({ type: "hello", events: true });
     client.send({ type: "resume", run_id: id, after });
     const frames = await client.readReply();
-    client.socket.close();
-    await client.closed;
+    await client.leave();
     assert.deepEqual(frames.map(({ run_id: _, ...event }) => event), later);
     assert.equal(gateway.counted(), 1);
   }));
@@ -274,11 +268,13 @@ test("a call that was cut off in a run leaves the run to a person, and goes on a
 });
 
 test("a file that a killed gateway was writing is gone with the next start", () =>
-  withTemporaryFolder(async (folder) => {
+  withWorld(async (world) => {
+    const folder = await world.folder();
     const dataDir = join(folder, "data");
     mkdirSync(dataDir, { mode: 0o700 });
     const { pid } = spawnSync(process.execPath, ["--version"]);
     const unfinished = join(dataDir, `.postern-${pid}-${"0".repeat(24)}.tmp`);
     writeFileSync(unfinished, "half of it");
-    await withRunningGateway({ dataDir }, async () => assert.equal(existsSync(unfinished), false));
+    await world.gateway({ dataDir });
+    assert.equal(existsSync(unfinished), false);
   }));

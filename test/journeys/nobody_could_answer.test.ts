@@ -4,9 +4,7 @@ import { test } from "node:test";
 import type { Script } from "../../fixtures/scripted_provider.ts";
 import { writeControlFile } from "../../lib/host/control_file.ts";
 import { onMachine } from "../cli/support/run_in.ts";
-import { openChat } from "../support/chat_client.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { jsonOf, type RunningGateway, withWorld } from "../support/world.ts";
 
 const WRITE = { path: "notes.txt", content: "new\n", overwrite: true };
 const SCRIPT: Script = [{ toolCalls: [{ name: "write_file", arguments: WRITE }] }, "Done"];
@@ -15,14 +13,11 @@ const REASON = /^Denied \(nobody_could_answer\): nobody who may approve follows 
 
 /** Sends one message over a WebSocket and gives the frames of its reply. */
 async function overSocket(gateway: RunningGateway, hello?: Readonly<Record<string, unknown>>, token = gateway.token) {
-  const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
-    headers: { authorization: `Bearer ${token}` },
-  });
+  const client = await gateway.chat(token);
   if (hello !== undefined) client.send({ type: "hello", ...hello });
   client.send("Change the notes");
   const frames = await client.readReply();
-  client.socket.close();
-  await client.closed;
+  await client.leave();
   return JSON.stringify(frames);
 }
 
@@ -77,7 +72,8 @@ const DOORS: readonly {
 
 for (const { name, shows = false, drive } of DOORS) {
   test(`${name}: the record of a call that nobody was asked about is nobody_could_answer`, () =>
-    withRunningGateway({ script: SCRIPT, config: CONFIG, files: { "notes.txt": "old\n" } }, async (gateway) => {
+    withWorld(async (world) => {
+      const gateway = await world.gateway({ script: SCRIPT, config: CONFIG, files: { "notes.txt": "old\n" } });
       const shown = await drive(gateway);
       const { data: decisions } = await jsonOf(gateway.call("/v1/audit?type=decision"));
       const denied = decisions.find(({ decision }: { decision: string }) => decision === "deny");
@@ -93,7 +89,8 @@ for (const { name, shows = false, drive } of DOORS) {
 }
 
 test("the run's events say it with the code nobody_could_answer", () =>
-  withRunningGateway({ script: SCRIPT, config: CONFIG, files: { "notes.txt": "old\n" } }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: SCRIPT, config: CONFIG, files: { "notes.txt": "old\n" } });
     const frames = JSON.parse(await overSocket(gateway, { events: true, approvals: false }));
     const notice = frames.find(({ type }: { type: string }) => type === "notice");
     assert.equal(notice?.code, "nobody_could_answer");

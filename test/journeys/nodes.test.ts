@@ -3,12 +3,10 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { freePort } from "../support/free_port.ts";
-import { jsonOf } from "../support/json_of.ts";
 import { HELLO } from "../support/node_bench.ts";
 import { startPostern } from "../support/postern_process.ts";
 import type { StartedProcess } from "../support/started_process.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
-import { until } from "../support/until.ts";
+import { jsonOf, until, withWorld } from "../support/world.ts";
 
 const TOKEN = "token-of-the-gateway-0123456789";
 const NODE_TOKEN = "token-of-the-nodes-0123456789";
@@ -50,7 +48,8 @@ interface Machines {
 
 /** A gateway and a second machine, each with its own folders; what runs in the end is killed. */
 async function withMachines(use: (machines: Machines) => Promise<void>): Promise<void> {
-  await withTemporaryFolder(async (folder) => {
+  await withWorld(async (world) => {
+    const folder = await world.folder();
     for (const name of ["home", "gateway", "node"]) mkdirSync(join(folder, name));
     writeFileSync(join(folder, "gateway.toml"), GATEWAY);
     writeFileSync(join(folder, "node.toml"), NODE);

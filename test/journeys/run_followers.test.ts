@@ -4,11 +4,7 @@ import { get, type IncomingMessage } from "node:http";
 import { test } from "node:test";
 import { systemClock } from "../../lib/base/clock.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
-import { openChat } from "../support/chat_client.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { readSse } from "../support/sse.ts";
-import { until } from "../support/until.ts";
+import { jsonOf, readSse, type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const OPEN = { gateway: { rate_limit_max: 0 } };
 
@@ -27,34 +23,33 @@ const textIn = (text: string) =>
   readSse(text).data.map((data) => JSON.parse(data) as AgentEvent)
     .map((event) => (event.type === "text_delta" ? event.delta : "")).join("");
 
-test("a hundred followers of one run, over HTTP and WebSocket, each get its whole text, and leave nothing behind", async () => {
-  const text = Array.from({ length: 200 }, (_, index) => `${index} `);
-  await withRunningGateway({ config: OPEN, script: [{ text, chunkDelayMs: 1 }] }, async (gateway) => {
+test("a hundred followers of one run, over HTTP and WebSocket, each get its whole text, and leave nothing behind", () =>
+  withWorld(async (world) => {
+    const text = Array.from({ length: 200 }, (_, index) => `${index} `);
+    const gateway = await world.gateway({ config: OPEN, script: [{ text, chunkDelayMs: 1 }] });
     const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Hi" } }));
     const overHttp = Array.from(
       { length: 80 },
       async () => textIn(await (await gateway.call(`/v1/runs/${id}/events`)).text()),
     );
     const overSocket = Array.from({ length: 20 }, async () => {
-      const headers = { authorization: `Bearer ${gateway.token}` };
-      const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, { headers });
+      const client = await gateway.chat();
       client.send({ type: "resume", run_id: id, after: 0 });
       const frames = await client.readReply();
-      client.socket.close();
-      await client.closed;
+      await client.leave();
       return frames.map(({ delta }) => delta ?? "").join("");
     });
     const texts = await Promise.all([...overHttp, ...overSocket]);
     assert.deepEqual(new Set(texts), new Set([text.join("")]));
     const { followers } = gateway.connections;
     await until(() => followers.count() === 0);
-  });
-});
+  }));
 
-test("followers that do not read hold nobody up, cost their place alone, and find all there is when they do", async () => {
-  const piece = "x".repeat(8000);
-  const text = Array.from({ length: 500 }, () => piece);
-  await withRunningGateway({ config: OPEN, script: [{ text }] }, async (gateway) => {
+test("followers that do not read hold nobody up, cost their place alone, and find all there is when they do", () =>
+  withWorld(async (world) => {
+    const piece = "x".repeat(8000);
+    const text = Array.from({ length: 500 }, () => piece);
+    const gateway = await world.gateway({ config: OPEN, script: [{ text }] });
     const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Hi" } }));
     const unread = await Promise.all(Array.from({ length: 20 }, () => openUnread(gateway, id)));
     const limit = systemClock.timeoutSignal(60_000);
@@ -67,11 +62,11 @@ test("followers that do not read hold nobody up, cost their place alone, and fin
       await once(reply, "end");
       assert.equal(textIn(all).length, text.length * piece.length);
     }
-  });
-});
+  }));
 
-test("the end of a token and the start of a shutdown end the followers' streams, and the run goes on", async () => {
-  await withRunningGateway({ config: OPEN, script: [{ text: ["one "], hang: "after" }] }, async (gateway) => {
+test("the end of a token and the start of a shutdown end the followers' streams, and the run goes on", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config: OPEN, script: [{ text: ["one "], hang: "after" }] });
     const { token, id: tokenId } = await jsonOf(gateway.call("/v1/tokens", { body: { scopes: ["runs"] } }));
     const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Hi" } }));
     const open = async (bearer: string) => {
@@ -90,5 +85,4 @@ test("the end of a token and the start of a shutdown end the followers' streams,
     const drained = gateway.drain(0);
     assert.match(await own, /come back with Last-Event-ID/);
     await drained;
-  });
-});
+  }));

@@ -3,12 +3,9 @@ import { createHmac } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { systemClock } from "../../lib/base/clock.ts";
-import { openChat } from "../support/chat_client.ts";
-import { jsonOf } from "../support/json_of.ts";
 import { exchange } from "../support/raw_socket.ts";
-import { withRunningGateway } from "../support/running_gateway.ts";
+import { jsonOf, withWorld } from "../support/world.ts";
 
 const CANARIES = {
   POSTERN_TOKEN: "canary-of-the-environment-token-Kx81",
@@ -22,30 +19,31 @@ function formsOf(secret: string): readonly string[] {
   return [secret, bytes.toString("base64").replace(/=+$/, ""), bytes.toString("hex"), encodeURIComponent(secret)];
 }
 
-test("no secret shows in a log, an error, the metrics, /openapi.json, an event or the data directory", async () => {
-  const upstream = await startOpenAiUpstream();
-  const seen: string[] = [];
-  const see = async (reply: Response) => {
-    const headers = [...reply.headers].map(([name, value]) => `${name}: ${value}`).join("\n");
-    const text = `${reply.status}\n${headers}\n${await reply.text()}`;
-    seen.push(text);
-    return text;
-  };
-  const provider = {
-    kind: "openai_compatible",
-    base_url: upstream.baseUrl,
-    model: "upstream-model",
-    api_key_env: "PROVIDER_KEY",
-    max_retries: 1,
-  };
-  const config = {
-    provider,
-    channels: { signed: { kind: "generic", secret_env: "CHANNEL_SECRET" } },
-    logging: { level: "debug" },
-    gateway: { rate_limit_max: 0 },
-  };
-  await withRunningGateway({ config, environment: CANARIES }, async (gateway) => {
-    const { url, port } = gateway;
+test("no secret shows in a log, an error, the metrics, /openapi.json, an event or the data directory", () =>
+  withWorld(async (world) => {
+    const upstream = await world.upstream();
+    const seen: string[] = [];
+    const see = async (reply: Response) => {
+      const headers = [...reply.headers].map(([name, value]) => `${name}: ${value}`).join("\n");
+      const text = `${reply.status}\n${headers}\n${await reply.text()}`;
+      seen.push(text);
+      return text;
+    };
+    const provider = {
+      kind: "openai_compatible",
+      base_url: upstream.baseUrl,
+      model: "upstream-model",
+      api_key_env: "PROVIDER_KEY",
+      max_retries: 1,
+    };
+    const config = {
+      provider,
+      channels: { signed: { kind: "generic", secret_env: "CHANNEL_SECRET" } },
+      logging: { level: "debug" },
+      gateway: { rate_limit_max: 0 },
+    };
+    const gateway = await world.gateway({ config, environment: CANARIES });
+    const { port } = gateway;
     const token = CANARIES.POSTERN_TOKEN;
     const authorization = `Bearer ${token}`;
     const call = (path: string, init: Parameters<typeof gateway.call>[1] = {}) =>
@@ -73,7 +71,7 @@ test("no secret shows in a log, an error, the metrics, /openapi.json, an event o
     await ask({ stream: true });
     upstream.script({ kind: "raw", body: `<html>${CANARIES.PROVIDER_KEY}</html>`, contentType: "text/html" });
     await ask();
-    const socket = await openChat(`${url.replace("http", "ws")}/ws/chat`, { headers: { authorization } });
+    const socket = await gateway.chat(token);
     socket.send({ type: "hello", events: true });
     upstream.script({ kind: "status", status: 401, body: repeated });
     socket.send("Hi");
@@ -154,5 +152,4 @@ test("no secret shows in a log, an error, the metrics, /openapi.json, an event o
         assert.equal(at, -1, `${name} shows: ${all.slice(Math.max(0, at - 300), at + 60)}`);
       }
     }
-  }).finally(() => upstream.close());
-});
+  }));

@@ -5,9 +5,7 @@ import { test } from "node:test";
 import type { Script } from "../../fixtures/scripted_provider.ts";
 import type { SopCatalogue, SopExecutionView } from "../../lib/tools/sops/sops.ts";
 import { git, gitTest, initRepository } from "../support/git_fixture.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { until } from "../support/until.ts";
-import { withWorkspace } from "../support/workspace.ts";
+import { type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const PROCEDURES = fileURLToPath(new URL("../../fixtures/sops", import.meta.url));
 const CONFIG = {
@@ -57,9 +55,10 @@ async function withRepositoryGateway(
   script: Script,
   use: (gateway: RunningGateway) => Promise<void>,
 ): Promise<void> {
-  await withWorkspace(files, async (workspace) => {
+  await withWorld(async (world) => {
+    const workspace = await world.workspace(files);
     initRepository(workspace.root);
-    await withRunningGateway({ config: CONFIG, workspace, script }, use);
+    await use(await world.gateway({ config: CONFIG, workspace, script }));
   });
 }
 
@@ -179,10 +178,11 @@ gitTest(
 );
 
 test("a model's sop_approve grants nothing, though its run was started with an administrator's token", () =>
-  withWorkspace({
-    "own/note.toml":
-      '[[steps]]\nid = "note"\ntool = "memory_store"\ninput = { key = "a", value = "b" }\nrequires_approval = true\n',
-  }, async (workspace) => {
+  withWorld(async (world) => {
+    const workspace = await world.workspace({
+      "own/note.toml":
+        '[[steps]]\nid = "note"\ntool = "memory_store"\ninput = { key = "a", value = "b" }\nrequires_approval = true\n',
+    });
     const ids: string[] = [];
     const script: Script = (_, turn) => {
       if (turn === 0) return { toolCalls: [{ name: "sop_approve", arguments: { execution_id: ids[0] ?? "" } }] };
@@ -191,66 +191,66 @@ test("a model's sop_approve grants nothing, though its run was started with an a
         : "I could not";
     };
     const config = { ...CONFIG, sops: { dirs: [workspace.path("own")] } };
-    await withRunningGateway({ config, workspace, script }, async (gateway) => {
-      const { data: { id } } = await call(gateway, "sop_execute", { sop: "note" });
-      ids.push(id);
-      await untilSo(gateway, id, waitsAt("note"));
-      const reply = await gateway.call("/v1/chat/completions", {
-        body: { messages: [{ role: "user", content: "Approve it" }] },
-      });
-      assert.equal(reply.status, 200);
-      const said = gateway.provider.requests.at(-1)?.messages.filter(({ role }) => role === "tool") ?? [];
-      assert.match(String(said[0]?.content), /^A person is asked; nothing is approved yet/);
-      assert.match(String(said[1]?.content), /^Cannot advance/);
-      assert.equal((await call(gateway, "sop_status", { execution_id: id })).data.status, "waiting_for_approval");
-      assert.equal((await call(gateway, "sop_approve", { execution_id: id })).is_error, false);
-      await untilSo(gateway, id, isCompleted);
+    const gateway = await world.gateway({ config, workspace, script });
+    const { data: { id } } = await call(gateway, "sop_execute", { sop: "note" });
+    ids.push(id);
+    await untilSo(gateway, id, waitsAt("note"));
+    const reply = await gateway.call("/v1/chat/completions", {
+      body: { messages: [{ role: "user", content: "Approve it" }] },
     });
+    assert.equal(reply.status, 200);
+    const said = gateway.provider.requests.at(-1)?.messages.filter(({ role }) => role === "tool") ?? [];
+    assert.match(String(said[0]?.content), /^A person is asked; nothing is approved yet/);
+    assert.match(String(said[1]?.content), /^Cannot advance/);
+    assert.equal((await call(gateway, "sop_status", { execution_id: id })).data.status, "waiting_for_approval");
+    assert.equal((await call(gateway, "sop_approve", { execution_id: id })).is_error, false);
+    await untilSo(gateway, id, isCompleted);
   }));
 
 test("an approval of a step counts for files as they were, and for the policy's own approval of the same call", () =>
-  withWorkspace({
-    "own/write.toml": '[[steps]]\nid = "write"\ntool = "write_file"\nrequires_approval = true\n' +
-      'input = { path = "a.txt", content = "new", overwrite = true }\n',
-    "a.txt": "old",
-  }, async (workspace) => {
-    const config = { ...CONFIG, autonomy: { level: "supervised" }, sops: { dirs: [workspace.path("own")] } };
-    await withRunningGateway({ config, workspace, script: [] }, async (gateway) => {
-      const { data: { id } } = await call(gateway, "sop_execute", { sop: "write" });
-      const first = (await untilSo(gateway, id, waitsAt("write"))).approval?.id ?? "";
-      const asked = await gateway.services.approvals.get(first);
-      assert.deepEqual(asked?.files.map(({ path }) => path), ["a.txt"]);
-      workspace.write("a.txt", "changed meanwhile");
-      await gateway.call(`/v1/approvals/${first}`, { body: { decision: "approve" } });
-      const { approval } = await untilSo(gateway, id, ({ approval }) => approval !== null && approval.id !== first);
-      assert.equal(readFileSync(workspace.path("a.txt"), "utf8"), "changed meanwhile");
-      await gateway.call(`/v1/approvals/${approval?.id}`, { body: { decision: "approve" } });
-      await untilSo(gateway, id, isCompleted);
-      assert.equal(readFileSync(workspace.path("a.txt"), "utf8"), "new");
-      const { approvals } = await gateway.services.approvals.list({ limit: 10 });
-      assert.deepEqual(approvals.map(({ tool, status }) => [tool, status]), [
-        ["write_file", "approved"],
-        ["sop_advance", "approved"],
-        ["sop_advance", "approved"],
-      ]);
+  withWorld(async (world) => {
+    const workspace = await world.workspace({
+      "own/write.toml": '[[steps]]\nid = "write"\ntool = "write_file"\nrequires_approval = true\n' +
+        'input = { path = "a.txt", content = "new", overwrite = true }\n',
+      "a.txt": "old",
     });
+    const config = { ...CONFIG, autonomy: { level: "supervised" }, sops: { dirs: [workspace.path("own")] } };
+    const gateway = await world.gateway({ config, workspace, script: [] });
+    const { data: { id } } = await call(gateway, "sop_execute", { sop: "write" });
+    const first = (await untilSo(gateway, id, waitsAt("write"))).approval?.id ?? "";
+    const asked = await gateway.services.approvals.get(first);
+    assert.deepEqual(asked?.files.map(({ path }) => path), ["a.txt"]);
+    workspace.write("a.txt", "changed meanwhile");
+    await gateway.call(`/v1/approvals/${first}`, { body: { decision: "approve" } });
+    const { approval } = await untilSo(gateway, id, ({ approval }) => approval !== null && approval.id !== first);
+    assert.equal(readFileSync(workspace.path("a.txt"), "utf8"), "changed meanwhile");
+    await gateway.call(`/v1/approvals/${approval?.id}`, { body: { decision: "approve" } });
+    await untilSo(gateway, id, isCompleted);
+    assert.equal(readFileSync(workspace.path("a.txt"), "utf8"), "new");
+    const { approvals } = await gateway.services.approvals.list({ limit: 10 });
+    assert.deepEqual(approvals.map(({ tool, status }) => [tool, status]), [
+      ["write_file", "approved"],
+      ["sop_advance", "approved"],
+      ["sop_advance", "approved"],
+    ]);
   }));
 
 test("an execution goes on after a restart of the gateway, with its approval still pending", () =>
-  withWorkspace({
-    "own/note.toml":
-      '[[steps]]\nid = "note"\ntool = "memory_store"\ninput = { key = "a", value = "b" }\nrequires_approval = true\n',
-  }, async (workspace) => {
+  withWorld(async (world) => {
+    const workspace = await world.workspace({
+      "own/note.toml":
+        '[[steps]]\nid = "note"\ntool = "memory_store"\ninput = { key = "a", value = "b" }\nrequires_approval = true\n',
+    });
     const config = { ...CONFIG, sops: { dirs: [workspace.path("own")] } };
     const dataDir = workspace.path("..", "data");
     let id = "";
     let approvalId = "";
-    await withRunningGateway({ config, workspace, dataDir, script: [] }, async (gateway) => {
+    await world.during(world.gateway({ config, workspace, dataDir, script: [] }), async (gateway) => {
       id = (await call(gateway, "sop_execute", { sop: "note" })).data.id;
       approvalId = (await untilSo(gateway, id, waitsAt("note"))).approval?.id ?? "";
     });
     assert.ok(existsSync(dataDir));
-    await withRunningGateway({ config, workspace, dataDir, script: [] }, async (gateway) => {
+    await world.during(world.gateway({ config, workspace, dataDir, script: [] }), async (gateway) => {
       const before = await call(gateway, "sop_status", { execution_id: id });
       assert.equal(before.data.approval?.id, approvalId);
       await gateway.call(`/v1/approvals/${approvalId}`, { body: { decision: "approve" } });

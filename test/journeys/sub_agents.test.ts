@@ -3,15 +3,9 @@ import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { SubAgentView } from "../../lib/tools/agents/sub_agents.ts";
-import { openChat } from "../support/chat_client.ts";
-import { RUN, withGatewayProcess } from "../support/gateway_process.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { lastOutput, lastWords, scriptedTasks, type TaskTurn, toolTurn } from "../support/scripted_tasks.ts";
 import { ask } from "../support/supervised.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
-import { withWorkspace, type Workspace } from "../support/workspace.ts";
-import { until } from "../support/until.ts";
+import { jsonOf, type RunningGateway, until, withWorld } from "../support/world.ts";
 
 type Tasks = Readonly<Record<string, readonly TaskTurn[]>>;
 
@@ -48,27 +42,24 @@ for (
       assert.equal((await jsonOf(gateway.call("/api/chat", { body: { message: "Begin" } }))).message, "Started");
     }],
     ["a WebSocket message", async (gateway: RunningGateway) => {
-      const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
-        headers: { authorization: `Bearer ${gateway.token}` },
-      });
+      const client = await gateway.chat();
       client.send("Begin");
       await client.readReply();
-      client.socket.close();
-      await client.closed;
+      await client.leave();
     }],
   ] as const
 ) {
-  test(`a sub-agent goes on when ${what} that started it is answered and its reader gone`, () => {
-    const { tasks, letGo } = held();
-    return withRunningGateway({ script: scriptedTasks(tasks) }, async (gateway) => {
+  test(`a sub-agent goes on when ${what} that started it is answered and its reader gone`, () =>
+    withWorld(async (world) => {
+      const { tasks, letGo } = held();
+      const gateway = await world.gateway({ script: scriptedTasks(tasks) });
       await say(gateway);
       await until(() => runsOf(gateway).active() === 1 && gateway.provider.active === 1);
       letGo();
       const [{ id } = { id: "" }] = await delegations(gateway);
       assert.equal((await tool(gateway, "subagent_manage", { op: "result", id })).output, "half done");
       assert.deepEqual((await delegations(gateway)).map(({ status }) => status), ["completed"]);
-    });
-  });
+    }));
 }
 
 async function complete(gateway: RunningGateway, stream: boolean): Promise<void> {
@@ -78,13 +69,14 @@ async function complete(gateway: RunningGateway, stream: boolean): Promise<void>
 }
 
 test("cancelling a run cancels the sub-agents it started, and theirs", () =>
-  withRunningGateway({
-    script: scriptedTasks({
-      "Begin": [toolTurn("subagent_spawn", { task: "Middle" }), { hang: "before" }],
-      "Middle": [toolTurn("subagent_spawn", { task: "Deep" }), { hang: "before" }],
-      "Deep": HANG,
-    }),
-  }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({
+      script: scriptedTasks({
+        "Begin": [toolTurn("subagent_spawn", { task: "Middle" }), { hang: "before" }],
+        "Middle": [toolTurn("subagent_spawn", { task: "Deep" }), { hang: "before" }],
+        "Deep": HANG,
+      }),
+    });
     const runs = runsOf(gateway);
     const handle = await runs.start(ask("Begin", { durable: true }));
     await until(() => isAsked(gateway, "Deep"));
@@ -102,14 +94,18 @@ const withRestarts = (
     folder: string,
   ) => Promise<void>,
 ) =>
-  withWorkspace({ "notes.txt": "a note\n" }, (workspace: Workspace) =>
-    withTemporaryFolder(async (folder) => {
-      await use(
-        (tasks, work, dataDir = join(folder, "data")) =>
-          withRunningGateway({ dataDir, workspace, script: scriptedTasks(tasks), config: { agents: AGENTS } }, work),
-        folder,
-      );
-    }));
+  withWorld(async (world) => {
+    const workspace = await world.workspace({ "notes.txt": "a note\n" });
+    const folder = await world.folder();
+    await use(
+      (tasks, work, dataDir = join(folder, "data")) =>
+        world.during(
+          world.gateway({ dataDir, workspace, script: scriptedTasks(tasks), config: { agents: AGENTS } }),
+          work,
+        ),
+      folder,
+    );
+  });
 
 test("a sub-agent and what waits for it survive a restart, with parentage and depth", () =>
   withRestarts(async (start) => {
@@ -172,43 +168,45 @@ for (const how of ["a restart", "a crash"] as const) {
 }
 
 test("an agent that is no longer configured ends with the reason after a restart", () =>
-  withWorkspace({}, (workspace) =>
-    withTemporaryFolder(async (folder) => {
-      const shared = { dataDir: join(folder, "data"), workspace };
-      let id = "";
-      await withRunningGateway(
-        { ...shared, script: scriptedTasks(DELEGATE), config: { agents: AGENTS } },
-        async (gateway) => {
-          id = (await runsOf(gateway).start(ask("Begin", { durable: true }))).id;
-          await until(() => isAsked(gateway, "Help"));
-        },
-      );
-      const script = scriptedTasks({ "Begin": [(request) => lastOutput(request)] });
-      await withRunningGateway({ ...shared, script }, async (gateway) => {
-        const run = await runsOf(gateway).ended(id, new AbortController().signal);
-        assert.equal(run?.status, "completed");
-        assert.match(run?.result ?? "", /"delegate"|"local"/);
-        assert.deepEqual((await delegations(gateway)).map(({ status }) => status), ["failed"]);
-      });
-    })));
+  withWorld(async (world) => {
+    const workspace = await world.workspace();
+    const folder = await world.folder();
+    const shared = { dataDir: join(folder, "data"), workspace };
+    let id = "";
+    await world.during(
+      world.gateway({ ...shared, script: scriptedTasks(DELEGATE), config: { agents: AGENTS } }),
+      async (gateway) => {
+        id = (await runsOf(gateway).start(ask("Begin", { durable: true }))).id;
+        await until(() => isAsked(gateway, "Help"));
+      },
+    );
+    const script = scriptedTasks({ "Begin": [(request) => lastOutput(request)] });
+    await world.during(world.gateway({ ...shared, script }), async (gateway) => {
+      const run = await runsOf(gateway).ended(id, new AbortController().signal);
+      assert.equal(run?.status, "completed");
+      assert.match(run?.result ?? "", /"delegate"|"local"/);
+      assert.deepEqual((await delegations(gateway)).map(({ status }) => status), ["failed"]);
+    });
+  }));
 
 test("what a sub-agent puts on a schedule sends as nobody else and starts nothing beyond its depth", () =>
-  withRunningGateway({
-    config: { cron: { enabled: true } },
-    script: scriptedTasks({
-      "Begin": [toolTurn("subagent_spawn", { task: "Plan" }), "Started"],
-      "Plan": [
-        toolTurn("cron_add", {
-          id: "post",
-          schedule: "yearly",
-          tool: "agents_ipc",
-          input: { op: "send", from: "boss", to: "ann", payload: "x" },
-        }),
-        toolTurn("cron_add", { id: "start", schedule: "yearly", tool: "subagent_spawn", input: { task: "More" } }),
-        "Planned",
-      ],
-    }),
-  }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({
+      config: { cron: { enabled: true } },
+      script: scriptedTasks({
+        "Begin": [toolTurn("subagent_spawn", { task: "Plan" }), "Started"],
+        "Plan": [
+          toolTurn("cron_add", {
+            id: "post",
+            schedule: "yearly",
+            tool: "agents_ipc",
+            input: { op: "send", from: "boss", to: "ann", payload: "x" },
+          }),
+          toolTurn("cron_add", { id: "start", schedule: "yearly", tool: "subagent_spawn", input: { task: "More" } }),
+          "Planned",
+        ],
+      }),
+    });
     await complete(gateway, false);
     const [{ id } = { id: "" }] = await delegations(gateway);
     assert.equal((await tool(gateway, "subagent_manage", { op: "result", id })).output, "Planned");
@@ -223,38 +221,18 @@ test("what a sub-agent puts on a schedule sends as nobody else and starts nothin
   }));
 
 test("a sub-agent's question, its answer and what follows survive kills in between, and the effect happens once", () =>
-  withTemporaryFolder(async (folder) => {
-    writeFileSync(
-      join(folder, "postern.toml"),
-      '[provider]\nkind = "offline"\n[gateway]\nrate_limit_max = 0\n[security.write_file]\nenabled = true\n',
-    );
+  withWorld(async (world) => {
+    const folder = await world.folder();
     writeFileSync(join(folder, "notes.txt"), "old\n");
+    const config =
+      '[provider]\nkind = "offline"\n[gateway]\nrate_limit_max = 0\n[security.write_file]\nenabled = true\n';
     const token = "token-of-the-killed-gateways-0123456789";
-    const command = [
-      ...RUN,
-      "cli/main.ts",
-      "gateway",
-      "--port",
-      "0",
-      "--data-dir",
-      join(folder, "data"),
-      "--workspace",
-      folder,
-      "--config",
-      join(folder, "postern.toml"),
-    ];
     /** Runs `use` with a gateway that is killed at its end. */
     const killed = (use: (request: (path: string, body?: unknown) => ReturnType<typeof jsonOf>) => Promise<void>) =>
-      withGatewayProcess(["/usr/bin/env", `POSTERN_TOKEN=${token}`, ...command], ({ url }) =>
-        use((path, body) => {
-          const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-          return jsonOf(
-            fetch(
-              url + path,
-              body === undefined ? { headers } : { method: "POST", headers, body: JSON.stringify(body) },
-            ),
-          );
-        }));
+      world.during(
+        world.gatewayProcess({ folder, config, token }),
+        (gateway) => use((path, body) => jsonOf(gateway.call(path, { body }))),
+      );
     const manage = (op: string) => ({ input: { op, id } });
     let id = "";
     let asked = "";

@@ -1,19 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startFakeServer } from "../../fixtures/upstream/fake_server.ts";
+import { toChunk, toDelta, toSse } from "../../fixtures/upstream/openai_upstream.ts";
+import { freePort } from "../support/free_port.ts";
 import {
   type OpenAiUpstream,
-  startOpenAiUpstream,
-  toChunk,
-  toDelta,
-  toSse,
+  readRefusal,
+  readSse,
+  type RunningGateway,
   type UpstreamReply,
-} from "../../fixtures/upstream/openai_upstream.ts";
-import { openChat } from "../support/chat_client.ts";
-import { freePort } from "../support/free_port.ts";
-import { readRefusal } from "../support/refusal.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { readSse } from "../support/sse.ts";
+  withWorld,
+  type World,
+} from "../support/world.ts";
 
 const MODEL_FAILURE = { status: 502, code: "provider_error" };
 const KEY = "sk-canary-of-the-provider-0123456789";
@@ -60,13 +57,10 @@ const byChat: Door = async (gateway) => {
 };
 
 const bySocket: Door = async (gateway) => {
-  const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
-    headers: { authorization: `Bearer ${gateway.token}` },
-  });
+  const client = await gateway.chat();
   client.send("Hi");
   const frames = await client.readReply();
-  client.socket.close();
-  await client.closed;
+  await client.leave();
   const last = frames.at(-1);
   assert.deepEqual(Object.keys(last ?? {}), ["type", "message", "code"]);
   assert.equal(last?.type, "error");
@@ -202,25 +196,8 @@ const SILENCES: readonly Failure[] = [
   },
 ];
 
-/** A gateway in front of a fake upstream, asked once, with a second of patience. */
-async function withUpstream(
-  use: (gateway: RunningGateway, upstream: OpenAiUpstream) => Promise<void>,
-  timeoutSecs?: number,
-): Promise<void> {
-  const upstream = await startOpenAiUpstream();
-  try {
-    await withGatewayTo(upstream.baseUrl, (gateway) => use(gateway, upstream), timeoutSecs);
-  } finally {
-    await upstream.close();
-  }
-}
-
-/** @param timeoutSecs default: longer than a slow machine takes */
-function withGatewayTo(
-  baseUrl: string,
-  use: (gateway: RunningGateway) => Promise<void>,
-  timeoutSecs = 30,
-): Promise<void> {
+/** Starts a gateway in front of an upstream that it asks once. @param timeoutSecs default: longer than a slow machine takes */
+function startGateway(world: World, baseUrl: string, timeoutSecs = 30): Promise<RunningGateway> {
   const provider = {
     kind: "openai_compatible",
     base_url: baseUrl,
@@ -229,10 +206,21 @@ function withGatewayTo(
     timeout_secs: timeoutSecs,
     max_retries: 0,
   };
-  return withRunningGateway({
+  return world.gateway({
     config: { provider, gateway: { rate_limit_max: 0 } },
     environment: { CANARY_KEY: KEY },
-  }, use);
+  });
+}
+
+/** Runs `use` with a fake upstream and a gateway in front of it. */
+function withUpstream(
+  use: (gateway: RunningGateway, upstream: OpenAiUpstream, world: World) => Promise<void>,
+  timeoutSecs?: number,
+): Promise<void> {
+  return withWorld(async (world) => {
+    const upstream = await world.upstream();
+    await use(await startGateway(world, upstream.baseUrl, timeoutSecs), upstream, world);
+  });
 }
 
 async function stillWorks(gateway: RunningGateway, upstream: OpenAiUpstream): Promise<void> {
@@ -267,14 +255,14 @@ for (const [door, ask] of Object.entries(DOORS)) {
     });
   });
 
-  test(`an upstream that refuses the connection is 502: ${door}`, async () => {
-    await withGatewayTo(`http://127.0.0.1:${await freePort()}/v1`, async (gateway) => {
+  test(`an upstream that refuses the connection is 502: ${door}`, () =>
+    withWorld(async (world) => {
+      const gateway = await startGateway(world, `http://127.0.0.1:${await freePort()}/v1`);
       const outcome = await ask(gateway);
       assert.deepEqual([outcome.code, outcome.text], ["provider_error", ""]);
       assert.equal(outcome.status, ask === bySocket ? 200 : 502);
       assert.equal((await gateway.call("/health")).status, 200);
-    });
-  });
+    }));
 }
 
 test("an upstream that falls silent is 504 after timeout_secs, by every door", async () => {
@@ -288,15 +276,15 @@ test("an upstream that falls silent is 504 after timeout_secs, by every door", a
 });
 
 test("a redirect of the upstream is refused, and the key goes nowhere else", async () => {
-  const elsewhere = await startFakeServer((_seen, response) => response.end("{}"));
-  await withUpstream(async (gateway, upstream) => {
+  await withUpstream(async (gateway, upstream, world) => {
+    const elsewhere = await world.server((_seen, response) => response.end("{}"));
     for (const status of [301, 302, 303, 307, 308]) {
       upstream.script({ kind: "status", status, headers: { location: `${elsewhere.origin}/v1/chat/completions` } });
       for (const ask of Object.values(DOORS)) assert.equal((await ask(gateway)).code, "provider_error", String(status));
     }
     assert.equal(elsewhere.requests.length, 0);
     await stillWorks(gateway, upstream);
-  }).finally(() => elsewhere.close());
+  });
 });
 
 test("a tool call with broken JSON goes back to the model as its error, and is not run", async () => {

@@ -20,8 +20,8 @@ async function residentBytes(gateway: KillableGateway): Promise<number> {
 }
 
 async function open(gateway: KillableGateway, id: string): Promise<IncomingMessage> {
-  const { authorization } = gateway;
-  const request = get(`${gateway.url}/v1/runs/${id}/events`, { headers: { authorization }, agent: false });
+  const headers = { authorization: `Bearer ${gateway.token}` };
+  const request = get(`${gateway.url}/v1/runs/${id}/events`, { headers, agent: false });
   const [reply] = await once(request, "response") as [IncomingMessage];
   reply.pause();
   return reply;

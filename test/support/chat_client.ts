@@ -23,6 +23,8 @@ export interface ChatClient {
   /** readUntil the end of a reply: `done` or `error` */
   readReply(): Promise<readonly ReceivedFrame[]>;
   readonly closed: Promise<SocketClose>;
+  /** Closes the socket, and resolves when it is closed */
+  leave(): Promise<SocketClose>;
 }
 
 /** The handshake was answered by an ordinary reply. */
@@ -33,6 +35,11 @@ export class HandshakeRefused extends Error {
     super(`The handshake was refused with ${status}`);
     this.status = status;
   }
+}
+
+/** Opens the chat of a gateway with its token, or with another of it. @throws {HandshakeRefused} for a refusal */
+export function openGatewayChat({ url, token }: { readonly url: string; readonly token: string }): Promise<ChatClient> {
+  return openChat(`${url.replace("http", "ws")}/ws/chat`, { headers: { authorization: `Bearer ${token}` } });
 }
 
 /**
@@ -78,6 +85,10 @@ export async function openChat(url: string, options: ClientOptions = {}): Promis
     frames,
     closed,
     readUntil,
+    leave() {
+      socket.close();
+      return closed;
+    },
     readReply: () => readUntil(({ type }) => type === "done" || type === "error"),
     send: (frame) =>
       socket.send(typeof frame === "string" || frame instanceof Uint8Array ? frame : JSON.stringify(frame)),

@@ -18,6 +18,8 @@ export interface CliResult {
 /** A user with a home of their own, whose commands are processes. */
 export interface CliMachine {
   readonly home: string;
+  /** Folder of the program that the commands are of, unless they name another */
+  readonly program: string;
   readonly dataDir: string;
   /** Where temporary files go */
   readonly temporary: string;
@@ -59,6 +61,7 @@ export function withCliMachine(use: (machine: CliMachine) => Promise<void>): Pro
     };
     const machine: CliMachine = {
       home,
+      program: ROOT,
       dataDir,
       temporary,
       spawn: start,

@@ -6,7 +6,6 @@ import { type SeenRequest, startFakeServer } from "../../fixtures/upstream/fake_
 import { toDelta, toSse, USAGE_CHUNK } from "../../fixtures/upstream/openai_upstream.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
-import { openChat } from "./chat_client.ts";
 import { processesOf } from "./cli_process.ts";
 import { jsonOf } from "./json_of.ts";
 import { countingCommand, type KillableGateway, withKillableGateway } from "./killable_gateway.ts";
@@ -159,8 +158,7 @@ function attach(gateway: KillableGateway, { streams, requests, sockets }: Draine
     streams: many(streams, async () => await (await complete(true)).text()),
     requests: many(requests, () => complete(false)),
     sockets: many(sockets, async () => {
-      const { authorization } = gateway;
-      const socket = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, { headers: { authorization } });
+      const socket = await gateway.chat();
       socket.send("chat");
       const last = (await socket.readReply()).at(-1)?.type;
       return { last, code: (await socket.closed).code };

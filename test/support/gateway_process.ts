@@ -1,7 +1,11 @@
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { callGateway, type CallInit } from "./gateway_call.ts";
+import { jsonOf } from "./json_of.ts";
 import { startProcess } from "./started_process.ts";
 
 /** Folder of the project, with a slash at the end. */
@@ -29,26 +33,63 @@ export interface GatewayProcess {
   readonly code: string;
   /** Sends SIGTERM. @returns exit code, and what was written to stderr */
   stop(): Promise<{ readonly exitCode: number | null; readonly stderr: string }>;
+  /** Fetches a path with the token of `ServedFolder`, or of `pair()` */
+  call(path: string, init?: CallInit): Promise<Response>;
+  /** Exchanges the pairing code. @returns the token, with which `call` goes on */
+  pair(): Promise<string>;
+}
+
+/** A folder that `postern gateway` works in: the workspace, with the data directory `data` in it. */
+export interface ServedFolder {
+  readonly folder: string;
+  /** Text of `postern.toml`. Default: the file that is in the folder already */
+  readonly config?: string;
+  /** An admin token. Default: none, so that clients pair */
+  readonly token?: string;
+  /** Further options of the command */
+  readonly flags?: readonly string[];
+}
+
+/** Runs `use` with `postern gateway` on the folder, which is killed afterwards. @throws {Error} as `withGatewayProcess` does */
+export function withServedFolder(
+  { folder, config, token, flags = [] }: ServedFolder,
+  use: (gateway: GatewayProcess) => Promise<void>,
+): Promise<void> {
+  const path = join(folder, "postern.toml");
+  if (config !== undefined) writeFileSync(path, config);
+  const folders = ["--config", path, "--data-dir", join(folder, "data"), "--workspace", folder];
+  const command = [...RUN, join(ROOT, "cli/main.ts"), "gateway", "--port", "0", ...folders, ...flags];
+  return withGatewayProcess(command, use, token);
 }
 
 /**
- * Runs a command that prints an address ending in a slash and then `Pairing code: ...`; the process is ended afterwards.
+ * Runs a command that prints an address ending in a slash and then `Pairing code: ...`; the process is killed afterwards.
+ * @param given an admin token. Default: none
  * @throws {Error} when it ends before that, or after 60 s, with its output
  */
 export async function withGatewayProcess(
   command: readonly string[],
   use: (gateway: GatewayProcess) => Promise<void>,
+  given?: string,
 ): Promise<void> {
   const gateway = await startProcess(command, {
     cwd: ROOT,
+    ...(given === undefined ? {} : { env: { ...process.env, POSTERN_TOKEN: given } }),
     ready: /(http:\S+)\/\n[\s\S]*^Pairing code: (\S+)\n/m,
   });
   const [, url = "", code = ""] = gateway.match;
+  let token = given ?? "";
   try {
     await use({
       url,
       code,
       stop: async () => ({ exitCode: await gateway.end("SIGTERM"), stderr: gateway.errors() }),
+      call: (path, init) => callGateway({ url, token }, path, init),
+      async pair() {
+        const reply = await fetch(`${url}/pair`, { method: "POST", headers: { "x-pairing-code": code } });
+        assert.equal(reply.status, 200);
+        return token = (await jsonOf(reply)).token;
+      },
     });
   } finally {
     await gateway.end("SIGKILL");

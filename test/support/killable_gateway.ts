@@ -1,5 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { type ChatClient, openGatewayChat } from "./chat_client.ts";
+import { callGateway, type CallInit } from "./gateway_call.ts";
 import { startPostern } from "./postern_process.ts";
 import type { StartedProcess } from "./started_process.ts";
 import { withTemporaryFolder } from "./temporary_folder.ts";
@@ -8,13 +10,15 @@ import { withTemporaryFolder } from "./temporary_folder.ts";
 export interface KillableGateway {
   /** Without a slash at the end; of the process that runs now */
   readonly url: string;
-  /** As `Bearer ...` */
-  readonly authorization: string;
+  /** An admin token */
+  readonly token: string;
   readonly workspace: string;
   /** Holds the workspace and the data directory */
   readonly folder: string;
   readonly dataDir: string;
   call(path: string, init?: CallInit): Promise<Response>;
+  /** Opens `/ws/chat` of the process that runs now. @throws {HandshakeRefused} for a refusal */
+  chat(): Promise<ChatClient>;
   /** SIGKILL; resolves when the process is gone */
   kill(): Promise<void>;
   /** SIGTERM; resolves when the process is gone */
@@ -33,30 +37,23 @@ export interface Stopped {
   readonly output: string;
 }
 
-export interface CallInit {
-  readonly method?: string;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: unknown;
-  readonly signal?: AbortSignal;
-}
-
 const TOKEN = "token-of-a-gateway-that-is-killed-0123456789";
 
 /** A command with an effect that can be counted: a line when it begins, and then as many seconds of waiting. */
 export const countingCommand = (seconds = 0) => `sh -c "echo begun >> counter; sleep ${seconds}"`;
 
-/**
- * Runs `use` with a gateway at level `full` whose model is an upstream of the chat-completions format, and which may run
- * `countingCommand`.
- * @param options.alwaysAsk tools that a person is asked about
- * @param options.env further variables, as `POSTERN__RUNS__MAX_CONCURRENT`
- */
+export interface KillableGatewayOptions {
+  /** Base URL of an upstream of the chat-completions format */
+  readonly baseUrl: string;
+  /** Tools that a person is asked about. Default: none */
+  readonly alwaysAsk?: readonly string[];
+  /** Further variables, as `POSTERN__RUNS__MAX_CONCURRENT` */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** Runs `use` with a gateway at level `full` whose model is the upstream, and which may run `countingCommand`. */
 export async function withKillableGateway(
-  { baseUrl, alwaysAsk = [], env: further = {} }: {
-    readonly baseUrl: string;
-    readonly alwaysAsk?: readonly string[];
-    readonly env?: Readonly<Record<string, string>>;
-  },
+  { baseUrl, alwaysAsk = [], env: further = {} }: KillableGatewayOptions,
   use: (gateway: KillableGateway) => Promise<void>,
 ): Promise<void> {
   await withTemporaryFolder(async (folder) => {
@@ -88,28 +85,17 @@ sandbox = "off"
     const argv = ["gateway", "--port", "0", "--config", config, "--workspace", workspace, "--data-dir", dataDir];
     const start = () => startPostern(argv, { env, ready: /Address +(http:\/\/127\.0\.0\.1:\d+)\// });
     let running = await start();
-    const authorization = `Bearer ${TOKEN}`;
     try {
       await use({
         get url() {
           return urlOf(running);
         },
-        authorization,
+        token: TOKEN,
         workspace,
         folder,
         dataDir,
-        call(path, { method, headers, body, signal } = {}) {
-          return fetch(urlOf(running) + path, {
-            method: method ?? (body === undefined ? "GET" : "POST"),
-            headers: {
-              authorization,
-              ...(body === undefined ? {} : { "content-type": "application/json" }),
-              ...headers,
-            },
-            ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-            ...(signal === undefined ? {} : { signal }),
-          });
-        },
+        call: (path, init) => callGateway({ url: urlOf(running), token: TOKEN }, path, init),
+        chat: () => openGatewayChat({ url: urlOf(running), token: TOKEN }),
         async kill() {
           await running.end("SIGKILL");
         },

@@ -11,8 +11,13 @@ export interface RawSocket {
   destroy(): void;
 }
 
-/** @param options `halfOpen`: stays open for writing once the other side has ended its half */
-export async function openRawSocket(port: number, options: { readonly halfOpen?: boolean } = {}): Promise<RawSocket> {
+export interface RawSocketOptions {
+  /** Stays open for writing once the other side has ended its half. Default false */
+  readonly halfOpen?: boolean;
+}
+
+/** Opens a TCP connection to a port of 127.0.0.1. */
+export async function openRawSocket(port: number, options: RawSocketOptions = {}): Promise<RawSocket> {
   const socket = connect({ host: "127.0.0.1", port, allowHalfOpen: options.halfOpen ?? false });
   let received = "";
   let ended = false;

@@ -14,7 +14,10 @@ import type { Config } from "../../lib/config/config.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
 import type { Connections } from "../../handlers/connections.ts";
 import { createServices, type GatewayServices } from "../../lib/gateway.ts";
+import { type ChatClient, openGatewayChat } from "./chat_client.ts";
 import { createReplyCheck } from "./described_reply.ts";
+import { callGateway, type CallInit, methodOf } from "./gateway_call.ts";
+import { openRawSocket, type RawSocket, type RawSocketOptions } from "./raw_socket.ts";
 import { withTemporaryFolder } from "./temporary_folder.ts";
 import { withWorkspace, type Workspace } from "./workspace.ts";
 
@@ -33,15 +36,11 @@ export interface RunningGateway {
   readonly provider: ScriptedProvider;
   readonly log: readonly LogRecord[];
   /** fetch with the token; a body that is no string is sent as JSON. The reply must be as /openapi.json describes it */
-  call(
-    path: string,
-    init?: {
-      readonly method?: string;
-      readonly headers?: Record<string, string>;
-      readonly body?: unknown;
-      readonly signal?: AbortSignal;
-    },
-  ): Promise<Response>;
+  call(path: string, init?: CallInit): Promise<Response>;
+  /** Opens `/ws/chat`, by default with the admin token; what is still open in the end is closed. @throws {HandshakeRefused} for a refusal */
+  chat(token?: string): Promise<ChatClient>;
+  /** Opens a TCP connection to the port; what is still open in the end is destroyed */
+  rawSocket(options?: RawSocketOptions): Promise<RawSocket>;
   /** Ends the server as a signal would */
   drain(graceMs: number): Promise<void>;
 }
@@ -102,6 +101,7 @@ export async function withRunningGateway(
       });
       const server = await serveGateway({ services, host: "127.0.0.1", port: 0 });
       const url = server.url.replace(/\/$/, "");
+      const sockets: (() => void)[] = [];
       try {
         await use({
           url,
@@ -113,25 +113,25 @@ export async function withRunningGateway(
           dataDir,
           provider,
           log,
-          async call(path, { method: asked, headers, body, signal } = {}) {
-            const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
-            const method = asked ?? (text === undefined ? "GET" : "POST");
-            const reply = await fetch(url + path, {
-              method,
-              headers: {
-                authorization: `Bearer ${TOKEN}`,
-                ...(text === undefined ? {} : { "content-type": "application/json" }),
-                ...headers,
-              },
-              ...(text === undefined ? {} : { body: text }),
-              ...(signal === undefined ? {} : { signal }),
-            });
-            await checkReply(method, path, reply);
+          async call(path, init = {}) {
+            const reply = await callGateway({ url, token: TOKEN }, path, init);
+            await checkReply(methodOf(init), path, reply);
             return reply;
+          },
+          async chat(token = TOKEN) {
+            const client = await openGatewayChat({ url, token });
+            sockets.push(() => client.socket.terminate());
+            return client;
+          },
+          async rawSocket(options) {
+            const raw = await openRawSocket(server.port, options);
+            sockets.push(raw.destroy);
+            return raw;
           },
           drain: (graceMs) => server.drain(graceMs),
         });
       } finally {
+        for (const close of sockets) close();
         await server.drain(0);
         await services.close();
       }

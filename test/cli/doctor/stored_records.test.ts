@@ -1,0 +1,19 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { COLLECTIONS } from "../../../cli/doctor/stored_records.ts";
+import { sourceFiles } from "../../support/source_files.ts";
+
+test("every collection that the source writes has its parser in the doctor's table", () => {
+  const texts = sourceFiles(["lib", "handlers"]).map(({ text }) => text).join("\n");
+  const values = new Map<string, Set<string>>();
+  for (const [, name = "", value = ""] of texts.matchAll(/const ([A-Z_]+) = "([a-z_]+)";/g)) {
+    values.set(name, (values.get(name) ?? new Set()).add(value));
+  }
+  const places = [/collection: ([A-Z_]+|"[a-z_]+")/g, /store\.\w+\(\s*([A-Z_]+|"[a-z_]+"),/g];
+  const used = new Set(places.flatMap((place) => [...texts.matchAll(place)].map(([, name = ""]) => name)));
+  const collections = new Set(
+    [...used].flatMap((name) => name.startsWith('"') ? [name.slice(1, -1)] : [...(values.get(name) ?? [])]),
+  );
+  assert.ok(collections.size >= 30, [...collections].join());
+  assert.deepEqual([...collections].filter((name) => !Object.hasOwn(COLLECTIONS, name)), []);
+});
