@@ -3,9 +3,7 @@ import { chmodSync, existsSync, readdirSync, readFileSync, statSync, writeFileSy
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { jsonOf } from "../support/json_of.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { jsonOf, type RunningGateway, withWorld } from "../support/world.ts";
 
 const PAYLOAD = "the plan nobody else may read";
 
@@ -22,9 +20,10 @@ const withMessage = (
     readonly start: (use: (gateway: RunningGateway) => Promise<void>) => Promise<void>;
   }) => Promise<void>,
 ) =>
-  withTemporaryFolder(async (folder) => {
+  withWorld(async (world) => {
+    const folder = await world.folder();
     const dataDir = join(folder, "data");
-    const start = (work: (gateway: RunningGateway) => Promise<void>) => withRunningGateway({ dataDir }, work);
+    const start = (work: (gateway: RunningGateway) => Promise<void>) => world.during(world.gateway({ dataDir }), work);
     await start(async (gateway) => {
       assert.equal(existsSync(join(dataDir, "agents_ipc.key")), false, "the key is made at the first use");
       assert.equal((await send(gateway)).is_error, false);
@@ -107,7 +106,8 @@ test("a byte flipped in the database is an error, never a text; clear gets rid o
   }));
 
 test("a switch turns it off", () =>
-  withRunningGateway({ config: { security: { enable_agents_ipc: false } } }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config: { security: { enable_agents_ipc: false } } });
     const { is_error: isError, output } = await send(gateway);
     assert.equal(isError, true);
     assert.match(output, /\[security\] enable_agents_ipc = true/);

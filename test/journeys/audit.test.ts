@@ -3,9 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import type { AuditRecord } from "../../lib/guard/audit/audit_chain.ts";
-import { openChat } from "../support/chat_client.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { withRunningGateway } from "../support/running_gateway.ts";
+import { jsonOf, withWorld } from "../support/world.ts";
 
 const WRITE = { path: "notes.txt", content: "new\n", overwrite: true };
 const CONFIG = { security: { write_file: { enabled: true } } };
@@ -23,15 +21,16 @@ const shown = (record: AuditRecord) => {
   }
 };
 
-test("a run with a read, a denied and an approved write is in the audit, in order, and nothing of a plain reply is", async () => {
-  const script = [
-    "A plain reply",
-    { toolCalls: [{ name: "read_file", arguments: { path: "notes.txt" } }] },
-    { toolCalls: [{ name: "write_file", arguments: { ...WRITE, content: "bad\n" } }] },
-    { toolCalls: [{ name: "write_file", arguments: WRITE }] },
-    "Done",
-  ];
-  await withRunningGateway({ config: CONFIG, files: { "notes.txt": "old\n" }, script }, async (gateway) => {
+test("a run with a read, a denied and an approved write is in the audit, in order, and nothing of a plain reply is", () =>
+  withWorld(async (world) => {
+    const script = [
+      "A plain reply",
+      { toolCalls: [{ name: "read_file", arguments: { path: "notes.txt" } }] },
+      { toolCalls: [{ name: "write_file", arguments: { ...WRITE, content: "bad\n" } }] },
+      { toolCalls: [{ name: "write_file", arguments: WRITE }] },
+      "Done",
+    ];
+    const gateway = await world.gateway({ config: CONFIG, files: { "notes.txt": "old\n" }, script });
     const list = async () => {
       const { data } = await jsonOf(gateway.call("/v1/audit?limit=100"));
       return (data as AuditRecord[]).reverse();
@@ -39,8 +38,7 @@ test("a run with a read, a denied and an approved write is in the audit, in orde
     await gateway.call("/v1/chat/completions", { body: { messages: [{ role: "user", content: "Hi" }] } });
     assert.deepEqual(await list(), []);
 
-    const authorization = `Bearer ${gateway.token}`;
-    const chat = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, { headers: { authorization } });
+    const chat = await gateway.chat();
     chat.send({ type: "hello", events: true });
     chat.send("Write it");
     for (const decision of ["deny", "approve"]) {
@@ -67,11 +65,11 @@ test("a run with a read, a denied and an approved write is in the audit, in orde
     ]);
     assert.equal(new Set(records.map((record) => "run_id" in record && record.run_id)).size, 1);
     assert.ok(!JSON.stringify(records).includes("new\\\\n"), "an input is not in the audit");
-  });
-});
+  }));
 
-test("a record that another program changes under the running gateway is named by it", async () => {
-  await withRunningGateway({ files: { "notes.txt": "old\n" } }, async (gateway) => {
+test("a record that another program changes under the running gateway is named by it", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ files: { "notes.txt": "old\n" } });
     const read = () => gateway.call("/v1/tools/read_file/call", { body: { input: { path: "notes.txt" } } });
     for (let count = 0; count < 3; count++) await read();
     assert.equal((await jsonOf(gateway.call("/v1/audit/verify"))).ok, true);
@@ -88,5 +86,4 @@ test("a record that another program changes under the running gateway is named b
       "altered",
     ]]);
     assert.equal(report.records, 8);
-  });
-});
+  }));

@@ -4,9 +4,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { onMachine } from "../cli/support/run_in.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { configOf, type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { until } from "../support/until.ts";
+import { configOf } from "../support/running_gateway.ts";
+import { jsonOf, type RunningGateway, until, withWorld } from "../support/world.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -26,7 +25,8 @@ const pairWith = (gateway: RunningGateway, code: string, body: Fields = {}) =>
 const ENV = { via: "http", token_id: "env" };
 
 test("pairing, tokens issued and tokens revoked are in the audit, never a token or a code", () =>
-  withRunningGateway({ agent: false }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ agent: false });
     const { code } = await jsonOf(gateway.call("/v1/pairing-code", { method: "POST" })) as { code: string };
     const paired = await jsonOf(pairWith(gateway, code, { label: "Firefox", idle_ttl_seconds: 60 })) as Fields;
     const made = await jsonOf(gateway.call("/v1/tokens", { body: { label: "script", ttl_seconds: 60 } })) as Fields;
@@ -71,7 +71,8 @@ test("pairing, tokens issued and tokens revoked are in the audit, never a token 
   }));
 
 test("a configuration that is taken over is in the audit by its keys; one that is refused, or says nothing new, is not", () =>
-  withRunningGateway({ agent: false }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ agent: false });
     const base = { provider: { kind: "offline" } };
     const reload = (tables: Fields, options = {}) =>
       gateway.services.reload(() => Promise.resolve(configOf({ ...base, ...tables })), options);
@@ -86,24 +87,22 @@ test("a configuration that is taken over is in the audit by its keys; one that i
   }));
 
 test("a rule that is stored and revoked is in the audit, in the words that were shown", () =>
-  withRunningGateway(
-    { agent: false, config: { security: { write_file: { enabled: true } } } },
-    async (gateway) => {
-      const input = { path: "a.txt", content: "a" };
-      const asked = await jsonOf(gateway.call("/v1/tools/write_file/call", { body: { input } })) as Fields;
-      const answer = { decision: "approve", remember: "always" };
-      const { stored_rule: rule } = await jsonOf(
-        gateway.call(`/v1/approvals/${asked["approval_id"]}`, { body: answer }),
-      ) as { stored_rule: Fields };
-      await jsonOf(gateway.call(`/v1/approval-rules/${rule["id"]}`, { method: "DELETE" }));
-      const { id: rule_id, tool, input_digest, decision, text } = rule;
-      const record = { rule_id, tool, input_digest, decision, text, by: ENV };
-      assert.deepEqual(await recordsOf(gateway, "rule"), [
-        { action: "stored", ...record },
-        { action: "revoked", ...record },
-      ]);
-    },
-  ));
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ agent: false, config: { security: { write_file: { enabled: true } } } });
+    const input = { path: "a.txt", content: "a" };
+    const asked = await jsonOf(gateway.call("/v1/tools/write_file/call", { body: { input } })) as Fields;
+    const answer = { decision: "approve", remember: "always" };
+    const { stored_rule: rule } = await jsonOf(
+      gateway.call(`/v1/approvals/${asked["approval_id"]}`, { body: answer }),
+    ) as { stored_rule: Fields };
+    await jsonOf(gateway.call(`/v1/approval-rules/${rule["id"]}`, { method: "DELETE" }));
+    const { id: rule_id, tool, input_digest, decision, text } = rule;
+    const record = { rule_id, tool, input_digest, decision, text, by: ENV };
+    assert.deepEqual(await recordsOf(gateway, "rule"), [
+      { action: "stored", ...record },
+      { action: "revoked", ...record },
+    ]);
+  }));
 
 test("trust in a configuration file is in the audit, once, also when it was given without the gateway", () =>
   onMachine(async ({ cwd, run, withGateway }) => {

@@ -1,14 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
-import {
-  type OpenAiUpstream,
-  startOpenAiUpstream,
-  toDelta,
-  type UpstreamReply,
-  USAGE_CHUNK,
-} from "../../fixtures/upstream/openai_upstream.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { toDelta, USAGE_CHUNK } from "../../fixtures/upstream/openai_upstream.ts";
+import { type OpenAiUpstream, type RunningGateway, type UpstreamReply, withWorld } from "../support/world.ts";
 
 type ClientMessage = OpenAI.ChatCompletionMessageParam;
 type WireMessage = Readonly<Record<string, unknown>>;
@@ -58,21 +52,22 @@ const SHAPES: Readonly<Record<string, Ask>> = { "JSON": asJson, "stream": asStre
 async function withUpstream(
   use: (upstream: OpenAiUpstream, clientOf: (gateway: RunningGateway) => OpenAI, run: Run) => Promise<void>,
 ): Promise<void> {
-  const upstream = await startOpenAiUpstream();
-  const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model", max_retries: 0 };
-  const clientOf = (gateway: RunningGateway) =>
-    new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token, maxRetries: 0 });
-  const run: Run = (work, dataDir) =>
-    withRunningGateway({
-      config: { provider, gateway: { rate_limit_max: 0 } },
-      files: { "notes.txt": "a note" },
-      ...(dataDir === undefined ? {} : { dataDir }),
-    }, work);
-  try {
+  await withWorld(async (world) => {
+    const upstream = await world.upstream();
+    const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model", max_retries: 0 };
+    const clientOf = (gateway: RunningGateway) =>
+      new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token, maxRetries: 0 });
+    const run: Run = (work, dataDir) =>
+      world.during(
+        world.gateway({
+          config: { provider, gateway: { rate_limit_max: 0 } },
+          files: { "notes.txt": "a note" },
+          ...(dataDir === undefined ? {} : { dataDir }),
+        }),
+        work,
+      );
     await use(upstream, clientOf, run);
-  } finally {
-    await upstream.close();
-  }
+  });
 }
 type Run = (work: (gateway: RunningGateway) => Promise<void>, dataDir?: string) => Promise<void>;
 

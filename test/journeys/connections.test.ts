@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ENDPOINTS } from "../contract/endpoints.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
-import { lastAnswer, openRawSocket } from "../support/raw_socket.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { until } from "../support/until.ts";
+import { lastAnswer } from "../support/raw_socket.ts";
+import { type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const ON_NODE = !("Deno" in globalThis);
 const config = { gateway: { rate_limit_max: 0 } };
@@ -68,7 +67,7 @@ const BODY_ROWS: readonly Row[] = [
 ];
 
 async function ask(gateway: RunningGateway, { head, method = "POST", path = "/v1/ping", body }: Row): Promise<Seen> {
-  const raw = await openRawSocket(gateway.port);
+  const raw = await gateway.rawSocket();
   raw.write(
     `${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${gateway.token}\r\n${head}\r\n\r\n`,
   );
@@ -82,17 +81,18 @@ async function ask(gateway: RunningGateway, { head, method = "POST", path = "/v1
   return `${status} ${code}${/^HTTP\/1\.1 100/.test(text) ? " after 100" : ""}` as Seen; // built as it is declared
 }
 
-test("what the headers say of the body is judged before the body and before 100 Continue", async () => {
-  await withRunningGateway({ config, script: () => "ok" }, async (gateway) => {
+test("what the headers say of the body is judged before the body and before 100 Continue", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config, script: () => "ok" });
     for (const row of BODY_ROWS) {
       const expected = ON_NODE ? row.node : row.deno ?? row.node;
       assert.equal(await ask(gateway, row), expected, `${row.method ?? "POST"} ${row.path ?? ""} ${row.head}`);
     }
-  });
-});
+  }));
 
-test("each route refuses a compressed body and an unknown expectation, with a token and without", async () => {
-  await withRunningGateway({ config, script: () => "ok" }, async (gateway) => {
+test("each route refuses a compressed body and an unknown expectation, with a token and without", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config, script: () => "ok" });
     for (const [method, template] of ENDPOINTS) {
       const path = template.replace(/:\w+\+?/, "default");
       for (const token of [gateway.token, "none"]) {
@@ -111,8 +111,7 @@ test("each route refuses a compressed body and an unknown expectation, with a to
         );
       }
     }
-  });
-});
+  }));
 
 /** Requests that are answered before their end, or below HTTP; then the client goes on dripping. */
 const DRIPPED: Readonly<Record<string, string>> = {
@@ -137,11 +136,12 @@ test("a connection whose answer was sent is closed 5 s later, whatever the clien
   skip: ON_NODE
     ? false
     : "Deno's server drains for as long as the client sends, and the gateway has no hand on its connections",
-}, async () => {
-  const clock = createFakeClock();
-  await withRunningGateway({ config, clock, script: () => "ok" }, async (gateway) => {
+}, () =>
+  withWorld(async (world) => {
+    const clock = createFakeClock();
+    const gateway = await world.gateway({ config, clock, script: () => "ok" });
     for (const [what, bytes] of Object.entries(DRIPPED)) {
-      const raw = await openRawSocket(gateway.port, { halfOpen: true });
+      const raw = await gateway.rawSocket({ halfOpen: true });
       raw.write(bytes);
       const answer = await raw.read(/HTTP\/1\.1 \d{3}[\s\S]*\}/);
       if (what !== "a body that is never read" && !what.startsWith("a chunked")) {
@@ -155,40 +155,48 @@ test("a connection whose answer was sent is closed 5 s later, whatever the clien
       );
       raw.destroy();
     }
-  });
-});
+  }));
 
-test("a connection that is drained in time serves the next request", { skip: !ON_NODE }, async () => {
-  const clock = createFakeClock();
-  await withRunningGateway({ config, clock, script: () => "ok" }, async (gateway) => {
-    const raw = await openRawSocket(gateway.port);
-    raw.write("POST /v1/ping HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 6\r\n\r\n{}");
-    await raw.read(/auth_required/);
-    await clock.advance(4999);
-    raw.write("    GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-    await raw.read(/"ok":true/);
-    await clock.advance(60_000);
-    raw.write("GET /v1/nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-    await raw.read(/not_found/);
-    raw.destroy();
-  });
-});
-
-test("what follows a refusal on the same connection is not worked on", { skip: !ON_NODE }, async () => {
-  await withRunningGateway({ config, script: () => "ok" }, async (gateway) => {
-    const body = '{"messages":[{"role":"user","content":"Hi"}]}';
-    const post = `POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${gateway.token}\r\n` +
-      `Content-Length: ${body.length}\r\n\r\n${body}`;
-    for (const [what, bytes] of Object.entries(DRIPPED)) {
-      const raw = await openRawSocket(gateway.port);
-      raw.write(bytes);
-      raw.write(post);
-      await raw.read(/HTTP\/1\.1 \d{3}[\s\S]*\}/);
+test(
+  "a connection that is drained in time serves the next request",
+  { skip: !ON_NODE },
+  () =>
+    withWorld(async (world) => {
+      const clock = createFakeClock();
+      const gateway = await world.gateway({ config, clock, script: () => "ok" });
+      const raw = await gateway.rawSocket();
+      raw.write("POST /v1/ping HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 6\r\n\r\n{}");
+      await raw.read(/auth_required/);
+      await clock.advance(4999);
+      raw.write("    GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+      await raw.read(/"ok":true/);
+      await clock.advance(60_000);
+      raw.write("GET /v1/nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+      await raw.read(/not_found/);
       raw.destroy();
-      assert.equal(gateway.provider.requests.length, 0, what);
-    }
-  });
-});
+    }),
+);
+
+test(
+  "what follows a refusal on the same connection is not worked on",
+  { skip: !ON_NODE },
+  () =>
+    withWorld(async (world) => {
+      const gateway = await world.gateway({ config, script: () => "ok" });
+      const body = '{"messages":[{"role":"user","content":"Hi"}]}';
+      const post =
+        `POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${gateway.token}\r\n` +
+        `Content-Length: ${body.length}\r\n\r\n${body}`;
+      for (const [what, bytes] of Object.entries(DRIPPED)) {
+        const raw = await gateway.rawSocket();
+        raw.write(bytes);
+        raw.write(post);
+        await raw.read(/HTTP\/1\.1 \d{3}[\s\S]*\}/);
+        raw.destroy();
+        assert.equal(gateway.provider.requests.length, 0, what);
+      }
+    }),
+);
 
 const chatBytes = (gateway: RunningGateway, stream: boolean) => {
   const body = JSON.stringify({ stream, messages: [{ role: "user", content: "Hi" }] });
@@ -202,8 +210,9 @@ test("a client that has ended its half of the connection gets its answer", async
     const { promise: holdUntil, resolve: release } = Promise.withResolvers<void>();
     const clock = createFakeClock();
     const script = () => ({ text: ["one ", "two"], holdUntil });
-    await withRunningGateway({ config, clock, script }, async (gateway) => {
-      const raw = await openRawSocket(gateway.port);
+    await withWorld(async (world) => {
+      const gateway = await world.gateway({ config, clock, script });
+      const raw = await gateway.rawSocket();
       raw.socket.end(chatBytes(gateway, stream));
       await until(() => gateway.provider.active === 1);
       if (stream) await raw.read(/one/);
@@ -224,8 +233,9 @@ test("a client that has left is noticed without anything to send to it", { skip:
   for (const stream of [false, true]) {
     const clock = createFakeClock();
     const script = () => ({ text: "one", hang: "after" as const });
-    await withRunningGateway({ config, clock, script }, async (gateway) => {
-      const raw = await openRawSocket(gateway.port);
+    await withWorld(async (world) => {
+      const gateway = await world.gateway({ config, clock, script });
+      const raw = await gateway.rawSocket();
       raw.write(chatBytes(gateway, stream));
       await until(() => gateway.provider.active === 1);
       if (stream) await raw.read(/one/);

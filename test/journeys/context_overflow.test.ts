@@ -1,15 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
-import { startFakeServer } from "../../fixtures/upstream/fake_server.ts";
 import {
   type OpenAiUpstream,
-  startOpenAiUpstream,
+  readRefusal,
+  type RunningGateway,
   type UpstreamReply,
-} from "../../fixtures/upstream/openai_upstream.ts";
-import { openChat } from "../support/chat_client.ts";
-import { readRefusal } from "../support/refusal.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+  withWorld,
+} from "../support/world.ts";
 
 const WINDOW = 2000;
 const LONG = "history ".repeat(500);
@@ -36,17 +34,13 @@ async function withUpstream(
   use: (gateway: RunningGateway, upstream: OpenAiUpstream) => Promise<void>,
   { window = 0 }: UpstreamOptions = {},
 ): Promise<void> {
-  const upstream = await startOpenAiUpstream();
-  const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model", max_retries: 0 };
-  const config = { provider, agent: { context_window_tokens: window }, gateway: { rate_limit_max: 0 } };
-  try {
-    await withRunningGateway(
-      { config, files: { "notes.txt": "x".repeat(60_000) } },
-      (gateway) => use(gateway, upstream),
-    );
-  } finally {
-    await upstream.close();
-  }
+  await withWorld(async (world) => {
+    const upstream = await world.upstream();
+    const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model", max_retries: 0 };
+    const config = { provider, agent: { context_window_tokens: window }, gateway: { rate_limit_max: 0 } };
+    const gateway = await world.gateway({ config, files: { "notes.txt": "x".repeat(60_000) } });
+    await use(gateway, upstream);
+  });
 }
 
 const completionsOf = ({ requests }: OpenAiUpstream) => requests.filter(({ method }) => method === "POST").length;
@@ -100,27 +94,23 @@ test("what fits the window reaches the model as the client sent it, without a wo
   }, { window: WINDOW });
 });
 
-test("a window that the provider's list names refuses a client's history too, where the agent's tools are on", async () => {
-  let asked = 0;
-  const server = await startFakeServer((seen, response) => {
-    response.setHeader("content-type", "application/json");
-    if (seen.path.endsWith("/models")) {
-      return void response.end(JSON.stringify({ data: [{ id: "small", context_length: WINDOW }] }));
-    }
-    asked++;
-    const choices = [{ index: 0, message: { role: "assistant", content: "fine" }, finish_reason: "stop" }];
-    response.end(JSON.stringify({ choices }));
-  });
-  const provider = { kind: "openai_compatible", base_url: `${server.origin}/v1`, model: "small", max_retries: 0 };
-  try {
-    await withRunningGateway({ config: { provider } }, async (gateway) => {
-      const refused = await readRefusal(await gateway.call("/v1/chat/completions", { body: { messages: HISTORY } }));
-      assert.deepEqual([refused.status, refused.code, asked], [400, "context_length_exceeded", 0]);
+test("a window that the provider's list names refuses a client's history too, where the agent's tools are on", () =>
+  withWorld(async (world) => {
+    let asked = 0;
+    const server = await world.server((seen, response) => {
+      response.setHeader("content-type", "application/json");
+      if (seen.path.endsWith("/models")) {
+        return void response.end(JSON.stringify({ data: [{ id: "small", context_length: WINDOW }] }));
+      }
+      asked++;
+      const choices = [{ index: 0, message: { role: "assistant", content: "fine" }, finish_reason: "stop" }];
+      response.end(JSON.stringify({ choices }));
     });
-  } finally {
-    await server.close();
-  }
-});
+    const provider = { kind: "openai_compatible", base_url: `${server.origin}/v1`, model: "small", max_retries: 0 };
+    const gateway = await world.gateway({ config: { provider } });
+    const refused = await readRefusal(await gateway.call("/v1/chat/completions", { body: { messages: HISTORY } }));
+    assert.deepEqual([refused.status, refused.code, asked], [400, "context_length_exceeded", 0]);
+  }));
 
 const refusal = (status: number, error: unknown): UpstreamReply => ({ kind: "status", status, body: { error } });
 
@@ -198,14 +188,11 @@ test("where the gateway keeps the history and leaves something out, it says so a
       .filter(({ type, count }) => type === "notice" && count > 0);
     assert.ok(notices.length > 0, events);
 
-    const chat = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
-      headers: { authorization: `Bearer ${gateway.token}` },
-    });
+    const chat = await gateway.chat();
     chat.send({ type: "hello", events: true });
     chat.send({ type: "message", text: body.message, conversation_id: "talk" });
     const frames = await chat.readReply();
-    chat.socket.close();
-    await chat.closed;
+    await chat.leave();
     assert.ok(frames.some((frame) => frame["type"] === "notice" && Number(frame["count"]) > 0));
   }, { window: 3000 });
 });

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { jsonOf, type RunningGateway, withWorld } from "../support/world.ts";
 
 const MARKDOWN = [
   "## Beans",
@@ -43,13 +42,14 @@ describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
   };
 
   test("a conversation outlives the page: it is listed, opened, gone on with, named and deleted", () =>
-    withRunningGateway({
-      files: { "beans.md": "Tuesday" },
-      script: (_request, turn) =>
-        turn === 0
-          ? { toolCalls: [{ name: "read_file", arguments: { path: "beans.md" } }] }
-          : { text: `Answer ${turn}` },
-    }, async (gateway) => {
+    withWorld(async (world) => {
+      const gateway = await world.gateway({
+        files: { "beans.md": "Tuesday" },
+        script: (_request, turn) =>
+          turn === 0
+            ? { toolCalls: [{ name: "read_file", arguments: { path: "beans.md" } }] }
+            : { text: `Answer ${turn}` },
+      });
       const problems: string[] = [];
       const page = await openPaired(gateway, problems);
       await ask(page, "When are the beans watered?");
@@ -107,7 +107,8 @@ describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
     }));
 
   test("a token that may only chat is refused the list once, and chats all the same", () =>
-    withRunningGateway({ script: (_request, turn) => `Answer ${turn}.` }, async (gateway) => {
+    withWorld(async (world) => {
+      const gateway = await world.gateway({ script: (_request, turn) => `Answer ${turn}.` });
       const { token } = await gateway.services.tokens.issue({ scopes: ["chat"], label: "" });
       const page = await (await browser.newContext()).newPage();
       page.setDefaultTimeout(PATIENCE_MS);
@@ -128,7 +129,8 @@ describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
     }));
 
   test("of a long conversation the newest messages are shown, and earlier ones on request", () =>
-    withRunningGateway({ script: (_request, turn) => `Answer ${turn}.` }, async (gateway) => {
+    withWorld(async (world) => {
+      const gateway = await world.gateway({ script: (_request, turn) => `Answer ${turn}.` });
       for (let i = 0; i < 60; i++) {
         await (await gateway.call("/api/chat", { body: { message: `Question ${i}.`, conversation_id: "long" } }))
           .text();
@@ -145,7 +147,8 @@ describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
     }));
 
   test("a reply's Markdown is shown as what it means, and its HTML as it is written", () =>
-    withRunningGateway({ script: [MARKDOWN] }, async (gateway) => {
+    withWorld(async (world) => {
+      const gateway = await world.gateway({ script: [MARKDOWN] });
       const problems: string[] = [];
       const page = await openPaired(gateway, problems);
       await ask(page, "Tell me");
@@ -177,7 +180,8 @@ describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
     }));
 
   test("the memory is shown, searched and forgotten", () =>
-    withRunningGateway({ script: [] }, async (gateway) => {
+    withWorld(async (world) => {
+      const gateway = await world.gateway({ script: [] });
       const { memory } = gateway.services;
       await memory.store({ key: "beans", value: "Water on <b>Tuesday</b>", tags: ["garden"] });
       await memory.store({ key: "peas", value: "They climb", namespace: "notes" });
@@ -198,7 +202,8 @@ describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
     }));
 
   test("the log's lines come in by themselves, by level, and not to everybody", () =>
-    withRunningGateway({ script: [] }, async (gateway) => {
+    withWorld(async (world) => {
+      const gateway = await world.gateway({ script: [] });
       const page = await openPaired(gateway);
       gateway.services.log.warn("The beans are dry", { plant: "<b>bean</b>" });
       await page.click("nav a[href='#logs']");

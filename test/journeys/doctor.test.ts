@@ -6,7 +6,7 @@ import { test } from "node:test";
 import type { Finding } from "../../cli/doctor/finding.ts";
 import { type CliMachine, withCliMachine } from "../support/cli_process.ts";
 import { isGone } from "../support/is_gone.ts";
-import { until } from "../support/until.ts";
+import { until } from "../support/world.ts";
 
 const skip = process.platform === "win32" ? "there is no daemon on Windows" : false;
 

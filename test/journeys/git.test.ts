@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
-import { openChat, type ReceivedFrame } from "../support/chat_client.ts";
 import { git, gitTest as test, initRepository } from "../support/git_fixture.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { withRunningGateway } from "../support/running_gateway.ts";
+import { jsonOf, type ReceivedFrame, withWorld } from "../support/world.ts";
 
 const config = { security: { enable_git: true } };
 const files = { "a.txt": "one\n", ".env": "TOKEN=hunter2hunter2\n" };
@@ -12,22 +10,21 @@ const call = (input: Readonly<Record<string, unknown>>) => ({
 });
 
 test("the model looks unasked, and commits what a person approves", () =>
-  withRunningGateway({
-    config,
-    files,
-    script: [
-      call({ op: "diff" }),
-      call({ op: "commit", message: "second", paths: ["a.txt"] }),
-      call({ op: "log", limit: 1 }),
-      "Done",
-    ],
-  }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({
+      config,
+      files,
+      script: [
+        call({ op: "diff" }),
+        call({ op: "commit", message: "second", paths: ["a.txt"] }),
+        call({ op: "log", limit: 1 }),
+        "Done",
+      ],
+    });
     const { root } = gateway.workspace;
     initRepository(root);
     gateway.workspace.write("a.txt", "two\n");
-    const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
-      headers: { authorization: `Bearer ${gateway.token}` },
-    });
+    const client = await gateway.chat();
     client.send({ type: "hello", events: true });
     client.send("Commit the change");
     const before = await client.readUntil(({ type }) => type === "approval_needed");
@@ -37,12 +34,12 @@ test("the model looks unasked, and commits what a person approves", () =>
     const after = await client.readReply();
     assert.match(outputsOf(after).at(-1) ?? "", /Ada: second/);
     assert.equal(git(root, "log", "--format=%s"), "second\nfirst\n");
-    client.socket.close();
-    await client.closed;
+    await client.leave();
   }));
 
 test("over HTTP the same rules hold: looking is free, the network asks, secrets stay", () =>
-  withRunningGateway({ config, files }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config, files });
     const { root, path } = gateway.workspace;
     initRepository(root);
     git(root, "remote", "add", "origin", "https://example.com/x.git");

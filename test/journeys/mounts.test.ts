@@ -4,8 +4,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, test } from "node:test";
-import { type GatewayProcess, ROOT, RUN, withGatewayProcess } from "../support/gateway_process.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { ROOT, RUN, withGatewayProcess } from "../support/gateway_process.ts";
+import { type GatewayProcess, jsonOf, withWorld } from "../support/world.ts";
 
 const ON_DENO = "Deno" in globalThis;
 const DENO = ON_DENO ? process.execPath : denoThroughNpm();
@@ -36,17 +36,12 @@ async function withExample(
   { file, run }: { readonly file: string; readonly run: readonly string[] },
   use: (example: GatewayProcess) => Promise<void>,
 ): Promise<void> {
-  await withTemporaryFolder(async (folder) => {
+  await withWorld(async (world) => {
+    const folder = await world.folder();
     writeFileSync(join(folder, "garden.md"), "Water the beans on Tuesday\n");
-    await withGatewayProcess([...run, join("fixtures", "mounts", file), join(folder, "data"), folder], use);
+    const command = [...run, join("fixtures", "mounts", file), join(folder, "data"), folder];
+    await use(await world.enter((started) => withGatewayProcess(command, started)));
   });
-}
-
-async function pair({ url, code }: GatewayProcess): Promise<Record<string, string>> {
-  const reply = await fetch(`${url}/pair`, { method: "POST", headers: { "x-pairing-code": code } });
-  assert.equal(reply.status, 200);
-  const { token } = await reply.json() as { token: string }; // docs/design/access.md "Pairing"
-  return { authorization: `Bearer ${token}`, "content-type": "application/json" };
 }
 
 /** Returns the agent's text over the socket, joined. */
@@ -87,27 +82,21 @@ describe("mounted under a base path", () => {
           const refused = await fetch(`${url}/v1/tools`);
           assert.equal(refused.status, 401);
           await refused.body?.cancel();
-          const headers = await pair(running);
-          const completion = await fetch(`${url}/v1/chat/completions`, {
-            method: "POST",
-            headers,
-            body: JSON.stringify({ messages: [{ role: "user", content: "When are the beans watered?" }] }),
+          await running.pair(); // docs/design/access.md "Pairing"
+          const completion = await running.call("/v1/chat/completions", {
+            body: { messages: [{ role: "user", content: "When are the beans watered?" }] },
           });
           const { choices: [choice] } = await completion.json() as { choices: { message: { content: string } }[] };
           assert.match(choice?.message.content ?? "", /garden\.md:1[\s\S]*Water the beans on Tuesday/);
 
-          const stream = await fetch(`${url}/v1/chat/completions`, {
-            method: "POST",
-            headers,
-            body: JSON.stringify({ messages: [{ role: "user", content: "hello" }], stream: true }),
+          const stream = await running.call("/v1/chat/completions", {
+            body: { messages: [{ role: "user", content: "hello" }], stream: true },
           });
           const chunks = await stream.text();
           assert.match(chunks, /^data: \{/);
           assert.match(chunks, /data: \[DONE\]\n\n$/);
 
-          const { ticket } = await (await fetch(`${url}/v1/ws-ticket`, { method: "POST", headers })).json() as {
-            ticket: string;
-          };
+          const { ticket } = await jsonOf(running.call("/v1/ws-ticket", { method: "POST" }));
           assert.match(await chat(url, ticket, "/read_file garden.md"), /Water the beans on Tuesday/);
           await assert.rejects(chat(url, ticket, "again"), "a ticket is good for one socket");
 

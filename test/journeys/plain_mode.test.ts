@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
-import { type OpenAiUpstream, startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
-import { readRefusal } from "../support/refusal.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { type OpenAiUpstream, readRefusal, type RunningGateway, withWorld } from "../support/world.ts";
 
 interface Sent {
   readonly model: string;
@@ -14,16 +12,12 @@ interface Sent {
 }
 
 async function withUpstream(use: (gateway: RunningGateway, upstream: OpenAiUpstream) => Promise<void>): Promise<void> {
-  const upstream = await startOpenAiUpstream();
-  const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model", max_retries: 0 };
-  try {
-    await withRunningGateway(
-      { config: { provider, gateway: { rate_limit_max: 0 } } },
-      (gateway) => use(gateway, upstream),
-    );
-  } finally {
-    await upstream.close();
-  }
+  await withWorld(async (world) => {
+    const upstream = await world.upstream();
+    const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model", max_retries: 0 };
+    const gateway = await world.gateway({ config: { provider, gateway: { rate_limit_max: 0 } } });
+    await use(gateway, upstream);
+  });
 }
 
 const TOOLS: OpenAI.ChatCompletionTool[] = [{ type: "function", function: { name: "edit_file", parameters: {} } }];
@@ -59,24 +53,19 @@ test("a plain token makes completions plain, and no other token does", async () 
   });
 });
 
-test("a plain token stays plain over a restart", async () => {
-  const upstream = await startOpenAiUpstream();
-  const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model" };
-  let apiKey = "";
-  try {
-    await withRunningGateway({ config: { provider } }, async (first) => {
-      apiKey = await tokenOf(first, { plain: true });
-      await first.drain(0);
-      await first.services.close();
-      await withRunningGateway({ config: { provider }, dataDir: first.dataDir }, async (second) => {
-        await ask(second, { apiKey });
-        assert.ok(isPlain(lastOf(upstream)));
-      });
-    });
-  } finally {
-    await upstream.close();
-  }
-});
+test("a plain token stays plain over a restart", () =>
+  withWorld(async (world) => {
+    const upstream = await world.upstream();
+    const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model" };
+    let apiKey = "";
+    const first = await world.gateway({ config: { provider } });
+    apiKey = await tokenOf(first, { plain: true });
+    await first.drain(0);
+    await first.services.close();
+    const second = await world.gateway({ config: { provider }, dataDir: first.dataDir });
+    await ask(second, { apiKey });
+    assert.ok(isPlain(lastOf(upstream)));
+  }));
 
 test("what is no boolean is refused for plain, and so is the word in another form", async () => {
   await withUpstream(async (gateway) => {

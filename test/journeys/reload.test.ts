@@ -2,10 +2,8 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
-import { configOf, type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
-import { until } from "../support/until.ts";
+import { configOf } from "../support/running_gateway.ts";
+import { type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const BASE = { provider: { kind: "offline" } };
 
@@ -22,7 +20,8 @@ async function ask({ call }: RunningGateway, model?: string): Promise<{ status: 
 }
 
 test("a tool that a reload turns on can be called, and one that it turns off cannot", () =>
-  withRunningGateway({ config: { ...BASE, autonomy: { level: "full" } } }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config: { ...BASE, autonomy: { level: "full" } } });
     const write = async () => {
       const reply = await gateway.call("/v1/tools/write_file/call", {
         body: { input: { path: "a.txt", content: "a" } },
@@ -39,7 +38,8 @@ test("a tool that a reload turns on can be called, and one that it turns off can
   }));
 
 test("a channel that a reload adds is answered, one that it removes is not", () =>
-  withRunningGateway({ config: BASE }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config: BASE });
     const status = async () => (await gateway.call("/v1/webhook/orders", { body: { message: "Hello" } })).status;
     assert.equal(await status(), 404);
     await reload(gateway, { channels: { orders: {} } });
@@ -49,7 +49,8 @@ test("a channel that a reload adds is answered, one that it removes is not", () 
   }));
 
 test("limits of requests and the level of the log follow a reload", () =>
-  withRunningGateway({ config: BASE }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config: BASE });
     const limit = async () => (await gateway.call("/v1/models")).headers.get("x-ratelimit-limit-requests");
     assert.equal(await limit(), "600");
     await reload(gateway, { gateway: { rate_limit_max: 50 }, logging: { level: "error" } });
@@ -58,10 +59,10 @@ test("limits of requests and the level of the log follow a reload", () =>
     assert.equal(gateway.services.log.child({}).shows("warn"), false);
   }));
 
-test("another provider answers after a reload, and one that cannot be opened leaves everything as it was", async (t) => {
-  const upstream = await startOpenAiUpstream();
-  t.after(() => upstream.close());
-  await withRunningGateway({ config: BASE }, async (gateway) => {
+test("another provider answers after a reload, and one that cannot be opened leaves everything as it was", () =>
+  withWorld(async (world) => {
+    const upstream = await world.upstream();
+    const gateway = await world.gateway({ config: BASE });
     assert.doesNotMatch((await ask(gateway)).text, /Hello from upstream/);
     const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model" };
     await reload(gateway, { provider });
@@ -72,13 +73,12 @@ test("another provider answers after a reload, and one that cannot be opened lea
     assert.equal(last?.outcome, "refused");
     assert.match(last?.problem ?? "", /NOT_THERE/);
     assert.notEqual(gateway.services.config().agent.max_iterations, 3);
-  });
-});
+  }));
 
-test("a key file is read again at SIGHUP, also where nothing else changed, and its key is masked", async (t) => {
-  const upstream = await startOpenAiUpstream();
-  t.after(() => upstream.close());
-  await withTemporaryFolder(async (folder) => {
+test("a key file is read again at SIGHUP, also where nothing else changed, and its key is masked", () =>
+  withWorld(async (world) => {
+    const upstream = await world.upstream();
+    const folder = await world.folder();
     const file = join(folder, "key");
     await writeFile(file, "sk-first-key-0123456789\n");
     const provider = {
@@ -87,24 +87,23 @@ test("a key file is read again at SIGHUP, also where nothing else changed, and i
       model: "upstream-model",
       api_key_file: file,
     };
-    await withRunningGateway({ config: { provider } }, async (gateway) => {
-      const { services, log } = gateway;
-      const sent = async () => {
-        await ask(gateway);
-        return upstream.requests.at(-1)?.headers["authorization"];
-      };
-      assert.equal(await sent(), "Bearer sk-first-key-0123456789");
-      await writeFile(file, "sk-second-key-0123456789\n");
-      await services.reload(() => Promise.resolve(configOf({ provider })), { always: true });
-      assert.equal(await sent(), "Bearer sk-second-key-0123456789");
-      services.log.warn("It is sk-second-key-0123456789");
-      assert.doesNotMatch(log.at(-1)?.message ?? "", /sk-second/);
-    });
-  });
-});
+    const gateway = await world.gateway({ config: { provider } });
+    const { services, log } = gateway;
+    const sent = async () => {
+      await ask(gateway);
+      return upstream.requests.at(-1)?.headers["authorization"];
+    };
+    assert.equal(await sent(), "Bearer sk-first-key-0123456789");
+    await writeFile(file, "sk-second-key-0123456789\n");
+    await services.reload(() => Promise.resolve(configOf({ provider })), { always: true });
+    assert.equal(await sent(), "Bearer sk-second-key-0123456789");
+    services.log.warn("It is sk-second-key-0123456789");
+    assert.doesNotMatch(log.at(-1)?.message ?? "", /sk-second/);
+  }));
 
 test("what needs a restart keeps its running value and is told by name, in the status and the log", () =>
-  withRunningGateway({ config: BASE }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config: BASE });
     await reload(gateway, { gateway: { require_pairing: false, host: "0.0.0.0" } });
     assert.equal(gateway.services.config().gateway.require_pairing, true);
     const refused = await fetch(`${gateway.url}/v1/models`);
@@ -116,7 +115,8 @@ test("what needs a restart keeps its running value and is told by name, in the s
   }));
 
 test("the public routes tell nothing of the configuration", () =>
-  withRunningGateway({ config: BASE }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config: BASE });
     await reload(gateway, { gateway: { host: "0.0.0.0" } });
     await gateway.services.reload(() => Promise.reject(new TypeError("secret-detail")));
     for (const path of ["/health", "/health/live", "/metrics", "/"]) {
@@ -125,20 +125,24 @@ test("the public routes tell nothing of the configuration", () =>
     }
   }));
 
-test("a run keeps the prompt and the tools of its start, while what is allowed and on is the newest", async () => {
-  const held = Promise.withResolvers<void>();
-  const script = [
-    { text: ["Let me", " see"], holdUntil: held.promise, toolCalls: [{ name: "write_file", arguments: WRITE }] },
-    "done",
-    "another",
-  ];
-  const before = {
-    agent: { system_prompt: "You are the first." },
-    autonomy: { level: "full" },
-    security: { write_file: { enabled: true } },
-  };
-  const after = { agent: { system_prompt: "You are the second.", tools: ["read_file"] }, autonomy: { level: "full" } };
-  await withRunningGateway({ config: { ...BASE, ...before }, script }, async (gateway) => {
+test("a run keeps the prompt and the tools of its start, while what is allowed and on is the newest", () =>
+  withWorld(async (world) => {
+    const held = Promise.withResolvers<void>();
+    const script = [
+      { text: ["Let me", " see"], holdUntil: held.promise, toolCalls: [{ name: "write_file", arguments: WRITE }] },
+      "done",
+      "another",
+    ];
+    const before = {
+      agent: { system_prompt: "You are the first." },
+      autonomy: { level: "full" },
+      security: { write_file: { enabled: true } },
+    };
+    const after = {
+      agent: { system_prompt: "You are the second.", tools: ["read_file"] },
+      autonomy: { level: "full" },
+    };
+    const gateway = await world.gateway({ config: { ...BASE, ...before }, script });
     const { provider, services } = gateway;
     const reply = ask(gateway);
     await until(() => provider.requests.length > 0);
@@ -153,5 +157,4 @@ test("a run keeps the prompt and the tools of its start, while what is allowed a
     assert.match(JSON.stringify(provider.requests[2]?.messages[0]), /You are the second\./);
     assert.deepEqual(provider.requests[2]?.tools.map(({ name }) => name), ["read_file"]);
     assert.equal(services.config().agent.system_prompt, "You are the second.");
-  });
-});
+  }));

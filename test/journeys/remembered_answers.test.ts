@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { test } from "node:test";
 import { git, gitTest, initRepository } from "../support/git_fixture.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { jsonOf, type RunningGateway, withWorld } from "../support/world.ts";
 
 const CONFIG = { security: { write_file: { enabled: true }, allowed_commands: ["sh"], shell: { sandbox: "off" } } };
 const FILES = { "src/a.txt": "a\n", "other/b.txt": "b\n", "build.sh": "echo built $1\n", "evil.sh": "echo evil\n" };
@@ -34,7 +33,8 @@ const write = (path: string): Call => ["write_file", { path, content: "new\n", o
 const run = (command: string): Call => ["shell", { command }];
 
 test("this tool in this folder: the folder and those below, no other, and through no link out of it", () =>
-  withRunningGateway({ config: CONFIG, files: FILES }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config: CONFIG, files: FILES });
     const text = await remember(gateway, write("src/a.txt"), "folder");
     assert.match(text, /on whatever it changes in the folder "[^"]*\/src" and below, with any content$/);
     mkdirSync(gateway.workspace.path("src/deep"));
@@ -57,7 +57,8 @@ test("this tool in this folder: the folder and those below, no other, and throug
   }));
 
 test("this command with this first argument: whatever follows, no other first argument", () =>
-  withRunningGateway({ config: CONFIG, files: FILES }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config: CONFIG, files: FILES });
     const text = await remember(gateway, run("sh build.sh one"), "command");
     assert.match(text, /to run "sh" with the first argument "build.sh", whatever arguments follow/);
     for (const command of ["sh build.sh", "sh build.sh two", "sh 'build.sh' --all"]) {
@@ -69,7 +70,8 @@ test("this command with this first argument: whatever follows, no other first ar
   }));
 
 test("a remembered answer is revoked, and lets nothing through that level or configuration denies", () =>
-  withRunningGateway({ config: CONFIG, files: FILES }, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ config: CONFIG, files: FILES });
     await remember(gateway, write("src/a.txt"), "folder");
     const env = await jsonOf(
       gateway.call("/v1/tools/write_file/call", { body: { input: { path: "src/.env", content: "" } } }),
@@ -82,43 +84,46 @@ test("a remembered answer is revoked, and lets nothing through that level or con
   }));
 
 test("a secret in a command is in no rule: only the exact call is offered", () =>
-  withRunningGateway(
-    { config: CONFIG, files: FILES, environment: { OPENAI_API_KEY: "sk-canary-0123456789abcdef" } },
-    async (gateway) => {
-      const input = { command: "sh sk-canary-0123456789abcdef" };
-      const { approval_id: id } = await jsonOf(gateway.call("/v1/tools/shell/call", { body: { input } }));
-      const approval = await jsonOf(gateway.call(`/v1/approvals/${id}`));
-      assert.doesNotMatch(JSON.stringify(approval), /canary/);
-      assert.deepEqual(approval.offers.map(({ match }: { match: string }) => match), ["call", "call"]);
-    },
-  ));
+  withWorld(async (world) => {
+    const gateway = await world.gateway({
+      config: CONFIG,
+      files: FILES,
+      environment: { OPENAI_API_KEY: "sk-canary-0123456789abcdef" },
+    });
+    const input = { command: "sh sk-canary-0123456789abcdef" };
+    const { approval_id: id } = await jsonOf(gateway.call("/v1/tools/shell/call", { body: { input } }));
+    const approval = await jsonOf(gateway.call(`/v1/approvals/${id}`));
+    assert.doesNotMatch(JSON.stringify(approval), /canary/);
+    assert.deepEqual(approval.offers.map(({ match }: { match: string }) => match), ["call", "call"]);
+  }));
 
 gitTest(
   "git: one operation in one repository, and none that reaches a remote",
   () =>
-    withRunningGateway(
-      { config: { security: { enable_git: true, shell: { sandbox: "off" } } }, files: FILES },
-      async (gateway) => {
-        const { root } = gateway.workspace;
-        initRepository(root);
-        const add = (path: string): Call => {
-          gateway.workspace.write(path, "new\n");
-          return ["git_operations", { op: "add", paths: [path] }];
-        };
-        const text = await remember(gateway, add("src/a.txt"), "folder");
-        assert.match(text, /^Allow "git_operations" in ".*" with op "add" on whatever it changes in the folder /);
-        assert.equal(await runs(gateway, add("other/b.txt")), true);
-        assert.equal(
-          await runs(gateway, ["git_operations", { op: "commit", message: "m" }]),
-          false,
-          "another operation",
-        );
-        git(root, "remote", "add", "origin", "https://one.test/r.git");
-        const { approval_id: id } = await jsonOf(
-          gateway.call("/v1/tools/git_operations/call", { body: { input: { op: "push" } } }),
-        );
-        const { offers } = await jsonOf(gateway.call(`/v1/approvals/${id}`));
-        assert.deepEqual(offers.map(({ match }: { match: string }) => match), ["call", "call"]);
-      },
-    ),
+    withWorld(async (world) => {
+      const gateway = await world.gateway({
+        config: { security: { enable_git: true, shell: { sandbox: "off" } } },
+        files: FILES,
+      });
+      const { root } = gateway.workspace;
+      initRepository(root);
+      const add = (path: string): Call => {
+        gateway.workspace.write(path, "new\n");
+        return ["git_operations", { op: "add", paths: [path] }];
+      };
+      const text = await remember(gateway, add("src/a.txt"), "folder");
+      assert.match(text, /^Allow "git_operations" in ".*" with op "add" on whatever it changes in the folder /);
+      assert.equal(await runs(gateway, add("other/b.txt")), true);
+      assert.equal(
+        await runs(gateway, ["git_operations", { op: "commit", message: "m" }]),
+        false,
+        "another operation",
+      );
+      git(root, "remote", "add", "origin", "https://one.test/r.git");
+      const { approval_id: id } = await jsonOf(
+        gateway.call("/v1/tools/git_operations/call", { body: { input: { op: "push" } } }),
+      );
+      const { offers } = await jsonOf(gateway.call(`/v1/approvals/${id}`));
+      assert.deepEqual(offers.map(({ match }: { match: string }) => match), ["call", "call"]);
+    }),
 );

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Firing, Schedule } from "../../lib/base/records/schedule.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { countingCommand, type KillableGateway, withKillableGateway } from "../support/killable_gateway.ts";
-import { until } from "../support/until.ts";
+import { countingCommand } from "../support/killable_gateway.ts";
+import { jsonOf, type KillableGateway, until, withWorld } from "../support/world.ts";
 
 const TASKS = 12;
 const AT_WORK = ["queued", "running", "waiting_for_approval"];
@@ -15,7 +14,8 @@ async function listOf<T>(gateway: KillableGateway, path: string): Promise<readon
 }
 
 test("schedules that are due while the gateway is killed fire once each, with one effect at most", () =>
-  withKillableGateway(NO_MODEL, async (gateway) => {
+  withWorld(async (world) => {
+    const gateway = await world.killableGateway(NO_MODEL);
     const doneOf = () => listOf<Schedule>(gateway, "/v1/schedules?state=done");
     for (let index = 0; index < TASKS; index++) {
       const input = { id: `task${index}`, in: "1s", tool: "shell", input: { command: countingCommand() } };

@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
+import { toDelta, USAGE_CHUNK } from "../../fixtures/upstream/openai_upstream.ts";
+import { createFakeClock } from "../support/fake_clock.ts";
 import {
   type OpenAiUpstream,
-  startOpenAiUpstream,
-  toDelta,
+  readRefusal,
+  type RunningGateway,
+  type RunningGatewayOptions,
+  until,
   type UpstreamReply,
-  USAGE_CHUNK,
-} from "../../fixtures/upstream/openai_upstream.ts";
-import { createFakeClock } from "../support/fake_clock.ts";
-import { readRefusal } from "../support/refusal.ts";
-import { type RunningGateway, type RunningGatewayOptions, withRunningGateway } from "../support/running_gateway.ts";
-import { until } from "../support/until.ts";
+  withWorld,
+} from "../support/world.ts";
 
 const ASKED = [{ role: "user" as const, content: "Hi" }];
 
@@ -26,21 +26,21 @@ async function withUpstream(
   use: (gateway: RunningGateway, upstream: OpenAiUpstream) => Promise<void>,
   { maxRetries, ...options }: { readonly maxRetries: number } & RunningGatewayOptions,
 ): Promise<void> {
-  const upstream = await startOpenAiUpstream();
-  const provider = {
-    kind: "openai_compatible",
-    base_url: upstream.baseUrl,
-    model: "upstream-model",
-    max_retries: maxRetries,
-  };
-  try {
-    await withRunningGateway(
-      { files: { "notes.txt": "a note" }, ...options, config: { provider, gateway: { rate_limit_max: 0 } } },
-      (gateway) => use(gateway, upstream),
-    );
-  } finally {
-    await upstream.close();
-  }
+  await withWorld(async (world) => {
+    const upstream = await world.upstream();
+    const provider = {
+      kind: "openai_compatible",
+      base_url: upstream.baseUrl,
+      model: "upstream-model",
+      max_retries: maxRetries,
+    };
+    const gateway = await world.gateway({
+      files: { "notes.txt": "a note" },
+      ...options,
+      config: { provider, gateway: { rate_limit_max: 0 } },
+    });
+    await use(gateway, upstream);
+  });
 }
 
 interface Repeated {

@@ -1,17 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
-import { startFakeServer } from "../../fixtures/upstream/fake_server.ts";
-import {
-  type OpenAiUpstream,
-  startOpenAiUpstream,
-  toChunk,
-  toDelta,
-  type UpstreamReply,
-  USAGE_CHUNK,
-} from "../../fixtures/upstream/openai_upstream.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { readSse } from "../support/sse.ts";
+import { toChunk, toDelta, USAGE_CHUNK } from "../../fixtures/upstream/openai_upstream.ts";
+import { type OpenAiUpstream, readSse, type RunningGateway, type UpstreamReply, withWorld } from "../support/world.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -100,18 +91,19 @@ async function withUpstream(
   use: (upstream: OpenAiUpstream, run: Run) => Promise<void>,
   provider: Json = {},
 ): Promise<void> {
-  const upstream = await startOpenAiUpstream();
-  const settings = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model", max_retries: 0 };
-  const run: Run = (work) =>
-    withRunningGateway({
-      config: { provider: { ...settings, ...provider }, gateway: { rate_limit_max: 0 } },
-      files: { "notes.txt": "a note" },
-    }, work);
-  try {
+  await withWorld(async (world) => {
+    const upstream = await world.upstream();
+    const settings = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model", max_retries: 0 };
+    const run: Run = (work) =>
+      world.during(
+        world.gateway({
+          config: { provider: { ...settings, ...provider }, gateway: { rate_limit_max: 0 } },
+          files: { "notes.txt": "a note" },
+        }),
+        work,
+      );
     await use(upstream, run);
-  } finally {
-    await upstream.close();
-  }
+  });
 }
 type Run = (work: (gateway: RunningGateway) => Promise<void>) => Promise<void>;
 
@@ -486,26 +478,26 @@ const FOREIGN = [
   "tools[].beta",
 ];
 
-test("a provider of another format names the unknown fields of a plain request", async () => {
-  const anthropic = await startFakeServer((_seen, response) => {
-    response.writeHead(200, { "content-type": "application/json" });
-    response.end(JSON.stringify({
-      type: "message",
-      role: "assistant",
-      model: "claude",
-      content: [{ type: "text", text: "fine" }],
-      stop_reason: "end_turn",
-      usage: { input_tokens: 1, output_tokens: 1 },
-    }));
-  });
-  const providers = [
-    { kind: "anthropic", base_url: anthropic.origin, model: "claude", api_key_env: "KEY" },
-    { kind: "offline" },
-  ];
-  try {
+test("a provider of another format names the unknown fields of a plain request", () =>
+  withWorld(async (world) => {
+    const anthropic = await world.server((_seen, response) => {
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end(JSON.stringify({
+        type: "message",
+        role: "assistant",
+        model: "claude",
+        content: [{ type: "text", text: "fine" }],
+        stop_reason: "end_turn",
+        usage: { input_tokens: 1, output_tokens: 1 },
+      }));
+    });
+    const providers = [
+      { kind: "anthropic", base_url: anthropic.origin, model: "claude", api_key_env: "KEY" },
+      { kind: "offline" },
+    ];
     for (const provider of providers) {
       const config = { provider, gateway: { rate_limit_max: 0 } };
-      await withRunningGateway({ config, environment: { KEY: "a key" } }, async (gateway) => {
+      await world.during(world.gateway({ config, environment: { KEY: "a key" } }), async (gateway) => {
         for (const stream of [true, false]) {
           const body = {
             messages: [{ role: "user", content: [{ type: "text", text: "Hi", cache_control: {} }], speaker: "x" }],
@@ -525,7 +517,4 @@ test("a provider of another format names the unknown fields of a plain request",
         assert.ok(!text.includes(name));
       }
     }
-  } finally {
-    await anthropic.close();
-  }
-});
+  }));

@@ -1,10 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../lib/base/clock.ts";
-import { type ChatClient, HandshakeRefused, openChat, type ReceivedFrame } from "../support/chat_client.ts";
-import { jsonOf } from "../support/json_of.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { until } from "../support/until.ts";
+import { HandshakeRefused, openChat } from "../support/chat_client.ts";
+import {
+  jsonOf,
+  type ReceivedFrame,
+  type RunningGateway,
+  type RunningGatewayOptions,
+  until,
+  withWorld,
+} from "../support/world.ts";
 
 const ON_NODE = !("Deno" in globalThis);
 const nodeOnly = ON_NODE ? {} : { skip: "Deno sends its own pings and tells the gateway of none" };
@@ -14,20 +19,16 @@ const socketUrl = ({ url }: RunningGateway, query = "") => `${url.replace("http"
 const open = (gateway: RunningGateway, headers: Readonly<Record<string, string>> = {}) =>
   openChat(socketUrl(gateway), { headers: { authorization: `Bearer ${gateway.token}`, ...headers } });
 
-async function leave(client: ChatClient): Promise<void> {
-  client.socket.close();
-  await client.closed;
-}
-
 const textOf = (frames: readonly ReceivedFrame[]) => frames.map((frame) => frame["delta"] ?? "").join("");
 
 /** A script that answers with the last message it was sent. */
-const echo: NonNullable<Parameters<typeof withRunningGateway>[0]["script"]> = (request) => ({
+const echo: NonNullable<RunningGatewayOptions["script"]> = (request) => ({
   text: `<${request.messages.at(-1)?.content}>`,
 });
 
-test("a conversation in plain frames with exactly the contract's fields", async () => {
-  await withRunningGateway({ script: [{ text: ["Hello", " you"] }, "again"] }, async (gateway) => {
+test("a conversation in plain frames with exactly the contract's fields", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: [{ text: ["Hello", " you"] }, "again"] });
     const client = await open(gateway);
     client.send("Hi");
     assert.deepEqual(await client.readReply(), [
@@ -41,12 +42,12 @@ test("a conversation in plain frames with exactly the contract's fields", async 
       role
     );
     assert.deepEqual(roles, ["user", "assistant", "user"]);
-    await leave(client);
-  });
-});
+    await client.leave();
+  }));
 
-test("JSON without a type is its message; anything else is the message, word for word", async () => {
-  await withRunningGateway({ script: echo }, async (gateway) => {
+test("JSON without a type is its message; anything else is the message, word for word", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: echo });
     const client = await open(gateway);
     for (
       const [frame, said] of [
@@ -63,16 +64,16 @@ test("JSON without a type is its message; anything else is the message, word for
       client.send(frame);
       assert.equal(textOf(await client.readReply()), `<${said}>`);
     }
-    await leave(client);
-  });
-});
+    await client.leave();
+  }));
 
-test("hello {events: true} gives all events of a run, with run_id and rising seq", async () => {
-  await withRunningGateway({
-    files: { "a.txt": "inside" },
-    script: (_request, turn) =>
-      turn === 0 ? { toolCalls: [{ name: "read_file", arguments: { path: "a.txt" } }] } : "read",
-  }, async (gateway) => {
+test("hello {events: true} gives all events of a run, with run_id and rising seq", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({
+      files: { "a.txt": "inside" },
+      script: (_request, turn) =>
+        turn === 0 ? { toolCalls: [{ name: "read_file", arguments: { path: "a.txt" } }] } : "read",
+    });
     const client = await open(gateway);
     client.send({ type: "hello", events: true });
     client.send("Read it");
@@ -85,17 +86,17 @@ test("hello {events: true} gives all events of a run, with run_id and rising seq
     const seqs = events.map((event) => Number(event["seq"]));
     assert.deepEqual(seqs, [...seqs].sort((a, b) => a - b));
     assert.equal(new Set(seqs).size, seqs.length);
-    await leave(client);
-  });
-});
+    await client.leave();
+  }));
 
-test("a ticket opens one socket, once, with the scopes of its token", async () => {
-  await withRunningGateway({ script: echo }, async (gateway) => {
+test("a ticket opens one socket, once, with the scopes of its token", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: echo });
     const { ticket } = await jsonOf(gateway.call("/v1/ws-ticket", { method: "POST" }));
     const client = await openChat(socketUrl(gateway, `?ticket=${ticket}`));
     client.send("Hi");
     assert.equal(textOf(await client.readReply()), "<Hi>");
-    await leave(client);
+    await client.leave();
     await assert.rejects(openChat(socketUrl(gateway, `?ticket=${ticket}`)), new HandshakeRefused(401));
     const other = await jsonOf(gateway.call("/v1/ws-ticket", { method: "POST" }));
     const results = await Promise.allSettled(
@@ -103,16 +104,16 @@ test("a ticket opens one socket, once, with the scopes of its token", async () =
     );
     const opened = results.filter((result) => result.status === "fulfilled");
     assert.equal(opened.length, 1);
-    for (const { value } of opened) await leave(value);
+    for (const { value } of opened) await value.leave();
     const { token } = await jsonOf(gateway.call("/v1/tokens", { body: { scopes: ["tools"] } }));
     const headers = { authorization: `Bearer ${token}` };
     assert.equal((await gateway.call("/v1/ws-ticket", { method: "POST", headers })).status, 403);
     await assert.rejects(openChat(socketUrl(gateway), { headers }), new HandshakeRefused(403));
-  });
-});
+  }));
 
-test("the handshake is refused without a token, from other sites, for other hosts and on other routes", async () => {
-  await withRunningGateway({ script: echo }, async (gateway) => {
+test("the handshake is refused without a token, from other sites, for other hosts and on other routes", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: echo });
     const own = `127.0.0.1:${gateway.port}`;
     const auth = { authorization: `Bearer ${gateway.token}` };
     const refused: readonly (readonly [number, Readonly<Record<string, string>>])[] = [
@@ -141,20 +142,20 @@ test("the handshake is refused without a token, from other sites, for other host
         new HandshakeRefused(400),
       );
     }
-    await leave(await open(gateway, { origin: `http://${own}` }));
+    await (await open(gateway, { origin: `http://${own}` })).leave();
     const { status, headers } = await gateway.call("/ws/chat");
     assert.deepEqual([status, headers.get("upgrade")], [426, "websocket"]);
-  });
-});
+  }));
 
-test("without an agent the handshake is 503", async () => {
-  await withRunningGateway({ agent: false }, async (gateway) => {
+test("without an agent the handshake is 503", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ agent: false });
     await assert.rejects(open(gateway), new HandshakeRefused(503));
-  });
-});
+  }));
 
-test("bad frames get an error frame and the socket stays", async () => {
-  await withRunningGateway({ script: echo }, async (gateway) => {
+test("bad frames get an error frame and the socket stays", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: echo });
     const client = await open(gateway);
     const bad = [
       new Uint8Array([1, 2, 3]),
@@ -182,13 +183,13 @@ test("bad frames get an error frame and the socket stays", async () => {
     assert.deepEqual(await client.readUntil(({ type }) => type === "pong"), [{ type: "pong" }]);
     client.send("Hi");
     assert.equal(textOf(await client.readReply()), "<Hi>");
-    await leave(client);
-  });
-});
+    await client.leave();
+  }));
 
-test("a frame of max_message_bytes is taken, one byte more closes with 1009", async () => {
-  const config = { gateway: { websocket: { max_message_bytes: 1024 } } };
-  await withRunningGateway({ config, script: echo }, async (gateway) => {
+test("a frame of max_message_bytes is taken, one byte more closes with 1009", () =>
+  withWorld(async (world) => {
+    const config = { gateway: { websocket: { max_message_bytes: 1024 } } };
+    const gateway = await world.gateway({ config, script: echo });
     const client = await open(gateway);
     client.send("é".repeat(512));
     assert.equal(textOf(await client.readReply()).length, 514);
@@ -197,24 +198,24 @@ test("a frame of max_message_bytes is taken, one byte more closes with 1009", as
     const binary = await open(gateway);
     binary.send(new Uint8Array(1025));
     assert.equal((await binary.closed).code, 1009);
-  });
-});
+  }));
 
-test("the default limit of a frame is 2 MiB", async () => {
-  await withRunningGateway({ script: () => "ok" }, async (gateway) => {
+test("the default limit of a frame is 2 MiB", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: () => "ok" });
     const client = await open(gateway);
     client.send("x".repeat(2 * 1024 * 1024));
     assert.equal(textOf(await client.readReply()), "ok");
     client.send("x".repeat(2 * 1024 * 1024 + 1));
     assert.equal((await client.closed).code, 1009);
-  });
-});
+  }));
 
-test("one message is answered at a time, eight wait in order, a ninth is refused", async () => {
-  let release = () => {};
-  const held = new Promise<void>((resolve) => (release = resolve));
-  const script = echo;
-  await withRunningGateway({ script }, async (gateway) => {
+test("one message is answered at a time, eight wait in order, a ninth is refused", () =>
+  withWorld(async (world) => {
+    let release = () => {};
+    const held = new Promise<void>((resolve) => (release = resolve));
+    const script = echo;
+    const gateway = await world.gateway({ script });
     const runs = gateway.services.agent?.runs;
     assert.ok(runs !== undefined);
     const start = runs.start.bind(runs);
@@ -229,12 +230,12 @@ test("one message is answered at a time, eight wait in order, a ninth is refused
     for (let i = 0; i <= 8; i++) assert.equal(textOf(await client.readReply()), `<m${i}>`);
     client.send("m10");
     assert.equal(textOf(await client.readReply()), "<m10>");
-    await leave(client);
-  });
-});
+    await client.leave();
+  }));
 
-test("cancel ends the running message with an error frame, and the next one is answered", async () => {
-  await withRunningGateway({ script: [{ text: "half", hang: "after" }, "whole"] }, async (gateway) => {
+test("cancel ends the running message with an error frame, and the next one is answered", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: [{ text: "half", hang: "after" }, "whole"] });
     const client = await open(gateway);
     client.send("Hi");
     await client.readUntil(({ type }) => type === "delta");
@@ -245,12 +246,12 @@ test("cancel ends the running message with an error frame, and the next one is a
     client.send({ type: "cancel" });
     client.send("Again");
     assert.equal(textOf(await client.readReply()), "whole");
-    await leave(client);
-  });
-});
+    await client.leave();
+  }));
 
-test("a client that goes away cancels its run and those that wait", async () => {
-  await withRunningGateway({ script: () => ({ text: "x", hang: "after" }) }, async (gateway) => {
+test("a client that goes away cancels its run and those that wait", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: () => ({ text: "x", hang: "after" }) });
     const client = await open(gateway);
     for (const text of ["a", "b", "c"]) client.send(text);
     await client.readUntil(({ type }) => type === "delta");
@@ -259,20 +260,20 @@ test("a client that goes away cancels its run and those that wait", async () => 
     assert.equal(gateway.provider.requests.length, 1);
     assert.equal(gateway.provider.aborted, 1);
     await until(() => /postern_ws_connections 0\n/.test(gateway.services.metrics.render()));
-  });
-});
+  }));
 
-test("a slow reader pauses the model, and what waits for it is bounded", async () => {
-  const chunk = "x".repeat(64 * 1024);
-  const chunks = 320;
-  let made = 0;
-  const text = {
-    *[Symbol.iterator]() {
-      for (; made < chunks; made++) yield chunk;
-    },
-  };
-  const script = () => ({ text: text as unknown as string[] });
-  await withRunningGateway({ script }, async (gateway) => {
+test("a slow reader pauses the model, and what waits for it is bounded", () =>
+  withWorld(async (world) => {
+    const chunk = "x".repeat(64 * 1024);
+    const chunks = 320;
+    let made = 0;
+    const text = {
+      *[Symbol.iterator]() {
+        for (; made < chunks; made++) yield chunk;
+      },
+    };
+    const script = () => ({ text: text as unknown as string[] });
+    const gateway = await world.gateway({ script });
     const client = await open(gateway);
     client.socket.pause();
     client.send("Hi");
@@ -287,13 +288,13 @@ test("a slow reader pauses the model, and what waits for it is bounded", async (
     const frames = await client.readReply();
     assert.equal(textOf(frames).length, chunks * chunk.length);
     assert.equal(frames.at(-1)?.type, "done");
-    await leave(client);
-  });
-});
+    await client.leave();
+  }));
 
-test("the gateway pings, and drops a peer that does not answer", nodeOnly, async () => {
-  const config = { gateway: { websocket: { heartbeat_secs: 1, pong_timeout_secs: 3 } } };
-  await withRunningGateway({ config, script: echo }, async (gateway) => {
+test("the gateway pings, and drops a peer that does not answer", nodeOnly, () =>
+  withWorld(async (world) => {
+    const config = { gateway: { websocket: { heartbeat_secs: 1, pong_timeout_secs: 3 } } };
+    const gateway = await world.gateway({ config, script: echo });
     const answering = await open(gateway);
     let pings = 0;
     answering.socket.on("ping", () => pings++);
@@ -305,20 +306,20 @@ test("the gateway pings, and drops a peer that does not answer", nodeOnly, async
     assert.ok(pings >= 1);
     answering.send("Hi");
     assert.equal(textOf(await answering.readReply()), "<Hi>");
-    await leave(answering);
-  });
-});
+    await answering.leave();
+  }));
 
-test("a socket on which nothing is said is closed after idle_timeout_secs", async () => {
-  const config = { gateway: { websocket: { idle_timeout_secs: 1 } } };
-  await withRunningGateway({ config, script: echo }, async (gateway) => {
+test("a socket on which nothing is said is closed after idle_timeout_secs", () =>
+  withWorld(async (world) => {
+    const config = { gateway: { websocket: { idle_timeout_secs: 1 } } };
+    const gateway = await world.gateway({ config, script: echo });
     const { code, reason } = await (await open(gateway)).closed;
     assert.deepEqual([code, reason], [1000, "Nothing was said for 1 s"]);
-  });
-});
+  }));
 
-test("broken frames of the protocol end their own socket alone", async () => {
-  await withRunningGateway({ script: echo }, async (gateway) => {
+test("broken frames of the protocol end their own socket alone", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: echo });
     const other = await open(gateway);
     const attacks = [
       ...(ON_NODE ? [[0x81, 0x02, 0x68, 0x69]] : []), // not masked, which Deno lets pass
@@ -339,6 +340,5 @@ test("broken frames of the protocol end their own socket alone", async () => {
     }
     other.send("Hi");
     assert.equal(textOf(await other.readReply()), "<Hi>");
-    await leave(other);
-  });
-});
+    await other.leave();
+  }));
