@@ -91,6 +91,30 @@ test("imports make no circle, not even of types", () => {
   assert.deepEqual(circlesOf(sample), [["lib/a.ts", "lib/b.ts", "lib/c/c.ts"]]);
 });
 
+/** Imports of the project's own files that a journey may have, its world among them: more of them tell of work that a support file should do. */
+const MAX_JOURNEY_IMPORTS = 5;
+
+/** Returns the journeys with more imports of the project's own files than are allowed. An import on first use does not count. */
+function laden(journeys: readonly SourceFile[]): readonly string[] {
+  return journeys.flatMap(({ path, text }) => {
+    const count = [...text.matchAll(/(?:\bfrom\s*|^import\s+)"\.[^"\n]+"/gm)].length;
+    return count > MAX_JOURNEY_IMPORTS ? [`${path} imports ${count}`] : [];
+  });
+}
+
+test("a journey imports at most five files of the project: its world starts what it needs", () => {
+  const journeys = sourceFiles(["test/journeys"]);
+  assert.ok(journeys.length > 40, "the journeys are found");
+  assert.deepEqual(laden(journeys), [], "start it with test/support/world.ts, or move what is no journey elsewhere");
+  const text = ["./a.ts", "./b.ts", "../c.ts", "node:fs"].map((from) => `import { x } from "${from}";`).join("\n");
+  const more = 'import "./d.ts";\nimport {\n  type E,\n} from "./e.ts";\n';
+  const sample = [
+    { path: "five", text: `${text}\n${more}` },
+    { path: "six", text: `${text}\n${more}import type { F } from "./f.ts";\n` },
+  ];
+  assert.deepEqual(laden(sample), ["six imports 6"]);
+});
+
 interface Rule {
   readonly name: string;
   /** Path prefixes where it is allowed */

@@ -2,9 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
 import { type EmbeddingsUpstream, startEmbeddingsUpstream } from "../../fixtures/upstream/embeddings_upstream.ts";
-import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
-import { withTemporaryFolder } from "../support/temporary_folder.ts";
-import { until } from "../support/until.ts";
+import { type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const MODEL = "local/embedder";
 
@@ -33,60 +31,57 @@ async function withUpstream(use: (upstream: EmbeddingsUpstream) => Promise<void>
   }
 }
 
-test("memory_recall finds a memory by its meaning, and a restart keeps the vectors", async () => {
-  await withUpstream((upstream) =>
-    withTemporaryFolder(async (folder) => {
-      const options = { config: configOf(upstream), dataDir: join(folder, "data") };
-      await withRunningGateway(options, async (gateway) => {
-        await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
-        await callTool(gateway, "memory_store", { key: "food", value: "The canteen closes at two" });
-        await until(async () => await missing(gateway) === 0);
-        assert.match(await callTool(gateway, "memory_recall", { query: "my car" }), /^yard: /);
-        const listed = await (await gateway.call("/v1/memory?query=meal")).json() as { data: { key: string }[] };
-        assert.equal(listed.data[0]?.key, "food");
-      });
-      const asked = upstream.asked.length;
-      await withRunningGateway(options, async (gateway) => {
-        assert.match(await callTool(gateway, "memory_recall", { query: "which vehicle" }), /^yard: /);
-      });
-      assert.deepEqual(upstream.asked.slice(asked), ["which vehicle"]);
-    })
-  );
-});
-
-test("memories are stored and found by words while the server of embeddings says no", async () => {
-  await withUpstream(async (upstream) => {
-    upstream.answer = () => ({ status: 500, body: { error: { message: "out of memory" } } });
-    await withRunningGateway({ config: configOf(upstream) }, async (gateway) => {
+test("memory_recall finds a memory by its meaning, and a restart keeps the vectors", () =>
+  withWorld(async (world) => {
+    const upstream = await world.enter(withUpstream);
+    const folder = await world.folder();
+    const options = { config: configOf(upstream), dataDir: join(folder, "data") };
+    await world.during(world.gateway(options), async (gateway) => {
       await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
-      await until(() => upstream.asked.length > 0);
-      assert.match(await callTool(gateway, "memory_recall", { query: "automobile" }), /^yard: /);
-      assert.equal(await callTool(gateway, "memory_recall", { query: "car" }), "No memory matches");
-      assert.equal(await missing(gateway), 1);
-      assert.ok(gateway.log.some(({ message }) => message.startsWith("Memories could not be embedded")));
+      await callTool(gateway, "memory_store", { key: "food", value: "The canteen closes at two" });
+      await until(async () => await missing(gateway) === 0);
+      assert.match(await callTool(gateway, "memory_recall", { query: "my car" }), /^yard: /);
+      const listed = await (await gateway.call("/v1/memory?query=meal")).json() as { data: { key: string }[] };
+      assert.equal(listed.data[0]?.key, "food");
     });
-  });
-});
+    const asked = upstream.asked.length;
+    await world.during(world.gateway(options), async (gateway) => {
+      assert.match(await callTool(gateway, "memory_recall", { query: "which vehicle" }), /^yard: /);
+    });
+    assert.deepEqual(upstream.asked.slice(asked), ["which vehicle"]);
+  }));
 
-test("without a route nothing is sent", async () => {
-  await withUpstream(async (upstream) => {
+test("memories are stored and found by words while the server of embeddings says no", () =>
+  withWorld(async (world) => {
+    const upstream = await world.enter(withUpstream);
+    upstream.answer = () => ({ status: 500, body: { error: { message: "out of memory" } } });
+    const gateway = await world.gateway({ config: configOf(upstream) });
+    await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
+    await until(() => upstream.asked.length > 0);
+    assert.match(await callTool(gateway, "memory_recall", { query: "automobile" }), /^yard: /);
+    assert.equal(await callTool(gateway, "memory_recall", { query: "car" }), "No memory matches");
+    assert.equal(await missing(gateway), 1);
+    assert.ok(gateway.log.some(({ message }) => message.startsWith("Memories could not be embedded")));
+  }));
+
+test("without a route nothing is sent", () =>
+  withWorld(async (world) => {
+    const upstream = await world.enter(withUpstream);
     const config = { ...configOf(upstream), memory: {} };
-    await withRunningGateway({ config }, async (gateway) => {
+    await world.during(world.gateway({ config }), async (gateway) => {
       await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
       assert.match(await callTool(gateway, "memory_recall", { query: "automobile" }), /^yard: /);
     });
     assert.deepEqual(upstream.requests, []);
-  });
-});
+  }));
 
-test("a route whose provider cannot embed is said once, and words find memories", async () => {
-  await withUpstream(async (upstream) => {
+test("a route whose provider cannot embed is said once, and words find memories", () =>
+  withWorld(async (world) => {
+    const upstream = await world.enter(withUpstream);
     const embedding_routes = [{ hint: "meaning", provider: "openai", model: "embedder" }];
-    await withRunningGateway({ config: { ...configOf(upstream), embedding_routes } }, async (gateway) => {
-      await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
-      assert.match(await callTool(gateway, "memory_recall", { query: "automobile" }), /^yard: /);
-      const said = gateway.log.filter(({ message }) => message.includes('"openai/embedder" of the route "meaning"'));
-      assert.equal(said.length, 1);
-    });
-  });
-});
+    const gateway = await world.gateway({ config: { ...configOf(upstream), embedding_routes } });
+    await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
+    assert.match(await callTool(gateway, "memory_recall", { query: "automobile" }), /^yard: /);
+    const said = gateway.log.filter(({ message }) => message.includes('"openai/embedder" of the route "meaning"'));
+    assert.equal(said.length, 1);
+  }));
