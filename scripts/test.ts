@@ -2,7 +2,8 @@
  * Runs the tests on Node and on Deno: `node scripts/test.ts [node|deno] [--long] [files...]`.
  *
  * Deno comes through npm at the version of deno.ts; where it cannot be had its half is skipped with a printed reason.
- * The exit code is 0 when every runtime that ran has passed.
+ * The exit code is 0 when every runtime that ran has passed. A file that is not there is refused, and nothing runs: Node would
+ * leave it out without a word.
  */
 import { spawnSync } from "node:child_process";
 import { globSync } from "node:fs";
@@ -13,6 +14,7 @@ const words = process.argv.slice(2);
 const long = words.includes("--long");
 const runtimes = words.filter((word) => word === "node" || word === "deno");
 const named = words.filter((word) => !word.startsWith("--") && !runtimes.some((runtime) => runtime === word));
+const missing = named.filter((path) => globSync(path).length === 0);
 const files = named.length > 0 ? named : globSync(long ? "test/**/*.long.ts" : "test/**/*.test.ts").sort();
 
 /** Files that run at the same time: many wait for other processes. On Deno they are threads of one process, which share more. */
@@ -30,8 +32,11 @@ const run = (command: readonly string[]): number => {
   return status ?? 1;
 };
 
-let failed = false;
-if (runtimes.length === 0 || runtimes.includes("node")) {
+for (const path of missing) console.error(`Cannot run "${path}": no file has this path`);
+let failed = missing.length > 0;
+const runsOn = (runtime: "node" | "deno") =>
+  missing.length === 0 && (runtimes.length === 0 || runtimes.includes(runtime));
+if (runsOn("node")) {
   console.log(`Tests on Node ${process.versions.node}`);
   failed = run([
     process.execPath,
@@ -42,7 +47,7 @@ if (runtimes.length === 0 || runtimes.includes("node")) {
     ...files,
   ]) !== 0;
 }
-if (runtimes.length === 0 || runtimes.includes("deno")) {
+if (runsOn("deno")) {
   const probe = spawnSync(denoCommand[0], [...denoCommand.slice(1), "--version"], { encoding: "utf8" });
   if (probe.status === 0) {
     console.log(`Tests on ${probe.stdout.split("\n")[0]}`);
