@@ -6,7 +6,7 @@ import { ToolError } from "../../../lib/base/errors.ts";
 import type { FileScope, FilesVariant } from "../../../lib/system/files/files.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import { openHandles } from "../../support/open_handles.ts";
-import { startSwapper } from "../../support/start_swapper.ts";
+import { startSwapper } from "./start_swapper.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 const NATIVE: FilesVariant = createFiles({ clock: systemClock, home: "/home/nobody", ownPaths: [] }).variant;

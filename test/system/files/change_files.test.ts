@@ -20,7 +20,7 @@ import type { FileChange, FileScope, FilesVariant } from "../../../lib/system/fi
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import { openHandles } from "../../support/open_handles.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
-import { startSwapper } from "../../support/start_swapper.ts";
+import { startSwapper } from "./start_swapper.ts";
 import { OUTSIDE, withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 const NATIVE: FilesVariant = createFiles({ clock: systemClock, home: "/home/nobody", ownPaths: [] }).variant;

@@ -17,7 +17,7 @@ test("kill -9 leaves nothing: the parent-death signal ends the process, the next
 }, () =>
   withWorkspace({}, async (workspace) => {
     const marker = `killed-${process.pid}`;
-    const words = [...RUN, join(ROOT, "test/support/start_processes.ts"), workspace.root, marker];
+    const words = [...RUN, join(ROOT, "test/system/process/start_processes.ts"), workspace.root, marker];
     const program = await startProcess(words, { cwd: ROOT, ready: /started/ });
     await program.end("SIGKILL");
     const idIn = (file: string) => readFileSync(workspace.path(file), "utf8");

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { createWorkers, WorkerError, type Workers } from "../../../lib/system/process/workers.ts";
 
-const MODULE = new URL("../../support/worker_job.ts", import.meta.url);
+const MODULE = new URL("./worker_job.ts", import.meta.url);
 
 const start = (workers: Workers, input: unknown, more: { signal?: AbortSignal } = {}) =>
   workers.run({ module: MODULE, input, maxHeapMb: 64, signal: new AbortController().signal, ...more });

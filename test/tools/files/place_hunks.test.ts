@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { applyHunks } from "../../../lib/tools/files/apply_hunks.ts";
 import { parsePatch } from "../../../lib/tools/files/parse_patch.ts";
-import { diffLines } from "../../support/line_diff.ts";
+import { diffLines } from "./line_diff.ts";
 
 /** A text after the hunks written as in a patch. */
 function apply(text: string, ...lines: readonly string[]): string {

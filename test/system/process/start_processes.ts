@@ -1,9 +1,9 @@
 import { join } from "node:path";
 import process from "node:process";
-import { systemClock } from "../../lib/base/clock.ts";
-import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
-import { createProcesses } from "../../lib/system/process/processes.ts";
-import { until } from "./until.ts";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
+import { createProcesses } from "../../../lib/system/process/processes.ts";
+import { until } from "../../support/until.ts";
 
 /** Run as a program, `<workspace> <marker>`: starts a process with a child of its own, prints `started`, waits to be killed. */
 const [workspaceRoot = "", marker = ""] = process.argv.slice(2);

@@ -1,5 +1,5 @@
 import process from "node:process";
-import { answerJob } from "../../lib/system/process/workers.ts";
+import { answerJob } from "../../../lib/system/process/workers.ts";
 
 // Runs as a thread, for the tests of workers
 await answerJob((input, { stopped }) => {
