@@ -88,3 +88,41 @@ export function aftermathData({ quarantined, unchecked }: Aftermath): Readonly<R
     ...(unchecked ? { quarantine_unchecked: true } : {}),
   };
 }
+
+/** End of a command, as far as a hint about the network needs it. */
+export interface CommandEnd {
+  readonly contained: boolean;
+  /** True when the command was stopped at its time limit */
+  readonly isTimeout: boolean;
+  /** True unless the command ended with the code 0 */
+  readonly isFailure: boolean;
+  /** Parts of its output */
+  readonly texts: readonly string[];
+}
+
+/** Messages of programs, libraries and systems about a name that is not looked up, or a connection that is not made */
+const NETWORK_ERROR = new RegExp(
+  [
+    "\\b(?:EAI_AGAIN|EAI_NONAME|ENOTFOUND|ENETUNREACH|EHOSTUNREACH|ECONNREFUSED)\\b",
+    "could(?: not|n't) resolve (?:host|proxy)",
+    "unable to resolve host",
+    "temporary failure (?:in name resolution|resolving)",
+    "name or service not known",
+    "no address associated with hostname",
+    "no such host\\b",
+    "failed to lookup address",
+    "network is unreachable",
+    "connection refused",
+  ].join("|"),
+  "i",
+);
+const GIVES_NETWORK = '[security.shell] sandbox = "off" gives commands the network and takes the sandbox away';
+
+/** Returns a line in brackets for the model when the missing network of the sandbox may be why a command failed. */
+export function noNetworkLines({ contained, isTimeout, isFailure, texts }: CommandEnd): readonly string[] {
+  if (!contained || !isFailure) return [];
+  if (texts.some((text) => NETWORK_ERROR.test(text))) {
+    return [`[The command ran without network, and its output names a failed look-up or connection. ${GIVES_NETWORK}]`];
+  }
+  return isTimeout ? [`[The command ran without network and may have waited for it. ${GIVES_NETWORK}]`] : [];
+}

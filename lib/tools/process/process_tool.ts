@@ -6,7 +6,14 @@ import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { checkOwner, hiddenLines, onlyReached } from "../runtime/owned_things.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
-import { aftermathData, aftermathLines, allowedWords, boundFiles, commandScope } from "./command_rules.ts";
+import {
+  aftermathData,
+  aftermathLines,
+  allowedWords,
+  boundFiles,
+  commandScope,
+  noNetworkLines,
+} from "./command_rules.ts";
 
 /** Bytes of output in one answer. The rest is read from `next_offset` on */
 const MAX_ANSWER_BYTES = 65_536;
@@ -73,8 +80,10 @@ export const processTool = defineTool({
         const { nextOffset, total } = part;
         const head = `${describe(info)} offset=${part.offset} next_offset=${nextOffset} total=${total}`;
         const text = part.text === "" ? [] : [part.text];
+        const { contained } = info;
+        const hints = noNetworkLines({ contained, isTimeout: false, isFailure: statusOf(info) !== "0", texts: text });
         return {
-          output: [head, ...dropped, ...text].join("\n"),
+          output: [head, ...dropped, ...text, ...hints].join("\n"),
           isError: false,
           data: { ...toData(info), offset: part.offset, next_offset: nextOffset, total },
         };

@@ -4,7 +4,14 @@ import type { Captured } from "../../system/process/command_output.ts";
 import { FLOOD_BYTES, type ProcessResult } from "../../system/process/run_command.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { aftermathData, aftermathLines, allowedWords, boundFiles, commandScope } from "./command_rules.ts";
+import {
+  aftermathData,
+  aftermathLines,
+  allowedWords,
+  boundFiles,
+  commandScope,
+  noNetworkLines,
+} from "./command_rules.ts";
 
 /** Milliseconds beside the command's own: to find the sandbox, and to look through the workspace before and after the command */
 const START_MS = 60_000;
@@ -56,6 +63,12 @@ export const shell = defineTool({
         section("stdout", result.stdout),
         section("stderr", result.stderr),
         ...(result.ending.kind === "flood" ? [`[Stopped: it wrote more than ${FLOOD_BYTES} bytes]`] : []),
+        ...noNetworkLines({
+          contained: result.contained,
+          isTimeout: result.ending.kind === "timeout",
+          isFailure: status !== "0",
+          texts: [result.stdout.text, result.stderr.text],
+        }),
         ...aftermathLines(result),
       ].join("\n"),
       isError: false,
