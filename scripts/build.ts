@@ -20,7 +20,7 @@ const CHUNKS = "chunks";
 const INPUT: Readonly<Record<string, string>> = {
   "cli/main": "cli/main",
   "handlers/mod": "handlers/mod",
-  [`${CHUNKS}/content_search_worker`]: "lib/tools/files/content_search_worker",
+  [`${CHUNKS}/search_worker`]: "lib/tools/files/search_worker",
   [`${CHUNKS}/survey_worker`]: "lib/system/process/survey_worker",
   [`${CHUNKS}/document_worker`]: "lib/tools/documents/document_worker",
 };

@@ -1,28 +1,12 @@
 import * as v from "valibot";
-import { ToolError } from "../../base/errors.ts";
-import type { FileScope, FilesSetup } from "../../system/files/files.ts";
-import { workerModule } from "../../system/process/workers.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { limitField } from "./glob_search.ts";
-import { readScope } from "./file_scope.ts";
-import type { FileMatch, FileSearch, FilesSearched } from "./search_files.ts";
+import type { FileMatch, FilesSearched } from "./search_files.ts";
+import { runSearch } from "./search_job.ts";
 import { pathLine, SEARCH_LIMITS } from "./search_pattern.ts";
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
-const MAX_HEAP_MB = 256;
-
-/** Input of the thread. */
-export interface SearchJob {
-  readonly setup: FilesSetup;
-  readonly scope: FileScope;
-  readonly search: FileSearch;
-}
-
-/** Answer of the thread. */
-export type SearchAnswer =
-  | { readonly kind: "searched"; readonly result: FilesSearched }
-  | { readonly kind: "refused"; readonly code: string; readonly message: string };
 
 /** `content_search`: finds lines that match a regular expression, as `path:line: text` (docs/design/tools.md "Files"). */
 export const contentSearch = defineTool({
@@ -58,20 +42,13 @@ export const contentSearch = defineTool({
   textField: "pattern",
   effects: ({ path = "." }) => ({ root: "read_file", paths: [path] }),
   async run({ pattern, path = ".", glob, case_insensitive: caseInsensitive = false, limit = DEFAULT_LIMIT }, context) {
-    const { files, workers } = context.services;
-    const search: FileSearch = { pattern, caseInsensitive, path, glob, limit };
-    const job: SearchJob = { setup: files.setup, scope: readScope(context), search };
-    // content_search_worker.ts answers exactly this
-    const answer = await workers.run({
-      module: workerModule(import.meta.url, "content_search_worker"),
-      input: job,
-      maxHeapMb: MAX_HEAP_MB,
-      signal: context.signal,
-    }) as SearchAnswer;
-    if (answer.kind === "refused") throw new ToolError(answer.code, answer.message);
-    const { matches, files: searched } = answer.result;
+    const result = await runSearch<FilesSearched>(
+      { kind: "lines", pattern, caseInsensitive, path, glob, limit },
+      context,
+    );
+    const { matches, files: searched } = result;
     const found = matches.slice(0, limit);
-    const notices = noticesOf(answer.result, limit);
+    const notices = noticesOf(result, limit);
     const lines = found.map(matchLine);
     const none = `No line matches in ${searched} files`;
     const shortened = found.some(({ startByte }) => startByte !== undefined);

@@ -1,10 +1,9 @@
 import * as v from "valibot";
-import { createYielder } from "../../base/tick.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { readScope } from "./file_scope.ts";
-import { matching, pathLine, searchPattern } from "./search_pattern.ts";
+import type { FilesFound } from "./find_files.ts";
+import { runSearch } from "./search_job.ts";
+import { pathLine, SEARCH_LIMITS } from "./search_pattern.ts";
 
-const MAX_ENTRIES = 100_000;
 const DEFAULT_LIMIT = 200;
 const MAX_LIMIT = 2000;
 
@@ -14,7 +13,7 @@ export const globSearch = defineTool({
   description: "Finds files by glob, as src/**/*.{js,ts}. Respects .gitignore, follows no links. Returns sorted paths",
   access: "read",
   enabled: "always",
-  needs: ["files"],
+  needs: ["files", "workers"],
   input: v.strictObject({
     pattern: v.pipe(
       v.string(),
@@ -28,26 +27,12 @@ export const globSearch = defineTool({
   textField: "pattern",
   effects: ({ path = "." }) => ({ root: "read_file", paths: [path] }),
   async run({ pattern, path = ".", limit = DEFAULT_LIMIT }, context) {
-    const matches = searchPattern(pattern, { anywhere: false });
-    const yielder = createYielder(context);
-    const walk = context.services.files.walk(path, readScope(context), {
-      respectGitignore: true,
-      maxEntries: MAX_ENTRIES,
-      signal: context.signal,
-    });
-    const found: string[] = [];
-    let step = await walk.next();
-    for (; !step.done; step = await walk.next()) {
-      for (const file of await matching(step.value, matches, yielder)) found.push(file.path);
-    }
-    found.sort();
-    const paths = found.slice(0, limit);
+    const found = await runSearch<FilesFound>({ kind: "names", glob: pattern, path, limit }, context);
+    const { paths, count, truncated } = found;
     const notices = [
-      ...(found.length > limit
-        ? [`[The first ${limit} of ${found.length} files: narrow the pattern or raise limit]`]
-        : []),
-      ...(step.value.truncated
-        ? [`[Not all was searched: there are more than ${MAX_ENTRIES} entries, give a path]`]
+      ...(count > limit ? [`[The first ${limit} of ${count} files: narrow the pattern or raise limit]`] : []),
+      ...(truncated
+        ? [`[Not all was searched: there are more than ${SEARCH_LIMITS.entries} entries, give a path]`]
         : []),
     ];
     const none = pattern.includes("/")

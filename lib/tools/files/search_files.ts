@@ -1,23 +1,11 @@
 import { Buffer } from "node:buffer";
-import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createYielder } from "../../base/tick.ts";
-import type { Files, FileScope, WalkedFile } from "../../system/files/files.ts";
+import type { Files, WalkedFile } from "../../system/files/files.ts";
 import { compileLinePattern, type LinePattern } from "./line_pattern.ts";
+import type { FileSearch, SearchContext } from "./search_job.ts";
 import { matching, SEARCH_LIMITS, type SearchLimits, searchPattern } from "./search_pattern.ts";
 import { type FoundLine, searchBytes } from "./search_bytes.ts";
-
-/** Pattern and place of a search. Plain data. */
-export interface FileSearch {
-  /** Regular expression in RE2 syntax */
-  readonly pattern: string;
-  readonly caseInsensitive: boolean;
-  /** File or folder, relative to the root */
-  readonly path: string;
-  readonly glob: string | undefined;
-  /** Matches to find at most */
-  readonly limit: number;
-}
 
 /** Result of a search. Plain data. */
 export interface FilesSearched {
@@ -52,13 +40,8 @@ const LARGE_BYTES = 262_144;
 const READ_AHEAD = 8;
 const MAX_CUT_AT = 5;
 
-/** Options of a search. */
-export interface FileSearchOptions {
-  readonly scope: FileScope;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  /** Called often; throws to end the search */
-  readonly check: () => void;
+/** Options of a search for lines. */
+export interface FileSearchOptions extends SearchContext {
   /** Default: SEARCH_LIMITS */
   readonly limits?: SearchLimits;
 }
@@ -81,6 +64,7 @@ export async function searchFiles(
   try {
     do {
       const step = await walk.next();
+      check();
       if (step.done) return found.result({ truncated: step.value.truncated });
       await found.searchFolder(
         matchesGlob === undefined ? step.value : await matching(step.value, matchesGlob, yielder),

@@ -4,7 +4,8 @@ import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import type { Files, FileScope } from "../../../lib/system/files/files.ts";
-import { type FileSearch, searchFiles } from "../../../lib/tools/files/search_files.ts";
+import { searchFiles } from "../../../lib/tools/files/search_files.ts";
+import type { FileSearch } from "../../../lib/tools/files/search_job.ts";
 import type { SearchLimits } from "../../../lib/tools/files/search_pattern.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
@@ -46,6 +47,7 @@ async function searchCounted(
   };
   const scope: FileScope = { workspaceRoot: root, allowedRoot: ".", forbiddenPaths: [], allowSensitive: false };
   const found = await searchFiles(counted, {
+    kind: "lines",
     pattern: "gate",
     caseInsensitive: false,
     path: ".",
