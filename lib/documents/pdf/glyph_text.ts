@@ -1,3 +1,41 @@
+import { inflateRawSync } from "node:zlib";
+import { FONT_DATA } from "./font_data.ts";
+
+/** Lists of names in the data of fonts. An encoding has a name for each code, or "". */
+export interface FontLists {
+  readonly StandardEncoding: readonly string[];
+  readonly MacRomanEncoding: readonly string[];
+  readonly WinAnsiEncoding: readonly string[];
+  readonly MacExpertEncoding: readonly string[];
+  readonly Symbol: readonly string[];
+  readonly ZapfDingbats: readonly string[];
+  /** Strings that every CFF font knows by number */
+  readonly cffStrings: readonly string[];
+  readonly expertCharset: readonly string[];
+  readonly expertSubsetCharset: readonly string[];
+  /** Names of the glyphs that every TrueType font knows by number */
+  readonly macGlyphs: readonly string[];
+}
+
+// The data is written by scripts/font_data.ts in exactly this form
+const DATA = JSON.parse(inflateRawSync(Buffer.from(FONT_DATA, "base64")).toString()) as
+  & { readonly [name in keyof FontLists]: string }
+  & { readonly names: string; readonly dingbats: string };
+
+/** Encodings and lists of names that fonts refer to. */
+export const FONT_LISTS: FontLists = {
+  StandardEncoding: DATA.StandardEncoding.split(" "),
+  MacRomanEncoding: DATA.MacRomanEncoding.split(" "),
+  WinAnsiEncoding: DATA.WinAnsiEncoding.split(" "),
+  MacExpertEncoding: DATA.MacExpertEncoding.split(" "),
+  Symbol: DATA.Symbol.split(" "),
+  ZapfDingbats: DATA.ZapfDingbats.split(" "),
+  cffStrings: DATA.cffStrings.split(" "),
+  expertCharset: DATA.expertCharset.split(" "),
+  expertSubsetCharset: DATA.expertSubsetCharset.split(" "),
+  macGlyphs: DATA.macGlyphs.split(" "),
+};
+
 /** Names of accents, as they end the name of a letter, and the marks that combine with it. */
 const ACCENTS: Readonly<Record<string, string>> = {
   acute: "\u0301",
@@ -17,35 +55,22 @@ const ACCENTS: Readonly<Record<string, string>> = {
 };
 
 const ACCENTED = new RegExp(`^(dotless|)([A-Za-z])(${Object.keys(ACCENTS).join("|")})$`);
+/** Forms of a figure or letter, as fonts with old figures and small capitals name them */
+const FORM = /^(.+?)(?:oldstyle|small|fitted|superior|inferior|taboldstyle|prop|lining)$/;
 
-const GREEK =
-  "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma1 sigma tau " +
-  "upsilon phi chi psi omega";
+/** Names that fonts of TeX use and the list has not, or has as signs where the fonts mean letters; name and text in turn. */
+const OWN =
+  "Delta Δ Omega Ω mu μ mu1 µ dotlessj ȷ Dcroat Đ visiblespace ␣ nbspace \u00a0 sfthyphen \u00ad ff ff fi fi fl fl ffi ffi ffl ffl " +
+  "Germandbls SS suppress / arrowhookleft ↩ arrowhookright ↪ mapsto ↦ perthousandzero ‱ minusplus ∓ angbracketleft ⟨ " +
+  "angbracketright ⟩ negationslash \u0338 epsilon1 ϵ rho1 ϱ pi1 ϖ lscript ℓ star ⋆ latticetop ⊤ square □ vector \u20d7 slurabove ⁀ " +
+  "slurbelow ‿ turnstileleft ⊢ turnstileright ⊣ floorleft ⌊ floorright ⌋ ceilingleft ⌈ ceilingright ⌉ unionmulti ⊎ interrobang ‽ " +
+  "Ng Ŋ ng ŋ Tbar Ŧ tbar ŧ compwordmark \u200c cwm \u200c zeroslash 0";
 
-/** Name and text in turn. Source: Adobe Glyph List 2.0, what European and mathematical texts use of it */
-const WORDS =
-  "exclam ! quotedbl \" numbersign # dollar $ percent % ampersand & quotesingle ' parenleft ( parenright ) " +
-  "asterisk * plus + comma , hyphen - minus − period . slash / zero 0 one 1 two 2 three 3 four 4 five 5 six 6 seven 7 eight 8 " +
-  "nine 9 colon : semicolon ; less < equal = greater > question ? at @ bracketleft [ backslash \\ bracketright ] asciicircum ^ " +
-  "underscore _ grave ` braceleft { bar | braceright } asciitilde ~ exclamdown ¡ cent ¢ sterling £ currency ¤ yen ¥ brokenbar ¦ " +
-  "section § dieresis ¨ copyright © ordfeminine ª guillemotleft « logicalnot ¬ registered ® macron ¯ degree ° plusminus ± " +
-  "twosuperior ² threesuperior ³ onesuperior ¹ acute ´ paragraph ¶ periodcentered · cedilla ¸ ordmasculine º guillemotright » " +
-  "onequarter ¼ onehalf ½ threequarters ¾ questiondown ¿ AE Æ ae æ Eth Ð eth ð multiply × Oslash Ø oslash ø Thorn Þ thorn þ " +
-  "germandbls ß divide ÷ Lslash Ł lslash ł OE Œ oe œ dotlessi ı dotlessj ȷ Dcroat Đ dcroat đ Hbar Ħ hbar ħ ff ff fi fi fl fl " +
-  "ffi ffi ffl ffl quoteleft ‘ quoteright ’ quotesinglbase ‚ quotedblleft “ quotedblright ” quotedblbase „ guilsinglleft ‹ " +
-  "guilsinglright › dagger † daggerdbl ‡ bullet • ellipsis … perthousand ‰ endash – emdash — fraction ⁄ Euro € trademark ™ " +
-  "florin ƒ circumflex ˆ tilde ˜ caron ˇ breve ˘ dotaccent ˙ ring ˚ ogonek ˛ hungarumlaut ˝ arrowleft ← arrowup ↑ arrowright → " +
-  "arrowdown ↓ arrowboth ↔ arrowdblright ⇒ arrowdblleft ⇐ arrowdblboth ⇔ universal ∀ existential ∃ element ∈ notelement ∉ " +
-  "product ∏ summation ∑ radical √ infinity ∞ proportional ∝ intersection ∩ union ∪ integral ∫ similar ∼ approxequal ≈ " +
-  "notequal ≠ equivalence ≡ lessequal ≤ greaterequal ≥ propersubset ⊂ propersuperset ⊃ reflexsubset ⊆ reflexsuperset ⊇ " +
-  "circleplus ⊕ circlemultiply ⊗ logicaland ∧ logicalor ∨ partialdiff ∂ gradient ∇ emptyset ∅ angle ∠ perpendicular ⊥ " +
-  "therefore ∴ dotmath ⋅ asteriskmath ∗ lozenge ◊ filledbox ■ H22073 □ checkmark ✓ nbspace \u00a0 sfthyphen \u00ad " +
-  "visiblespace \u2423 minute ′ second ″ estimated ℮ numero № afii61352 № Omega1 Ω mu1 µ";
-
-const TEXTS: ReadonlyMap<string, string> = new Map([["space", " "], ...pairs(), ...greek()]);
+const TEXTS: ReadonlyMap<string, string> = new Map([...pairs(DATA.names.split("\n")), ...pairs(OWN.split(" "))]);
+const DINGBATS: ReadonlyMap<string, string> = new Map(pairs(DATA.dingbats.split("\n")));
 
 /**
- * The text of a glyph by its name; undefined for names that mean nothing outside of their font.
+ * Returns the text of a glyph by its name; undefined for names that mean nothing outside of their font.
  * Source: Adobe Glyph List Specification, section 2
  */
 export function glyphText(name: string): string | undefined {
@@ -55,16 +80,18 @@ export function glyphText(name: string): string | undefined {
   return parts.includes(undefined) ? undefined : parts.join("");
 }
 
+/** Returns the text of a glyph of ZapfDingbats by its name, as `a19`. */
+export function dingbatText(name: string): string | undefined {
+  return DINGBATS.get(name) ?? glyphText(name);
+}
+
 function partText(name: string): string | undefined {
-  if (/^[A-Za-z]$/.test(name)) return name;
   const known = TEXTS.get(name);
   if (known !== undefined) return known;
   const [, dotless, letter = "", accent = ""] = ACCENTED.exec(name) ?? [];
   if (dotless !== undefined) return `${letter}${ACCENTS[accent] ?? ""}`.normalize("NFC");
-  const cyrillic = /^afii100(\d\d)$/.exec(name)?.[1];
-  if (cyrillic !== undefined) return cyrillicText(Number(cyrillic));
   const codes = /^uni((?:[0-9A-F]{4}){1,8})$/.exec(name)?.[1] ?? /^u([0-9A-F]{4,6})$/.exec(name)?.[1];
-  if (codes === undefined) return undefined;
+  if (codes === undefined) return TEXTS.get(FORM.exec(name)?.[1] ?? "");
   const numbers = name.startsWith("uni") ? codes.match(/.{4}/g) ?? [] : [codes];
   return numbers.map((code) => fromCode(Number.parseInt(code, 16))).join("");
 }
@@ -74,23 +101,6 @@ function fromCode(code: number): string {
   return code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff) ? "\ufffd" : String.fromCodePoint(code);
 }
 
-/** afii10017 to afii10049 are the capitals, afii10065 to afii10097 the small letters, Ё standing after Е. */
-function cyrillicText(number: number): string | undefined {
-  const small = number >= 65;
-  const at = number - (small ? 65 : 17);
-  if (at < 0 || at > 32) return undefined;
-  if (at === 6) return small ? "ё" : "Ё";
-  return String.fromCharCode((small ? 0x430 : 0x410) + (at > 6 ? at - 1 : at));
-}
-
-function pairs(): (readonly [string, string])[] {
-  const words = WORDS.split(" ");
+function pairs(words: readonly string[]): (readonly [string, string])[] {
   return words.flatMap((name, i) => (i % 2 === 0 ? [[name, words[i + 1] ?? ""] as const] : []));
-}
-
-function greek(): (readonly [string, string])[] {
-  return GREEK.split(" ").flatMap((name, i) => {
-    const capital = name.slice(0, 1).toUpperCase() + name.slice(1);
-    return [[name, String.fromCharCode(0x3b1 + i)], [capital, String.fromCharCode(0x391 + i)]] as const;
-  });
 }

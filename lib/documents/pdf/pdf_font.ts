@@ -1,13 +1,12 @@
 import { DocumentError } from "../document_error.ts";
 import type { WorkBudget } from "../work_budget.ts";
 import { type CharacterMap, readCharacterMap, toCode } from "./character_map.ts";
+import { type FontProgram, readFontProgram } from "./font_program.ts";
 import type { PdfFile } from "./open_pdf.ts";
-import { latin1 } from "./pdf_parser.ts";
 import { EMPTY_DICT, isKind, type PdfDict, type PdfObject, type PdfReader } from "./pdf_object.ts";
 import { simpleEncoding } from "./simple_encoding.ts";
 
 const MAX_WIDTHS = 70_000;
-const MAX_PROGRAM_BYTES = 16_384;
 /** Encodings of predefined CMaps that a decoder is there for, by a part of their names */
 const LEGACY: readonly (readonly [part: RegExp, label: string])[] = [
   [/^(GBK|GBKp|GBK2K|GB|GBpc|GBT|GBTpc)-/, "gb18030"],
@@ -32,7 +31,7 @@ export interface PdfFont {
   glyphs(bytes: string): readonly Glyph[];
 }
 
-/** Source: ISO 32000-2, sections 9.6, 9.7 and 9.10 */
+/** Loads the font of a dictionary. Source: ISO 32000-2, sections 9.6, 9.7 and 9.10 */
 export function loadFont(dict: PdfDict, file: PdfFile, budget: WorkBudget): PdfFont {
   const { reader } = file;
   const unicode = readMap(dict, "ToUnicode", { file, budget });
@@ -43,13 +42,14 @@ export function loadFont(dict: PdfDict, file: PdfFile, budget: WorkBudget): PdfF
 
 interface FontParts {
   readonly unicode: CharacterMap | undefined;
+  readonly file: PdfFile;
   readonly budget: WorkBudget;
 }
 
-function simpleFont(dict: PdfDict, { unicode, file, budget }: FontParts & { readonly file: PdfFile }): PdfFont {
+function simpleFont(dict: PdfDict, { unicode, file, budget }: FontParts): PdfFont {
   const { reader } = file;
-  const program = unicode === undefined ? fontProgram(dict, file) : undefined;
-  const encoding = simpleEncoding(dict, { reader, program });
+  const program = lazyProgram(dict, { file, budget });
+  const encoding = simpleEncoding(dict, { reader, ownText: (code) => program()?.textOfCode(code) });
   const first = reader.number(dict, "FirstChar") ?? 0;
   const widths = reader.array(dict, "Widths").slice(0, 256).map((width) => reader.resolve(width));
   const standard = widths.length === 0 ? standardWidths(reader.name(dict, "BaseFont") ?? "") : undefined;
@@ -62,21 +62,25 @@ function simpleFont(dict: PdfDict, { unicode, file, budget }: FontParts & { read
     return (typeof width === "number" ? width : missing) * unit;
   };
   budget.keep(256);
-  const glyphs = Array.from({ length: 256 }, (_, code): Glyph => ({
+  const known: Glyph[] = [];
+  const glyphOf = (code: number): Glyph => ({
     text: textOf(unicode?.texts.get(code)) ?? encoding(code),
     width: widthOf(code),
     isSpace: code === 32,
-  }));
+  });
   return {
     glyphs(bytes) {
       budget.step(bytes.length);
       // Every character of a string is a byte
-      return Array.from(bytes, (character) => glyphs[character.charCodeAt(0)] as Glyph);
+      return Array.from(bytes, (character) => {
+        const code = character.charCodeAt(0);
+        return known[code] ??= glyphOf(code);
+      });
     },
   };
 }
 
-function compositeFont(dict: PdfDict, { unicode, file, budget }: FontParts & { readonly file: PdfFile }): PdfFont {
+function compositeFont(dict: PdfDict, { unicode, file, budget }: FontParts): PdfFont {
   const { reader } = file;
   const [descendant] = reader.array(dict, "DescendantFonts");
   const resolved = reader.resolve(descendant);
@@ -88,6 +92,10 @@ function compositeFont(dict: PdfDict, { unicode, file, budget }: FontParts & { r
   const isUnicode = /-(UCS2|UTF16)-/.test(name);
   const legacy = unicode === undefined ? LEGACY.find(([part]) => part.test(name))?.[1] : undefined;
   if (legacy !== undefined) return legacyFont(legacy, budget);
+  const program = lazyProgram(font, { file, budget });
+  const toGlyph = glyphNumbers(font, file);
+  const fallback = (code: number, character: number) =>
+    isUnicode ? String.fromCharCode(code & 0xffff) : program()?.textOfGlyph(toGlyph(character));
   return {
     glyphs(bytes) {
       budget.step(bytes.length * 4);
@@ -96,13 +104,21 @@ function compositeFont(dict: PdfDict, { unicode, file, budget }: FontParts & { r
         const length = encoding?.codeBytes(bytes, at) ?? 2;
         const code = toCode(bytes.slice(at, at + length));
         at += length;
-        const glyph = encoding === undefined ? code : encoding.glyphs.get(code) ?? code;
-        const text = textOf(unicode?.texts.get(code)) ?? (isUnicode ? String.fromCharCode(code & 0xffff) : undefined);
-        found.push({ text, width: (widths.get(glyph) ?? missing) / 1000, isSpace: length === 1 && code === 32 });
+        const character = encoding === undefined ? code : encoding.glyphs.get(code) ?? code;
+        const text = textOf(unicode?.texts.get(code)) ?? fallback(code, character);
+        found.push({ text, width: (widths.get(character) ?? missing) / 1000, isSpace: length === 1 && code === 32 });
       }
       return found;
     },
   };
+}
+
+/** Returns the map from characters of a composite font to the glyphs of its program. */
+function glyphNumbers(font: PdfDict, { reader, decode }: PdfFile): (character: number) => number {
+  const stream = reader.get(font, "CIDToGIDMap");
+  const map = isKind(stream, "stream") ? orNothing(() => decode(stream)) : undefined;
+  if (map === undefined) return (character) => character;
+  return (character) => (map[character * 2] ?? 0) * 256 + (map[character * 2 + 1] ?? 0);
 }
 
 /** Decodes a font whose codes are of an old encoding that TextDecoder knows. Each width counts as one full size. */
@@ -152,12 +168,22 @@ function readMap(
   return isKind(stream, "stream") ? orNothing(() => readCharacterMap(file.decode(stream), budget)) : undefined;
 }
 
-/** The beginning of an embedded Type 1 font, which is text. */
-function fontProgram(dict: PdfDict, { reader, decode }: PdfFile): string | undefined {
-  const stream = reader.get(reader.dict(dict, "FontDescriptor") ?? EMPTY_DICT, "FontFile");
-  if (!isKind(stream, "stream")) return undefined;
-  const program = orNothing(() => decode(stream));
-  return program === undefined ? undefined : latin1(program.subarray(0, MAX_PROGRAM_BYTES));
+/** Returns a function that reads the embedded font on its first call; undefined where there is none that can be read. */
+function lazyProgram(
+  font: PdfDict,
+  { file: { reader, decode }, budget }: { readonly file: PdfFile; readonly budget: WorkBudget },
+): () => FontProgram | undefined {
+  let program: { readonly value: FontProgram | undefined } | undefined;
+  return () => {
+    if (program !== undefined) return program.value;
+    program = { value: undefined };
+    const descriptor = reader.dict(font, "FontDescriptor") ?? EMPTY_DICT;
+    const stream = ["FontFile", "FontFile2", "FontFile3"].map((key) => reader.get(descriptor, key)).find((object) =>
+      isKind(object, "stream")
+    );
+    if (isKind(stream, "stream")) program = { value: orNothing(() => readFontProgram(decode(stream), budget)) };
+    return program.value;
+  };
 }
 
 /** A damaged part of a font leaves what the rest of it says. */
@@ -165,6 +191,8 @@ function orNothing<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch (error) {
+    // A table of a font that leads out of it
+    if (error instanceof RangeError) return undefined;
     if (error instanceof DocumentError && ["document_invalid", "document_unsupported"].includes(error.code)) {
       return undefined;
     }
