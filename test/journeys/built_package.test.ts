@@ -31,23 +31,20 @@ test("the package finds its dashboard and the modules of its threads", () =>
       pathToFileURL(join(built, "handlers/mod.js")).href
     );
     const gateway = await entry.createGateway({ dataDir, workspace: root, environment: { POSTERN_TOKEN: TOKEN } });
-    try {
-      const fetch = async (path: string, input?: unknown) => {
-        const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
-        const init = input === undefined ? {} : { method: "POST", body: JSON.stringify({ input }) };
-        const reply = await gateway.fetch(new Request(`http://127.0.0.1${path}`, { headers, ...init }));
-        return { status: reply.status, text: await reply.text() };
-      };
-      const page = await fetch("/");
-      assert.equal(page.status, 200);
-      assert.ok(page.text.includes("</style>") && page.text.includes("WebSocket"), "style and script are inside");
-      const found = await fetch("/v1/tools/content_search/call", { pattern: "g.te" });
-      assert.match(found.text, /note\.txt/);
-      const read = await fetch("/v1/tools/pdf_read/call", { path: "report.pdf" });
-      assert.match(read.text, /Gate report/);
-    } finally {
-      await gateway.close();
-    }
+    world.onEnd(() => gateway.close());
+    const fetch = async (path: string, input?: unknown) => {
+      const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+      const init = input === undefined ? {} : { method: "POST", body: JSON.stringify({ input }) };
+      const reply = await gateway.fetch(new Request(`http://127.0.0.1${path}`, { headers, ...init }));
+      return { status: reply.status, text: await reply.text() };
+    };
+    const page = await fetch("/");
+    assert.equal(page.status, 200);
+    assert.ok(page.text.includes("</style>") && page.text.includes("WebSocket"), "style and script are inside");
+    const found = await fetch("/v1/tools/content_search/call", { pattern: "g.te" });
+    assert.match(found.text, /note\.txt/);
+    const read = await fetch("/v1/tools/pdf_read/call", { path: "report.pdf" });
+    assert.match(read.text, /Gate report/);
   }));
 
 test("the command line runs from the package", () => {
@@ -115,15 +112,14 @@ test(
       child.stdout.resume();
       child.stderr.resume();
       const ended = once(child, "exit");
-      try {
-        await until(() => {
-          assert.equal(child.exitCode, null, "it ended before");
-          // In a folder of its own for each version of the runtime
-          return readdirSync(cache, { recursive: true }).some((path) => String(path).includes(sep));
-        }, "nothing was kept");
-      } finally {
+      world.onEnd(() => {
         child.kill("SIGKILL");
-        await ended;
-      }
+        return ended;
+      });
+      await until(() => {
+        assert.equal(child.exitCode, null, "it ended before");
+        // In a folder of its own for each version of the runtime
+        return readdirSync(cache, { recursive: true }).some((path) => String(path).includes(sep));
+      }, "nothing was kept");
     }),
 );

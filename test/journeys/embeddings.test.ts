@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
 import { type EmbeddingsUpstream, startEmbeddingsUpstream } from "../../fixtures/upstream/embeddings_upstream.ts";
-import { type RunningGateway, until, withWorld } from "../support/world.ts";
+import { type RunningGateway, until, withWorld, type World } from "../support/world.ts";
 
 const MODEL = "local/embedder";
 
@@ -22,18 +22,15 @@ async function callTool({ call }: RunningGateway, name: string, input: object) {
 const missing = async ({ services }: RunningGateway) =>
   (await services.store.vectorless("memory", { model: MODEL, limit: 100 })).records.length;
 
-async function withUpstream(use: (upstream: EmbeddingsUpstream) => Promise<void>): Promise<void> {
+async function startUpstream(world: World): Promise<EmbeddingsUpstream> {
   const upstream = await startEmbeddingsUpstream();
-  try {
-    await use(upstream);
-  } finally {
-    await upstream.close();
-  }
+  world.onEnd(() => upstream.close());
+  return upstream;
 }
 
 test("memory_recall finds a memory by its meaning, and a restart keeps the vectors", () =>
   withWorld(async (world) => {
-    const upstream = await world.enter(withUpstream);
+    const upstream = await startUpstream(world);
     const folder = await world.folder();
     const options = { config: configOf(upstream), dataDir: join(folder, "data") };
     await world.during(world.gateway(options), async (gateway) => {
@@ -53,7 +50,7 @@ test("memory_recall finds a memory by its meaning, and a restart keeps the vecto
 
 test("memories are stored and found by words while the server of embeddings says no", () =>
   withWorld(async (world) => {
-    const upstream = await world.enter(withUpstream);
+    const upstream = await startUpstream(world);
     upstream.answer = () => ({ status: 500, body: { error: { message: "out of memory" } } });
     const gateway = await world.gateway({ config: configOf(upstream) });
     await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
@@ -66,7 +63,7 @@ test("memories are stored and found by words while the server of embeddings says
 
 test("without a route nothing is sent", () =>
   withWorld(async (world) => {
-    const upstream = await world.enter(withUpstream);
+    const upstream = await startUpstream(world);
     const config = { ...configOf(upstream), memory: {} };
     await world.during(world.gateway({ config }), async (gateway) => {
       await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });
@@ -77,7 +74,7 @@ test("without a route nothing is sent", () =>
 
 test("a route whose provider cannot embed is said once, and words find memories", () =>
   withWorld(async (world) => {
-    const upstream = await world.enter(withUpstream);
+    const upstream = await startUpstream(world);
     const embedding_routes = [{ hint: "meaning", provider: "openai", model: "embedder" }];
     const gateway = await world.gateway({ config: { ...configOf(upstream), embedding_routes } });
     await callTool(gateway, "memory_store", { key: "yard", value: "An automobile stands in the yard" });

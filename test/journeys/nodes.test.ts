@@ -54,10 +54,9 @@ async function withMachines(use: (machines: Machines) => Promise<void>): Promise
     writeFileSync(join(folder, "gateway.toml"), GATEWAY);
     writeFileSync(join(folder, "node.toml"), NODE);
     writeFileSync(join(folder, "node", "sensor.txt"), "21 degrees\n");
-    const started: StartedProcess[] = [];
     const start = async (argv: readonly string[], env: Record<string, string>, ready: RegExp) => {
       const made = await startPostern(argv, { env: { HOME: join(folder, "home"), ...env }, ready });
-      started.push(made);
+      world.onEnd(() => made.end("SIGKILL"));
       return made;
     };
     const folders = (name: string) => [
@@ -72,33 +71,29 @@ async function withMachines(use: (machines: Machines) => Promise<void>): Promise
         { POSTERN_TOKEN: TOKEN, NODE_TOKEN },
         /Address +(http:\/\/127\.0\.0\.1:\d+)\//,
       );
-    try {
-      let gateway = await startGateway();
-      const url = gateway.match[1] ?? "";
-      await use({
-        url,
-        folder,
-        startNode: (more = []) =>
-          start(
-            ["node", "--connect", url, "--id", "pi", ...folders("node"), ...more],
-            { POSTERN_NODE_TOKEN: NODE_TOKEN },
-            /Connected to .* as pi, with \d+ tools/,
-          ),
-        async restartGateway() {
-          await gateway.end("SIGKILL");
-          gateway = await startGateway();
-        },
-        stopGateway: () => gateway.end("SIGTERM"),
-        call: (path, body) =>
-          fetch(url + path, {
-            method: body === undefined ? "GET" : "POST",
-            headers: { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" },
-            ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-          }),
-      });
-    } finally {
-      for (const each of started) await each.end("SIGKILL");
-    }
+    let gateway = await startGateway();
+    const url = gateway.match[1] ?? "";
+    await use({
+      url,
+      folder,
+      startNode: (more = []) =>
+        start(
+          ["node", "--connect", url, "--id", "pi", ...folders("node"), ...more],
+          { POSTERN_NODE_TOKEN: NODE_TOKEN },
+          /Connected to .* as pi, with \d+ tools/,
+        ),
+      async restartGateway() {
+        await gateway.end("SIGKILL");
+        gateway = await startGateway();
+      },
+      stopGateway: () => gateway.end("SIGTERM"),
+      call: (path, body) =>
+        fetch(url + path, {
+          method: body === undefined ? "GET" : "POST",
+          headers: { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" },
+          ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        }),
+    });
   });
 }
 

@@ -27,6 +27,16 @@ test("a world stops what a failed journey has started, the last one first, and g
   assert.deepEqual(notes, ["start a", "start b", "stop b", "stop a"]);
 });
 
+test("what a journey has started by itself is stopped in its turn", async () => {
+  const { notes, scope } = notedScopes();
+  await withWorld(async (world) => {
+    await world.enter(scope("a"));
+    world.onEnd(() => Promise.resolve(notes.push("stop own")));
+    await world.enter(scope("b"));
+  });
+  assert.deepEqual(notes, ["start a", "start b", "stop b", "stop own", "stop a"]);
+});
+
 test("a thing that cannot be stopped fails the journey, and the others are stopped", async () => {
   const { notes, scope } = notedScopes();
   const failure = new Error("it runs on");
@@ -48,6 +58,22 @@ test("a thing that cannot be started fails the journey where it is asked for", a
   await withWorld(async (world) => {
     await assert.rejects(world.enter(() => Promise.reject(failure)), (error) => error === failure);
   });
+});
+
+test("a thing that is still about to start when the journey fails is stopped too", async () => {
+  const { notes, scope } = notedScopes();
+  const slow = Promise.withResolvers<void>();
+  const failure = new Error("the journey failed");
+  const journey = withWorld(async (world) => {
+    const starting = world.enter<string>(async (use) => {
+      await slow.promise;
+      await scope("a")(use);
+    });
+    await Promise.all([starting, Promise.reject(failure)]);
+  });
+  slow.resolve();
+  await assert.rejects(journey, (error) => error === failure);
+  assert.deepEqual(notes, ["start a", "stop a"]);
 });
 
 test("a thing of a part of the journey is stopped at the end of the part", async () => {

@@ -48,7 +48,9 @@ export interface World {
   server(answer?: Answer): Promise<FakeServer>;
   /** Enters a scope of another support file, and leaves it when the journey ends. */
   enter<T>(scope: Scope<T>): Promise<T>;
-  /** Runs `use` with one of the things, and stops that thing when `use` has ended: for a gateway that another one follows. */
+  /** Calls `stop` when the journey ends: for what the journey has started by itself. */
+  onEnd(stop: () => Promise<unknown>): void;
+  /** Runs `use` with one of the things, and stops that thing when `use` has ended: for a gateway that another one follows on its data. */
   during<T>(starting: Promise<T>, use: (started: T) => Promise<void>): Promise<void>;
 }
 
@@ -68,12 +70,14 @@ export async function withWorld(use: (world: World) => Promise<void>): Promise<v
 }
 
 interface Started {
-  readonly thing: unknown;
-  /** Leaves the scope. Rejects with the failure of stopping the thing */
-  readonly stop: () => Promise<void>;
+  /** Undefined until it has started, and for what the journey stops by itself */
+  thing: unknown;
+  /** Rejects with the failure of stopping it */
+  readonly stop: () => Promise<unknown>;
 }
 
 class Journey implements World {
+  /** In the order in which they were asked for: what is still about to start when the journey ends is stopped too */
   readonly #started: Started[] = [];
 
   folder(): Promise<string> {
@@ -84,29 +88,39 @@ class Journey implements World {
     return this.enter((use) => withWorkspace(files, use));
   }
 
-  async gateway(options: RunningGatewayOptions = {}): Promise<RunningGateway> {
-    const { withRunningGateway } = await import("./running_gateway.ts");
-    return await this.enter((use) => withRunningGateway(options, use));
+  gateway(options: RunningGatewayOptions = {}): Promise<RunningGateway> {
+    return this.enter(async (use) => {
+      const { withRunningGateway } = await import("./running_gateway.ts");
+      await withRunningGateway(options, use);
+    });
   }
 
-  async killableGateway(options: KillableGatewayOptions): Promise<KillableGateway> {
-    const { withKillableGateway } = await import("./killable_gateway.ts");
-    return await this.enter((use) => withKillableGateway(options, use));
+  killableGateway(options: KillableGatewayOptions): Promise<KillableGateway> {
+    return this.enter(async (use) => {
+      const { withKillableGateway } = await import("./killable_gateway.ts");
+      await withKillableGateway(options, use);
+    });
   }
 
-  async gatewayProcess(served: ServedFolder): Promise<GatewayProcess> {
-    const { withServedFolder } = await import("./gateway_process.ts");
-    return await this.enter((use) => withServedFolder(served, use));
+  gatewayProcess(served: ServedFolder): Promise<GatewayProcess> {
+    return this.enter(async (use) => {
+      const { withServedFolder } = await import("./gateway_process.ts");
+      await withServedFolder(served, use);
+    });
   }
 
-  async upstream(...script: readonly UpstreamReply[]): Promise<OpenAiUpstream> {
-    const { startOpenAiUpstream } = await import("../../fixtures/upstream/openai_upstream.ts");
-    return this.#keep(await startOpenAiUpstream(...script), (upstream) => upstream.close());
+  upstream(...script: readonly UpstreamReply[]): Promise<OpenAiUpstream> {
+    return this.enter(async (use) => {
+      const { startOpenAiUpstream } = await import("../../fixtures/upstream/openai_upstream.ts");
+      await useAndClose(await startOpenAiUpstream(...script), use);
+    });
   }
 
-  async server(answer: Answer = () => {}): Promise<FakeServer> {
-    const { startFakeServer } = await import("../../fixtures/upstream/fake_server.ts");
-    return this.#keep(await startFakeServer(answer), (server) => server.close());
+  server(answer: Answer = () => {}): Promise<FakeServer> {
+    return this.enter(async (use) => {
+      const { startFakeServer } = await import("../../fixtures/upstream/fake_server.ts");
+      await useAndClose(await startFakeServer(answer), use);
+    });
   }
 
   async enter<T>(scope: Scope<T>): Promise<T> {
@@ -116,12 +130,24 @@ class Journey implements World {
       entered.resolve(thing);
       return left.promise;
     });
-    // A scope that fails before it has started its thing
-    over.catch(entered.reject);
-    return this.#keep(await entered.promise, () => {
-      left.resolve();
-      return over;
+    const started: Started = {
+      thing: undefined,
+      stop() {
+        left.resolve();
+        return over;
+      },
+    };
+    this.#started.push(started);
+    over.catch((error) => {
+      // No thing has started where the failure comes first; the one who asked for it is told
+      if (started.thing === undefined) this.#take(started);
+      entered.reject(error);
     });
+    return started.thing = await entered.promise;
+  }
+
+  onEnd(stop: () => Promise<unknown>): void {
+    this.#started.push({ thing: undefined, stop });
   }
 
   async during<T>(starting: Promise<T>, use: (started: T) => Promise<void>): Promise<void> {
@@ -129,8 +155,7 @@ class Journey implements World {
     try {
       await use(thing);
     } finally {
-      const index = this.#started.findLastIndex((started) => started.thing === thing);
-      if (index >= 0) await this.#started.splice(index, 1)[0]?.stop();
+      await this.#take(this.#started.findLast((started) => started.thing === thing))?.stop();
     }
   }
 
@@ -143,8 +168,20 @@ class Journey implements World {
     return failures;
   }
 
-  #keep<T>(thing: T, stop: (thing: T) => Promise<void>): T {
-    this.#started.push({ thing, stop: () => stop(thing) });
-    return thing;
+  /** Takes one out, so that it is stopped once. */
+  #take(taken: Started | undefined): Started | undefined {
+    const index = this.#started.findIndex((started) => started === taken);
+    return index < 0 ? undefined : this.#started.splice(index, 1)[0];
+  }
+}
+
+async function useAndClose<T extends { close(): Promise<void> }>(
+  thing: T,
+  use: (thing: T) => Promise<void>,
+): Promise<void> {
+  try {
+    await use(thing);
+  } finally {
+    await thing.close();
   }
 }
