@@ -84,3 +84,16 @@ test("CONTRIBUTING has a line for each folder, and no line for a folder that is 
   assert.deepEqual(map.filter((folder) => !folders.includes(folder)), [], "no such folder");
   assert.deepEqual(map.filter((folder, at) => map.indexOf(folder) !== at), [], "two lines");
 });
+
+test("the changelog has one line for each thing, in full sentences that stand once", () => {
+  const entries = read("CHANGELOG.md").split("\n").slice(1).filter((line) => line !== "" && !/^##+ /.test(line));
+  assert.ok(entries.length > 60, `${entries.length} lines were found`);
+  const isEntry = (line: string) => /^- \S.*[.)]$/.test(line) && line.length <= 140;
+  const preface = entries.filter((line) => !line.startsWith("- ") && !line.startsWith("  "));
+  assert.deepEqual(
+    entries.filter((line) => !preface.includes(line) && !isEntry(line)),
+    [],
+    "one line of 140 characters",
+  );
+  assert.deepEqual(entries.filter((line, at) => entries.indexOf(line) !== at), [], "twice in the list");
+});
