@@ -16,8 +16,8 @@ export type ForbiddenBy = (path: string) => string | undefined;
 export function createForbiddenBy(
   options: { readonly workspaceRoot: string; readonly forbidden: readonly string[] },
 ): ForbiddenBy {
-  const workspace = foldPath(options.workspaceRoot);
-  const known = options.forbidden.map((path) => ({ path, folded: foldPath(path) }));
+  const workspace = folderBy(options.workspaceRoot);
+  const known = options.forbidden.map(folderBy);
   // Paths come folder by folder
   let last = { folder: "", folded: "" };
   return (path) => {
@@ -25,16 +25,33 @@ export function createForbiddenBy(
     const folder = path.slice(0, end);
     if (folder !== last.folder) last = { folder, folded: foldPath(folder) };
     const folded = `${last.folded}${sep}${foldName(path.slice(end + 1))}`;
-    let longest = isWithin(folded, workspace) ? workspace.length : -1;
+    let longest = holds(workspace, folded) ? workspace.folded.length : -1;
     let found: string | undefined;
     for (const candidate of known) {
       // Of equal length the refusal wins
-      if (candidate.folded.length < longest || !isWithin(folded, candidate.folded)) continue;
+      if (candidate.folded.length < longest || !holds(candidate, folded)) continue;
       longest = candidate.folded.length;
       found = candidate.path;
     }
     return found;
   };
+}
+
+/** Path of a folder, in the forms that each file of a walk is compared with. */
+interface FoldedFolder {
+  readonly path: string;
+  readonly folded: string;
+  /** `folded` with a separator at its end */
+  readonly prefix: string;
+}
+
+function folderBy(path: string): FoldedFolder {
+  const folded = foldPath(path);
+  return { path, folded, prefix: folded.endsWith(sep) ? folded : folded + sep };
+}
+
+function holds(folder: FoldedFolder, folded: string): boolean {
+  return folded === folder.folded || folded.startsWith(folder.prefix);
 }
 
 /** Makes a forbidden path absolute: `~/` is the home folder. */

@@ -54,26 +54,26 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
       ),
     refusal(names) {
       const by = forbiddenBy(join(root, ...names));
-      const path = shown(names.length === 0 ? "." : names.join("/"));
+      const path = () => shown(names.length === 0 ? "." : names.join("/"));
       if (by !== undefined) {
-        return new ToolError("path_forbidden", `Cannot ${verb} ${path}: it lies in the forbidden path "${by}"`);
+        return new ToolError("path_forbidden", `Cannot ${verb} ${path()}: it lies in the forbidden path "${by}"`);
       }
       if (names.some(isTemporary)) {
         return new ToolError(
           "path_protected",
-          `Cannot ${verb} ${path}: it is a temporary file of a change in progress`,
+          `Cannot ${verb} ${path()}: it is a temporary file of a change in progress`,
         );
       }
       if (options.writing && isProtected([...aboveRoot, ...names])) {
         return new ToolError(
           "path_protected",
-          `Cannot write ${path}: postern.toml, .git, .agents, .plugins, plugins and .postern are not for the file tools to change`,
+          `Cannot write ${path()}: postern.toml, .git, .agents, .plugins, plugins and .postern are not for the file tools to change`,
         );
       }
       if (scope.allowSensitive || !isSensitive(names, rootName)) return undefined;
       return new ToolError(
         "path_sensitive",
-        `Cannot ${verb} ${path}: files of this name hold credentials; [autonomy] ${setting} = true opens them`,
+        `Cannot ${verb} ${path()}: files of this name hold credentials; [autonomy] ${setting} = true opens them`,
       );
     },
   };
