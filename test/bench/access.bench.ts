@@ -4,7 +4,7 @@ import { slidingWindow } from "../../lib/access/sliding_window.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
-import { median } from "../support/median.ts";
+import { median } from "./median.ts";
 
 const ROUNDS = 7;
 const OPERATIONS = 200_000;

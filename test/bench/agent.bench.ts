@@ -11,7 +11,7 @@ import type { RunRequest } from "../../lib/runs/run_request.ts";
 import { createSupervisor } from "../../lib/runs/supervisor/supervisor.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createScriptedProviders } from "../../fixtures/scripted_provider.ts";
-import { chunkProvider } from "../support/chunk_provider.ts";
+import { chunkProvider } from "./chunk_provider.ts";
 import { createFakeToolExecutor } from "../support/fake_tool_executor.ts";
 
 const RUNS = 20_000;

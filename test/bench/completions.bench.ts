@@ -18,7 +18,7 @@ import { createProviderMetrics, withRetries } from "../../lib/providers/retry.ts
 import type { Providers } from "../../lib/providers/provider.ts";
 import type { HttpExchange } from "../../lib/system/net/http_exchange.ts";
 import type { ProviderClient } from "../../lib/system/net/provider_client.ts";
-import { median } from "../support/median.ts";
+import { median } from "./median.ts";
 
 const ROUNDS = 6;
 const REQUESTS = 16_000;

@@ -8,7 +8,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
-import { median } from "../support/median.ts";
+import { median } from "./median.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { createToolBench } from "../support/tool_bench.ts";
 

@@ -5,7 +5,7 @@
 import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
 import { OpenAiDecoder } from "../../lib/providers/openai/openai_decoder.ts";
 import { EventStreamDecoder } from "../../lib/system/net/event_stream_decoder.ts";
-import { median } from "../support/median.ts";
+import { median } from "./median.ts";
 
 const CHUNKS = 100;
 const ROUNDS = 7;

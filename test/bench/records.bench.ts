@@ -18,7 +18,7 @@ import { RUNS } from "../../lib/runs/journal/run_records.ts";
 import { createSupervisor } from "../../lib/runs/supervisor/supervisor.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
-import { chunkProvider } from "../support/chunk_provider.ts";
+import { chunkProvider } from "./chunk_provider.ts";
 import { createFakeToolExecutor } from "../support/fake_tool_executor.ts";
 
 const RUNS_KEPT = 100_000;

@@ -10,7 +10,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createFakeServices } from "../support/fake_services.ts";
-import { median } from "../support/median.ts";
+import { median } from "./median.ts";
 
 const ROUNDS = 7;
 const OPERATIONS = 50_000;

@@ -18,9 +18,9 @@ import { createSupervisor } from "../../lib/runs/supervisor/supervisor.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
-import { chunkProvider } from "../support/chunk_provider.ts";
+import { chunkProvider } from "./chunk_provider.ts";
 import { createFakeToolExecutor } from "../support/fake_tool_executor.ts";
-import { median } from "../support/median.ts";
+import { median } from "./median.ts";
 
 const RUNS = 4_000;
 const AT_ONCE = 32;

@@ -14,7 +14,7 @@ import process from "node:process";
 import { systemClock } from "../../lib/base/clock.ts";
 import { buildPackage } from "../support/build_package.ts";
 import { freePort } from "../support/free_port.ts";
-import { median } from "../support/median.ts";
+import { median } from "./median.ts";
 import { removeFolder } from "../support/remove_folder.ts";
 import { until } from "../support/until.ts";
 

@@ -16,7 +16,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { buildPackage } from "../support/build_package.ts";
 import { freePort } from "../support/free_port.ts";
 import { loadsUntilHealth } from "../support/loads_until_health.ts";
-import { median } from "../support/median.ts";
+import { median } from "./median.ts";
 import { removeFolder } from "../support/remove_folder.ts";
 
 const ROUNDS = 9;

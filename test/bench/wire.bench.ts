@@ -13,7 +13,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { RunHandle, RunSupervisor } from "../../lib/runs/run_request.ts";
-import { median } from "../support/median.ts";
+import { median } from "./median.ts";
 import { createWireContext } from "../support/wire_context.ts";
 
 const ROUNDS = 6;

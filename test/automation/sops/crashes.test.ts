@@ -6,7 +6,7 @@ import type { Store } from "../../../lib/storage/store.ts";
 import type { SopExecutionView } from "../../../lib/tools/sops/sops.ts";
 import { createCrashingStore, Killed } from "../../support/crashing_store.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
-import { BY_AGENT, BY_PERSON, createSopBench, type SopBench } from "../../support/sop_bench.ts";
+import { BY_AGENT, BY_PERSON, createSopBench, type SopBench } from "./sop_bench.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 const PROCEDURE = `

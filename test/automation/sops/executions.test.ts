@@ -7,7 +7,7 @@ import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store, Write } from "../../../lib/storage/store.ts";
 import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
 import type { FakeTool } from "../../support/fake_tool_executor.ts";
-import { BY_AGENT, BY_PERSON, createSopBench, type SopBench, type SopBenchOptions } from "../../support/sop_bench.ts";
+import { BY_AGENT, BY_PERSON, createSopBench, type SopBench, type SopBenchOptions } from "./sop_bench.ts";
 import { ask } from "../../support/supervised.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 

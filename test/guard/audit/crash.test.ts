@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { openAudit } from "../../support/open_audit.ts";
+import { openAudit } from "./open_audit.ts";
 import { runFixture } from "../../support/run_fixture.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 

@@ -7,7 +7,7 @@ import { type AuditHead, auditKey } from "../../../lib/guard/audit/audit_chain.t
 import type { AuditReport } from "../../../lib/guard/audit/verify_audit.ts";
 import { auditedCall } from "../../support/audited_call.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
-import { openAudit } from "../../support/open_audit.ts";
+import { openAudit } from "./open_audit.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
 const RECORDS = 7;

@@ -6,7 +6,7 @@ import { docxText } from "../../../lib/documents/docx/docx_text.ts";
 import { createWorkBudget } from "../../../lib/documents/work_budget.ts";
 import { documentFixture } from "../../support/document_fixtures.ts";
 import { type DocxParts, makeDocx, paragraph } from "./make_docx.ts";
-import { makeZip } from "../../support/make_zip.ts";
+import { makeZip } from "./make_zip.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 

@@ -1,4 +1,4 @@
-import { makeZip, type ZipPart } from "../../support/make_zip.ts";
+import { makeZip, type ZipPart } from "./make_zip.ts";
 
 const WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main";
 const OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";

@@ -15,7 +15,7 @@ import process from "node:process";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
-import { GIT_ON, type RepositoryWorkspace, withRepository } from "../../support/with_repository.ts";
+import { GIT_ON, type RepositoryWorkspace, withRepository } from "./with_repository.ts";
 
 const SECRET = "outside: this must never be read";
 const OPERATIONS: readonly Readonly<Record<string, unknown>>[] = [

@@ -12,7 +12,7 @@ import {
 import { join } from "node:path";
 import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
-import { GIT_CONTAINED, GIT_ON, withRepository } from "../../support/with_repository.ts";
+import { GIT_CONTAINED, GIT_ON, withRepository } from "./with_repository.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 

@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { type FileTree, readTree, writeTree } from "../../support/file_tree.ts";
 import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
-import { withGitServer } from "../../support/git_server.ts";
+import { withGitServer } from "./git_server.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 /** A repository's configuration that runs a program, or leads elsewhere, when git obeys it. */

@@ -4,10 +4,10 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { git, gitTest as test } from "../../support/git_fixture.ts";
-import { withGitServer } from "../../support/git_server.ts";
+import { withGitServer } from "./git_server.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import type { ConfigChanges } from "../../support/tool_bench.ts";
-import { GIT_ON, withRepository } from "../../support/with_repository.ts";
+import { GIT_ON, withRepository } from "./with_repository.ts";
 import { until } from "../../support/until.ts";
 
 const LOOPBACK: ConfigChanges = { ...GIT_ON, url_access: { allow_loopback: true } };

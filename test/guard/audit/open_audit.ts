@@ -1,8 +1,8 @@
-import { SILENT } from "../../lib/base/telemetry/log.ts";
-import { type Audit, createAudit } from "../../lib/guard/audit/audit.ts";
-import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
-import type { Store } from "../../lib/storage/store.ts";
-import { createFakeClock } from "./fake_clock.ts";
+import { SILENT } from "../../../lib/base/telemetry/log.ts";
+import { type Audit, createAudit } from "../../../lib/guard/audit/audit.ts";
+import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
+import type { Store } from "../../../lib/storage/store.ts";
+import { createFakeClock } from "../../support/fake_clock.ts";
 
 /** The audit of a database, as a gateway opens it at its start. */
 export async function openAudit(

@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
-import type { ToolCallRequest } from "../../lib/tools/runtime/tool_executor.ts";
-import { initRepository } from "./git_fixture.ts";
-import { type ConfigChanges, createToolBench, type ToolBench, type ToolBenchOptions } from "./tool_bench.ts";
-import { withWorkspace, type Workspace } from "./workspace.ts";
+import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
+import { initRepository } from "../../support/git_fixture.ts";
+import {
+  type ConfigChanges,
+  createToolBench,
+  type ToolBench,
+  type ToolBenchOptions,
+} from "../../support/tool_bench.ts";
+import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 /** Configuration that allows every operation, without the sandbox: the sandbox costs time, and git's own limits do not come from it. */
 export const GIT_ON: ConfigChanges = { autonomy: { level: "full" }, enable_git: true, shell: { sandbox: "off" } };

@@ -6,9 +6,9 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { type FileTree, writeTree } from "./file_tree.ts";
-import { git, initBareRepository } from "./git_fixture.ts";
-import { removeFolder } from "./remove_folder.ts";
+import { type FileTree, writeTree } from "../../support/file_tree.ts";
+import { git, initBareRepository } from "../../support/git_fixture.ts";
+import { removeFolder } from "../../support/remove_folder.ts";
 
 /** A repository that git reaches over HTTP on 127.0.0.1. */
 export interface GitServer {
