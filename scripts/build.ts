@@ -94,4 +94,5 @@ cpSync("lib/dashboard/page", join(FOLDER, CHUNKS, "page"), {
   recursive: true,
   filter: (file) => !file.endsWith("tsconfig.json"),
 });
+cpSync("lib/documents/pdf/cmaps", join(FOLDER, CHUNKS, "cmaps"), { recursive: true });
 chmodSync(join(FOLDER, "cli/main.js"), 0o755);

@@ -13,9 +13,13 @@ export interface CharacterMap {
   readonly glyphs: ReadonlyMap<number, number>;
   /** Number of bytes of the code at a place of a string; undefined when the map does not say */
   codeBytes(bytes: string, at: number): number | undefined;
+  /** Ranges of codes, by which the codes of a string are told apart */
+  readonly spaces: readonly CodeSpace[];
 }
 
-interface CodeSpace {
+/** A range of codes of one length. */
+export interface CodeSpace {
+  /** Number of bytes of a code */
   readonly bytes: number;
   readonly low: string;
   readonly high: string;
@@ -98,10 +102,14 @@ export function readCharacterMap(bytes: Uint8Array, budget: WorkBudget): Charact
       });
     }
   }
+  return createCharacterMap({ texts, glyphs, spaces });
+}
+
+/** Creates a CMap of its parts. */
+export function createCharacterMap(parts: Pick<CharacterMap, "texts" | "glyphs" | "spaces">): CharacterMap {
   return {
-    texts,
-    glyphs,
-    codeBytes: (text, at) => spaces.find((space) => isInside(text.slice(at, at + space.bytes), space))?.bytes,
+    ...parts,
+    codeBytes: (text, at) => parts.spaces.find((space) => isInside(text.slice(at, at + space.bytes), space))?.bytes,
   };
 }
 

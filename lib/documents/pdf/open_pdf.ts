@@ -1,5 +1,6 @@
 import { DocumentError } from "../document_error.ts";
 import type { WorkBudget } from "../work_budget.ts";
+import type { CharacterMap } from "./character_map.ts";
 import { createDecryptor, type Decryptor } from "./decryptor.ts";
 import { decodeStream } from "./decode_stream.ts";
 import {
@@ -10,6 +11,7 @@ import {
   searchObjects,
 } from "./cross_references.ts";
 import { createLexer, isKeyword, isSpace, isWord, latin1, parsePdfObject } from "./pdf_parser.ts";
+import { readPredefinedMap } from "./predefined_map.ts";
 import { createReader, isKind, type PdfDict, type PdfObject, type PdfReader, type PdfStream } from "./pdf_object.ts";
 
 const MAX_REFERENCES = 20;
@@ -24,6 +26,8 @@ export interface PdfFile {
   readonly trailer: PdfDict;
   /** The content of a stream. @throws {DocumentError} */
   decode(stream: PdfStream): Uint8Array;
+  /** Returns a predefined CMap by its name, loaded once for the whole file; undefined when there is none of that name. */
+  predefinedMap(name: string): CharacterMap | undefined;
 }
 
 /**
@@ -98,7 +102,17 @@ function openWith(bytes: Uint8Array, { places, trailer }: CrossReferences, budge
   }
   const catalog = reader.dict(trailer, "Root");
   if (catalog === undefined || reader.dict(catalog, "Pages") === undefined) return undefined;
-  return { reader, catalog, trailer, decode: (stream) => decodeStream(stream, reader, budget) };
+  const maps = new Map<string, CharacterMap | undefined>();
+  return {
+    reader,
+    catalog,
+    trailer,
+    decode: (stream) => decodeStream(stream, reader, budget),
+    predefinedMap(name) {
+      if (!maps.has(name)) maps.set(name, readPredefinedMap(name, budget));
+      return maps.get(name);
+    },
+  };
 }
 
 interface ReadOptions {

@@ -1,6 +1,6 @@
 import { DocumentError } from "../document_error.ts";
 import type { WorkBudget } from "../work_budget.ts";
-import { type CharacterMap, readCharacterMap, toCode } from "./character_map.ts";
+import { type CharacterMap, createCharacterMap, readCharacterMap, toCode } from "./character_map.ts";
 import { type FontProgram, readFontProgram } from "./font_program.ts";
 import type { PdfFile } from "./open_pdf.ts";
 import { EMPTY_DICT, isKind, type PdfDict, type PdfObject, type PdfReader } from "./pdf_object.ts";
@@ -15,6 +15,9 @@ const LEGACY: readonly (readonly [part: RegExp, label: string])[] = [
   [/^(KSC|KSCms|KSCpc)-/, "euc-kr"],
   [/^EUC-/, "euc-jp"],
 ];
+
+/** Collections of characters that have a map to Unicode */
+const ORDERINGS = ["GB1", "CNS1", "Japan1", "Korea1"];
 
 /** A character of a string shown on a page. */
 export interface Glyph {
@@ -88,28 +91,66 @@ function compositeFont(dict: PdfDict, { unicode, file, budget }: FontParts): Pdf
   const widths = readWidths(font, reader, budget);
   const missing = reader.number(font, "DW") ?? 1000;
   const name = reader.name(dict, "Encoding") ?? "";
-  const encoding = readMap(dict, "Encoding", { file, budget });
-  const isUnicode = /-(UCS2|UTF16)-/.test(name);
-  const legacy = unicode === undefined ? LEGACY.find(([part]) => part.test(name))?.[1] : undefined;
-  if (legacy !== undefined) return legacyFont(legacy, budget);
-  const program = lazyProgram(font, { file, budget });
-  const toGlyph = glyphNumbers(font, file);
-  const fallback = (code: number, character: number) =>
-    isUnicode ? String.fromCharCode(code & 0xffff) : program()?.textOfGlyph(toGlyph(character));
+  const encoding = characterMapOf(dict, { file, budget });
+  const meaning = meaningOf(font, { name, file, budget });
   return {
     glyphs(bytes) {
       budget.step(bytes.length * 4);
       const found: Glyph[] = [];
       for (let at = 0; at < bytes.length;) {
         const length = encoding?.codeBytes(bytes, at) ?? 2;
-        const code = toCode(bytes.slice(at, at + length));
+        const written = bytes.slice(at, at + length);
+        const code = toCode(written);
         at += length;
         const character = encoding === undefined ? code : encoding.glyphs.get(code) ?? code;
-        const text = textOf(unicode?.texts.get(code)) ?? fallback(code, character);
+        const text = textOf(unicode?.texts.get(code)) ?? meaning(written, character);
         found.push({ text, width: (widths.get(character) ?? missing) / 1000, isSpace: length === 1 && code === 32 });
       }
       return found;
     },
+  };
+}
+
+/** Returns the CMap of a composite font: the embedded one with the one it builds on, or a predefined one. */
+function characterMapOf(dict: PdfDict, { file, budget }: Pick<FontParts, "file" | "budget">): CharacterMap | undefined {
+  const { reader } = file;
+  const own = readMap(dict, "Encoding", { file, budget });
+  const name = own === undefined
+    ? reader.name(dict, "Encoding")
+    : reader.name(reader.dict(dict, "Encoding") ?? EMPTY_DICT, "UseCMap");
+  const base = name === undefined ? undefined : file.predefinedMap(name);
+  if (own === undefined || base === undefined) return own ?? base;
+  return createCharacterMap({
+    texts: own.texts,
+    glyphs: new Map([...base.glyphs, ...own.glyphs]),
+    spaces: [...own.spaces, ...base.spaces],
+  });
+}
+
+/**
+ * Returns the meaning of a code that no map to Unicode has: by the predefined CMap, by the collection of characters, or by the font.
+ * @returns a function of the code as it is written and of its character in the collection
+ */
+function meaningOf(
+  font: PdfDict,
+  { name, file, budget }: Pick<FontParts, "file" | "budget"> & { readonly name: string },
+): (written: string, character: number) => string | undefined {
+  const { reader } = file;
+  if (/-(UCS2|UTF16)-/.test(name)) {
+    const decoder = new TextDecoder("utf-16be");
+    return (written) => decoder.decode(Buffer.from(written, "latin1"));
+  }
+  const system = reader.dict(font, "CIDSystemInfo") ?? EMPTY_DICT;
+  const ordering = reader.string(system, "Ordering") ?? "";
+  const collection = ORDERINGS.includes(ordering) ? `Adobe-${ordering}-UCS2` : "";
+  const label = LEGACY.find(([part]) => part.test(name))?.[1];
+  const decoder = label === undefined ? undefined : new TextDecoder(label);
+  const program = lazyProgram(font, { file, budget });
+  const toGlyph = glyphNumbers(font, file);
+  return (written, character) => {
+    return textOf(file.predefinedMap(collection)?.texts.get(character)) ??
+      decoder?.decode(Buffer.from(written, "latin1")) ??
+      program()?.textOfGlyph(toGlyph(character));
   };
 }
 
@@ -119,17 +160,6 @@ function glyphNumbers(font: PdfDict, { reader, decode }: PdfFile): (character: n
   const map = isKind(stream, "stream") ? orNothing(() => decode(stream)) : undefined;
   if (map === undefined) return (character) => character;
   return (character) => (map[character * 2] ?? 0) * 256 + (map[character * 2 + 1] ?? 0);
-}
-
-/** Decodes a font whose codes are of an old encoding that TextDecoder knows. Each width counts as one full size. */
-function legacyFont(label: string, budget: WorkBudget): PdfFont {
-  const decoder = new TextDecoder(label);
-  return {
-    glyphs(bytes) {
-      budget.step(bytes.length * 4);
-      return Array.from(decoder.decode(Buffer.from(bytes, "latin1")), (text) => ({ text, width: 1, isSpace: false }));
-    },
-  };
 }
 
 /** `[first [w1 w2 ...] first last w ...]` */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -8,6 +8,7 @@ import { readFontProgram } from "../../../lib/documents/pdf/font_program.ts";
 import { FONT_DATA } from "../../../lib/documents/pdf/font_data.ts";
 import { dingbatText, glyphText } from "../../../lib/documents/pdf/glyph_text.ts";
 import { pdfText } from "../../../lib/documents/pdf/pdf_text.ts";
+import { readPredefinedMap } from "../../../lib/documents/pdf/predefined_map.ts";
 import { createWorkBudget } from "../../../lib/documents/work_budget.ts";
 import { PROJECT_ROOT } from "../../support/source_files.ts";
 import { makePdf, type PdfPart } from "./make_pdf.ts";
@@ -130,6 +131,59 @@ test("glyphs of a composite font without a map mean what the embedded font says"
   assert.equal(shown("00000001", mapped, makeTrueType(), [{ dict: "", stream: "\0\x02\0\x01" }]), "жЖ");
   const compact = "/Subtype /CIDFontType0 /FontDescriptor << /FontFile3 11 0 R >>";
   assert.equal(shown("000100020003", composite(compact), makeCompactFont()), "AБfi");
+});
+
+const CMAPS = join(PROJECT_ROOT, "lib/documents/pdf/cmaps");
+
+test("the predefined maps are those whose sums are listed, with their licence", () => {
+  const sums = new Map(
+    readFileSync(join(CMAPS, "SHA256SUMS"), "utf8").trim().split("\n").map((line) => {
+      const [sum = "", name = ""] = line.split("  ");
+      return [name, sum] as const;
+    }),
+  );
+  const names = readdirSync(CMAPS).filter((name) => name !== "SHA256SUMS").sort();
+  assert.deepEqual([...sums.keys()].sort(), names);
+  for (const name of names) {
+    assert.equal(createHash("sha256").update(readFileSync(join(CMAPS, name))).digest("hex"), sums.get(name), name);
+  }
+  assert.match(readFileSync(join(CMAPS, "LICENSE"), "utf8"), /Copyright 1990-2009 Adobe Systems Incorporated/);
+  for (const name of names.filter((name) => name.endsWith(".bcmap"))) {
+    const map = readPredefinedMap(name.slice(0, -6), budget());
+    assert.ok((map?.glyphs.size ?? 0) + (map?.texts.size ?? 0) > 100, name);
+  }
+});
+
+test("texts in the predefined maps of Chinese, Japanese and Korean are read", () => {
+  const composite = (encoding: string, ordering: string) =>
+    `<< /Subtype /Type0 /Encoding /${encoding} /DescendantFonts [<< /Subtype /CIDFontType0 ` +
+    `/CIDSystemInfo << /Registry (Adobe) /Ordering (${ordering}) /Supplement 2 >> >>] >>`;
+  // 日 and 本 are the characters 3284 and 3722 of Adobe-Japan1
+  assert.equal(shown("0CD40E8A", composite("Identity-H", "Japan1")), "日本");
+  assert.equal(shown("93FA967B41", composite("90ms-RKSJ-H", "Japan1")), "日本A");
+  assert.equal(shown("467C4B5C", composite("V", "Japan1")), "日本");
+  assert.equal(shown("65E5672CD842DFB7", composite("UniJIS-UTF16-H", "Japan1")), "日本𠮷");
+  assert.equal(shown("D6D0B9FA41", composite("GBK-EUC-H", "GB1")), "中国A");
+  assert.equal(shown("A4A4A4E5", composite("ETen-B5-H", "CNS1")), "中文");
+  assert.equal(shown("C7D1B1DB41", composite("KSCms-UHC-H", "Korea1")), "한글A");
+  assert.equal(shown("AC00", composite("UniKS-UCS2-H", "Korea1")), "가");
+  assert.equal(shown("0001", composite("No-Such-Map", "Nowhere")), "[No text]");
+});
+
+test("an embedded map may build on a predefined one", () => {
+  const font =
+    "<< /Subtype /Type0 /Encoding 11 0 R /DescendantFonts [<< /CIDSystemInfo << /Ordering (Japan1) >> >>] >>";
+  const map = {
+    dict: "/UseCMap /90ms-RKSJ-H",
+    stream: "1 begincodespacerange <FF> <FF> endcodespacerange 1 begincidchar <FF> 3284 endcidchar",
+  };
+  assert.equal(shown("FF967B", font, undefined, [map]), "日本");
+});
+
+test("a name of a map leads to no other file", () => {
+  for (const name of ["../font_data.ts", "SHA256SUMS", "a/b", "", "H\0"]) {
+    assert.equal(readPredefinedMap(name, budget()), undefined);
+  }
 });
 
 test("any damage to an embedded font leaves the rest of the document readable", () => {
