@@ -31,8 +31,12 @@ export function createDecryptor(
   { reader, id }: { readonly reader: PdfReader; readonly id: string },
 ): Decryptor {
   const version = reader.number(dict, "V") ?? 0;
-  if (reader.name(dict, "Filter") !== "Standard" || ![1, 2, 4, 5].includes(version)) {
-    throw new DocumentError("document_encrypted", "it is encrypted in a way that is not read");
+  const handler = reader.name(dict, "Filter") ?? "";
+  if (handler !== "Standard") {
+    throw new DocumentError("document_encrypted", `it is encrypted by "${handler.slice(0, 40)}", which is not read`);
+  }
+  if (![1, 2, 4, 5].includes(version)) {
+    throw new DocumentError("document_encrypted", `it is encrypted by version ${version}, which is not read`);
   }
   const key = version === 5 ? keyOf256(dict, reader) : keyOf128(dict, { reader, id, version });
   if (key === undefined) throw new DocumentError("document_encrypted", "it is protected by a password");

@@ -36,6 +36,7 @@ export interface PdfFile {
  * Source: ISO 32000-2, section 7.5
  */
 export function openPdf(all: Uint8Array, budget: WorkBudget): PdfFile {
+  if (all.length === 0) throw new DocumentError("document_invalid", "it is empty");
   const header = latin1(all.subarray(0, HEADER_BYTES)).indexOf("%PDF-");
   if (header === -1) throw new DocumentError("document_invalid", "it is no PDF file");
   // Offsets count from the header, whatever stands before it

@@ -22,6 +22,8 @@ export interface PdfText {
   readonly lastPage: number;
   /** The page to go on with; undefined when all that was asked for is there */
   readonly nextPage: number | undefined;
+  /** Reason why the page after the last one was not read, although it was asked for; undefined when no bound was reached */
+  readonly stoppedBy: string | undefined;
   /** True when a single page was too long and was cut */
   readonly truncated: boolean;
   /** Characters whose fonts do not say what they mean */
@@ -48,13 +50,26 @@ export function pdfText(bytes: Uint8Array, { start, end, budget }: PdfTextOption
   if (start > pages.length) {
     throw new DocumentError("page_out_of_range", `"page_start" is ${start}, and it has ${pages.length} pages`);
   }
+  const information = file.reader.dict(file.trailer, "Info");
+  const properties = {
+    title: propertyText(information, "Title", file.reader),
+    author: propertyText(information, "Author", file.reader),
+  };
   const wanted = pages.slice(start - 1, Math.min(end ?? pages.length, start - 1 + MAX_PAGES_AT_ONCE));
   const fonts = new Map<PdfDict, PdfFont>();
   const output = createTextOutput();
   let unknownCharacters = 0;
   let done = 0;
+  let stoppedBy: string | undefined;
   for (const page of wanted) {
-    const { text, unknown } = readPage(page, { file, budget, fonts });
+    const found = readPage(page, { file, budget, fonts });
+    if (found instanceof DocumentError) {
+      if (done === 0) throw found;
+      // The pages before it are worth more than the error
+      stoppedBy = found.message;
+      break;
+    }
+    const { text, unknown } = found;
     const block = `${done === 0 ? "" : "\n\n"}[Page ${start + done} of ${pages.length}]\n${text}`;
     // A page is there as a whole, unless it alone is too long
     if (done > 0 && !output.fits(block)) break;
@@ -63,15 +78,14 @@ export function pdfText(bytes: Uint8Array, { start, end, budget }: PdfTextOption
     done++;
     if (output.full) break;
   }
-  const information = file.reader.dict(file.trailer, "Info");
   const lastPage = start - 1 + done;
   return {
     text: output.text(),
-    title: propertyText(information, "Title", file.reader),
-    author: propertyText(information, "Author", file.reader),
+    ...properties,
     pages: pages.length,
     lastPage,
     nextPage: lastPage < Math.min(end ?? pages.length, pages.length) ? lastPage + 1 : undefined,
+    stoppedBy,
     truncated: output.full,
     unknownCharacters,
   };
@@ -83,11 +97,11 @@ interface PageOptions {
   readonly fonts: Map<PdfDict, PdfFont>;
 }
 
-/** Reads one page. A damaged page becomes a notice, so that the others stay readable. */
+/** Reads one page. A damaged page becomes a notice, so that the others stay readable. Returns the error when a bound is reached. */
 function readPage(
   { dict, resources }: Page,
   options: PageOptions,
-): { readonly text: string; readonly unknown: number } {
+): { readonly text: string; readonly unknown: number } | DocumentError {
   try {
     const { text, unknown, pictures } = pageText(contentsOf(dict, options), resources, options);
     const fields = formFields(dict, options.file.reader);
@@ -95,7 +109,8 @@ function readPage(
     if (lines.length > 0) return { text: lines.join("\n"), unknown };
     return { text: pictures > 0 ? "[No text: the page is a picture, perhaps a scan]" : "[No text]", unknown };
   } catch (error) {
-    if (!(error instanceof DocumentError) || !LOCAL.includes(error.code)) throw error;
+    if (!(error instanceof DocumentError)) throw error;
+    if (!LOCAL.includes(error.code)) return error;
     return { text: `[The page cannot be read: ${error.message}]`, unknown: 0 };
   }
 }

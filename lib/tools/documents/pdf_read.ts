@@ -27,7 +27,7 @@ export const pdfRead = defineTool({
   effects: ({ path }) => ({ root: "read_file", paths: [path] }),
   async run({ path, page_start: start = 1, page_end: end }, context) {
     const { content, size } = await readDocument(path, { kind: "pdf", pages: { start, end } }, context);
-    const { text, title, author, pages, lastPage, nextPage, truncated, unknownCharacters } = content;
+    const { text, title, author, pages, lastPage, nextPage, stoppedBy, truncated, unknownCharacters } = content;
     const notices = [
       ...(truncated ? [`[Page ${lastPage} is longer, and was cut]`] : []),
       ...(unknownCharacters > 0
@@ -35,7 +35,9 @@ export const pdfRead = defineTool({
         : []),
       ...(nextPage === undefined
         ? []
-        : [`[Cut after page ${lastPage} of ${pages}: go on with "page_start": ${nextPage}]`]),
+        : stoppedBy === undefined
+        ? [`[Cut after page ${lastPage} of ${pages}: go on with "page_start": ${nextPage}]`]
+        : [`[Page ${nextPage} of ${pages} was not read: ${stoppedBy}; try "page_start": ${nextPage}]`]),
     ];
     return {
       output: [text, ...notices].join("\n\n"),

@@ -363,6 +363,40 @@ test("compressed bombs are refused, alone, nested and together", () => {
   assert.equal(together.code, "document_too_large");
 });
 
+test("pages before one that is over a bound are read, and the last line says which one was not and why", () => {
+  const page = (contents: string) =>
+    `<< /Type /Page /Parent 2 0 R /Contents ${contents} /Resources << /Font << /F1 5 0 R >> >> >>`;
+  const bytes = makePdf({
+    contents: textLine("Hello"),
+    pages: "<< /Type /Pages /Kids [10 0 R 11 0 R 12 0 R] /Count 3 >>",
+    parts: [page("4 0 R"), page("13 0 R"), page("4 0 R"), {
+      dict: "/Filter /FlateDecode",
+      stream: deflateSync(Buffer.alloc(70_000_000)),
+    }],
+  });
+  return withWorkspace({ "long.pdf": bytes }, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    const { result } = await call("pdf_read", "long.pdf");
+    assert.equal(
+      result.output,
+      "[Page 1 of 3]\nHello\n\n[Page 2 of 3 was not read: a compressed part of it holds more than the 67108864 bytes that are " +
+        'read; try "page_start": 2]',
+    );
+    assert.deepEqual([result.isError, (result.data as { next_page: unknown }).next_page], [false, 2]);
+    const alone = (await call("pdf_read", { path: "long.pdf", page_start: 2 })).result;
+    assert.deepEqual([alone.isError, /holds more than the 67108864 bytes/.test(alone.output)], [true, true]);
+    assert.equal((await call("pdf_read", { path: "long.pdf", page_start: 3 })).result.output, "[Page 3 of 3]\nHello");
+  });
+});
+
+test("encryption that is not read is named", () => {
+  const { code, message } = refusal(makePdf({ trailer: "/Encrypt << /Filter /Adobe.PubSec /V 4 >>" }));
+  assert.deepEqual([code, message], ["document_encrypted", 'it is encrypted by "Adobe.PubSec", which is not read']);
+  const other = refusal(makePdf({ trailer: "/Encrypt << /Filter /Standard /V 3 >>" }));
+  assert.equal(other.message, "it is encrypted by version 3, which is not read");
+  assert.equal(refusal(new Uint8Array(0)).message, "it is empty");
+});
+
 test("what leads in a circle ends", () => {
   assert.equal(
     textOf({ contents: textLine("a"), pages: "<< /Type /Pages /Kids [3 0 R 2 0 R 2 0 R] /Count 99999999 >>" }),
