@@ -53,8 +53,10 @@ export function damaged(what: string): DocumentError {
   return new DocumentError("document_invalid", `it is damaged: ${what}`);
 }
 
-/** Returns a size in pixels. @throws {DocumentError} `document_invalid` when a side is below 1 */
+/** Returns a size in pixels. @throws {DocumentError} `document_invalid` unless each side is a whole number above 0 */
 export function requireSize(width: number, height: number): { readonly width: number; readonly height: number } {
-  if (width < 1 || height < 1) throw damaged(`its size is ${width} x ${height} pixels`);
+  if (![width, height].every((side) => Number.isSafeInteger(side) && side > 0)) {
+    throw damaged(`its size is ${width} x ${height} pixels`);
+  }
   return { width, height };
 }

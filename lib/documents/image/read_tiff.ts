@@ -38,6 +38,7 @@ export async function readTiff(source: ByteSource): Promise<ImageProperties> {
   const [height] = fields.numbers(HEIGHT);
   if (width === undefined || height === undefined) throw damaged("its first page has no size");
   const [bitsPerSample = 1] = fields.numbers(BITS);
+  if (!Number.isInteger(bitsPerSample) || bitsPerSample < 1) throw damaged(`its samples have ${bitsPerSample} bits`);
   const colour = COLOURS[fields.numbers(PHOTOMETRIC)[0] ?? -1];
   return {
     format: "TIFF",
@@ -70,7 +71,8 @@ function densityOf(fields: TiffFields): readonly [number, number] | undefined {
   const [unit = 2] = fields.numbers(RESOLUTION_UNIT);
   if (x === undefined || y === undefined || unit === 1) return undefined;
   const perUnit = unit === 3 ? 2.54 : 1;
-  return [Math.round(x * perUnit), Math.round(y * perUnit)];
+  const perInch = [Math.round(x * perUnit), Math.round(y * perUnit)] as const;
+  return perInch.every((dots) => between(dots, 1, 1e6) !== undefined) ? perInch : undefined;
 }
 
 const EXIF_DIRECTORY = 0x8769;

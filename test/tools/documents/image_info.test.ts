@@ -288,6 +288,47 @@ test("directories that lead in a circle or nowhere end", async () => {
   assert.equal((await read(tiff)).frames, 1);
 });
 
+/** A TIFF of numbers of 64 bits (DOUBLE) by tag. */
+function tiffOf(numbers: Readonly<Record<number, number>>): Buffer {
+  const fields = Object.entries(numbers);
+  const tiff = Buffer.alloc(14 + fields.length * 20);
+  tiff.write("II*\0", "latin1");
+  tiff.writeUInt32LE(8, 4);
+  tiff.writeUInt16LE(fields.length, 8);
+  for (const [i, [tag, value]] of fields.entries()) {
+    const [at, place] = [10 + i * 12, 14 + fields.length * 12 + i * 8];
+    tiff.writeUInt16LE(Number(tag), at);
+    tiff.writeUInt16LE(12, at + 2);
+    tiff.writeUInt32LE(1, at + 4);
+    tiff.writeUInt32LE(place, at + 8);
+    tiff.writeDoubleLE(value, place);
+  }
+  return tiff;
+}
+
+test("a TIFF has no size and no depth that is no whole number", async () => {
+  assert.deepEqual([(await read(tiffOf({ 256: 7, 257: 5 }))).width, (await read(tiffOf({ 256: 7, 257: 5 }))).height], [
+    7,
+    5,
+  ]);
+  for (const value of [Number.NaN, Number.POSITIVE_INFINITY, 5.5, 1e300, 0, -1]) {
+    for (const tag of [256, 257, 258].slice(0, value === 1e300 ? 2 : 3)) {
+      assert.equal(
+        (await refusal(tiffOf({ 256: 7, 257: 5, [tag]: value }))).code,
+        "document_invalid",
+        `${tag}: ${value}`,
+      );
+    }
+  }
+});
+
+test("a density of a TIFF that is no number of dots is left out", async () => {
+  assert.deepEqual((await read(tiffOf({ 256: 7, 257: 5, 282: 300, 283: 299.9 }))).dpi, [300, 300]);
+  for (const value of [Number.NaN, Number.POSITIVE_INFINITY, 0, -300, 1e300]) {
+    assert.equal((await read(tiffOf({ 256: 7, 257: 5, 282: 300, 283: value }))).dpi, undefined, String(value));
+  }
+});
+
 test("EXIF text cannot make lines of its own", async () => {
   const bytes = documentFixture("images/photo.jpg");
   const at = Buffer.from(bytes).indexOf("Gate Cam 3");
