@@ -165,8 +165,10 @@ export interface AgentRun {
   readonly findWindow?: (() => Promise<number>) | undefined;
   /** The same as far as the provider's list of models names it; 0 where it does not. Default: nobody does */
   readonly findListedWindow?: (() => Promise<number>) | undefined;
-  /** The agent's own tools the model is told of; empty for a plain model gateway */
+  /** The agent's own tools; empty for a plain model gateway */
   readonly agentTools: readonly Tool[];
+  /** Names of those of them that the model is told of once it has found or called them. Default: none */
+  readonly deferred?: ReadonlySet<string> | undefined;
   /** True for a single tool call without a model. Its input may be in the tool's plain-text form, and its output is the reply */
   readonly isCall: boolean;
   readonly clientTools: readonly ToolDeclaration[];

@@ -2,14 +2,16 @@ import { ProviderError } from "../base/errors.ts";
 import { type Message, textOf } from "../base/records/message.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { isReported, type Usage } from "../base/records/usage.ts";
-import type { ProviderCallOptions, ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
+import type { ProviderCallOptions, ProviderRequest } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun, RecordedTurn, TurnCall } from "./agent_run.ts";
 import { estimateUsage } from "./estimate_tokens.ts";
 import { checkLength, fitRequest, type FittedRequest } from "./context_window.ts";
+import { DeclaredTools, NONE } from "./deferred_tools.ts";
 import type { EventRecorder } from "./event_recorder.ts";
 import { type CallNaming, LiveTurn, type ModelTurn, restoreTurn } from "./model_turn.ts";
 import { hasOwnWork } from "./parked_client_calls.ts";
+import type { CallResult } from "./tool_calls.ts";
 import { createTokenAccount, type TokenAccount } from "./token_budget.ts";
 
 /** State of a run's loop that its next turn begins in. */
@@ -54,9 +56,9 @@ export class ModelRequests implements CallNaming {
   /** Account of the model calls on the run's budget; undefined where no budget is set */
   readonly account: TokenAccount | undefined;
   readonly #run: AgentRun;
-  /** The agent's tools the model is told of */
+  /** The agent's tools that the model may call, deferred ones among them */
   readonly #own: readonly Tool[];
-  readonly #tools: readonly ToolDeclaration[];
+  readonly #tools: DeclaredTools;
 
   constructor(run: AgentRun) {
     const { agentTools, clientTools } = run;
@@ -67,7 +69,7 @@ export class ModelRequests implements CallNaming {
       signal: run.signal,
     });
     this.#own = agentTools.length === 0 ? agentTools : agentTools.filter((tool) => !this.#isClients(tool.name));
-    this.#tools = this.#own.length === 0 ? clientTools : [...this.#own.map(toDeclaration), ...clientTools];
+    this.#tools = new DeclaredTools(this.#own, { deferred: run.deferred ?? NONE, clientTools });
   }
 
   /** True when the model is offered tools of the agent. Without them a run has one turn */
@@ -75,7 +77,7 @@ export class ModelRequests implements CallNaming {
     return this.#own.length > 0;
   }
 
-  /** Names of the agent's tools the model is told of */
+  /** Names of the agent's tools that the model may call, deferred ones among them */
   get agentTools(): readonly string[] {
     return this.#own.map((tool) => tool.name);
   }
@@ -108,7 +110,7 @@ export class ModelRequests implements CallNaming {
     const request: ProviderRequest = {
       model: providerModel,
       messages,
-      tools: last ? [] : this.#tools,
+      tools: last ? [] : this.#tools.declared,
       toolChoice: last ? undefined : choice,
       parallelToolCalls: last ? undefined : parallelToolCalls,
       parameters,
@@ -121,6 +123,11 @@ export class ModelRequests implements CallNaming {
     const fitted = contextWindowTokens > 0 ? fitRequest(request, contextWindowTokens, fixed) : asItIs(request);
     if (fixed > 0 && contextWindowTokens > 0) checkLength(fitted.request.messages, contextWindowTokens);
     return account === undefined ? fitted : openFitted(fitted, account);
+  }
+
+  /** Takes the results of a turn's calls: the next request declares the deferred tools that they found or named. */
+  takeResults(results: readonly CallResult[]): void {
+    this.#tools.takeResults(results);
   }
 
   /** Returns the usage of a finished turn and settles the budget. Returns a promise of an estimate, marked as such, only where the provider did not report usage */
@@ -197,11 +204,6 @@ function brokenReply(provider: string): ProviderError {
 }
 
 const LONG_CHARACTERS = 6000;
-
-/** A tool of the agent as the model is told of it. */
-export function toDeclaration(tool: Tool): ToolDeclaration {
-  return { name: tool.name, description: tool.description, parameters: tool.modelSchema ?? tool.inputSchema };
-}
 
 async function settled(estimating: Promise<Usage>, account: TokenAccount | undefined): Promise<Usage> {
   const usage = await estimating;

@@ -261,6 +261,7 @@ class AgentLoop implements LoopState {
   ): Shown | undefined {
     const { limits, signal } = this.run;
     this.callsLeft -= own.length;
+    this.requests.takeResults(results);
     const verdict = (this.#guard ??= createLoopGuard()).observe(
       results.map(({ call, output, isError }) => ({ name: call.name, input: call.arguments, output, isError })),
     );

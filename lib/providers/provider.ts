@@ -103,6 +103,8 @@ export interface Provider {
    * @throws {ProviderError}; {CancelError} when `signal` aborts
    */
   readonly embed?: ((request: EmbedRequest, signal: AbortSignal) => Promise<readonly Float32Array[]>) | undefined;
+  /** Set when declared tools cost no tokens: such a provider is told of all tools in each turn. Default false */
+  readonly toolsAreFree?: boolean | undefined;
   close(): Promise<void>;
 }
 

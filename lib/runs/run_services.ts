@@ -113,6 +113,7 @@ function toAgentSettings({ agent, budget }: Config) {
   return {
     systemPrompt: agent.system_prompt,
     tools: agent.tools,
+    toolSearch: agent.tool_search,
     maxIterations: agent.max_iterations,
     maxToolCalls: agent.max_tool_calls,
     parallelTools: agent.parallel_tools,

@@ -5,6 +5,7 @@ import { modelRoutingConfig } from "./agents/model_routing_config.ts";
 import { subagentList } from "./agents/subagent_list.ts";
 import { subagentManage } from "./agents/subagent_manage.ts";
 import { subagentSpawn } from "./agents/subagent_spawn.ts";
+import { toolSearch } from "./agents/tool_search.ts";
 import { docxRead } from "./documents/docx_read.ts";
 import { imageInfo } from "./documents/image_info.ts";
 import { pdfRead } from "./documents/pdf_read.ts";
@@ -72,6 +73,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   delegateCoordinationStatus,
   agentsIpc,
   modelRoutingConfig,
+  toolSearch,
   sopList,
   sopExecute,
   sopStatus,

@@ -7,7 +7,7 @@ import type { ToolServices } from "./runtime/tool.ts";
 /** Options of `createTools`. */
 export interface ToolsOptions extends Omit<ToolExecutorOptions, "tools" | "services"> {
   /** Services of the other wings. */
-  readonly services: Omit<ToolServices, "boards">;
+  readonly services: Omit<ToolServices, "boards" | "catalogue">;
 }
 
 /** Creates the executor of the built-in tools and of those of other machines. The access to boards is loaded at its first use. */

@@ -30,6 +30,7 @@ const runs = createSupervisor({
     maxIterations: 20,
     maxToolCalls: 100,
     parallelTools: true,
+    toolSearch: "auto",
     contextWindowTokens: 0,
     tokensPerRun: 0,
     tools: ["*"],

@@ -2,10 +2,12 @@
  * Measures the bytes of tool schemas in each turn, per tool and in all, as `node test/bench/prompt_bytes.bench.ts`. Bytes are those of the
  * chat-completions format, which is the longest.
  */
+import { chooseTools, DeclaredTools } from "../../lib/agent/deferred_tools.ts";
 import { type Config, defaultConfig } from "../../lib/config/config.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
-import { toolBytes } from "../support/prompt_bytes.ts";
+import { foreignTools } from "../support/foreign_tools.ts";
+import { requestBytes, toolBytes } from "../support/prompt_bytes.ts";
 
 const config = defaultConfig();
 const { security } = config;
@@ -18,11 +20,20 @@ const cases: readonly (readonly [name: string, tools: readonly Tool[]])[] = [
   ["default configuration", enabled(config)],
   ["typical: files may be changed, git", enabled(typical)],
   ["everything enabled", BUILTIN_TOOLS],
+  ["default and 500 tools of nodes", [...enabled(config), ...foreignTools(500)]],
 ];
 for (const tool of BUILTIN_TOOLS) console.log(`${String(toolBytes(tool)).padStart(6)}  ${tool.name}`);
 for (const [name, tools] of cases) {
-  const bytes = tools.reduce((sum, tool) => sum + toolBytes(tool), 0);
-  console.log(`${name.padEnd(36)} ${String(tools.length).padStart(3)} tools ${String(bytes).padStart(6)} bytes a turn`);
+  for (const mode of ["off", "auto"] as const) {
+    const bytes = requestBytes(declared(tools, mode));
+    const figures = `${String(tools.length).padStart(3)} tools ${String(bytes).padStart(6)} bytes a turn`;
+    console.log(`${name.padEnd(36)} tool_search ${mode.padEnd(4)} ${figures}`);
+  }
+}
+
+function declared(tools: readonly Tool[], mode: "auto" | "off") {
+  const { agentTools, deferred } = chooseTools(tools, { mode, clientTools: [], toolChoice: undefined, isFree: false });
+  return new DeclaredTools(agentTools, { deferred, clientTools: [] }).declared;
 }
 
 function enabled(under: Config): readonly Tool[] {

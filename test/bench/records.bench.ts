@@ -102,6 +102,7 @@ async function turns(store: Store, path: string): Promise<void> {
       maxIterations: 20,
       maxToolCalls: 100,
       parallelTools: true,
+      toolSearch: "auto",
       contextWindowTokens: 0,
       tokensPerRun: 0,
       tools: [],

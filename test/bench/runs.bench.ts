@@ -44,6 +44,7 @@ function startRuns(store: Store, durable: boolean) {
       maxIterations: 20,
       maxToolCalls: 100,
       parallelTools: true,
+      toolSearch: "auto",
       contextWindowTokens: 0,
       tokensPerRun: 0,
       tools: [],

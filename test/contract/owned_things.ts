@@ -21,6 +21,7 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   sops: true,
   subAgents: true,
   boards: false,
+  catalogue: false,
 };
 
 /** Call of a tool that reaches things that were begun before. */

@@ -246,6 +246,14 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     maxBytes: 725,
     sample: { op: "resolve_hint", hint: "fast" },
   },
+  tool_search: {
+    access: "read",
+    enabled: "by default",
+    fields: ["query", "limit?"],
+    textField: "query",
+    maxBytes: 450,
+    sample: { query: "schedules", limit: 3 },
+  },
   sop_list: { access: "read", enabled: "always", fields: [], maxBytes: 300, sample: {} },
   sop_execute: {
     access: "state",

@@ -15,6 +15,8 @@ export interface FakeTool {
   readonly access?: Access;
   /** Default false */
   readonly repeatable?: boolean;
+  /** Default false */
+  readonly alwaysOffered?: boolean;
   /** Default one without properties */
   readonly inputSchema?: Tool["inputSchema"];
   /** Decision of the policy. Default `allow` */
@@ -134,6 +136,7 @@ function toTool(tool: FakeTool): Tool {
     source: "builtin",
     enabled: "always",
     enabledBy: undefined,
+    alwaysOffered: tool.alwaysOffered,
     needs: [],
     inputSchema: tool.inputSchema ?? { type: "object", properties: {}, additionalProperties: false },
     prepare: (input) => toPrepared(tool, input),

@@ -14,12 +14,15 @@ import type { AgentSettings } from "../../lib/runs/supervisor/run_settings.ts";
 import { createSupervisor, type SupervisorOptions } from "../../lib/runs/supervisor/supervisor.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
+import type { ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { createFakeToolExecutor, type FakeTool, type FakeToolExecutor } from "./fake_tool_executor.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 
 export interface SupervisedOptions {
   readonly tools?: readonly FakeTool[];
+  /** In place of the fake tools */
+  readonly realTools?: ToolExecutor;
   readonly agent?: Partial<AgentSettings>;
   readonly limits?: Partial<RunLimits>;
   readonly store?: Store;
@@ -58,12 +61,13 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
     log: options.log ?? SILENT,
     metrics,
     providers: (options.wrap ?? ((providers) => providers))(createScriptedProviders(provider)),
-    tools: executor,
+    tools: options.realTools ?? executor,
     agent: () => ({
       systemPrompt: "",
       maxIterations: 20,
       maxToolCalls: 100,
       parallelTools: true,
+      toolSearch: "auto",
       contextWindowTokens: 0,
       tokensPerRun: 0,
       tools: ["*"],

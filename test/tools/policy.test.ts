@@ -29,7 +29,7 @@ const ALWAYS_ENABLED = new Set([
   ...["hardware_memory_map", "hardware_memory_read", "wasm_module", "wasm_tool_exec"],
 ]);
 /** Off only when `enable_agents_ipc` says so. */
-const ON_BY_DEFAULT = new Set([...ALWAYS_ENABLED, "agents_ipc"]);
+const ON_BY_DEFAULT = new Set([...ALWAYS_ENABLED, "agents_ipc", "tool_search"]);
 
 const RUNS = { numRuns: 100 };
 
@@ -48,7 +48,9 @@ test("what a tool that is off says to set, is an edit that turns it on, and noth
     executorOf(BUILTIN_TOOLS, table).list().filter(({ enabled }) => enabled).map(({ name }) => name);
   for (const { name, enabled, enabledBy } of BUILTIN_TOOLS) {
     if (enabled === "always" || enabledBy === undefined) continue;
-    const off = ON_BY_DEFAULT.has(name) ? applyEdit({}, `set ${enabledBy.replace("true", "false")}`) : {};
+    const off = ON_BY_DEFAULT.has(name)
+      ? applyEdit({}, `set ${enabledBy.replace("true", "false").replace("auto", "off")}`)
+      : {};
     const before = on(off);
     assert.ok(!before.includes(name), `${name} is on`);
     const after = on(applyEdit(off, `set ${enabledBy}`));

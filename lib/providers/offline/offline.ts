@@ -37,6 +37,7 @@ export function createOfflineProvider({ now, help, hasModel = () => false }: Off
   const documentation = lazily(async () => (await import("./documentation.ts")).readDocumentation(help));
   return {
     name: "offline",
+    toolsAreFree: true,
     async *stream(request, { signal }) {
       if (signal.aborted) throw cancelError(signal);
       refuseSchema(request.parameters);

@@ -1,7 +1,7 @@
 import type { AgentLimits, AgentRun } from "../../agent/agent_run.ts";
 import { tokensAround } from "../../agent/context_window.ts";
+import { DeclaredTools, NONE } from "../../agent/deferred_tools.ts";
 import { messageTokens } from "../../agent/estimate_tokens.ts";
-import { toDeclaration } from "../../agent/model_request.ts";
 import { summarize } from "../../agent/summarize.ts";
 import { createTokenAccount, type TokenBudget } from "../../agent/token_budget.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
@@ -10,7 +10,6 @@ import type { Message } from "../../base/records/message.ts";
 import type { Usage } from "../../base/records/usage.ts";
 import type { ContextWindows } from "../../providers/models/context_windows.ts";
 import type { ModelParameters, Provider, ToolDeclaration } from "../../providers/provider.ts";
-import type { Tool } from "../../tools/runtime/tool.ts";
 import type { Conversations } from "./conversations.ts";
 import { fitHistory } from "./fit_history.ts";
 import { answerAllCalls } from "../../agent/parked_client_calls.ts";
@@ -66,7 +65,8 @@ export class RunOpening {
       findWindow: run.findWindow,
       prompt,
       messages,
-      tools: [...run.agentTools, ...request.clientTools],
+      tools: new DeclaredTools(run.agentTools, { deferred: run.deferred ?? NONE, clientTools: request.clientTools })
+        .declared,
       parameters: request.parameters,
       budget: run.budget,
       requestId: request.requestId,
@@ -105,7 +105,7 @@ export interface RecallOptions {
   readonly prompt: string | null;
   /** Messages that the request adds to the history. */
   readonly messages: readonly Message[];
-  readonly tools: readonly (Tool | ToolDeclaration)[];
+  readonly tools: readonly ToolDeclaration[];
   readonly parameters: ModelParameters;
   readonly budget: TokenBudget | undefined;
   readonly requestId: string | undefined;
@@ -138,13 +138,12 @@ export async function recallHistory(id: string, options: RecallOptions): Promise
   const ownTokens = messageTokens(own);
   const isShort = messageTokens(history.messages) + ownTokens < SHORT_TOKENS;
   const windowTokens = isShort ? 0 : await options.findWindow?.() ?? 0;
-  const declared = tools.map((tool) => ("parameters" in tool ? tool : toDeclaration(tool)));
   const account = budget === undefined
     ? undefined
     : createTokenAccount({ budget, contextWindowTokens: windowTokens, signal });
   const fitted = await fitHistory(history, {
     windowTokens,
-    reservedTokens: windowTokens === 0 ? 0 : ownTokens + tokensAround({ parameters, tools: declared }, windowTokens),
+    reservedTokens: windowTokens === 0 ? 0 : ownTokens + tokensAround({ parameters, tools }, windowTokens),
     summarize: provider.name === "offline"
       ? undefined
       : (old, earlier) => summarize(old, { provider, model, windowTokens, earlier, account, requestId, signal }),

@@ -30,8 +30,8 @@ const runInputSchema = v.object({
   parameters: v.record(v.string(), v.unknown()),
   tool_choice: v.optional(v.unknown()),
   parallel_tool_calls: v.optional(v.boolean()),
-  /** Tools of the agent that the model was offered, with the digest of each input schema. */
-  tools: v.array(v.object({ name: v.string(), digest: v.string() })),
+  /** Tools of the agent that the model may call, with the digest of each input schema; `deferred`: the model is not told of it at first. */
+  tools: v.array(v.object({ name: v.string(), digest: v.string(), deferred: v.optional(v.literal(true)) })),
   client_tools: v.array(v.looseObject({ name: v.string() })),
   agent_tools: v.picklist(["configured", "none"]),
   durable: v.boolean(),

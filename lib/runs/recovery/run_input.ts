@@ -2,6 +2,7 @@ import { canonicalDigest } from "../../base/json.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { ToolChoice, ToolDeclaration } from "../../providers/provider.ts";
+import { TOOL_SEARCH } from "../../tools/agents/tool_search.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import type { InterruptedRun } from "./recover_runs.ts";
@@ -14,6 +15,8 @@ export function toRunInput(
   pinned: {
     readonly prompt: string | null;
     readonly agentTools: readonly Tool[];
+    /** Names of the tools that the model is not told of at first. */
+    readonly deferred: ReadonlySet<string>;
     readonly depth: number;
     /** Messages with parked parts of earlier turns in their places; the same array when there are none. */
     readonly spliced: readonly Message[];
@@ -29,7 +32,11 @@ export function toRunInput(
     parameters: { ...request.parameters },
     ...(toolChoice === undefined ? {} : { tool_choice: toolChoice }),
     ...(parallelToolCalls === undefined ? {} : { parallel_tool_calls: parallelToolCalls }),
-    tools: pinned.agentTools.map((tool) => ({ name: tool.name, digest: digestOf(tool) })),
+    tools: pinned.agentTools.map((tool) => ({
+      name: tool.name,
+      digest: digestOf(tool),
+      ...(pinned.deferred.has(tool.name) ? { deferred: true as const } : {}),
+    })),
     client_tools: request.clientTools.map((tool) => ({ ...tool })),
     agent_tools: request.agentTools,
     durable: request.durable,
@@ -91,6 +98,8 @@ function toLimits(limits: NonNullable<RunInput["limits"]>): NarrowerLimits {
 export interface ResumedTools {
   /** Tools that are the same as when the run was started. */
   readonly agentTools: readonly Tool[];
+  /** Names of the tools that are deferred as they were. Empty when the tool that finds them is gone. */
+  readonly deferred: ReadonlySet<string>;
   /** Reason why each other tool cannot be called any more, by name. */
   readonly gone: ReadonlyMap<string, string>;
 }
@@ -108,7 +117,9 @@ export function resumedTools(
     if (tool !== undefined && digestOf(tool) === digest) agentTools.push(tool);
     else gone.set(name, `Cannot call "${name}": ${tool === undefined ? missing(name, executor) : CHANGED}`);
   }
-  return { agentTools, gone };
+  const canSearch = agentTools.some(({ name }) => name === TOOL_SEARCH);
+  const deferred = canSearch ? pinned.flatMap((tool) => (tool.deferred === true ? [tool.name] : [])) : [];
+  return { agentTools, deferred: new Set(deferred), gone };
 }
 
 const CHANGED = "it takes another input than when this run was started, before the gateway was restarted";

@@ -119,7 +119,13 @@ export class RunLauncher {
 
   #plan(request: RunRequest, { profile, interrupted }: LaunchOptions): Plan {
     const { providers, tools, conversations, active, queue, random, agent } = this.#parts;
-    const settings = runSettings(request, { settings: agent(), providers, tools, profile });
+    const settings = runSettings(request, {
+      settings: agent(),
+      providers,
+      tools,
+      profile,
+      isResumed: interrupted !== undefined,
+    });
     const resumed = interrupted === undefined ? undefined : resumedTools(settings.agentTools, interrupted.input, tools);
     const conversationId = request.conversationId === undefined ? null : conversations.open(request.conversationId);
     const parent = request.parentId === undefined ? undefined : active.find(request.parentId);
@@ -132,6 +138,7 @@ export class RunLauncher {
       settings: {
         ...settings,
         agentTools,
+        deferred: resumed?.deferred ?? settings.deferred,
         prompt: interrupted === undefined ? settings.prompt : interrupted.input.system_prompt,
       },
       gone: resumed?.gone,
@@ -169,7 +176,13 @@ export class RunLauncher {
       state: createRunState(accepted),
       input: () => {
         const spliced = request.durable ? parked.splice(request.messages) : request.messages;
-        return toRunInput(request, { prompt: settings.prompt, agentTools: settings.agentTools, depth, spliced });
+        return toRunInput(request, {
+          prompt: settings.prompt,
+          agentTools: settings.agentTools,
+          deferred: settings.deferred,
+          depth,
+          spliced,
+        });
       },
       onChange: () => news.wake(id),
       resumedAt: interrupted?.seq,
@@ -232,6 +245,7 @@ export class RunLauncher {
       findWindow,
       findListedWindow: () => windows.listed(provider, providerModel),
       agentTools,
+      deferred: settings.deferred,
       isCall: request.call !== undefined,
       clientTools: request.clientTools,
       toolChoice: request.toolChoice,

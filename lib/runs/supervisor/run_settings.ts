@@ -1,5 +1,6 @@
 import type { AgentLimits, AgentRun } from "../../agent/agent_run.ts";
 import { CALL_MODEL, createCallProvider, type SingleCall } from "../../agent/call_provider.ts";
+import { chooseTools, NONE, type ToolSearchMode } from "../../agent/deferred_tools.ts";
 import { ProviderError } from "../../base/errors.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
 import { isDefaultModel } from "../../providers/models/model_names.ts";
@@ -17,12 +18,15 @@ export interface AgentSettings extends AgentLimits {
   readonly systemPrompt: string;
   /** Patterns of tool names: `*`, names, `prefix*`; empty: none. */
   readonly tools: readonly string[];
+  readonly toolSearch: ToolSearchMode;
 }
 
 /** Settings of one run. */
 export interface RunSettings extends RunModel {
   readonly limits: AgentLimits;
   readonly agentTools: readonly Tool[];
+  /** Names of the tools that the model is not told of at first. */
+  readonly deferred: ReadonlySet<string>;
   /** Rights and limits that runs started by this run's tools inherit; undefined without tools. */
   readonly passesOn: AgentRun["passesOn"];
   /** System prompt; null: none. */
@@ -39,29 +43,37 @@ const CALL_LIMITS = { maxIterations: 2, maxToolCalls: 2 };
  */
 export function runSettings(
   request: RunRequest,
-  { settings: configured, providers, tools, profile }: {
+  { settings: configured, providers, tools, profile, isResumed = false }: {
     readonly settings: AgentSettings;
     readonly providers: Providers;
     readonly tools: ToolExecutor;
     readonly profile?: AgentProfile | undefined;
+    /** Set for a run whose deferred tools are pinned. Default false. */
+    readonly isResumed?: boolean;
   },
 ): RunSettings {
   const { call } = request;
   const settings = profile === undefined ? configured : withProfile(configured, profile);
   const limits = request.limits === undefined ? settings : narrowLimits(settings, request.limits);
   const none = request.agentTools === "none" || limits.maxToolCalls === 0;
-  const agentTools = none ? [] : toolsOf(tools.enabled(settings.tools), { request, profile });
+  const all = none ? [] : toolsOf(tools.enabled(settings.tools), { request, profile });
   const { durable } = request;
   if (call !== undefined) {
     const passesOn = { limits, durable, tools: request.tools ?? settings.tools };
-    const model = callModel(call, { isOffered: agentTools.length > 0, reason: tools.get(call.tool)?.reason });
-    return { ...model, limits: { ...limits, ...CALL_LIMITS }, agentTools, passesOn, prompt: null };
+    const model = callModel(call, { isOffered: all.length > 0, reason: tools.get(call.tool)?.reason });
+    return { ...model, limits: { ...limits, ...CALL_LIMITS }, agentTools: all, deferred: NONE, passesOn, prompt: null };
   }
+  const { provider, providerModel, model } = profile ?? modelOf(providers, request);
+  const { agentTools, deferred } = isResumed ? { agentTools: all, deferred: NONE } : chooseTools(all, {
+    mode: settings.toolSearch,
+    clientTools: request.clientTools,
+    toolChoice: request.toolChoice,
+    isFree: provider.toolsAreFree === true,
+  });
   const extra = [settings.systemPrompt, request.instructions ?? ""].filter((text) => text !== "").join("\n\n");
   const prompt = request.agentTools === "none" ? null : systemPrompt({ hasTools: agentTools.length > 0, extra });
-  const { provider, providerModel, model } = profile ?? modelOf(providers, request);
   const passesOn = agentTools.length === 0 ? undefined : { limits, durable, tools: undefined };
-  return { provider, providerModel, model, limits, agentTools, passesOn, prompt };
+  return { provider, providerModel, model, limits, agentTools, deferred, passesOn, prompt };
 }
 
 function withProfile(settings: AgentSettings, { systemPrompt, maxIterations }: AgentProfile): AgentSettings {

@@ -15,6 +15,7 @@ export const applyPatch = defineTool({
   access: "write",
   enabled: (config) => config.security.write_file.enabled,
   enabledBy: "[security.write_file] enabled = true",
+  alwaysOffered: true,
   needs: ["files"],
   input: v.strictObject({
     patch: v.pipe(v.string(), v.minLength(1), v.description("From *** Begin Patch to *** End Patch")),

@@ -15,6 +15,7 @@ export const contentSearch = defineTool({
     "Searches text files for lines that match a regular expression. Respects .gitignore. Returns `path:line: text`",
   access: "read",
   enabled: "always",
+  alwaysOffered: true,
   needs: ["files", "workers"],
   input: v.strictObject({
     pattern: v.pipe(

@@ -13,6 +13,7 @@ export const fileEdit = defineTool({
   access: "write",
   enabled: (config) => config.security.write_file.enabled,
   enabledBy: "[security.write_file] enabled = true",
+  alwaysOffered: true,
   needs: ["files"],
   input: v.strictObject({
     path: v.pipe(v.string(), v.minLength(1), v.description("Relative to the allowed root")),

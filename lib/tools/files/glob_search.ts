@@ -13,6 +13,7 @@ export const globSearch = defineTool({
   description: "Finds files by glob, as src/**/*.{js,ts}. Respects .gitignore, follows no links. Returns sorted paths",
   access: "read",
   enabled: "always",
+  alwaysOffered: true,
   needs: ["files", "workers"],
   input: v.strictObject({
     pattern: v.pipe(

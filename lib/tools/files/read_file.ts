@@ -13,6 +13,7 @@ export const readFile = defineTool({
   description: "Returns the text of a file unchanged. A long text is cut, with a notice how to go on",
   access: "read",
   enabled: "always",
+  alwaysOffered: true,
   needs: ["files"],
   input: v.strictObject({
     path: v.pipe(v.string(), v.minLength(1), v.description("Relative to the allowed root")),

@@ -9,6 +9,7 @@ export const memoryForget = defineTool({
   description: "Removes one memory by its exact key",
   access: "state",
   enabled: "always",
+  alwaysOffered: true,
   needs: ["memory"],
   input: v.strictObject({ key: keyField, namespace: v.optional(namespaceField) }),
   textField: "key",

@@ -8,6 +8,7 @@ export const memoryRecall = defineTool({
   description: "Finds what memory_store kept: by words, best first, or by exact key; without either, the newest",
   access: "read",
   enabled: "always",
+  alwaysOffered: true,
   needs: ["memory"],
   input: v.strictObject({
     query: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(1000), v.description("Words to look for"))),

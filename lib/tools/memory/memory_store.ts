@@ -20,6 +20,7 @@ export const memoryStore = defineTool({
   access: "state",
   repeatable: true,
   enabled: "always",
+  alwaysOffered: true,
   needs: ["memory"],
   input: v.strictObject({
     key: keyField,

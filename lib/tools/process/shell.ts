@@ -23,6 +23,7 @@ export const shell = defineTool({
     "Runs one allowed command in the workspace; returns status, stdout and stderr. Quoting as in a shell, but no pipes, redirections, variables or wildcards",
   access: "write",
   enabled: "always",
+  alwaysOffered: true,
   needs: ["processes"],
   // The command's own limit comes first and keeps what it wrote
   timeoutMs: ({ security }) => security.shell.timeout_secs * 1000 + START_MS,

@@ -16,13 +16,16 @@ import {
   runCall,
   surroundings,
 } from "./run_call.ts";
-import type { PreparedCall, Tool } from "./tool.ts";
+import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CallBinding } from "./tool_call.ts";
 import type { BoundCall, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
 import { createToolPolicy, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 
 /** Options of createToolExecutor. */
-export interface ToolExecutorOptions extends ToolPolicyOptions, RememberedAnswers, CatalogueOptions, CallRunner {
+export interface ToolExecutorOptions
+  extends ToolPolicyOptions, RememberedAnswers, CatalogueOptions, Omit<CallRunner, "services"> {
+  /** Services of the tools, beside the catalogue, which the executor makes */
+  readonly services: Omit<ToolServices, "catalogue">;
   readonly metrics: Metrics;
   /** Records each decision before the call runs, and the call's end */
   readonly audit: AuditAppend;
@@ -30,7 +33,7 @@ export interface ToolExecutorOptions extends ToolPolicyOptions, RememberedAnswer
 
 /** The parts of one executor that its steps work with. */
 interface ExecutorParts {
-  readonly options: ToolExecutorOptions;
+  readonly options: Omit<ToolExecutorOptions, "services"> & CallRunner;
   readonly catalogue: ToolCatalogue;
   readonly policy: ToolPolicy;
   readonly permit: PermitCall;
@@ -42,9 +45,10 @@ interface ExecutorParts {
 type Bind = (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
 
 /** Creates the tool executor of a gateway. @throws {TypeError} for two tools of one name */
-export function createToolExecutor(options: ToolExecutorOptions): ToolExecutor {
-  const policy = createToolPolicy(options);
-  const catalogue = createCatalogue(options, policy);
+export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
+  const policy = createToolPolicy(given);
+  const catalogue = createCatalogue(given, policy);
+  const options = { ...given, services: { ...given.services, catalogue } };
   const calls = options.metrics.counter("postern_tool_calls_total", "Tool calls by outcome", ["tool", "outcome"]);
   const durations = options.metrics.histogram("postern_tool_call_duration_seconds", "Time a tool ran", {
     buckets: DURATION_BUCKETS_SECONDS,

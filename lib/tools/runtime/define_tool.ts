@@ -42,6 +42,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly enabled: "always" | ((config: Config) => boolean);
   /** Setting that enables the tool, as `[cron] enabled = true`. Required unless `enabled` is `always` */
   readonly enabledBy?: string;
+  /** Set when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
+  readonly alwaysOffered?: boolean;
   readonly needs: readonly N[];
   /** Milliseconds that one call may take. Default: the executor's limit */
   readonly timeoutMs?: (config: Config) => number;
@@ -119,6 +121,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     source: "builtin",
     enabled: definition.enabled,
     enabledBy: definition.enabledBy,
+    alwaysOffered: definition.alwaysOffered,
     needs: definition.needs,
     timeoutMs: definition.timeoutMs,
     inputSchema,

@@ -35,6 +35,8 @@ export interface Tool {
   readonly enabled: "always" | ((config: Config) => boolean);
   /** Setting that enables the tool, as `[security.write_file] enabled = true`. undefined for `always` */
   readonly enabledBy: string | undefined;
+  /** Set when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
+  readonly alwaysOffered?: boolean | undefined;
   /** Names of the services that the tool receives */
   readonly needs: readonly ServiceName[];
   readonly inputSchema: ObjectJsonSchema | undefined;
@@ -98,6 +100,12 @@ export interface ToolContext extends CallContext {
   readonly services: ToolServices;
 }
 
+/** Finds tools that can be called now. */
+export interface EnabledTools {
+  /** Returns the enabled tools that match the patterns of `[agent] tools` */
+  enabled(patterns: readonly string[]): readonly Tool[];
+}
+
 /** Services that tools name in `needs`. A new service is added here and joined in lib/gateway.ts. */
 export interface ToolServices {
   readonly files: Files;
@@ -113,6 +121,7 @@ export interface ToolServices {
   readonly sops: Sops;
   readonly subAgents: SubAgents;
   readonly boards: Boards;
+  readonly catalogue: EnabledTools;
 }
 /** Name of a service in `needs`. */
 export type ServiceName = keyof ToolServices;

@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { chooseTools, type ChooseToolsOptions, DeclaredTools } from "../../lib/agent/deferred_tools.ts";
+import type { CallResult } from "../../lib/agent/tool_calls.ts";
+import { describeFound } from "../../lib/tools/agents/tool_search.ts";
+import type { Tool } from "../../lib/tools/runtime/tool.ts";
+import { foreignTool, foreignTools } from "../support/foreign_tools.ts";
+
+const read: Tool = { ...foreignTool("read_file"), source: "builtin", alwaysOffered: true };
+const search: Tool = { ...foreignTool("tool_search"), source: "builtin", alwaysOffered: true };
+const AUTO: ChooseToolsOptions = { mode: "auto", clientTools: [], toolChoice: undefined, isFree: false };
+
+function names(tools: readonly { readonly name: string }[]): readonly string[] {
+  return tools.map(({ name }) => name);
+}
+
+function resultOf(name: string, output = "", isError = false): CallResult {
+  return { call: { id: "call_1", name, arguments: "{}", owner: "agent" }, output, content: output, isError };
+}
+
+test("auto defers above 24 tools, of which tool_search is none; then it is left out", () => {
+  const few = [read, ...foreignTools(23), search];
+  assert.deepEqual(chooseTools(few, AUTO), { agentTools: few.slice(0, -1), deferred: new Set() });
+  const many = [read, ...foreignTools(24), search];
+  const chosen = chooseTools(many, AUTO);
+  assert.equal(chosen.agentTools, many, "deferring changes no right");
+  assert.deepEqual([...chosen.deferred], names(foreignTools(24)));
+});
+
+test("on defers always, off and a run without tool_search never", () => {
+  const tools = [read, foreignTool("a"), search];
+  assert.deepEqual([...chooseTools(tools, { ...AUTO, mode: "on" }).deferred], ["a"]);
+  assert.equal(chooseTools([read, ...foreignTools(40), search], { ...AUTO, mode: "off" }).deferred.size, 0);
+  assert.equal(chooseTools([read, ...foreignTools(40)], { ...AUTO, mode: "on" }).deferred.size, 0);
+  assert.deepEqual(chooseTools([read, search], { ...AUTO, mode: "on" }), { agentTools: [read], deferred: new Set() });
+});
+
+test("nothing is deferred for a provider without costs, or where the client's tool hides tool_search", () => {
+  const tools = [read, ...foreignTools(40), search];
+  assert.equal(chooseTools(tools, { ...AUTO, isFree: true }).deferred.size, 0);
+  assert.equal(chooseTools(tools, { ...AUTO, clientTools: [{ name: "tool_search" }] }).deferred.size, 0);
+});
+
+test("the tool that the request forces is not deferred", () => {
+  const tools = [read, ...foreignTools(40), search];
+  const { deferred } = chooseTools(tools, { ...AUTO, toolChoice: { name: "node__box__device_7" } });
+  assert.deepEqual([deferred.size, deferred.has("node__box__device_7")], [39, false]);
+});
+
+test("found tools are added at the end, in their order, once; the beginning stays as it is", () => {
+  const [a, b, c] = [foreignTool("a"), foreignTool("b"), foreignTool("c")];
+  const declared = new DeclaredTools([a, b, c, read, search], {
+    deferred: new Set(["a", "b", "c"]),
+    clientTools: [{ name: "client", description: "Of the client", parameters: undefined }],
+  });
+  assert.deepEqual(names(declared.declared), ["read_file", "tool_search", "client"]);
+  assert.equal(declared.stable, 3);
+  declared.takeResults([resultOf("tool_search", describeFound([c, foreignTool("unknown"), b]))]);
+  declared.takeResults([resultOf("tool_search", describeFound([b, c])), resultOf("read_file", "a: b")]);
+  assert.deepEqual(names(declared.declared), ["read_file", "tool_search", "client", "c", "b"]);
+  declared.takeResults([resultOf("tool_search", describeFound([a]), true)]);
+  assert.equal(declared.declared.length, 5, "an error finds nothing");
+  declared.takeResults([resultOf("a", "The input is wrong", true)]);
+  assert.deepEqual(names(declared.declared).at(-1), "a", "a call by name shows the schema for the next try");
+  assert.equal(declared.stable, 3);
+});
