@@ -18,15 +18,18 @@ export interface FilesFound {
  * @throws {ToolError} as `Files.walk`, and for a bad glob
  * @throws {CancelError} when the signal aborts
  */
-export async function findFiles(files: Files, search: NameSearch, options: SearchContext): Promise<FilesFound> {
-  const { scope, signal, check } = options;
+export async function findFiles(
+  files: Files,
+  search: NameSearch,
+  options: SearchContext & {
+    /** Files and folders that the search meets. Default: SEARCH_LIMITS */
+    readonly maxEntries?: number;
+  },
+): Promise<FilesFound> {
+  const { scope, signal, check, maxEntries = SEARCH_LIMITS.entries } = options;
   const matches = searchPattern(search.glob, { anywhere: false });
   const yielder = createYielder(options);
-  const walk = files.walk(search.path, scope, {
-    respectGitignore: true,
-    maxEntries: SEARCH_LIMITS.entries,
-    signal,
-  });
+  const walk = files.walk(search.path, scope, { respectGitignore: true, maxEntries, signal });
   const found: string[] = [];
   let step = await walk.next();
   for (; !step.done; step = await walk.next()) {

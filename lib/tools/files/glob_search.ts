@@ -1,9 +1,12 @@
 import * as v from "valibot";
-import { defineTool } from "../runtime/define_tool.ts";
-import type { FilesFound } from "./find_files.ts";
-import { runSearch } from "./search_job.ts";
+import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
+import { readScope } from "./file_scope.ts";
+import { type FilesFound, findFiles } from "./find_files.ts";
+import { type NameSearch, runSearch } from "./search_job.ts";
 import { pathLine, SEARCH_LIMITS } from "./search_pattern.ts";
 
+/** Files and folders that are walked before a thread is started */
+const FEW_ENTRIES = 500;
 const DEFAULT_LIMIT = 200;
 const MAX_LIMIT = 2000;
 
@@ -28,8 +31,7 @@ export const globSearch = defineTool({
   textField: "pattern",
   effects: ({ path = "." }) => ({ root: "read_file", paths: [path] }),
   async run({ pattern, path = ".", limit = DEFAULT_LIMIT }, context) {
-    const found = await runSearch<FilesFound>({ kind: "names", glob: pattern, path, limit }, context);
-    const { paths, count, truncated } = found;
+    const { paths, count, truncated } = await find({ kind: "names", glob: pattern, path, limit }, context);
     const notices = [
       ...(count > limit ? [`[The first ${limit} of ${count} files: narrow the pattern or raise limit]`] : []),
       ...(truncated
@@ -43,6 +45,19 @@ export const globSearch = defineTool({
     return { output: lines.join("\n"), isError: false, data: { paths, truncated: notices.length > 0 } };
   },
 });
+
+/** Finds files in this thread while there are few: to start another one takes longer than to walk them. */
+async function find(search: NameSearch, context: ContextWith<"files" | "workers">): Promise<FilesFound> {
+  const { clock, signal } = context;
+  const found = await findFiles(context.services.files, search, {
+    scope: readScope(context),
+    clock,
+    signal,
+    check: () => {},
+    maxEntries: FEW_ENTRIES,
+  });
+  return found.truncated ? await runSearch<FilesFound>(search, context) : found;
+}
 
 /** Makes the field `limit` of a search. @param unit the things that are counted, as "matches" */
 export function limitField(unit: string, { max, fallback }: { readonly max: number; readonly fallback: number }) {

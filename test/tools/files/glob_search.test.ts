@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { symlinkSync } from "node:fs";
+import { rmSync, symlinkSync } from "node:fs";
 import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
@@ -47,6 +47,19 @@ test("says when there is nothing, when there is more, and how to search deeper",
     assert.equal(some.output, "a.ts\nsrc/b.ts\n[The first 2 of 3 files: narrow the pattern or raise limit]");
     assert.deepEqual(some.data, { paths: ["a.ts", "src/b.ts"], truncated: true });
   }));
+
+test("finds the same on both sides of the number of files that a thread is started for", () => {
+  const names = Array.from({ length: 510 }, (_, i) => `f${String(i).padStart(4, "0")}.ts`);
+  return withWorkspace(Object.fromEntries(names.map((name) => [name, ""])), async ({ root, path }) => {
+    const { call } = createToolBench({ root });
+    const search = async () => (await call("glob_search", { pattern: "*.ts", limit: 2000 })).result.data;
+    for (const count of [510, 501, 500, 499]) {
+      for (const name of names.splice(count)) rmSync(path(name));
+      assert.deepEqual(await search(), { paths: names, truncated: false }, String(count));
+    }
+    assert.match((await call("glob_search", { pattern: "*", path: "none" })).result.output, /it does not exist$/);
+  });
+});
 
 test("neither pattern nor path leads outside", () =>
   withWorkspace(FILES, async ({ root, outside, path }) => {
