@@ -50,7 +50,7 @@ export interface AccessOptions {
   };
   /** Query parameter `ticket` of a WebSocket handshake; null for any other request */
   readonly ticket: string | null;
-  /** Address of the peer; the command line's token counts from this machine only. undefined: the server does not say */
+  /** Address of the peer; the command line's token counts from this machine only. undefined: the server does not say, which lets nobody in */
   readonly remoteAddress: string | undefined;
 }
 
@@ -72,7 +72,7 @@ export function identify(
     ? undefined
     : services.tickets.take(ticket);
   if (identity !== undefined) return identity;
-  return settings.open && (local || remoteAddress === undefined) ? OPEN : undefined;
+  return settings.open && local ? OPEN : undefined;
 }
 
 /**
@@ -82,10 +82,15 @@ export function identify(
 export function checkAccess(
   request: Request,
   door: Door,
-  { identity, ticket }: { readonly identity: Identity | undefined; readonly ticket: string | null },
+  { identity, ticket, hidesPeer }: {
+    readonly identity: Identity | undefined;
+    readonly ticket: string | null;
+    /** Pairing is off, but the server around the gateway does not say where the request comes from */
+    readonly hidesPeer: boolean;
+  },
 ): Identity | null {
   if (!asksForToken(door)) return null;
-  if (identity === undefined) throw unidentified(request, ticket);
+  if (identity === undefined) throw hidesPeer ? unknownPeer() : unidentified(request, ticket);
   checkScope(door, identity, "use this route");
   return identity;
 }
@@ -93,6 +98,13 @@ export function checkAccess(
 /** Tells whether a door asks for a bearer token. */
 function asksForToken({ access }: Door): boolean {
   return access !== "public" && access !== "pairing_code" && access !== "node_token";
+}
+
+function unknownPeer(): HttpError {
+  return httpError(
+    "auth_required",
+    "Cannot use this route without a token: pairing is off for this machine alone, and the server around the gateway passes no remoteAddress",
+  );
 }
 
 function unidentified(request: Request, ticket: string | null): HttpError {

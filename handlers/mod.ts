@@ -51,8 +51,8 @@ export interface GatewayOptions {
 /** Facts about a request's connection that the server around the gateway knows and the request does not tell. */
 export interface GatewayConnection {
   /**
-   * Address of the peer, for limits, log and audit. With pairing off, only this machine is served; without an address, everybody whom
-   * the server around the gateway lets in
+   * Address of the peer, for limits, log and audit. With pairing off, only this machine is served: a request without an address is
+   * refused with 401 `auth_required`
    */
   readonly remoteAddress?: string | undefined;
 }

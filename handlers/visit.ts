@@ -212,7 +212,11 @@ export class Visit implements RouteVisitor {
       { path: context.path, access, identity, isAllowedPage: this.#isAllowedPage },
       this.#limits,
     );
-    context.identity = checkAccess(this.#request, route, { identity, ticket: this.#ticket });
+    context.identity = checkAccess(this.#request, route, {
+      identity,
+      ticket: this.#ticket,
+      hidesPeer: this.#settings.open && context.remoteAddress === undefined,
+    });
   }
 
   #identify(): Identity | undefined {

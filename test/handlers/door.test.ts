@@ -40,7 +40,7 @@ test("a token without the route's scope is 403 insufficient_scope; admin has all
 });
 
 test("require_pairing = false opens the bearer routes on a loopback bind only", async () => {
-  const open = createTestRouter({ gateway: { require_pairing: false } });
+  const open = createTestRouter({ gateway: { require_pairing: false }, remoteAddress: "127.0.0.1" });
   assert.equal((await open.send("POST", "/v1/ping", { token: null })).status, 200);
   assert.equal((await open.send("POST", "/v1/ping", { token: "sk-anything" })).status, 200);
   assert.equal((await open.send("GET", "/v1/tokens", { token: null })).status, 200);
@@ -50,7 +50,7 @@ test("require_pairing = false opens the bearer routes on a loopback bind only", 
     403,
   );
   for (const host of ["0.0.0.0", "::", "192.168.1.5", "gateway.example"]) {
-    const bound = createTestRouter({ gateway: { require_pairing: false, host } });
+    const bound = createTestRouter({ gateway: { require_pairing: false, host }, remoteAddress: "127.0.0.1" });
     assert.equal((await bound.send("POST", "/v1/ping", { token: null })).status, 401, host);
   }
 });
@@ -66,8 +66,20 @@ test("require_pairing = false lets nobody in from another machine", async () => 
   }
 });
 
+test("require_pairing = false lets nobody in whose address the server does not say, and tells the way out", async () => {
+  const { send } = createTestRouter({ gateway: { require_pairing: false } });
+  for (const token of [null, "sk-anything"]) {
+    const reply = await send("POST", "/v1/ping", { token });
+    assert.equal(reply.status, 401);
+    const { code, message } = await errorOf(reply);
+    assert.equal(code, "auth_required");
+    assert.match(message, /remoteAddress/);
+  }
+  assert.equal((await send("POST", "/v1/ping", { token: "token_chat" })).status, 200);
+});
+
 test("a change of the configuration counts from the next request on", async () => {
-  const { send, services } = createTestRouter();
+  const { send, services } = createTestRouter({ remoteAddress: "127.0.0.1" });
   assert.equal((await send("POST", "/v1/ping", { token: null })).status, 401);
   services.configure({ require_pairing: false });
   assert.equal((await send("POST", "/v1/ping", { token: null })).status, 200);

@@ -28,7 +28,11 @@ export interface SendInit {
 }
 
 export function createTestRouter(
-  options: FakeServicesOptions & Partial<Omit<RouterOptions, "services">> & { readonly services?: FakeServices } = {},
+  options: FakeServicesOptions & Partial<Omit<RouterOptions, "services">> & {
+    readonly services?: FakeServices;
+    /** Address of the peer of requests that give none. Default: the server does not say */
+    readonly remoteAddress?: string;
+  } = {},
 ): TestRouter {
   const services = options.services ?? createFakeServices(options);
   const { routes = ROUTES } = options;
@@ -38,7 +42,11 @@ export function createTestRouter(
   return {
     services,
     router,
-    async send(method, path, { token = "token_admin", headers = {}, body, signal, remoteAddress } = {}) {
+    async send(
+      method,
+      path,
+      { token = "token_admin", headers = {}, body, signal, remoteAddress = options.remoteAddress } = {},
+    ) {
       const request = new Request(`http://gateway.test${path}`, {
         method,
         headers: {

@@ -74,7 +74,7 @@ for (const [name, way] of WAYS) {
       for (const command of ["/help", "/new", "/resume", "/model", "/tools", "/exit"]) {
         assert.match(stderr, new RegExp(`^ {2}${command} `, "m"));
       }
-      assert.match(stderr, /^read_file +Reads a text file/m);
+      assert.match(stderr, /^read_file +Returns the text of a file/m);
       assert.match(stderr, /^\d+ more are off: postern tools list says why$/m);
       assert.match(stderr, /^assistant$/m);
       assert.match(stderr, /In use: default\./);
