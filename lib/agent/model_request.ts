@@ -111,6 +111,7 @@ export class ModelRequests implements CallNaming {
       model: providerModel,
       messages,
       tools: last ? [] : this.#tools.declared,
+      ...(last || this.#tools.stable === 0 ? {} : { stableTools: this.#tools.stable }),
       toolChoice: last ? undefined : choice,
       parallelToolCalls: last ? undefined : parallelToolCalls,
       parameters,

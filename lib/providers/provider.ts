@@ -57,6 +57,11 @@ export interface ProviderRequest {
   readonly model: string;
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDeclaration[];
+  /**
+   * Number of the first tools that each request of the run begins with, as it does with the same system messages: a provider may keep
+   * that beginning. Default 0: nothing is known to come again
+   */
+  readonly stableTools?: number | undefined;
   readonly toolChoice?: ToolChoice | undefined;
   readonly parallelToolCalls?: boolean | undefined;
   readonly parameters: ModelParameters;

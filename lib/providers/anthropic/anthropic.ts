@@ -74,13 +74,14 @@ interface Turn {
 
 /**
  * A chat-completions request as a streamed Messages request: system and developer messages become `system`, tool messages become
- * `tool_result` blocks of the user's turn, neighbouring turns of one role are joined, opaque blocks go back unchanged.
+ * `tool_result` blocks of the user's turn, neighbouring turns of one role are joined, opaque blocks go back unchanged. The stable
+ * beginning is marked for the vendor's cache: https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
  * Source: https://docs.anthropic.com/en/api/messages
  * @param provider name under which the opaque parts were kept
  * @throws {ProviderError} `provider_rejected` for content the vendor has no block for
  */
 function toAnthropicRequest(request: ProviderRequest, provider: string): AnthropicRequest {
-  const { parameters, messages, tools } = request;
+  const { parameters, messages, tools, stableTools = 0 } = request;
   const system = messages.flatMap((message) =>
     message.role === "system" || message.role === "developer" ? [textOf(message.content)] : []
   );
@@ -93,12 +94,14 @@ function toAnthropicRequest(request: ProviderRequest, provider: string): Anthrop
     max_tokens: (parameters.max_completion_tokens ?? parameters.max_tokens ?? DEFAULT_MAX_TOKENS) + budget,
     stream: true,
     messages: toTurns(messages, provider),
-    ...(system.length === 0 ? {} : { system: system.join("\n\n") }),
+    ...(system.length === 0 ? {} : { system: toSystem(system.join("\n\n"), stableTools > 0) }),
     ...(stop === undefined ? {} : { stop_sequences: stop }),
     ...(user === undefined ? {} : { metadata: { user_id: user } }),
     // The vendor refuses sampling parameters beside thinking, and temperatures above 1
     ...(budget > 0 ? { thinking: { type: "enabled", budget_tokens: budget } } : sampling(parameters)),
-    ...(tools.length === 0 ? closedTools(messages) : { tools: tools.map(toTool), ...toolChoice(request, budget > 0) }),
+    ...(tools.length === 0
+      ? closedTools(messages)
+      : { tools: toTools(tools, stableTools), ...toolChoice(request, budget > 0) }),
   };
   return {
     body: JSON.stringify(body),
@@ -111,6 +114,19 @@ function sampling({ temperature, top_p }: ModelParameters) {
     ...(temperature === undefined ? {} : { temperature: Math.min(temperature, 1) }),
     ...(top_p === undefined ? {} : { top_p }),
   };
+}
+
+/** Ends a part of the prompt that the vendor keeps for the run's next requests, which are then cheaper. */
+const CACHED = { cache_control: { type: "ephemeral" } } as const;
+
+/** The vendor orders a prompt as tools, system, messages: the mark at the system's end covers the tools before it. It refuses marks on empty text. */
+function toSystem(text: string, isStable: boolean): string | readonly Block[] {
+  return isStable && text.trim() !== "" ? [{ type: "text", text, ...CACHED }] : text;
+}
+
+/** Marks the last stable tool too: what was kept up to it counts also after a found tool was added behind it. */
+function toTools(tools: ProviderRequest["tools"], stable: number): readonly Block[] {
+  return tools.map((tool, index) => (index === stable - 1 ? { ...toTool(tool), ...CACHED } : toTool(tool)));
 }
 
 function toTool({ name, description, parameters }: ProviderRequest["tools"][number]): Block {

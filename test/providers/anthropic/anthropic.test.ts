@@ -10,7 +10,7 @@ import {
 } from "../../../fixtures/upstream/anthropic_upstream.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import type { Message } from "../../../lib/base/records/message.ts";
-import type { Provider, Providers } from "../../../lib/providers/provider.ts";
+import type { Provider, ProviderRequest, Providers } from "../../../lib/providers/provider.ts";
 import { callsOf, collect, KEY, NEVER, noticesOf, setUp, textOf } from "../support/provider_setup.ts";
 
 async function start(
@@ -319,4 +319,27 @@ test("models are listed with their time", async (t) => {
   assert.deepEqual(await providers.listModels(NEVER), [
     { id: "claude-upstream", object: "model", created: 1759104000, owned_by: "anthropic" },
   ]);
+});
+
+test("the stable beginning of a run's requests is marked for the vendor's cache, and found tools follow it", async (t) => {
+  const { upstream, provider } = await start(t);
+  const tool = (name: string) => ({ name, description: "A tool", parameters: undefined });
+  const marked = { cache_control: { type: "ephemeral" } };
+  const block = (name: string) => ({ name, description: "A tool", input_schema: { type: "object", properties: {} } });
+  const messages: readonly Message[] = [{ role: "system", content: "Be brief" }, { role: "user", content: "Hi" }];
+  const send = async (changes: Partial<ProviderRequest>) => {
+    await collect(provider, { messages, tools: [tool("a"), tool("b")], ...changes });
+    // The fake upstream has parsed it
+    return upstream.requests.at(-1)?.json as { readonly system?: unknown; readonly tools?: unknown };
+  };
+  const first = await send({ stableTools: 2 });
+  assert.deepEqual(first.system, [{ type: "text", text: "Be brief", ...marked }]);
+  assert.deepEqual(first.tools, [block("a"), { ...block("b"), ...marked }]);
+  const later = await send({ stableTools: 2, tools: [tool("a"), tool("b"), tool("found")] });
+  assert.deepEqual(later.tools, [block("a"), { ...block("b"), ...marked }, block("found")]);
+  assert.equal("system" in await send({ stableTools: 2, messages: messages.slice(1) }), false);
+  const empty = await send({ stableTools: 2, messages: [{ role: "system", content: "" }, ...messages.slice(1)] });
+  assert.equal(empty.system, "", "the vendor refuses a mark on empty text");
+  const plain = await send({});
+  assert.deepEqual([plain.system, plain.tools], ["Be brief", [block("a"), block("b")]]);
 });

@@ -44,6 +44,23 @@ test("the model is told of a found tool from the next turn on, and calls it by n
   );
 });
 
+test("each request with tools says how many of them are stable, and the last turn without tools says nothing", async () => {
+  const { runs, provider } = supervised([find("weigh"), { toolCalls: [{ name: "weigh" }] }, "40 kg"], {
+    tools: TOOLS,
+    agent: { toolSearch: "on", maxIterations: 2 },
+  });
+  const client = [{ name: "client", description: "The client's", parameters: undefined }];
+  await readAll(await runs.start(ask("Weigh", { clientTools: client })));
+  assert.deepEqual(provider.requests.map(({ tools, stableTools }) => [tools.length, stableTools]), [
+    [3, 3],
+    [4, 3],
+    [0, undefined],
+  ]);
+  const plain = supervised(["Hi"]);
+  await readAll(await plain.runs.start(ask("Hi", { agentTools: "none", clientTools: client })));
+  assert.equal(plain.provider.requests[0]?.stableTools, undefined);
+});
+
 test("a deferred tool that was not found yet is called like any other, under the same policy", async () => {
   const denied: FakeTool = { name: "burn", access: "write", decision: "deny" };
   const { runs, provider } = supervised(
