@@ -52,6 +52,23 @@ test("a new database takes every step and needs no backup", async () => {
   });
 });
 
+test("a step for which the disk has no room fails with that reason, and takes nothing", async () => {
+  await withTemporaryFolder((folder) => {
+    const path = join(folder, "x.db");
+    migrateFile(path, STEPS.slice(0, 1));
+    const fills: Migration = {
+      version: 2,
+      up(database) {
+        // SQLite rolls back by itself when it finds no room
+        database.exec("INSERT INTO steps VALUES (2); PRAGMA max_page_count = 4");
+        database.exec("INSERT INTO steps VALUES (zeroblob(100000))");
+      },
+    };
+    assert.throws(() => migrateFile(path, [...STEPS.slice(0, 1), fills]), /full/);
+    assert.deepEqual(stepsOf(path), [1]);
+  });
+});
+
 test("each step backs up what was before it, and the three newest backups stay", async () => {
   await withTemporaryFolder((folder) => {
     const path = join(folder, "x.db");

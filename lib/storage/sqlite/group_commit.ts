@@ -240,7 +240,8 @@ function unavailable(what: string, cause: unknown): HttpError {
   });
 }
 
-function rollBack(database: DatabaseSync): void {
+/** Ends a transaction without its writes, also where SQLite has ended it. */
+export function rollBack(database: DatabaseSync): void {
   try {
     database.exec("ROLLBACK");
   } catch {

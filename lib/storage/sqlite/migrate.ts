@@ -3,6 +3,7 @@ import { basename, dirname, join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../../base/errors.ts";
 import { type Logger, SILENT } from "../../base/telemetry/log.ts";
+import { rollBack } from "./group_commit.ts";
 
 /** A step that brings a database to the next version. A released step never changes. */
 export interface Migration {
@@ -49,7 +50,7 @@ export function migrate(
       database.exec(`PRAGMA user_version = ${migration.version}`);
       database.exec("COMMIT");
     } catch (error) {
-      database.exec("ROLLBACK");
+      rollBack(database);
       throw error;
     }
     if (found > 0) log.info("The database has its next version", versions);

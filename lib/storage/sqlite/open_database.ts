@@ -112,5 +112,6 @@ function toConfigError(path: string, error: unknown): ConfigError {
       options,
     );
   }
-  return new ConfigError("database_unusable", `Cannot open "${path}": ${reason}`, options);
+  const way = /is full|ENOSPC/i.test(reason) ? "; make room on the disk, and start again" : "";
+  return new ConfigError("database_unusable", `Cannot open "${path}": ${reason}${way}`, options);
 }
