@@ -41,7 +41,8 @@ export const deliveriesListCommand = defineCliCommand({
         last_error ?? "",
       ]);
       const head = ["ID", "STATUS", "CHANNEL", "SENDER", "ACCEPTED", "ATTEMPTS", "WHY"];
-      context.print(data, rows.length === 0 ? "There is no such delivery" : toTable(head, rows, context.io.columns));
+      const none = status === undefined ? "No reply is kept for a reply_url" : "There is no such delivery";
+      context.print(data, rows.length === 0 ? none : toTable(head, rows, context.io.columns));
       if (has_more) context.say(`These are the newest ${MAX_SHOWN}; there are more.`);
     }),
 });

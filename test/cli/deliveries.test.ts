@@ -15,7 +15,7 @@ test("a delivery that a restore holds goes nowhere until a person releases it, a
     const run = (...argv: readonly string[]) => machine.run(argv, { env });
     const idsOf = () => receiver.requests.map(({ headers }) => headers["idempotency-key"]);
     try {
-      assert.equal((await run("deliveries", "list")).stdout, "There is no such delivery\n");
+      assert.equal((await run("deliveries", "list")).stdout, "No reply is kept for a reply_url\n");
       const send = async (address: string, message: string): Promise<string> => {
         const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
         const body = JSON.stringify({ message });
