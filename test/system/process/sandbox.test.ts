@@ -106,6 +106,30 @@ test(
     }),
 );
 
+test(
+  "each call hides what is there now, and has a /tmp of its own",
+  { skip },
+  () =>
+    withWorkspace({ "a/plain.txt": "shown\n" }, async (workspace) => {
+      const processes = processesIn(workspace);
+      const script = "cat .env a/plain.txt /tmp/left; echo left > /tmp/left";
+      const { scope } = request(workspace.root, script);
+      const shows = async () => {
+        const { stdout } = await processes.run(
+          request(workspace.root, script, { scope: { ...scope, allowSensitive: false } }),
+        );
+        return stdout.text;
+      };
+      assert.equal(await shows(), "shown\n");
+      workspace.write(".env", "secret\n");
+      assert.equal(await shows(), "shown\n");
+      workspace.write("a/plain.txt", `-----BEGIN PRIVATE KEY-----\n${"QUFB".repeat(16)}\n-----END PRIVATE KEY-----\n`);
+      assert.equal(await shows(), "");
+      workspace.write("a/plain.txt", "shown again\n");
+      assert.equal(await shows(), "shown again\n");
+    }),
+);
+
 test("a workspace with more credentials than the sandbox can hide is refused", { skip }, () =>
   withWorkspace(
     Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`${`${"x".repeat(250)}/`.repeat(12)}k${i}.pem`, ""])),
