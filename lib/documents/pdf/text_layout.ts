@@ -1,7 +1,7 @@
 import { directionOfLetters, hasRtl, logicalText } from "./visual_line.ts";
 
 /** Gaps in sizes of the font: wider than this is a space, than that a column of its own */
-const SPACE_GAP = 0.18;
+const SPACE_GAP = 0.13;
 const COLUMN_GAP = 2.5;
 /** Letters from right to left are joined, so a smaller gap is a space between them */
 const RTL_SPACE_GAP = 0.1;

@@ -141,7 +141,10 @@ test("the operators of text move, scale and space it", () => {
     }),
     "ab\n\nc\nd e\n\nf\n\ng",
   );
-  assert.equal(textOf({ contents: "BT /F1 10 Tf [(wo) -40 (rd) -300 (next) -4000 (far)] TJ ET" }), "word next\tfar");
+  assert.equal(
+    textOf({ contents: "BT /F1 10 Tf [(wo) -100 (rd) -150 (in) -300 (next) -4000 (far)] TJ ET" }),
+    "word in next\tfar",
+  );
   assert.equal(textOf({ contents: "BT /F1 10 Tf 50 Tz 2 Tc (ab) Tj 0 Tc 100 Tz (c) Tj ET" }), "abc");
   assert.equal(textOf({ contents: "BT /F1 10 Tf (x) Tj /F1 6 Tf 4 Ts (2) Tj 0 Ts /F1 10 Tf ( y) Tj ET" }), "x2 y");
   assert.equal(
