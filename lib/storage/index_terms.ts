@@ -46,8 +46,11 @@ export interface SearchQuery {
   readonly common: readonly SearchTerm[];
 }
 
-/** Bounds of the terms of one text. A value of 64 KiB has at most 32,768 words, all of which are indexed. */
-export const INDEX_LIMITS = { words: 34_000, stems: 16_000, grams: 16_000 } as const;
+/**
+ * Bounds of the terms of one text. A value of 64 KiB has at most 32,768 words, all of which are indexed. A whole memory has at most 67,100
+ * characters. Those of a longer text, which only damage can make, are not looked at: a run of millions is too long for a pattern.
+ */
+export const INDEX_LIMITS = { characters: 70_000, words: 34_000, stems: 16_000, grams: 16_000 } as const;
 
 const MAX_TERM_CHARACTERS = 64;
 /** Characters of a part of a word. Parts of three are in too many words to tell texts apart. */
@@ -73,7 +76,7 @@ export function toIndexTerms(text: string): IndexTerms {
   const words: string[] = [];
   const stems = new Set<string>();
   const grams = new Set<string>();
-  for (const { kind, text: piece } of piecesOf(text)) {
+  for (const { kind, text: piece } of piecesOf(text.slice(0, INDEX_LIMITS.characters))) {
     if (words.length >= INDEX_LIMITS.words) break;
     if (kind === "spaceless") {
       const characters = [...piece];

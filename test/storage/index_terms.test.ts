@@ -123,6 +123,14 @@ test("terms of a text are bounded, and the last word of 64 KiB is among them", (
   }
 });
 
+test("a text that is longer than any memory is indexed by its beginning", () => {
+  for (const character of ["\u4e2d", "a"]) {
+    const { words } = toIndexTerms(`first ${character.repeat(6_000_000)}`);
+    assert.equal(words[0], "first");
+    assert.ok(words.length <= INDEX_LIMITS.words);
+  }
+});
+
 test("no term has a blank, a quote or another mark of a query, and a text is found by itself", () => {
   fc.assert(
     fc.property(fc.string({ unit: "binary", maxLength: 40 }), (text) => {
