@@ -13,6 +13,8 @@ export interface FakeTool {
   readonly name: string;
   /** Default `read` */
   readonly access?: Access;
+  /** Default `builtin` */
+  readonly source?: Tool["source"];
   /** Default false */
   readonly repeatable?: boolean;
   /** Default false */
@@ -133,7 +135,7 @@ function toTool(tool: FakeTool): Tool {
     name: tool.name,
     description: `The tool ${tool.name}`,
     access: tool.access ?? "read",
-    source: "builtin",
+    source: tool.source ?? "builtin",
     enabled: "always",
     enabledBy: undefined,
     alwaysOffered: tool.alwaysOffered,

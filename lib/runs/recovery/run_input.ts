@@ -124,9 +124,26 @@ export function resumedTools(
 
 const CHANGED = "it takes another input than when this run was started, before the gateway was restarted";
 
-/** Returns the digest that a run is pinned to: SHA-256 of the tool's input schema. */
-export function digestOf(tool: Pick<Tool, "inputSchema">): string {
-  return canonicalDigest(tool.inputSchema ?? null);
+/**
+ * Returns the digest that a run is pinned to: SHA-256 of the tool's input schema. The texts of a built-in tool's schema do not count, so
+ * that an upgrade that words them anew takes no tool away from interrupted runs. Those of another's tool do: they are what its approval
+ * was given for.
+ */
+export function digestOf({ source, inputSchema }: Pick<Tool, "source" | "inputSchema">): string {
+  return canonicalDigest((source === "builtin" ? withoutTexts(inputSchema) : inputSchema) ?? null);
+}
+
+/** Keywords of a JSON Schema that hold values, not schemas: their texts count. */
+const VALUES: ReadonlySet<string> = new Set(["const", "default", "enum"]);
+
+/** Returns a JSON Schema without its descriptions and titles. A property that is called so stays: its value is a schema, not a text. */
+function withoutTexts(schema: unknown): unknown {
+  if (schema === null || typeof schema !== "object") return schema;
+  if (Array.isArray(schema)) return schema.map(withoutTexts);
+  const kept = Object.entries(schema).filter(([key, value]) =>
+    typeof value !== "string" || (key !== "description" && key !== "title")
+  );
+  return Object.fromEntries(kept.map(([key, value]) => [key, VALUES.has(key) ? value : withoutTexts(value)]));
 }
 
 function missing(name: string, executor: Pick<ToolExecutor, "get">): string {

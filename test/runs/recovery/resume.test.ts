@@ -229,6 +229,31 @@ describe("after a restart", () => {
     assert.match(textOf(results[1]?.content ?? ""), /Cannot call "changed": it takes another input/);
   });
 
+  test("a built-in tool whose texts are worded anew is the same tool, another's tool is not", async () => {
+    const schema = (description: string, title: string) => ({
+      type: "object",
+      description,
+      properties: { description: { type: "string", description }, title: { enum: [title] } },
+      additionalProperties: false,
+    } as const);
+    const cases = [
+      { source: "builtin", now: schema("new", "a"), same: true },
+      { source: "builtin", now: schema("old", "b"), same: false },
+      { source: "node", now: schema("new", "a"), same: false },
+    ] as const;
+    for (const { source, now, same } of cases) {
+      const store = createMemoryStore();
+      const tool = { name: "look", source, inputSchema: schema("old", "a") };
+      const before = supervised([{ toolCalls: [{ name: "look" }] }], { store, tools: [{ ...tool, run: hang }] });
+      const { id } = await before.runs.start(ask("Go", { durable: true }));
+      await until(() => before.executor.widest > 0);
+      const { runs, executor } = restart(store, ["Done"], { tools: [{ ...tool, inputSchema: now }] });
+      await runs.recover();
+      assert.equal((await ended(runs, id)).result, "Done");
+      assert.equal(executor.calls.length, same ? 1 : 0, `${source} ${JSON.stringify(now)}`);
+    }
+  });
+
   test("a turn that waits for the client's tools is whole again when their results come", async () => {
     const store = createMemoryStore();
     const turn = { text: "Let me see.", toolCalls: [{ name: "weather" }, { name: "look" }], opaque: "signed" };
