@@ -62,6 +62,8 @@ export function withRetries(attempts: readonly [Attempt, ...Attempt[]], options:
     stream: (request, call) => new RetryStream(attempts, { request, call, options }),
     listModels: (signal) => provider.listModels(signal),
     embed: provider.embed,
+    // Each attempt is sent the same tools
+    toolsAreFree: attempts.every(({ provider }) => provider.toolsAreFree === true),
     close: () => provider.close(),
   };
 }

@@ -53,6 +53,19 @@ async function drive<T>(clock: FakeClock, work: Promise<T>, maxSeconds = 100): P
   return await work;
 }
 
+test("tools are free for a provider with fallbacks only where they are free for each of them", () => {
+  const attempt = (toolsAreFree?: boolean) => ({
+    provider: { ...createScriptedProvider([]), toolsAreFree },
+    model: undefined,
+    maxRetries: 0,
+  });
+  const observer = { onFirstEvents: () => {}, onEnd: () => {} };
+  const options = { clock: createFakeClock(), random: createSeededRandom(), log: SILENT, observer };
+  assert.equal(withRetries([attempt(true)], options).toolsAreFree, true);
+  assert.equal(withRetries([attempt(true), attempt()], options).toolsAreFree, false);
+  assert.equal(withRetries([attempt(), attempt(true)], options).toolsAreFree, false);
+});
+
 test("a failure before the first event is tried again, and said in a notice", async () => {
   const { clock, first, provider, ends } = setUpRetries(2, [{ errorBefore: FAILED }, { errorBefore: FAILED }, "Hello"]);
   const events = await drive(clock, collect(provider));
