@@ -267,7 +267,9 @@ function forbiddenPathRule({ effects, autonomy, workspace }: DecideInput): DenyR
   const found = { reason, rule: `${rule}:${hit.by}` };
   const lasting = firstHit(fixed);
   if (lasting !== undefined) {
-    const wayOut = `no setting allows "${lasting.by}", only a workspace inside it makes files there usable`;
+    const wayOut = workspace.ownPaths.includes(lasting.by)
+      ? `no setting opens "${lasting.by}" to tools: it is Postern's own`
+      : `no setting opens "${lasting.by}" to tools, except where the workspace itself lies in it`;
     return { ...found, change: [], wayOut };
   }
   // Each of the user's entries that denies a path by itself

@@ -136,7 +136,13 @@ test("each decision names its rule and the smallest change that flips it", () =>
       ask({ effects: { paths: ["/etc/x"] } }),
       "forbidden_path:/etc",
       'Cannot call "shell": "/etc/x" lies in the forbidden path "/etc"; ' +
-      'no setting allows "/etc", only a workspace inside it makes files there usable',
+      'no setting opens "/etc" to tools, except where the workspace itself lies in it',
+    ],
+    [
+      ask({ effects: { paths: ["/home/me/.local/share/postern/x"] } }),
+      "forbidden_path:/home/me/.local/share/postern",
+      'Cannot call "shell": "/home/me/.local/share/postern/x" lies in the forbidden path "/home/me/.local/share/postern"; ' +
+      'no setting opens "/home/me/.local/share/postern" to tools: it is Postern\'s own',
     ],
     [
       ask({ forbidden_paths: ["p"], effects: { paths: ["p/x"] } }),

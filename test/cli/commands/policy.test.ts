@@ -76,7 +76,7 @@ test("Postern's own data and configuration are forbidden", () =>
     const denied = async (paths: readonly string[], flags: readonly string[]) => {
       for (const path of paths) {
         const { stdout } = await run(["policy", "explain", "read_file", "--input", path, ...flags]);
-        assert.match(stdout, /^deny\n.* lies in the forbidden path .*; no setting allows /, `${path} ${flags}`);
+        assert.match(stdout, /^deny\n.* lies in the forbidden path .*; no setting opens /, `${path} ${flags}`);
       }
     };
     await denied(own, []);
