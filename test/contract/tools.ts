@@ -8,6 +8,8 @@ export interface ToolRow {
   readonly enabled: "always" | "by default" | "when configured";
   /** Input fields in the order of the table; a name with `?` is optional */
   readonly fields: readonly string[];
+  /** Fields that take an object of any properties, since another's schema describes it: the input of a tool, the inputs of a procedure */
+  readonly open?: readonly string[];
   /** The field that a plain text is, where the tool has a text form */
   readonly textField?: string;
   /** Where not any text will do, one that will */
@@ -146,6 +148,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     access: "state",
     enabled: "when configured",
     fields: ["id", "schedule", "prompt?", "tool?", "input?", "timezone?"],
+    open: ["input"],
     maxBytes: 1000,
     sample: { id: "report", schedule: "weekdays at 9:00", prompt: "Write the report", timezone: "Europe/Zurich" },
   },
@@ -153,6 +156,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     access: "state",
     enabled: "when configured",
     fields: ["id", "schedule?", "prompt?", "tool?", "input?", "timezone?"],
+    open: ["input"],
     maxBytes: 925,
     sample: { id: "report", schedule: "hourly" },
   },
@@ -191,6 +195,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     access: "state",
     enabled: "when configured",
     fields: ["id?", "at?", "in?", "prompt?", "tool?", "input?"],
+    open: ["input"],
     maxBytes: 900,
     sample: { id: "call", in: "10 minutes", tool: "read_file", input: { path: "notes.txt" } },
   },
@@ -259,6 +264,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     access: "state",
     enabled: "always",
     fields: ["sop", "inputs?"],
+    open: ["inputs"],
     textField: "sop",
     maxBytes: 550,
     sample: { sop: "release", inputs: { version: "1.2.0" } },

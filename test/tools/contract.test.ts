@@ -117,6 +117,7 @@ for (const tool of BUILTIN_TOOLS) {
     assert.match(tool.name, /^[a-z][a-z0-9_]{0,63}$/);
     assert.ok(tool.description.length >= 20 && tool.description.length <= 1024);
     assert.deepEqual(schemaFaults(schema), []);
+    assert.deepEqual(openPlaces(schema), row.open ?? []);
     const validator = validatorOf(schema);
     assert.equal(validator.validate(row.sample).valid, true);
     assert.equal(validator.validate({ ...row.sample, unknown: 1 }).valid, false);
@@ -243,6 +244,21 @@ function validatorOf(schema: JsonSchema): Validator {
 function isOpenObject(schema: JsonSchema | undefined): boolean {
   const { type, additionalProperties } = schema as { readonly type?: unknown; readonly additionalProperties?: unknown };
   return type === "object" && additionalProperties !== false;
+}
+
+/** Returns the places of a schema that take any properties, as `input` or `steps[].input`. */
+function openPlaces(schema: JsonSchema, place = ""): string[] {
+  const { properties = {}, items } = schema as {
+    readonly properties?: Readonly<Record<string, JsonSchema>>;
+    readonly items?: JsonSchema;
+  };
+  return [
+    ...(isOpenObject(schema) ? [place] : []),
+    ...Object.entries(properties).flatMap(([name, inner]) =>
+      openPlaces(inner, place === "" ? name : `${place}.${name}`)
+    ),
+    ...(items === undefined ? [] : openPlaces(items, `${place}[]`)),
+  ];
 }
 
 function without(sample: Readonly<Record<string, unknown>>, field: string): Record<string, unknown> {
