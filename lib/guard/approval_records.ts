@@ -4,6 +4,7 @@ import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
 import {
   type Approval,
   APPROVAL_ID,
+  APPROVAL_STATUSES,
   type ApprovalRule,
   approvalRuleSchema,
   approvalSchema,
@@ -144,7 +145,12 @@ export class ApprovalRecords {
 
   constructor(options: ApprovalRecordsOptions) {
     this.#options = options;
-    this.#counted = options.metrics.counter("postern_approvals_total", "Approvals that were settled", ["decision"]);
+    this.#counted = options.metrics.counter(
+      "postern_approvals_total",
+      "Approvals that were settled",
+      ["decision"],
+      APPROVAL_STATUSES.filter((status) => status !== "pending").map((status) => [status]),
+    );
   }
 
   /** Listens for the settlement of an approval, whichever caller settles it. */

@@ -35,6 +35,17 @@ test("HEAD answers as GET does, without a body, and the connection stays in step
     assert.equal(answer.match(/"ok":true/g)?.length, 1);
   }));
 
+test("metrics of a closed set of labels stand at 0 from the start", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway({ script: () => "ok" });
+    const text = await (await gateway.call("/metrics")).text();
+    const atZero = [
+      ...["completed", "failed", "cancelled", "needs_review"].map((status) => `runs_total{status="${status}"}`),
+      ...["approved", "denied", "expired", "cancelled"].map((status) => `approvals_total{decision="${status}"}`),
+    ];
+    for (const series of atZero) assert.ok(text.includes(`\npostern_${series} 0\n`), series);
+  }));
+
 test("every route answers without a token as its access says", () =>
   withWorld(async (world) => {
     const gateway = await world.gateway({ script: () => "ok" });

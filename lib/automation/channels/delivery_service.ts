@@ -93,9 +93,12 @@ class DeliveryService implements Deliveries {
     this.#context = {
       ...options,
       semaphore: createKeyedSemaphore(MAX_AT_ONCE),
-      ended: options.metrics.counter("postern_deliveries_total", "Replies to channels, by how their delivery ended", [
-        "status",
-      ]),
+      ended: options.metrics.counter(
+        "postern_deliveries_total",
+        "Replies to channels, by how their delivery ended",
+        ["status"],
+        [["delivered"], ["failed"], ["dropped"]],
+      ),
       stopping: this.#stopping.signal,
       breaking: this.#breaking.signal,
     };

@@ -32,7 +32,13 @@ export interface Family<T> {
 
 /** Registry of the metrics of one gateway. */
 export interface Metrics {
-  counter(name: string, help: string, labels?: readonly string[]): Family<Counter>;
+  /** @param known label values whose series stand at 0 from the start, so that a rate sees the first event */
+  counter(
+    name: string,
+    help: string,
+    labels?: readonly string[],
+    known?: readonly (readonly string[])[],
+  ): Family<Counter>;
   gauge(name: string, help: string, labels?: readonly string[]): Family<Gauge>;
   /** Read at each scrape */
   gaugeOf(name: string, help: string, read: () => number): void;
@@ -72,7 +78,11 @@ export function createMetrics(): Metrics {
     return family;
   };
   return {
-    counter: (name, help, labels = []) => value(name, "counter", help, labels),
+    counter(name, help, labels = [], known = []) {
+      const family = value(name, "counter", help, labels);
+      for (const values of known) family.with(...values);
+      return family;
+    },
     gauge: (name, help, labels = []) => value(name, "gauge", help, labels),
     gaugeOf: (name, help, read) => register(name, "gauge", help, () => `${name} ${number(read())}\n`),
     counterOf: (name, help, read) => register(name, "counter", help, () => `${name} ${number(read())}\n`),

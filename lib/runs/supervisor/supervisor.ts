@@ -8,7 +8,7 @@ import { type Clock, type Timer, withTimeout } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { type Caller, hasScope } from "../../base/records/caller.ts";
-import { isAtWork, type Run, RUN_ID, type RunStatus } from "../../base/records/run.ts";
+import { isAtWork, type Run, RUN_ID, type RunStatus, runStatusSchema } from "../../base/records/run.ts";
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
@@ -122,7 +122,13 @@ class Supervisor implements RunSupervisor {
     this.#day = createDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
     this.#agentOf = options.agentOf ?? noAgents;
     this.#time = createIsoTime(clock);
-    this.#ended = metrics.counter("postern_runs_total", "Runs that ended, by status", ["status"]);
+    const statuses = runStatusSchema.options.filter((status) => !isAtWork(status));
+    this.#ended = metrics.counter(
+      "postern_runs_total",
+      "Runs that ended, by status",
+      ["status"],
+      statuses.map((status) => [status]),
+    );
     metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their slot", this.#active.size);
     const parked = createParkedClientCalls(clock);
     this.#parkedRecords = createParkedRecords({ store, clock, parked });

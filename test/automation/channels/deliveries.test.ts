@@ -153,6 +153,9 @@ describe("a promised reply", () => {
     const record = await find();
     assert.deepEqual([record?.status, record?.attempts, record?.last_error], ["delivered", 1, null]);
     assert.match(metrics.render(), /postern_deliveries_total\{status="delivered"\} 1/);
+    // Others stand at 0 from the start, so that a rate sees the first
+    assert.match(metrics.render(), /postern_deliveries_total\{status="failed"\} 0\n/);
+    assert.match(metrics.render(), /postern_deliveries_total\{status="dropped"\} 0\n/);
   });
 
   test("is signed with the channel's secret, anew at each attempt, and never sent without it", async () => {
