@@ -24,6 +24,8 @@ export interface PdfFile {
   readonly reader: PdfReader;
   readonly catalog: PdfDict;
   readonly trailer: PdfDict;
+  /** True when the cross references are damaged or cut off, so that the objects were looked for: pages may be missing */
+  readonly isRepaired: boolean;
   /** The content of a stream. @throws {DocumentError} */
   decode(stream: PdfStream): Uint8Array;
   /** Returns a predefined CMap by its name, loaded once for the whole file; undefined when there is none of that name. */
@@ -44,7 +46,7 @@ export function openPdf(all: Uint8Array, budget: WorkBudget): PdfFile {
   try {
     const found = readCrossReferences(bytes, { budget, streamAt: (offset) => readAt(bytes, offset, { budget }) });
     const file = openWith(bytes, found, budget);
-    if (file !== undefined) return file;
+    if (file !== undefined) return { ...file, isRepaired: false };
   } catch (error) {
     if (!(error instanceof DocumentError) || error.code !== "document_invalid") throw error;
   }
@@ -53,12 +55,18 @@ export function openPdf(all: Uint8Array, budget: WorkBudget): PdfFile {
     searchObjects(bytes, { budget, readAt: (offset) => readAt(bytes, offset, { budget }) }),
     budget,
   );
-  if (file === undefined) throw new DocumentError("document_invalid", "it is damaged: it has no list of pages");
-  return file;
+  if (file === undefined) {
+    throw new DocumentError("document_invalid", "it is damaged or cut off: it has no list of pages");
+  }
+  return { ...file, isRepaired: true };
 }
 
 /** @returns undefined when the references do not lead to a catalog with pages */
-function openWith(bytes: Uint8Array, { places, trailer }: CrossReferences, budget: WorkBudget): PdfFile | undefined {
+function openWith(
+  bytes: Uint8Array,
+  { places, trailer }: CrossReferences,
+  budget: WorkBudget,
+): Omit<PdfFile, "isRepaired"> | undefined {
   const loaded = new Map<number, PdfObject>();
   const loading = new Set<number>();
   let decryptor: Decryptor | undefined;

@@ -28,6 +28,8 @@ export interface PdfText {
   readonly truncated: boolean;
   /** Characters whose fonts do not say what they mean */
   readonly unknownCharacters: number;
+  /** True when the file is damaged or cut off, so that pages may be missing without a trace */
+  readonly isRepaired: boolean;
 }
 
 /** Pages to read, and the budget they share. */
@@ -46,7 +48,9 @@ export interface PdfTextOptions {
 export function pdfText(bytes: Uint8Array, { start, end, budget }: PdfTextOptions): PdfText {
   const file = openPdf(bytes, budget);
   const pages = listPages(file, budget);
-  if (pages.length === 0) throw new DocumentError("document_invalid", "it is damaged: none of its pages is found");
+  if (pages.length === 0) {
+    throw new DocumentError("document_invalid", "it is damaged or cut off: none of its pages is found");
+  }
   if (start > pages.length) {
     throw new DocumentError("page_out_of_range", `"page_start" is ${start}, and it has ${pages.length} pages`);
   }
@@ -88,6 +92,7 @@ export function pdfText(bytes: Uint8Array, { start, end, budget }: PdfTextOption
     stoppedBy,
     truncated: output.full,
     unknownCharacters,
+    isRepaired: file.isRepaired,
   };
 }
 

@@ -27,8 +27,10 @@ export const pdfRead = defineTool({
   effects: ({ path }) => ({ root: "read_file", paths: [path] }),
   async run({ path, page_start: start = 1, page_end: end }, context) {
     const { content, size } = await readDocument(path, { kind: "pdf", pages: { start, end } }, context);
-    const { text, title, author, pages, lastPage, nextPage, stoppedBy, truncated, unknownCharacters } = content;
+    const { text, title, author, pages, lastPage, nextPage, stoppedBy, truncated, unknownCharacters, isRepaired } =
+      content;
     const notices = [
+      ...(isRepaired ? ["[The file is damaged or cut off: pages or parts of them may be missing]"] : []),
       ...(truncated ? [`[Page ${lastPage} is longer, and was cut]`] : []),
       ...(unknownCharacters > 0
         ? [`[${unknownCharacters} characters are missing: their fonts do not say what they mean]`]

@@ -134,6 +134,25 @@ test("of a file that was cut off, the pages before the cut are read", () => {
   assert.equal(read(Buffer.from(cut, "latin1")).text.match(/^Hello$/gm)?.length, 4);
 });
 
+test("a file that was cut off says so, whether its pages are found or not", () => {
+  const cut = REPORT.slice(0, Buffer.from(REPORT).lastIndexOf("startxref"));
+  return withWorkspace({ "whole.pdf": REPORT, "cut.pdf": cut, "stub.pdf": REPORT.slice(0, 200) }, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    const [whole, part, stub] = await Promise.all(
+      ["whole.pdf", "cut.pdf", "stub.pdf"].map((path) => call("pdf_read", path)),
+    );
+    assert.doesNotMatch(whole?.result.output ?? "", /damaged/);
+    assert.match(
+      part?.result.output ?? "",
+      /\[The file is damaged or cut off: pages or parts of them may be missing\]$/,
+    );
+    assert.deepEqual([stub?.result.isError, /it is damaged or cut off: /.test(stub?.result.output ?? "")], [
+      true,
+      true,
+    ]);
+  });
+});
+
 test("the operators of text move, scale and space it", () => {
   assert.equal(
     textOf({
