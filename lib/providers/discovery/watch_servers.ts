@@ -19,35 +19,46 @@ const CALM_MS = 30_000;
 const LEAST_MS = 1_000;
 
 /** Starts a watch that looks each 30 s. */
-export function watchServers({ clock, look }: WatchServersOptions): ServersWatch {
-  let timer: Timer | undefined;
-  let endedAt = Number.NEGATIVE_INFINITY;
-  let looking = false;
-  let wanted = false;
-  let stopped = false;
+export function watchServers(options: WatchServersOptions): ServersWatch {
+  return new CalmWatch(options);
+}
 
-  const schedule = (ms: number) => {
-    timer?.clear();
-    timer = clock.after(ms, () => void run());
-  };
-  const run = async () => {
-    looking = true;
-    wanted = false;
-    await look();
-    looking = false;
-    endedAt = clock.monotonic();
-    if (!stopped) schedule(wanted ? LEAST_MS : CALM_MS);
-  };
-  schedule(CALM_MS);
-  return {
-    lookSoon() {
-      if (stopped || wanted) return;
-      wanted = true;
-      if (!looking) schedule(Math.max(0, endedAt + LEAST_MS - clock.monotonic()));
-    },
-    stop() {
-      stopped = true;
-      timer?.clear();
-    },
-  };
+class CalmWatch implements ServersWatch {
+  readonly #options: WatchServersOptions;
+  #timer: Timer | undefined = undefined;
+  #endedAt = Number.NEGATIVE_INFINITY;
+  #looking = false;
+  /** True when another look was asked for since the newest one began */
+  #wanted = false;
+  #stopped = false;
+
+  constructor(options: WatchServersOptions) {
+    this.#options = options;
+    this.#schedule(CALM_MS);
+  }
+
+  lookSoon(): void {
+    if (this.#stopped || this.#wanted) return;
+    this.#wanted = true;
+    if (!this.#looking) this.#schedule(Math.max(0, this.#endedAt + LEAST_MS - this.#options.clock.monotonic()));
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#timer?.clear();
+  }
+
+  #schedule(ms: number): void {
+    this.#timer?.clear();
+    this.#timer = this.#options.clock.after(ms, () => void this.#run());
+  }
+
+  async #run(): Promise<void> {
+    this.#looking = true;
+    this.#wanted = false;
+    await this.#options.look();
+    this.#looking = false;
+    this.#endedAt = this.#options.clock.monotonic();
+    if (!this.#stopped) this.#schedule(this.#wanted ? LEAST_MS : CALM_MS);
+  }
 }
