@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
+import { launchChromium, NO_CHROMIUM, PATIENCE_MS, pollOnce } from "../support/chromium.ts";
 import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
 import { until } from "../support/until.ts";
 
@@ -208,11 +208,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await openPaired();
     for (const view of ["runs", "runs/run_1", "status"]) {
       await page.evaluate(`location.hash = "${view}"`);
-      for (let polls = 0; polls < 3; polls++) {
-        const polled = page.waitForResponse(/\/health$/);
-        await page.clock.runFor(3100);
-        await polled;
-      }
+      for (let polls = 0; polls < 3; polls++) await pollOnce(page);
     }
     const refused = gateway.asked.filter((path) => /^\/v1\/(status|runs|approvals)/.test(path));
     assert.deepEqual([...new Set(refused)].toSorted(), [

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser, BrowserContext, Page } from "playwright-core";
-import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
+import { launchChromium, NO_CHROMIUM, PATIENCE_MS, pollOnce } from "../support/chromium.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 
@@ -36,14 +36,6 @@ describe("every view of the dashboard", { skip: NO_CHROMIUM }, () => {
 
   const views = (page: Page): Promise<string[]> =>
     page.locator("#nav a").evaluateAll((links) => links.map((link) => link.getAttribute("href") ?? ""));
-
-  /** Moves the page's clock on until it has polled. The next poll is timed only when the last reply was read, which may come later. */
-  async function pollOnce(page: Page): Promise<void> {
-    let polled = false;
-    const health = page.waitForResponse(/\/health$/).then(() => polled = true);
-    while (!polled) await page.clock.runFor(3000);
-    await health;
-  }
 
   /** Elements that are wider than the page, save those that scroll by themselves. */
   const tooWide = (page: Page) =>

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import process from "node:process";
-import { type Browser, chromium } from "playwright-core";
+import { type Browser, chromium, type Page } from "playwright-core";
 
 const PLACES = [
   "/usr/bin/chromium",
@@ -34,4 +34,15 @@ export function launchChromium(): Promise<Browser> {
   const executablePath = findChromium();
   if (executablePath === undefined) throw new TypeError("No Chromium was found");
   return chromium.launch({ executablePath, headless: true, args: FLAGS, timeout: PATIENCE_MS });
+}
+
+/**
+ * Moves the installed clock of a dashboard page on until the page has polled. A poll is timed only when the reply before it was read, which
+ * may come after the clock was moved.
+ */
+export async function pollOnce(page: Page): Promise<void> {
+  let polled = false;
+  const health = page.waitForResponse(/\/health$/).then(() => polled = true);
+  while (!polled) await page.clock.runFor(3000);
+  await health;
 }
