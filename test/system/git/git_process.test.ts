@@ -22,7 +22,7 @@ test("takes linear time", () => {
   assert.ok(systemClock.monotonic() - started < 10_000);
 });
 
-const PLACE = { gitDir: "/work/.git", top: "/work", overrides: [], writes: false } as const;
+const PLACE = { gitDir: "/home/me/project/.git", top: "/home/me/project", overrides: [], writes: false } as const;
 
 test("git may use no protocol but the one that a call names", () => {
   assert.equal(gitEnvironment(PLACE).GIT_ALLOW_PROTOCOL, "none");

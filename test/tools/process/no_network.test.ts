@@ -25,7 +25,7 @@ test("output that names a failed look-up or connection is known, other output is
   for (
     const text of [
       "npm error code EAI_AGAIN",
-      "Error: getaddrinfo ENOTFOUND registry.npmjs.org",
+      "Error: getaddrinfo ENOTFOUND packages.example",
       "connect ENETUNREACH 192.0.2.1:443 - Local (0.0.0.0:0)",
       "connect ECONNREFUSED 127.0.0.1:5432",
       "curl: (6) Could not resolve host: example.com",
