@@ -291,14 +291,17 @@ function createGatewayTools(
     readonly memory: MemoryServices;
   },
 ): DrainableExecutor {
-  const { guard, system, work, redactor } = found;
-  const { files, commands, processes, workers, git, urls } = system;
+  const { guard, system, work, redactor, environment } = found;
+  const { files, commands, processes, workers, git, urls, guardedFetch } = system;
   const subAgents = createLazySubAgents({ ...found, tools: work.tools, runs: work.runs });
   const { cron: schedules, sops } = automation;
   return createTools({
     ...found,
     foreign: nodes?.tools,
-    services: { files, commands, processes, workers, git, urls, ...memory, schedules, sops, subAgents },
+    services: {
+      ...{ files, commands, processes, workers, git, urls, guardedFetch, environment },
+      ...{ ...memory, schedules, sops, subAgents },
+    },
     remembered: (...call) => guard.approvals.remembered(...call),
     redact: redactor.redact,
     audit: guard.audit.append,

@@ -17,6 +17,8 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   workers: false,
   git: false,
   urls: false,
+  guardedFetch: false,
+  environment: false,
   schedules: true,
   sops: true,
   subAgents: true,

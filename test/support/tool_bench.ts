@@ -18,6 +18,7 @@ import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
 import { createGit } from "../../lib/system/git/create_git.ts";
+import { createGuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import { createProcesses, type Processes } from "../../lib/system/process/processes.ts";
@@ -42,6 +43,9 @@ export interface ConfigChanges {
   readonly enable_git?: boolean;
   readonly git?: Partial<Config["security"]["git"]>;
   readonly url_access?: Partial<Config["url_access"]>;
+  readonly http_request?: Partial<Config["http_request"]>;
+  readonly web_fetch?: Partial<Config["web_fetch"]>;
+  readonly web_search?: Partial<Config["web_search"]>;
   readonly cron?: Partial<Config["cron"]>;
   readonly hardware?: Config["hardware"];
 }
@@ -79,6 +83,8 @@ export interface ToolBenchOptions {
   readonly home?: string;
   /** All addresses of a host name. Default: the system's */
   readonly lookup?: (host: string) => Promise<readonly string[]>;
+  /** Environment of the gateway, for keys that name a variable. Default: empty */
+  readonly environment?: Readonly<Record<string, string>>;
 }
 
 export function createToolBench(options: ToolBenchOptions): ToolBench {
@@ -91,6 +97,8 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const audit = createFakeAudit();
   let config = changed(options.config ?? {});
   const commands = createCommandLookup();
+  const urls = createUrlPolicy(options.lookup === undefined ? {} : { lookup: options.lookup });
+  const fetch = createGuardedFetch({ policy: urls, clock, own: () => undefined, userAgent: "postern/test" });
   const processes = createProcesses({
     commands,
     clock: systemClock,
@@ -131,7 +139,9 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       processes,
       workers: createWorkers({ maxWorkers: 2 }),
       git: createGit({ processes, home: options.home ?? "/home/nobody", ownPaths: [] }),
-      urls: createUrlPolicy(options.lookup === undefined ? {} : { lookup: options.lookup }),
+      urls,
+      guardedFetch: () => Promise.resolve(fetch),
+      environment: (name) => options.environment?.[name],
       schedules: createCron({
         store,
         clock,
@@ -215,6 +225,9 @@ function changed(changes: ConfigChanges): Config {
     ...config,
     autonomy: { ...config.autonomy, ...autonomy },
     url_access: { ...config.url_access, ...url_access },
+    http_request: { ...config.http_request, ...changes.http_request },
+    web_fetch: { ...config.web_fetch, ...changes.web_fetch },
+    web_search: { ...config.web_search, ...changes.web_search },
     cron: { ...config.cron, ...changes.cron },
     hardware: changes.hardware ?? config.hardware,
     security: {

@@ -10,6 +10,7 @@ import type { Memory } from "../../memory/memory.ts";
 import type { Plans } from "../../memory/plans.ts";
 import type { Files } from "../../system/files/files.ts";
 import type { Git } from "../../system/git/git.ts";
+import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import type { UrlPolicy } from "../../system/net/url_policy.ts";
 import type { CommandLookup } from "../../system/process/command_lookup.ts";
 import type { Processes } from "../../system/process/processes.ts";
@@ -117,6 +118,10 @@ export interface ToolServices {
   readonly workers: Workers;
   readonly git: Git;
   readonly urls: UrlPolicy;
+  /** Returns the guarded fetch, the only way of tools to other machines; loads it at the first call */
+  readonly guardedFetch: () => Promise<GuardedFetch>;
+  /** Returns an environment variable that a configuration key such as `api_key_env` names. undefined when it is not set */
+  readonly environment: (name: string) => string | undefined;
   readonly schedules: Schedules;
   readonly sops: Sops;
   readonly subAgents: SubAgents;
