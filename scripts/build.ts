@@ -16,10 +16,14 @@ const MODULES = join(FOLDER, "modules");
 /** Everything but the ways in stands here, side by side: what code finds by its own address, it finds beside itself */
 const CHUNKS = "chunks";
 
-/** The ways in: the command line, the package, and the threads, which are started by address. */
+/** The ways in: the command line and the package. */
 const INPUT: Readonly<Record<string, string>> = {
   "cli/main": "cli/main",
   "handlers/mod": "handlers/mod",
+};
+
+/** Threads, which are started by address. They share no file with the ways in: a thread loads what it needs, and not the gateway. */
+const THREADS: Readonly<Record<string, string>> = {
   [`${CHUNKS}/search_worker`]: "lib/tools/files/search_worker",
   [`${CHUNKS}/survey_worker`]: "lib/system/process/survey_worker",
   [`${CHUNKS}/document_worker`]: "lib/tools/documents/document_worker",
@@ -41,6 +45,13 @@ const TOGETHER: Readonly<Record<string, readonly string[]>> = {
   gateway: ["cli/commands/gateway"],
 };
 
+interface Bundle {
+  /** Modules to start from, by their files in the package */
+  readonly input: Readonly<Record<string, string>>;
+  /** As TOGETHER */
+  readonly together: Readonly<Record<string, readonly string[]>>;
+}
+
 const fileOf = (module: string) => resolve(MODULES, `${module}.js`);
 
 function compile(...options: readonly string[]): void {
@@ -48,10 +59,10 @@ function compile(...options: readonly string[]): void {
   if (status !== 0) process.exit(status ?? 1);
 }
 
-/** The file of each module that TOGETHER places, by its path. */
-function placesOf(getModuleInfo: GetModuleInfo): ReadonlyMap<string, string> {
+/** The file of each module that `together` places, by its path. */
+function placesOf(together: Bundle["together"], getModuleInfo: GetModuleInfo): ReadonlyMap<string, string> {
   const places = new Map<string, string>();
-  for (const [place, modules] of Object.entries(TOGETHER)) {
+  for (const [place, modules] of Object.entries(together)) {
     const wanted = modules.map(fileOf);
     for (const id of wanted) {
       if (places.has(id)) continue;
@@ -63,9 +74,9 @@ function placesOf(getModuleInfo: GetModuleInfo): ReadonlyMap<string, string> {
   return places;
 }
 
-async function bundle(): Promise<void> {
+async function bundle({ input, together }: Bundle): Promise<void> {
   const modules = await rollup({
-    input: Object.fromEntries(Object.entries(INPUT).map(([name, module]) => [name, fileOf(module)])),
+    input: Object.fromEntries(Object.entries(input).map(([name, module]) => [name, fileOf(module)])),
     external: (id) => !/^[./]/.test(id),
     treeshake: false,
   });
@@ -74,7 +85,7 @@ async function bundle(): Promise<void> {
     dir: FOLDER,
     entryFileNames: "[name].js",
     chunkFileNames: `${CHUNKS}/[name]-[hash].js`,
-    manualChunks: (id, { getModuleInfo }) => (places ??= placesOf(getModuleInfo)).get(id),
+    manualChunks: (id, { getModuleInfo }) => (places ??= placesOf(together, getModuleInfo)).get(id),
     onlyExplicitManualChunks: true,
   });
   await modules.close();
@@ -88,7 +99,8 @@ async function bundle(): Promise<void> {
 rmSync(FOLDER, { recursive: true, force: true });
 compile("--outDir", FOLDER, "--emitDeclarationOnly");
 compile("--outDir", MODULES, "--declaration", "false", "--removeComments");
-await bundle();
+await bundle({ input: INPUT, together: TOGETHER });
+await bundle({ input: THREADS, together: {} });
 rmSync(MODULES, { recursive: true });
 cpSync("lib/dashboard/page", join(FOLDER, CHUNKS, "page"), {
   recursive: true,

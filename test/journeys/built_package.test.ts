@@ -82,6 +82,22 @@ test("a start reads its code from few files", { skip: ON_DENO }, async () => {
   assert.ok(own.length <= 12, own.join(", "));
 });
 
+test("a thread loads its own code, and not the gateway's", () => {
+  const chunks = join(built, "chunks");
+  const threads = readdirSync(chunks).filter((name) => name.endsWith("_worker.js"));
+  assert.deepEqual(threads.sort(), ["document_worker.js", "search_worker.js", "survey_worker.js"]);
+  for (const thread of threads) {
+    const loaded = new Set([thread]);
+    let bytes = 0;
+    for (const name of loaded) {
+      const text = readFileSync(join(chunks, name), "utf8");
+      bytes += text.length;
+      for (const [, next = ""] of text.matchAll(/^(?:import|export)\b[^;]*?'\.\/([^']+)';/gm)) loaded.add(next);
+    }
+    assert.ok(bytes <= 150_000, `${thread} loads ${bytes} bytes: ${[...loaded].join(", ")}`);
+  }
+});
+
 test("version and help leave configuration and services alone", { skip: ON_DENO }, () =>
   withWorld(async (world) => {
     const home = await world.folder();
