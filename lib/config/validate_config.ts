@@ -1,12 +1,13 @@
 import * as v from "valibot";
 import { isNodeId } from "./schema/gateway.ts";
+import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
 import { isTimezone } from "../base/zoned_time.ts";
 import { type Config, configSchema, freeze } from "./config.ts";
 import type { KeyPath, RawTable } from "./toml.ts";
 import { mergeLayers, normalizeLayer } from "./layers.ts";
 import { expectationAt, isTable, listsForTables, nearestKey, unknownKeys } from "./schema_keys.ts";
 import { PLAIN_PROVIDER, PROVIDER_KINDS } from "./schema/provider.ts";
-import { BUILT_IN_FORBIDDEN_PATHS, switches } from "./schema/security.ts";
+import { switches } from "./schema/security.ts";
 import { hidesValue } from "./secrets.ts";
 
 /** Something wrong with the value at `path`; `reason` goes on after `Cannot use "key" (place): `. Holds no secret. */

@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
-import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS } from "../system/files/forbidden_paths.ts";
+import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
+import { createForbiddenBy, expandForbidden } from "../system/files/forbidden_paths.ts";
 
 /** The widest change that a call may make. `state` is the agent's own records in the data directory. */
 export type Access = "read" | "state" | "write" | "network";
@@ -251,7 +252,7 @@ function forbiddenPathRule({ effects, autonomy, workspace }: DecideInput): DenyR
   if (paths.length === 0) return passing(rule);
   const { root: workspaceRoot, home } = workspace;
   const expand = (path: string) => expandForbidden(path, { home, workspaceRoot });
-  const fixed = [...FORBIDDEN_PATHS.map(expand), ...workspace.ownPaths];
+  const fixed = [...BUILT_IN_FORBIDDEN_PATHS.map(expand), ...workspace.ownPaths];
   const chosen = [...new Set(autonomy.forbidden_paths)].map((name) => ({ name, path: expand(name) }));
   const firstHit = (forbidden: readonly string[]) => {
     const forbiddenBy = createForbiddenBy({ workspaceRoot, forbidden });

@@ -1,8 +1,6 @@
 import * as v from "valibot";
+import { BUILT_IN_FORBIDDEN_PATHS } from "../../base/built_in_forbidden_paths.ts";
 import { about, boolean, choice, integer, required, text, texts, textTable } from "./value.ts";
-
-/** Paths no tool may touch at any level (docs/design/policy.md "Autonomy"); a user's `forbidden_paths` add to them. */
-export const BUILT_IN_FORBIDDEN_PATHS = ["/etc", "/root", "/proc", "/sys", "~/.ssh", "~/.gnupg", "~/.aws"] as const;
 
 /** `[autonomy]`: what the agent may do by itself. */
 export const autonomySchema = v.strictObject({

@@ -1,9 +1,7 @@
 import { realpath } from "node:fs/promises";
 import { join, resolve, sep } from "node:path";
+import { BUILT_IN_FORBIDDEN_PATHS } from "../../base/built_in_forbidden_paths.ts";
 import { foldName } from "./sensitive_files.ts";
-
-/** Refused at every level (docs/design/policy.md "Autonomy"), beside the user's and Postern's own. */
-export const FORBIDDEN_PATHS = ["/etc", "/root", "/proc", "/sys", "~/.ssh", "~/.gnupg", "~/.aws"] as const;
 
 /** The forbidden path that refuses an absolute path without `..`; undefined when none does. */
 export type ForbiddenBy = (path: string) => string | undefined;
@@ -70,7 +68,7 @@ export function forbiddenNames(
   options: { readonly home: string; readonly ownPaths: readonly string[] },
 ): readonly string[] {
   const expand = (path: string) => expandForbidden(path, { home: options.home, workspaceRoot: scope.workspaceRoot });
-  return [...[...FORBIDDEN_PATHS, ...scope.forbiddenPaths].map(expand), ...options.ownPaths];
+  return [...[...BUILT_IN_FORBIDDEN_PATHS, ...scope.forbiddenPaths].map(expand), ...options.ownPaths];
 }
 
 /** Decides by the names forbidden paths are configured with, and by where these lead; one that is not there counts by its name. */
