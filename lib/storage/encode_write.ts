@@ -1,6 +1,6 @@
 import { isLonger } from "../base/text.ts";
 import type { ScanOptions, Write } from "./store.ts";
-import { type TextVector, toUnit } from "./vectors.ts";
+import { toUnit } from "./vectors.ts";
 
 /** A checked write for the drivers. Its bodies are JSON texts. */
 export type EncodedWrite =
@@ -19,16 +19,8 @@ export type EncodedWrite =
     readonly json: string;
     readonly text: string | undefined;
   }
-  | { readonly op: "delete"; readonly collection: string; readonly key: string }
-  | {
-    readonly op: "vector";
-    readonly collection: string;
-    readonly key: string;
-    readonly version: number;
-    readonly vector: TextVector;
-  }
   | { readonly op: "append"; readonly stream: string; readonly expectedSeq: number; readonly jsons: readonly string[] }
-  | { readonly op: "drop"; readonly stream: string };
+  | Extract<Write, { readonly op: "delete" | "vector" | "drop" }>;
 
 /**
  * Checks a write and copies its bodies, so that a bad write fails alone and a body that changes later is not written.
