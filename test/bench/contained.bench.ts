@@ -10,9 +10,9 @@ import process from "node:process";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import type { SandboxMode } from "../../lib/system/process/containment.ts";
-import { createProcesses } from "../../lib/system/process/processes.ts";
 import { runCommand } from "../../lib/system/process/run_command.ts";
 import { contain } from "../../lib/system/process/sandbox.ts";
+import { createWorkspaceProcesses } from "../support/workspace_processes.ts";
 
 const FILES = Number(process.argv[2] ?? 10_000);
 const CALLS = Number(process.argv[3] ?? 200);
@@ -23,15 +23,7 @@ const QUIET_MS = 3000;
 const top = mkdtempSync(join(tmpdir(), "postern-bench-"));
 const root = join(top, "workspace");
 const commands = createCommandLookup();
-const processes = createProcesses({
-  commands,
-  clock: systemClock,
-  home: "/home/nobody",
-  ownPaths: [],
-  quarantine: join(top, "quarantine"),
-  notes: join(top, "commands"),
-  marker: "bench",
-});
+const processes = createWorkspaceProcesses(root, { commands });
 try {
   for (let at = 0; at < FILES; at++) {
     const folder = join(root, `folder${Math.floor(at / FILES_IN_FOLDER)}`);

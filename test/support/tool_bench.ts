@@ -1,4 +1,4 @@
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import type { ApprovalRule } from "../../lib/base/records/approval.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
@@ -21,7 +21,7 @@ import { createGit } from "../../lib/system/git/create_git.ts";
 import { createGuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
-import { createProcesses, type Processes } from "../../lib/system/process/processes.ts";
+import type { Processes } from "../../lib/system/process/processes.ts";
 import { createWorkers } from "../../lib/system/process/workers.ts";
 import { createBoards } from "../../lib/hardware/boards.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
@@ -30,6 +30,7 @@ import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import type { ToolCallOutcome, ToolCallRequest, ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createSeededRandom } from "./seeded_random.ts";
+import { createWorkspaceProcesses } from "./workspace_processes.ts";
 
 /** Changes to the default configuration, section by section. */
 export interface ConfigChanges {
@@ -99,15 +100,11 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const commands = createCommandLookup();
   const urls = createUrlPolicy(options.lookup === undefined ? {} : { lookup: options.lookup });
   const fetch = createGuardedFetch({ policy: urls, clock, own: () => undefined, userAgent: "postern/test" });
-  const processes = createProcesses({
+  const processes = createWorkspaceProcesses(options.root, {
     commands,
-    clock: systemClock,
-    home: "/home/nobody",
-    ownPaths: [],
-    quarantine: options.quarantine ?? join(dirname(options.root), "quarantine"),
-    notes: join(dirname(options.root), "commands"),
-    marker: options.marker ?? "test",
     redact: redactor.part,
+    ...(options.quarantine === undefined ? {} : { quarantine: options.quarantine }),
+    ...(options.marker === undefined ? {} : { marker: options.marker }),
   });
   const files = createFiles({
     clock: systemClock,

@@ -5,8 +5,9 @@ import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { type Clock, systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
-import { createProcesses, type Processes } from "../../../lib/system/process/processes.ts";
+import type { Processes } from "../../../lib/system/process/processes.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
+import { createWorkspaceProcesses } from "../../support/workspace_processes.ts";
 
 const skip = process.platform === "linux" ? false : "bubblewrap is there on Linux alone";
 
@@ -17,14 +18,9 @@ function withBubblewrap(workspace: Workspace, script: string, clock: Clock = sys
   workspace.write("../fake/bwrap", `#!/bin/sh\n${script}\n`);
   const file = workspace.path("..", "fake", "bwrap");
   chmodSync(file, 0o755);
-  return createProcesses({
+  return createWorkspaceProcesses(workspace.root, {
     commands: { find: async (command) => (command === "bwrap" ? file : await lookup.find(command)) },
     clock,
-    home: "/home/nobody",
-    ownPaths: [],
-    quarantine: "/nonexistent/quarantine",
-    notes: workspace.path("..", "commands"),
-    marker: "test",
   });
 }
 

@@ -1,22 +1,11 @@
-import { join } from "node:path";
 import process from "node:process";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
-import { createProcesses } from "../../../lib/system/process/processes.ts";
 import { until } from "../../support/until.ts";
+import { createWorkspaceProcesses } from "../../support/workspace_processes.ts";
 
 /** Run as a program, `<workspace> <marker>`: starts a process with a child of its own, prints `started`, waits to be killed. */
 const [workspaceRoot = "", marker = ""] = process.argv.slice(2);
-const commands = createCommandLookup();
-const processes = createProcesses({
-  commands,
-  clock: systemClock,
-  home: "/home/nobody",
-  ownPaths: [],
-  quarantine: join(workspaceRoot, "..", "quarantine"),
-  notes: join(workspaceRoot, "..", "commands"),
-  marker,
-});
+const processes = createWorkspaceProcesses(workspaceRoot, { marker });
 const { id } = await processes.start({
   words: ["sh", "-c", "echo $$ > leader; sleep 60 & echo $! > child; echo ready; wait"],
   scope: { workspaceRoot, workspaceOnly: false, forbiddenPaths: [], allowSensitive: false },
