@@ -57,7 +57,7 @@ function storeDriver(store: Store): Driver {
     name: "postern",
     async getItem(key) {
       const found = await store.get(DOCUMENTS, key);
-      // What cannot be read is fetched again
+      // A damaged document counts as absent, so its user fetches it again
       return readable(store, DOCUMENTS, found === undefined ? [] : [found], parseDocument)[0]?.value.text ?? null;
     },
     async setItem(key, text) {

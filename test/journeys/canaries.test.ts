@@ -106,7 +106,7 @@ test(
         "drip.sh": drip,
         [`${CANARIES.GITHUB_TOKEN}.txt`]: "named",
       };
-      // One call a turn, and an answer at the end of each run
+      // The model calls one tool in each turn of a run, and answers in text after the last of CALLS
       let turn = 0;
       const script = () => {
         const call = CALLS[turn++ % (CALLS.length + 1)];

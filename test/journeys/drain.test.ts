@@ -109,7 +109,7 @@ test("new work during the drain is refused with 503, and /health says draining",
 
 test("connections that a browser opened ahead do not hold the drain up", () =>
   withWorld(async (world) => {
-    // What they get at most never comes here: the drain ends because they are closed, however long that takes
+    // Waits of a second or more never end, such as the one for idle connections: the drain can end only because these are closed
     const never = new Promise<void>(() => {});
     const clock: Clock = { ...systemClock, sleep: (ms, signal) => (ms < 1000 ? systemClock.sleep(ms, signal) : never) };
     const gateway = await world.gateway({ script: () => "ok", clock });

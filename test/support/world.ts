@@ -1,7 +1,7 @@
 /**
- * The world of a journey: starts what the journey asks for and stops all of it afterwards. The small readers that journeys have in
- * common, and the types that the world gives, come from here too, so that a journey reads without a page of imports.
- * What a member needs is loaded when it is first asked for: a journey pays for nothing that it does not start.
+ * The world of a journey: starts gateways, upstreams and folders as the journey asks for them, and stops all of them afterwards.
+ * Journeys also import their types and the small readers they share from this file, so that a journey starts without a page of imports.
+ * Each member loads its modules on its first use, so that a journey does not wait for parts that it never starts.
  */
 import type { ServerResponse } from "node:http";
 import type { FakeServer, SeenRequest } from "../../fixtures/upstream/fake_server.ts";

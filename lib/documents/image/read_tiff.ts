@@ -289,7 +289,7 @@ function toFields(values: ReadonlyMap<number, Value>): TiffFields {
 
 function toText(view: DataView): string {
   const text = new TextDecoder().decode(new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
-  // It is shown to the model, so it must not make lines of its own
+  // The text is shown to the model inside a line, so control characters and line ends become spaces
   // deno-lint-ignore no-control-regex
   return text.split("\0", 1).join("").replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
 }

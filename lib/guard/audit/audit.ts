@@ -155,12 +155,12 @@ export async function pruneAudit(
     const page = await store.scan(AUDIT_RECORDS, { order: "key", limit: PAGE });
     readable(store, AUDIT_RECORDS, page, readAuditRecord);
     const old = page.map(({ key, body }) => ({ key, seq: auditSeq(key), record: parseAuditRecord(body) }));
-    // What does not look like a record of the chain stays, for verify to name
+    // An entry that is no record of the chain stays with all that follow it, so that `audit verify` can name it
     const end = old.findIndex(({ seq, record }) => seq === undefined || record?.seq !== seq || record.time >= before);
     const gone = end < 0 ? old : old.slice(0, end);
     const last = gone.at(-1);
     if (last?.seq === undefined || last.record === undefined) return count;
-    // Each step leaves a record, so one that removed nothing but such records would go on for ever
+    // Each pass appends a retention record: passes that remove retention records alone would go on for ever
     if (gone.length < PAGE && gone.every(({ record }) => record?.type === "retention")) return count;
     const deletes = gone.map(({ key }) => ({ op: "delete" as const, collection: AUDIT_RECORDS, key }));
     await append({ type: "retention", through: last.seq, through_hash: last.record.hash }, deletes);

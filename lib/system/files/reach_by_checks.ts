@@ -152,7 +152,7 @@ class CheckedFolder implements Folder {
   prove<T>(work: () => Promise<T>, undo: (result: T) => Promise<void>): Promise<T> {
     const { root } = this.#rules;
     return this.#checks.retry(this.#path(), async () => {
-      // What changes in the folder itself is the work's doing; that nothing changed above it keeps it in its place
+      // `work` changes the folder itself. The folder is still in its place when no folder above it has changed
       const before = await lookAt(root, this.names);
       if (!before.entry.isDirectory()) throw notAFolder(this.names.join("/"));
       const above = ({ folders, entry }: Chain): Chain => ({ folders: folders.slice(0, -1), entry });

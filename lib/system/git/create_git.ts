@@ -56,14 +56,14 @@ class CheckedGit implements Git {
     try {
       await checking;
     } catch (error) {
-      // What failed may have been the call, not git
+      // The check may have failed by chance, so the next call checks git anew
       if (this.#checking === checking) this.#checking = undefined;
       throw error;
     }
   }
 
   async #checkVersion(opened: OpenOptions): Promise<void> {
-    // Others wait for the answer too, so that no one of them ends it
+    // Several calls wait for this one check, so the end of one call must not end it
     const asked = { ...opened, signal: new AbortController().signal };
     const { stdout } = await this.#look(asked, { args: ["version"], env: {} });
     const [major = 0, minor = 0] = (/(\d+)\.(\d+)/.exec(stdout) ?? []).slice(1).map(Number);

@@ -86,7 +86,7 @@ class StartedProcesses implements ProcessTable {
     const entry = this.#open(startGroup(line), options);
     readOutput(entry);
     this.#entries.set(entry.info.id, entry);
-    // One that cannot be started at all rejects here
+    // When the program cannot be started, `exited` rejects, and `start` with it
     const settled = entry.group.exited.then(() => entry.ended);
     await withTimeout(settled, { ms: SETTLE_MS, clock: this.#clock });
     return toInfo(entry);
