@@ -28,6 +28,7 @@ export interface CodeSpace {
 /** Never throws but for the budget: what is no CMap is an empty one. Source: ISO 32000-2, sections 9.7.5 and 9.10.3 */
 export function readCharacterMap(bytes: Uint8Array, budget: WorkBudget): CharacterMap {
   const lexer = createLexer(bytes);
+  const decoder = new TextDecoder("utf-16be");
   const texts = new Map<number, string>();
   const glyphs = new Map<number, number>();
   const spaces: CodeSpace[] = [];
@@ -62,11 +63,11 @@ export function readCharacterMap(bytes: Uint8Array, budget: WorkBudget): Charact
         budget.step(4);
         const token = lexer.next();
         if (isWord(token, "]") || isWord(token, "")) return;
-        const text = textOf(token);
+        const text = textOf(token, decoder);
         if (text !== undefined && code <= last) put(texts, code, text);
       }
     }
-    const text = textOf(target);
+    const text = textOf(target, decoder);
     for (let code = low ?? 0; text !== undefined && code <= last && room > 0; code++) {
       put(texts, code, advanced(text, code - (low ?? 0)));
     }
@@ -83,7 +84,7 @@ export function readCharacterMap(bytes: Uint8Array, budget: WorkBudget): Charact
       });
     } else if (isWord(token, "beginbfchar")) {
       section("endbfchar", 2, ([from, to]) => {
-        const [code, text] = [codeOf(from), textOf(to)];
+        const [code, text] = [codeOf(from), textOf(to, decoder)];
         if (code !== undefined && text !== undefined) put(texts, code, text);
       });
     } else if (isWord(token, "beginbfrange")) section("endbfrange", 3, range);
@@ -138,10 +139,10 @@ export function toCode(bytes: string): number {
   return code;
 }
 
-function textOf(token: PdfToken | undefined): string | undefined {
+function textOf(token: PdfToken | undefined, decoder: { decode(bytes: Uint8Array): string }): string | undefined {
   if (!isString(token) || token.bytes.length === 0) return undefined;
   const bytes = token.bytes.slice(0, MAX_TEXT);
-  return bytes.length === 1 ? bytes : new TextDecoder("utf-16be").decode(Buffer.from(bytes, "latin1"));
+  return bytes.length === 1 ? bytes : decoder.decode(Buffer.from(bytes, "latin1"));
 }
 
 /** The text of a later code of a range: its last character counts on. */

@@ -36,6 +36,7 @@ class BinaryMapReader {
   readonly #texts = new Map<number, string>();
   readonly #glyphs = new Map<number, number>();
   readonly #spaces: CodeSpace[] = [];
+  readonly #decoder = new TextDecoder("utf-16be");
   #at = 1;
 
   constructor(bytes: Uint8Array, budget: WorkBudget) {
@@ -108,7 +109,7 @@ class BinaryMapReader {
     let bytes = text;
     for (let code = start; code <= end; code++) {
       this.#budget.step();
-      this.#texts.set(code, new TextDecoder("utf-16be").decode(bytes));
+      this.#texts.set(code, this.#decoder.decode(bytes));
       bytes = sum(bytes, one(bytes.length));
     }
   }
