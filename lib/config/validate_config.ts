@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { isNodeId } from "./schema/gateway.ts";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
+import { publicRangeProblem } from "../base/special_addresses.ts";
 import { isTimezone } from "../base/zoned_time.ts";
 import { type Config, configSchema, freeze } from "./config.ts";
 import type { KeyPath, RawTable } from "./toml.ts";
@@ -20,6 +21,8 @@ export interface ValidationFinding {
 export type Validation = { readonly config: Config } | { readonly findings: readonly ValidationFinding[] };
 
 const MAX_SHOWN_CHARACTERS = 60;
+/** Each address is compared with each range. */
+const MAX_PUBLIC_RANGES = 100;
 
 /**
  * The one validator for file, command line and boot: joins the layers (later ones win), fills in defaults, and finds
@@ -86,7 +89,7 @@ export interface Contradiction {
 
 /** Returns the contradictions between values that are each within their bounds. */
 export function crossChecks(config: Config): readonly Contradiction[] {
-  const checks = [gatewayChecks, providerChecks, routeChecks, memoryChecks, extensionChecks, systemChecks];
+  const checks = [gatewayChecks, providerChecks, routeChecks, memoryChecks, extensionChecks, webChecks, systemChecks];
   return checks.flatMap((check) => [...check(config)]);
 }
 
@@ -211,6 +214,17 @@ function* extensionChecks(config: Config): Iterable<Contradiction> {
     } else if (server.url !== "" && !/^https?:\/\/[^\s/]/.test(server.url)) {
       yield { path: ["mcp", "servers", name, "url"], reason: "it must be an http or https address" };
     }
+  }
+}
+
+function* webChecks({ url_access: { public_ranges: ranges } }: Config): Iterable<Contradiction> {
+  if (ranges.length > MAX_PUBLIC_RANGES) {
+    yield { path: ["url_access", "public_ranges"], reason: `it may be ${MAX_PUBLIC_RANGES} long at most` };
+    return;
+  }
+  for (const [index, range] of ranges.entries()) {
+    const reason = publicRangeProblem(range);
+    if (reason !== undefined) yield { path: ["url_access", "public_ranges", index], reason };
   }
 }
 

@@ -94,6 +94,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "mcp.servers.<name>.headers": {},
   "url_access.block_private_ip": true,
   "url_access.allow_loopback": false,
+  "url_access.public_ranges": [],
   "url_access.enforce_domain_allowlist": false,
   "url_access.domain_allowlist": [],
   "url_access.domain_blocklist": [],

@@ -5,6 +5,11 @@ import { about, boolean, choice, environmentName, httpUrl, integer, named, requi
 export const urlAccessSchema = v.strictObject({
   block_private_ip: about("Refuses private and reserved addresses", boolean(true)),
   allow_loopback: about("Allows addresses of this machine", boolean(false)),
+  public_ranges: about(
+    "Private or reserved ranges that count as public, for networks that map names into them: `198.18.0.0/15`, `64:ff9b::/96`. " +
+      "This machine and the metadata addresses of clouds are never public",
+    texts([]),
+  ),
   enforce_domain_allowlist: about("Refuses every host that is not in `domain_allowlist`", boolean(false)),
   domain_allowlist: about(
     "Hosts that are allowed: `example.com` is that host alone, `*.example.com` its subdomains",

@@ -1,47 +1,57 @@
-import { BlockList, isIP } from "node:net";
 import { networkInterfaces } from "node:os";
-import { lazily } from "../../base/lazily.ts";
+import { type IpNumber, type IpRange, isInRange, parseIp, parseRange } from "../../base/ip_range.ts";
+import { type SpecialRange, specialRanges } from "../../base/special_addresses.ts";
 
 /** Kind of an address for the URL policy. `special` addresses lead to private networks, to another address, or to nobody. */
 export type AddressKind = "public" | "loopback" | "special";
 
-const LOOPBACK = ["127.0.0.0/8", "::1/128"] as const;
-
-/** The ranges that are blocked, and what else reaches them (docs/design/network.md "Guarded fetch"). */
-const SPECIAL = [
-  ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "240.0.0.0/4"],
-  // Unique local, link-local and the older site-local addresses, the unspecified one
-  ...["fc00::/7", "fe80::/10", "fec0::/10", "::/128"],
-  // An IPv4 address inside: mapped, compatible, NAT64, 6to4, Teredo
-  ...["::ffff:0:0/96", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"],
-  // Multicast, protocol assignments, benchmarks, documentation
-  ...["224.0.0.0/4", "192.0.0.0/24", "198.18.0.0/15", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"],
-  ...["ff00::/8", "2001:2::/48", "2001:db8::/32", "3fff::/20", "100::/64", "5f00::/16"],
-] as const;
-
-const loopback = lazily(() => listOf(LOOPBACK));
-const special = lazily(() => listOf(SPECIAL));
-
-/** Tells the kind of an address. @param address IPv4 or IPv6, without brackets; anything else is `special` */
-export function addressKind(address: string): AddressKind {
-  // The zone of a link-local address says through which interface, not where
-  const [plain = ""] = address.split("%");
-  const version = isIP(plain);
-  if (version === 0) return "special";
-  const family = version === 4 ? "ipv4" : "ipv6";
-  if (loopback()[family].check(plain, family)) return "loopback";
-  return special()[family].check(plain, family) ? "special" : "public";
+/**
+ * Tells the kind of an address: IPv6 is public inside 2000::/3 alone, and both versions only outside of the special ranges of
+ * lib/base/special_addresses.ts.
+ * @param address IPv4 or IPv6, without brackets; anything else is `special`
+ * @param publicRanges `[url_access] public_ranges`: special ranges that count as public in this network. An address that carries an
+ * IPv4 address there is public only when that one is
+ */
+export function addressKind(address: string, publicRanges: readonly string[] = []): AddressKind {
+  const ip = parseIp(address);
+  if (ip === undefined) return "special";
+  const { verdict, publicRanges: mayOpen } = registered(ip);
+  const range = mayOpen === "opens" ? publicRanges.map(parseRange).find((one) => one && isInRange(ip, one)) : undefined;
+  if (range === undefined) return verdict;
+  const inner = carriedAddress(ip, range);
+  if (inner === undefined) return "public";
+  return inner !== "malformed" && registered(inner).verdict === "public" ? "public" : "special";
 }
 
-/** Returns one list for each family: in a common list a mapped address would match the IPv4 ranges on some runtimes alone. */
-function listOf(ranges: readonly string[]): Readonly<Record<"ipv4" | "ipv6", BlockList>> {
-  const lists = { ipv4: new BlockList(), ipv6: new BlockList() };
-  for (const range of ranges) {
-    const [network = "", bits = ""] = range.split("/");
-    const family = isIP(network) === 4 ? "ipv4" : "ipv6";
-    lists[family].addSubnet(network, Number(bits), family);
-  }
-  return lists;
+function registered(ip: IpNumber): Pick<SpecialRange, "verdict" | "publicRanges"> {
+  const entry = specialRanges().find(({ parsed }) => isInRange(ip, parsed));
+  if (entry !== undefined) return entry;
+  const isPublic = ip.version === 4 || isIn(ip, ["2000::/3"]);
+  return { verdict: isPublic ? "public" : "special", publicRanges: "opens" };
+}
+
+function isIn(ip: IpNumber, ranges: readonly string[]): boolean {
+  return ranges.map(parseRange).some((range) => range !== undefined && isInRange(ip, range));
+}
+
+/**
+ * Returns the IPv4 address that an address of a NAT64 prefix carries. Such prefixes are 64:ff9b::/96, those inside of 64:ff9b:1::/48, and
+ * whatever public range of 96 bits an operator names.
+ * @returns undefined for an address that carries none
+ * Source: RFC 6052 section 2.2
+ */
+function carriedAddress(ip: IpNumber, range: IpRange): IpNumber | "malformed" | undefined {
+  if (ip.version === 4) return undefined;
+  const isLocal = isIn(ip, ["64:ff9b:1::/48"]);
+  const length = isIn(ip, ["64:ff9b::/96"]) ? 96 : range.bits;
+  if (length === 96) return { version: 4, value: ip.value & 0xffff_ffffn };
+  if (!isLocal) return undefined;
+  // Bits 64 to 71 and all after the IPv4 address are zero, else the network has another prefix than the operator says
+  const joined = ((ip.value >> 64n) << 56n) | (ip.value & ((1n << 56n) - 1n));
+  const after = BigInt(88 - length);
+  const isFilled = (ip.value >> 56n & 0xffn) !== 0n || (joined & ((1n << after) - 1n)) !== 0n;
+  if (![48, 56, 64].includes(length) || isFilled) return "malformed";
+  return { version: 4, value: joined >> after & 0xffff_ffffn };
 }
 
 /** Tells whether a host name or address, with or without brackets, can only mean this machine: `localhost`, 127.0.0.0/8, `::1`. */
@@ -73,30 +83,37 @@ function decode(text: string): string {
 
 /** Tells whether an address leads to this machine: by loopback, unspecified, or as an address of one of its interfaces. */
 export function isThisMachine(address: string): boolean {
-  const [plain = ""] = address.split("%");
-  const inner = /^::(?:ffff:)?(\d+\.\d+\.\d+\.\d+)$/i.exec(plain)?.[1] ?? mappedAddress(plain);
-  if (inner !== undefined) return isThisMachine(inner);
-  // Unspecified addresses lead to this machine on most systems
-  if (addressKind(plain) === "loopback" || plain === "0.0.0.0" || plain === "::") return true;
-  return Object.values(networkInterfaces()).some((faces) => faces?.some((face) => face.address === plain));
+  const ip = parseIp(address);
+  return ip !== undefined && [ip, ...innerAddresses(ip)].some(isOwnAddress);
 }
 
-/** Returns the IPv4 address inside a mapped one as URLs write it (`::ffff:7f00:1`). Undefined for any other address. */
-function mappedAddress(address: string): string | undefined {
-  const [, high, low] = /^::(?:ffff:)?([0-9a-f]{1,4}):([0-9a-f]{1,4})$/i.exec(address) ?? [];
-  if (high === undefined || low === undefined) return undefined;
-  const [a, b] = [Number.parseInt(high, 16), Number.parseInt(low, 16)];
-  return `${a >> 8}.${a & 255}.${b >> 8}.${b & 255}`;
+function isOwnAddress(ip: IpNumber): boolean {
+  // Unspecified addresses lead to this machine on most systems
+  if (ip.value === 0n || registered(ip).verdict === "loopback") return true;
+  const faces = Object.values(networkInterfaces()).flatMap((face) => face ?? []);
+  return faces.some((face) => {
+    const own = parseIp(face.address);
+    return own?.version === ip.version && own.value === ip.value;
+  });
+}
+
+/** Forms that carry an IPv4 address in their last 32 bits: compatible, mapped, translated, NAT64. */
+const CARRIERS = ["::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"];
+
+function innerAddresses(ip: IpNumber): readonly IpNumber[] {
+  if (isIn(ip, CARRIERS)) return [{ version: 4, value: ip.value & 0xffff_ffffn }];
+  return isIn(ip, ["2002::/16"]) ? [{ version: 4, value: ip.value >> 80n & 0xffff_ffffn }] : [];
 }
 
 /** Tells whether two texts are one address: IPv4 may come in its mapped form, and IPv6 is written in many ways. */
 export function isSameAddress(address: string, other: string): boolean {
-  return plainAddress(address) === plainAddress(other);
+  const [one, two] = [plainAddress(address), plainAddress(other)];
+  return one !== undefined && one.version === two?.version && one.value === two.value;
 }
 
-function plainAddress(address: string): string {
-  const [text = ""] = address.toLowerCase().replace(/^::ffff:(?=\d+\.)/, "").split("%");
-  return isIP(text) === 6 ? new URL(`http://[${text}]`).hostname : text;
+function plainAddress(address: string): IpNumber | undefined {
+  const ip = parseIp(address);
+  return ip !== undefined && isIn(ip, ["::ffff:0:0/96"]) ? { version: 4, value: ip.value & 0xffff_ffffn } : ip;
 }
 
 /** The gateway itself, which no tool may reach with its credentials. */

@@ -1,7 +1,7 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { basicCredentials, hostAndPort, isThisMachine, type OwnGateway } from "./address.ts";
+import { addressKind, basicCredentials, hostAndPort, isThisMachine, type OwnGateway } from "./address.ts";
 import { describeNetworkError } from "./network_error.ts";
 import { isRedirect, PinError, pinnedExchange, type PinnedReply } from "./pinned_exchange.ts";
 import { createProxyRules, type ProxySettings, TunnelError } from "./proxy.ts";
@@ -100,7 +100,8 @@ async function follow(request: GuardedRequest, options: GuardedFetchOptions): Pr
   let next = request.url;
   for (let redirects = 0;; redirects++) {
     const checked = await checkStep(next, redirects === 0, request, options.policy);
-    refuseOwnGateway(checked, method, options.own());
+    const isTrusted = redirects === 0 && request.fromConfig === true;
+    refuseOwnGateway(checked, { method, own: options.own(), ranges: isTrusted ? [] : request.rules.public_ranges });
     const { url, addresses } = checked;
     const headers = {
       accept: "*/*",
@@ -140,13 +141,27 @@ function checkStep(
   return policy.check(url, trusting, { signal });
 }
 
-function refuseOwnGateway({ url, addresses }: AllowedUrl, method: GuardedMethod, own: OwnGateway | undefined): void {
-  if (own === undefined || hostAndPort(url).port !== own.port || !addresses.some(isThisMachine)) return;
+/** Way of a request that may lead to the gateway itself. */
+interface OwnWay {
+  readonly method: GuardedMethod;
+  readonly own: OwnGateway | undefined;
+  /** `[url_access] public_ranges`: the network maps names into them, so that an address there may mean this machine */
+  readonly ranges: readonly string[];
+}
+
+function refuseOwnGateway({ url, addresses }: AllowedUrl, { method, own, ranges }: OwnWay): void {
+  if (own === undefined || hostAndPort(url).port !== own.port) return;
+  if (!addresses.some((address) => isThisMachine(address) || isMapped(address, ranges))) return;
   if ((method === "GET" || method === "HEAD") && own.publicPaths.includes(url.pathname)) return;
   throw new ToolError(
     "url_own_gateway",
-    `Cannot reach "${url.host}": it is the gateway itself, which no tool may call`,
+    `Cannot reach "${url.host}": it is the gateway itself, or has its port in a range of [url_access] public_ranges, and no tool may call it`,
   );
+}
+
+/** Tells whether the address is reached only because a public range names it. */
+function isMapped(address: string, ranges: readonly string[]): boolean {
+  return addressKind(address) === "special" && addressKind(address, ranges) === "public";
 }
 
 function checkHeaders(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {

@@ -8,6 +8,8 @@ import { addressKind, hostAndPort } from "./address.ts";
 export interface UrlRules {
   readonly block_private_ip: boolean;
   readonly allow_loopback: boolean;
+  /** Special ranges that count as public in this network, as `198.18.0.0/15`. */
+  readonly public_ranges: readonly string[];
   readonly enforce_domain_allowlist: boolean;
   /** `example.com` is that host alone, `*.example.com` its subdomains */
   readonly domain_allowlist: readonly string[];
@@ -117,7 +119,7 @@ async function lookUp(host: string): Promise<readonly string[]> {
 }
 
 function requireReachable(url: URL, address: string, rules: UrlRules): void {
-  switch (addressKind(address)) {
+  switch (addressKind(address, rules.public_ranges)) {
     case "public":
       return;
     case "loopback":
@@ -128,7 +130,7 @@ function requireReachable(url: URL, address: string, rules: UrlRules): void {
       throw refusal(
         "url_private",
         url,
-        `${address} is a private or reserved address; [url_access] block_private_ip = false allows them`,
+        `${address} is a private or reserved address; [url_access] block_private_ip = false allows them all, public_ranges some`,
       );
   }
 }

@@ -87,6 +87,7 @@ function setUp(options: SetUp = {}) {
     rules: () => ({
       block_private_ip: true,
       allow_loopback: false,
+      public_ranges: [],
       enforce_domain_allowlist: false,
       domain_allowlist: [],
       domain_blocklist: [],

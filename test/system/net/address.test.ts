@@ -1,59 +1,200 @@
 import assert from "node:assert/strict";
+import { isIP } from "node:net";
+import { networkInterfaces } from "node:os";
 import { test } from "node:test";
-import { addressKind } from "../../../lib/system/net/address.ts";
+import { publicRangeProblem, SPECIAL_RANGES } from "../../../lib/base/special_addresses.ts";
+import { addressKind, isSameAddress, isThisMachine } from "../../../lib/system/net/address.ts";
+import { createUrlPolicy, type UrlRules } from "../../../lib/system/net/url_policy.ts";
+import { carriersOf, EDGES, edgesOf, expectedKind, KNOWN_RANGES, spellingsOf } from "./address_vectors.ts";
 
-const F = "ffff:ffff:ffff:ffff";
+test("the source has the ranges of both registries, with the decision about each, and no others", () => {
+  const known = KNOWN_RANGES.map(({ range, kind }) => `${range} ${kind}`);
+  assert.deepEqual(SPECIAL_RANGES.map(({ range, verdict }) => `${range} ${verdict}`).sort(), known.sort());
+});
 
-/** First and last address of every range that is not public, and the neighbours before and after it that are. */
-const RANGES: Readonly<Record<string, readonly [first: string, last: string, ...neighbours: string[]]>> = {
-  "this network": ["0.0.0.0", "0.255.255.255", "1.0.0.0"],
-  "private, 10/8": ["10.0.0.0", "10.255.255.255", "9.255.255.255", "11.0.0.0"],
-  "shared": ["100.64.0.0", "100.127.255.255", "100.63.255.255", "100.128.0.0"],
-  "link-local": ["169.254.0.0", "169.254.255.255", "169.253.255.255", "169.255.0.0"],
-  "private, 172.16/12": ["172.16.0.0", "172.31.255.255", "172.15.255.255", "172.32.0.0"],
-  "protocol assignments": ["192.0.0.0", "192.0.0.255", "191.255.255.255", "192.0.1.0"],
-  "documentation 1": ["192.0.2.0", "192.0.2.255", "192.0.1.255", "192.0.3.0"],
-  "private, 192.168/16": ["192.168.0.0", "192.168.255.255", "192.167.255.255", "192.169.0.0"],
-  "benchmarks": ["198.18.0.0", "198.19.255.255", "198.17.255.255", "198.20.0.0"],
-  "documentation 2": ["198.51.100.0", "198.51.100.255", "198.51.99.255", "198.51.101.0"],
-  "documentation 3": ["203.0.113.0", "203.0.113.255", "203.0.112.255", "203.0.114.0"],
-  "multicast": ["224.0.0.0", "239.255.255.255", "223.255.255.255"],
-  "reserved": ["240.0.0.0", "255.255.255.255"],
-  "unspecified": ["::", "::"],
-  "compatible": ["::2", "::ffff:ffff", "::1:0:0"],
-  "mapped": ["::ffff:0:0", "::ffff:ffff:ffff", "::fffe:ffff:ffff", "::1:0:0:0"],
-  "NAT64": ["64:ff9b::", "64:ff9b::ffff:ffff", "64:ff9a:ffff:ffff:" + F, "64:ff9b::1:0:0"],
-  "local NAT64": ["64:ff9b:1::", "64:ff9b:1:ffff:" + F, "64:ff9b:0:ffff:" + F, "64:ff9b:2::"],
-  "discard": ["100::", "100::" + F, "ff:ffff:ffff:ffff:" + F, "100:0:0:1::"],
-  "Teredo": ["2001::", "2001:0:ffff:ffff:" + F, "2000:ffff:ffff:ffff:" + F, "2001:1::"],
-  "IPv6 benchmarks": ["2001:2::", "2001:2:0:ffff:" + F, "2001:1:ffff:ffff:" + F, "2001:2:1::"],
-  "IPv6 documentation 1": ["2001:db8::", "2001:db8:ffff:ffff:" + F, "2001:db7:ffff:ffff:" + F, "2001:db9::"],
-  "6to4": ["2002::", "2002:ffff:ffff:ffff:" + F, "2001:ffff:ffff:ffff:" + F, "2003::"],
-  "IPv6 documentation 2": ["3fff::", "3fff:fff:ffff:ffff:" + F, "3ffe:ffff:ffff:ffff:" + F, "3fff:1000::"],
-  "segment routing": ["5f00::", "5f00:ffff:ffff:ffff:" + F, "5eff:ffff:ffff:ffff:" + F, "5f01::"],
-  "unique local": ["fc00::", "fdff:ffff:ffff:ffff:" + F, "fbff:ffff:ffff:ffff:" + F, "fe00::"],
-  "IPv6 link-local": ["fe80::", "febf:ffff:ffff:ffff:" + F, "fe7f:ffff:ffff:ffff:" + F],
-  "site-local": ["fec0::", "feff:ffff:ffff:ffff:" + F],
-  "IPv6 multicast": ["ff00::", "ffff:ffff:ffff:ffff:" + F],
-};
-
-for (const [name, [first, last, ...neighbours]] of Object.entries(RANGES)) {
-  test(`${name}: from ${first} to ${last} and not one address further`, () => {
-    for (const address of [first, last]) assert.equal(addressKind(address), "special", address);
-    for (const address of neighbours) assert.equal(addressKind(address), "public", address);
+for (const { range } of KNOWN_RANGES) {
+  test(`${range}: from its first address to its last, and not one further`, () => {
+    for (const address of edgesOf(range)) assert.equal(addressKind(address), expectedKind(address), address);
   });
 }
 
-test("this machine: 127.0.0.0 to 127.255.255.255 and ::1, and not one address further", () => {
-  for (const address of ["127.0.0.0", "127.255.255.255", "::1", "::1%lo"]) {
-    assert.equal(addressKind(address), "loopback", address);
+const RULES: UrlRules = {
+  block_private_ip: true,
+  allow_loopback: false,
+  public_ranges: [],
+  enforce_domain_allowlist: false,
+  domain_allowlist: [],
+  domain_blocklist: [],
+};
+const policy = createUrlPolicy({ lookup: () => Promise.reject(new Error("an address is not looked up")) });
+const { signal } = new AbortController();
+const answer = (host: string, rules: Partial<UrlRules> = {}) =>
+  policy.check(`http://${host}/`, { ...RULES, ...rules }, { signal }).then(
+    ({ addresses }) => `reaches ${addresses}`,
+    (error) => String(error.code),
+  );
+
+test("every spelling of every edge is answered as its address is", async () => {
+  let vectors = 0;
+  for (const address of EDGES) {
+    const expected = expectedKind(address) === "public" ? `reaches ${address}` : "url_private";
+    for (const host of spellingsOf(address)) {
+      assert.equal(await answer(host), expected, `${host} means ${address}`);
+      vectors++;
+    }
   }
-  for (const address of ["126.255.255.255", "128.0.0.0"]) assert.equal(addressKind(address), "public", address);
-  for (const address of ["::", "::2"]) assert.equal(addressKind(address), "special", address);
+  assert.ok(vectors >= 1_000, `there are ${vectors} vectors`);
 });
 
-test("what is no address is reached by nobody", () => {
-  for (const text of ["", "localhost", "127.0.0.1.", "1.2.3", "127.0.0.256", "[::1]", "::g"]) {
+test("no form of IPv6 leads to an IPv4 address, a public one neither", async () => {
+  const fours = EDGES.filter((address) => isIP(address) === 4);
+  for (const host of fours.flatMap(carriersOf)) {
+    const isLoopback = host === "[::0.0.0.1]" || host === "[::0000:0001]";
+    assert.equal(await answer(host), "url_private", host);
+    assert.equal(await answer(host, { allow_loopback: true }), isLoopback ? "reaches ::1" : "url_private", host);
+  }
+});
+
+test("IPv6 outside of 2000::/3 is never public, whether a registry names it or not", () => {
+  for (let first = 0; first < 65_536; first += 64) {
+    const address = `${first.toString(16)}:4::1`;
+    if (first < 0x2000 || first > 0x3fff) assert.notEqual(addressKind(address), "public", address);
+  }
+  for (const address of ["2000::", "2606:2800:220:1::1", "3ffe::1", "2001:200::1"]) {
+    assert.equal(addressKind(address), "public", address);
+  }
+});
+
+test("a zone id says through which interface and not where; it is no part of a URL", async () => {
+  assert.deepEqual(["fe80::1%eth0", "::1%lo", "2606:2800::1%2"].map((text) => addressKind(text)), [
+    "special",
+    "loopback",
+    "public",
+  ]);
+  for (const host of ["[fe80::1%25eth0]", "[fe80::1%eth0]", "[::1%25lo]"]) {
+    assert.equal(await answer(host), "url_invalid");
+  }
+});
+
+test("text that is no address is reached by nobody", async () => {
+  const none = [
+    "",
+    "localhost",
+    "127.0.0.1.",
+    "1.2.3",
+    "127.0.0.256",
+    "[::1]",
+    "::g",
+    "01.2.3.4",
+    "0x7f.1",
+    "8.8.8.8%1",
+  ];
+  for (const text of [...none, "1::2::3", ":::", "1:2:3:4:5:6:7:8:9", "1:2:3:4:5:6:7::8", "1.2.3.4::", "12345::"]) {
     assert.equal(addressKind(text), "special", text);
+  }
+  const hosts = [
+    "256.1.1.1",
+    "1.2.3.4.5",
+    "0x100000000",
+    "09.1.1.1",
+    "[1.2.3.4]",
+    "[::1",
+    "[::ffff:1.2.3]",
+    "[::01.2.3.4]",
+  ];
+  for (const host of hosts) assert.equal(await answer(host), "url_invalid", host);
+});
+
+test("public_ranges opens special ranges, and never this machine, a metadata address or what is behind an address", () => {
+  const kind = (address: string, ...ranges: string[]) => addressKind(address, ranges);
+  assert.equal(kind("198.18.0.7", "198.18.0.0/15"), "public");
+  assert.equal(kind("198.20.0.7", "198.18.0.0/15"), "public");
+  assert.equal(kind("10.0.0.1", "198.18.0.0/15"), "special");
+  assert.equal(kind("fd12::1", "fd12::/16"), "public");
+  for (const range of ["127.0.0.0/8", "0.0.0.0/0", "::/0", "::1/128", "::ffff:0:0/96", "2002::/16", "169.254.0.0/16"]) {
+    for (const address of ["127.0.0.1", "::1", "::ffff:10.0.0.1", "2002:a00:1::", "169.254.169.254", "0.0.0.0"]) {
+      assert.notEqual(kind(address, range), "public", `${address} in ${range}`);
+    }
+  }
+  assert.equal(kind("100.64.0.1", "100.64.0.0/10"), "public");
+  assert.equal(kind("100.100.100.200", "100.64.0.0/10"), "special");
+  assert.equal(kind("168.63.129.16", "168.63.129.0/24"), "special");
+});
+
+test("an opened NAT64 prefix reaches public IPv4 addresses alone", () => {
+  const cases: readonly (readonly [prefix: string, to8: string, to10: string])[] = [
+    ["64:ff9b::/96", "64:ff9b::808:808", "64:ff9b::a00:1"],
+    ["64:ff9b:1:2::/96", "64:ff9b:1:2::808:808", "64:ff9b:1:2::7f00:1"],
+    ["64:ff9b:1::/48", "64:ff9b:1:808:8:800::", "64:ff9b:1:7f00:0:100::"],
+    ["64:ff9b:1::/64", "64:ff9b:1:0:8:808:800:0", "64:ff9b:1:0:a:0:100:0"],
+    ["64:ff9b:1:100::/56", "64:ff9b:1:108:8:808::", "64:ff9b:1:10a:0:1::"],
+    ["fd64::/96", "fd64::808:808", "fd64::a9fe:a9fe"],
+  ];
+  for (const [prefix, to8, to10] of cases) {
+    assert.equal(addressKind(to8), "special", to8);
+    assert.equal(addressKind(to8, [prefix]), "public", `${to8} in ${prefix}`);
+    assert.equal(addressKind(to10, [prefix]), "special", `${to10} in ${prefix}`);
+  }
+  // Another prefix than the operator says: the bits after the carried address are not zero
+  assert.equal(addressKind("64:ff9b:1:808:8:800::7f00:1", ["64:ff9b:1::/48"]), "special");
+  assert.equal(addressKind("64:ff9b:1:808:0:0:808:808", ["64:ff9b:1::/50"]), "special");
+});
+
+test("publicRangeProblem() refuses what can never be public, and says which range it meets", () => {
+  for (
+    const range of ["198.18.0.0/15", "64:ff9b::/96", "10.0.0.0/8", "100.64.0.0/10", "fd12:3456::/32", "240.0.0.0/4"]
+  ) {
+    assert.equal(publicRangeProblem(range), undefined, range);
+  }
+  const never: readonly string[] = [
+    ...["0.0.0.0/0", "::/0", "127.0.0.0/8", "127.0.0.1/32", "126.0.0.0/7", "::1/128", "::/127", "0.0.0.0/32"],
+    ...["169.254.0.0/16", "169.254.169.254/32", "fc00::/7", "fd00:ec2::/32", "fd00:ec2::254/128", "::ffff:0:0/96"],
+    ...["::ffff:7f00:0/104", "::ffff:0:0:0/96", "2001::/32", "2001::/23", "2002::/16", "224.0.0.0/4", "ff00::/8"],
+  ];
+  for (const range of never) {
+    assert.match(publicRangeProblem(range) ?? "", /^it meets .* which is never public$/, range);
+  }
+  for (
+    const text of [
+      "",
+      "198.18.0.0",
+      "198.18.0.0/",
+      "198.18.0.1/15",
+      "198.18.0.0/33",
+      "fd00::/129",
+      "10.0.0.0/08",
+      "a/8",
+    ]
+  ) {
+    assert.match(publicRangeProblem(text) ?? "", /^it is no range of addresses/, text);
+  }
+  assert.match(publicRangeProblem("fd12::%eth0/16") ?? "", /no range/);
+});
+
+test("isThisMachine() knows the addresses of this machine in every form that carries one", () => {
+  const own = Object.values(networkInterfaces()).flatMap((faces) => faces ?? []).map(({ address }) => address);
+  assert.ok(own.length > 0, "there is an interface");
+  const fours = own.filter((address) => isIP(address) === 4);
+  for (const address of [...own, "127.9.9.9", "::1", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"]) {
+    assert.ok(isThisMachine(address), address);
+  }
+  for (const carrier of fours.flatMap(carriersOf).filter((host) => !host.startsWith("[2001:"))) {
+    assert.ok(isThisMachine(carrier.slice(1, -1)), carrier);
+  }
+  for (const address of ["8.8.8.8", "2606:2800::1", "::ffff:8.8.8.8", "2002:808:808::1", "", "localhost"]) {
+    assert.equal(isThisMachine(address), false, address);
+  }
+});
+
+test("isSameAddress() compares what an address means, not how it is written", () => {
+  for (const other of ["2001:DB8:0::1", "2001:db8:0:0:0:0:0:1", "2001:db8::1%eth0"]) {
+    assert.ok(isSameAddress("2001:db8::1", other), other);
+  }
+  assert.ok(isSameAddress("10.0.0.1", "::ffff:10.0.0.1"));
+  assert.ok(isSameAddress("::ffff:a00:1", "10.0.0.1"));
+  for (
+    const [one, other] of [["10.0.0.1", "10.0.0.2"], ["::1", "0.0.0.1"], ["", ""], ["::10.0.0.1", "10.0.0.1"]] as const
+  ) {
+    assert.equal(isSameAddress(one, other), false, `${one} ${other}`);
   }
 });

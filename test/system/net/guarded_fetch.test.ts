@@ -21,6 +21,7 @@ import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 const STRICT: UrlRules = {
   block_private_ip: true,
   allow_loopback: false,
+  public_ranges: [],
   enforce_domain_allowlist: false,
   domain_allowlist: [],
   domain_blocklist: [],
@@ -393,6 +394,19 @@ describe("guarded_fetch", () => {
     assert.equal(await refusal(`${other.origin}/`), "url_own_gateway");
     assert.equal(textOf((await get(`${gateway.origin}/health?x=1`)).body), "mine");
     assert.equal(gateway.seen.length, 1);
+  });
+
+  test("refuses the gateway's port in a public range, which the network may map to this machine", async () => {
+    const { refusal } = setUp({
+      names: { "mapped.test": [["198.18.0.9"]], "nat64.test": [["64:ff9b::7f00:1"]] },
+      own: { port: 7, publicPaths: ["/health"] },
+    });
+    const rules = { ...STRICT, public_ranges: ["198.18.0.0/15", "64:ff9b::/96"] };
+    for (const path of ["v1/tokens", "pair", "ws/chat", ""]) {
+      assert.equal(await refusal(`http://mapped.test:7/${path}`, { rules }), "url_own_gateway", path);
+    }
+    assert.equal(await refusal("http://nat64.test:7/pair", { rules }), "url_private");
+    assert.equal(await refusal("http://mapped.test:7/pair", { rules: STRICT }), "url_private");
   });
 
   test("refuses headers that are the connection's own or would split a request in two", async () => {

@@ -9,6 +9,7 @@ import { createUrlPolicy, type UrlRules } from "../../../lib/system/net/url_poli
 const RULES: UrlRules = {
   block_private_ip: true,
   allow_loopback: false,
+  public_ranges: [],
   enforce_domain_allowlist: false,
   domain_allowlist: [],
   domain_blocklist: [],
