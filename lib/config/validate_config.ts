@@ -217,7 +217,11 @@ function* extensionChecks(config: Config): Iterable<Contradiction> {
   }
 }
 
-function* webChecks({ url_access: { public_ranges: ranges } }: Config): Iterable<Contradiction> {
+function* webChecks({ url_access: { public_ranges: ranges }, web_search: search }: Config): Iterable<Contradiction> {
+  if (search.enabled && search.provider === "searxng" && search.base_url === "") {
+    const reason = 'provider = "searxng" needs the address of your instance, as "http://127.0.0.1:8888"';
+    yield { path: ["web_search", "base_url"], reason };
+  }
   if (ranges.length > MAX_PUBLIC_RANGES) {
     yield { path: ["url_access", "public_ranges"], reason: `it may be ${MAX_PUBLIC_RANGES} long at most` };
     return;

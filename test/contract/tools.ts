@@ -144,6 +144,14 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     maxBytes: 675,
     sample: { op: "start", command: "ls -l src" },
   },
+  web_search: {
+    access: "network",
+    enabled: "when configured",
+    fields: ["query", "max_results?"],
+    textField: "query",
+    maxBytes: 400,
+    sample: { query: "door", max_results: 3 },
+  },
   cron_add: {
     access: "state",
     enabled: "when configured",

@@ -203,6 +203,7 @@ function executorOf(tools: readonly Tool[], table: ConfigTable): ToolExecutor {
     // Nothing runs; a question looks at the files and programs it is about, of which there are none
     services: {
       files: { inspect: (path: string) => Promise.resolve({ path, file: undefined }) },
+      environment: () => "set",
       commands: { identify: () => Promise.resolve(undefined) },
       processes: {
         screen: () => Promise.resolve(),

@@ -50,11 +50,17 @@ export const webFetchSchema = v.strictObject({
 /** `[web_search]`: the search service and the bounds of a search. */
 export const webSearchSchema = v.strictObject({
   enabled: about("Turns the tool on", boolean(false)),
-  provider: about("Search engine", choice(["duckduckgo", "brave", "perplexity", "exa", "jina"], "duckduckgo")),
-  max_results: about("Results of one search", integer(5, 1, 100)),
+  provider: about(
+    "Search engine. `searxng` is an instance of your own at `base_url`",
+    choice(["duckduckgo", "brave", "perplexity", "exa", "jina", "searxng"], "duckduckgo"),
+  ),
+  max_results: about("Most results of one search", integer(5, 1, 100)),
   timeout_secs: about("Seconds of one search", integer(15, 1, 3600)),
-  api_key_env: about("Environment variable that holds the engine's key", environmentName()),
-  base_url: about("Address of the engine's API. Empty: its own", httpUrl()),
+  api_key_env: about(
+    "Environment variable that holds the engine's key. Empty: `BRAVE_API_KEY`, `PERPLEXITY_API_KEY`, `EXA_API_KEY` or `JINA_API_KEY`",
+    environmentName(),
+  ),
+  base_url: about("Address of the engine's API, which may be private. Empty: its own. `searxng` needs it", httpUrl()),
 });
 
 /** `[browser]`: the browser of the agent and its bounds. */
