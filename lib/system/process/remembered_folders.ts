@@ -32,10 +32,17 @@ export interface FolderRole {
   readonly isTop: boolean;
 }
 
+/** Entries of a folder. */
+export interface FolderEntries {
+  readonly all: readonly FolderEntry[];
+  /** Entries that count by their names alone: folders, protected names, and names that are not UTF-8 */
+  readonly named: readonly FolderEntry[];
+}
+
 interface RememberedFolder extends FolderRole {
   readonly ino: number;
   readonly ctimeMs: number;
-  readonly entries: readonly FolderEntry[];
+  readonly entries: FolderEntries;
 }
 
 /** The entries of folders that surveys have seen, until a folder changes. */
@@ -50,23 +57,25 @@ export class RememberedFolders {
   }
 
   /** Returns the entries of a folder. @throws the error of the system when the folder cannot be read */
-  entriesOf(path: string, { isGitFolder, isTop }: FolderRole): readonly FolderEntry[] {
+  entriesOf(path: string, { isGitFolder, isTop }: FolderRole): FolderEntries {
     const { ino, ctimeMs } = lstatSync(path);
     const known = this.#folders.get(path);
     const isKnown = known?.ino === ino && known.ctimeMs === ctimeMs;
     if (isKnown && known.isGitFolder === isGitFolder && known.isTop === isTop) return known.entries;
-    const entries = listEntries(path, { isGitFolder, isTop, known: known?.entries ?? [] });
+    const all = listEntries(path, { isGitFolder, isTop, known: known?.entries.all ?? [] });
+    const named = all.filter(({ kind, isGuarded, isUnnamable }) => kind === "folder" || isGuarded || isUnnamable);
+    const entries = { all, named };
     this.#remember(path, { ino, ctimeMs, isGitFolder, isTop, entries });
     return entries;
   }
 
   #remember(path: string, folder: RememberedFolder): void {
     const { entries, ctimeMs } = folder;
-    const before = this.#folders.get(path)?.entries.length ?? 0;
+    const before = this.#folders.get(path)?.entries.all.length ?? 0;
     this.#folders.delete(path);
-    if (this.#now() - ctimeMs > QUIET_MS && this.#remembered + entries.length <= MAX_REMEMBERED) {
+    if (this.#now() - ctimeMs > QUIET_MS && this.#remembered + entries.all.length <= MAX_REMEMBERED) {
       this.#folders.set(path, folder);
-      this.#remembered += entries.length;
+      this.#remembered += entries.all.length;
     }
     this.#remembered -= before;
   }

@@ -13,7 +13,14 @@ import {
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { holdsPrivateKey, isSensitive, KEY_HEAD_BYTES } from "../files/sensitive_files.ts";
-import { type FolderEntry, placesByName, QUIET_MS, RememberedFolders, unlessGone } from "./remembered_folders.ts";
+import {
+  type FolderEntries,
+  type FolderEntry,
+  placesByName,
+  QUIET_MS,
+  RememberedFolders,
+  unlessGone,
+} from "./remembered_folders.ts";
 import { type Guarded, nameIdentity, type Survey, type SurveyRequest } from "./surveys.ts";
 
 /** Looks at the clock after so many entries */
@@ -56,7 +63,8 @@ class FolderSurvey {
   readonly #now: () => number;
   readonly #monotonic: () => number;
   readonly #end: number;
-  readonly #skip: ReadonlySet<string>;
+  /** Names of the folders' entries that are skipped, by the folder */
+  readonly #skip: ReadonlyMap<string, ReadonlySet<string>>;
   /** Identities of files with several names that hold credentials under one of them */
   readonly #secrets: Set<string>;
   readonly #pending: PendingFolder[] = [];
@@ -66,6 +74,8 @@ class FolderSurvey {
   readonly #unnamable: string[] = [];
   /** Files with several names */
   readonly #linked: { readonly path: string; readonly file: string; readonly isUnnamable: boolean }[] = [];
+  /** Room for the beginning of a file */
+  readonly #head = new Uint8Array(KEY_HEAD_BYTES);
   #steps = 0;
   #isLate = false;
 
@@ -76,7 +86,7 @@ class FolderSurvey {
     this.#monotonic = options.monotonic;
     this.#end = options.monotonic() + request.timeoutMs;
     this.#secrets = request.secrets ? secretsOfUser(request, this.#late) : new Set();
-    this.#skip = new Set(request.skip);
+    this.#skip = namesByFolder(request.skip);
   }
 
   run(): Survey {
@@ -106,20 +116,22 @@ class FolderSurvey {
   #lookAtFolder(folder: PendingFolder): void {
     const { path, isGitFolder } = folder;
     const { root, secrets } = this.#request;
-    let entries: readonly FolderEntry[];
+    let listed: FolderEntries;
     try {
-      entries = this.#folders.entriesOf(path, { isGitFolder, isTop: path === root });
+      listed = this.#folders.entriesOf(path, { isGitFolder, isTop: path === root });
     } catch (error) {
       // A folder that cannot be looked into is hidden: a command of the same user could make it readable
       if (!isGone(error) && secrets) this.#sensitive.push(path);
       return;
     }
+    const entries = secrets ? listed.all : listed.named;
+    const skipped = this.#skip.get(path);
     const isRepository = isGitFolder && secrets && entries.some(({ name }) => name === "HEAD");
     const bytesOf = secrets && entries.some(({ isUnnamable }) => isUnnamable) ? placesByName(path) : undefined;
     for (const entry of entries) {
       if (this.#late()) return;
+      if (skipped?.has(entry.name)) continue;
       const below = path === sep ? `${sep}${entry.name}` : `${path}${sep}${entry.name}`;
-      if (this.#skip.has(below)) continue;
       if (entry.isUnnamable) this.#lookAtUnnamable(below, entry, bytesOf?.get(entry.name));
       else this.#lookAtEntry(below, entry, folder);
       if (isRepository && entry.kind === "file" && GIT_CONFIG.test(entry.name)) this.#gitConfigs.push(below);
@@ -172,7 +184,7 @@ class FolderSurvey {
     const { ino, size, ctimeMs } = found;
     const { seen } = entry;
     const isSame = seen !== undefined && seen.ino === ino && seen.size === size && seen.ctimeMs === ctimeMs;
-    const isKey = isSame ? seen.isKey : isKeyFile(path, size);
+    const isKey = isSame ? seen.isKey : isKeyFile(path, size, this.#head);
     if (!isSame) entry.seen = this.#now() - ctimeMs > QUIET_MS ? { ino, size, ctimeMs, isKey } : undefined;
     if (isKey) this.#cover(path);
   }
@@ -186,7 +198,7 @@ class FolderSurvey {
     // A folder may hold protected names as well. The target of a link is found where it lies
     if (kind === "folder" || (isSensitive && secrets)) this.#unnamable.push(path);
     else if (kind === "file" && secrets) {
-      const judged = places?.map((place) => judgeByBytes(place)) ?? [undefined];
+      const judged = places?.map((place) => judgeByBytes(place, this.#head)) ?? [undefined];
       if (judged.includes(undefined)) this.#unnamable.push(path);
       for (const file of judged) {
         if (file?.link !== undefined) this.#linked.push({ path, file: file.link, isUnnamable: true });
@@ -195,14 +207,24 @@ class FolderSurvey {
   }
 }
 
+function namesByFolder(paths: readonly string[]): ReadonlyMap<string, ReadonlySet<string>> {
+  const names = new Map<string, Set<string>>();
+  for (const path of paths) {
+    const folder = dirname(path);
+    names.set(folder, (names.get(folder) ?? new Set()).add(basename(path)));
+  }
+  return names;
+}
+
 /** Returns undefined for what may hold credentials, or cannot be looked at; `link`: the file has several names. */
-function judgeByBytes(place: Buffer): { readonly link: string | undefined } | undefined {
+function judgeByBytes(place: Buffer, head: Uint8Array): { readonly link: string | undefined } | undefined {
   const found = unlessGone(() => lstatSync(place));
-  if (found === undefined || (found.isFile() && isKeyFile(place, found.size))) return undefined;
+  if (found === undefined || (found.isFile() && isKeyFile(place, found.size, head))) return undefined;
   return { link: found.isFile() && found.nlink > 1 ? `${found.dev}:${found.ino}` : undefined };
 }
 
-function isKeyFile(path: string | Buffer, size: number): boolean {
+/** @param head room for KEY_HEAD_BYTES */
+function isKeyFile(path: string | Buffer, size: number, head: Uint8Array): boolean {
   if (size === 0) return false;
   let file: number;
   try {
@@ -212,7 +234,6 @@ function isKeyFile(path: string | Buffer, size: number): boolean {
     return !isGone(error);
   }
   try {
-    const head = new Uint8Array(KEY_HEAD_BYTES);
     return holdsPrivateKey(head.subarray(0, readSync(file, head, 0, head.length, 0)));
   } finally {
     closeSync(file);
