@@ -3,7 +3,8 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { addressKind, basicCredentials, hostAndPort, isThisMachine, type OwnGateway } from "./address.ts";
 import { describeNetworkError } from "./network_error.ts";
-import { isRedirect, PinError, pinnedExchange, type PinnedReply } from "./pinned_exchange.ts";
+import { PinError } from "./pinned_connection.ts";
+import { isRedirect, pinnedExchange, type PinnedReply } from "./pinned_exchange.ts";
 import { createProxyRules, type ProxySettings, TunnelError } from "./proxy.ts";
 import type { AllowedHosts, AllowedUrl, UrlPolicy, UrlRules } from "./url_policy.ts";
 

@@ -1,10 +1,10 @@
 import { type ClientRequest, type IncomingMessage, request as sendPlain } from "node:http";
 import { request as sendOverTls } from "node:https";
-import { isIP, type LookupFunction } from "node:net";
+import { isIP } from "node:net";
 import type { Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
 import { hostAndPort, isSameAddress } from "./address.ts";
-import { openTunnel } from "./proxy.ts";
+import { ATTEMPT_MS, lookupOf, PinError, tunnelToFirst } from "./pinned_connection.ts";
 
 /** Request to one of these addresses and no other. */
 export interface PinnedRequest {
@@ -30,14 +30,6 @@ export interface PinnedReply {
   readonly body: Uint8Array;
   /** The body was longer than `maxBytes`, and the connection was given up */
   readonly truncated: boolean;
-}
-
-/** For one address, before the next is tried beside it; the system's own is too short for far-off hosts. */
-const ATTEMPT_MS = 2_000;
-
-/** Failure without a code of the network. The message ends a sentence. */
-export class PinError extends Error {
-  override readonly name = "PinError";
 }
 
 /**
@@ -98,23 +90,13 @@ function openDirect(request: PinnedRequest): ClientRequest {
   });
 }
 
-/** Tries one address after the other, as the system does for a connection of its own. */
 async function openThrough(proxy: string, request: PinnedRequest): Promise<ClientRequest> {
   const { url, addresses, signal } = request;
-  const isTls = url.protocol === "https:";
   const { host, port } = hostAndPort(url);
-  let failure: unknown = new PinError("there is no address to connect to");
-  for (const address of addresses) {
-    try {
-      const socket = await openTunnel({ proxy, address, port, tlsName: isTls ? host : undefined, signal });
-      // TLS is inside the socket already; without an agent the request takes it
-      return sendPlain({ ...partsOf(request), setHost: false, createConnection: () => socket });
-    } catch (error) {
-      failure = error;
-      if (signal.aborted) break;
-    }
-  }
-  throw failure;
+  const tlsName = url.protocol === "https:" ? host : undefined;
+  const socket = await tunnelToFirst({ proxy, addresses, port, tlsName, signal });
+  // TLS is inside the socket already; without an agent the request takes it
+  return sendPlain({ ...partsOf(request), setHost: false, createConnection: () => socket });
 }
 
 function partsOf({ url, method, headers, body, signal }: PinnedRequest) {
@@ -125,16 +107,6 @@ function partsOf({ url, method, headers, body, signal }: PinnedRequest) {
 /** Tells whether a reply with this status may point elsewhere. */
 export function isRedirect(status: number): boolean {
   return status === 301 || status === 302 || status === 303 || status === 307 || status === 308;
-}
-
-function lookupOf(addresses: readonly string[]): LookupFunction {
-  const found = addresses.map((address) => ({ address, family: isIP(address.split("%")[0] ?? "") }));
-  return (_host, options, onFound) => {
-    const [first] = found;
-    if (first === undefined) return onFound(new PinError("there is no address to connect to"), "", 0);
-    if (options.all) onFound(null, found);
-    else onFound(null, first.address, first.family);
-  };
 }
 
 function headersOf({ headers }: IncomingMessage): Readonly<Record<string, string>> {

@@ -11,7 +11,7 @@ export interface UrlRules {
   /** Special ranges that count as public in this network, as `198.18.0.0/15`. */
   readonly public_ranges: readonly string[];
   readonly enforce_domain_allowlist: boolean;
-  /** `example.com` is that host alone, `*.example.com` its subdomains */
+  /** `example.com` is that host alone, `*.example.com` its subdomains; `example.com:8443` is that port of the host alone */
   readonly domain_allowlist: readonly string[];
   /** An entry is the host and its subdomains */
   readonly domain_blocklist: readonly string[];
@@ -61,17 +61,17 @@ export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
   return {
     async check(text, rules, { signal, allowed }) {
       const url = parse(text);
-      const host = plainHost(hostAndPort(url).host);
+      const { host } = placeOf(url);
       const blocked = rules.domain_blocklist.find((entry) => isWithinDomain(host, entry));
       if (blocked !== undefined) {
         throw refusal("url_blocked", url, `[url_access] domain_blocklist names "${blocked}"`);
       }
       const addresses = isIP(host) === 0 ? await resolved(url, host, { lookup, signal }) : [host];
       for (const address of addresses) requireReachable(url, address, rules);
-      if (rules.enforce_domain_allowlist && !rules.domain_allowlist.some((entry) => matchesHost(host, entry))) {
+      if (rules.enforce_domain_allowlist && !allows(rules.domain_allowlist, url)) {
         throw refusal("url_not_allowed", url, `add "${host}" to [url_access] domain_allowlist to allow it`);
       }
-      if (allowed !== undefined && !allowed.entries.some((entry) => entry === "*" || matchesHost(host, entry))) {
+      if (allowed !== undefined && !allowed.entries.includes("*") && !allows(allowed.entries, url)) {
         throw refusal("url_not_allowed", url, `add "${host}" to ${allowed.key} to allow it`);
       }
       return { url, addresses };
@@ -133,6 +133,31 @@ function requireReachable(url: URL, address: string, rules: UrlRules): void {
         `${address} is a private or reserved address; [url_access] block_private_ip = false allows them all, public_ranges some`,
       );
   }
+}
+
+/**
+ * Tells whether an allowlist has the host of a URL. An entry with a port, as `example.com:8443`, has that port alone; an entry without
+ * one has every port.
+ */
+export function allows(entries: readonly string[], url: URL): boolean {
+  const { host, port } = placeOf(url);
+  return entries.some((entry) => matchesHost(host, entry) && (portOf(entry) ?? port) === port);
+}
+
+/** Tells whether an entry of an allowlist names both the host and the port of a URL. */
+export function namesPort(entries: readonly string[], url: URL): boolean {
+  return allows(entries.filter((entry) => portOf(entry) !== undefined), url);
+}
+
+function placeOf(url: URL): { readonly host: string; readonly port: number } {
+  const { host, port } = hostAndPort(url);
+  return { host: plainHost(host), port };
+}
+
+/** Returns the port that an entry names. The last part of a bare IPv6 address is none. */
+function portOf(entry: string): number | undefined {
+  const port = /^(?:[^:]*|\[[^\]]*\]):(\d{1,5})$/.exec(entry)?.[1];
+  return port === undefined ? undefined : Number(port);
 }
 
 /** A host name as the lists have it: no dot at the end, lower case. */

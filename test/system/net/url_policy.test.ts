@@ -135,3 +135,22 @@ test("addressKind() knows every IPv4 address of the blocked ranges", () => {
   );
   for (const text of ["", "example.com", "1.2.3", "fe80::1%eth0"]) assert.equal(addressKind(text), "special");
 });
+
+test("an entry of an allowlist with a port opens that port alone, one without opens every port", async () => {
+  const rules = { enforce_domain_allowlist: true };
+  for (
+    const [entry, url, expected] of [
+      ["example.com:8443", "https://example.com:8443/", "allowed"],
+      ["example.com:8443", "https://example.com/", "url_not_allowed"],
+      ["example.com:443", "https://example.com/", "allowed"],
+      ["example.com:443", "http://example.com/", "url_not_allowed"],
+      ["example.com", "https://example.com:8443/", "allowed"],
+      ["*.example.com:8443", "https://example.com:8443/", "url_not_allowed"],
+      ["[2606:2800::1]:8443", "https://[2606:2800::1]:8443/", "allowed"],
+      ["[2606:2800::1]:8443", "https://[2606:2800::1]/", "url_not_allowed"],
+      ["2606:2800::1", "https://[2606:2800::1]/", "allowed"],
+    ] as const
+  ) {
+    assert.equal(await check(url, { ...rules, domain_allowlist: [entry] }), expected, `${entry} ${url}`);
+  }
+});

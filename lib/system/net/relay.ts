@@ -1,0 +1,358 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { CancelError } from "../../base/cancel.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import { addressKind, hostAndPort, isThisMachine, type OwnGateway } from "./address.ts";
+import { describeNetworkError } from "./network_error.ts";
+import { connectPinned, PinError } from "./pinned_connection.ts";
+import { createProxyRules, type ProxySettings, TunnelError } from "./proxy.ts";
+import { forwardRequest, joinSockets, type PumpOptions } from "./relay_pump.ts";
+import { type AllowedUrl, allows, namesPort, type UrlPolicy, type UrlRules } from "./url_policy.ts";
+
+/**
+ * The only way out of a network namespace: an HTTP/1.1 proxy on a Unix socket, for programs that nobody trusts.
+ *
+ * Takes `CONNECT host:port` and requests in absolute form (`GET http://host/path`). Everything else is a 4xx whose body says why. Each
+ * request is checked anew: `[url_access] domain_allowlist` always counts, before the name is looked up, so that a look-up tells nobody
+ * anything; then everything that UrlPolicy checks, on every address; then the gateway's own address. Ports other than 80 and 443 need
+ * an entry that names the port. The connection goes to a checked address, through `[proxy]` where that is set. Bytes inside a tunnel
+ * are not looked at. One connection carries one request; heads, connections, bytes and silence are bounded.
+ * Source: docs/design/network.md "Relay"
+ */
+export interface Relay {
+  /**
+   * Listens on a Unix socket, once. Whoever reaches the socket may use the relay: the folder must be private.
+   * @param path at most 107 bytes, as the system takes it; `/proc/self/fd/<folder>/<name>` is a short one
+   * @throws the system's error when there can be no socket
+   */
+  listen(path: string): Promise<void>;
+  /** Returns what the relay has not done, one problem for each host and port, at most MAX_PROBLEMS. */
+  problems(): readonly RelayProblem[];
+  /** Ends every connection and stops listening. Repeating it does nothing */
+  close(): Promise<void>;
+}
+
+/** Request that the relay refused, or could not carry out. */
+export interface RelayProblem {
+  /** Host, with its port where that is not the usual one */
+  readonly host: string;
+  /** Whole sentence for the model, as `Cannot reach "example.com": add "example.com" to [url_access] domain_allowlist to allow it` */
+  readonly reason: string;
+}
+
+/** Bounds of one relay. */
+export interface RelayLimits {
+  /** Connections at once. Default 128 */
+  readonly connections: number;
+  /** Bytes of all requests and replies together. Default 1 GiB */
+  readonly bytes: number;
+  /** Milliseconds until the head of a request has come. Default 10 s */
+  readonly headMs: number;
+  /** Milliseconds for look-up and connection. Default 30 s */
+  readonly connectMs: number;
+  /** Milliseconds without a byte in either direction, after which a connection is ended. Default 2 minutes */
+  readonly idleMs: number;
+}
+
+/** Policy and place of a relay. */
+export interface RelayOptions {
+  readonly policy: UrlPolicy;
+  /** `[url_access]` as it is now, asked at each request. `enforce_domain_allowlist` counts as true */
+  readonly rules: () => UrlRules;
+  readonly clock: Clock;
+  /** Undefined while no port is open */
+  readonly own: () => OwnGateway | undefined;
+  /** `[proxy]` as it is now. Default: none */
+  readonly proxy?: (() => ProxySettings) | undefined;
+  readonly limits?: Partial<RelayLimits> | undefined;
+  /** Told of each new problem. Default: nobody is */
+  readonly onProblem?: ((problem: RelayProblem) => void) | undefined;
+}
+
+/** Problems of one relay that are kept and told of. */
+export const MAX_PROBLEMS = 20;
+
+const DEFAULT_LIMITS: RelayLimits = {
+  connections: 128,
+  bytes: 1_073_741_824,
+  headMs: 10_000,
+  connectMs: 30_000,
+  idleMs: 120_000,
+};
+const MAX_HEAD_BYTES = 16_384;
+/** Ports that an entry without a port opens */
+const USUAL_PORTS: readonly number[] = [80, 443];
+
+const WHAT_IT_TAKES =
+  "This is the relay of Postern: it takes CONNECT host:port, and requests for http:// addresses in absolute form";
+
+/** Creates a relay that does not listen yet. */
+export function createRelay(options: RelayOptions): Relay {
+  return new UnixRelay(options);
+}
+
+/** Answer of the relay's own. */
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+}
+
+class UnixRelay implements Relay {
+  readonly #options: RelayOptions;
+  readonly #limits: RelayLimits;
+  readonly #server: Server;
+  readonly #closing = new AbortController();
+  /** Open connections, each with the timer of its head; undefined once that has come */
+  readonly #connections = new Map<Duplex, Timer | undefined>();
+  readonly #problems = new Map<string, RelayProblem>();
+  #bytes = 0;
+
+  constructor(options: RelayOptions) {
+    this.#options = options;
+    this.#limits = { ...DEFAULT_LIMITS, ...options.limits };
+    // Other time limits of the server would be a second set
+    const unlimited = { headersTimeout: 0, requestTimeout: 0, keepAliveTimeout: 0 };
+    this.#server = createServer({ maxHeaderSize: MAX_HEAD_BYTES, ...unlimited });
+    // Otherwise headers beyond the first 2,000 are dropped without a word
+    this.#server.maxHeadersCount = 0;
+    this.#server.on("connection", (socket) => this.#admit(socket));
+    this.#server.on("request", (request, response) => void this.#forward(request, response));
+    this.#server.on("connect", (request, client, head) => void this.#tunnel(request, client, head));
+    this.#server.on("upgrade", (_request, client) => {
+      answerRaw(client, { status: 501, text: "The relay switches no protocols: use CONNECT" });
+    });
+    this.#server.on("clientError", (error, client) => answerRaw(client, unreadable(error)));
+  }
+
+  listen(path: string): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#server.once("error", reject);
+    this.#server.listen(path, () => {
+      this.#server.off("error", reject);
+      this.#server.on("error", () => {});
+      resolve();
+    });
+    return promise;
+  }
+
+  problems(): readonly RelayProblem[] {
+    return [...this.#problems.values()];
+  }
+
+  async close(): Promise<void> {
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort(new CancelError("shutdown"));
+    for (const socket of this.#connections.keys()) socket.destroy();
+    await new Promise<void>((resolve) => this.#server.close(() => resolve()));
+  }
+
+  #admit(socket: Socket): void {
+    if (this.#closing.signal.aborted) return void socket.destroy();
+    const { connections, headMs } = this.#limits;
+    if (this.#connections.size >= connections) {
+      return answerRaw(socket, { status: 503, text: `The relay takes ${connections} connections at a time` });
+    }
+    const timer = this.#options.clock.after(headMs, () => socket.destroy());
+    this.#connections.set(socket, timer);
+    socket.once("close", () => {
+      timer.clear();
+      this.#connections.delete(socket);
+    });
+  }
+
+  async #forward(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { socket: client, method = "", url: target = "" } = request;
+    const refuse = (answer: Answer) => answerResponse(response, answer);
+    response.on("error", () => {});
+    if (!this.#startRequest(client, request)) return;
+    if (!/^http:\/\//i.test(target)) return refuse({ status: 400, text: WHAT_IT_TAKES });
+    const coding = request.headers["transfer-encoding"];
+    if (coding !== undefined && coding.toLowerCase() !== "chunked") {
+      return refuse({ status: 501, text: "The relay knows no transfer coding but chunked" });
+    }
+    const reached = await this.#reach(target, client);
+    if ("status" in reached) return refuse(reached);
+    const { upstream, url } = reached;
+    forwardRequest(
+      { request, response, upstream, url, method },
+      { ...this.#pump(), onFailure: (error) => refuse(this.#problemOf(error, url)) },
+    );
+  }
+
+  async #tunnel(request: IncomingMessage, client: Duplex, head: Uint8Array): Promise<void> {
+    client.on("error", () => {});
+    if (!this.#startRequest(client, request)) return void client.destroy();
+    const target = tunnelTarget(request.url ?? "");
+    if (target === undefined) return answerRaw(client, { status: 400, text: WHAT_IT_TAKES });
+    const reached = await this.#reach(target, client);
+    if ("status" in reached) return answerRaw(client, reached);
+    const { upstream } = reached;
+    client.write("HTTP/1.1 200 Connection established\r\n\r\n");
+    if (head.length > 0) upstream.write(head);
+    joinSockets(client, upstream, this.#pump());
+  }
+
+  /** Notes that the head of a request has come. @returns false for a connection that was not let in, or has had its request */
+  #startRequest(client: Duplex, { rawHeaders, url = "" }: IncomingMessage): boolean {
+    const timer = this.#connections.get(client);
+    if (timer === undefined) return false;
+    timer.clear();
+    this.#connections.set(client, undefined);
+    this.#count(url.length + rawHeaders.reduce((sum, text) => sum + text.length, 0));
+    return true;
+  }
+
+  /** Opens a connection to what a request names, or says why there is none. @param client aborts the attempt when it closes */
+  async #reach(target: string, client: Duplex): Promise<{ readonly upstream: Socket; readonly url: URL } | Answer> {
+    const gone = new AbortController();
+    const leave = () => gone.abort(new CancelError("client_gone"));
+    client.once("close", leave);
+    const timeout = this.#options.clock.timeoutSignal(this.#limits.connectMs);
+    const signal = AbortSignal.any([timeout.signal, gone.signal, this.#closing.signal]);
+    try {
+      const { url, addresses } = await this.#check(target, signal);
+      const proxy = createProxyRules(this.#options.proxy?.())(url.origin);
+      const upstream = await connectPinned({ url, addresses, proxy, signal });
+      upstream.on("error", () => {});
+      if (!client.destroyed) return { upstream, url };
+      upstream.destroy();
+      return { status: 499, text: "The client is gone" };
+    } catch (error) {
+      return this.#problemOf(
+        timeout.signal.aborted ? new PinError(`no connection within ${this.#limits.connectMs / 1000} s`) : error,
+        URL.parse(target),
+      );
+    } finally {
+      timeout.clear();
+      client.off("close", leave);
+    }
+  }
+
+  /** Returns the checked addresses of a request. @throws {ToolError} as UrlPolicy, and `url_own_gateway` */
+  async #check(target: string, signal: AbortSignal): Promise<AllowedUrl> {
+    const rules: UrlRules = { ...this.#options.rules(), enforce_domain_allowlist: true };
+    if (this.#bytes > this.#limits.bytes) {
+      throw new ToolError(
+        "relay_full",
+        `Cannot reach anything more: the relay has moved ${this.#limits.bytes} bytes for this call`,
+      );
+    }
+    const url = URL.parse(target);
+    // A look-up would already tell the name to servers of whoever owns it
+    if (url !== null) requireListed(url, rules);
+    const allowed = await this.#options.policy.check(target, rules, { signal });
+    requireForeign(allowed, this.#options.own());
+    return allowed;
+  }
+
+  #pump(): PumpOptions {
+    const { clock } = this.#options;
+    return { clock, idleMs: this.#limits.idleMs, onBytes: (bytes) => this.#count(bytes) };
+  }
+
+  #count(bytes: number): void {
+    const wasFull = this.#bytes > this.#limits.bytes;
+    this.#bytes += bytes;
+    if (wasFull || this.#bytes <= this.#limits.bytes) return;
+    this.#note({
+      host: "",
+      reason: `The relay ended every connection: it has moved ${this.#limits.bytes} bytes, as many as one call may`,
+    });
+    for (const socket of this.#connections.keys()) socket.destroy();
+  }
+
+  /** Notes why a request failed, and returns the answer to it. */
+  #problemOf(error: unknown, url: URL | null): Answer {
+    if (error instanceof CancelError) return { status: 502, text: "The relay was closed" };
+    const host = (url?.host ?? "the address").slice(0, 100);
+    if (error instanceof ToolError) {
+      this.#note({ host, reason: error.message });
+      return { status: STATUS_OF[error.code] ?? 403, text: error.message };
+    }
+    const isOurs = error instanceof PinError || error instanceof TunnelError;
+    const reason = `Cannot reach "${host}": ${isOurs ? error.message : describeNetworkError(error)}`;
+    this.#note({ host, reason });
+    return { status: 502, text: reason };
+  }
+
+  #note(problem: RelayProblem): void {
+    if (this.#problems.has(problem.host) || this.#problems.size >= MAX_PROBLEMS) return;
+    this.#problems.set(problem.host, problem);
+    this.#options.onProblem?.(problem);
+  }
+}
+
+/** Statuses of refusals other than 403. */
+const STATUS_OF: Readonly<Record<string, number>> = { url_invalid: 400, url_unresolved: 502 };
+
+/** Returns the URL that `CONNECT host:port` stands for. Undefined for any other text. */
+function tunnelTarget(authority: string): string | undefined {
+  const port = /^(?:\[[0-9A-Fa-f:.]{2,64}\]|[A-Za-z0-9._-]{1,253}):(\d{1,5})$/.exec(authority)?.[1];
+  if (port === undefined) return undefined;
+  return `${port === "80" ? "http" : "https"}://${authority}`;
+}
+
+/** @throws {ToolError} `url_not_allowed` for a host or port that the allowlist does not open */
+function requireListed(url: URL, rules: UrlRules): void {
+  const { port } = hostAndPort(url);
+  const entries = rules.domain_allowlist;
+  if (namesPort(entries, url)) return;
+  const isUsual = USUAL_PORTS.includes(port);
+  if (isUsual && allows(entries, url)) return;
+  const wanted = isUsual ? url.hostname : `${url.hostname}:${port}`;
+  const why = !isUsual && allows(entries, url) ? "an entry without a port opens 80 and 443 alone; " : "";
+  throw new ToolError(
+    "url_not_allowed",
+    `Cannot reach "${url.host.slice(0, 100)}": ${why}add "${
+      wanted.slice(0, 100)
+    }" to [url_access] domain_allowlist to allow it`,
+  );
+}
+
+/** @throws {ToolError} `url_own_gateway` for an address that leads, or may lead, to the gateway itself */
+function requireForeign({ url, addresses }: AllowedUrl, own: OwnGateway | undefined): void {
+  if (own === undefined || hostAndPort(url).port !== own.port) return;
+  // An address of a special range may be mapped to this machine by the network
+  if (!addresses.some((address) => isThisMachine(address) || addressKind(address) === "special")) return;
+  throw new ToolError(
+    "url_own_gateway",
+    `Cannot reach "${url.host.slice(0, 100)}": it is the gateway itself, which no command may call`,
+  );
+}
+
+function unreadable(error: Error & { readonly code?: string }): Answer {
+  return error.code === "HPE_HEADER_OVERFLOW"
+    ? { status: 431, text: `The relay takes heads of at most ${MAX_HEAD_BYTES} bytes` }
+    : { status: 400, text: "The relay cannot read the request as HTTP/1.1" };
+}
+
+const PHRASES: Readonly<Record<number, string>> = {
+  400: "Bad Request",
+  403: "Forbidden",
+  431: "Request Header Fields Too Large",
+  501: "Not Implemented",
+  502: "Bad Gateway",
+  503: "Service Unavailable",
+};
+
+/** Answers on a connection that no response belongs to, and ends it. */
+function answerRaw(client: Duplex, { status, text }: Answer): void {
+  client.on("error", () => {});
+  if (!client.writable) return void client.destroy();
+  const body = `${text}\n`;
+  const head = [
+    `HTTP/1.1 ${status} ${PHRASES[status] ?? "Error"}`,
+    "content-type: text/plain; charset=utf-8",
+    `content-length: ${Buffer.byteLength(body)}`,
+    "connection: close",
+  ].join("\r\n");
+  client.end(`${head}\r\n\r\n${body}`, () => client.destroy());
+}
+
+function answerResponse(response: ServerResponse, { status, text }: Answer): void {
+  if (response.headersSent || response.destroyed) return void response.destroy();
+  response.writeHead(status, { "content-type": "text/plain; charset=utf-8", connection: "close" });
+  response.end(`${text}\n`);
+}
