@@ -22,6 +22,8 @@ export interface FolderEntry {
   readonly isGuarded: boolean;
   /** Tells whether the name is not UTF-8: no string can reach such an entry */
   readonly isUnnamable: boolean;
+  /** Number that depends on the path alone. Threads share the files of a workspace by it */
+  readonly lot: number;
   seen?: { readonly ino: number; readonly size: number; readonly ctimeMs: number; readonly isKey: boolean } | undefined;
 }
 
@@ -89,6 +91,7 @@ interface ListOptions extends FolderRole {
 function listEntries(path: string, { isGitFolder, isTop, known }: ListOptions): readonly FolderEntry[] {
   const parent = basename(path);
   const before = new Map(known.map((entry) => [entry.name, entry.seen]));
+  const lot = lotOf(path, 0);
   const entries: FolderEntry[] = [];
   const listed = readdirSync(path, { withFileTypes: true });
   const isUnnamable = unnamableIn(path, listed);
@@ -102,10 +105,19 @@ function listEntries(path: string, { isGitFolder, isTop, known }: ListOptions): 
       isSensitive: isSensitive([name], isGitFolder ? ".git" : parent),
       isGuarded: isProtectedFromCommands(name, isTop),
       isUnnamable: isUnnamable(name),
+      lot: lotOf(name, lot),
       seen: before.get(name),
     });
   }
   return entries;
+}
+
+/** Returns an unsigned number of 32 bits. @param start number of the folder that the name lies in */
+function lotOf(name: string, start: number): number {
+  let lot = start;
+  for (let at = 0; at < name.length; at++) lot = Math.imul(lot, 31) + name.charCodeAt(at);
+  // The low bits alone decide, and would be those of the last characters
+  return (lot ^ (lot >>> 15)) >>> 0;
 }
 
 function kindOf(entry: Dirent): Kind | undefined {

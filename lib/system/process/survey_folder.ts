@@ -77,6 +77,7 @@ class FolderSurvey {
   /** Room for the beginning of a file */
   readonly #head = new Uint8Array(KEY_HEAD_BYTES);
   #steps = 0;
+  #files = 0;
   #isLate = false;
 
   constructor(request: SurveyRequest, options: SurveyorOptions & { readonly folders: RememberedFolders }) {
@@ -90,11 +91,18 @@ class FolderSurvey {
   }
 
   run(): Survey {
-    const { root, secrets } = this.#request;
+    const { root, secrets, part } = this.#request;
     const top = unlessGone(() => lstatSync(root));
     if (top?.isDirectory()) this.#pending.push({ path: root, isGitFolder: false, isGuarded: false });
-    else if (top?.isFile() && secrets) {
-      this.#lookAtFile(root, { name: "", kind: "file", isSensitive: false, isGuarded: false, isUnnamable: false });
+    else if (top?.isFile() && secrets && (part?.index ?? 0) === 0) {
+      this.#lookAtFile(root, {
+        name: "",
+        kind: "file",
+        isSensitive: false,
+        isGuarded: false,
+        isUnnamable: false,
+        lot: 0,
+      });
     }
     for (let folder = this.#pending.pop(); folder !== undefined && !this.#late(); folder = this.#pending.pop()) {
       this.#lookAtFolder(folder);
@@ -108,6 +116,7 @@ class FolderSurvey {
       gitConfigs: [...new Set(this.#gitConfigs)],
       guarded: this.#guarded,
       unnamable: this.#unnamable,
+      files: this.#files,
     };
   }
 
@@ -150,7 +159,7 @@ class FolderSurvey {
       // Objects are compressed, and named by their digest
       if (isGitFolder && (entry.name === "objects" || entry.name === "lfs")) return;
       this.#pending.push({ path, isGitFolder: inGit, isGuarded: isGuarded || entry.isGuarded });
-    } else if (secrets && entry.kind === "file") this.#lookAtFile(path, entry);
+    } else if (secrets && entry.kind === "file" && this.#isMine(entry)) this.#lookAtFile(path, entry);
   }
 
   /** Notes a protected name, and the folder that a `.git` file points to. */
@@ -171,7 +180,14 @@ class FolderSurvey {
     for (const file of linkedFilesIn(real, this.#late)) this.#secrets.add(file);
   }
 
+  /** Tells whether this thread looks at a file. Other names of a file of credentials are found by the threads that look at those. */
+  #isMine({ lot }: FolderEntry): boolean {
+    const { part } = this.#request;
+    return part === undefined || lot % part.count === part.index;
+  }
+
   #lookAtFile(path: string, entry: FolderEntry): void {
+    this.#files++;
     let found: Stats;
     try {
       found = lstatSync(path);

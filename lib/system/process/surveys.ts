@@ -1,4 +1,5 @@
 import { lstatSync, statSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
 import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
@@ -16,6 +17,8 @@ export interface SurveyRequest {
   readonly home: string;
   readonly ownPaths: readonly string[];
   readonly timeoutMs: number;
+  /** Share of one of several threads. Each looks at every name, and at its own share of the files. Default: all files */
+  readonly part?: { readonly index: number; readonly count: number };
 }
 
 /** A protected name that is there. */
@@ -40,13 +43,15 @@ export interface Survey {
    * at, since nothing can hide them. U+FFFD stands for the bytes that are wrong
    */
   readonly unnamable: readonly string[];
+  /** Number of files that were looked at for their content */
+  readonly files: number;
 }
 
-/** Surveys in a thread of their own: a slow disk delays nobody else, and an answer that is late is a refusal. */
+/** Surveys in threads of their own: a slow disk delays nobody else, and an answer that is late is a refusal. */
 export interface Surveys {
   /** An unfinished survey where no answer came in time. @throws {CancelError} when the signal aborts */
   survey(request: SurveyRequest, signal: AbortSignal): Promise<Survey>;
-  /** Ends the thread. Later surveys are unfinished */
+  /** Ends the threads. Later surveys are unfinished */
   close(): Promise<void>;
 }
 
@@ -57,6 +62,7 @@ export const UNFINISHED: Survey = {
   gitConfigs: [],
   guarded: [],
   unnamable: [],
+  files: 0,
 };
 
 /** Surveys that wait at once: with more, the disk does not answer */
@@ -67,67 +73,136 @@ const MAX_HEAP_MB = 512;
 /** Memory for short-lived objects. A start of a program takes 0.05 ms more for each megabyte of the gateway, since Node forks */
 const MAX_YOUNG_MB = 4;
 
-/** A thread, started by the first survey. It keeps no process alive while nobody waits. */
-interface Thread {
-  readonly worker: Worker;
-  readonly waiting: Map<number, (survey: Survey) => void>;
+/** A survey of fewer files takes less than 5 ms in one thread */
+const MANY_FILES = 2000;
+const MAX_THREADS = 4;
+
+/** Services of surveys. */
+export interface SurveysOptions {
+  readonly clock: Clock;
+  /** Threads that share a survey of many files. Default: one for each processor, at most MAX_THREADS */
+  readonly maxThreads?: number;
+  /** Module of a thread. Default: `survey_worker` */
+  readonly module?: URL;
 }
 
-/** Creates surveys without a thread. The first survey starts the thread. */
-export function createSurveys({ clock }: { readonly clock: Clock }): Surveys {
-  let thread: Thread | undefined;
-  let closed = false;
-  let count = 0;
+/** Creates surveys without a thread. The first survey starts one thread, the first after a survey of many files starts the others. */
+export function createSurveys(options: SurveysOptions): Surveys {
+  return new SharedSurveys(options);
+}
 
-  const startThread = (): Thread => {
-    const worker = new Worker(workerModule(import.meta.url, "survey_worker"), {
+/**
+ * Surveys by a few threads. Most of the time of a survey are calls of the system, one for each file, so threads share the files. Each
+ * thread looks at all names for itself. Where one thread ends or is late, the survey is unfinished.
+ */
+class SharedSurveys implements Surveys {
+  readonly #clock: Clock;
+  readonly #maxThreads: number;
+  readonly #module: URL;
+  readonly #threads: SurveyThread[] = [];
+  #isClosed = false;
+  /** True once a survey has looked at many files */
+  #isLarge = false;
+
+  constructor({ clock, maxThreads, module }: SurveysOptions) {
+    this.#clock = clock;
+    this.#maxThreads = maxThreads ?? Math.min(availableParallelism(), MAX_THREADS);
+    this.#module = module ?? workerModule(import.meta.url, "survey_worker");
+  }
+
+  async survey(request: SurveyRequest, signal: AbortSignal): Promise<Survey> {
+    if (signal.aborted) throw cancelError(signal);
+    if (this.#isClosed) return UNFINISHED;
+    const count = request.secrets && this.#isLarge ? this.#maxThreads : 1;
+    const threads = Array.from({ length: count }, (_, index) => this.#threadAt(index));
+    const parts = threads.map((thread, index) => thread.survey({ ...request, part: { index, count } }, signal));
+    const whole = joinParts(await Promise.all(parts));
+    this.#isLarge ||= whole.files >= MANY_FILES;
+    return whole;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await Promise.all(this.#threads.map((thread) => thread.close()));
+  }
+
+  #threadAt(index: number): SurveyThread {
+    const thread = this.#threads[index];
+    if (thread?.isAlive === true) return thread;
+    return this.#threads[index] = new SurveyThread(this.#clock, this.#module);
+  }
+}
+
+/** Joins the parts of one survey. A part has found all that names tell, and what its own share of the files holds. */
+function joinParts(parts: readonly Survey[]): Survey {
+  const [first = UNFINISHED] = parts;
+  if (parts.length < 2) return first;
+  const all = (listOf: (part: Survey) => readonly string[]) => [...new Set(parts.flatMap(listOf))].sort();
+  return {
+    finished: parts.every(({ finished }) => finished),
+    sensitive: all(({ sensitive }) => sensitive),
+    gitConfigs: all(({ gitConfigs }) => gitConfigs),
+    guarded: first.guarded,
+    unnamable: all(({ unnamable }) => unnamable),
+    files: parts.reduce((sum, { files }) => sum + files, 0),
+  };
+}
+
+/** A thread. It keeps no process alive while nobody waits. */
+class SurveyThread {
+  readonly #clock: Clock;
+  readonly #worker: Worker;
+  readonly #waiting = new Map<number, (survey: Survey) => void>();
+  #isAlive = true;
+  #count = 0;
+
+  constructor(clock: Clock, module: URL) {
+    this.#clock = clock;
+    this.#worker = new Worker(module, {
       env: {},
       execArgv: [],
       resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB, maxYoungGenerationSizeMb: MAX_YOUNG_MB },
     });
-    const waiting: Thread["waiting"] = new Map();
-    const started = { worker, waiting };
-    worker.on(
+    this.#worker.on(
       "message",
-      ({ id, survey }: { readonly id: number; readonly survey: Survey }) => waiting.get(id)?.(survey),
+      ({ id, survey }: { readonly id: number; readonly survey: Survey }) => this.#waiting.get(id)?.(survey),
     );
-    const broken = () => {
-      if (thread === started) thread = undefined;
-      for (const answer of waiting.values()) answer(UNFINISHED);
+    const onBroken = () => {
+      this.#isAlive = false;
+      for (const answer of this.#waiting.values()) answer(UNFINISHED);
     };
     // Every one is listened to: an error nobody hears would end the process
-    worker.on("error", broken);
-    worker.once("exit", broken);
-    worker.unref();
-    return thread = started;
-  };
+    this.#worker.on("error", onBroken);
+    this.#worker.once("exit", onBroken);
+    this.#worker.unref();
+  }
 
-  return {
-    async survey(request, signal) {
-      if (signal.aborted) throw cancelError(signal);
-      if (closed) return UNFINISHED;
-      const { worker, waiting } = thread ?? startThread();
-      if (waiting.size >= MAX_WAITING) return UNFINISHED;
-      const id = ++count;
-      const { promise, resolve, reject } = Promise.withResolvers<Survey>();
-      const onAbort = () => reject(cancelError(signal));
-      waiting.set(id, resolve);
-      signal.addEventListener("abort", onAbort, { once: true });
-      worker.ref();
-      try {
-        worker.postMessage({ id, request });
-        return await withTimeout(promise, { ms: request.timeoutMs + LATE_MS, clock }) ?? UNFINISHED;
-      } finally {
-        signal.removeEventListener("abort", onAbort);
-        waiting.delete(id);
-        if (waiting.size === 0) worker.unref();
-      }
-    },
-    async close() {
-      closed = true;
-      await thread?.worker.terminate();
-    },
-  };
+  /** False once the thread has ended. */
+  get isAlive(): boolean {
+    return this.#isAlive;
+  }
+
+  async survey(request: SurveyRequest, signal: AbortSignal): Promise<Survey> {
+    if (this.#waiting.size >= MAX_WAITING) return UNFINISHED;
+    const id = ++this.#count;
+    const { promise, resolve, reject } = Promise.withResolvers<Survey>();
+    const onAbort = () => reject(cancelError(signal));
+    this.#waiting.set(id, resolve);
+    signal.addEventListener("abort", onAbort, { once: true });
+    this.#worker.ref();
+    try {
+      this.#worker.postMessage({ id, request });
+      return await withTimeout(promise, { ms: request.timeoutMs + LATE_MS, clock: this.#clock }) ?? UNFINISHED;
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+      this.#waiting.delete(id);
+      if (this.#waiting.size === 0) this.#worker.unref();
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#worker.terminate();
+  }
 }
 
 /**

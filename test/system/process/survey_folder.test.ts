@@ -9,6 +9,7 @@ import { createCommandLookup } from "../../../lib/system/process/command_lookup.
 import { createSurveys, type Survey, type SurveyRequest, UNFINISHED } from "../../../lib/system/process/surveys.ts";
 import { createPreparation } from "../../../lib/system/process/prepare_command.ts";
 import { createSurveyor } from "../../../lib/system/process/survey_folder.ts";
+import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { until } from "../../support/until.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
@@ -261,7 +262,7 @@ test("an unfinished search refuses a command of the sandbox, and an argument wit
 test("a name that is not UTF-8 refuses what could read it, and is no sign that nothing appeared", () =>
   withWorkspace({ "sub/a.txt": "a", "other/a.txt": "a" }, async ({ root, path }) => {
     const unnamable = [path("sub/\ufffd")];
-    const survey: Survey = { finished: true, sensitive: [], gitConfigs: [], guarded: [], unnamable };
+    const survey: Survey = { finished: true, sensitive: [], gitConfigs: [], guarded: [], unnamable, files: 0 };
     const preparation = preparationWith(() => Promise.resolve(survey));
     const request = {
       words: ["ls", "sub"],
@@ -277,14 +278,93 @@ test("a name that is not UTF-8 refuses what could read it, and is no sign that n
     assert.deepEqual(await after(), { quarantined: [], unchecked: true });
   }));
 
+test("the parts of a survey find together what one survey finds", () =>
+  withWorkspace({
+    ".git/HEAD": "a",
+    ".git/config": "a",
+    ".env": "a",
+    ...Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`a/f${i}.txt`, i % 3 === 0 ? KEY : "a"])),
+    "b/x.txt": "a",
+  }, (workspace) => {
+    linkSync(workspace.path(".env"), workspace.path("b/linked.txt"));
+    for (let i = 0; i < 10; i++) linkSync(workspace.path("a/f3.txt"), workspace.path(`b/other${i}.txt`));
+    const whole = surveyor()(requestOf(workspace.root));
+    const parts = [0, 1, 2].map((index) => surveyor()(requestOf(workspace.root, { part: { index, count: 3 } })));
+    assert.ok(parts.every(({ files }) => files > 0 && files < whole.files));
+    assert.equal(parts.reduce((sum, { files }) => sum + files, 0), whole.files);
+    assert.deepEqual([...new Set(parts.flatMap(({ sensitive }) => sensitive))].sort(), whole.sensitive);
+    for (const { guarded, gitConfigs } of parts) {
+      assert.deepEqual([guarded, gitConfigs], [whole.guarded, whole.gitConfigs]);
+    }
+  }));
+
+describe("threads that share a survey", () => {
+  test("find what has changed since the last one", () =>
+    withWorkspace(
+      Object.fromEntries(Array.from({ length: 2100 }, (_, i) => [`d${i % 20}/f${i}.txt`, "a"])),
+      async (workspace) => {
+        const surveys = createSurveys({ clock: systemClock, maxThreads: 3 });
+        const look = () => surveys.survey(requestOf(workspace.root), new AbortController().signal);
+        try {
+          for (let round = 0; round < 2; round++) {
+            const { finished, files, sensitive } = await look();
+            assert.deepEqual([finished, files, sensitive], [true, 2100, []]);
+          }
+          const changed = Array.from({ length: 12 }, (_, i) => `d${i}/f${i}.txt`);
+          for (const name of changed) workspace.write(name, KEY);
+          workspace.write("d1/.env", "a");
+          assert.deepEqual(below(workspace, (await look()).sensitive), [...changed, "d1/.env"].sort());
+        } finally {
+          await surveys.close();
+        }
+      },
+    ));
+
+  /** Surveys of threads that find many files. Their `home` tells the second thread to end, or not to answer. */
+  const scripted = async (
+    use: (look: (home: string, signal?: AbortSignal) => Promise<boolean>, clock: FakeClock) => Promise<void>,
+  ) => {
+    const clock = createFakeClock();
+    const module = new URL("./survey_job.ts", import.meta.url);
+    const surveys = createSurveys({ clock, maxThreads: 2, module });
+    const look = async (home: string, signal = new AbortController().signal) =>
+      (await surveys.survey(requestOf("/nonexistent", { home }), signal)).finished;
+    try {
+      assert.equal(await look("answer"), true);
+      await use(look, clock);
+      assert.equal(await look("answer"), true, "the next survey is whole again");
+    } finally {
+      await surveys.close();
+    }
+  };
+
+  test("leave it unfinished when one of them ends", () =>
+    scripted(async (look) => assert.equal(await look("end"), false)));
+
+  test("leave it unfinished when one of them is late", () =>
+    scripted(async (look, clock) => {
+      const late = look("hang");
+      await until(() => clock.pending() === 1);
+      await clock.advance(62_000);
+      assert.equal(await late, false);
+    }));
+
+  test("are left alone by who cancels", () =>
+    scripted(async (look) => {
+      const cancel = new AbortController();
+      const cancelled = look("hang", cancel.signal);
+      cancel.abort();
+      await assert.rejects(cancelled, { name: "CancelError" });
+    }));
+});
+
 test("a thread answers one survey after the other, and none once it is closed", () =>
   withWorkspace({ ".env": "a", "a.txt": "a" }, async ({ root, path }) => {
-    const { survey, close } = createSurveys({ clock: systemClock });
+    const surveys = createSurveys({ clock: systemClock });
     const { signal } = new AbortController();
-    const all = await Promise.all([1, 2, 3].map(() => survey(requestOf(root), signal)));
+    const all = await Promise.all([1, 2, 3].map(() => surveys.survey(requestOf(root), signal)));
     for (const { finished, sensitive } of all) assert.deepEqual([finished, sensitive], [true, [path(".env")]]);
-    const aborted = AbortSignal.abort();
-    await assert.rejects(survey(requestOf(root), aborted), { name: "CancelError" });
-    await close();
-    assert.deepEqual(await survey(requestOf(root), signal), UNFINISHED);
+    await assert.rejects(surveys.survey(requestOf(root), AbortSignal.abort()), { name: "CancelError" });
+    await surveys.close();
+    assert.deepEqual(await surveys.survey(requestOf(root), signal), UNFINISHED);
   }));
