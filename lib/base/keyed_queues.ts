@@ -67,11 +67,10 @@ export function createKeyedMutex(): KeyedMutex {
   };
 }
 
-/**
- * Lets a few pieces of work at a time pass for each key. The others wait for a slot, in their order. Keys are kept for good: use it
- * where there are few.
- */
+/** Lets a few pieces of work at a time pass for each key. The others wait for a slot, in their order. */
 export interface KeyedSemaphore {
+  /** Returns how many wait for a slot of a key. */
+  waiting(key: string): number;
   /** Does the work once there is a slot. @throws {CancelError} when the signal aborts while it waits; the error of the work */
   pass<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
 }
@@ -80,6 +79,7 @@ export interface KeyedSemaphore {
 export function createKeyedSemaphore(max: number): KeyedSemaphore {
   const queues = new Map<string, { taken: number; readonly waiting: Set<() => void> }>();
   return {
+    waiting: (key) => queues.get(key)?.waiting.size ?? 0,
     async pass(key, signal, work) {
       const queue = queues.get(key) ?? { taken: 0, waiting: new Set() };
       queues.set(key, queue);
@@ -91,8 +91,8 @@ export function createKeyedSemaphore(max: number): KeyedSemaphore {
       } finally {
         // The slot stays taken and goes to the longest waiting: a call that comes before it has woken cannot get the same slot
         const [next] = queue.waiting;
-        if (next === undefined) queue.taken--;
-        else next();
+        if (next !== undefined) next();
+        else if (--queue.taken === 0) queues.delete(key);
       }
     },
   };

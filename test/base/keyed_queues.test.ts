@@ -17,7 +17,7 @@ function setUp(max: number) {
       await new Promise<void>((resolve) => ends.set(who, resolve));
       inside--;
     });
-  return { pass, entered, end: (who: string) => ends.get(who)?.(), most: () => most };
+  return { semaphore, pass, entered, end: (who: string) => ends.get(who)?.(), most: () => most };
 }
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
@@ -62,4 +62,26 @@ test("who leaves the queue, or comes cancelled, takes no place", async () => {
   end("e");
   await next;
   assert.deepEqual(entered, ["a", "c", "e"]);
+});
+
+test("waiting() counts those without a slot, and a key without work is forgotten", async () => {
+  const { semaphore, pass, end, entered } = setUp(1);
+  const controller = new AbortController();
+  const passing = [pass("a"), pass("b"), pass("c", controller.signal).catch(() => {})];
+  await settled();
+  assert.deepEqual([semaphore.waiting("lane"), semaphore.waiting("other")], [2, 0]);
+  controller.abort(new CancelError("cancelled"));
+  assert.equal(semaphore.waiting("lane"), 1);
+  end("a");
+  await settled();
+  assert.deepEqual([semaphore.waiting("lane"), entered], [0, ["a", "b"]]);
+  end("b");
+  await Promise.all(passing);
+  const again = [pass("d"), pass("e")];
+  await settled();
+  assert.deepEqual([semaphore.waiting("lane"), entered], [1, ["a", "b", "d"]]);
+  end("d");
+  await settled();
+  end("e");
+  await Promise.all(again);
 });

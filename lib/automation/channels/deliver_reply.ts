@@ -10,6 +10,7 @@ import type { RunSupervisor } from "../../runs/run_request.ts";
 import { readRecord } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
+import { retryAfterMs } from "../../system/net/retry_after.ts";
 import type { UrlRules } from "../../system/net/url_policy.ts";
 import { changeOf, DELIVERIES, type DeliveryRecord, parseDelivery } from "./delivery_record.ts";
 
@@ -228,6 +229,7 @@ async function sendReply(
       rules,
       fromConfig: true,
       keepsMethod: true,
+      identity: true,
       maxBytes: MAX_BYTES,
       timeoutMs: TIMEOUT_MS,
       signal,
@@ -237,18 +239,12 @@ async function sendReply(
       kind: "failed",
       reason: `the receiver answered ${reply.status}`,
       isFinal: reply.status === 410,
-      retryAfterMs: retryAfterOf(reply.headers["retry-after"] ?? "", clock.now()),
+      retryAfterMs: Math.min(retryAfterMs(reply.headers, clock.now()) ?? 0, MAX_RETRY_AFTER_MS),
     };
   } catch (error) {
     if (error instanceof ToolError) return failed(error.message);
     throw error;
   }
-}
-
-/** Returns the milliseconds that a Retry-After asks for, in seconds or as a date (RFC 9110, section 10.2.3): an hour at most. */
-function retryAfterOf(text: string, now: number): number {
-  const wait = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now;
-  return wait > 0 ? Math.min(wait, MAX_RETRY_AFTER_MS) : 0;
 }
 
 function failed(reason: string): SendOutcome {

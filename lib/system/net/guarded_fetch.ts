@@ -1,11 +1,14 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import { createKeyedSemaphore, type KeyedSemaphore } from "../../base/keyed_queues.ts";
+import { lazily } from "../../base/lazily.ts";
 import { addressKind, basicCredentials, hostAndPort, isThisMachine, type OwnGateway } from "./address.ts";
 import { describeNetworkError } from "./network_error.ts";
 import { PinError } from "./pinned_connection.ts";
-import { isRedirect, pinnedExchange, type PinnedReply } from "./pinned_exchange.ts";
+import { isRedirect, pinnedExchange, type PinnedReply, type ReplyHead } from "./pinned_exchange.ts";
 import { createProxyRules, type ProxySettings, TunnelError } from "./proxy.ts";
+import { type BodySink, findEncodings, SinkFailure } from "./reply_body.ts";
 import type { AllowedHosts, AllowedUrl, UrlPolicy, UrlRules } from "./url_policy.ts";
 
 /** HTTP method that tools may use. */
@@ -24,12 +27,19 @@ export interface GuardedRequest {
   readonly allowed?: AllowedHosts | undefined;
   /**
    * The URL stands in the operator's configuration: it may be private or on this machine, and no allowlist is asked for it. What
-   * it redirects to gets no such trust. The blocklist holds for both. Default false
+   * it redirects to gets no such trust. The blocklist holds for both. Such a request does not wait for others to its host. Default false
    */
   readonly fromConfig?: boolean | undefined;
-  /** Limit for the reply's body. */
+  /** Asks for a body that is not compressed. Default false: gzip, and br and zstd where the runtime has them */
+  readonly identity?: boolean | undefined;
+  /** Limit for the reply's body, decompressed. */
   readonly maxBytes: number;
-  /** For all of it: look-ups, redirects and the last byte of the reply. Milliseconds */
+  /**
+   * Opens a place for the body of the last reply, whose head is given: the body then goes there piece by piece and is never whole in
+   * memory. With undefined the body is kept in the reply, at most 1 MiB, as the page of an error may be. Default: kept
+   */
+  readonly sink?: ((head: ReplyHead) => Promise<BodySink | undefined>) | undefined;
+  /** For all of it: waiting for other requests to the host, look-ups, redirects and the last byte of the reply. Milliseconds */
   readonly timeoutMs: number;
   /** Default 5 */
   readonly maxRedirects?: number | undefined;
@@ -48,10 +58,11 @@ export interface GuardedReply extends PinnedReply {
  * Fetches from the outside: parse, scheme, blocklist, look-up, private ranges, allowlists, execute.
  *
  * Every address of the name is checked, the connection goes to a checked address and nowhere else, every redirect passes the same
- * checks, and bytes and time are bounded. Headers are asked for anew at each step. What is longer than `maxBytes` is cut.
+ * checks, and bytes and time are bounded. Headers are asked for anew at each step. What is longer than `maxBytes` is cut. At most two
+ * requests of tools go to a host at once. Nothing is retried; `withRetryAfter` does so where a server asks for it.
  * Source: docs/design/network.md "Guarded fetch"
  * @throws {ToolError} what UrlPolicy refuses; `url_own_gateway`, `fetch_redirects`, `fetch_timeout`, `fetch_failed`
- * @throws {CancelError} when the signal aborts
+ * @throws {CancelError} when the signal aborts; whatever a sink throws
  */
 export type GuardedFetch = (request: GuardedRequest) => Promise<GuardedReply>;
 
@@ -68,22 +79,31 @@ export interface GuardedFetchOptions {
 }
 
 const MAX_REDIRECTS = 5;
+/** Requests of tools to one host at once, and those that may wait for them. */
+const MAX_AT_ONCE = 2;
+const MAX_WAITING = 32;
 /** Headers that are the connection's, and those that would let a request be read as two. */
 const OWN_HEADERS =
   /^(host|connection|content-length|transfer-encoding|upgrade|te|trailer|expect|keep-alive|proxy-.*)$/i;
 
 /** Creates the fetch for addresses that a model or a configuration names. */
 export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
+  const machine: FetchMachine = {
+    ...options,
+    slots: createKeyedSemaphore(MAX_AT_ONCE),
+    encodings: lazily(findEncodings),
+  };
   return async (request) => {
     const timeout = options.clock.timeoutSignal(request.timeoutMs);
     const signal = AbortSignal.any([timeout.signal, request.signal]);
     try {
-      return await follow({ ...request, signal }, options);
+      return await follow({ ...request, signal }, machine);
     } catch (error) {
       if (request.signal.aborted) throw cancelError(request.signal);
       if (timeout.signal.aborted) {
         throw failure("fetch_timeout", request.url, `no whole reply came within ${request.timeoutMs / 1000} s`, error);
       }
+      if (error instanceof SinkFailure) throw error.cause;
       if (error instanceof ToolError || error instanceof CancelError) throw error;
       const isOurs = error instanceof PinError || error instanceof TunnelError;
       const reason = isOurs ? error.message : describeNetworkError(error);
@@ -94,25 +114,27 @@ export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
   };
 }
 
-async function follow(request: GuardedRequest, options: GuardedFetchOptions): Promise<GuardedReply> {
-  const { maxRedirects = MAX_REDIRECTS, signal, maxBytes } = request;
-  const proxyFor = createProxyRules(options.proxy?.());
+/** Options of a guarded fetch, and what its requests share. */
+interface FetchMachine extends GuardedFetchOptions {
+  readonly slots: KeyedSemaphore;
+  /** Encodings that this runtime reads. */
+  readonly encodings: () => Promise<readonly string[]>;
+}
+
+/** Request on its way: to the address, or to one that it was redirected to. */
+interface FetchStep {
+  readonly url: string;
+  readonly method: GuardedMethod;
+  readonly body: string | Uint8Array | undefined;
+  readonly isFirst: boolean;
+}
+
+async function follow(request: GuardedRequest, machine: FetchMachine): Promise<GuardedReply> {
+  const { maxRedirects = MAX_REDIRECTS } = request;
   let { method, body } = request;
   let next = request.url;
   for (let redirects = 0;; redirects++) {
-    const checked = await checkStep(next, redirects === 0, request, options.policy);
-    const isTrusted = redirects === 0 && request.fromConfig === true;
-    refuseOwnGateway(checked, { method, own: options.own(), ranges: isTrusted ? [] : request.rules.public_ranges });
-    const { url, addresses } = checked;
-    const headers = {
-      accept: "*/*",
-      "user-agent": options.userAgent,
-      "accept-encoding": "identity",
-      ...credentialsOf(url),
-      ...checkHeaders(request.headers?.(url) ?? {}),
-    };
-    const proxy = proxyFor(url.origin);
-    const reply = await pinnedExchange({ url, addresses, method, headers, body, signal, maxBytes, proxy });
+    const { url, reply } = await send({ url: next, method, body, isFirst: redirects === 0 }, request, machine);
     const location = isRedirect(reply.status) ? reply.headers["location"] : undefined;
     const turnsToGet = reply.status === 303 ? method !== "HEAD" : reply.status < 303 && method === "POST";
     if (location === undefined || (request.keepsMethod && turnsToGet && method !== "GET")) {
@@ -129,6 +151,36 @@ async function follow(request: GuardedRequest, options: GuardedFetchOptions): Pr
     }
     next = target.href;
   }
+}
+
+async function send(
+  step: FetchStep,
+  request: GuardedRequest,
+  machine: FetchMachine,
+): Promise<{ readonly url: URL; readonly reply: PinnedReply }> {
+  const { method, body } = step;
+  const { signal, maxBytes, sink } = request;
+  const isTrusted = step.isFirst && request.fromConfig === true;
+  const checked = await checkStep(step.url, step.isFirst, request, machine.policy);
+  refuseOwnGateway(checked, { method, own: machine.own(), ranges: isTrusted ? [] : request.rules.public_ranges });
+  const { url, addresses } = checked;
+  const encodings = await machine.encodings();
+  const headers = {
+    accept: "*/*",
+    "user-agent": machine.userAgent,
+    "accept-encoding": request.identity ? "identity" : encodings.join(", "),
+    ...credentialsOf(url),
+    ...checkHeaders(request.headers?.(url) ?? {}),
+  };
+  const proxy = createProxyRules(machine.proxy?.())(url.origin);
+  const exchange = () =>
+    pinnedExchange({ url, addresses, method, headers, body, signal, maxBytes, proxy, encodings, sink });
+  if (isTrusted) return { url, reply: await exchange() };
+  const host = url.hostname.replace(/\.+$/, "");
+  if (machine.slots.waiting(host) >= MAX_WAITING) {
+    throw failure("fetch_failed", url.href, `${MAX_WAITING} requests to it wait already`);
+  }
+  return { url, reply: await machine.slots.pass(host, signal, exchange) };
 }
 
 function checkStep(

@@ -1,10 +1,9 @@
 import { type ClientRequest, type IncomingMessage, request as sendPlain } from "node:http";
 import { request as sendOverTls } from "node:https";
 import { isIP } from "node:net";
-import type { Readable } from "node:stream";
-import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
 import { hostAndPort, isSameAddress } from "./address.ts";
 import { ATTEMPT_MS, lookupOf, PinError, tunnelToFirst } from "./pinned_connection.ts";
+import { type BodySink, type ReadBody, readBody } from "./reply_body.ts";
 
 /** Request to one of these addresses and no other. */
 export interface PinnedRequest {
@@ -18,58 +17,78 @@ export interface PinnedRequest {
   readonly signal: AbortSignal;
   /** Limit for the body, decompressed. */
   readonly maxBytes: number;
+  /** Encodings of a body that are read. */
+  readonly encodings: readonly string[];
+  /** Opens the place that the body goes to, once the head is there; undefined keeps the body in memory. Default: memory */
+  readonly sink?: ((head: ReplyHead) => Promise<BodySink | undefined>) | undefined;
   /** As `http://proxy.example:3128`: connects to the address in our place. undefined: none */
   readonly proxy?: string | undefined;
 }
 
-/** Reply of a server at a checked address. */
-export interface PinnedReply {
+/** Beginning of a reply. */
+export interface ReplyHead {
   readonly status: number;
-  /** Names in lower case */
+  /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: Uint8Array;
-  /** The body was longer than `maxBytes`, and the connection was given up */
-  readonly truncated: boolean;
 }
+
+/** Reply of a server at a checked address. */
+export interface PinnedReply extends ReplyHead, ReadBody {}
+
+/** Limit of a body that stays in memory although a sink could have taken it: the bound of a download is far too much. */
+const MAX_KEPT_BYTES = 1_048_576;
+/** Interim replies (1xx) before the reply itself; a server that sends more is given up. */
+const MAX_INTERIM = 16;
 
 /**
  * Sends one request over a connection of its own and reads the reply, decompressed where the server compresses unasked.
  *
  * The name is not looked up again: the socket gets the addresses that were checked, whatever the name means by now; TLS still
  * checks the certificate against the name. Redirects are a reply like any other; their body is not read.
- * @throws {PinError}; what the network or the runtime throws; nothing is retried
+ * @throws {PinError}, {SinkFailure}; what the network, the runtime or the opening of a sink throws; nothing is retried
  */
 export async function pinnedExchange(request: PinnedRequest): Promise<PinnedReply> {
   const { proxy } = request;
   return await exchange(proxy === undefined ? openDirect(request) : await openThrough(proxy, request), request);
 }
 
-function exchange(
-  outgoing: ClientRequest,
-  { addresses, body, maxBytes, proxy }: PinnedRequest,
-): Promise<PinnedReply> {
+async function exchange(outgoing: ClientRequest, request: PinnedRequest): Promise<PinnedReply> {
+  const incoming = await headOf(outgoing, request);
+  try {
+    const head = { status: incoming.statusCode ?? 0, headers: headersOf(incoming) };
+    if (isRedirect(head.status) && head.headers["location"] !== undefined) return { ...head, ...NO_BODY };
+    const { encodings, signal } = request;
+    const sink = await request.sink?.(head);
+    const isKept = request.sink !== undefined && sink === undefined;
+    const maxBytes = isKept ? Math.min(request.maxBytes, MAX_KEPT_BYTES) : request.maxBytes;
+    return { ...head, ...await readBody(incoming, { maxBytes, encodings, signal, sink }) };
+  } finally {
+    outgoing.destroy();
+  }
+}
+
+const NO_BODY: ReadBody = { body: new Uint8Array(), bytes: 0, truncated: false };
+
+/** Sends the request and waits for the head of its reply. The body waits until it is read. */
+function headOf(outgoing: ClientRequest, { addresses, body, proxy }: PinnedRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
-    let answered = false;
+    const giveUp = (reason: string) => {
+      outgoing.destroy();
+      reject(new PinError(reason));
+    };
+    let interim = 0;
     outgoing.on("error", reject);
     // A server that switches protocols unasked gives neither reply nor error
-    outgoing.on("close", () => answered || reject(new PinError("the connection was closed without a reply")));
+    outgoing.on("close", () => reject(new PinError("the connection was closed without a reply")));
+    outgoing.on("information", () => {
+      if (++interim > MAX_INTERIM) giveUp(`it sends more than ${MAX_INTERIM} interim replies`);
+    });
     outgoing.on("response", (incoming: IncomingMessage) => {
-      answered = true;
+      // Whoever reads the body later gets the error then
+      incoming.on("error", () => {});
       const at = proxy === undefined ? incoming.socket?.remoteAddress : undefined;
-      if (at !== undefined && !addresses.some((address) => isSameAddress(address, at))) {
-        outgoing.destroy();
-        return reject(new PinError(`the connection led to ${at}, which was not checked`));
-      }
-      const reply = { status: incoming.statusCode ?? 0, headers: headersOf(incoming) };
-      const end = (read: { readonly body: Uint8Array; readonly truncated: boolean }) => {
-        outgoing.destroy();
-        resolve({ ...reply, ...read });
-      };
-      if (isRedirect(reply.status) && reply.headers["location"] !== undefined) {
-        incoming.on("error", () => {});
-        return end({ body: new Uint8Array(), truncated: false });
-      }
-      readBody(incoming, maxBytes).then(end, reject);
+      if (at === undefined || addresses.some((address) => isSameAddress(address, at))) return resolve(incoming);
+      giveUp(`the connection led to ${at}, which was not checked`);
     });
     outgoing.end(body);
   });
@@ -115,44 +134,3 @@ function headersOf({ headers }: IncomingMessage): Readonly<Record<string, string
   ) => [name, Array.isArray(value) ? value.join(", ") : value]);
   return Object.fromEntries(entries.filter(([, value]) => value !== undefined));
 }
-
-async function readBody(
-  incoming: IncomingMessage,
-  maxBytes: number,
-): Promise<{ readonly body: Uint8Array; readonly truncated: boolean }> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  const decoded = decode(incoming);
-  try {
-    for await (const part of decoded) {
-      const chunk = part as Uint8Array; // byte streams without an encoding give bytes
-      parts.push(chunk);
-      bytes += chunk.length;
-      if (bytes > maxBytes) return { body: Buffer.concat(parts).subarray(0, maxBytes), truncated: true };
-    }
-    return { body: Buffer.concat(parts), truncated: false };
-  } finally {
-    decoded.destroy();
-    incoming.on("error", () => {});
-    incoming.destroy();
-  }
-}
-
-/** A server may compress although it was asked not to. The output is bounded by its reader, so that a bomb costs no more than that. */
-function decode(incoming: IncomingMessage): Readable {
-  const decoder = DECODERS[incoming.headers["content-encoding"]?.trim().toLowerCase() ?? ""]?.();
-  if (decoder === undefined) return incoming;
-  incoming.on("error", (error) => decoder.destroy(error));
-  // A connection that breaks off gives no error on every runtime
-  incoming.on("close", () => {
-    if (!incoming.complete) decoder.destroy(new PinError("the connection was closed"));
-  });
-  return incoming.pipe(decoder);
-}
-
-const DECODERS: Readonly<Record<string, () => ReturnType<typeof createGunzip>>> = {
-  gzip: createGunzip,
-  "x-gzip": createGunzip,
-  deflate: createInflate,
-  br: createBrotliDecompress,
-};

@@ -66,7 +66,7 @@ function setUp(options: SetUp = {}) {
         ? answer
         : { status: answer === "held" ? 204 : answer as number, retryAfter: "" };
       const headers: Record<string, string> = retryAfter === "" ? {} : { "retry-after": retryAfter };
-      return { status, headers, body: new Uint8Array(), truncated: false, url: request.url };
+      return { status, headers, body: new Uint8Array(), bytes: 0, truncated: false, url: request.url };
     } finally {
       inside--;
     }

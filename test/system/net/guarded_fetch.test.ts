@@ -1,143 +1,16 @@
 import assert from "node:assert/strict";
-import { execFileSync, spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
-import { createServer, type IncomingMessage, type RequestListener, type Server } from "node:http";
-import { createServer as createTlsServer } from "node:https";
-import { type AddressInfo, connect } from "node:net";
-import { join } from "node:path";
-import { after, describe, test } from "node:test";
-import { getCACertificates, setDefaultCACertificates } from "node:tls";
-import { brotliCompressSync, gzipSync } from "node:zlib";
+import { createServer } from "node:http";
+import { connect } from "node:net";
+import { describe, test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
-import type { OwnGateway } from "../../../lib/system/net/address.ts";
-import { createGuardedFetch, type GuardedRequest } from "../../../lib/system/net/guarded_fetch.ts";
-import type { ProxySettings } from "../../../lib/system/net/proxy.ts";
-import { createUrlPolicy, type UrlRules } from "../../../lib/system/net/url_policy.ts";
+import { createGuardedFetch } from "../../../lib/system/net/guarded_fetch.ts";
+import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
+import { fetchSetUp, fetchSites, LOCAL, skipTls, STRICT, textOf, withCertificate } from "../../support/fetch_bench.ts";
 import { freePort } from "../../support/free_port.ts";
-import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
-const STRICT: UrlRules = {
-  block_private_ip: true,
-  allow_loopback: false,
-  public_ranges: [],
-  enforce_domain_allowlist: false,
-  domain_allowlist: [],
-  domain_blocklist: [],
-};
-const LOCAL: UrlRules = { ...STRICT, allow_loopback: true };
-
-interface Site {
-  readonly port: number;
-  readonly origin: string;
-  readonly seen: {
-    readonly method: string;
-    readonly path: string;
-    readonly headers: IncomingMessage["headers"];
-    body: string;
-  }[];
-}
-
-const servers: Server[] = [];
-after(() => {
-  for (const server of servers) {
-    server.close();
-    server.closeAllConnections();
-  }
-});
-
-/** In PEM. */
-interface KeyPair {
-  readonly key: string;
-  readonly cert: string;
-}
-
-/** Runs `use` with a certificate for `secure.test`, which this process accepts meanwhile. */
-function withCertificate(use: (pair: KeyPair) => Promise<void>): Promise<void> {
-  return withTemporaryFolder(async (folder) => {
-    const [key, cert] = [join(folder, "key"), join(folder, "cert")];
-    const subject = ["-subj", "/CN=secure.test", "-addext", "subjectAltName=DNS:secure.test"];
-    const keyType = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-    const args = ["req", "-x509", ...keyType, "-days", "2", ...subject, "-keyout", key, "-out", cert];
-    execFileSync("openssl", args, { stdio: "ignore" });
-    const pair = { key: readFileSync(key, "utf8"), cert: readFileSync(cert, "utf8") };
-    const before = getCACertificates();
-    setDefaultCACertificates([...before, pair.cert]);
-    try {
-      await use(pair);
-    } finally {
-      setDefaultCACertificates(before);
-    }
-  });
-}
-
-const skipTls = spawnSync("openssl", ["version"]).error === undefined ? false : "openssl makes the certificate";
-
-/** A server on a loopback address that answers by a listener. */
-async function site(
-  listener: RequestListener,
-  place: { readonly host?: string; readonly port?: number; readonly tls?: KeyPair } = {},
-): Promise<Site> {
-  const seen: Site["seen"] = [];
-  const answer: RequestListener = (request, response) => {
-    const entry = { method: request.method ?? "", path: request.url ?? "", headers: request.headers, body: "" };
-    seen.push(entry);
-    request.on("data", (part) => (entry.body += part));
-    request.on("end", () => listener(request, response));
-  };
-  const server = place.tls === undefined ? createServer(answer) : createTlsServer(place.tls, answer);
-  servers.push(server);
-  const host = place.host ?? "127.0.0.1";
-  await new Promise<void>((resolve) => server.listen(place.port ?? 0, host, resolve));
-  const { port } = server.address() as AddressInfo; // it listens on a port
-  return { port, origin: `http://${host}:${port}`, seen };
-}
-
-interface SetUp {
-  readonly proxy?: ProxySettings;
-  /** Addresses of each name, one list for each look-up; the last one is repeated */
-  readonly names?: Readonly<Record<string, readonly (readonly string[])[]>>;
-  readonly own?: OwnGateway;
-}
-
-function setUp({ names = {}, own, proxy }: SetUp = {}) {
-  const lookups: string[] = [];
-  const policy = createUrlPolicy({
-    lookup(host) {
-      const turn = lookups.filter((name) => name === host).length;
-      lookups.push(host);
-      const lists = names[host] ?? [];
-      return Promise.resolve(lists[Math.min(turn, lists.length - 1)] ?? []);
-    },
-  });
-  const guarded = createGuardedFetch({
-    policy,
-    clock: systemClock,
-    own: () => own,
-    userAgent: "postern/test",
-    proxy: proxy && (() => proxy),
-  });
-  const get = (url: string, changes: Partial<GuardedRequest> = {}) =>
-    guarded({
-      method: "GET",
-      url,
-      rules: LOCAL,
-      maxBytes: 100_000,
-      timeoutMs: 30_000,
-      signal: new AbortController().signal,
-      ...changes,
-    });
-  const refusal = async (url: string, changes: Partial<GuardedRequest> = {}) => {
-    const error = await get(url, changes).then(() => undefined, (thrown) => thrown);
-    assert.ok(error instanceof ToolError, String(error));
-    assert.match(error.message, /^Cannot .*[^.]$/);
-    return error.code;
-  };
-  return { get, refusal, lookups };
-}
-
-const textOf = (body: Uint8Array) => Buffer.from(body).toString();
+const { open, site } = fetchSites();
 
 describe("guarded_fetch", () => {
   test("sends method, headers and body, and gives status, headers and body", async () => {
@@ -145,7 +18,7 @@ describe("guarded_fetch", () => {
       response.writeHead(201, { "x-one": "1", "set-cookie": ["a=1", "b=2"] });
       response.end("Grüezi");
     });
-    const { get } = setUp();
+    const { get } = fetchSetUp();
     const reply = await get(`${place.origin}/a?b=c`, {
       method: "POST",
       headers: () => ({ "X-Mine": "yes", "content-type": "text/plain" }),
@@ -165,7 +38,7 @@ describe("guarded_fetch", () => {
     const port = await freePort();
     const checked = await site((_request, response) => response.end("checked"), { host: "127.0.0.2", port });
     const rebound = await site((_request, response) => response.end("rebound"), { port });
-    const { get, lookups } = setUp({ names: { "rebind.test": [["127.0.0.2"], ["127.0.0.1"]] } });
+    const { get, lookups } = fetchSetUp({ names: { "rebind.test": [["127.0.0.2"], ["127.0.0.1"]] } });
     const reply = await get(`http://rebind.test:${checked.port}/`);
     assert.equal(textOf(reply.body), "checked");
     assert.deepEqual([lookups, rebound.seen.length], [["rebind.test"], 0]);
@@ -178,7 +51,7 @@ describe("guarded_fetch", () => {
       const to = request.url === "/name" ? `http://inside.test:${inside.port}/` : `http://10.0.0.1:${inside.port}/`;
       response.writeHead(302, { location: to }).end();
     });
-    const { refusal } = setUp({
+    const { refusal } = fetchSetUp({
       names: { "mixed.test": [["93.184.216.34", "127.0.0.1"]], "inside.test": [["10.1.1.1"]] },
     });
     assert.equal(await refusal(`http://mixed.test:${inside.port}/`, { rules: STRICT }), "url_private");
@@ -194,7 +67,7 @@ describe("guarded_fetch", () => {
       response.writeHead(301, { location: `http://second.test:${target.port}/` }).end()
     );
     const names = { "first.test": [["127.0.0.1"]], "second.test": [["127.0.0.1"]] };
-    const { refusal, get } = setUp({ names });
+    const { refusal, get } = fetchSetUp({ names });
     const url = `http://first.test:${start.port}/`;
     assert.equal(textOf((await get(url)).body), "reached");
     const rules = { ...LOCAL, enforce_domain_allowlist: true, domain_allowlist: ["first.test"] };
@@ -212,7 +85,7 @@ describe("guarded_fetch", () => {
       if (request.url !== "/away") return void response.end("taken");
       response.writeHead(307, { location: `http://127.0.0.1:${receiver.port}/` }).end();
     });
-    const { get, refusal } = setUp();
+    const { get, refusal } = fetchSetUp();
     const changes = { method: "POST", body: "{}", rules: STRICT, fromConfig: true } as const;
     assert.equal(textOf((await get(`${receiver.origin}/`, changes)).body), "taken");
     assert.equal(await refusal(`${receiver.origin}/away`, changes), "url_private");
@@ -224,7 +97,7 @@ describe("guarded_fetch", () => {
   test("asks for headers at each step, so that a credential does not follow a redirect to another host", async () => {
     const other = await site((_request, response) => response.end());
     const home = await site((_request, response) => response.writeHead(302, { location: `${other.origin}/` }).end());
-    const { get } = setUp();
+    const { get } = fetchSetUp();
     const headers = (url: URL): Record<string, string> =>
       url.origin === home.origin ? { authorization: "Bearer key" } : {};
     await get(`http://me:pa%20ss@127.0.0.1:${home.port}/`, { headers: () => ({}) });
@@ -239,7 +112,7 @@ describe("guarded_fetch", () => {
       if (status > 0) response.writeHead(status, { location: "/done" });
       response.end();
     });
-    const { get } = setUp();
+    const { get } = fetchSetUp();
     const post = { method: "POST", body: "x" } as const;
     for (const status of [301, 302, 303, 307, 308]) await get(`${place.origin}/${status}`, post);
     const landed = place.seen.filter((seen) => seen.path === "/done").map((seen) => `${seen.method} ${seen.body}`);
@@ -259,7 +132,7 @@ describe("guarded_fetch", () => {
           if (status === "done") return void response.end("secure");
           response.writeHead(Number(status), { location: to === "plain" ? `${plain.origin}/` : "/done" }).end();
         }, { tls });
-        const { get, refusal } = setUp({ names: { "secure.test": [["127.0.0.1"]] } });
+        const { get, refusal } = fetchSetUp({ names: { "secure.test": [["127.0.0.1"]] } });
         const at = (path: string) => `https://secure.test:${secure.port}/${path}`;
         const post = { method: "POST", body: "a secret" } as const;
         for (const status of [307, 308]) {
@@ -280,7 +153,7 @@ describe("guarded_fetch", () => {
     const place = await site((request, response) =>
       response.writeHead(302, { location: locations[request.url ?? ""] ?? "/" }).end()
     );
-    const { refusal } = setUp();
+    const { refusal } = fetchSetUp();
     assert.equal(await refusal(`${place.origin}/`), "fetch_redirects");
     assert.equal(place.seen.length, 6);
     assert.equal(await refusal(`${place.origin}/file`), "url_scheme");
@@ -298,7 +171,7 @@ describe("guarded_fetch", () => {
       response.on("drain", write);
       write();
     });
-    const { get } = setUp();
+    const { get } = fetchSetUp();
     const reply = await get(`${place.origin}/`, { maxBytes: 1000 });
     assert.deepEqual([reply.body.length, reply.truncated], [1000, true]);
     await gone;
@@ -310,7 +183,7 @@ describe("guarded_fetch", () => {
       response.on("close", () => clearInterval(timer));
     });
     const silent = await site(() => {});
-    const { refusal } = setUp();
+    const { refusal } = fetchSetUp();
     for (const { origin } of [drip, silent]) assert.equal(await refusal(origin, { timeoutMs: 60 }), "fetch_timeout");
     const hanging = createGuardedFetch({
       policy: createUrlPolicy({ lookup: () => new Promise(() => {}) }),
@@ -333,43 +206,28 @@ describe("guarded_fetch", () => {
   test("ends when its signal aborts, with the signal's reason", async () => {
     const silent = await site(() => controller.abort(new CancelError("client_gone")));
     const controller = new AbortController();
-    const { get } = setUp();
+    const { get } = fetchSetUp();
     await assert.rejects(
       get(silent.origin, { signal: controller.signal }),
       (error) => error instanceof CancelError && error.reason === "client_gone",
     );
   });
 
-  test("decompresses within its bound: a bomb costs no more than that", async () => {
-    const bomb = gzipSync(Buffer.alloc(50_000_000));
-    const place = await site((request, response) => {
-      const [encoding, body] = request.url === "/br" ? ["br", brotliCompressSync("hello")] : ["gzip", bomb];
-      response.writeHead(200, { "content-encoding": encoding as string }).end(body);
-    });
-    const { get } = setUp();
-    assert.equal(textOf((await get(`${place.origin}/br`)).body), "hello");
-    const reply = await get(`${place.origin}/bomb`);
-    assert.deepEqual([reply.body.length, reply.truncated], [100_000, true]);
-    assert.equal(place.seen[0]?.headers["accept-encoding"], "identity");
-  });
-
   test("tells of a server that switches protocols unasked", async () => {
     const place = await site((request) => {
       request.socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
     });
-    const { refusal } = setUp();
+    const { refusal } = fetchSetUp();
     assert.equal(await refusal(`${place.origin}/`), "fetch_failed");
   });
 
-  test("tells a broken compression, a broken connection and a refused one as what they are", async () => {
-    const place = await site((request, response) => {
-      if (request.url === "/gzip") return void response.writeHead(200, { "content-encoding": "gzip" }).end("no gzip");
+  test("tells a broken connection and a refused one as what they are", async () => {
+    const place = await site((_request, response) => {
       response.writeHead(200, { "content-length": "100" });
       response.write("half");
       setTimeout(() => response.destroy(), 5);
     });
-    const { refusal } = setUp();
-    assert.equal(await refusal(`${place.origin}/gzip`), "fetch_failed");
+    const { refusal } = fetchSetUp();
     assert.equal(await refusal(`${place.origin}/half`), "fetch_failed");
     assert.equal(await refusal("http://127.0.0.1:1/"), "fetch_failed");
   });
@@ -379,7 +237,7 @@ describe("guarded_fetch", () => {
     const other = await site((_request, response) =>
       response.writeHead(302, { location: `${gateway.origin}/v1/tokens` }).end()
     );
-    const { refusal, get } = setUp({
+    const { refusal, get } = fetchSetUp({
       names: { "mine.test": [["127.0.0.1"]] },
       own: { port: gateway.port, publicPaths: ["/health"] },
     });
@@ -397,7 +255,7 @@ describe("guarded_fetch", () => {
   });
 
   test("refuses the gateway's port in a public range, which the network may map to this machine", async () => {
-    const { refusal } = setUp({
+    const { refusal } = fetchSetUp({
       names: { "mapped.test": [["198.18.0.9"]], "nat64.test": [["64:ff9b::7f00:1"]] },
       own: { port: 7, publicPaths: ["/health"] },
     });
@@ -411,7 +269,7 @@ describe("guarded_fetch", () => {
 
   test("refuses headers that are the connection's own or would split a request in two", async () => {
     const place = await site((_request, response) => response.end());
-    const { refusal } = setUp();
+    const { refusal } = fetchSetUp();
     const bad: readonly Record<string, string>[] = [
       ...["Host", "content-length", "Transfer-Encoding", "connection", "proxy-authorization"].map((name) => ({
         [name]: "1",
@@ -445,11 +303,9 @@ describe("guarded_fetch", () => {
       });
       for (const end of [onward, socket]) end.on("error", () => {});
     });
-    servers.push(proxy);
-    await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
-    const { port } = proxy.address() as AddressInfo; // it listens on a port
+    const port = await open(proxy);
     const names = { "far.test": [["127.0.0.9", "127.0.0.2"]], "closed.test": [["127.0.0.9"]] };
-    const { get, refusal } = setUp({
+    const { get, refusal } = fetchSetUp({
       names,
       proxy: { http: `http://me:pa%20ss@127.0.0.1:${port}`, https: "", no_proxy: ["near.test"] },
     });
@@ -466,7 +322,7 @@ describe("guarded_fetch", () => {
   });
 
   test("names neither password nor query in a failure", async () => {
-    const { get } = setUp();
+    const { get } = fetchSetUp();
     await assert.rejects(
       get("http://me:hunter2@127.0.0.1:1/?key=hunter2"),
       (error: Error) => !error.message.includes("hunter2"),
