@@ -1,6 +1,8 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { ToolError } from "../../lib/base/errors.ts";
+import { UNTAINTED } from "../../lib/base/taint.ts";
 import type { Config } from "../../lib/config/config.ts";
+import { asksAlways } from "../../lib/guard/policy.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
@@ -27,9 +29,13 @@ export const policyExplainCommand = defineCliCommand({
   args: {
     tool: { type: "positional", required: true, description: "Name of the tool, from postern tools list" },
     input: INPUT_ARG,
+    outside: {
+      type: "boolean",
+      description: "Judge it as in a run that has read content from outside, as a web page",
+    },
   },
   example: `postern policy explain read_file --input '{"path": "README.md"}'`,
-  async run(context, { tool: name, input }) {
+  async run(context, { tool: name, input, outside }) {
     const { config, dataDir, workspace, ownPaths } = await context.loadConfig();
     const record = await readControlFile(dataDir);
     const ofNode = record === undefined ? undefined : await runningNodeTool(name, { config, record });
@@ -41,7 +47,8 @@ export const policyExplainCommand = defineCliCommand({
       home: context.io.home,
       ownPaths,
     });
-    const judged = policy.judge(tool, await readInput(input ?? "{}", context.io));
+    const taint = outside === true ? ["a page"] : UNTAINTED;
+    const judged = policy.judge(tool, await readInput(input ?? "{}", context.io), taint);
     if (judged.kind === "bad_input") {
       const { error } = judged;
       const hint = input === undefined ? "; give the call's input with --input" : "";
@@ -61,7 +68,7 @@ export const policyExplainCommand = defineCliCommand({
     if (!matchesPatterns(name, config.agent.tools)) {
       context.say(`The agent does not get the tool "${name}": [agent] tools does not name it; add it there`);
     }
-    if (kind === "ask" && !rule.startsWith("always_ask:")) {
+    if (kind === "ask" && !asksAlways(rule)) {
       context.say("A remembered answer counts before anybody is asked: see postern approvals rules");
     }
     return EXIT.ok;

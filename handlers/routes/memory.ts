@@ -14,6 +14,8 @@ const memorySchema = v.object({
   tags: v.array(v.string()),
   created_at: v.string(),
   updated_at: v.string(),
+  /** Origins of outside content that it was made from */
+  taint: v.optional(v.array(v.string())),
 });
 
 const NAMESPACE_QUERY: RouteParameter = {

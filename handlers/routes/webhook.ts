@@ -5,6 +5,7 @@ import { CancelError } from "../../lib/base/cancel.ts";
 import { hasScope, mayReach } from "../../lib/base/records/caller.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import type { Config } from "../../lib/config/config.ts";
+import { UNTAINTED } from "../../lib/base/taint.ts";
 import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { acceptOnce, forgetBefore } from "../wire/accept_once.ts";
@@ -80,7 +81,8 @@ const MESSAGE_MS = 24 * 3600 * 1000;
 async function dispatch(request: Request, context: RequestContext): Promise<Response> {
   const agent = requireAgent(context.services);
   const { name, channel } = channelOf(context);
-  if (channel !== undefined && channel.secret_env !== "") {
+  const isSigned = channel !== undefined && channel.secret_env !== "";
+  if (isSigned) {
     await checkSigned(request, context, { name, secretEnv: channel.secret_env });
   }
   const body = await readJson(request, context, webhookSchema);
@@ -101,7 +103,15 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
         context: body.context,
         conversationId: conversationOf(name, channel?.conversation ?? "sender", body.sender),
       },
-      { kind: "channel", caller: callerOf(context, "channel"), durable: true, requestId: context.requestId, claim },
+      {
+        kind: "channel",
+        caller: callerOf(context, "channel"),
+        durable: true,
+        requestId: context.requestId,
+        claim,
+        // Nobody vouches for a message without a signature: whoever holds a token may have passed it on
+        taint: isSigned ? UNTAINTED : [`webhook ${name}`],
+      },
     ));
     if (promise !== undefined) await deliveries.watch(run.id);
     return run;

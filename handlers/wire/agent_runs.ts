@@ -66,7 +66,7 @@ export interface ChatInput {
 }
 
 type Circumstances =
-  & Pick<RunRequest, "kind" | "caller" | "durable" | "requestId" | "claim" | "controller">
+  & Pick<RunRequest, "kind" | "caller" | "durable" | "requestId" | "claim" | "controller" | "taint">
   & Partial<Pick<RunRequest, "canApprove">>;
 
 /** Returns the request for a run that answers one message with the agent's own tools, recorded under a conversation. */

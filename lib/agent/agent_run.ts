@@ -7,6 +7,7 @@ import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { RunKind } from "../base/records/run.ts";
 import type { Usage } from "../base/records/usage.ts";
+import type { RunTaint, Taint } from "../base/taint.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
@@ -70,8 +71,8 @@ export interface EndedTurn {
 export interface RecordedResult {
   readonly output: string;
   readonly isError: boolean;
-  /** True when the output came from outside. The model gets it in the untrusted envelope */
-  readonly outside: boolean;
+  /** Origins of outside content in the output. The model gets it in the untrusted envelope */
+  readonly taint: Taint;
 }
 
 /** A finished turn of the model, as the journal has it. */
@@ -123,8 +124,8 @@ export interface AgentJournal {
    * `repeatable` waits for a person
    */
   beforeEffect(callId: string, options: { readonly repeatable: boolean }): Promise<void>;
-  /** The call's tool_end was recorded. `outside`: the model gets its output in the untrusted envelope */
-  afterCall(callId: string, options: { readonly outside: boolean }): void;
+  /** The call's tool_end was recorded */
+  afterCall(callId: string): void;
   /** Called once, after the terminal event was recorded. What waits for the reply to be durable waits here; nothing else does */
   end(outcome: AgentOutcome): void | Promise<void>;
 }
@@ -141,6 +142,8 @@ export interface AgentRun {
   readonly parentId: string | null;
   readonly caller: Caller;
   readonly depth: number;
+  /** Outside content that the run has read, or began with */
+  readonly taint: RunTaint;
   /** Rights and limits that runs started by this run's tools inherit; undefined when the run has no tools */
   readonly passesOn: Omit<Inherited, "approver"> | undefined;
   readonly requestId: string | undefined;

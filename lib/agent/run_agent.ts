@@ -4,6 +4,7 @@ import type { AgentEvent, AgentEventBody, FinishReason } from "../base/records/a
 import type { Message } from "../base/records/message.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
+import { taintField } from "../base/taint.ts";
 import { mayHaveBeenServed } from "../providers/retry.ts";
 import type { AgentRun, RecordedRun, RecordedTurn, TurnCall } from "./agent_run.ts";
 import { type FittedRequest, trimNotice } from "./context_window.ts";
@@ -146,6 +147,7 @@ class AgentLoop implements LoopState {
         model: run.model,
         conversation_id: run.conversationId,
         parent_id: run.parentId,
+        ...taintField(run.taint.origins),
       }));
     }
     if (run.opening === undefined) return;

@@ -3,6 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
 import type { Caller } from "../base/records/caller.ts";
+import { type RunTaint, type Taint, taintField, UNTAINTED } from "../base/taint.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { Approver } from "../tools/runtime/tool_call.ts";
@@ -44,7 +45,7 @@ export async function* toolWork(
     known,
     gone: run.resume?.gone,
     beforeEffect: (callId, options) => journal.beforeEffect(callId, options),
-    afterCall: (callId, options) => journal.afterCall(callId, options),
+    afterCall: (callId) => journal.afterCall(callId),
     emit(body) {
       if (body.type !== "tool_progress" || queue.hasRoom()) queue.push(note([body]));
     },
@@ -88,6 +89,7 @@ export interface CallToolsOptions {
   readonly conversationId: string | null;
   readonly caller: Caller;
   readonly depth: number;
+  readonly taint: RunTaint;
   readonly signal: AbortSignal;
   readonly approve: AgentApprover;
   readonly emit: (body: AgentEventBody) => void;
@@ -178,9 +180,8 @@ class RunningCall {
         this.#start(this.#parsed.input);
       }
       const { output, isError, data } = outcome.result;
-      if (this.#options.isCall) return this.#end(output, isError, { data });
-      const outside = outcome.outside === true || (outcome.ran && outcome.access === "network");
-      return this.#end(output, isError, { outside });
+      if (this.#options.isCall) return this.#end(output, isError, { data, taint: outcome.taint });
+      return this.#end(output, isError, { taint: outcome.taint });
     } catch (error) {
       return this.#failed(error);
     }
@@ -198,6 +199,7 @@ class RunningCall {
       conversationId: options.conversationId,
       caller: options.caller,
       depth: options.depth,
+      taint: options.taint,
       signal: options.signal,
       approver,
       ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
@@ -252,7 +254,7 @@ class RunningCall {
   #end(
     output: string,
     isError: boolean,
-    { outside = false, data }: { readonly outside?: boolean; readonly data?: unknown } = {},
+    { taint = UNTAINTED, data }: { readonly taint?: Taint | undefined; readonly data?: unknown } = {},
   ): CallResult {
     const { emit, afterCall, clock, random } = this.#options;
     emit({
@@ -263,9 +265,10 @@ class RunningCall {
       is_error: isError,
       duration_ms: Math.round(clock.monotonic() - this.#begun),
       ...(data === undefined ? {} : { data }),
+      ...taintField(taint),
     });
-    afterCall(this.#call.id, { outside });
-    return toResult(this.#call, { output, isError, outside }, random);
+    afterCall(this.#call.id);
+    return toResult(this.#call, { output, isError, taint }, random);
   }
 }
 
@@ -275,8 +278,9 @@ interface ParsedInput {
   readonly problem?: string;
 }
 
-function toResult(call: TurnCall, { output, isError, outside }: RecordedResult, random: Random): CallResult {
-  return { call, output, isError, content: outside ? wrapUntrusted(call.name, output, random) : output };
+function toResult(call: TurnCall, { output, isError, taint }: RecordedResult, random: Random): CallResult {
+  const content = taint.length === 0 ? output : wrapUntrusted(call.name, output, { origin: taint, random });
+  return { call, output, isError, content };
 }
 
 /** Models leave the arguments empty for a tool without parameters. */
@@ -337,13 +341,47 @@ export function createEventQueue(): EventQueue {
   };
 }
 
+/** Origins of the content of an envelope, and the source of its mark. */
+export interface Envelope {
+  /** Origins of the content, as `web_fetch example.com` */
+  readonly origin: Taint;
+  readonly random: Random;
+}
+
 /**
  * Wraps what came from outside for the model's messages, so that it can tell data from instructions.
  *
  * The closing line carries a random mark: content cannot end its own envelope. Events and records keep the plain output.
  * Source: docs/design/network.md "Text from outside"
  */
-export function wrapUntrusted(source: string, content: string, random: Random): string {
+export function wrapUntrusted(source: string, content: string, { origin, random }: Envelope): string {
   const mark = random.id("");
-  return `<untrusted source=${JSON.stringify(source)} mark="${mark}">\n${content}\n</untrusted mark="${mark}">`;
+  const from = `source=${JSON.stringify(source)} origin=${JSON.stringify(origin.join(", "))}`;
+  return `<untrusted ${from} mark="${mark}">\n${neutralized(content)}\n</untrusted mark="${mark}">`;
+}
+
+/**
+ * Tokens by which models and servers tell system, user and assistant apart, and the envelope's own tags. A server that does not escape
+ * them would take a page's text for the user's word.
+ */
+const CONTROL_TOKENS = new RegExp(
+  [
+    // ChatML, Llama 3, Phi, GPT-OSS: <|im_start|>; DeepSeek: <｜User｜>
+    "<[|\uff5c]",
+    "[|\uff5c]>",
+    // Llama 2 and Mistral
+    "\\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|IMG|PREFIX|SUFFIX|MIDDLE)\\]",
+    "<</?SYS>>",
+    // Gemma, and the marks of begin and end of a text
+    "</?(?:start_of_turn|end_of_turn|bos|eos|s|unk|pad)>",
+    // GLM, Cohere, and the tags of tool calls of Hermes and Qwen
+    "\\[gMASK\\]",
+    "</?(?:tool_call|tool_response|tool_calls|think|untrusted)\\b",
+  ].join("|"),
+  "giu",
+);
+
+/** Puts a blank into each control token, so that it stays readable and is no token any more. */
+function neutralized(content: string): string {
+  return content.replace(CONTROL_TOKENS, (token) => `${token.slice(0, 1)} ${token.slice(1)}`);
 }

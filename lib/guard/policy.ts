@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
+import type { Taint } from "../base/taint.ts";
 import { createForbiddenBy, expandForbidden } from "../system/files/forbidden_paths.ts";
 
 /** The widest change that a call may make. `state` is the agent's own records in the data directory. */
@@ -39,9 +40,15 @@ export interface Decision {
   readonly change: readonly string[];
 }
 
-/** Tells whether a rule asks each time, by `always_ask` or for a step of a procedure. Such an answer counts for one call alone. */
+/** The rule that asks because the run has read content from outside. */
+export const RULE_OUTSIDE_CONTENT = "outside_content";
+
+/**
+ * Tells whether a rule asks each time, by `always_ask`, after content from outside or for a step of a procedure. Such an answer counts
+ * for one call alone.
+ */
 export function asksAlways(rule: string): boolean {
-  return rule.startsWith("always_ask:") || rule.startsWith("sop:");
+  return rule.startsWith("always_ask:") || rule.startsWith("sop:") || rule === RULE_OUTSIDE_CONTENT;
 }
 
 /** Effect of each access, as the verb of a sentence. */
@@ -79,6 +86,8 @@ export interface AutonomyRules {
   readonly auto_approve: readonly string[];
   /** Tool names: an allow becomes an ask; wins over auto_approve */
   readonly always_ask: readonly string[];
+  /** Empty: `ask`, except at level `full` */
+  readonly after_outside_content: "" | "ask" | "allow";
 }
 
 /** Where the call would happen. All paths are absolute. */
@@ -101,6 +110,8 @@ export interface DecideInput {
   readonly offUntil: string | undefined;
   readonly autonomy: AutonomyRules;
   readonly workspace: DecideWorkspace;
+  /** Outside content that the run has read */
+  readonly taint: Taint;
 }
 
 /** Short names for three tools, accepted in the lists; an edit names what the list says. */
@@ -114,7 +125,7 @@ const ALIASES: Readonly<Record<string, string>> = {
  * Decides whether a call may run, and says why. Pure: no disk, no clock.
  *
  * A tool that is off is denied, then forbidden paths count, then the level; `auto_approve` turns an ask into an allow,
- * `always_ask` an allow into an ask and wins; nothing beats a deny. An unknown level denies everything.
+ * `always_ask` and content from outside turn an allow into an ask and win; nothing beats a deny. An unknown level denies everything.
  * Source: docs/design/policy.md "Autonomy"
  */
 export function decide(input: DecideInput): Decision {
@@ -138,7 +149,8 @@ function denied(tool: string, denyRules: readonly DenyRule[]): Decision | undefi
   };
 }
 
-function decideByLevel({ tool, access, autonomy }: DecideInput, denyRules: readonly DenyRule[]): Decision {
+function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Decision {
+  const { tool, access, autonomy } = input;
   // An unknown level is denied by a rule, and no rule denied
   const level = parseLevel(autonomy.level) as Level;
   const says = LEVEL_TABLE[level][access];
@@ -153,11 +165,19 @@ function decideByLevel({ tool, access, autonomy }: DecideInput, denyRules: reado
 
   if (asking.length > 0) {
     const rule = `always_ask:${tool}`;
-    const change = [...remove(asking, "always_ask"), ...approve];
+    const allow = asksAfterOutside(input, level) ? [ALLOW_OUTSIDE] : [];
+    const change = [...remove(asking, "always_ask"), ...approve, ...allow];
     const reason = toAsk(tool, "[autonomy] always_ask names it", change);
     return { kind: "ask", reason, rule, path: [...path, { rule, says: "ask" }], change };
   }
-  const unlisted: readonly RuleStep[] = [...path, { rule: "always_ask", says: "pass" }];
+  const listed: readonly RuleStep[] = [...path, { rule: "always_ask", says: "pass" }];
+  if (asksAfterOutside(input, level)) {
+    const change = [...approve, ALLOW_OUTSIDE];
+    const why = `the run has read content from outside (${input.taint.join(", ")}), and the call ${DOES[access]}`;
+    const asked: RuleStep = { rule: RULE_OUTSIDE_CONTENT, says: "ask" };
+    return { kind: "ask", reason: toAsk(tool, why, change), rule: asked.rule, path: [...listed, asked], change };
+  }
+  const unlisted: readonly RuleStep[] = [...listed, { rule: RULE_OUTSIDE_CONTENT, says: "pass" }];
   if (says === "allow") {
     const change = [`add "${tool}" to [autonomy] always_ask`];
     const reason = toAllow(tool, `it ${DOES[access]}, which level "${level}" allows`, change);
@@ -171,6 +191,39 @@ function decideByLevel({ tool, access, autonomy }: DecideInput, denyRules: reado
   }
   const reason = toAsk(tool, `it ${DOES[access]}, which level "${level}" asks about`, approve);
   return { kind: "ask", reason, rule, path: [...unlisted, { rule: "auto_approve", says: "pass" }], change: approve };
+}
+
+/** Tools that reach the network and ask no more than before after content from outside: they bring more of it, and send little. */
+const FETCHING: ReadonlySet<string> = new Set(["web_fetch", "web_search"]);
+/** Tools whose records outlive the run: what outside content wrote there, a later run would obey. */
+const LASTING: ReadonlySet<string> = new Set([
+  "memory_store",
+  "cron_add",
+  "cron_remove",
+  "cron_update",
+  "cron_pause",
+  "cron_resume",
+  "schedule",
+]);
+const ALLOW_OUTSIDE = 'set [autonomy] after_outside_content = "allow"';
+
+/**
+ * Tells whether a call asks because its run has read content from outside, which may have told the model what to do. Where the key is
+ * not set, level `full` does not ask.
+ */
+function asksAfterOutside({ tool, access, autonomy, taint }: DecideInput, level: Level): boolean {
+  const { after_outside_content: after } = autonomy;
+  if (taint.length === 0 || after === "allow" || (after === "" && level === "full")) return false;
+  switch (access) {
+    case "read":
+      return false;
+    case "state":
+      return LASTING.has(tool);
+    case "write":
+      return true;
+    case "network":
+      return !FETCHING.has(tool);
+  }
 }
 
 function toPass({ rule }: DenyRule): RuleStep {

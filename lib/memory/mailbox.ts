@@ -4,6 +4,7 @@ import type { Clock } from "../base/clock.ts";
 import { ConfigError, ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
 import type { Random } from "../base/random.ts";
+import { taintField } from "../base/taint.ts";
 import { readable, scanAll } from "../storage/read_records.ts";
 import { OtherKeyError, type RecordCipher, SealError } from "../storage/record_cipher.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
@@ -25,7 +26,12 @@ export type MailboxEntry = v.InferOutput<typeof entrySchema>;
 
 const bodySchema = v.object({ v: v.literal(1), entries: v.array(entrySchema) });
 
-const contentSchema = v.object({ payload: v.string(), timestamp: v.string(), sender: v.string() });
+const contentSchema = v.object({
+  payload: v.string(),
+  timestamp: v.string(),
+  sender: v.string(),
+  taint: v.optional(v.array(v.string())),
+});
 
 /** The sealed part of a message. `timestamp` is ISO 8601. */
 export type MailboxContent = v.InferOutput<typeof contentSchema>;
@@ -70,6 +76,8 @@ export interface MailboxMessage {
   readonly timestamp: string;
   /** Sender as the gateway knows it: `subagent:<id>`, `http:<token id>`, `cli` ... */
   readonly sender: string;
+  /** Origins of outside content that the payload was made from. Absent: none */
+  readonly taint?: string[] | undefined;
 }
 
 /** Selects messages. A field that is not given matches all. */
@@ -123,19 +131,19 @@ class StoredMailbox implements Mailbox {
     this.#keptCipher = lazily(options.cipher);
   }
 
-  async send({ from, to, payload, sender }: Omit<MailboxMessage, "timestamp">): Promise<MailboxMessage> {
+  async send({ from, to, payload, sender, taint = [] }: Omit<MailboxMessage, "timestamp">): Promise<MailboxMessage> {
     const { clock, random } = this.#options;
     checkName("from", from);
     checkName("to", to);
     checkPayload(payload);
     const opened = await this.#openCipher();
     const timestamp = new Date(clock.now()).toISOString();
-    const message: MailboxMessage = { from, to, payload, timestamp, sender };
+    const message: MailboxMessage = { from, to, payload, timestamp, sender, ...taintField(taint) };
     const bytes = Buffer.byteLength(JSON.stringify(message)) + 1;
     await this.#change(to, (entries) => {
       requireSpace(to, { entries, bytes });
       const place = { id: random.id("msg_"), seq: (entries.at(-1)?.seq ?? 0) + 1, from, bytes };
-      const content: MailboxContent = { payload, timestamp, sender };
+      const content: MailboxContent = { payload, timestamp, sender, ...taintField(taint) };
       const sealed = opened.seal(JSON.stringify(content), boundTo(to, place));
       return { entries: [...entries, { ...place, sealed }], value: undefined };
     });

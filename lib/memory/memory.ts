@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
+import { type Taint, taintField, UNTAINTED } from "../base/taint.ts";
 import { readable, readRecord, readRecords, scanAll } from "../storage/read_records.ts";
 import type { Store, Stored, TextSearch, Write } from "../storage/store.ts";
 import type { MemoryVectors } from "./memory_vectors.ts";
@@ -14,6 +15,8 @@ export interface MemoryRecord {
   readonly tags: readonly string[];
   readonly created_at: string;
   readonly updated_at: string;
+  /** Origins of outside content that it was made from. Absent: none */
+  readonly taint?: string[] | undefined;
 }
 
 const bodySchema = v.object({
@@ -24,6 +27,7 @@ const bodySchema = v.object({
   tags: v.array(v.string()),
   created_at: v.string(),
   updated_at: v.string(),
+  taint: v.optional(v.array(v.string())),
 });
 
 /**
@@ -65,6 +69,8 @@ export interface StoreMemoryInput {
   readonly namespace?: string | undefined;
   /** At most 20, each 1-64 characters. Default none */
   readonly tags?: readonly string[] | undefined;
+  /** Outside content that it is made from. Default: none */
+  readonly taint?: Taint | undefined;
 }
 
 /** A search for memories: by key, by words, or the newest. */
@@ -166,7 +172,8 @@ class StoredMemory implements Memory {
       const now = new Date(this.#clock.now()).toISOString();
       // A record that cannot be read is replaced
       const [before] = this.#readable(earlier === undefined ? [] : [earlier]);
-      const record = { namespace, key, value, tags, created_at: before?.created_at ?? now, updated_at: now };
+      const times = { created_at: before?.created_at ?? now, updated_at: now };
+      const record = { namespace, key, value, tags, ...times, ...taintField(input.taint ?? UNTAINTED) };
       const content = { collection: MEMORY, key: at, body: toMemoryBody(record), text: memoryText(record) };
       const write: Write = earlier === undefined
         ? { op: "insert", ...content }

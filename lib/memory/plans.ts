@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
+import { joinTaints, type Taint, taintField, UNTAINTED } from "../base/taint.ts";
 import { readRecord } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 
@@ -21,6 +22,8 @@ export interface PlanTask {
 /** The tasks of one scope, in order. */
 export interface Plan {
   readonly tasks: readonly PlanTask[];
+  /** Outside content that its titles were made from */
+  readonly taint: Taint;
 }
 
 const bodySchema = v.object({
@@ -34,6 +37,7 @@ const bodySchema = v.object({
       updated_at: v.string(),
     }),
   ),
+  taint: v.optional(v.array(v.string())),
 });
 
 /**
@@ -41,12 +45,13 @@ const bodySchema = v.object({
  * @throws {v.ValiError} for a body that no version wrote
  */
 export function parsePlan(body: unknown): Plan {
-  return { tasks: v.parse(bodySchema, body).tasks };
+  const { tasks, taint = [] } = v.parse(bodySchema, body);
+  return { tasks, taint };
 }
 
 /** Returns the body to store, in the newest version. */
 export function toPlanBody(plan: Plan): v.InferOutput<typeof bodySchema> {
-  return { v: 1, tasks: [...plan.tasks] };
+  return { v: 1, tasks: [...plan.tasks], ...taintField(plan.taint) };
 }
 
 /** Bounds of a plan and of all of them. */
@@ -64,10 +69,13 @@ export const PLAN_LIMITS = {
  * Every method throws ToolError `invalid_input` for a value out of bounds, naming the field.
  */
 export interface Plans {
-  /** Creates a plan of pending tasks, in place of an earlier plan */
-  create(scope: string, titles: readonly string[]): Promise<Plan>;
-  /** Adds a pending task at the end. Starts a plan where there is none. @throws {ToolError} `plan_full` */
-  add(scope: string, title: string): Promise<Plan>;
+  /** Creates a plan of pending tasks, in place of an earlier plan. @param taint outside content that the titles are made from */
+  create(scope: string, titles: readonly string[], taint: Taint): Promise<Plan>;
+  /**
+   * Adds a pending task at the end. Starts a plan where there is none. @param taint as for `create`
+   * @throws {ToolError} `plan_full`
+   */
+  add(scope: string, title: string, taint: Taint): Promise<Plan>;
   /** Changes the status of a task. @throws {ToolError} `task_not_found` naming the ids there are */
   update(scope: string, id: string, status: PlanStatus): Promise<Plan>;
   /** Returns the plan. Without tasks when there is none */
@@ -80,6 +88,7 @@ export interface Plans {
 export const PLANS = "plans";
 const MAX_ATTEMPTS = 20;
 const SHOWN_IDS = 20;
+const NO_PLAN: Plan = { tasks: [], taint: UNTAINTED };
 
 /** Creates the plans over a store, one record for each scope. */
 export function createPlans(options: { readonly store: Store; readonly clock: Clock }): Plans {
@@ -95,33 +104,40 @@ class StoredPlans implements Plans {
     this.#clock = clock;
   }
 
-  async create(scope: string, titles: readonly string[]): Promise<Plan> {
+  async create(scope: string, titles: readonly string[], taint: Taint): Promise<Plan> {
     if (titles.length < 1 || titles.length > PLAN_LIMITS.tasks) {
       throw invalid("tasks", `there must be 1-${PLAN_LIMITS.tasks}, and there are ${titles.length}`);
     }
     titles.forEach((title, index) => checkTitle(`tasks[${index}]`, title));
-    return this.#change(scope, () => titles.map((title, index) => pending(index + 1, title, this.#now())));
+    return this.#change(scope, () => ({
+      tasks: titles.map((title, index) => pending(index + 1, title, this.#now())),
+      taint,
+    }));
   }
 
-  async add(scope: string, title: string): Promise<Plan> {
+  async add(scope: string, title: string, taint: Taint): Promise<Plan> {
     checkTitle("title", title);
-    return this.#change(scope, (tasks) => {
+    return this.#change(scope, ({ tasks, taint: earlier }) => {
       if (tasks.length >= PLAN_LIMITS.tasks) {
         throw new ToolError("plan_full", `Cannot add "${title}": the plan has ${PLAN_LIMITS.tasks} tasks already`);
       }
-      return [...tasks, pending(Number(tasks.at(-1)?.id ?? 0) + 1, title, this.#now())];
+      const added = pending(Number(tasks.at(-1)?.id ?? 0) + 1, title, this.#now());
+      return { tasks: [...tasks, added], taint: joinTaints(earlier, taint) };
     });
   }
 
   async update(scope: string, id: string, status: PlanStatus): Promise<Plan> {
-    return this.#change(scope, (tasks) => {
+    return this.#change(scope, ({ tasks, taint }) => {
       if (!tasks.some((task) => task.id === id)) throw notFound(id, tasks);
-      return tasks.map((task) => (task.id === id ? { ...task, status, updated_at: this.#now() } : task));
+      return {
+        tasks: tasks.map((task) => (task.id === id ? { ...task, status, updated_at: this.#now() } : task)),
+        taint,
+      };
     });
   }
 
   async list(scope: string): Promise<Plan> {
-    return (await readRecord(this.#store, PLANS, checkScope(scope), parsePlan))?.value ?? { tasks: [] };
+    return (await readRecord(this.#store, PLANS, checkScope(scope), parsePlan))?.value ?? NO_PLAN;
   }
 
   async delete(scope: string): Promise<boolean> {
@@ -133,11 +149,11 @@ class StoredPlans implements Plans {
   }
 
   /** Reads, changes and writes back. A concurrent change makes it start again. */
-  async #change(scope: string, apply: (tasks: readonly PlanTask[]) => readonly PlanTask[]): Promise<Plan> {
+  async #change(scope: string, apply: (plan: Plan) => Plan): Promise<Plan> {
     checkScope(scope);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const earlier = await readRecord(this.#store, PLANS, scope, parsePlan);
-      const plan: Plan = { tasks: apply(earlier?.value.tasks ?? []) };
+      const plan = apply(earlier?.value ?? NO_PLAN);
       const content = { collection: PLANS, key: scope, body: toPlanBody(plan) };
       const writes: Write[] = earlier === undefined
         ? [...(await this.#makeRoom()), { op: "insert", ...content }]

@@ -5,6 +5,7 @@ import type { CancelReason } from "../base/cancel.ts";
 import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
+import type { Taint } from "../base/taint.ts";
 import type { Write } from "../storage/store.ts";
 import type { Approver } from "../tools/runtime/tool_call.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
@@ -48,6 +49,8 @@ export interface RunRequest {
   readonly tools?: readonly string[] | undefined;
   /** Bounds below the configured ones. A higher value changes nothing. */
   readonly limits?: NarrowerLimits | undefined;
+  /** Outside content that the request was made from: by a run that has read it, or a schedule that such a run wrote. Default: none. */
+  readonly taint?: Taint | undefined;
   /** Text for the model after the system prompt. Default: none. */
   readonly instructions?: string | undefined;
   /**

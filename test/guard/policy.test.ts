@@ -3,6 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import {
   type Access,
+  asksAlways,
   type AutonomyRules,
   decide,
   type DecideInput,
@@ -26,16 +27,26 @@ function ask(
     effects?: Effects;
     workspace?: DecideInput["workspace"];
     offUntil?: string;
+    taint?: readonly string[];
   },
 ) {
-  const { tool = "shell", access = "write", effects = {}, workspace = WORKSPACE, offUntil, ...autonomy } = change;
+  const { tool = "shell", access = "write", effects = {}, workspace = WORKSPACE, offUntil, taint = [], ...autonomy } =
+    change;
   return decide({
     tool,
     access,
     effects,
     workspace,
     offUntil,
-    autonomy: { level: "supervised", forbidden_paths: [], auto_approve: [], always_ask: [], ...autonomy },
+    taint,
+    autonomy: {
+      level: "supervised",
+      forbidden_paths: [],
+      auto_approve: [],
+      always_ask: [],
+      after_outside_content: "",
+      ...autonomy,
+    },
   });
 }
 
@@ -180,12 +191,54 @@ test("the rule path names every rule that was looked at, in order", () => {
     { rule: "forbidden_path", says: "pass" },
     { rule: "level:supervised/write", says: "ask" },
     { rule: "always_ask", says: "pass" },
+    { rule: "outside_content", says: "pass" },
     { rule: "auto_approve:shell", says: "allow" },
   ]);
   assert.deepEqual(ask({ effects: { paths: ["/etc/x"] } }).path, [
     { rule: "enabled", says: "pass" },
     { rule: "forbidden_path:/etc", says: "deny" },
   ]);
+});
+
+const TAINT = ["web_fetch example.com"];
+
+test("after content from outside a list no longer lets a call write, reach the network or leave records", () => {
+  const kindOf = (tool: string, access: Access, more = {}) =>
+    ask({ tool, access, auto_approve: [tool], taint: TAINT, ...more }).kind;
+  for (const [tool, access] of [["shell", "write"], ["http_request", "network"], ["mcp__a__b", "network"]] as const) {
+    assert.equal(kindOf(tool, access), "ask", tool);
+    assert.equal(kindOf(tool, access, { taint: [] }), "allow", tool);
+    assert.equal(kindOf(tool, access, { after_outside_content: "allow" }), "allow", tool);
+  }
+  for (const tool of ["web_fetch", "web_search"]) assert.equal(kindOf(tool, "network"), "allow", tool);
+  for (const tool of ["memory_store", "cron_add", "cron_update", "schedule"]) {
+    assert.equal(kindOf(tool, "state"), "ask", tool);
+  }
+  for (const tool of ["task_plan", "agents_ipc", "subagent_spawn"]) assert.equal(kindOf(tool, "state"), "allow", tool);
+  assert.equal(kindOf("read_file", "read"), "allow");
+});
+
+test("at level full content from outside asks only where the file says ask", () => {
+  const kindOf = (after: "" | "ask" | "allow") =>
+    ask({ level: "full", taint: TAINT, after_outside_content: after }).kind;
+  assert.deepEqual([kindOf(""), kindOf("ask"), kindOf("allow")], ["allow", "ask", "allow"]);
+  assert.equal(ask({ level: "read_only", taint: TAINT, after_outside_content: "allow" }).kind, "deny");
+});
+
+test("a question after content from outside names the origin and every edit that flips it", () => {
+  const asked = ask({ taint: TAINT });
+  assert.equal(asked.rule, "outside_content");
+  assert.match(asked.reason, /content from outside \(web_fetch example\.com\)/);
+  assert.deepEqual(asked.change, [
+    'add "shell" to [autonomy] auto_approve',
+    'set [autonomy] after_outside_content = "allow"',
+  ]);
+  const flipped = { auto_approve: ["shell"], after_outside_content: "allow" } as const;
+  assert.equal(ask({ taint: TAINT, ...flipped }).kind, "allow");
+  assert.deepEqual(ask({ taint: TAINT, ...flipped, always_ask: ["shell"] }).change, [
+    'remove "shell" from [autonomy] always_ask',
+  ]);
+  assert.ok(asksAlways(asked.rule), "no remembered answer counts");
 });
 
 test("a long path is shortened in the sentence", () => {

@@ -40,7 +40,11 @@ export interface CronFixture {
 }
 
 /** The person at the terminal, who has all tools. */
-export const MAKER: ScheduleMaker = { caller: { via: "cli", tokenId: null, scopes: ["admin"] }, tools: undefined };
+export const MAKER: ScheduleMaker = {
+  caller: { via: "cli", tokenId: null, scopes: ["admin"] },
+  tools: undefined,
+  taint: [],
+};
 
 export function createCronFixture(options: CronFixtureOptions = {}): CronFixture {
   const clock = createFakeClock(options.now);

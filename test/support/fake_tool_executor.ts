@@ -55,7 +55,10 @@ export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExec
       const input = prepared.input as Readonly<Record<string, unknown>>;
       const output = await (tool.run ?? ((given) => JSON.stringify(given)))(input, request);
       const data = tool.data === undefined ? {} : { data: tool.data };
-      return { result: { output, isError: false, ...data }, ran: true, access: prepared.access };
+      const { access } = prepared;
+      if (access !== "network") return { result: { output, isError: false, ...data }, ran: true, access };
+      request.taint?.add([tool.name]);
+      return { result: { output, isError: false, ...data }, ran: true, access, taint: [tool.name] };
     } catch (error) {
       if (error instanceof CancelError) throw error;
       return { result: { output: (error as Error).message, isError: true }, ran: true, access: prepared.access };

@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import { joinTaints, taintField, UNTAINTED } from "../../base/taint.ts";
 import { isTimezone } from "../../base/zoned_time.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
@@ -45,6 +46,7 @@ export function newRecord(
     timezone: zone,
     ...checked,
     ...makerFields(by),
+    ...taintField(by.taint),
     next_at: nextTime({ timing, timezone: zone }, now),
     created_at: now,
     updated_at: now,
@@ -74,6 +76,8 @@ export function changedFields(
     timezone: zone,
     ...checkWork(hasWork ? changedWork(record, work) : earlierWork(record), options),
     ...makerFields(by),
+    // Work that stays as it was is made from what it was made from
+    taint: [...joinTaints(hasWork ? UNTAINTED : record.taint, by.taint)],
     next_at: record.state === "active" ? nextTime({ timing, timezone: zone }, now) : null,
     updated_at: now,
   };

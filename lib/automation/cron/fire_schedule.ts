@@ -263,7 +263,7 @@ function blank(scheduleId: string, { time, at, trigger }: Occasion): FiringRecor
 }
 
 function toRequest(
-  { id, schedule, prompt, call, caller, tools, limits }: ScheduleRecord,
+  { id, schedule, prompt, call, caller, tools, limits, taint }: ScheduleRecord,
   occasion: Occasion,
   scopesNow: readonly Scope[],
 ): RunRequest {
@@ -283,6 +283,7 @@ function toRequest(
     agentTools: "configured",
     clientTools: [],
     parameters: {},
+    taint,
     ...(tools === null ? {} : { tools }),
     ...(limits === null ? {} : { limits }),
     ...(call === null

@@ -1,4 +1,5 @@
 import type { Firing, Schedule } from "../../base/records/schedule.ts";
+import { taintField, UNTAINTED } from "../../base/taint.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
 import { readable, type ReadRecord, readRecord, readRecords, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
@@ -186,6 +187,7 @@ export async function toSchedule(record: ScheduleRecord, options: ViewOptions): 
     updated_at: iso(updated_at),
     created_by: caller.token_id,
     last: last === null ? null : await toFiring(last, options),
+    ...taintField(record.taint ?? UNTAINTED),
   };
 }
 

@@ -68,6 +68,8 @@ const scheduleSchema = v.object({
   last: v.nullable(firingSchema),
   /** Newest run of the schedule, so that the next run does not start beside it */
   last_run_id: v.nullable(v.string()),
+  /** Origins of outside content that its work was made from. Absent: none */
+  taint: v.optional(v.array(v.string())),
 });
 /** A schedule as the store keeps it. */
 export type ScheduleRecord = v.InferOutput<typeof scheduleSchema>;

@@ -35,9 +35,11 @@ import {
 } from "./step_approvals.ts";
 import {
   endOfStepRun,
+  type FilledStep,
   fillStep,
   resultOfStepRun,
   startStepRun,
+  type StepRunOptions,
   type StepRuns,
   stepScopes,
   whyNotHeld,
@@ -187,8 +189,9 @@ class ExecutionAdvance {
     const { plan, step, state } = current;
     const scopesNow = this.#options.scopesOf(plan.requested_by.token_id);
     if (scopesNow === undefined) return await this.#fail(current, REVOKED);
-    const work = await this.#filledWork(current);
-    if (work instanceof TemplateError) return await this.#failStep(current, work.message);
+    const filled = await this.#filledStep(current);
+    if (filled instanceof TemplateError) return await this.#failStep(current, filled.message);
+    const { work, taint } = filled;
     const notHeld = whyNotHeld(work, plan);
     if (notHeld !== undefined) return await this.#failStep(current, notHeld);
     const call = await this.#boundCall(current, work);
@@ -198,10 +201,10 @@ class ExecutionAdvance {
     const isGranted = state.granted && (call === undefined || call.binding.digest === state.call_digest);
     if (step.requires_approval && !isGranted) return await this.#askForStep(current, work, call);
     if (work.kind === "manual") return await this.#startHandWork(current);
-    await this.#startRun(current, work, stepScopes(plan, scopesNow));
+    await this.#startRun(current, work, { scopes: stepScopes(plan, scopesNow), taint });
   }
 
-  async #filledWork({ found: { execution }, plan, step }: CurrentStep): Promise<FilledWork | TemplateError> {
+  async #filledStep({ found: { execution }, plan, step }: CurrentStep): Promise<FilledStep | TemplateError> {
     const results = await this.#options.store.results(execution);
     try {
       return fillStep(step, { execution, plan, results, random: this.#options.random });
@@ -240,7 +243,7 @@ class ExecutionAdvance {
   async #startRun(
     current: CurrentStep,
     work: Exclude<FilledWork, { kind: "manual" }>,
-    scopes: readonly Scope[],
+    rights: Pick<StepRunOptions, "scopes" | "taint">,
   ): Promise<void> {
     const { found, plan, step, index } = current;
     const { execution } = found;
@@ -248,7 +251,7 @@ class ExecutionAdvance {
     const started = await startStepRun(this.#runs(), work, {
       execution,
       plan,
-      scopes,
+      ...rights,
       title: step.title,
       tools: tools(),
       claim: (run_id) =>
@@ -283,7 +286,6 @@ class ExecutionAdvance {
       status: "completed",
       output: "Approved by a person",
       data: null,
-      outside: false,
     });
   }
 
@@ -299,12 +301,12 @@ class ExecutionAdvance {
   /** Waits for the run of a step, and records its end. A run that needs a review is followed until a person has decided. */
   async #followRun(current: CurrentStep): Promise<void> {
     const { found: { execution }, state, step, index, signal } = current;
-    const { clock, log, tools } = this.#options;
+    const { clock, log } = this.#options;
     const runs = this.#runs();
     const run = await endOfStepRun(state, { runs, approvals: this.#approvals, log, signal });
     switch (run?.status) {
       case "completed":
-        return await this.#endStep(current, await resultOfStepRun(step, run, { runs, tools: tools(), signal }));
+        return await this.#endStep(current, await resultOfStepRun(step, run, { runs, signal }));
       case "cancelled": {
         const message = `The run of step "${step.title}" was cancelled`;
         return await this.#change(current, executionCancelled(execution, this.#time(), message));
@@ -326,7 +328,7 @@ class ExecutionAdvance {
 
   /** Ends a step as failed. The definition says whether the execution goes on: `on_error`. */
   #failStep(current: CurrentStep, output: string): Promise<void> {
-    return this.#endStep(current, { v: 1, status: "failed", output, data: null, outside: false });
+    return this.#endStep(current, { v: 1, status: "failed", output, data: null });
   }
 
   async #endStep(current: CurrentStep, result: StepResult): Promise<void> {

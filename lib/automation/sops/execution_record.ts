@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { SCOPES } from "../../base/records/caller.ts";
+import { type Taint, UNTAINTED } from "../../base/taint.ts";
 import { SOP_STATUSES, SOP_STEP_STATUSES } from "../../tools/sops/sops.ts";
 import { definitionSchema, type SopDefinition } from "./definition.ts";
 
@@ -80,6 +81,8 @@ const planSchema = v.object({
     run_id: v.string(),
     scopes: v.optional(v.array(v.picklist(SCOPES))),
   }),
+  /** Origins of outside content that the requesting run had read. Absent: none */
+  taint: v.optional(v.array(v.string())),
 });
 /** The definition, inputs and requester that an execution follows. Never changed. */
 export type ExecutionPlan = v.InferOutput<typeof planSchema>;
@@ -89,8 +92,10 @@ const resultSchema = v.object({
   status: v.picklist(["completed", "failed"]),
   output: v.string(),
   data: v.unknown(),
-  /** True for a result that came over the network. An agent gets it in an envelope */
-  outside: v.boolean(),
+  /** Origins of outside content in the output, which an agent gets in an envelope. Absent: none */
+  taint: v.optional(v.array(v.string())),
+  /** True for a result that came over the network, in records of earlier versions */
+  outside: v.optional(v.boolean()),
 });
 /** Result of an ended step. */
 export type StepResult = v.InferOutput<typeof resultSchema>;
@@ -108,6 +113,11 @@ export function parseExecutionPlan(body: unknown): ExecutionPlan {
 /** @throws {v.ValiError} for a body that no version wrote */
 export function parseResult(body: unknown): StepResult {
   return v.parse(resultSchema, body);
+}
+
+/** Returns the origins of outside content in the result of a step. */
+export function taintOfResult({ taint, outside }: StepResult): Taint {
+  return taint ?? (outside === true ? ["an earlier step"] : UNTAINTED);
 }
 
 /** Tells whether an execution has ended and will not change any more. */

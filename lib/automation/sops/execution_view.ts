@@ -1,8 +1,9 @@
 import type { Approval } from "../../base/records/approval.ts";
+import { taintField } from "../../base/taint.ts";
 import type { SopExecutionView, SopStepView, SopSummary } from "../../tools/sops/sops.ts";
 import type { SopDefinition } from "./definition.ts";
 import { currentStep, type Execution, type ExecutionPlan, hasEnded, type StepResult } from "./execution_record.ts";
-import { fillHandWork } from "./step_run.ts";
+import { fillHandWork, taintOfSteps } from "./step_run.ts";
 import type { FoundSop } from "./load_definitions.ts";
 
 /** Characters of a step's output that are shown. The whole output is the result of its run */
@@ -43,6 +44,7 @@ export function executionView({ execution, plan, results, approval }: ExecutionP
       ? null
       : { id: approval.id, reason: approval.reason, expires_at: approval.expires_at },
     waits_for: waitsFor({ execution, plan, results, approval }),
+    ...taintField(taintOfSteps(results, results.keys())),
   };
 }
 

@@ -4,6 +4,7 @@ import { HttpError, ToolError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Approval } from "../../base/records/approval.ts";
 import type { Caller, Scope } from "../../base/records/caller.ts";
+import { taintField, UNTAINTED } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import type { Store } from "../../storage/store.ts";
@@ -132,7 +133,7 @@ class ProcedureService implements SopService {
     if ((await this.#store.open()).length >= MAX_OPEN) {
       throw new ToolError("overloaded", `Cannot execute "${sop}": ${MAX_OPEN} executions are open; end some first`);
     }
-    const { caller, runId, mayGrant, tools, limits } = by;
+    const { caller, runId, mayGrant, tools, limits, taint } = by;
     const isGated = !mayGrant && await this.#isGated(found);
     const execution = newExecution(definition, { id: this.#options.random.id("sop_"), time: this.#time(), isGated });
     await this.#store.create(execution, {
@@ -144,6 +145,7 @@ class ProcedureService implements SopService {
       requested_by: { via: caller.via, token_id: caller.tokenId, run_id: runId, scopes: [...caller.scopes] },
       tools: tools === undefined ? null : [...tools],
       limits: limits === undefined ? null : { ...limits },
+      ...taintField(taint ?? UNTAINTED),
     });
     this.#executor.goOn(execution.id);
     return await this.#view(execution);
@@ -260,7 +262,7 @@ class ProcedureService implements SopService {
     const index = currentStep(execution);
     const state = execution.steps[index];
     if (state?.status !== "waiting") return true;
-    const result = { v: 1, status: "completed", output: "Done by hand", data: null, outside: false } as const;
+    const result = { v: 1, status: "completed", output: "Done by hand", data: null } as const;
     const next = stepEnded(execution, { index, status: "completed", time: this.#time() });
     return await this.#store.change(found, next, { stepId: state.id, result });
   }

@@ -5,6 +5,7 @@ import type { Random } from "../../base/random.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import type { Run } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
+import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
 import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
 import type { Write } from "../../storage/store.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
@@ -16,6 +17,7 @@ import {
   type ExecutionPlan,
   type StepResult,
   type StepState,
+  taintOfResult,
 } from "./execution_record.ts";
 import type { ApprovedCall, FilledWork, StepApprovals } from "./step_approvals.ts";
 import { fillInput, fillText, type TemplateScope } from "./template.ts";
@@ -38,6 +40,8 @@ export interface StepRunOptions {
   /** Scopes of whoever started the procedure, as of now */
   readonly scopes: readonly Scope[];
   readonly title: string;
+  /** Outside content among the values of the work */
+  readonly taint: Taint;
   /** Written in the transaction that accepts the run */
   readonly claim: (runId: string) => Write;
 }
@@ -46,7 +50,7 @@ export interface StepRunOptions {
 export async function startStepRun(
   runs: StepRuns,
   work: Exclude<FilledWork, { kind: "manual" }>,
-  { execution, plan, scopes, title, claim, tools }: StepRunOptions,
+  { execution, plan, scopes, title, taint, claim, tools }: StepRunOptions,
 ): Promise<StartedStep> {
   const allowed = plan.tools ?? ["*"];
   const { requested_by, definition } = plan;
@@ -62,6 +66,7 @@ export async function startStepRun(
     clientTools: [],
     parameters: {},
     limits: plan.limits ?? undefined,
+    taint: joinTaints(plan.taint, taint),
   } as const;
   const request: RunRequest = work.kind === "tool"
     ? { ...base, messages: [], call: { tool: work.tool, input: JSON.stringify(work.input) }, tools: allowed }
@@ -165,12 +170,10 @@ async function passApprovalOn(
 export async function resultOfStepRun(
   { work }: SopStep,
   run: Run,
-  { runs, tools, signal }: Pick<FollowOptions, "runs" | "signal"> & { readonly tools: Pick<ToolExecutor, "get"> },
+  { runs, signal }: Pick<FollowOptions, "runs" | "signal">,
 ): Promise<StepResult> {
-  const result = { v: 1, status: "completed", output: run.result ?? "" } as const;
-  if (work.kind !== "tool") return { ...result, data: null, outside: false };
-  const outside = tools.get(work.tool)?.access === "network";
-  return { ...result, data: await dataOf(runs, run, signal), outside };
+  const data = work.kind === "tool" ? await dataOf(runs, run, signal) : null;
+  return { v: 1, status: "completed", output: run.result ?? "", data, ...taintField(run.taint ?? UNTAINTED) };
 }
 
 /** Returns the data that the run's one tool call gave for programs. Null: none. */
@@ -194,6 +197,13 @@ interface Filling {
   readonly random: Random;
 }
 
+/** Work of a step with its values. */
+export interface FilledStep {
+  readonly work: FilledWork;
+  /** Outside content among the values */
+  readonly taint: Taint;
+}
+
 /**
  * Fills the values of inputs and earlier steps into a step's work. In instructions, text from the network stands in an envelope, so
  * that the agent can tell the text from instructions.
@@ -202,20 +212,38 @@ interface Filling {
 export function fillStep(
   { work }: SopStep,
   { execution, plan, results, random }: Filling,
-): SopStep["work"] {
-  const scope = scopeOf({ execution, plan, results });
+): FilledStep {
+  const used = new Set<string>();
+  const scope = scopeOf({ execution, plan, results }, (id) => used.add(id));
+  const filled = fillWork(work, scope, (id, output) => {
+    const origin = taintOfSteps(results, [id]);
+    return origin.length === 0 ? output : wrapUntrusted(`steps.${id}`, output, { origin, random });
+  });
+  return { work: filled, taint: taintOfSteps(results, used) };
+}
+
+function fillWork(
+  work: SopStep["work"],
+  scope: TemplateScope,
+  shown: (stepId: string, output: string) => string,
+): FilledWork {
   switch (work.kind) {
     case "tool":
       // A record stays a record: only texts in it are filled in
       return { ...work, input: fillInput(work.input, scope) as Record<string, unknown> };
-    case "agent": {
-      const shown = (id: string, output: string) =>
-        results.get(id)?.outside === true ? wrapUntrusted(`steps.${id}`, output, random) : output;
+    case "agent":
       return { ...work, instructions: fillText(work.instructions, scope, shown) };
-    }
     case "manual":
-      return { ...work, text: fillHandWork(work.text, { execution, plan, results }) };
+      return { ...work, text: fillText(work.text, scope, (_, output) => output) };
   }
+}
+
+/** Returns the outside content in the results of steps. */
+export function taintOfSteps(results: ReadonlyMap<string, StepResult>, ids: Iterable<string>): Taint {
+  return joinTaints(...[...ids].map((id) => {
+    const result = results.get(id);
+    return result === undefined ? UNTAINTED : taintOfResult(result);
+  }));
 }
 
 /** Fills values into the text of a step by hand. @throws {TemplateError} as `fillStep` */
@@ -223,10 +251,18 @@ export function fillHandWork(text: string, filling: Omit<Filling, "random">): st
   return fillText(text, scopeOf(filling), (_, output) => output);
 }
 
-function scopeOf({ execution, plan, results }: Omit<Filling, "random">): TemplateScope {
+/** @param onStep told of each step whose values are taken. Default: nobody is */
+function scopeOf(
+  { execution, plan, results }: Omit<Filling, "random">,
+  onStep: (id: string) => void = () => {},
+): TemplateScope {
+  const steps = {};
+  for (const [id, result] of results) {
+    Object.defineProperty(steps, id, { enumerable: true, get: () => (onStep(id), result) });
+  }
   return {
     inputs: plan.inputs,
-    steps: Object.fromEntries(results),
+    steps,
     execution: { id: execution.id, date: execution.created_at.slice(0, 10) },
   };
 }

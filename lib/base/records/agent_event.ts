@@ -33,6 +33,8 @@ export const agentEventSchema = v.variant("type", [
     model: v.string(),
     conversation_id: v.nullable(v.string()),
     parent_id: v.nullable(v.string()),
+    /** Origins of outside content that it begins with: from its conversation, its parent or its schedule. Absent: none */
+    taint: v.optional(v.array(v.string())),
   }),
   event("turn_start", { turn: v.number() }),
   /** An unfinished turn is asked again after a crash: forget the deltas with a seq of `from_seq` and above */
@@ -67,6 +69,8 @@ export const agentEventSchema = v.variant("type", [
     duration_ms: v.number(),
     /** Data of the tool result for programs. Only in a run that is one tool call. */
     data: v.optional(v.unknown()),
+    /** Origins of outside content in the output, as `web_fetch example.com`. Absent: none */
+    taint: v.optional(v.array(v.string())),
   }),
   event("approval_needed", {
     approval_id: v.string(),

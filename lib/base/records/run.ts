@@ -43,6 +43,8 @@ export const runSchema = v.object({
   result: v.nullable(v.string()),
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),
   usage: usageSchema,
+  /** Origins of outside content that it has read, as `web_fetch example.com`. Absent: none */
+  taint: v.optional(v.array(v.string())),
 });
 /** Run as `/v1/runs` shows it. */
 export type Run = v.InferOutput<typeof runSchema>;

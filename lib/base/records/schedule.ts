@@ -63,6 +63,8 @@ export const scheduleSchema = v.object({
   /** Id of the token whose rights its runs have; null without one */
   created_by: v.nullable(v.string()),
   last: v.nullable(firingSchema),
+  /** Origins of outside content that its work was made from. Absent: none */
+  taint: v.optional(v.array(v.string())),
 });
 /** Schedule as tools, `/v1/schedules` and `postern cron` show it. */
 export type Schedule = v.InferOutput<typeof scheduleSchema>;

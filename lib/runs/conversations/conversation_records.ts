@@ -29,6 +29,8 @@ const conversationRecordSchema = v.object({
   /** Name that a person gave the conversation, else the beginning of its first question. Absent from records of older versions */
   title: v.optional(v.string()),
   /** Summary of the first `covers` messages for the model. The messages stay in the stream. */
+  /** Origins of outside content that its runs have read; absent: none */
+  taint: v.optional(v.array(v.string())),
   summary: v.optional(v.object({ text: v.string(), covers: v.number(), made_at: v.string() })),
 });
 

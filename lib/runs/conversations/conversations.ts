@@ -2,6 +2,7 @@ import type { Random } from "../../base/random.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Message } from "../../base/records/message.ts";
+import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
 import { readRecord, tryEntry } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import {
@@ -18,7 +19,7 @@ import {
 const MAX_MESSAGES = 1000;
 const MAX_BYTES = 16 * 1024 * 1024;
 const PAGE = 100;
-const NO_HISTORY: History = { summary: undefined, messages: [], firstSeq: 1 };
+const NO_HISTORY: History = { summary: undefined, messages: [], taint: UNTAINTED, firstSeq: 1 };
 
 /** Text that stands for the first messages of a conversation. */
 export interface HistorySummary {
@@ -33,6 +34,8 @@ export interface History {
   readonly summary: HistorySummary | undefined;
   /** Messages after the summary. */
   readonly messages: readonly Message[];
+  /** Outside content that the runs of the conversation have read. */
+  readonly taint: Taint;
   /** Place of the first of `messages`, from 1. More than one place after the summary when messages in between were too many. */
   readonly firstSeq: number;
 }
@@ -65,6 +68,8 @@ export interface Conversations {
       readonly runId: string;
       readonly caller: ConversationCaller;
       readonly messages: readonly Message[];
+      /** Outside content that the run has read. */
+      readonly taint: Taint;
       readonly time: string;
     },
   ): Promise<readonly Write[]>;
@@ -114,7 +119,7 @@ export function createConversations(options: ConversationsOptions): Conversation
       const body = { ...stored.value, summary: { text, covers, made_at: time } };
       await store.putIfVersion(CONVERSATIONS, id, stored.version, body);
     },
-    async writes(id, { runId, caller, messages, time }) {
+    async writes(id, { runId, caller, messages, taint, time }) {
       const conversation = await load(id);
       // A message of a channel makes the channel the owner: the caller that began the conversation reads it no longer
       const owner = conversation === undefined || caller.via === "channel" ? ownerFor(caller) : conversation.owner;
@@ -127,6 +132,7 @@ export function createConversations(options: ConversationsOptions): Conversation
         messages: length + messages.length,
         ...(owner === undefined ? {} : { owner }),
         ...(title === undefined ? {} : { title }),
+        ...taintField(joinTaints(conversation?.taint, taint)),
         ...(conversation?.summary === undefined ? {} : { summary: conversation.summary }),
       };
       return [
@@ -145,7 +151,7 @@ export function createConversations(options: ConversationsOptions): Conversation
 /** Reads the newest messages that are not in the summary, up to the bounds. */
 async function readHistory(
   id: string,
-  { summary, messages: count }: ReturnType<typeof parseConversation>,
+  { summary, messages: count, taint }: ReturnType<typeof parseConversation>,
   store: Store,
 ): Promise<History> {
   const kept: { readonly message: Message; readonly bytes: number }[] = [];
@@ -180,7 +186,7 @@ async function readHistory(
   // A history that starts inside a turn could hold results of calls that are not there
   const start = cut ? messages.findIndex((message) => message.role === "user") : 0;
   const taken = start < 0 ? [] : messages.slice(start);
-  return { summary, messages: taken, firstSeq: count - taken.length + 1 };
+  return { summary, messages: taken, taint: taint ?? UNTAINTED, firstSeq: count - taken.length + 1 };
 }
 
 const MAX_TITLE_CHARACTERS = 80;

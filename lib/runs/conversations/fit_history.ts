@@ -36,7 +36,7 @@ export interface FittedHistory {
  * Source: docs/design/runs.md "Conversations"
  * @throws {CancelError} when the run was stopped
  */
-export async function fitHistory(history: History, options: FitHistoryOptions): Promise<FittedHistory> {
+export async function fitHistory(history: Omit<History, "taint">, options: FitHistoryOptions): Promise<FittedHistory> {
   const { windowTokens, reservedTokens, summarize } = options;
   const { summary, messages } = history;
   const cut = cutNotices(history);
@@ -71,7 +71,7 @@ export async function fitHistory(history: History, options: FitHistoryOptions): 
 }
 
 /** Returns a notice about the messages that are too old to be read for the model and stand in no summary. */
-function cutNotices({ summary, firstSeq }: History): readonly AgentEventBody[] {
+function cutNotices({ summary, firstSeq }: Pick<History, "summary" | "firstSeq">): readonly AgentEventBody[] {
   const count = firstSeq - 1 - (summary?.covers ?? 0);
   if (count <= 0) return [];
   const message = `The conversation is longer than what is read of it: its first ${count} messages were left out`;

@@ -6,6 +6,7 @@ import { summarize } from "../../agent/summarize.ts";
 import { createTokenAccount, type TokenBudget } from "../../agent/token_budget.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Caller } from "../../base/records/caller.ts";
+import type { Taint } from "../../base/taint.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { Usage } from "../../base/records/usage.ts";
 import type { ContextWindows } from "../../providers/models/context_windows.ts";
@@ -73,6 +74,7 @@ export class RunOpening {
       signal: run.signal,
       time: run.time,
     });
+    run.taint.add(recalled.taint);
     run.opening = recalled;
     return answerAllCalls(assembleMessages({ prompt, history: recalled.messages, messages }));
   }
@@ -121,6 +123,8 @@ export interface RecalledHistory {
   readonly notices: readonly AgentEventBody[];
   /** Usage of the calls that condensed the history. */
   readonly usage: Usage;
+  /** Outside content that the runs of the conversation have read. */
+  readonly taint: Taint;
 }
 
 /** Tokens of a history that fits into the smallest window, together with everything around it. */
@@ -149,7 +153,7 @@ export async function recallHistory(id: string, options: RecallOptions): Promise
       : (old, earlier) => summarize(old, { provider, model, windowTokens, earlier, account, requestId, signal }),
   });
   if (fitted.summary !== undefined) await conversations.summarized(id, fitted.summary, options.time());
-  return fitted;
+  return { ...fitted, taint: history.taint };
 }
 
 /** Returns the function that finds the window of a run's model: from `[agent] context_window_tokens`, else from the provider. Undefined: unknown. */

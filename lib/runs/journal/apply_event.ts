@@ -1,5 +1,6 @@
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { isEnded, type Run, type RunKind, runKindSchema, type RunStatus } from "../../base/records/run.ts";
+import { joinTaints } from "../../base/taint.ts";
 import { addUsage, NO_USAGE } from "../../base/records/usage.ts";
 import { is } from "valibot";
 
@@ -67,6 +68,7 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
           parent_id: event.parent_id,
           status: "running",
           started_at: event.time,
+          ...(event.taint === undefined ? {} : { taint: event.taint }),
         },
       };
     case "text_delta":
@@ -106,8 +108,10 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
     case "reply_fields":
     case "tool_start":
     case "tool_progress":
-    case "tool_end":
       return state;
+    case "tool_end":
+      if (event.taint === undefined) return state;
+      return { text, kept, asked, run: { ...run, taint: [...joinTaints(run.taint, event.taint)] } };
     case "notice":
       return event.model === undefined ? state : { text, kept, asked, run: answeredBy(run, event.model) };
   }

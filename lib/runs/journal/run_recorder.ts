@@ -103,11 +103,6 @@ export class RunRecorder {
     this.#notes.effects.push(callId);
   }
 
-  /** Notes that the output of the call just recorded as ended came from outside. */
-  outside(callId: string): void {
-    this.#notes.outside.push(callId);
-  }
-
   /** Begins to write, from the first event on. A run that ends without it, as a completion without an effect, leaves no record. */
   activate(): void {
     this.#active = true;
@@ -197,11 +192,10 @@ export class RunRecorder {
 interface Notes {
   readonly effects: string[];
   readonly turns: EndedTurn[];
-  readonly outside: string[];
 }
 
 function noNotes(): Notes {
-  return { effects: [], turns: [], outside: [] };
+  return { effects: [], turns: [] };
 }
 
 /** Tells whether an event is recorded as soon as it happens. A finished turn waits for the next event, which is often the end. */

@@ -52,6 +52,8 @@ const runInputSchema = v.object({
   /** Tools that runs started by that call inherit; absent: the configured tools. */
   passed_tools: v.optional(v.array(v.string())),
   request_id: v.nullable(v.string()),
+  /** Origins of outside content that the request was made from; absent: none. */
+  taint: v.optional(v.array(v.string())),
 });
 /** The pinned input of a run. */
 export type RunInput = v.InferOutput<typeof runInputSchema>;
@@ -72,14 +74,14 @@ const endedTurnSchema = v.object({
   last: v.optional(v.literal(true)),
 });
 
-/** Record in the stream `run/<id>`: one for each finished turn, started call and ended call. Version 2 has `turns` and `outside`. */
+/** Record in the stream `run/<id>`: one for each finished turn, started call and ended call. Version 2 has `turns`. */
 const journalRecordSchema = v.object({
   v: v.picklist([1, 2]),
   ...packedEventsSchema.entries,
   /** Ids of calls started in this record that may change something. A call without a tool_end makes the run needs_review. */
   effects: v.optional(v.array(v.string())),
   turns: v.optional(v.array(endedTurnSchema)),
-  /** Ids of calls ended in this record whose output came from outside. */
+  /** Ids of calls ended in this record whose output came from outside, in records of earlier versions. Their tool_end says it now. */
   outside: v.optional(v.array(v.string())),
 });
 /** Record of a run's journal. */

@@ -27,8 +27,6 @@ export interface AppendOptions {
   readonly effects?: readonly string[];
   /** Turns that ended in this record. */
   readonly turns?: readonly EndedTurn[];
-  /** Ids of calls ended in this record whose output came from outside. */
-  readonly outside?: readonly string[];
   /** More writes for the same transaction. */
   readonly writes?: readonly Write[];
   /** Makes the transaction. Default: the store's batch. */
@@ -300,11 +298,10 @@ function claimed(): HttpError {
   });
 }
 
-function toNotes({ effects = [], turns = [], outside = [] }: Pick<AppendOptions, "effects" | "turns" | "outside">) {
+function toNotes({ effects = [], turns = [] }: Pick<AppendOptions, "effects" | "turns">) {
   return {
     ...(effects.length === 0 ? {} : { effects: [...effects] }),
     ...(turns.length === 0 ? {} : { turns: turns.map(toEndedTurn) }),
-    ...(outside.length === 0 ? {} : { outside: [...outside] }),
   };
 }
 

@@ -1,5 +1,6 @@
 import type { RecordedResult, RecordedRun, RecordedTurn, TurnCall } from "../../agent/agent_run.ts";
 import { separatorAfter } from "../../agent/model_turn.ts";
+import { UNTAINTED } from "../../base/taint.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { lastSeqOf, unpackEvents } from "../journal/pack_events.ts";
 import type { JournalRecord } from "../journal/run_records.ts";
@@ -163,7 +164,7 @@ class JournalReader {
     this.#turns.at(-1)?.results.set(event.call_id, {
       output: event.output,
       isError: event.is_error,
-      outside: record.outside?.includes(event.call_id) === true,
+      taint: event.taint ?? (record.outside?.includes(event.call_id) === true ? [event.tool] : UNTAINTED),
     });
   }
 }

@@ -3,7 +3,9 @@ import type { Clock } from "../../base/clock.ts";
 import { ProviderError, ToolError } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import type { Run } from "../../base/records/run.ts";
+import { joinTaints, UNTAINTED } from "../../base/taint.ts";
 import type { Store } from "../../storage/store.ts";
+import type { DelegatedAnswer } from "../../tools/agents/sub_agents.ts";
 import type { CallContext } from "../../tools/runtime/tool_call.ts";
 import type { RunHandle, RunSupervisor } from "../run_request.ts";
 import { startSubAgent, subAgentRequest } from "./sub_agent_request.ts";
@@ -25,9 +27,9 @@ export interface Delegation {
   attached(
     planned: Omit<SubAgentRecord, "run_id">,
     order: { readonly prompt: string; readonly by: CallContext },
-  ): Promise<string>;
+  ): Promise<DelegatedAnswer>;
   /** Waits for the answer of a durable delegation. A shutdown leaves it to the next start. */
-  durable(record: SubAgentRecord, by: CallContext): Promise<string>;
+  durable(record: SubAgentRecord, by: CallContext): Promise<DelegatedAnswer>;
 }
 
 /** Returns the delegations over a supervisor. */
@@ -80,16 +82,20 @@ interface Waiting {
   readonly by: CallContext;
 }
 
-/** Returns the text of an attached run, read to its end. */
-async function readAnswer(handle: RunHandle, waiting: Waiting): Promise<string> {
-  let text = "";
+/** Returns the answer of an attached run, read to its end. */
+async function readAnswer(handle: RunHandle, waiting: Waiting): Promise<DelegatedAnswer> {
+  let answer = "";
+  let taint = UNTAINTED;
   try {
-    for await (const events of handle.events()) text += textIn(events, waiting);
+    for await (const events of handle.events()) {
+      answer += textIn(events, waiting);
+      taint = joinTaints(taint, ...events.map((event) => "taint" in event ? event.taint : undefined));
+    }
   } catch (error) {
     if (error instanceof ProviderError) throw failed(waiting.record, error.message);
     throw error;
   }
-  return text;
+  return { answer, taint };
 }
 
 /** Returns the text of some events, and tells the caller which tools they start. @throws {ToolError | CancelError} the run failed */
@@ -105,8 +111,8 @@ function textIn(events: readonly AgentEvent[], { record, by }: Waiting): string 
   return text;
 }
 
-function answerOf(record: SubAgentRecord, run: Run | undefined): string {
-  if (run?.status === "completed") return run.result ?? "";
+function answerOf(record: SubAgentRecord, run: Run | undefined): DelegatedAnswer {
+  if (run?.status === "completed") return { answer: run.result ?? "", taint: run.taint ?? UNTAINTED };
   if (run?.status === "needs_review") {
     throw failed(
       record,

@@ -28,6 +28,7 @@ export function subAgentRequest(
     tools: record.tools,
     limits: record.limits,
     instructions: instructionsOf(record),
+    taint: by.taint,
     agentTools: "configured",
     clientTools: [],
     parameters: {},

@@ -4,10 +4,12 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { lazily } from "../../base/lazily.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
+import { UNTAINTED } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
 import { unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import {
+  type DelegatedAnswer,
   type NewSubAgent,
   SUB_AGENT_LIMITS,
   type SubAgentList,
@@ -128,6 +130,7 @@ class SubAgentService implements SubAgents {
       result: working ? null : run?.result ?? null,
       error: working || view.status === "completed" ? null : run?.error?.message ?? "its record is gone",
       ageMs: clock.now() - Date.parse(record.created_at),
+      taint: working ? UNTAINTED : run?.taint ?? UNTAINTED,
     };
   }
 
@@ -158,7 +161,7 @@ class SubAgentService implements SubAgents {
     return stopped;
   }
 
-  async delegate({ agent, prompt }: Parameters<SubAgents["delegate"]>[0], by: CallContext): Promise<string> {
+  async delegate({ agent, prompt }: Parameters<SubAgents["delegate"]>[0], by: CallContext): Promise<DelegatedAnswer> {
     const id = idOfCall("del_", by);
     const known = await this.#records.find(id);
     if (known !== undefined) return await this.#delegation.durable(known, by);

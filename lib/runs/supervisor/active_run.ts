@@ -6,6 +6,7 @@ import type { ProviderError } from "../../base/errors.ts";
 import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Run, RunStatus } from "../../base/records/run.ts";
+import { type RunTaint, taintField } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { type AcceptedRun, createRunState, endStatus } from "../journal/apply_event.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
@@ -21,6 +22,7 @@ export interface ActiveRunOptions {
   readonly depth: number;
   readonly caller: Caller;
   readonly durable: boolean;
+  readonly taint: RunTaint;
   /** Recorder; undefined for a run that can have nothing to record. */
   readonly recorder: RunRecorder | undefined;
   /** Budget that the model calls count in; undefined when none is set. */
@@ -36,6 +38,8 @@ export class ActiveRun {
   readonly depth: number;
   readonly caller: Caller;
   readonly durable: boolean;
+  /** Outside content that the run has read, or began with */
+  readonly taint: RunTaint;
   readonly recorder: RunRecorder | undefined;
   readonly budget: TokenBudget | undefined;
   /** Start of the work in ISO 8601; null while the run waits. */
@@ -52,13 +56,14 @@ export class ActiveRun {
   readonly #accepted: AcceptedRun;
   readonly #controller: AbortController;
 
-  constructor({ accepted, depth, caller, durable, recorder, budget, controller }: ActiveRunOptions) {
+  constructor({ accepted, depth, caller, durable, taint, recorder, budget, controller }: ActiveRunOptions) {
     this.id = accepted.id;
     this.model = accepted.model;
     this.conversationId = accepted.conversation_id;
     this.depth = depth;
     this.caller = caller;
     this.durable = durable;
+    this.taint = taint;
     this.recorder = recorder;
     this.budget = budget;
     this.#accepted = accepted;
@@ -75,7 +80,7 @@ export class ActiveRun {
 
   /** Returns the present state, for a run that is not recorded. */
   view(): Run {
-    const { run } = createRunState(this.#accepted);
+    const run = { ...createRunState(this.#accepted).run, ...taintField(this.taint.origins) };
     return this.startedAt === null ? run : { ...run, status: "running", started_at: this.startedAt };
   }
 }
@@ -117,10 +122,9 @@ export class RunJournal implements AgentJournal {
     await recorder.commit();
   }
 
-  afterCall(callId: string, { outside }: { readonly outside: boolean }): void {
-    const { entry, recorder } = this.#options;
+  afterCall(callId: string): void {
+    const { entry } = this.#options;
     const effects = this.#effects;
-    if (outside) recorder?.outside(callId);
     if (effects?.delete(callId) !== true) return;
     entry.effectsAtWork = effects.size;
     if (entry.stopsForShutdown && effects.size === 0) entry.abort(new CancelError("shutdown"));
@@ -160,7 +164,7 @@ export class RunJournal implements AgentJournal {
 
   /** @param said what the conversation gets; undefined: nothing */
   async #write(recorder: RunRecorder, said: AgentOutcome | undefined): Promise<void> {
-    const { entry: { id, conversationId }, request, conversations, parkedRecords } = this.#options;
+    const { entry: { id, conversationId, taint }, request, conversations, parkedRecords } = this.#options;
     if (said === undefined) return await recorder.finish([]);
     const { added, terminal } = said;
     const kept = mayAwaitClient(request, said) ? await parkedRecords.writes(added, { durable: request.durable }) : [];
@@ -168,7 +172,13 @@ export class RunJournal implements AgentJournal {
     const messages = [...withoutInstructions(request.messages), ...added];
     const { time } = terminal;
     await recorder.finish([
-      ...await conversations.writes(conversationId, { runId: id, caller: request.caller, messages, time }),
+      ...await conversations.writes(conversationId, {
+        runId: id,
+        caller: request.caller,
+        messages,
+        taint: taint.origins,
+        time,
+      }),
       ...kept,
     ]);
   }

@@ -5,6 +5,7 @@ import { CancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
+import { RunTaint } from "../../base/taint.ts";
 import type { RunStatus } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
@@ -199,6 +200,7 @@ export class RunLauncher {
       depth,
       caller: request.caller,
       durable: request.durable,
+      taint: new RunTaint(request.taint),
       recorder,
       budget: request.call === undefined
         ? budgetOf({ limits, used, parent: parent?.budget, day: this.#parts.day })
@@ -234,6 +236,7 @@ export class RunLauncher {
       parentId: request.parentId ?? null,
       caller: request.caller,
       depth: plan.depth,
+      taint: entry.taint,
       passesOn: settings.passesOn,
       requestId: request.requestId,
       whole: request.whole === true && !request.durable,

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import type { Caller } from "../../base/records/caller.ts";
+import { joinTaints, taintField } from "../../base/taint.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { MailboxMessage } from "../../memory/mailbox.ts";
 import { defineTool } from "../runtime/define_tool.ts";
@@ -41,7 +42,8 @@ export const agentsIpc = defineTool({
     switch (op) {
       case "send": {
         requireOwnName(from, context);
-        return shown([await mailbox.send({ from, to, payload, sender: senderOf(context) })]);
+        const message = { from, to, payload, sender: senderOf(context), ...taintField(context.taint) };
+        return shown([await mailbox.send(message)]);
       }
       case "recv":
         return shown(await mailbox.receive(to));
@@ -81,5 +83,10 @@ function requireOwnName(from: string, call: Sender): void {
 
 function shown(messages: readonly MailboxMessage[], more: Readonly<Record<string, number>> = {}): ToolResult {
   const data = { messages, ...more };
-  return { output: JSON.stringify(data), isError: false, data };
+  return {
+    output: JSON.stringify(data),
+    isError: false,
+    data,
+    taint: joinTaints(...messages.map(({ taint }) => taint)),
+  };
 }

@@ -20,7 +20,7 @@ export const delegate = defineTool({
     prompt: v.pipe(v.string(), v.minLength(1), v.description("What the agent is to do, with everything it must know")),
   }),
   async run(input, context) {
-    const answer = await context.services.subAgents.delegate(input, context);
-    return { output: answer, isError: false, data: { agent: input.agent, answer } };
+    const { answer, taint } = await context.services.subAgents.delegate(input, context);
+    return { output: answer, isError: false, data: { agent: input.agent, answer }, taint };
   },
 });

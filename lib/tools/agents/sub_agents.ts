@@ -1,4 +1,5 @@
 import type { RunStatus } from "../../base/records/run.ts";
+import type { Taint } from "../../base/taint.ts";
 import type { CallContext } from "../runtime/tool_call.ts";
 
 /** Bounds of sub-agents. */
@@ -66,6 +67,15 @@ export interface SubAgentAnswer {
   readonly error: string | null;
   /** Milliseconds since the sub-agent was started */
   readonly ageMs: number;
+  /** Outside content that the newest run has read */
+  readonly taint: Taint;
+}
+
+/** Answer of a delegation. */
+export interface DelegatedAnswer {
+  readonly answer: string;
+  /** Outside content that the agent's run has read */
+  readonly taint: Taint;
 }
 
 /**
@@ -89,7 +99,7 @@ export interface SubAgents {
   /** Cancels the runs that work and wait. @returns false when the sub-agent had ended already */
   cancel(id: string, by: CallContext): Promise<boolean>;
   /** Runs a configured agent to its answer. @throws {ToolError} `agent_failed`; {CancelError} when the caller's signal aborts */
-  delegate(order: { readonly agent: string; readonly prompt: string }, by: CallContext): Promise<string>;
+  delegate(order: { readonly agent: string; readonly prompt: string }, by: CallContext): Promise<DelegatedAnswer>;
   /** Both kinds, newest first */
   delegations(by: CallContext): Promise<SubAgentList>;
 }

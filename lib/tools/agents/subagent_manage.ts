@@ -43,10 +43,12 @@ export const subagentManage = defineTool({
 });
 
 async function result(id: string, context: ContextWith<"subAgents">): Promise<ToolResult> {
-  const { view, result: text, error, ageMs } = await context.services.subAgents.result(id, context);
+  const { view, result: text, error, ageMs, taint } = await context.services.subAgents.result(id, context);
   const data = { ...view, result: text, error };
-  if (text !== null) return { output: text, isError: false, data };
-  if (error !== null) return { output: `Sub-agent "${id}" ended as ${view.status}: ${error}`, isError: true, data };
+  if (text !== null) return { output: text, isError: false, data, taint };
+  if (error !== null) {
+    return { output: `Sub-agent "${id}" ended as ${view.status}: ${error}`, isError: true, data, taint };
+  }
   const age = Math.round(ageMs / 1000);
   const output = `Sub-agent "${id}" is ${view.status} after ${age} s: go on with other work, and ask again later`;
   return { output, isError: false, data };

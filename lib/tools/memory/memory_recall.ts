@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { joinTaints } from "../../base/taint.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { keyField, namespaceField } from "./memory_store.ts";
 
@@ -35,6 +36,7 @@ export const memoryRecall = defineTool({
       output: output.length === 0 ? "No memory matches" : output.join("\n\n"),
       isError: false,
       data: { memories: records },
+      taint: joinTaints(...records.map(({ taint }) => taint)),
     };
   },
 });

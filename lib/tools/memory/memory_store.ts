@@ -35,7 +35,7 @@ export const memoryStore = defineTool({
     ),
   }),
   async run(input, context) {
-    const { record, replaced } = await context.services.memory.store(input);
+    const { record, replaced } = await context.services.memory.store({ ...input, taint: context.taint });
     const place = record.namespace === DEFAULT_NAMESPACE ? "" : ` in "${record.namespace}"`;
     return {
       output: `${replaced ? "Replaced" : "Stored"} "${record.key}"${place}`,

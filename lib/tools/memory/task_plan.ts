@@ -35,14 +35,14 @@ export const taskPlan = defineTool({
   check: (input) => requireOpFields("task_plan", input, NEEDED),
   async run(
     { op, tasks = [], title = "", id = "", status = "pending" },
-    { services: { plans }, conversationId, workspaceRoot },
+    { services: { plans }, conversationId, workspaceRoot, taint },
   ) {
     const scope = conversationId ?? workspaceRoot;
     switch (op) {
       case "create":
-        return shown(await plans.create(scope, tasks));
+        return shown(await plans.create(scope, tasks, taint));
       case "add":
-        return shown(await plans.add(scope, title));
+        return shown(await plans.add(scope, title, taint));
       case "update":
         return shown(await plans.update(scope, id, status));
       case "list":
@@ -55,7 +55,8 @@ export const taskPlan = defineTool({
   },
 });
 
-function shown({ tasks }: Plan): ToolResult {
+function shown({ tasks, taint }: Plan): ToolResult {
   const lines = tasks.map((task) => `${task.id}. [${task.status}] ${task.title}`);
-  return { output: lines.length === 0 ? "There is no plan" : lines.join("\n"), isError: false, data: { tasks } };
+  const output = lines.length === 0 ? "There is no plan" : lines.join("\n");
+  return { output, isError: false, data: { tasks }, taint };
 }

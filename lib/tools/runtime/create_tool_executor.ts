@@ -1,5 +1,6 @@
 import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
+import { joinTaints, type Taint } from "../../base/taint.ts";
 import { redactJson } from "../../base/redact.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
@@ -18,7 +19,13 @@ import {
 } from "./run_call.ts";
 import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CallBinding } from "./tool_call.ts";
-import type { BoundCall, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
+import {
+  type BoundCall,
+  taintOf,
+  type ToolCallOutcome,
+  type ToolCallRequest,
+  type ToolExecutor,
+} from "./tool_executor.ts";
 import { createToolPolicy, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 
 /** Options of createToolExecutor. */
@@ -134,7 +141,7 @@ async function call(request: ToolCallRequest, parts: ExecutorParts): Promise<Too
   const refuseWith = (outcome: Outcome, refusal: CallRefusal, prepared?: PreparedCall) =>
     refuse(underWay, { outcome, refusal, prepared }, parts);
   if ("reason" in tool) return await refuseWith("unknown", { rule: "unknown_tool", reason: tool.reason });
-  const judged = policy.judge(tool, request.input);
+  const judged = policy.judge(tool, request.input, taintOf(request));
   if (judged.kind === "bad_input") {
     const { error } = judged;
     return error instanceof ToolError
@@ -199,8 +206,18 @@ async function runPermitted(
   }
   await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result?.output });
   if (result === undefined) throw cancelError(request.signal);
-  const foreign = tool.source === "builtin" ? {} : { outside: true };
-  return { result, ran: true, access: prepared.access, ...foreign };
+  const taint = joinTaints(originOf(tool, prepared), "error" in ended ? undefined : ended.result.taint);
+  if (taint.length === 0) return { result, ran: true, access: prepared.access };
+  request.taint?.add(taint);
+  return { result, ran: true, access: prepared.access, taint };
+}
+
+/** Returns the origin of what a call brings from outside: another program's answer, or what the network said. */
+function originOf({ name, source }: Tool, { access, effects }: PreparedCall): Taint | undefined {
+  if (source === "builtin" && access !== "network") return undefined;
+  const [url = ""] = effects.urls ?? [];
+  const host = URL.parse(url)?.host;
+  return [host === undefined ? name : `${name} ${host}`];
 }
 
 function unaudited(tool: string): string {

@@ -8,7 +8,7 @@ import { isUnreadable } from "../../storage/read_records.ts";
 import { INSUFFICIENT_SCOPE } from "./owned_things.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolContext, ToolServices } from "./tool.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
-import type { ToolCallRequest } from "./tool_executor.ts";
+import { taintOf, type ToolCallRequest } from "./tool_executor.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
 
@@ -98,6 +98,7 @@ function toCallContext(
     caller: request.caller,
     allowed: request.allowed,
     depth: request.depth,
+    taint: taintOf(request),
     inherited: request.inherited,
     direct: request.direct ?? false,
     clock: runner.clock,

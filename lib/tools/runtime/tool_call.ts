@@ -1,4 +1,5 @@
 import type { BoundState } from "../../base/records/approval.ts";
+import type { Taint } from "../../base/taint.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Access, Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
@@ -21,6 +22,8 @@ export interface ToolResult {
   readonly output: string;
   readonly isError: boolean;
   readonly data?: unknown;
+  /** Outside content that the output has by way of records that were made from it. Default: none */
+  readonly taint?: Taint;
 }
 
 /** The caller's part of a call's context: the run and the token that it comes from, and the rights that it passes on. */
@@ -36,6 +39,8 @@ export interface CallContext {
   readonly allowed?: readonly string[] | undefined;
   /** Depth of the caller's run: 0 for a run that a person started, 1 for its sub-agents, and so on */
   readonly depth: number;
+  /** Outside content that the run has read: what the call writes or starts is made from it */
+  readonly taint: Taint;
   /** undefined for a call outside a run */
   readonly inherited?: Inherited | undefined;
   /** Set when the caller makes the call itself, not a model for the caller. With the scope `approve` it counts as a person's approval */

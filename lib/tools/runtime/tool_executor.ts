@@ -1,5 +1,6 @@
 import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
+import { type RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
 import type { Approver, CallBinding, Inherited, ToolResult } from "./tool_call.ts";
 import type { Judgement } from "./tool_policy.ts";
@@ -29,6 +30,8 @@ export interface ToolCallRequest {
   readonly conversationId?: string | null;
   readonly caller: Caller;
   readonly depth: number;
+  /** Outside content that the run has read: what the call reads is added. Default: no run makes the call */
+  readonly taint?: RunTaint | undefined;
   /** Rights and limits of the run that makes the call. Default: no run makes it */
   readonly inherited?: Inherited | undefined;
   /** Set when the caller makes the call itself, not a model for the caller. Default false */
@@ -42,6 +45,11 @@ export interface ToolCallRequest {
   readonly onProgress?: (message: string) => void;
 }
 
+/** Returns the outside content that the run of a call has read so far. */
+export function taintOf({ taint }: Pick<ToolCallRequest, "taint">): Taint {
+  return taint?.origins ?? UNTAINTED;
+}
+
 /** Outcome of one tool call. */
 export interface ToolCallOutcome {
   readonly result: ToolResult;
@@ -49,8 +57,8 @@ export interface ToolCallOutcome {
   readonly ran: boolean;
   /** Access of the prepared call. undefined when the input could not be prepared */
   readonly access: Access | undefined;
-  /** Set when another program made the output, whatever access the tool has: the model gets it in an envelope */
-  readonly outside?: boolean;
+  /** Outside content that the output has: the model gets it in an envelope. Default: none */
+  readonly taint?: Taint;
   /** Set when a person may still answer for exactly this call */
   readonly approvalId?: string;
 }

@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
 import { type Access, decide, type Decision } from "../../guard/policy.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
@@ -20,10 +21,10 @@ export interface ToolPolicy {
   isEnabled(tool: Tool): boolean;
   /** Returns why a tool is off and what turns it on. undefined when the tool is on */
   whyOff(tool: Tool): string | undefined;
-  /** Prepares a call and decides about it. Has no effect */
-  judge(tool: Tool, input: string): Judgement;
-  /** Decides about a prepared call, by the newest configuration */
-  decide(tool: Tool, prepared: PreparedCall): Decision;
+  /** Prepares a call and decides about it. Has no effect. @param taint outside content that the run has read. Default: none */
+  judge(tool: Tool, input: string, taint?: Taint): Judgement;
+  /** Decides about a prepared call, by the newest configuration. @param taint as above */
+  decide(tool: Tool, prepared: PreparedCall, taint: Taint): Decision;
 }
 
 /** Options of createToolPolicy. */
@@ -43,7 +44,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
   const offUntil = (tool: Tool) =>
     tool.enabled === "always" || tool.enabled(options.config()) ? undefined : tool.enabledBy ?? "what enables it";
 
-  const decideCall = (tool: Tool, { access, effects }: Pick<PreparedCall, "access" | "effects">) => {
+  const decideCall = (tool: Tool, { access, effects }: Pick<PreparedCall, "access" | "effects">, taint: Taint) => {
     const { autonomy, security } = options.config();
     const root = effects.root === undefined ? "." : security[effects.root].allowed_root;
     return decide({
@@ -58,6 +59,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
         home: options.home,
         ownPaths: options.ownPaths,
       },
+      taint,
     });
   };
 
@@ -67,17 +69,18 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       const change = offUntil(tool);
       return change === undefined ? undefined : `it is off; set ${change}`;
     },
-    judge(tool, input) {
+    judge(tool, input, taint = UNTAINTED) {
       try {
         const prepared = tool.prepare(input);
         // No approval is opened for a call that cannot run
         if (offUntil(tool) === undefined) prepared.admit?.(options.config());
-        return { kind: "judged", decision: decideCall(tool, prepared), access: prepared.access, prepared };
+        return { kind: "judged", decision: decideCall(tool, prepared, taint), access: prepared.access, prepared };
       } catch (error) {
         // The input of a disabled tool does not matter
         if (offUntil(tool) === undefined) return { kind: "bad_input", error };
         const { access } = tool;
-        return { kind: "judged", decision: decideCall(tool, { access, effects: {} }), access, prepared: undefined };
+        const decision = decideCall(tool, { access, effects: {} }, taint);
+        return { kind: "judged", decision, access, prepared: undefined };
       }
     },
     decide: decideCall,

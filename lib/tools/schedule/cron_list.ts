@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { SCHEDULE_STATES } from "../../base/records/schedule.ts";
+import { joinTaints } from "../../base/taint.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { hiddenLines } from "../runtime/owned_things.ts";
 import { CRON_ENABLED, describeSchedule } from "./schedules.ts";
@@ -21,6 +22,7 @@ export const cronList = defineTool({
       output: [schedules.map(describeSchedule).join("\n") || none, ...hiddenLines("schedule", hidden)].join("\n"),
       isError: false,
       data: { schedules, hidden },
+      taint: joinTaints(...schedules.map(({ taint }) => taint)),
     };
   },
 });

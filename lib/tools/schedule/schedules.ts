@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Schedule } from "../../base/records/schedule.ts";
+import { type Taint, UNTAINTED } from "../../base/taint.ts";
 import { zonedTime } from "../../base/zoned_time.ts";
 import type { Config } from "../../config/config.ts";
 import type { ScopedCaller } from "../runtime/owned_things.ts";
@@ -50,6 +51,8 @@ export interface ScheduleMaker {
   readonly tools: readonly string[] | undefined;
   /** Limits of the caller's own run. undefined for a caller without a run */
   readonly limits?: Inherited["limits"] | undefined;
+  /** Outside content that the caller's run has read */
+  readonly taint: Taint;
 }
 
 /**
@@ -133,13 +136,21 @@ export const CRON_ENABLED = {
 } as const;
 
 /** Returns the maker of a schedule that a tool call makes or changes. */
-export function scheduleMaker(context: Pick<CallContext, "caller" | "allowed" | "inherited">): ScheduleMaker {
-  return { caller: context.caller, tools: toolsPassedOn(context), limits: context.inherited?.limits };
+export function scheduleMaker(
+  context: Pick<CallContext, "caller" | "allowed" | "inherited" | "taint">,
+): ScheduleMaker {
+  const { caller, inherited, taint } = context;
+  return { caller, tools: toolsPassedOn(context), limits: inherited?.limits, taint };
 }
 
 /** Makes the result for a schedule that was made or changed. @param what first word of the text, as `Added` */
 export function scheduleResult(what: string, schedule: Schedule): ToolResult {
-  return { output: `${what} ${describeSchedule(schedule)}`, isError: false, data: { schedule } };
+  return {
+    output: `${what} ${describeSchedule(schedule)}`,
+    isError: false,
+    data: { schedule },
+    taint: schedule.taint ?? UNTAINTED,
+  };
 }
 
 /** Returns a schedule as one line: id, times, work, next and last firing. */

@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import type { ConfigProblem } from "../../base/errors.ts";
 import { type Caller, hasScope } from "../../base/records/caller.ts";
+import { type Taint, UNTAINTED } from "../../base/taint.ts";
 import { type CallContext, type Inherited, type ToolResult, toolsPassedOn } from "../runtime/tool_call.ts";
 
 /** States of an execution (docs/design/automation.md "Procedures"). */
@@ -102,6 +103,8 @@ export interface SopExecutionView {
   readonly approval: { readonly id: string; readonly reason: string; readonly expires_at: string } | null;
   /** Sentence that says why the execution waits and how to go on. Empty when nobody has to do anything */
   readonly waits_for: string;
+  /** Origins of outside content in the outputs of its steps. Absent: none */
+  readonly taint?: string[];
 }
 
 /** The caller of a procedure tool, with the rights and limits that the steps inherit. */
@@ -114,6 +117,8 @@ export interface SopCaller {
   readonly tools?: readonly string[] | undefined;
   /** Limits of the caller's own run; those of the steps are no wider. undefined: the configured limits */
   readonly limits?: Inherited["limits"] | undefined;
+  /** Outside content that the caller's run has read. Default: none */
+  readonly taint?: Taint | undefined;
 }
 
 /**
@@ -162,11 +167,11 @@ export const executionIdField = v.pipe(
  * never may, whoever started its run.
  */
 export function sopCaller(
-  context: Pick<CallContext, "caller" | "runId" | "direct" | "allowed" | "inherited">,
+  context: Pick<CallContext, "caller" | "runId" | "direct" | "allowed" | "inherited" | "taint">,
 ): SopCaller {
-  const { caller, runId, direct, inherited } = context;
+  const { caller, runId, direct, inherited, taint } = context;
   const mayGrant = direct && hasScope(caller.scopes, "approve");
-  return { caller, runId, mayGrant, tools: toolsPassedOn(context), limits: inherited?.limits };
+  return { caller, runId, mayGrant, tools: toolsPassedOn(context), limits: inherited?.limits, taint };
 }
 
 /** Characters of a step's output that the text shows; `data` has more */
@@ -174,14 +179,14 @@ const SHOWN_CHARACTERS = 600;
 
 /** Makes the result that shows an execution: as text for the model, and whole for programs. @param said text before the execution */
 export function showExecution(execution: SopExecutionView, said = ""): ToolResult {
-  const { id, sop, status, error, steps, waits_for } = execution;
+  const { id, sop, status, error, steps, waits_for, taint = UNTAINTED } = execution;
   const lines = [
     said,
     `Execution ${id} of "${sop}" is ${status}${error === null ? "" : `: ${error.message}`}`,
     ...steps.map(stepLine),
     waits_for,
   ];
-  return { output: lines.filter((line) => line !== "").join("\n"), isError: false, data: execution };
+  return { output: lines.filter((line) => line !== "").join("\n"), isError: false, data: execution, taint };
 }
 
 function stepLine(step: SopStepView, index: number): string {

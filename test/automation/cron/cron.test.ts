@@ -26,6 +26,7 @@ test("a schedule fires at its time, as a durable run of its maker, via cron, out
   const added = await cron.add({ id: "report", schedule: "every day at 9:00", ...PROMPT }, {
     caller: { via: "http", tokenId: "tok_1", scopes: ["chat", "tools"] },
     tools: ["read_file", "cron_*"],
+    taint: [],
   });
   assert.deepEqual([added.cron, added.timezone, added.next_at, added.state], [
     "0 9 * * *",
@@ -232,7 +233,7 @@ test("a schedule whose maker's token was revoked fires no more, until somebody m
   });
   await cron.start();
   const by = (tokenId: string, scopes: readonly Scope[]) =>
-    ({ caller: { via: "http", tokenId, scopes }, tools: undefined }) as const;
+    ({ caller: { via: "http", tokenId, scopes }, tools: undefined, taint: [] }) as const;
   await cron.add({ id: "a", schedule: "hourly", ...PROMPT }, by("tok_1", ["tools"]));
   live.delete("tok_1");
   await clock.advance(HOUR);
@@ -255,13 +256,14 @@ test("no schedule gives its maker more than it has: tools, scopes, and work that
   const narrow = {
     caller: { via: "subagent", tokenId: "tok_1", scopes: ["chat"] },
     tools: ["read_file"],
+    taint: [],
     limits,
   } as const;
   await assert.rejects(
     cron.add({ id: "a", schedule: "hourly", tool: "shell", input: { command: "ls" } }, narrow),
     isError("invalid_input", /the caller itself has no tool "shell"/),
   );
-  const whole = { caller: { via: "http", tokenId: "tok_1", scopes: ["admin"] }, tools: undefined } as const;
+  const whole = { caller: { via: "http", tokenId: "tok_1", scopes: ["admin"] }, tools: undefined, taint: [] } as const;
   await cron.add({ id: "a", schedule: "hourly", tool: "shell", input: { command: "ls" } }, whole);
   await assert.rejects(
     cron.update("a", { schedule: "every minute" }, narrow),
@@ -288,7 +290,7 @@ test("a firing has no scope that its token has lost since", async () => {
   const { cron, clock, runs } = createCronFixture({ script: () => answer("done"), scopesOf: () => now });
   await cron.start();
   const maker = { via: "http", tokenId: "tok_1", scopes: ["chat", "runs"] } as const;
-  await cron.add({ id: "a", schedule: "hourly", ...PROMPT }, { caller: maker, tools: undefined });
+  await cron.add({ id: "a", schedule: "hourly", ...PROMPT }, { caller: maker, tools: undefined, taint: [] });
   await clock.advance(HOUR);
   now = ["chat"];
   await clock.advance(HOUR);
@@ -302,7 +304,7 @@ test("a done schedule of another token is shown, replaced and removed only with 
   await cron.start();
   const [owner, other] = ["tok_1", "tok_2"].map((tokenId) => ({ via: "http", tokenId, scopes: ["chat"] }) as const);
   assert.ok(owner !== undefined && other !== undefined);
-  await cron.add({ id: "once", schedule: "in 1h", ...PROMPT }, { caller: owner, tools: undefined });
+  await cron.add({ id: "once", schedule: "in 1h", ...PROMPT }, { caller: owner, tools: undefined, taint: [] });
   await clock.advance(HOUR);
   const listed = async (caller: Caller, state?: "active" | "done") => {
     const { schedules, hidden } = await cron.list({ state }, caller);
@@ -312,12 +314,12 @@ test("a done schedule of another token is shown, replaced and removed only with 
   assert.deepEqual(await listed(other, "active"), [0]);
   const again = { id: "once", schedule: "in 1h", ...PROMPT };
   await assert.rejects(
-    cron.add(again, { caller: other, tools: undefined }),
+    cron.add(again, { caller: other, tools: undefined, taint: [] }),
     isError("insufficient_scope", /^Cannot replace the schedule "once": another token began it/),
   );
   await assert.rejects(cron.remove("once", other), isError("insufficient_scope", /another token began it/));
   assert.deepEqual(await listed(owner), ["once", 0]);
-  await cron.add(again, { caller: owner, tools: undefined });
+  await cron.add(again, { caller: owner, tools: undefined, taint: [] });
   await cron.remove("once", { tokenId: "tok_3", scopes: ["runs"] });
   assert.deepEqual(await listed(MAKER.caller), [0]);
   await cron.stop();

@@ -19,7 +19,7 @@ function setUp() {
   const { services, send } = createTestRouter({ agent: { runs, providers: undefined as never } });
   const conversations = createConversations({ store: services.store, random: createSeededRandom() });
   const add = async (id: string, ...messages: Message[]) => {
-    await services.store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, time }));
+    await services.store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, taint: [], time }));
   };
   const json = async (method: string, path: string, init: SendInit = {}) => {
     const reply = await send(method, path, { token: "token_runs", ...init });

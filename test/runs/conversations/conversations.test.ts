@@ -14,7 +14,7 @@ function setUp() {
   const store = createMemoryStore();
   const conversations = createConversations({ store, random: createSeededRandom() });
   const add = async (id: string, messages: readonly Message[]) =>
-    store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, time }));
+    store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, taint: [], time }));
   return { store, conversations, add };
 }
 
@@ -31,7 +31,7 @@ describe("conversations", () => {
     const { store, conversations } = setUp();
     const messages: Message[] = [{ role: "user", content: "1" }];
     const both = await Promise.all(
-      [1, 2].map(() => conversations.writes("talk", { runId: "r", caller, messages, time })),
+      [1, 2].map(() => conversations.writes("talk", { runId: "r", caller, messages, taint: [], time })),
     );
     assert.deepEqual([await store.batch(both[0] ?? []), await store.batch(both[1] ?? [])], [true, false]);
   });

@@ -18,7 +18,7 @@ function setUp(days: number, atWork: readonly string[] = []) {
     const time = new Date(clock.now()).toISOString();
     const messages = [{ role: "user", content: "Hi" }] as const;
     const caller = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
-    await store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, time }));
+    await store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, taint: [], time }));
   };
   const keep = () => keepConversations(stored, { clock, log: SILENT, days: () => days });
   const ids = async () => (await stored.list({ limit: 100 })).conversations.map(({ id }) => id).sort();

@@ -20,6 +20,7 @@ const caller = (more: Partial<CallContext> = {}): CallContext => ({
   conversationId: null,
   caller: { via: "http", tokenId: null, scopes: [] },
   depth: 0,
+  taint: [],
   direct: false,
   signal: new AbortController().signal,
   progress: () => {},

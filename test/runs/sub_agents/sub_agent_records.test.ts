@@ -13,6 +13,7 @@ const by = (callId: string, tokenId = "tok_1", scopes: readonly Scope[] = ["chat
   conversationId: null,
   caller: { via: "http", tokenId, scopes },
   depth: 0,
+  taint: [],
   direct: false,
   inherited: {
     limits: { maxIterations: 5, maxToolCalls: 5, tokensPerRun: 0 },

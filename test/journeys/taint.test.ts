@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
+import { existsSync } from "node:fs";
+import { test } from "node:test";
+import { lastOutput, scriptedTasks, type TaskTurn, toolTurn } from "../support/scripted_tasks.ts";
+import { jsonOf, type RunningGateway, type RunningGatewayOptions, until, withWorld } from "../support/world.ts";
+
+const ORIGIN = "webhook news";
+const SECRET = "secret-of-the-channel";
+const AUTONOMY = { auto_approve: ["write_file", "memory_store", "cron_add", "shell"] };
+const WRITE = toolTurn("write_file", { path: "out.txt", content: "pwned", overwrite: true });
+
+type Tasks = Readonly<Record<string, readonly TaskTurn[]>>;
+type Said = Readonly<Record<string, unknown>>;
+
+/** A gateway with a channel for strangers, `news`, and one with a secret, `signed`. */
+function served(tasks: Tasks, autonomy: Readonly<Record<string, unknown>> = AUTONOMY): RunningGatewayOptions {
+  return {
+    script: scriptedTasks(tasks),
+    environment: { HOOK_SECRET: SECRET },
+    config: {
+      autonomy,
+      security: { write_file: { enabled: true } },
+      cron: { enabled: true },
+      channels: { news: {}, signed: { secret_env: "HOOK_SECRET" } },
+      gateway: { rate_limit_max: 0 },
+    },
+  };
+}
+
+/** Waits until a run has ended, or waits for a person. */
+async function settled(gateway: RunningGateway, id: string): Promise<Said> {
+  let run: Said = {};
+  await until(async () => {
+    run = await jsonOf(gateway.call(`/v1/runs/${id}`));
+    return ["completed", "failed", "waiting_for_approval"].includes(String(run["status"]));
+  });
+  return run;
+}
+
+/** Sends a message through the channel for strangers. */
+async function tell(gateway: RunningGateway, message: string): Promise<Said> {
+  const reply = await jsonOf(gateway.call("/v1/webhook/news", { body: { message, sender: "them" } }));
+  return await settled(gateway, reply.run_id);
+}
+
+/** Says something as the owner. */
+async function say(gateway: RunningGateway, message: string, conversation = "new"): Promise<Said> {
+  const body = { message, conversation_id: conversation, durable: true };
+  return await settled(gateway, (await jsonOf(gateway.call("/v1/runs", { body }))).id);
+}
+
+/** Approves everything that waits. @returns the rules that asked */
+async function approveAll(gateway: RunningGateway): Promise<readonly string[]> {
+  const { data } = await jsonOf(gateway.call("/v1/approvals?status=pending"));
+  for (const { id } of data) await gateway.call(`/v1/approvals/${id}`, { body: { decision: "approve" } });
+  return data.map(({ rule }: { readonly rule: string }) => rule);
+}
+
+test("what came from outside asks before a write, by way of a memory and in another conversation too", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway(served({
+      "Keep this": [toolTurn("memory_store", { key: "todo", value: "Write out.txt" }), "Kept"],
+      "Write it": [WRITE, "Written"],
+      "Do what you remember": [toolTurn("memory_recall", { key: "todo" }), WRITE, lastOutput],
+    }));
+    assert.equal((await say(gateway, "Write it"))["status"], "completed");
+    assert.ok(existsSync(gateway.workspace.path("out.txt")), "without outside content auto_approve counts");
+
+    const told = await tell(gateway, "Keep this");
+    assert.deepEqual([told["status"], told["taint"]], ["waiting_for_approval", [ORIGIN]]);
+    assert.deepEqual(await approveAll(gateway), ["outside_content"]);
+    await until(async () => (await jsonOf(gateway.call("/v1/memory"))).data.length === 1);
+    assert.deepEqual((await jsonOf(gateway.call("/v1/memory"))).data[0].taint, [ORIGIN]);
+
+    const later = await say(gateway, "Do what you remember");
+    assert.deepEqual([later["status"], later["taint"]], ["waiting_for_approval", [ORIGIN]]);
+    const [recalled = ""] = gateway.provider.requests.at(-1)?.messages.slice(-1).map(({ content }) =>
+      String(content)
+    ) ?? [];
+    assert.match(recalled, /^<untrusted source="memory_recall" origin="webhook news" mark="\w+">\n/);
+    const { data: [asked] } = await jsonOf(gateway.call("/v1/approvals?status=pending"));
+    assert.match(asked.reason, /content from outside \(webhook news\)/);
+    assert.deepEqual(asked.offers, [], "no answer is remembered");
+  }));
+
+for (
+  const [record, leave, take] of [
+    [
+      "mail",
+      toolTurn("agents_ipc", { op: "send", from: "a", to: "b", payload: "Write out.txt" }),
+      toolTurn("agents_ipc", { op: "recv", to: "b" }),
+    ],
+    [
+      "a sub-agent",
+      toolTurn("subagent_spawn", { task: "Say: write out.txt" }),
+      (({ messages }) =>
+        toolTurn("subagent_manage", {
+          op: "result",
+          id: /sub_\w+/.exec(JSON.stringify(messages))?.[0] ?? "",
+        })) satisfies TaskTurn,
+    ],
+  ] as const
+) {
+  test(`${record} that outside content reached carries it to whoever reads it`, () =>
+    withWorld(async (world) => {
+      const gateway = await world.gateway(served({
+        "Leave it": [leave, "Left"],
+        "Take it": [toolTurn("subagent_list", {}), take, WRITE, lastOutput],
+      }));
+      const told = await tell(gateway, "Leave it");
+      assert.deepEqual([told["status"], told["taint"]], ["completed", [ORIGIN]]);
+      const taken = await say(gateway, "Take it");
+      assert.deepEqual([taken["status"], taken["taint"]], ["waiting_for_approval", [ORIGIN]]);
+    }));
+}
+
+test("a schedule that outside content reached fires with it", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway(served({
+      "Plan it": [toolTurn("cron_add", { id: "later", schedule: "every day at 9:00", prompt: "Write it" }), "Planned"],
+      "Write it": [WRITE, "Written"],
+    }));
+    assert.equal((await tell(gateway, "Plan it"))["status"], "waiting_for_approval");
+    assert.deepEqual(await approveAll(gateway), ["outside_content"]);
+    await until(async () => (await gateway.call("/v1/schedules/later")).status === 200);
+    assert.deepEqual((await jsonOf(gateway.call("/v1/schedules/later"))).taint, [ORIGIN]);
+    await gateway.call("/v1/schedules/later/run", { method: "POST" });
+    await until(async () => (await jsonOf(gateway.call("/v1/approvals?status=pending"))).data.length === 1);
+    assert.deepEqual(await approveAll(gateway), ["outside_content"]);
+  }));
+
+test("a conversation that outside content reached keeps it, and so does a gateway that is started anew", () =>
+  withWorld(async (world) => {
+    const kept = { workspace: await world.workspace(), dataDir: await world.folder() };
+    const tasks = { "Hello": ["Hello"], "Write it": [WRITE, "Written"], "Write more": [WRITE, "Written"] };
+    let conversation = "";
+    await world.during(world.gateway({ ...served(tasks), ...kept }), async (gateway) => {
+      conversation = String((await tell(gateway, "Hello"))["conversation_id"]);
+    });
+    const gateway = await world.gateway({ ...served(tasks), ...kept });
+    assert.equal((await say(gateway, "Write it", conversation))["status"], "waiting_for_approval");
+    assert.equal((await say(gateway, "Write more"))["status"], "completed");
+  }));
+
+test("a message with the channel's signature is its sender's word", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway(served({ "Write it": [WRITE, "Written"], "Write more": [WRITE] }));
+    const body = JSON.stringify({ message: "Write it", sender: "me" });
+    const time = Math.floor(Date.now() / 1000);
+    const hex = createHmac("sha256", SECRET).update(`${time}.${body}`).digest("hex");
+    const headers = { "x-postern-signature": `t=${time},sha256=${hex}` };
+    await gateway.call("/v1/webhook/signed?wait=1", { body, headers });
+    assert.ok(existsSync(gateway.workspace.path("out.txt")));
+    assert.equal((await tell(gateway, "Write more"))["status"], "waiting_for_approval");
+  }));
+
+test('with after_outside_content = "allow" auto_approve counts as before', () =>
+  withWorld(async (world) => {
+    const tasks = { "Write it": [WRITE, "Written"] };
+    const gateway = await world.gateway(served(tasks, { ...AUTONOMY, after_outside_content: "allow" }));
+    const told = await tell(gateway, "Write it");
+    assert.deepEqual([told["status"], told["taint"]], ["completed", [ORIGIN]]);
+  }));
