@@ -137,6 +137,7 @@ class AgentLoop implements LoopState {
     this.messages = messages;
     this.#recorded = recorded;
     this.#requests = new ModelRequests(run);
+    for (const { results } of recorded?.turns ?? []) for (const { taint } of results.values()) run.taint.add(taint);
     if (recorded?.started === true) this.#restartSeq = recorded.fromSeq;
     else {
       this.head.push(events.keep({

@@ -131,7 +131,7 @@ export async function callTools(options: CallToolsOptions): Promise<readonly Cal
       const known = options.known?.get(call.id);
       results[i] = known === undefined
         ? await new RunningCall(call, options).run(i < options.left)
-        : toResult(call, known, options.random);
+        : toResult(call, known, options);
     }
   };
   const workers = await Promise.allSettled(Array.from({ length: Math.min(width, calls.length) }, work));
@@ -256,7 +256,7 @@ class RunningCall {
     isError: boolean,
     { taint = UNTAINTED, data }: { readonly taint?: Taint | undefined; readonly data?: unknown } = {},
   ): CallResult {
-    const { emit, afterCall, clock, random } = this.#options;
+    const { emit, afterCall, clock } = this.#options;
     emit({
       type: "tool_end",
       call_id: this.#call.id,
@@ -268,7 +268,7 @@ class RunningCall {
       ...taintField(taint),
     });
     afterCall(this.#call.id);
-    return toResult(this.#call, { output, isError, taint }, random);
+    return toResult(this.#call, { output, isError, taint }, this.#options);
   }
 }
 
@@ -278,8 +278,13 @@ interface ParsedInput {
   readonly problem?: string;
 }
 
-function toResult(call: TurnCall, { output, isError, taint }: RecordedResult, random: Random): CallResult {
-  const content = taint.length === 0 ? output : wrapUntrusted(call.name, output, { origin: taint, random });
+/** The output of a single call without a model is the reply, and goes on as it is. */
+function toResult(
+  call: TurnCall,
+  { output, isError, taint }: RecordedResult,
+  { isCall, random }: Pick<CallToolsOptions, "isCall" | "random">,
+): CallResult {
+  const content = isCall || taint.length === 0 ? output : wrapUntrusted(call.name, output, { origin: taint, random });
   return { call, output, isError, content };
 }
 

@@ -58,6 +58,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "autonomy.forbidden_paths": ["/etc", "/root", "/proc", "/sys", "~/.ssh", "~/.gnupg", "~/.aws"],
   "autonomy.auto_approve": [],
   "autonomy.always_ask": [],
+  "autonomy.after_outside_content": "",
   "autonomy.approval_timeout_secs": 120,
   "autonomy.allow_sensitive_file_reads": false,
   "autonomy.allow_sensitive_file_writes": false,

@@ -1,7 +1,7 @@
 import { canonicalDigest } from "../../base/json.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Message } from "../../base/records/message.ts";
-import { joinTaints, taintField, UNTAINTED } from "../../base/taint.ts";
+import { taintField, UNTAINTED } from "../../base/taint.ts";
 import type { ToolChoice, ToolDeclaration } from "../../providers/provider.ts";
 import { TOOL_SEARCH } from "../../tools/agents/tool_search.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
@@ -84,7 +84,7 @@ export function resumedRequest({ run, input }: InterruptedRun): RunRequest {
     toolChoice: tool_choice as ToolChoice | undefined,
     parallelToolCalls: parallel_tool_calls,
     parameters: input.parameters,
-    taint: joinTaints(input.taint, run.taint),
+    taint: input.taint,
   };
 }
 
