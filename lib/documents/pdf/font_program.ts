@@ -86,8 +86,9 @@ function readOpenType(bytes: Uint8Array, budget: WorkBudget): FontProgram {
       const roman = maps.get("1.0");
       const glyph = signs?.get(SIGNS + code) ?? signs?.get(code) ?? roman?.get(code);
       if (glyph === undefined || glyph === 0) return undefined;
+      // A program that embeds a part of a font writes its own codes into this map, mostly those of Windows
       return textOfGlyph(glyph) ??
-        (roman?.get(code) === glyph ? glyphText(FONT_LISTS.MacRomanEncoding[code] ?? "") : undefined);
+        (roman?.get(code) === glyph ? glyphText(FONT_LISTS.WinAnsiEncoding[code] ?? "") : undefined);
     },
   };
 }

@@ -30,10 +30,16 @@ export function simpleEncoding(font: PdfDict, { reader, ownText }: EncodingOptio
   };
 }
 
-/** A name that only repeats the code, as programs give to glyphs that are pictures: the codes of these are mostly those of ASCII. */
+/** Stands in a text for a character whose font does not say what it means. */
+export const UNKNOWN_CHARACTER = "\ufffd";
+
+/** A name that only repeats the code, as programs give to glyphs that are pictures: the codes of these are mostly those of Latin 1. */
 function numberedText(name: string, code: number): string | undefined {
   const number = /^[A-Za-z]{1,2}(\d{1,3})$/.exec(name)?.[1];
-  return Number(number) === code && code > 32 && code < 127 ? String.fromCharCode(code) : undefined;
+  if (Number(number) !== code) return undefined;
+  const isShown = (code > 32 && code < 127) || (code > 160 && code < 256);
+  // Left out, the character would make two parts of a word another word
+  return isShown ? String.fromCharCode(code) : UNKNOWN_CHARACTER;
 }
 
 /** Codes of their own, as `39 /quotesingle 96 /grave`. */

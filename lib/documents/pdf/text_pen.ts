@@ -1,5 +1,6 @@
 import type { Glyph, PdfFont } from "./pdf_font.ts";
 import type { PdfObject } from "./pdf_object.ts";
+import { UNKNOWN_CHARACTER } from "./simple_encoding.ts";
 import type { Point, TextPiece } from "./text_layout.ts";
 import { hasRtl } from "./visual_line.ts";
 
@@ -70,7 +71,7 @@ export const START_STATE: TextState = {
 
 /** A string as it was drawn. */
 export interface DrawnText extends TextPiece {
-  /** Characters whose font does not say what they mean; they are not in the text */
+  /** Characters whose font does not say what they mean; in the text they are left out or stand as U+FFFD */
   readonly unknown: number;
 }
 
@@ -116,8 +117,8 @@ export function createTextPen(start: TextState, draw: (text: DrawnText) => void)
     let width = 0;
     let unknown = 0;
     for (const glyph of glyphs) {
-      if (glyph.text === undefined) unknown++;
-      else text += glyph.text;
+      if (glyph.text === undefined || glyph.text === UNKNOWN_CHARACTER) unknown++;
+      text += glyph.text ?? "";
       width += glyph.width * size + characterSpace + (glyph.isSpace ? wordSpace : 0);
     }
     advance(width * stretch);

@@ -65,7 +65,7 @@ test("codes without a map mean what the encodings and names of the font say", ()
   const differences = "<< /BaseEncoding /MacRomanEncoding /Differences [65 /afii10017 /Asmall 67 /.notdef] >>";
   assert.equal(shown("4142438A", `<< /Subtype /Type1 /Encoding ${differences} >>`), "АAä");
   const pictures = "/FontMatrix [0.01 0 0 0.01 0 0] /Encoding << /Differences [97 /a97 /a98 200 /a200] >>";
-  assert.equal(shown("6162C8", `<< /Subtype /Type3 ${pictures} >>`), "ab");
+  assert.equal(shown("6162C8", `<< /Subtype /Type3 ${pictures} >>`), "abÈ");
 });
 
 /** A CFF font with the glyphs A, afii10018 and "f_i" at the codes 1 to 3, and A again at 9. */
@@ -109,14 +109,33 @@ function makeTrueType(): Uint8Array {
     ...signs,
     ...unicode,
   ];
-  const entry = [...Buffer.from("cmap"), 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, table.length];
+  return withCharacterMaps(table);
+}
+
+/** A TrueType font that has glyphs for all codes of a part, without a word about what they mean. */
+function makeRomanTrueType(): Uint8Array {
+  const glyphs = Array.from({ length: 256 }, (_, code) => code);
+  return withCharacterMaps([0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 12, 0, 0, 1, 6, 0, 0, ...glyphs]);
+}
+
+function withCharacterMaps(table: readonly number[]): Uint8Array {
+  const entry = [...Buffer.from("cmap"), 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, table.length >> 8, table.length & 255];
   return Uint8Array.from([0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, ...entry, ...table]);
 }
+
+test("the codes of pictures that are named by numbers are those of Latin 1", () => {
+  const font = (names: string) =>
+    `<< /Subtype /Type3 /FontMatrix [0.001 0 0 0.001 0 0] /Encoding << /Differences [${names}] >> >>`;
+  assert.equal(shown("41E9", font("65 /a65 233 /a233")), "Aé");
+  assert.equal(shown("1B", font("27 /a27")), "\ufffd");
+  assert.equal(shown("41", font("65 /a66")), "[No text]");
+});
 
 test("codes without a map or an encoding mean what the embedded font says", () => {
   const embedded = (kind: string, key: string) => `<< /Subtype /${kind} /FontDescriptor << /${key} 11 0 R >> >>`;
   assert.equal(shown("01020309", embedded("Type1", "FontFile3"), makeCompactFont()), "AБfiA");
   assert.equal(shown("4142", embedded("TrueType", "FontFile2"), makeTrueType()), "Жж");
+  assert.equal(shown("41E495", embedded("TrueType", "FontFile2"), makeRomanTrueType()), "Aä•");
   const type1 =
     "%!PS-AdobeFont-1.0: X\n/Encoding 256 array\ndup 15 /bullet put\ndup 65 /afii10018 put\ncurrentfile eexec";
   assert.equal(shown("0F41", embedded("Type1", "FontFile"), Buffer.from(type1)), "•Б");
