@@ -223,10 +223,11 @@ function show(pen: TextPen, object: PdfObject | undefined): void {
 /** Strings, and between them numbers that move them closer. */
 function showAll(pen: TextPen, items: PdfObject | undefined): void {
   if (!Array.isArray(items)) return;
-  for (const item of items as readonly PdfObject[]) {
-    if (typeof item === "number") pen.moveBack(item);
-    else show(pen, item);
-  }
+  pen.showAll(
+    (items as readonly PdfObject[]).flatMap<string | number>((item) =>
+      typeof item === "number" ? [item] : isKind(item, "string") ? [item.bytes] : []
+    ),
+  );
 }
 
 function toNumber(object: PdfObject | undefined): number {

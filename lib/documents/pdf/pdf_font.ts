@@ -23,7 +23,7 @@ const ORDERINGS = ["GB1", "CNS1", "Japan1", "Korea1"];
 export interface Glyph {
   /** undefined when the font does not say what it means */
   readonly text: string | undefined;
-  /** In sizes of the font */
+  /** Way to the next character in sizes of the font: to the right, or up in a vertical font, where it is mostly below 0 */
   readonly width: number;
   /** True for the one-byte code of the space, which word spacing widens */
   readonly isSpace: boolean;
@@ -31,6 +31,10 @@ export interface Glyph {
 
 /** Decodes the strings that are drawn in one font. */
 export interface PdfFont {
+  /** True when the characters stand one below the other */
+  readonly isVertical: boolean;
+  /** Height of the letters in sizes of the font: about 1, save in a font whose glyphs have units of their own */
+  readonly height: number;
   glyphs(bytes: string): readonly Glyph[];
 }
 
@@ -72,6 +76,8 @@ function simpleFont(dict: PdfDict, { unicode, file, budget }: FontParts): PdfFon
     isSpace: code === 32,
   });
   return {
+    isVertical: false,
+    height: reader.name(dict, "Subtype") === "Type3" ? pictureHeight(dict, reader) : 1,
     glyphs(bytes) {
       budget.step(bytes.length);
       // Every character of a string is a byte
@@ -83,17 +89,31 @@ function simpleFont(dict: PdfDict, { unicode, file, budget }: FontParts): PdfFon
   };
 }
 
+/** Returns the height of a Type 3 font by the box around its glyphs, where these are far from as high as the font is large. */
+function pictureHeight(font: PdfDict, reader: PdfReader): number {
+  const numbers = (key: string) =>
+    reader.array(font, key).map((item) => reader.resolve(item)).map((item) => typeof item === "number" ? item : 0);
+  const [, bottom = 0, , top = 0] = numbers("FontBBox");
+  const [, , , unit = 0] = numbers("FontMatrix");
+  const height = Math.abs((top - bottom) * unit);
+  return height > 0 && Number.isFinite(height) && (height < 0.3 || height > 3) ? height : 1;
+}
+
 function compositeFont(dict: PdfDict, { unicode, file, budget }: FontParts): PdfFont {
   const { reader } = file;
   const [descendant] = reader.array(dict, "DescendantFonts");
   const resolved = reader.resolve(descendant);
   const font = isKind(resolved, "dict") ? resolved : EMPTY_DICT;
-  const widths = readWidths(font, reader, budget);
-  const missing = reader.number(font, "DW") ?? 1000;
   const name = reader.name(dict, "Encoding") ?? "";
+  const isVertical = /(^|-)V$/.test(name) ||
+    reader.number(reader.dict(dict, "Encoding") ?? EMPTY_DICT, "WMode") === 1;
+  const widths = readWidths(font, { isVertical, reader, budget });
+  const missing = missingWidth(font, { isVertical, reader });
   const encoding = characterMapOf(dict, { file, budget });
   const meaning = meaningOf(font, { name, file, budget });
   return {
+    isVertical,
+    height: 1,
     glyphs(bytes) {
       budget.step(bytes.length * 4);
       const found: Glyph[] = [];
@@ -162,10 +182,26 @@ function glyphNumbers(font: PdfDict, { reader, decode }: PdfFile): (character: n
   return (character) => (map[character * 2] ?? 0) * 256 + (map[character * 2 + 1] ?? 0);
 }
 
-/** `[first [w1 w2 ...] first last w ...]` */
-function readWidths(font: PdfDict, reader: PdfReader, budget: WorkBudget): Map<number, number> {
+interface WidthOptions {
+  readonly isVertical: boolean;
+  readonly reader: PdfReader;
+}
+
+/** Returns the way to the next character for characters that are not listed, in thousandths of the size. */
+function missingWidth(font: PdfDict, { isVertical, reader }: WidthOptions): number {
+  if (!isVertical) return reader.number(font, "DW") ?? 1000;
+  const down = reader.resolve(reader.array(font, "DW2")[1]);
+  return typeof down === "number" ? down : -1000;
+}
+
+/** `[first [w1 w2 ...] first last w ...]`. In a vertical font each way down is followed by the two numbers of an origin. */
+function readWidths(
+  font: PdfDict,
+  { isVertical, reader, budget }: WidthOptions & { readonly budget: WorkBudget },
+): Map<number, number> {
   const widths = new Map<number, number>();
-  const items = reader.array(font, "W").map((item) => reader.resolve(item));
+  const items = reader.array(font, isVertical ? "W2" : "W").map((item) => reader.resolve(item));
+  const each = isVertical ? 3 : 1;
   const put = (glyph: number, width: PdfObject | undefined) => {
     budget.step();
     if (typeof width !== "number" || widths.size >= MAX_WIDTHS) return;
@@ -178,12 +214,12 @@ function readWidths(font: PdfDict, reader: PdfReader, budget: WorkBudget): Map<n
     if (typeof first !== "number") {
       i++;
     } else if (Array.isArray(second)) {
-      second.forEach((width, at) => put(first + at, width));
+      second.forEach((width, at) => at % each === 0 && put(first + at / each, width));
       i += 2;
     } else {
       const last = typeof second === "number" ? Math.min(second, first + 65_535) : -1;
       for (let glyph = first; glyph <= last && widths.size < MAX_WIDTHS; glyph++) put(glyph, third);
-      i += 3;
+      i += 2 + each;
     }
   }
   return widths;

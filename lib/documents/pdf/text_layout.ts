@@ -10,10 +10,21 @@ const BACK_GAP = -1;
 /** Off the line by more than this it is another line, by more than that another paragraph */
 const LINE_GAP = 0.55;
 const PARAGRAPH_GAP = 1.85;
+/** Letters that start so far back and are off the line by more than this stand above or below what was drawn last */
+const STACKED_BACK = -0.2;
+const STACKED_OFF = 0.25;
+/** Letters so many times as high as others stand on another line unless their feet stand on that of the others */
+const MUCH_HIGHER = 3;
 /** Two texts so close together are one, drawn twice to look bold */
 const SAME_PLACE = 0.15;
+/** Pieces of a line with which a piece is compared */
+const MAX_COMPARED = 200;
 /** Direction of two texts that stand on one line: the cosine between them */
 const SAME_DIRECTION = 0.95;
+
+/** Letters that have a height, and figures: no accents, and none of the scripts whose letters are put above each other */
+const STANDING = /[\p{Lu}\p{Ll}\p{N}]/u;
+const MARKS = /^\p{M}+$/u;
 
 const LIGATURES: ReadonlyMap<string, string> = new Map([
   ...[["ﬀ", "ff"], ["ﬁ", "fi"], ["ﬂ", "fl"], ["ﬃ", "ffi"], ["ﬄ", "ffl"], ["ﬅ", "st"], ["ﬆ", "st"]] as const,
@@ -80,7 +91,7 @@ class PageLayout implements TextLayout {
       if (!blank && isDouble(piece, last, size)) return;
       const gap = gapBetween(piece, last);
       // Words from right to left are drawn one before the other
-      const goesOn = gap === "back" && (this.#lineIsRtl || hasRtl(text));
+      const goesOn = gap === "back" && (this.#lineIsRtl || hasRtl(text)) && (blank || !this.#liesOnLine(piece));
       if (blank && BREAKS[gap] !== undefined && !goesOn) return;
       if (!goesOn) this.#putGap(gap, text);
     }
@@ -97,6 +108,13 @@ class PageLayout implements TextLayout {
       : 0;
     const lines = this.#lines.map((line) => typeof line === "string" ? line : inReadingOrder(line, balance < 0));
     return lines.join("").split("\n").map((line) => line.trimEnd()).join("\n").trim();
+  }
+
+  /** Tells whether a piece is drawn over others of its line, as the shadow of a line is. */
+  #liesOnLine(piece: DirectedPiece): boolean {
+    if (MARKS.test(piece.text)) return false;
+    const others = this.#line.slice(-MAX_COMPARED).filter(({ text }) => text.trim() !== "");
+    return others.some((other) => overlap(piece, other)) && !others.some((other) => isDouble(piece, other, piece.size));
   }
 
   #putGap(gap: Gap, text: string): void {
@@ -153,6 +171,10 @@ function gapBetween(piece: DirectedPiece, last: DirectedPiece): Gap {
   if (!Number.isFinite(along) || !Number.isFinite(across)) return "space";
   if (across > PARAGRAPH_GAP) return "paragraph";
   if (across > LINE_GAP || turned) return "line";
+  const smaller = Math.min(piece.size, last.size);
+  if (size > MUCH_HIGHER * smaller && across * size > LINE_GAP * smaller) return "line";
+  const isStacked = along < STACKED_BACK && across > STACKED_OFF;
+  if (isStacked && STANDING.test(piece.text) && STANDING.test(last.text)) return "line";
   if (along < BACK_GAP) return "back";
   return along > COLUMN_GAP ? "column" : along > SPACE_GAP ? "space" : "none";
 }
@@ -160,6 +182,17 @@ function gapBetween(piece: DirectedPiece, last: DirectedPiece): Gap {
 function isDouble(piece: TextPiece, last: TextPiece, size: number): boolean {
   const near = (a: Point, b: Point) => Math.hypot(a.x - b.x, a.y - b.y) < SAME_PLACE * size;
   return piece.text === last.text && near(piece.start, last.start) && !near(last.start, last.end);
+}
+
+/** Tells whether two pieces of a line share more than half the width of the narrower one. */
+function overlap(piece: DirectedPiece, other: DirectedPiece): boolean {
+  const { direction } = other;
+  const along = (point: Point) => point.x * direction.x + point.y * direction.y;
+  const [from, to] = [along(piece.start), along(piece.end)].sort((a, b) => a - b);
+  const [otherFrom, otherTo] = [along(other.start), along(other.end)].sort((a, b) => a - b);
+  if (from === undefined || to === undefined || otherFrom === undefined || otherTo === undefined) return false;
+  const shared = Math.min(to, otherTo) - Math.max(from, otherFrom);
+  return shared > Math.min(to - from, otherTo - otherFrom) / 2;
 }
 
 function directionOf({ start, end }: TextPiece): Point | undefined {

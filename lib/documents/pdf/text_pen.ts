@@ -42,6 +42,12 @@ export function toMatrix(items: readonly PdfObject[]): Matrix {
 const MAX_SAVED_STATES = 200;
 /** Characters of one string that are looked at */
 const MAX_STRING = 1_000_000;
+/** Space between characters that is as wide as one between words, in sizes of the font */
+const WIDE_SPACE = 0.13;
+/** A move back by this share of the space between characters undoes it */
+const UNDOING = 0.75;
+/** Space between characters that only columns of single characters have, in sizes of the font */
+const COLUMN_SPACE = 1;
 
 /** The settings of text and place that `q` saves and `Q` brings back. */
 export interface TextState {
@@ -90,8 +96,8 @@ export interface TextPen {
   nextLine(): void;
   /** @param bytes as in PdfString */
   show(bytes: string): void;
-  /** Moves back on the line, in thousandths of the size */
-  moveBack(thousandths: number): void;
+  /** Shows strings, and between them moves back on the line, in thousandths of the size */
+  showAll(items: readonly (string | number)[]): void;
 }
 
 /** Creates a pen that turns text operators into drawn text. */
@@ -102,7 +108,8 @@ export function createTextPen(start: TextState, draw: (text: DrawnText) => void)
   let lineMatrix = IDENTITY;
 
   const advance = (by: number) => {
-    textMatrix = multiply([1, 0, 0, 1, by, 0], textMatrix);
+    const isVertical = state.font?.isVertical === true;
+    textMatrix = multiply([1, 0, 0, 1, isVertical ? 0 : by * state.stretch, isVertical ? by : 0], textMatrix);
   };
   const place = () => apply(multiply(textMatrix, state.matrix), { x: 0, y: state.rise });
   const moveLine = (x: number, y: number) => {
@@ -110,8 +117,9 @@ export function createTextPen(start: TextState, draw: (text: DrawnText) => void)
     textMatrix = lineMatrix;
   };
 
-  const show = (glyphs: readonly Glyph[]) => {
-    const { size, characterSpace, wordSpace, stretch } = state;
+  /** @param endsAtGlyph true when the space after the last character is none of the text's */
+  const show = (glyphs: readonly Glyph[], endsAtGlyph = false) => {
+    const { size, characterSpace, wordSpace } = state;
     const from = place();
     let text = "";
     let width = 0;
@@ -121,9 +129,21 @@ export function createTextPen(start: TextState, draw: (text: DrawnText) => void)
       text += glyph.text ?? "";
       width += glyph.width * size + characterSpace + (glyph.isSpace ? wordSpace : 0);
     }
-    advance(width * stretch);
+    const space = endsAtGlyph ? characterSpace : 0;
+    advance(width - space);
+    const end = place();
+    advance(space);
     const [, , c, d] = multiply(textMatrix, state.matrix);
-    draw({ text, start: from, end: place(), size: Math.abs(size) * Math.hypot(c, d), unknown });
+    draw({ text, start: from, end, size: heightOf(state) * Math.hypot(c, d), unknown });
+  };
+  const showString = (bytes: string, isApart = spaceOf(state) > COLUMN_SPACE) => {
+    const { font } = state;
+    if (font === undefined) return;
+    const glyphs = font.glyphs(bytes.slice(0, MAX_STRING));
+    // The place of each glyph decides what is read after what
+    const byGlyph = isApart || glyphs.some(({ text }) => text !== undefined && hasRtl(text));
+    if (byGlyph) { for (const glyph of glyphs) show([glyph], isApart); }
+    else show(glyphs);
   };
 
   return {
@@ -147,14 +167,25 @@ export function createTextPen(start: TextState, draw: (text: DrawnText) => void)
     },
     moveLine,
     nextLine: () => moveLine(0, -state.leading),
-    show(bytes) {
-      const { font } = state;
-      if (font === undefined) return;
-      const glyphs = font.glyphs(bytes.slice(0, MAX_STRING));
-      // The place of each glyph decides what is read after what
-      if (glyphs.some(({ text }) => text !== undefined && hasRtl(text))) { for (const glyph of glyphs) show([glyph]); }
-      else show(glyphs);
+    show: (bytes) => showString(bytes),
+    showAll(items) {
+      const space = spaceOf(state);
+      const undoing = (state.characterSpace / state.size) * 1000 * UNDOING;
+      const isUndone = (item: string | number) => typeof item === "number" && item > undoing;
+      const isApart = space > COLUMN_SPACE || (space > WIDE_SPACE && items.some(isUndone));
+      for (const item of items) {
+        if (typeof item === "string") showString(item, isApart);
+        else advance((-item / 1000) * state.size);
+      }
     },
-    moveBack: (thousandths) => advance((-thousandths / 1000) * state.size * state.stretch),
   };
+}
+
+function heightOf({ size, font }: TextState): number {
+  return Math.abs(size) * (font?.height ?? 1);
+}
+
+/** Returns the space between characters in heights of the font. */
+function spaceOf(state: TextState): number {
+  return state.characterSpace / heightOf(state);
 }

@@ -111,7 +111,8 @@ function belongsToFirst(mark: LinePiece, first: LinePiece, second: LinePiece): b
 function visualItems(pieces: readonly LinePiece[], { spaceOf }: LineOptions): readonly Item[] {
   const items: Item[] = [];
   let last: LinePiece | undefined;
-  for (const { piece, marks } of clustersOf(pieces).toSorted((a, b) => a.piece.left - b.piece.left)) {
+  const clusters = clustersOf(pieces).toSorted((a, b) => a.piece.left - b.piece.left);
+  for (const { piece, marks } of withoutCoveredBlanks(clusters)) {
     if (last !== undefined && isDouble(piece, last)) continue;
     if (last !== undefined && !SPACE.test(last.text.slice(-1)) && !SPACE.test(piece.text.slice(0, 1))) {
       const space = spaceOf((piece.left - last.right) / Math.max(piece.size, last.size));
@@ -125,6 +126,27 @@ function visualItems(pieces: readonly LinePiece[], { spaceOf }: LineOptions): re
     last = last !== undefined && last.right > piece.right ? last : piece;
   }
   return items;
+}
+
+/** Leaves out blanks that a letter is drawn over: the place of the letters says where a word ends. */
+function withoutCoveredBlanks(clusters: readonly Cluster[]): readonly Cluster[] {
+  const isBlank = ({ piece }: Cluster) => piece.text.trim() === "";
+  const covered = new Set<Cluster>();
+  let next = Infinity;
+  for (const cluster of clusters.toReversed()) {
+    if (!isBlank(cluster)) next = cluster.piece.left;
+    else if (next < middleOf(cluster.piece)) covered.add(cluster);
+  }
+  let reached = -Infinity;
+  for (const cluster of clusters) {
+    if (!isBlank(cluster)) reached = Math.max(reached, cluster.piece.right);
+    else if (reached > middleOf(cluster.piece)) covered.add(cluster);
+  }
+  return clusters.filter((cluster) => !covered.has(cluster));
+}
+
+function middleOf({ left, right }: LinePiece): number {
+  return (left + right) / 2;
 }
 
 function isDouble(piece: LinePiece, last: LinePiece): boolean {
