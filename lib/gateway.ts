@@ -304,6 +304,7 @@ function createGatewayTools(
     },
     remembered: (...call) => guard.approvals.remembered(...call),
     redact: redactor.redact,
+    env: found.options.environment,
     audit: guard.audit.append,
   });
 }

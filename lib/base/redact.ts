@@ -14,6 +14,9 @@ export interface Redactor {
   readonly part: RedactPart;
 }
 
+/** The part of a redactor that finds known secrets and takes in no others. */
+export type KnownSecrets = Pick<Redactor, "redact" | "part">;
+
 /** Masks secrets in an output that is shown in parts. All numbers are bytes. */
 export interface RedactPart {
   /** The bytes `from`-`to`, masked where a secret lies in them as a whole or in part */

@@ -117,6 +117,7 @@ export const KEY_CHANGES: Readonly<Record<string, KeyChange>> = {
   "security.audit": "live",
   "mcp": "restart",
   "url_access": "live",
+  "secrets": "live",
   "http_request": "live",
   "web_fetch": "live",
   "web_search": "live",

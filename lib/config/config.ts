@@ -22,6 +22,7 @@ import {
   browserSchema,
   httpRequestSchema,
   proxySchema,
+  secretSchema,
   urlAccessSchema,
   webFetchSchema,
   webSearchSchema,
@@ -69,6 +70,10 @@ export const configSchema = v.strictObject({
     ),
   ),
   url_access: about("Addresses that tools may reach, git remotes included", v.optional(urlAccessSchema, {})),
+  secrets: about(
+    "Values that tools may use and the model may not see, by a name of your choice",
+    named(secretSchema),
+  ),
   http_request: about("Requests of the agent to HTTP servers", v.optional(httpRequestSchema, {})),
   web_fetch: about("Pages of the web as text", v.optional(webFetchSchema, {})),
   web_search: about("Searches of the web", v.optional(webSearchSchema, {})),

@@ -7,7 +7,7 @@ const MAX_KEY_FILE_BYTES = 65_536;
 const SECRET_KEYS = [/^gateway\.node_control\.auth_token$/, /^mcp\.servers\..+\.(env|headers)(\.|$)/];
 /** Keys that name where a secret is: people put the secret itself there by mistake. */
 const NEARLY_SECRET_KEYS =
-  /(^|\.)([a-z_]*_(env|file|token|key|secret|password)|url|[a-z_]*_url|http|https|args|provider)$/;
+  /(^|\.)([a-z_]*_(env|file|token|key|secret|password)|secret|url|[a-z_]*_url|http|https|args|provider)$|^secrets\./;
 const URL_PASSWORD = /(\b[a-z][a-z0-9+.-]*:\/\/)([^/?#@\s]*)@/gi;
 /** As `--api-key value` and `--api-key=value` */
 const SECRET_FLAG = /^--?[\w-]*(?:key|token|secret|password)[\w-]*(=|$)/i;
@@ -26,7 +26,7 @@ export function maskSecrets<T>(value: T, path: KeyPath = []): T {
   // The copy has the shape of what came in: tables stay tables, text stays text
   if (typeof value === "string") return maskText(value, path) as T;
   if (Array.isArray(value)) {
-    if (path.at(-1) === "args") return maskArguments(value) as T;
+    if (path.at(-1) === "args" || isSecretCommand(path)) return maskArguments(value) as T;
     return value.map((item, index) => maskSecrets(item, [...path, index])) as T;
   }
   if (value === null || typeof value !== "object") return value;
@@ -46,10 +46,11 @@ export async function allSecrets(
  * environment holds under the names of the file, and under names that say themselves what they hold, as `GITHUB_TOKEN`.
  */
 export function knownSecrets(config: Config, env: Readonly<Record<string, string | undefined>>): readonly string[] {
+  const commands = Object.values(config.secrets).flatMap(({ command }) => secretArguments(command));
   const servers = Object.values(config.mcp.servers).flatMap((
     server,
   ) => [...Object.values(server.env), ...Object.values(server.headers), ...secretArguments(server.args)]);
-  const values = [config.gateway.node_control.auth_token, ...servers, ...addressSecrets(config)];
+  const values = [config.gateway.node_control.auth_token, ...servers, ...commands, ...addressSecrets(config)];
   const named = namedVariables(config).flatMap(({ name }) => env[name] ?? []);
   values.push(...named, ...environmentSecrets(env));
   // Of `Bearer ...` the last word is the secret
@@ -68,7 +69,8 @@ export function namedVariables(value: unknown, path: KeyPath = []): readonly Nam
   if (value === null || typeof value !== "object") return [];
   return Object.entries(value).flatMap(([key, item]) => {
     const here = [...path, key];
-    if (!key.endsWith("_env") || typeof item !== "string") return namedVariables(item, here);
+    const isName = key.endsWith("_env") || (path.length === 2 && path[0] === "secrets" && key === "env");
+    if (!isName || typeof item !== "string") return namedVariables(item, here);
     return item === "" || isSecret(here) ? [] : [{ name: item, key: toKeyText(here) }];
   });
 }
@@ -91,14 +93,25 @@ export function environmentSecrets(env: Readonly<Record<string, string | undefin
 
 /** The keys in the files that a configuration names; a file that cannot be read gives none: whoever needs its key says so. */
 export async function secretsOfFiles(config: Config): Promise<readonly string[]> {
-  const paths = [config.provider, ...Object.values(config.providers)].map(({ api_key_file }) => api_key_file);
-  const texts = await Promise.all(
-    paths.filter((path) => path !== "").map(async (path) => {
-      const found = await stat(path);
-      return found.isFile() && found.size <= MAX_KEY_FILE_BYTES ? await readFile(path, "utf8") : "";
-    }).map((reading) => reading.catch(() => "")),
-  );
-  return texts.map((text) => text.trim()).filter((text) => text !== "");
+  const keys = [config.provider, ...Object.values(config.providers)].map(({ api_key_file }) => api_key_file);
+  const paths = [...keys, ...Object.values(config.secrets).map(({ file }) => file)];
+  const texts = await Promise.all(paths.filter((path) => path !== "").map(readSecretFile));
+  return texts.filter((text) => text !== "");
+}
+
+/** Returns the text of a file that holds one secret, without blanks around it. Empty when it cannot be read, or is no file of 64 KiB at most. */
+export async function readSecretFile(path: string): Promise<string> {
+  try {
+    const found = await stat(path);
+    return found.isFile() && found.size <= MAX_KEY_FILE_BYTES ? (await readFile(path, "utf8")).trim() : "";
+  } catch {
+    return "";
+  }
+}
+
+/** Tells whether a list is the command of a secret, whose arguments may hold a password. */
+function isSecretCommand(path: KeyPath): boolean {
+  return path.length === 3 && path[0] === "secrets" && path[2] === "command";
 }
 
 function isSecret(path: KeyPath): boolean {

@@ -8,6 +8,7 @@ import type { KeyPath, RawTable } from "./toml.ts";
 import { mergeLayers, normalizeLayer } from "./layers.ts";
 import { expectationAt, isTable, listsForTables, nearestKey, unknownKeys } from "./schema_keys.ts";
 import { PLAIN_PROVIDER, PROVIDER_KINDS } from "./schema/provider.ts";
+import { secretChecks } from "./secret_checks.ts";
 import { switches } from "./schema/security.ts";
 import { hidesValue } from "./secrets.ts";
 
@@ -89,7 +90,16 @@ export interface Contradiction {
 
 /** Returns the contradictions between values that are each within their bounds. */
 export function crossChecks(config: Config): readonly Contradiction[] {
-  const checks = [gatewayChecks, providerChecks, routeChecks, memoryChecks, extensionChecks, webChecks, systemChecks];
+  const checks = [
+    gatewayChecks,
+    providerChecks,
+    routeChecks,
+    memoryChecks,
+    extensionChecks,
+    webChecks,
+    secretChecks,
+    systemChecks,
+  ];
   return checks.flatMap((check) => [...check(config)]);
 }
 

@@ -39,6 +39,7 @@ import { sopApprove } from "./sops/sop_approve.ts";
 import { sopExecute } from "./sops/sop_execute.ts";
 import { sopList } from "./sops/sop_list.ts";
 import { sopStatus } from "./sops/sop_status.ts";
+import { httpRequest } from "./web/http_request.ts";
 import { webSearch } from "./web/web_search.ts";
 
 /** All built-in tools, by family. */
@@ -60,6 +61,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   shell,
   processTool,
   gitOperations,
+  httpRequest,
   webSearch,
   cronAdd,
   cronList,

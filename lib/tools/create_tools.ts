@@ -1,13 +1,18 @@
 import { lazyService } from "../base/lazily.ts";
+import type { Redactor } from "../base/redact.ts";
 import { BUILTIN_TOOLS } from "./builtin.ts";
 import { createToolExecutor, type ToolExecutorOptions } from "./runtime/create_tool_executor.ts";
 import { createDrainableExecutor, type DrainableExecutor } from "./runtime/drainable_executor.ts";
 import type { ToolServices } from "./runtime/tool.ts";
+import type { ToolSecrets } from "./secrets/tool_secrets.ts";
 
 /** Options of `createTools`. */
 export interface ToolsOptions extends Omit<ToolExecutorOptions, "tools" | "services"> {
   /** Services of the other wings. */
-  readonly services: Omit<ToolServices, "boards" | "catalogue">;
+  readonly services: Omit<ToolServices, "boards" | "catalogue" | "secrets" | "redactor">;
+  readonly redactor: Redactor;
+  /** The gateway's environment, of which the command of a secret gets a part */
+  readonly env: Readonly<Record<string, string | undefined>>;
 }
 
 /** Creates the executor of the built-in tools and of those of other machines. The access to boards is loaded at its first use. */
@@ -17,6 +22,19 @@ export function createTools(options: ToolsOptions): DrainableExecutor {
     const { createBoards } = await import("../hardware/boards.ts");
     return createBoards({ config, clock });
   }, ["attach", "host"]);
-  const executor = createToolExecutor({ ...options, tools: BUILTIN_TOOLS, services: { ...options.services, boards } });
+  const services = { ...options.services, boards, secrets: lazySecrets(options), redactor: options.redactor };
+  const executor = createToolExecutor({ ...options, tools: BUILTIN_TOOLS, services });
   return createDrainableExecutor(executor, { clock });
+}
+
+function lazySecrets({ clock, config, services, redactor, env, home }: ToolsOptions): ToolSecrets {
+  const { environment, guardedFetch, commands } = services;
+  return lazyService(async () => {
+    const { createToolSecrets } = await import("./secrets/tool_secrets.ts");
+    const run = async (words: readonly string[], signal: AbortSignal) => {
+      const { runOwnCommand } = await import("../system/process/own_command.ts");
+      return await runOwnCommand({ words, home, environment: env, commands, clock, signal });
+    };
+    return createToolSecrets({ config, clock, environment, guardedFetch, onSecret: redactor.add, run });
+  }, ["value", "guard", "token", "dropToken"]);
 }

@@ -25,9 +25,16 @@ test("the tables of the user's naming have the defaults of the configuration tab
     channels: { x: {} },
     query_classification: { rules: [{ hint: "h" }] },
     hardware: { boards: { x: {} } },
+    secrets: { x: { env: "X_TOKEN", hosts: ["x.example"], tools: ["http_request"] } },
+    http_request: { credentials: { x: { secret: "x", hosts: ["x.example"] } } },
   }]);
   assert.ok("config" in result);
-  const given = new Set(["providers.<name>.base_url", "mcp.servers.<name>.command"]);
+  const given = new Set([
+    "providers.<name>.base_url",
+    "mcp.servers.<name>.command",
+    "secrets.<name>.env",
+    "http_request.credentials.<name>.secret",
+  ]);
   for (const [key, expected] of Object.entries(CONFIG_KEYS)) {
     if (!key.includes("<") || expected === REQUIRED || given.has(key)) continue;
     assert.deepEqual(valueAt(result.config, key), expected, key);
@@ -36,6 +43,7 @@ test("the tables of the user's naming have the defaults of the configuration tab
 
 test("a key without a default must be given", () => {
   const tables = {
+    secrets: { x: {} },
     http_request: { credentials: { x: {} } },
     model_routes: [{}],
     embedding_routes: [{}],

@@ -19,6 +19,8 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   urls: false,
   guardedFetch: false,
   environment: false,
+  secrets: false,
+  redactor: false,
   schedules: true,
   sops: true,
   subAgents: true,

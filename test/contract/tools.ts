@@ -14,6 +14,8 @@ export interface ToolRow {
   readonly textField?: string;
   /** Where not any text will do, one that will */
   readonly textSample?: string;
+  /** A plain text that is the values of several fields, and the input that it means */
+  readonly textForm?: { readonly text: string; readonly input: Readonly<Record<string, unknown>> };
   /** Most bytes that the tool may cost in each turn that declares it, in the chat-completions format */
   readonly maxBytes: number;
   /** An input that is fine by its schema */
@@ -143,6 +145,24 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     fields: ["op", "command?", "id?", "offset?"],
     maxBytes: 675,
     sample: { op: "start", command: "ls -l src" },
+  },
+  http_request: {
+    access: "network",
+    enabled: "when configured",
+    fields: ["method", "url", "headers?", "body?", "body_type?"],
+    open: ["headers"],
+    textForm: {
+      text: 'POST https://api.example.com/doors {"open": true}',
+      input: { method: "POST", url: "https://api.example.com/doors", body: '{"open": true}' },
+    },
+    maxBytes: 800,
+    sample: {
+      method: "POST",
+      url: "https://api.example.com/doors",
+      headers: { accept: "application/json" },
+      body: '{"open": true}',
+      body_type: "json",
+    },
   },
   web_search: {
     access: "network",

@@ -22,10 +22,12 @@ import { createGuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
+import { runOwnCommand } from "../../lib/system/process/own_command.ts";
 import { createWorkers } from "../../lib/system/process/workers.ts";
 import { createBoards } from "../../lib/hardware/boards.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { createToolExecutor } from "../../lib/tools/runtime/create_tool_executor.ts";
+import { createToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import type { ToolCallOutcome, ToolCallRequest, ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
@@ -45,6 +47,7 @@ export interface ConfigChanges {
   readonly git?: Partial<Config["security"]["git"]>;
   readonly url_access?: Partial<Config["url_access"]>;
   readonly http_request?: Partial<Config["http_request"]>;
+  readonly secrets?: Config["secrets"];
   readonly web_fetch?: Partial<Config["web_fetch"]>;
   readonly web_search?: Partial<Config["web_search"]>;
   readonly cron?: Partial<Config["cron"]>;
@@ -99,6 +102,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   let config = changed(options.config ?? {});
   const commands = createCommandLookup();
   const urls = createUrlPolicy(options.lookup === undefined ? {} : { lookup: options.lookup });
+  const environment = (name: string) => options.environment?.[name];
   const fetch = createGuardedFetch({ policy: urls, clock, own: () => undefined, userAgent: "postern/test" });
   const processes = createWorkspaceProcesses(options.root, {
     commands,
@@ -138,7 +142,17 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       git: createGit({ processes, home: options.home ?? "/home/nobody", ownPaths: [] }),
       urls,
       guardedFetch: () => Promise.resolve(fetch),
-      environment: (name) => options.environment?.[name],
+      environment,
+      redactor,
+      secrets: createToolSecrets({
+        config: () => config,
+        clock,
+        environment,
+        guardedFetch: () => Promise.resolve(fetch),
+        onSecret: redactor.add,
+        run: (words, signal) =>
+          runOwnCommand({ words, home: options.root, environment: options.environment ?? {}, commands, clock, signal }),
+      }),
       schedules: createCron({
         store,
         clock,
@@ -222,6 +236,7 @@ function changed(changes: ConfigChanges): Config {
     ...config,
     autonomy: { ...config.autonomy, ...autonomy },
     url_access: { ...config.url_access, ...url_access },
+    secrets: changes.secrets ?? config.secrets,
     http_request: { ...config.http_request, ...changes.http_request },
     web_fetch: { ...config.web_fetch, ...changes.web_fetch },
     web_search: { ...config.web_search, ...changes.web_search },

@@ -101,6 +101,7 @@ for (const tool of BUILTIN_TOOLS) {
       const { textSample = "plain text" } = row;
       assert.deepEqual(tool.prepare(textSample).input, { [row.textField]: textSample });
     }
+    if (row.textForm !== undefined) assert.deepEqual(tool.prepare(row.textForm.text).input, row.textForm.input);
   });
 
   test(`${tool.name}: the model is told of it in few bytes, and of every field`, () => {

@@ -47,9 +47,9 @@ for (
     ]],
     ["the access of a node's tool", { tools: { node__pi__read_file: { access: "read" } } }, []],
     ["a rule for a tool that is not there", {
-      autonomy: { always_ask: ["http_request", "shell", "glob", "mcp__x__y"] },
+      autonomy: { always_ask: ["http_post", "shell", "glob", "mcp__x__y"] },
     }, [
-      '"http_request" in "autonomy.always_ask" does nothing: this version has no such tool',
+      '"http_post" in "autonomy.always_ask" does nothing: this version has no such tool',
     ]],
     ["a list of an agent", { agents: { helper: { allowed_tools: ["read_fil", "memory_*"] } } }, [
       '"read_fil" in "agents.helper.allowed_tools" does nothing: this version has no such tool',

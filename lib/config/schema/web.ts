@@ -18,23 +18,44 @@ export const urlAccessSchema = v.strictObject({
   domain_blocklist: about("Hosts that are refused, each with its subdomains", texts([])),
 });
 
-const credentialSchema = v.strictObject({
-  header: about("Name of the request header", required()),
-  value_env: about(
-    "Environment variable that holds the value",
-    v.pipe(
-      v.string(),
-      v.regex(/^[A-Za-z_][A-Za-z0-9_]*$/),
-      v.description("the name of an environment variable"),
-    ),
+/** `[secrets.<name>]`: a value that tools may use and the model may not see. Just one of `env`, `file` and `command` is given. */
+export const secretSchema = v.strictObject({
+  env: about("Environment variable that holds the value", environmentName()),
+  file: about("Path of a file that holds the value", text("")),
+  command: about(
+    'Program that prints the value, with its arguments, as `["pass", "show", "github"]`. Postern runs it outside of the sandbox',
+    texts([]),
   ),
+  hosts: about(
+    "Hosts that the value may go to: `example.com` is that host alone, `*.example.com` its subdomains",
+    v.pipe(v.array(required()), v.minLength(1)),
+  ),
+  tools: about("Tools that may use the value", v.pipe(v.array(required()), v.minLength(1))),
+});
+
+/** `[http_request.credentials.<name>]`: a header for some hosts. Just one of `secret`, `value_env` and `token_url` is given. */
+const credentialSchema = v.strictObject({
+  header: about("Name of the request header", v.optional(required(), "Authorization")),
+  prefix: about("Text before the value, as `Bearer ` with a space at its end", text("")),
+  secret: about("Name of the `[secrets.<name>]` whose value is sent", text("")),
+  value_env: about("Environment variable that holds the value", environmentName()),
   hosts: about("Hosts that get the header, each exactly", v.pipe(v.array(required()), v.minLength(1))),
+  token_url: about(
+    "Address that gives a token for a client (OAuth 2.0 client credentials). The token is sent as `Bearer`",
+    httpUrl(),
+  ),
+  client_id: about("Client that the token is for", text("")),
+  client_secret: about("Name of the `[secrets.<name>]` that holds the client's secret", text("")),
+  scopes: about("Scopes that the token is asked for", texts([])),
 });
 
 /** `[http_request]`: an empty `allowed_domains` refuses every host, `*` allows all. */
 export const httpRequestSchema = v.strictObject({
   enabled: about("Turns the tool on", boolean(false)),
-  allowed_domains: about("Hosts that may be reached. An empty list refuses all, `*` allows all", texts([])),
+  allowed_domains: about(
+    "Hosts that may be reached, as in `[url_access] domain_allowlist`. An empty list refuses all, `*` allows all",
+    texts([]),
+  ),
   max_response_size: about("Bytes of a reply", integer(1_000_000, 1, 104_857_600)),
   timeout_secs: about("Seconds of one request", integer(30, 1, 3600)),
   credentials: about("Headers with secrets, by a name of your choice", named(credentialSchema)),

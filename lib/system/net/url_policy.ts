@@ -165,6 +165,12 @@ function plainHost(host: string): string {
   return host.toLowerCase().replace(/\.+$/, "");
 }
 
+/** Tells whether a host is named by a list such as `domain_allowlist`: `example.com` is that host alone, `*.example.com` its subdomains. */
+export function isAmongHosts(host: string, entries: readonly string[]): boolean {
+  const plain = plainHost(host);
+  return entries.some((entry) => matchesHost(plain, entry));
+}
+
 function matchesHost(host: string, entry: string): boolean {
   const name = entryHost(entry);
   return entry.startsWith("*.") ? host.endsWith(`.${name}`) : host === name;

@@ -38,7 +38,7 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
    * Set when making a call twice does no more than making it once: after a crash that left the outcome unknown, the call is made
    * again. Default false: a person reviews the run. Calls that only read are always made again
    */
-  readonly repeatable?: boolean;
+  readonly repeatable?: boolean | ((input: v.InferOutput<S>) => boolean);
   readonly enabled: "always" | ((config: Config) => boolean);
   /** Setting that enables the tool, as `[cron] enabled = true`. Required unless `enabled` is `always` */
   readonly enabledBy?: string;
@@ -51,6 +51,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly input: S;
   /** Property that a plain text is the value of, when the input is no JSON object; the first one. Default: plain text is refused */
   readonly textField?: keyof S["entries"] & string;
+  /** Reads a plain text that is the values of several fields, in place of `textField`. @throws {ToolError} `invalid_input` */
+  readonly parseText?: (text: string) => Readonly<Record<string, unknown>>;
   /** Checks the rules that the schema cannot express, as the fields of each `op`. @throws {ToolError} `invalid_input` naming the field */
   readonly check?: (input: v.InferOutput<S>) => void;
   /** Refuses calls that the configuration forbids whoever approves them, as a command that is not allowed. @throws {ToolError} */
@@ -86,7 +88,8 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
   if (definition.enabled !== "always" && definition.enabledBy === undefined) {
     throw new TypeError(`Tool "${name}": say what enables it`);
   }
-  const parsing = { tool: name, fields, required: inputSchema.required ?? [], textField: definition.textField };
+  const { textField, parseText } = definition;
+  const parsing = { tool: name, fields, required: inputSchema.required ?? [], textField, parseText };
   const objects = fields.filter((field) => inputSchema.properties[field]?.["type"] === "object");
   const prepare = (text: string): PreparedCall => {
     const given = parseInput(text, parsing);
@@ -104,7 +107,9 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
       digest: canonicalDigest(input),
       access: definition.accessOf?.(input) ?? access,
       effects: definition.effects?.(input) ?? {},
-      repeatable: definition.repeatable ?? false,
+      repeatable: typeof definition.repeatable === "function"
+        ? definition.repeatable(input)
+        : definition.repeatable ?? false,
       admit: (config) => definition.admit?.(input, config),
       screen: async (context) => await definition.screen?.(input, context),
       ...(definition.bind === undefined

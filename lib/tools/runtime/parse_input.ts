@@ -16,6 +16,8 @@ export interface ParseInputOptions {
   readonly required: readonly string[];
   /** Property that a plain text is the value of. undefined when the tool takes only JSON */
   readonly textField: string | undefined;
+  /** Reads a plain text as the values of several fields. undefined when the tool has no such form */
+  readonly parseText?: ((text: string) => Readonly<Record<string, unknown>>) | undefined;
 }
 
 /**
@@ -32,6 +34,7 @@ export function parseInput(input: string, options: ParseInputOptions): Readonly<
   }
   const parsed = parseObject(input);
   if (parsed === undefined) {
+    if (options.parseText !== undefined) return options.parseText(input);
     if (options.textField !== undefined) return { [options.textField]: input };
     throw new ToolError(
       "invalid_input",

@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { BoundState } from "../../base/records/approval.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
+import type { KnownSecrets } from "../../base/redact.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { Access, Effects } from "../../guard/policy.ts";
@@ -15,6 +16,7 @@ import type { UrlPolicy } from "../../system/net/url_policy.ts";
 import type { CommandLookup } from "../../system/process/command_lookup.ts";
 import type { Processes } from "../../system/process/processes.ts";
 import type { Workers } from "../../system/process/workers.ts";
+import type { ToolSecrets } from "../secrets/tool_secrets.ts";
 import type { SubAgents } from "../agents/sub_agents.ts";
 import type { Schedules } from "../schedule/schedules.ts";
 import type { Sops } from "../sops/sops.ts";
@@ -122,6 +124,8 @@ export interface ToolServices {
   readonly guardedFetch: () => Promise<GuardedFetch>;
   /** Returns an environment variable that a configuration key such as `api_key_env` names. undefined when it is not set */
   readonly environment: (name: string) => string | undefined;
+  readonly secrets: ToolSecrets;
+  readonly redactor: KnownSecrets;
   readonly schedules: Schedules;
   readonly sops: Sops;
   readonly subAgents: SubAgents;

@@ -1,0 +1,78 @@
+import { isAbsolute } from "node:path";
+import type { Readable } from "node:stream";
+import { cancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import type { CommandLookup } from "./command_lookup.ts";
+import { startGroup } from "./process_group.ts";
+
+const MAX_OUTPUT_BYTES = 65_536;
+const TIMEOUT_MS = 10_000;
+/** Variables that password managers need to find their store and to ask the person at the screen. */
+const INHERITED =
+  /^(HOME|USER|LOGNAME|LANG|LC_[A-Z]+|TZ|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|XDG_[A-Z_]+|DBUS_SESSION_BUS_ADDRESS|GNUPGHOME|GPG_TTY|PASSWORD_STORE_DIR|SSH_AUTH_SOCK)$/;
+
+/** Command of the operator's own configuration, and the surroundings that it runs in. */
+export interface OwnCommand {
+  /** Program, by an absolute path or a bare name, and its arguments */
+  readonly words: readonly string[];
+  /** The user's home folder, where it runs */
+  readonly home: string;
+  /** The gateway's environment. The program gets what finds a session and a home, and no variable beside that */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly commands: Pick<CommandLookup, "find">;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Runs a command that stands in the configuration, outside of the sandbox, and returns what it prints. For the model's commands there is
+ * `Processes`: no word of a model may reach this one.
+ *
+ * What the program writes to its error output is dropped: it may hold a part of the secret.
+ * @throws {ToolError} `command_not_found`, `command_failed`
+ * @throws {CancelError} when the signal aborts
+ */
+export async function runOwnCommand(
+  { words, home, environment, commands, clock, signal }: OwnCommand,
+): Promise<string> {
+  const [program = "", ...args] = words;
+  const file = isAbsolute(program) ? program : await commands.find(program);
+  if (file === undefined) throw new ToolError("command_not_found", `Cannot run "${program}": there is no such program`);
+  const inherited = Object.entries(environment).filter(([name, value]) => INHERITED.test(name) && value !== undefined);
+  const env = { PATH: "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin", ...Object.fromEntries(inherited) };
+  if (signal.aborted) throw cancelError(signal);
+  // Values of undefined were left out
+  const group = startGroup({ file, args, cwd: home, env: env as Record<string, string> });
+  const stop = () => group.kill();
+  const limit = clock.after(TIMEOUT_MS, stop);
+  signal.addEventListener("abort", stop, { once: true });
+  try {
+    group.stderr.resume();
+    const [output, exit] = await Promise.all([readOutput(group.stdout, stop), group.exited]);
+    if (signal.aborted) throw cancelError(signal);
+    if (exit.kind === "exit" && exit.code === 0 && output !== undefined) return output;
+    const how = exit.kind === "exit" ? `it ended with status ${exit.code}` : "it printed too much or took too long";
+    throw new ToolError("command_failed", `Cannot use the output of "${program}": ${how}`);
+  } finally {
+    limit.clear();
+    signal.removeEventListener("abort", stop);
+    group.kill();
+  }
+}
+
+/** @returns undefined for an output that is too long, of a program that was stopped then */
+async function readOutput(stdout: Readable, stop: () => void): Promise<string | undefined> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of stdout) {
+    const chunk = part as Uint8Array; // a pipe without an encoding gives bytes
+    bytes += chunk.length;
+    if (bytes > MAX_OUTPUT_BYTES) {
+      stop();
+      return undefined;
+    }
+    parts.push(chunk);
+  }
+  return Buffer.concat(parts).toString("utf8");
+}

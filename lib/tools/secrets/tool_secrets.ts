@@ -1,0 +1,164 @@
+import { CancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import { createKeyedMutex, type KeyedMutex } from "../../base/keyed_queues.ts";
+import type { Config } from "../../config/config.ts";
+import { readSecretFile } from "../../config/secrets.ts";
+import { hostAndPort, isLoopbackName } from "../../system/net/address.ts";
+import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
+import { isAmongHosts, type UrlRules } from "../../system/net/url_policy.ts";
+import { createOAuthTokens, type OAuthClient, type OAuthTokens } from "./oauth_tokens.ts";
+
+/** Shorter values cannot be masked where they appear: they would match by chance. */
+const MIN_BYTES = 8;
+/** Time that the output of a command is used before it runs again. */
+const COMMAND_TTL_MS = 300_000;
+
+/** Use of one secret: by a tool, for a request to this address. */
+export interface SecretUse {
+  readonly tool: string;
+  readonly url: URL;
+  readonly signal: AbortSignal;
+}
+
+/** Values that a tool may use and the model may not see (docs/design/tools.md "Secrets"). */
+export interface ToolSecrets {
+  /**
+   * Returns the value of `[secrets.<name>]`. It is known to the redactor before it is returned.
+   * @throws {ToolError} `secret_unknown`, `secret_refused` for a tool or host that it is not for, `secret_exposed` for plain http to
+   * another machine, `secret_missing` when it cannot be read or is too short
+   * @throws {CancelError} when the signal aborts
+   */
+  value(name: string, use: SecretUse): Promise<string>;
+  /**
+   * Makes a value known to the redactor and checks that it may go to an address.
+   * @throws {ToolError} `secret_exposed`, `secret_missing`
+   */
+  guard(value: string, from: { readonly source: string; readonly url: URL }): Promise<string>;
+  /**
+   * Returns a token of an OAuth client, fetched at its first use and again before it expires, by one request at a time.
+   * @throws {ToolError} as `value` and a guarded fetch, and `token_refused`
+   * @throws {CancelError} when the signal aborts
+   */
+  token(client: OAuthClient, use: SecretUse): Promise<string>;
+  /** Drops a token that was refused, so that the next use fetches another. */
+  dropToken(client: OAuthClient, token: string): Promise<void>;
+}
+
+/** Options of `createToolSecrets`. */
+export interface ToolSecretsOptions {
+  /** Returns the newest configuration */
+  readonly config: () => Pick<Config, "secrets"> & { readonly url_access: UrlRules };
+  readonly clock: Clock;
+  readonly environment: (name: string) => string | undefined;
+  /** Makes a secret known to the redactor */
+  readonly onSecret: (secret: string) => void;
+  /** Runs the command of a secret and returns its output. @throws {ToolError} */
+  readonly run: (words: readonly string[], signal: AbortSignal) => Promise<string>;
+  readonly guardedFetch: () => Promise<GuardedFetch>;
+}
+
+/** Creates the store of secrets for tools. Nothing is read before the first use. */
+export function createToolSecrets(options: ToolSecretsOptions): ToolSecrets {
+  return new SecretStore(options);
+}
+
+class SecretStore implements ToolSecrets {
+  readonly #options: ToolSecretsOptions;
+  /** Outputs of commands by their words as JSON, until they are to be read again */
+  readonly #printed = new Map<string, { readonly value: string; readonly until: number }>();
+  readonly #oneAtATime: KeyedMutex = createKeyedMutex();
+  readonly #tokens: OAuthTokens;
+
+  constructor(options: ToolSecretsOptions) {
+    this.#options = options;
+    const { clock, guardedFetch, config, onSecret } = options;
+    this.#tokens = createOAuthTokens({ clock, guardedFetch, rules: () => config().url_access, onSecret });
+  }
+
+  async value(name: string, use: SecretUse): Promise<string> {
+    const secret = this.#entitled(name, use);
+    const value = await this.#read(secret, use.signal);
+    return await this.guard(value, { source: `[secrets.${name}]`, url: use.url });
+  }
+
+  /** Returns a secret that this use is allowed, by the newest configuration. */
+  #entitled(name: string, { tool, url }: SecretUse): Config["secrets"][string] {
+    const { secrets } = this.#options.config();
+    const secret = Object.hasOwn(secrets, name) ? secrets[name] : undefined;
+    if (secret === undefined) {
+      throw new ToolError("secret_unknown", `Cannot use the secret "${name}": there is no [secrets.${name}]`);
+    }
+    const { host } = hostAndPort(url);
+    if (!secret.tools.includes(tool)) {
+      throw refused(name, `add "${tool}" to tools of [secrets.${name}] to allow it for this tool`);
+    }
+    if (!isAmongHosts(host, secret.hosts)) {
+      throw refused(name, `add "${host}" to hosts of [secrets.${name}] to allow it for this host`);
+    }
+    requireCover(`[secrets.${name}]`, url);
+    return secret;
+  }
+
+  guard(value: string, { source, url }: { readonly source: string; readonly url: URL }): Promise<string> {
+    requireCover(source, url);
+    if (Buffer.byteLength(value) < MIN_BYTES) {
+      const what = value === ""
+        ? "it cannot be read or is empty"
+        : `it has fewer than ${MIN_BYTES} bytes, too few to be masked`;
+      throw new ToolError("secret_missing", `Cannot use the value of ${source}: ${what}`);
+    }
+    this.#options.onSecret(value);
+    return Promise.resolve(value);
+  }
+
+  async token(client: OAuthClient, { tool, url, signal }: SecretUse): Promise<string> {
+    requireCover(`[${client.table}]`, url);
+    const use = { tool, url: new URL(client.tokenUrl), signal };
+    // A kept token is no longer given when the configuration takes the right to its secret away
+    this.#entitled(client.secret, use);
+    return await this.#tokens.get(client, () => this.value(client.secret, use), signal);
+  }
+
+  dropToken(client: OAuthClient, token: string): Promise<void> {
+    this.#tokens.drop(client, token);
+    return Promise.resolve();
+  }
+
+  async #read({ env, file, command }: Config["secrets"][string], signal: AbortSignal): Promise<string> {
+    if (env !== "") return this.#options.environment(env)?.trim() ?? "";
+    if (file !== "") return await readSecretFile(file);
+    const key = JSON.stringify(command);
+    return await this.#oneAtATime(key, async () => {
+      const now = this.#options.clock.monotonic();
+      const known = this.#printed.get(key);
+      if (known !== undefined && known.until > now) return known.value;
+      const value = await this.#print(command, signal);
+      this.#printed.set(key, { value, until: now + COMMAND_TTL_MS });
+      return value;
+    });
+  }
+
+  /** Runs a command. Its failure names no word of it: arguments may be secret. */
+  async #print(command: readonly string[], signal: AbortSignal): Promise<string> {
+    try {
+      return (await this.#options.run(command, signal)).trim();
+    } catch (error) {
+      if (error instanceof CancelError || !(error instanceof ToolError)) throw error;
+      throw new ToolError("secret_missing", `Cannot read the secret: ${error.message}`, { cause: error });
+    }
+  }
+}
+
+/** Refuses plain http to another machine, where everybody on the way reads along. */
+function requireCover(source: string, url: URL): void {
+  if (url.protocol === "https:" || isLoopbackName(url.hostname)) return;
+  throw new ToolError(
+    "secret_exposed",
+    `Cannot send the value of ${source} to "${url.host}": it would go over plain http; use an https address`,
+  );
+}
+
+function refused(name: string, way: string): ToolError {
+  return new ToolError("secret_refused", `Cannot use the secret "${name}": ${way}`);
+}
