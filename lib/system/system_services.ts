@@ -67,7 +67,7 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
   const commands = createCommandLookup();
   const processes = opened.own(openProcesses(options, commands), (open) => open.close());
   if (options.sandbox() === "off") options.log.info(containmentOf("off", undefined).text);
-  const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS }), (open) => open.close());
+  const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
   await endLeftovers(processes, options);
   const urls = createUrlPolicy();
   const ownAddress = createOwnAddress(options.publicPaths);

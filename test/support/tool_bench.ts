@@ -138,7 +138,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       }),
       commands,
       processes,
-      workers: createWorkers({ maxWorkers: 2 }),
+      workers: createWorkers({ maxWorkers: 2, clock: systemClock }),
       git: createGit({ processes, home: options.home ?? "/home/nobody", ownPaths: [] }),
       urls,
       guardedFetch: () => Promise.resolve(fetch),

@@ -1,22 +1,24 @@
-import { parentPort, Worker, workerData } from "node:worker_threads";
+import { parentPort, Worker } from "node:worker_threads";
 import { cancelError } from "../../base/cancel.ts";
+import { batchPerTick } from "../../base/tick.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 
 /** Threads for work that cannot hear a signal: documents, patterns (docs/design/architecture.md "Signals"). */
 export interface Workers {
   /**
-   * Runs a job in a thread of its own, which ends with it; waits while as many as allowed are running.
+   * Runs a job in a thread that does nothing else meanwhile; waits while as many as allowed are running.
    * @returns what the job's module returned, copied
    * @throws {CancelError} when the signal aborts; the thread is terminated at once
    * @throws {WorkerError} the thread ran out of memory, or broke
    */
   run(job: WorkerJob): Promise<unknown>;
-  /** Terminates what is running; jobs from now on are refused */
+  /** Terminates what is running and what is kept; jobs from now on are refused */
   close(): Promise<void>;
 }
 
 /** Work for a thread of its own. */
 export interface WorkerJob {
-  /** A module that calls `answerJob` */
+  /** A module that calls `answerJobs` */
   readonly module: URL;
   /** Copied to the thread. Many bytes stand in a SharedArrayBuffer, which is not: on Deno, handing over others takes seconds */
   readonly input: unknown;
@@ -25,6 +27,11 @@ export interface WorkerJob {
    * only, so the module bounds its memory itself
    */
   readonly maxHeapMb: number;
+  /**
+   * Milliseconds that the thread waits for the next job of its module once it has answered: to start one takes longer than a short job.
+   * At most one thread of a module waits. Default 0: the thread ends with the job
+   */
+  readonly keepMs?: number;
   readonly signal: AbortSignal;
 }
 
@@ -48,92 +55,180 @@ const STACK_MB = 4;
  * Threads on demand; nothing is started before the first job.
  * @param options.maxWorkers how many run at once
  */
-export function createWorkers({ maxWorkers }: { readonly maxWorkers: number }): Workers {
-  const running = new Set<Promise<unknown>>();
-  const waiting: (() => void)[] = [];
-  const closing = new AbortController();
-  let free = maxWorkers;
+export function createWorkers(options: { readonly maxWorkers: number; readonly clock: Clock }): Workers {
+  return new WorkerThreads(options);
+}
 
-  const takePlace = async (signal: AbortSignal) => {
-    if (free > 0) {
-      free--;
+/** Thread without a job, and the timer that ends it. */
+interface KeptThread {
+  readonly thread: Thread;
+  readonly timer: Timer;
+}
+
+class WorkerThreads implements Workers {
+  readonly #clock: Clock;
+  readonly #running = new Set<Promise<unknown>>();
+  readonly #waiting: (() => void)[] = [];
+  /** Threads without a job by their kind: at most one of each */
+  readonly #kept = new Map<string, KeptThread>();
+  readonly #closing = new AbortController();
+  #free: number;
+
+  constructor({ maxWorkers, clock }: { readonly maxWorkers: number; readonly clock: Clock }) {
+    this.#clock = clock;
+    this.#free = maxWorkers;
+  }
+
+  run(job: WorkerJob): Promise<unknown> {
+    const result = this.#run(job);
+    const settled = result.then(() => {}, () => {}).finally(() => this.#running.delete(settled));
+    this.#running.add(settled);
+    return result;
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await Promise.all(this.#running);
+    await Promise.all([...this.#kept.keys()].map((kind) => this.#takeKept(kind)?.end()));
+  }
+
+  async #run(job: WorkerJob): Promise<unknown> {
+    const signal = AbortSignal.any([job.signal, this.#closing.signal]);
+    if (signal.aborted) throw cancelError(signal);
+    await this.#takePlace(signal);
+    try {
+      return await this.#runInThread(job, signal);
+    } finally {
+      this.#givePlace();
+    }
+  }
+
+  async #takePlace(signal: AbortSignal): Promise<void> {
+    if (this.#free > 0) {
+      this.#free--;
       return;
     }
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const abort = () => {
-      const at = waiting.indexOf(resolve);
+      const at = this.#waiting.indexOf(resolve);
       // A job that just got its slot is not in the list: its thread sees the signal
-      if (at !== -1) waiting.splice(at, 1);
+      if (at !== -1) this.#waiting.splice(at, 1);
       reject(cancelError(signal));
     };
-    waiting.push(resolve);
+    this.#waiting.push(resolve);
     signal.addEventListener("abort", abort, { once: true });
     await promise.finally(() => signal.removeEventListener("abort", abort));
-  };
-  const givePlace = () => {
-    const next = waiting.shift();
-    if (next === undefined) free++;
+  }
+
+  #givePlace(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#free++;
     else next();
-  };
+  }
 
-  const run = async (job: WorkerJob) => {
-    const signal = AbortSignal.any([job.signal, closing.signal]);
+  async #runInThread({ module, input, maxHeapMb, keepMs = 0 }: WorkerJob, signal: AbortSignal): Promise<unknown> {
     if (signal.aborted) throw cancelError(signal);
-    await takePlace(signal);
+    const kind = `${maxHeapMb} ${module.href}`;
+    const thread = this.#takeKept(kind) ?? new Thread(module, maxHeapMb);
+    let isKept = false;
     try {
-      return await runThread(job, signal);
+      const answer = await thread.run(input, signal);
+      isKept = keepMs > 0 && !this.#closing.signal.aborted && !this.#kept.has(kind);
+      if (isKept) this.#keep(kind, { thread, ms: keepMs });
+      return answer;
     } finally {
-      givePlace();
+      if (!isKept) await thread.end();
     }
-  };
+  }
 
-  return {
-    run(job) {
-      const result = run(job);
-      const settled = result.then(() => {}, () => {}).finally(() => running.delete(settled));
-      running.add(settled);
-      return result;
-    },
-    async close() {
-      closing.abort();
-      await Promise.all(running);
-    },
-  };
+  #keep(kind: string, { thread, ms }: { readonly thread: Thread; readonly ms: number }): void {
+    this.#kept.set(kind, { thread, timer: this.#clock.after(ms, () => void this.#takeKept(kind)?.end()) });
+  }
+
+  /** Returns the thread that waits for a job, which is then no longer kept. undefined when none waits */
+  #takeKept(kind: string): Thread | undefined {
+    const kept = this.#kept.get(kind);
+    this.#kept.delete(kind);
+    kept?.timer.clear();
+    return kept?.thread.hasEnded() === true ? undefined : kept?.thread;
+  }
 }
 
-async function runThread({ module, input, maxHeapMb }: WorkerJob, signal: AbortSignal) {
-  if (signal.aborted) throw cancelError(signal);
-  // Deno does not stop a looping thread, so the job is told as well
-  const stop = new Int32Array(new SharedArrayBuffer(4));
-  const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-  const worker = new Worker(module, {
-    workerData: { input, stop },
-    // The job gets nothing that it is not given: neither the environment nor the program's own options
-    env: {},
-    execArgv: [],
-    resourceLimits: {
-      maxOldGenerationSizeMb: maxHeapMb,
-      maxYoungGenerationSizeMb: MAX_YOUNG_MB,
-      stackSizeMb: STACK_MB,
-    },
-  });
-  const abort = () => {
-    Atomics.store(stop, 0, 1);
-    reject(cancelError(signal));
-  };
-  worker.once("message", resolve);
-  // Every one is listened to: an error nobody hears would end the process
-  worker.on("error", (error: Error & { readonly code?: string }) => {
-    const outOfMemory = error.code === "ERR_WORKER_OUT_OF_MEMORY";
-    reject(new WorkerError(outOfMemory ? "out_of_memory" : "broken", { cause: error }));
-  });
-  worker.once("exit", () => reject(new WorkerError("broken")));
-  signal.addEventListener("abort", abort, { once: true });
-  try {
-    return await promise;
-  } finally {
-    signal.removeEventListener("abort", abort);
-    await worker.terminate();
+/** Message to a thread: the input of its next job, and the place where the job is told to stop. */
+interface JobMessage {
+  readonly input: unknown;
+  readonly stop: Int32Array;
+}
+
+/** Message of a thread about the job that it was given. */
+type JobAnswer = { readonly kind: "done"; readonly answer: unknown } | {
+  readonly kind: "broken";
+  readonly error: string;
+};
+
+/** Thread that does one job at a time. It keeps no process alive while it has none. */
+class Thread {
+  readonly #worker: Worker;
+  #job: PromiseWithResolvers<unknown> | undefined;
+  #hasEnded = false;
+
+  constructor(module: URL, maxHeapMb: number) {
+    this.#worker = new Worker(module, {
+      // The job gets nothing that it is not given: neither the environment nor the program's own options
+      env: {},
+      execArgv: [],
+      resourceLimits: {
+        maxOldGenerationSizeMb: maxHeapMb,
+        maxYoungGenerationSizeMb: MAX_YOUNG_MB,
+        stackSizeMb: STACK_MB,
+      },
+    });
+    this.#worker.on("message", (message: JobAnswer) => {
+      if (message.kind === "done") this.#job?.resolve(message.answer);
+      else this.#job?.reject(new WorkerError("broken", { cause: message.error }));
+    });
+    // Every one is listened to: an error nobody hears would end the process
+    this.#worker.on("error", (error: Error & { readonly code?: string }) => {
+      const outOfMemory = error.code === "ERR_WORKER_OUT_OF_MEMORY";
+      this.#break(new WorkerError(outOfMemory ? "out_of_memory" : "broken", { cause: error }));
+    });
+    this.#worker.once("exit", () => this.#break(new WorkerError("broken")));
+  }
+
+  hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  /** Does a job. After an error the thread is of no use any more. @throws as Workers.run */
+  async run(input: unknown, signal: AbortSignal): Promise<unknown> {
+    // Deno does not stop a looping thread, so the job is told as well
+    const stop = new Int32Array(new SharedArrayBuffer(4));
+    const job = Promise.withResolvers<unknown>();
+    const abort = () => {
+      Atomics.store(stop, 0, 1);
+      job.reject(cancelError(signal));
+    };
+    this.#job = job;
+    signal.addEventListener("abort", abort, { once: true });
+    this.#worker.ref();
+    try {
+      const message: JobMessage = { input, stop };
+      this.#worker.postMessage(message);
+      return await job.promise;
+    } finally {
+      this.#job = undefined;
+      this.#worker.unref();
+      signal.removeEventListener("abort", abort);
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#worker.terminate();
+  }
+
+  #break(error: WorkerError): void {
+    this.#hasEnded = true;
+    this.#job?.reject(error);
   }
 }
 
@@ -143,12 +238,21 @@ export interface JobContext {
   stopped(): boolean;
 }
 
-/** Does the job this thread was started for; called once by the module a WorkerJob names. Must not throw. */
-export async function answerJob(work: (input: unknown, context: JobContext) => unknown): Promise<void> {
-  // createWorkers gives exactly this
-  const { input, stop } = workerData as { readonly input: unknown; readonly stop: Int32Array };
-  const answer = await work(input, { stopped: () => Atomics.load(stop, 0) !== 0 });
-  parentPort?.postMessage(answer);
+/** Does the jobs that this thread is given, one after the other; called once by the module a WorkerJob names. */
+export function answerJobs(work: (input: unknown, context: JobContext) => unknown): void {
+  // Thread posts exactly this
+  const answer = async ({ input, stop }: JobMessage) =>
+    parentPort?.postMessage(await answerOf(() => work(input, { stopped: () => Atomics.load(stop, 0) !== 0 })));
+  // In a tick of its own: a thread of Deno that runs out of memory while it handles a message tells nobody
+  parentPort?.on("message", batchPerTick(1, (message: JobMessage) => void answer(message)));
+}
+
+async function answerOf(work: () => unknown): Promise<JobAnswer> {
+  try {
+    return { kind: "done", answer: await work() };
+  } catch (error) {
+    return { kind: "broken", error: error instanceof Error ? String(error.stack) : String(error) };
+  }
 }
 
 /**

@@ -1,10 +1,10 @@
-import { answerJob } from "../../system/process/workers.ts";
+import { answerJobs } from "../../system/process/workers.ts";
 import { DocumentError } from "../../documents/document_error.ts";
 import type { DocumentAnswer, DocumentJob } from "./read_document.ts";
 import { createWorkBudget } from "../../documents/work_budget.ts";
 
 // Runs as a thread of its own, for one document, and loads only the reader of that kind
-await answerJob(async (input, context): Promise<DocumentAnswer> => {
+answerJobs(async (input, context): Promise<DocumentAnswer> => {
   // read_document.ts gives exactly this
   const job = input as DocumentJob;
   const budget = createWorkBudget(job.limits, context);

@@ -3,14 +3,14 @@ import { systemClock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createFiles } from "../../system/files/create_files.ts";
 import type { Files } from "../../system/files/files.ts";
-import { answerJob } from "../../system/process/workers.ts";
+import { answerJobs } from "../../system/process/workers.ts";
 import type { SearchAnswer, SearchContext, SearchJob } from "./search_job.ts";
 
 /** The loop of the thread turns only while names are matched, which takes long with hostile rules */
 const LISTEN_MS = 50;
 
-// Runs as a thread of its own, for one search, so that many files, a slow disk or a slow pattern hold up nobody else
-await answerJob(async (input, { stopped }): Promise<SearchAnswer<unknown>> => {
+// Runs as a thread of its own, for one search at a time, so that many files, a slow disk or a slow pattern hold up nobody else
+answerJobs(async (input, { stopped }): Promise<SearchAnswer<unknown>> => {
   // search_job.ts gives exactly this
   const { setup, scope, search } = input as SearchJob;
   const controller = new AbortController();

@@ -1,9 +1,17 @@
 import process from "node:process";
-import { answerJob } from "../../../lib/system/process/workers.ts";
+import { answerJobs } from "../../../lib/system/process/workers.ts";
+
+let jobs = 0;
 
 // Runs as a thread, for the tests of workers
-await answerJob((input, { stopped }) => {
+answerJobs((input, { stopped }) => {
+  jobs++;
   switch (input) {
+    case "count":
+      return jobs;
+    case "end later":
+      // No job is there to hear of it
+      return void setImmediate(() => process.exit());
     case "environment":
       return Object.keys(process.env);
     case "busy":
