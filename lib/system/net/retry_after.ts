@@ -8,6 +8,8 @@ export interface RetryAfterOptions {
   readonly maxRetries?: number | undefined;
   /** Longest pause that is kept; a reply that asks for a longer one is given back. Milliseconds. Default 30,000 */
   readonly maxWaitMs?: number | undefined;
+  /** Set when sending a request twice does no more than sending it once, whatever its method, as a search. Default: GET and HEAD alone */
+  readonly repeatable?: boolean | undefined;
 }
 
 const MAX_RETRIES = 2;
@@ -17,16 +19,18 @@ const MAX_WAIT_MS = 30_000;
  * Returns a guarded fetch that sends GET and HEAD again after 429 or 503, when the reply says with `Retry-After` how long to wait.
  *
  * The pauses count to the time limit of the request: a reply whose pause would not leave time for another attempt is given back, and
- * so is the last one. Other methods are sent once. A sink is not opened for a reply that is followed by another attempt.
+ * so is the last one. Other methods are sent once, unless the caller says that they are repeatable. A sink is not opened for a reply that is followed by another attempt.
  * @throws as the guarded fetch; {CancelError} when the signal aborts in a pause
  */
 export function withRetryAfter(fetch: GuardedFetch, options: RetryAfterOptions): GuardedFetch {
   const { clock, maxRetries = MAX_RETRIES, maxWaitMs = MAX_WAIT_MS } = options;
   return async (request) => {
     const { sink } = request;
-    if (request.method !== "GET" && request.method !== "HEAD") return await fetch(request);
+    const isRepeatable = options.repeatable === true || request.method === "GET" || request.method === "HEAD";
+    if (!isRepeatable) return await fetch(request);
     const start = clock.monotonic();
-    const remainingMs = () => request.timeoutMs - (clock.monotonic() - start);
+    // Whole milliseconds: an error says the limit as it was set
+    const remainingMs = () => Math.ceil(request.timeoutMs - (clock.monotonic() - start));
     for (let retries = 0;; retries++) {
       const pauseOf = (reply: { readonly status: number; readonly headers: Readonly<Record<string, string>> }) => {
         if (retries === maxRetries || (reply.status !== 429 && reply.status !== 503)) return undefined;

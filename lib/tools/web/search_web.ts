@@ -2,6 +2,7 @@ import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
 import { isLoopbackName } from "../../system/net/address.ts";
 import type { GuardedReply } from "../../system/net/guarded_fetch.ts";
+import { withRetryAfter } from "../../system/net/retry_after.ts";
 import { SEARCH_PROVIDERS } from "../../web/search/search_providers.ts";
 import type { SearchProblem, SearchProvider, SearchResult } from "../../web/search/search_provider.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
@@ -73,7 +74,7 @@ export function requireSettings(settings: Settings, environment: Environment): C
 /** Searches by the configured provider. @throws {ToolError} `search_*`; what a guarded fetch refuses */
 export async function searchWeb(
   { query, max_results: wanted }: WebSearchInput,
-  context: Pick<ContextWith<"guardedFetch" | "environment">, "config" | "services" | "signal">,
+  context: Pick<ContextWith<"guardedFetch" | "environment">, "config" | "services" | "signal" | "clock">,
 ): Promise<ToolResult> {
   const settings = context.config.web_search;
   const chosen = requireSettings(settings, context.services.environment);
@@ -106,12 +107,13 @@ async function ask(
     readonly context: Parameters<typeof searchWeb>[1];
   },
 ): Promise<GuardedReply> {
-  const { config, services, signal } = context;
+  const { config, services, signal, clock } = context;
   const { method, path, headers, body } = provider.request({ query, count, key });
   const { "content-type": type, accept, ...secret } = headers;
   const plain = { accept: accept ?? "*/*", ...(type === undefined ? {} : { "content-type": type }) };
-  const guardedFetch = await services.guardedFetch();
-  return await guardedFetch({
+  // A search that is made twice finds the same
+  const send = withRetryAfter(await services.guardedFetch(), { clock, repeatable: true });
+  return await send({
     method,
     url: `${base.href.split(/[?#]/)[0]?.replace(/\/+$/, "") ?? ""}${path}`,
     // A redirect to another host gets no key

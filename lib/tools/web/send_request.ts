@@ -2,6 +2,7 @@ import { ToolError } from "../../base/errors.ts";
 import type { KnownSecrets } from "../../base/redact.ts";
 import { firstBytes } from "../../base/text.ts";
 import type { GuardedMethod, GuardedReply } from "../../system/net/guarded_fetch.ts";
+import { withRetryAfter } from "../../system/net/retry_after.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 import { type HttpCredential, readCredential } from "./http_credential.ts";
@@ -28,7 +29,7 @@ export interface HttpRequestInput {
 
 type Context = Pick<
   ContextWith<"guardedFetch" | "environment" | "secrets" | "redactor">,
-  "config" | "services" | "signal"
+  "config" | "services" | "signal" | "clock"
 >;
 
 /** Sends a request with the credential of its host. @throws {ToolError} what the policy, a secret or a guarded fetch refuses */
@@ -50,11 +51,11 @@ export async function sendRequest(input: HttpRequestInput, context: Context): Pr
 
 async function exchange(
   { method, url, body, body_type: type = "json" }: HttpRequestInput,
-  { config, services, signal }: Context,
+  { config, services, signal, clock }: Context,
   headers: (url: URL) => Readonly<Record<string, string>>,
 ): Promise<GuardedReply> {
   const { allowed_domains: entries, max_response_size: size, timeout_secs: seconds } = config.http_request;
-  const send = await services.guardedFetch();
+  const send = withRetryAfter(await services.guardedFetch(), { clock });
   return await send({
     method,
     url,

@@ -179,6 +179,18 @@ describe("requests", () => {
       assert.match(output, /^status=200\nä{50}\n\[Cut at 101 bytes: \[http_request\] max_response_size is the limit/);
     }, { config: { http_request: { max_response_size: 101 } } }));
 
+  test("GET is sent again after the pause that a server asks for, and POST is not", () =>
+    withRequests(
+      (_request, count) => count === 2 ? { body: "fine" } : { status: 503, headers: { "retry-after": "0" } },
+      async (
+        { site, send },
+      ) => {
+        assert.equal(await send(`GET ${site.origin}`), "status=200\nfine");
+        assert.equal(await send(`POST ${site.origin} {}`), "status=503\n");
+        assert.equal(site.seen.length, 3);
+      },
+    ));
+
   test("timeout_secs ends a request that gets no reply", () =>
     withRequests(() => () => {}, async ({ site, refusal }) => {
       assert.match(await refusal(`GET ${site.origin}`), /no whole reply came within 1 s/);

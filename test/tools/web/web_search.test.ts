@@ -307,6 +307,19 @@ describe("settings", () => {
       );
     }));
 
+  for (const provider of ["searxng", "exa"] as const) {
+    test(`${provider}: a search is made again after the pause that the service asks for`, () =>
+      withSite(
+        (_request, count) =>
+          count < 3 ? { status: count === 1 ? 429 : 503, headers: { "retry-after": "0" } } : { body: file(provider) },
+        (site) =>
+          withSearch(provider, {}, async ({ bench }) => {
+            const { result } = await bench.call("web_search", "garden gate");
+            assert.deepEqual([result.isError, site.seen.length], [false, 3], result.output);
+          }, { base_url: site.origin }),
+      ));
+  }
+
   test("timeout_secs ends a search that does not answer", () =>
     withSearch("searxng", (_response) => {}, async ({ bench }) => {
       assert.match(await refusal(bench), /no whole reply came within 1 s/);
