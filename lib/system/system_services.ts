@@ -69,8 +69,8 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
   if (options.sandbox() === "off") options.log.info(containmentOf("off", undefined).text);
   const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
   await endLeftovers(processes, options);
-  const urls = createUrlPolicy();
   const ownAddress = createOwnAddress(options.publicPaths);
+  const urls = createUrlPolicy({ own: ownAddress.gateway });
   return {
     files: createFiles({ clock, home, ownPaths }),
     commands,
@@ -85,7 +85,7 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
     guardedFetch: lazily(async () => {
       const { createGuardedFetch } = await import("./net/guarded_fetch.ts");
       const { proxy, userAgent } = options;
-      return createGuardedFetch({ policy: urls, clock, own: ownAddress.gateway, userAgent, proxy });
+      return createGuardedFetch({ policy: urls, clock, userAgent, proxy });
     }),
     containment: () => processes.containment(options.sandbox()),
   };

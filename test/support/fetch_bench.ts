@@ -12,7 +12,8 @@ import { ToolError } from "../../lib/base/errors.ts";
 import type { OwnGateway } from "../../lib/system/net/address.ts";
 import { createGuardedFetch, type GuardedRequest } from "../../lib/system/net/guarded_fetch.ts";
 import type { ProxySettings } from "../../lib/system/net/proxy.ts";
-import { createUrlPolicy, type UrlRules } from "../../lib/system/net/url_policy.ts";
+import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
+import type { UrlRules } from "../../lib/system/net/url_rules.ts";
 import { withTemporaryFolder } from "./temporary_folder.ts";
 
 /** `[url_access]` as it is by default. */
@@ -88,6 +89,7 @@ export interface FetchSetUp {
 export function fetchSetUp({ names = {}, own, proxy, clock = systemClock }: FetchSetUp = {}) {
   const lookups: string[] = [];
   const policy = createUrlPolicy({
+    own: () => own,
     lookup(host) {
       const turn = lookups.filter((name) => name === host).length;
       lookups.push(host);
@@ -98,7 +100,6 @@ export function fetchSetUp({ names = {}, own, proxy, clock = systemClock }: Fetc
   const guarded = createGuardedFetch({
     policy,
     clock,
-    own: () => own,
     userAgent: "postern/test",
     proxy: proxy && (() => proxy),
   });

@@ -103,7 +103,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const commands = createCommandLookup();
   const urls = createUrlPolicy(options.lookup === undefined ? {} : { lookup: options.lookup });
   const environment = (name: string) => options.environment?.[name];
-  const fetch = createGuardedFetch({ policy: urls, clock, own: () => undefined, userAgent: "postern/test" });
+  const fetch = createGuardedFetch({ policy: urls, clock, userAgent: "postern/test" });
   const processes = createWorkspaceProcesses(options.root, {
     commands,
     redact: redactor.part,

@@ -11,7 +11,7 @@ import { readRecord } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import { retryAfterMs } from "../../system/net/retry_after.ts";
-import type { UrlRules } from "../../system/net/url_policy.ts";
+import type { UrlRules } from "../../system/net/url_rules.ts";
 import { changeOf, DELIVERIES, type DeliveryRecord, parseDelivery } from "./delivery_record.ts";
 
 /** Address and secret for the replies of a channel: its `[channels.<name>]`. */

@@ -3,13 +3,14 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedSemaphore, type KeyedSemaphore } from "../../base/keyed_queues.ts";
 import { lazily } from "../../base/lazily.ts";
-import { addressKind, basicCredentials, hostAndPort, isThisMachine, type OwnGateway } from "./address.ts";
+import { basicCredentials } from "./address.ts";
 import { describeNetworkError } from "./network_error.ts";
 import { PinError } from "./pinned_connection.ts";
 import { isRedirect, pinnedExchange, type PinnedReply, type ReplyHead } from "./pinned_exchange.ts";
 import { createProxyRules, type ProxySettings, TunnelError } from "./proxy.ts";
 import { type BodySink, findEncodings, SinkFailure } from "./reply_body.ts";
-import type { AllowedHosts, AllowedUrl, UrlPolicy, UrlRules } from "./url_policy.ts";
+import { type AllowedUrl, shownUrl, type UrlPolicy } from "./url_policy.ts";
+import type { AllowedHosts, UrlRules } from "./url_rules.ts";
 
 /** HTTP method that tools may use. */
 export type GuardedMethod = "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -45,6 +46,8 @@ export interface GuardedRequest {
   readonly maxRedirects?: number | undefined;
   /** A redirect that would turn the method into GET is given back as the reply. Default false */
   readonly keepsMethod?: boolean | undefined;
+  /** Every redirect is given back as the reply. Default false */
+  readonly stopsAtRedirect?: boolean | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -61,17 +64,15 @@ export interface GuardedReply extends PinnedReply {
  * checks, and bytes and time are bounded. Headers are asked for anew at each step. What is longer than `maxBytes` is cut. At most two
  * requests of tools go to a host at once. Nothing is retried; `withRetryAfter` does so where a server asks for it.
  * Source: docs/design/network.md "Guarded fetch"
- * @throws {ToolError} what UrlPolicy refuses; `url_own_gateway`, `fetch_redirects`, `fetch_timeout`, `fetch_failed`
+ * @throws {ToolError} what UrlPolicy refuses; `fetch_redirects`, `fetch_timeout`, `fetch_failed`
  * @throws {CancelError} when the signal aborts; whatever a sink throws
  */
 export type GuardedFetch = (request: GuardedRequest) => Promise<GuardedReply>;
 
-/** Policy, own address and proxy of a guarded fetch. */
+/** Policy and proxy of a guarded fetch. */
 export interface GuardedFetchOptions {
   readonly policy: UrlPolicy;
   readonly clock: Clock;
-  /** undefined while no port is open */
-  readonly own: () => OwnGateway | undefined;
   /** Sent as User-Agent */
   readonly userAgent: string;
   /** `[proxy]` as it is now: it gets the address that was checked, not the name. Default: none */
@@ -137,8 +138,8 @@ async function follow(request: GuardedRequest, machine: FetchMachine): Promise<G
     const { url, reply } = await send({ url: next, method, body, isFirst: redirects === 0 }, request, machine);
     const location = isRedirect(reply.status) ? reply.headers["location"] : undefined;
     const turnsToGet = reply.status === 303 ? method !== "HEAD" : reply.status < 303 && method === "POST";
-    if (location === undefined || (request.keepsMethod && turnsToGet && method !== "GET")) {
-      return { ...reply, url: withoutCredentials(url).href };
+    if (location === undefined || request.stopsAtRedirect || (request.keepsMethod && turnsToGet && method !== "GET")) {
+      return { ...reply, url: shownUrl(url) };
     }
     if (redirects === maxRedirects) {
       throw failure("fetch_redirects", request.url, `it redirects more than ${maxRedirects} times`);
@@ -161,9 +162,7 @@ async function send(
   const { method, body } = step;
   const { signal, maxBytes, sink } = request;
   const isTrusted = step.isFirst && request.fromConfig === true;
-  const checked = await checkStep(step.url, step.isFirst, request, machine.policy);
-  refuseOwnGateway(checked, { method, own: machine.own(), ranges: isTrusted ? [] : request.rules.public_ranges });
-  const { url, addresses } = checked;
+  const { url, addresses } = await checkStep(step, request, machine.policy);
   const encodings = await machine.encodings();
   const headers = {
     accept: "*/*",
@@ -184,37 +183,19 @@ async function send(
 }
 
 function checkStep(
-  url: string,
-  isFirst: boolean,
+  { url, method, isFirst }: FetchStep,
   { rules, allowed, fromConfig, signal }: GuardedRequest,
   policy: UrlPolicy,
 ): Promise<AllowedUrl> {
-  if (!isFirst || !fromConfig) return policy.check(url, rules, { signal, allowed });
-  const trusting = { ...rules, block_private_ip: false, allow_loopback: true, enforce_domain_allowlist: false };
-  return policy.check(url, trusting, { signal });
-}
-
-/** Way of a request that may lead to the gateway itself. */
-interface OwnWay {
-  readonly method: GuardedMethod;
-  readonly own: OwnGateway | undefined;
-  /** `[url_access] public_ranges`: the network maps names into them, so that an address there may mean this machine */
-  readonly ranges: readonly string[];
-}
-
-function refuseOwnGateway({ url, addresses }: AllowedUrl, { method, own, ranges }: OwnWay): void {
-  if (own === undefined || hostAndPort(url).port !== own.port) return;
-  if (!addresses.some((address) => isThisMachine(address) || isMapped(address, ranges))) return;
-  if ((method === "GET" || method === "HEAD") && own.publicPaths.includes(url.pathname)) return;
-  throw new ToolError(
-    "url_own_gateway",
-    `Cannot reach "${url.host}": it is the gateway itself, or has its port in a range of [url_access] public_ranges, and no tool may call it`,
-  );
-}
-
-/** Tells whether the address is reached only because a public range names it. */
-function isMapped(address: string, ranges: readonly string[]): boolean {
-  return addressKind(address) === "special" && addressKind(address, ranges) === "public";
+  if (!isFirst || !fromConfig) return policy.check(url, rules, { signal, allowed, method });
+  const trusting = {
+    ...rules,
+    block_private_ip: false,
+    allow_loopback: true,
+    public_ranges: [],
+    enforce_domain_allowlist: false,
+  };
+  return policy.check(url, trusting, { signal, method });
 }
 
 function checkHeaders(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
@@ -239,13 +220,6 @@ function checkHeaders(headers: Readonly<Record<string, string>>): Readonly<Recor
 function credentialsOf(url: URL): Readonly<Record<string, string>> {
   const authorization = basicCredentials(url);
   return authorization === undefined ? {} : { authorization };
-}
-
-function withoutCredentials(url: URL): URL {
-  const shown = new URL(url);
-  shown.username = "";
-  shown.password = "";
-  return shown;
 }
 
 /** Names the host alone: user, password and query may be secret. */

@@ -9,7 +9,8 @@ import { describeNetworkError } from "./network_error.ts";
 import { connectPinned, PinError } from "./pinned_connection.ts";
 import { createProxyRules, type ProxySettings, TunnelError } from "./proxy.ts";
 import { forwardRequest, joinSockets, type PumpOptions } from "./relay_pump.ts";
-import { type AllowedUrl, allows, namesPort, type UrlPolicy, type UrlRules } from "./url_policy.ts";
+import type { AllowedUrl, UrlPolicy } from "./url_policy.ts";
+import { allows, namesPort, type UrlRules } from "./url_rules.ts";
 
 /**
  * The only way out of a network namespace: an HTTP/1.1 proxy on a Unix socket, for programs that nobody trusts.

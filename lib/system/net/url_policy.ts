@@ -2,20 +2,19 @@ import { lookup as systemLookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
-import { addressKind, hostAndPort } from "./address.ts";
-
-/** `[url_access]`. */
-export interface UrlRules {
-  readonly block_private_ip: boolean;
-  readonly allow_loopback: boolean;
-  /** Special ranges that count as public in this network, as `198.18.0.0/15`. */
-  readonly public_ranges: readonly string[];
-  readonly enforce_domain_allowlist: boolean;
-  /** `example.com` is that host alone, `*.example.com` its subdomains; `example.com:8443` is that port of the host alone */
-  readonly domain_allowlist: readonly string[];
-  /** An entry is the host and its subdomains */
-  readonly domain_blocklist: readonly string[];
-}
+import { type AddressKind, addressKind, type OwnGateway } from "./address.ts";
+import {
+  addressProblem,
+  type AllowedHosts,
+  placeOf,
+  specialRangeOf,
+  URL_RULES,
+  type UrlProblem,
+  type UrlRule,
+  type UrlRuleName,
+  type UrlRules,
+  type UrlSubject,
+} from "./url_rules.ts";
 
 /** An address that may be reached: connect to nothing but these addresses, for the name may lead elsewhere a moment later. */
 export interface AllowedUrl {
@@ -24,81 +23,149 @@ export interface AllowedUrl {
   readonly addresses: readonly string[];
 }
 
-/** The hosts one tool may reach, beside what `[url_access]` says of all. */
-export interface AllowedHosts {
-  /** As `domain_allowlist`, and `*` for every host; empty refuses all */
-  readonly entries: readonly string[];
-  /** Where the list stands in the configuration, as `[http_request] allowed_domains` */
-  readonly key: string;
-}
-
-/** Signal and hosts of one check. */
+/** Signal, method and hosts of one check. */
 export interface CheckOptions {
   readonly signal: AbortSignal;
   /** Default: what `[url_access]` says is all */
   readonly allowed?: AllowedHosts | undefined;
+  /** Method of the request: GET and HEAD may reach the public paths of the gateway. Default: none */
+  readonly method?: string | undefined;
+}
+
+/** Answer of one rule. */
+export interface UrlAnswer {
+  readonly rule: UrlRuleName;
+  readonly answer: "passed" | "refused" | "skipped";
+  /** Sentence part. */
+  readonly reason: string;
+}
+
+/** Answers of all rules about a URL. */
+export interface UrlVerdict {
+  /** The URL as it is read, without user and password; the text as it came where it is no URL. */
+  readonly url: string;
+  readonly allowed: boolean;
+  /** Code of the first refusal; null when there is none. */
+  readonly code: string | null;
+  /** In the order in which rules are asked. Empty for a text that is no URL. */
+  readonly answers: readonly UrlAnswer[];
+  readonly addresses: readonly CheckedAddress[];
+}
+
+/** Address of a host with its kind. */
+export interface CheckedAddress {
+  readonly address: string;
+  readonly kind: AddressKind;
+  /** Special range that it lies in, as `10.0.0.0/8 (Private-Use)`; null where it lies in none. */
+  readonly range: string | null;
+  readonly allowed: boolean;
 }
 
 /** Decides which addresses the network tools may reach (docs/design/network.md "Guarded fetch"). */
 export interface UrlPolicy {
   /**
-   * Checks scheme, blocklist, every address the name has, and allowlists, in this order.
-   * @throws {ToolError} `url_invalid`, `url_scheme`, `url_blocked`, `url_unresolved`, `url_private`, `url_not_allowed`
+   * Asks each rule of URL_RULES in order: scheme, blocklist, every address the name has, allowlists, the gateway itself.
+   * @throws {ToolError} `url_invalid`, `url_scheme`, `url_blocked`, `url_unresolved`, `url_private`, `url_not_allowed`, `url_own_gateway`
    * @throws {CancelError} when the signal aborts
    */
   check(url: string, rules: UrlRules, options: CheckOptions): Promise<AllowedUrl>;
+  /**
+   * Returns what each rule answers. A name that a rule refuses anyway is not looked up: the look-up would tell the name's server of it.
+   * @throws {CancelError} when the signal aborts
+   */
+  explain(url: string, rules: UrlRules, options: CheckOptions): Promise<UrlVerdict>;
 }
 
 /** Services of a URL policy. */
 export interface UrlPolicyOptions {
   /** All addresses of a host name. Default: the system's */
   readonly lookup?: (host: string) => Promise<readonly string[]>;
+  /** This gateway, which no tool may reach; undefined while no port is open. Default: none */
+  readonly own?: (() => OwnGateway | undefined) | undefined;
 }
 
 /** Creates a URL policy that looks up host names anew at each check. */
 export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
-  const lookup = options.lookup ?? lookUp;
+  const { lookup = lookUp, own = () => undefined } = options;
+  const subjectOf = (url: URL, rules: UrlRules, { allowed, method }: CheckOptions): UrlSubject => ({
+    ...{ url, rules, allowed, method },
+    own: own(),
+    addresses: [],
+  });
   return {
-    async check(text, rules, { signal, allowed }) {
-      const url = parse(text);
-      const { host } = placeOf(url);
-      const blocked = rules.domain_blocklist.find((entry) => isWithinDomain(host, entry));
-      if (blocked !== undefined) {
-        throw refusal("url_blocked", url, `[url_access] domain_blocklist names "${blocked}"`);
+    async check(text, rules, given) {
+      let subject = subjectOf(parse(text), rules, given);
+      let isResolved = false;
+      for (const rule of URL_RULES) {
+        if (rule.needsAddresses && !isResolved) {
+          subject = { ...subject, addresses: await resolved(subject.url, lookup, given.signal) };
+          isResolved = true;
+        }
+        const problem = rule.problem(subject);
+        if (problem !== undefined) throw refusal(subject.url, problem);
       }
-      const addresses = isIP(host) === 0 ? await resolved(url, host, { lookup, signal }) : [host];
-      for (const address of addresses) requireReachable(url, address, rules);
-      if (rules.enforce_domain_allowlist && !allows(rules.domain_allowlist, url)) {
-        throw refusal("url_not_allowed", url, `add "${host}" to [url_access] domain_allowlist to allow it`);
-      }
-      if (allowed !== undefined && !allowed.entries.includes("*") && !allows(allowed.entries, url)) {
-        throw refusal("url_not_allowed", url, `add "${host}" to ${allowed.key} to allow it`);
-      }
-      return { url, addresses };
+      return { url: subject.url, addresses: subject.addresses };
+    },
+    async explain(text, rules, given) {
+      const url = URL.parse(text);
+      if (url === null) return { url: text, allowed: false, code: "url_invalid", answers: [], addresses: [] };
+      const before = subjectOf(url, rules, given);
+      const isRefused = URL_RULES.some((rule) => !rule.needsAddresses && rule.problem(before) !== undefined);
+      const addresses = isRefused ? [] : await resolved(url, lookup, given.signal);
+      const subject = { ...before, addresses };
+      const problems = URL_RULES.map((rule) => isSkipped(rule, subject, isRefused) ? undefined : rule.problem(subject));
+      const first = problems.find((problem) => problem !== undefined);
+      return {
+        url: shownUrl(url),
+        allowed: first === undefined,
+        code: first?.code ?? null,
+        answers: URL_RULES.map((rule, index) => answerOf(rule, subject, { problem: problems[index], isRefused })),
+        addresses: addresses.map((address) => checkedAddress(address, rules)),
+      };
     },
   };
 }
 
-function parse(text: string): URL {
-  if (!URL.canParse(text)) {
-    throw new ToolError("url_invalid", "Cannot reach the address: it is no URL; give one as https://example.com/path");
-  }
-  const url = new URL(text);
-  if (url.protocol !== "http:" && url.protocol !== "https:") {
-    throw refusal(
-      "url_scheme",
-      url,
-      `its scheme is "${url.protocol.slice(0, 40)}", and only http: and https: are allowed`,
-    );
-  }
-  return url;
+/** Tells whether a rule cannot be asked, because there are no addresses. */
+function isSkipped({ name, needsAddresses }: UrlRule, { addresses }: UrlSubject, isRefused: boolean): boolean {
+  return needsAddresses && (isRefused || (name !== "resolution" && addresses.length === 0));
 }
 
+function answerOf(
+  rule: UrlRule,
+  subject: UrlSubject,
+  { problem, isRefused }: { readonly problem: UrlProblem | undefined; readonly isRefused: boolean },
+): UrlAnswer {
+  const { name } = rule;
+  if (problem !== undefined) return { rule: name, answer: "refused", reason: problem.reason };
+  if (!isSkipped(rule, subject, isRefused)) return { rule: name, answer: "passed", reason: rule.passed(subject) };
+  const reason = isRefused ? "the host was not looked up, since another rule refuses it" : "there is no address";
+  return { rule: name, answer: "skipped", reason };
+}
+
+function checkedAddress(address: string, rules: UrlRules): CheckedAddress {
+  return {
+    address,
+    kind: addressKind(address, rules.public_ranges),
+    range: specialRangeOf(address) ?? null,
+    allowed: addressProblem(address, rules) === undefined,
+  };
+}
+
+function parse(text: string): URL {
+  const url = URL.parse(text);
+  if (url !== null) return url;
+  throw new ToolError("url_invalid", "Cannot reach the address: it is no URL; give one as https://example.com/path");
+}
+
+/** Returns the addresses of a URL's host; empty when the name has none. */
 async function resolved(
   url: URL,
-  host: string,
-  { lookup, signal }: Required<UrlPolicyOptions> & { readonly signal: AbortSignal },
+  lookup: (host: string) => Promise<readonly string[]>,
+  signal: AbortSignal,
 ): Promise<readonly string[]> {
+  const { host } = placeOf(url);
+  if (isIP(host) !== 0) return [host];
   if (signal.aborted) throw cancelError(signal);
   let stop = () => {};
   const aborted = new Promise<never>((_resolve, reject) => {
@@ -106,9 +173,7 @@ async function resolved(
     signal.addEventListener("abort", stop, { once: true });
   });
   try {
-    const addresses = await Promise.race([lookup(host).catch(() => []), aborted]);
-    if (addresses.length === 0) throw refusal("url_unresolved", url, "the host name could not be looked up");
-    return addresses;
+    return await Promise.race([lookup(host).catch(() => []), aborted]);
   } finally {
     signal.removeEventListener("abort", stop);
   }
@@ -118,78 +183,16 @@ async function lookUp(host: string): Promise<readonly string[]> {
   return (await systemLookup(host, { all: true })).map(({ address }) => address);
 }
 
-function requireReachable(url: URL, address: string, rules: UrlRules): void {
-  switch (addressKind(address, rules.public_ranges)) {
-    case "public":
-      return;
-    case "loopback":
-      if (rules.allow_loopback) return;
-      throw refusal("url_private", url, `${address} is this machine; [url_access] allow_loopback = true allows it`);
-    case "special":
-      if (!rules.block_private_ip) return;
-      throw refusal(
-        "url_private",
-        url,
-        `${address} is a private or reserved address; [url_access] block_private_ip = false allows them all, public_ranges some`,
-      );
-  }
-}
-
-/**
- * Tells whether an allowlist has the host of a URL. An entry with a port, as `example.com:8443`, has that port alone; an entry without
- * one has every port.
- */
-export function allows(entries: readonly string[], url: URL): boolean {
-  const { host, port } = placeOf(url);
-  return entries.some((entry) => matchesHost(host, entry) && (portOf(entry) ?? port) === port);
-}
-
-/** Tells whether an entry of an allowlist names both the host and the port of a URL. */
-export function namesPort(entries: readonly string[], url: URL): boolean {
-  return allows(entries.filter((entry) => portOf(entry) !== undefined), url);
-}
-
-function placeOf(url: URL): { readonly host: string; readonly port: number } {
-  const { host, port } = hostAndPort(url);
-  return { host: plainHost(host), port };
-}
-
-/** Returns the port that an entry names. The last part of a bare IPv6 address is none. */
-function portOf(entry: string): number | undefined {
-  const port = /^(?:[^:]*|\[[^\]]*\]):(\d{1,5})$/.exec(entry)?.[1];
-  return port === undefined ? undefined : Number(port);
-}
-
-/** A host name as the lists have it: no dot at the end, lower case. */
-function plainHost(host: string): string {
-  return host.toLowerCase().replace(/\.+$/, "");
-}
-
-/** Tells whether a host is named by a list such as `domain_allowlist`: `example.com` is that host alone, `*.example.com` its subdomains. */
-export function isAmongHosts(host: string, entries: readonly string[]): boolean {
-  const plain = plainHost(host);
-  return entries.some((entry) => matchesHost(plain, entry));
-}
-
-function matchesHost(host: string, entry: string): boolean {
-  const name = entryHost(entry);
-  return entry.startsWith("*.") ? host.endsWith(`.${name}`) : host === name;
-}
-
-function isWithinDomain(host: string, entry: string): boolean {
-  const name = entryHost(entry);
-  return name !== "" && (host === name || host.endsWith(`.${name}`));
-}
-
-/** Names beyond ASCII in the form that URLs have them. */
-function entryHost(entry: string): string {
-  const name = entry.replace(/^\*\./, "");
-  const url = URL.parse(`http://${name}`);
-  return plainHost(url === null ? name : hostAndPort(url).host);
+/** Returns a URL without user and password. */
+export function shownUrl(url: URL): string {
+  const shown = new URL(url);
+  shown.username = "";
+  shown.password = "";
+  return shown.href;
 }
 
 /** Names the host alone: user, password and query may be secret. */
-function refusal(code: string, url: URL, reason: string): ToolError {
+function refusal(url: URL, { code, reason }: UrlProblem): ToolError {
   const shown = url.host === "" ? url.protocol : url.host;
   return new ToolError(code, `Cannot reach "${shown.slice(0, 100)}": ${reason}`);
 }

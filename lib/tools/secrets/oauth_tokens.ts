@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { GuardedFetch, GuardedReply } from "../../system/net/guarded_fetch.ts";
-import type { UrlRules } from "../../system/net/url_policy.ts";
+import type { UrlRules } from "../../system/net/url_rules.ts";
 
 const MAX_REPLY_BYTES = 65_536;
 const TIMEOUT_MS = 10_000;

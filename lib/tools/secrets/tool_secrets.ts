@@ -6,7 +6,7 @@ import type { Config } from "../../config/config.ts";
 import { readSecretFile } from "../../config/secrets.ts";
 import { hostAndPort, isLoopbackName } from "../../system/net/address.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
-import { isAmongHosts, type UrlRules } from "../../system/net/url_policy.ts";
+import { isAmongHosts, type UrlRules } from "../../system/net/url_rules.ts";
 import { createOAuthTokens, type OAuthClient, type OAuthTokens } from "./oauth_tokens.ts";
 
 /** Shorter values cannot be masked where they appear: they would match by chance. */

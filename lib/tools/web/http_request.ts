@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { lazily } from "../../base/lazily.ts";
 import { ToolError } from "../../base/errors.ts";
-import { isAmongHosts } from "../../system/net/url_policy.ts";
+import { isAmongHosts } from "../../system/net/url_rules.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 
 /** Time beside the request itself, for a token of its credential and so that the request's own limit is met first. */

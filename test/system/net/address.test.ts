@@ -4,7 +4,8 @@ import { networkInterfaces } from "node:os";
 import { test } from "node:test";
 import { publicRangeProblem, SPECIAL_RANGES } from "../../../lib/base/special_addresses.ts";
 import { addressKind, isSameAddress, isThisMachine } from "../../../lib/system/net/address.ts";
-import { createUrlPolicy, type UrlRules } from "../../../lib/system/net/url_policy.ts";
+import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
+import type { UrlRules } from "../../../lib/system/net/url_rules.ts";
 import { carriersOf, EDGES, edgesOf, expectedKind, KNOWN_RANGES, spellingsOf } from "./address_vectors.ts";
 
 test("the source has the ranges of both registries, with the decision about each, and no others", () => {

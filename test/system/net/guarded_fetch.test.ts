@@ -188,7 +188,6 @@ describe("guarded_fetch", () => {
     const hanging = createGuardedFetch({
       policy: createUrlPolicy({ lookup: () => new Promise(() => {}) }),
       clock: systemClock,
-      own: () => undefined,
       userAgent: "postern/test",
     });
     const { signal } = new AbortController();

@@ -4,7 +4,8 @@ import fc from "fast-check";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { addressKind } from "../../../lib/system/net/address.ts";
-import { createUrlPolicy, type UrlRules } from "../../../lib/system/net/url_policy.ts";
+import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
+import type { UrlRules } from "../../../lib/system/net/url_rules.ts";
 
 const RULES: UrlRules = {
   block_private_ip: true,
