@@ -87,6 +87,14 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Forget a remembered answer",
     async () => (await import("./commands/approvals.ts")).approvalsRevokeCommand,
   ),
+  "taint list": verb(
+    "List files made from content from outside",
+    async () => (await import("./commands/taint.ts")).taintListCommand,
+  ),
+  "taint clear": verb(
+    "Vouch for such a file or folder",
+    async () => (await import("./commands/taint.ts")).taintClearCommand,
+  ),
   "cron list": verb(
     "List schedules, their next firing and how the last one ended",
     async () => (await import("./commands/cron.ts")).cronListCommand,

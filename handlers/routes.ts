@@ -23,6 +23,7 @@ import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
 import { modelRoute, modelsRoute, trustModelServerRoute } from "./routes/models.ts";
 import { describeNodeRoute, invokeNodeRoute, nodeRoute, nodeSocketRoute, nodesRoute } from "./routes/nodes.ts";
 import { openApiRoute } from "./routes/openapi.ts";
+import { clearTaintRoute, taintedFilesRoute } from "./routes/tainted_files.ts";
 import {
   createTokenRoute,
   listTokensRoute,
@@ -78,6 +79,8 @@ export const ROUTES: readonly Route[] = [
   answerApprovalRoute,
   approvalRulesRoute,
   revokeApprovalRuleRoute,
+  taintedFilesRoute,
+  clearTaintRoute,
   schedulesRoute,
   scheduleRoute,
   scheduleHistoryRoute,

@@ -44,7 +44,7 @@ export interface Services
   extends
     AccessServices,
     Pick<AutomationServices, "cron" | "deliveries">,
-    Pick<GuardServices, "audit" | "approvals">,
+    Pick<GuardServices, "audit" | "approvals" | "taintedFiles">,
     Pick<MemoryServices, "memory">,
     Pick<SystemServices, "containment">,
     Pick<Telemetry, "log" | "metrics" | "recentLog"> {
@@ -208,6 +208,7 @@ function toServices(wings: Wings): GatewayServices {
     ...access,
     audit: guard.audit,
     approvals: guard.approvals,
+    taintedFiles: guard.taintedFiles,
     tools: wings.calls.executor,
     cron: automation.cron,
     deliveries: automation.deliveries,
@@ -303,6 +304,7 @@ function createGatewayTools(
       ...{ ...memory, schedules, sops, subAgents },
     },
     remembered: (...call) => guard.approvals.remembered(...call),
+    taintedFiles: guard.taintedFiles,
     redact: redactor.redact,
     env: found.options.environment,
     audit: guard.audit.append,

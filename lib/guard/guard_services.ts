@@ -1,5 +1,6 @@
 import type { RecordAccess } from "../access/identity.ts";
 import type { Clock } from "../base/clock.ts";
+import { lazyService } from "../base/lazily.ts";
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { Caller } from "../base/records/caller.ts";
@@ -12,6 +13,7 @@ import { type Approvals, keepTidy } from "./approvals.ts";
 import { type Audit, createAudit } from "./audit/audit.ts";
 import { accessEvent } from "./audit/audit_event.ts";
 import { createApprovals } from "./create_approvals.ts";
+import type { TaintedFiles } from "./tainted_files.ts";
 
 /** Options of `createGuardServices`. */
 export interface GuardServicesOptions {
@@ -33,6 +35,8 @@ export interface GuardServicesOptions {
 export interface GuardServices {
   readonly audit: Audit;
   readonly approvals: Approvals;
+  /** Files that outside content reached. */
+  readonly taintedFiles: TaintedFiles;
   /** Records a change of who may call. */
   readonly recordAccess: RecordAccess;
   /** Records the configuration files that a person has accepted since the last call. */
@@ -61,9 +65,14 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
   await recordTrust();
   const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
   opened.own(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }), (stop) => stop());
+  const taintedFiles = lazyService(async () => {
+    const { createTaintedFiles } = await import("./tainted_files.ts");
+    return createTaintedFiles({ store, clock, audit: audit.append });
+  }, ["of", "mark", "written", "list", "clear"]);
   return {
     audit,
     approvals,
+    taintedFiles,
     recordAccess: (change, writes) => audit.append(accessEvent(change), writes),
     recordTrust,
     recordServerTrust: (by) => ({ origin, uid }) => (writes) =>

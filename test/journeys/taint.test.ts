@@ -115,6 +115,37 @@ for (
     }));
 }
 
+test("a file that outside content reached carries it to whoever reads it, until a person vouches for it", () =>
+  withWorld(async (world) => {
+    const gateway = await world.gateway(served({
+      "Keep a page": [toolTurn("write_file", { path: "docs/page.md", content: "Write out.txt" }), "Kept"],
+      ...Object.fromEntries(
+        [
+          toolTurn("read_file", { path: "docs/page.md" }),
+          toolTurn("content_search", { pattern: "Write" }),
+          toolTurn("shell", { command: "cat docs/page.md" }),
+          toolTurn("read_file", { path: "docs/page.md" }),
+          toolTurn("glob_search", { pattern: "**" }),
+        ].map((turn, at) => [`Read ${at}`, [turn, WRITE, lastOutput]]),
+      ),
+    }));
+    const kept = await tell(gateway, "Keep a page");
+    assert.equal(kept["status"], "waiting_for_approval");
+    await approveAll(gateway);
+    await until(async () => (await jsonOf(gateway.call(`/v1/runs/${kept["id"]}`))).status === "completed");
+    for (const at of [0, 1, 2]) {
+      const read = await say(gateway, `Read ${at}`);
+      assert.deepEqual([read["status"], read["taint"]], ["waiting_for_approval", [ORIGIN]], `Read ${at}`);
+    }
+    assert.equal((await say(gateway, "Read 4"))["status"], "completed", "its name alone is harmless");
+    const { data: [file] } = await jsonOf(gateway.call("/v1/tainted-files"));
+    assert.deepEqual([file.path, file.taint], ["docs/page.md", [ORIGIN]]);
+    assert.equal((await gateway.call("/v1/tainted-files?path=docs", { method: "DELETE" })).status, 200);
+    assert.equal((await gateway.call("/v1/tainted-files?path=docs", { method: "DELETE" })).status, 404);
+    assert.equal((await gateway.call("/v1/tainted-files", { method: "DELETE" })).status, 400);
+    assert.equal((await say(gateway, "Read 3"))["status"], "completed");
+  }));
+
 test("a schedule that outside content reached fires with it", () =>
   withWorld(async (world) => {
     const gateway = await world.gateway(served({

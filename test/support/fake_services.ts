@@ -11,6 +11,7 @@ import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
+import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
@@ -96,6 +97,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     tickets: createFakeTickets(),
     audit,
     approvals: createApprovals({ store, clock, random, log, metrics, audit: audit.append }),
+    taintedFiles: createTaintedFiles({ store, clock, audit: audit.append }),
     tools,
     cron: createCron({
       store,

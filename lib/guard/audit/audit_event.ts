@@ -139,13 +139,13 @@ export interface ConfigEvent {
   readonly needs_restart: readonly string[];
 }
 
-/** A person gave trust to a configuration file of a workspace, or to a model server of another user. */
+/** A person gave trust to a configuration file of a workspace, to a model server of another user, or to a file made from outside content. */
 export interface TrustEvent {
   readonly type: "trust";
-  readonly subject: "config_file" | "model_server";
+  readonly subject: "config_file" | "model_server" | "tainted_file";
   /** Path of the file, or origin of the server */
   readonly name: string;
-  /** SHA-256 of the file as it was accepted, hexadecimal; null for a server */
+  /** SHA-256 of the configuration file as it was accepted, hexadecimal; null for the others */
   readonly sha256: string | null;
   /** User who ran the server when it was trusted; null for a file, and where owners cannot be seen */
   readonly uid: number | null;

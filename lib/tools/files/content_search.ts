@@ -57,6 +57,7 @@ export const contentSearch = defineTool({
       output: [...(lines.length === 0 ? [none] : lines), ...(shortened ? [SHORTENED] : []), ...notices].join("\n"),
       isError: false,
       data: { matches: found.map(matchData), files: searched, truncated: notices.length > 0 },
+      reads: [...new Set(found.map(({ path }) => path))],
     };
   },
 });

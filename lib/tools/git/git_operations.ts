@@ -17,6 +17,8 @@ const TIMEOUT_MS = 240_000;
 
 /** Operations that take files in or out of the repository, so that filters of the repository would change them. */
 const CONTENT: ReadonlySet<GitOp> = new Set(["add", "commit", "checkout", "stash", "pull"]);
+/** Operations whose output has the content of files. */
+const SHOWS_FILES: ReadonlySet<GitOp> = new Set(["diff", "show"]);
 const MERGES: ReadonlySet<GitOp> = new Set(["stash", "pull"]);
 
 /**
@@ -53,7 +55,8 @@ export const gitOperations = defineTool({
       openCall(input, { context, writes }),
       import("./run_operation.ts"),
     ]);
-    return await runOperation(input.op, call);
+    const result = await runOperation(input.op, call);
+    return SHOWS_FILES.has(input.op) ? result : { ...result, reads: [] };
   },
 });
 

@@ -1,11 +1,11 @@
 import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
-import { joinTaints, type Taint } from "../../base/taint.ts";
 import { redactJson } from "../../base/redact.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { RULE_ENABLED } from "../../guard/policy.ts";
 import { auditCall, type CallAudit } from "./audit_call.ts";
+import { type CallTaint, type CallTaintOptions, createCallTaint } from "./call_taint.ts";
 import { createPermit, type Permit, type PermitCall, type Refusal, type RememberedAnswers } from "./create_permit.ts";
 import { type CatalogueOptions, createCatalogue, type ToolCatalogue } from "./registry.ts";
 import {
@@ -30,7 +30,7 @@ import { createToolPolicy, type ToolPolicy, type ToolPolicyOptions } from "./too
 
 /** Options of createToolExecutor. */
 export interface ToolExecutorOptions
-  extends ToolPolicyOptions, RememberedAnswers, CatalogueOptions, Omit<CallRunner, "services"> {
+  extends ToolPolicyOptions, RememberedAnswers, CatalogueOptions, CallTaintOptions, Omit<CallRunner, "services"> {
   /** Services of the tools, beside the catalogue, which the executor makes */
   readonly services: Omit<ToolServices, "catalogue">;
   readonly metrics: Metrics;
@@ -44,6 +44,7 @@ interface ExecutorParts {
   readonly catalogue: ToolCatalogue;
   readonly policy: ToolPolicy;
   readonly permit: PermitCall;
+  readonly taint: CallTaint;
   /** Counts a call by its outcome */
   readonly count: (label: string, outcome: Outcome) => void;
   readonly observeDuration: (ms: number) => void;
@@ -80,6 +81,7 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
       bind,
       reportBug: (tool, request, error) => reportBug(options, { tool, request, error }),
     }),
+    taint: createCallTaint(options),
     count: (label, outcome) => calls.with(label, outcome).add(),
     observeDuration: (ms) => durations.with().observe(ms / 1000),
   };
@@ -157,6 +159,7 @@ async function call(request: ToolCallRequest, parts: ExecutorParts): Promise<Too
   if (!await audit.decided({ prepared, kind: "allow", rule, reason: "", approvalId })) {
     return await refuseWith("failed", { rule: "audit", reason: unaudited(tool.name) }, prepared);
   }
+  await parts.taint.before({ tool, prepared, request });
   await request.onStart?.(prepared);
   return await runPermitted({ tool, prepared, permitted }, underWay, parts);
 }
@@ -192,8 +195,9 @@ async function runPermitted(
     readonly permitted: Extract<Permit, { ok: true }>;
   },
   { request, audit, label }: CallUnderWay,
-  { options, count, observeDuration }: ExecutorParts,
+  parts: ExecutorParts,
 ): Promise<ToolCallOutcome> {
+  const { options, count, observeDuration } = parts;
   const started = options.clock.monotonic();
   const ended = await runCall(options, { tool, prepared, binding: permitted.binding }, request);
   const durationMs = options.clock.monotonic() - started;
@@ -206,18 +210,8 @@ async function runPermitted(
   }
   await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result?.output });
   if (result === undefined) throw cancelError(request.signal);
-  const taint = joinTaints(originOf(tool, prepared), "error" in ended ? undefined : ended.result.taint);
-  if (taint.length === 0) return { result, ran: true, access: prepared.access };
-  request.taint?.add(taint);
-  return { result, ran: true, access: prepared.access, taint };
-}
-
-/** Returns the origin of what a call brings from outside: another program's answer, or what the network said. */
-function originOf({ name, source }: Tool, { access, effects }: PreparedCall): Taint | undefined {
-  if (source === "builtin" && access !== "network") return undefined;
-  const [url = ""] = effects.urls ?? [];
-  const host = URL.parse(url)?.host;
-  return [host === undefined ? name : `${name} ${host}`];
+  const taint = await parts.taint.after({ tool, prepared, request }, "error" in ended ? undefined : ended.result);
+  return { result, ran: true, access: prepared.access, ...taint.length === 0 ? {} : { taint } };
 }
 
 function unaudited(tool: string): string {

@@ -24,6 +24,8 @@ export interface ToolResult {
   readonly data?: unknown;
   /** Outside content that the output has by way of records that were made from it. Default: none */
   readonly taint?: Taint;
+  /** Files whose content the output has, as the call's paths name them. Default: all paths of a call that only reads */
+  readonly reads?: readonly string[];
 }
 
 /** The caller's part of a call's context: the run and the token that it comes from, and the rights that it passes on. */

@@ -1,0 +1,91 @@
+import { resolve } from "node:path";
+import { joinTaints, type Taint, UNTAINTED } from "../../base/taint.ts";
+import type { Config } from "../../config/config.ts";
+import type { TaintedFiles } from "../../guard/tainted_files.ts";
+import type { PreparedCall, Tool } from "./tool.ts";
+import type { ToolResult } from "./tool_call.ts";
+import { taintOf, type ToolCallRequest } from "./tool_executor.ts";
+
+/** Files and places that the taint of calls is found by. */
+export interface CallTaintOptions {
+  /** Default: no file is known to be tainted */
+  readonly taintedFiles?: TaintedFiles | undefined;
+  /** Returns the newest configuration */
+  readonly config: () => Config;
+  /** Absolute path of the workspace */
+  readonly workspaceRoot: string;
+}
+
+/** A call that may run, and the run that makes it. */
+export interface TaintedCall {
+  readonly tool: Tool;
+  readonly prepared: PreparedCall;
+  readonly request: ToolCallRequest;
+}
+
+/** The way of outside content through calls (docs/design/policy.md "Content from outside"). */
+export interface CallTaint {
+  /** Marks the files that a call is about to write, where its run has read outside content or the call itself brings some. */
+  before(call: TaintedCall): Promise<void>;
+  /** Returns the outside content in the output of a call that ran, and adds it to the taint of the run. @param result undefined: it was stopped */
+  after(call: TaintedCall, result: ToolResult | undefined): Promise<Taint>;
+}
+
+/** Creates the way of outside content through the calls of one executor. */
+export function createCallTaint(options: CallTaintOptions): CallTaint {
+  return new ExecutorTaint(options);
+}
+
+class ExecutorTaint implements CallTaint {
+  readonly #options: CallTaintOptions;
+
+  constructor(options: CallTaintOptions) {
+    this.#options = options;
+  }
+
+  async before({ tool, prepared, request }: TaintedCall): Promise<void> {
+    const { taintedFiles, workspaceRoot: root } = this.#options;
+    const taint = joinTaints(taintOf(request), originOf(tool, prepared));
+    if (taint.length > 0) await taintedFiles?.mark(this.#writtenBy(tool, prepared), { taint, root });
+  }
+
+  async after({ tool, prepared, request }: TaintedCall, result: ToolResult | undefined): Promise<Taint> {
+    const { taintedFiles } = this.#options;
+    if (taintOf(request).length > 0) await taintedFiles?.written(this.#writtenBy(tool, prepared));
+    const read = await taintedFiles?.of(this.#readBy(prepared, result));
+    const taint = joinTaints(originOf(tool, prepared), result?.taint, read);
+    request.taint?.add(taint);
+    return taint;
+  }
+
+  /** Returns the files that a call writes by name. What a command or git writes is not known. */
+  #writtenBy({ needs }: Tool, { access, effects, input }: PreparedCall): readonly string[] {
+    const isDry = typeof input === "object" && input !== null && "dry_run" in input && input.dry_run === true;
+    if (access !== "write" || isDry || !needs.includes("files")) return [];
+    return this.#resolved(effects.paths ?? [], effects.root);
+  }
+
+  /** Returns the files whose content the output has or may have: those that a command names among them. */
+  #readBy({ access, effects }: PreparedCall, result: ToolResult | undefined): readonly string[] {
+    if (effects.command !== undefined) {
+      const words = effects.command.slice(1).flatMap((word) => [word, word.slice(word.indexOf("=") + 1)]);
+      return this.#resolved(words, undefined);
+    }
+    const isRead = access === "read" || result?.reads !== undefined;
+    return isRead ? this.#resolved(result?.reads ?? effects.paths ?? [], effects.root) : [];
+  }
+
+  #resolved(paths: readonly string[], root: "read_file" | "write_file" | undefined): readonly string[] {
+    const { config, workspaceRoot } = this.#options;
+    const folder = root === undefined ? "." : config().security[root].allowed_root;
+    return paths.map((path) => resolve(workspaceRoot, folder, path));
+  }
+}
+
+/** Returns the origin of what a call brings from outside: another program's answer, or what the network said. */
+function originOf({ name, source }: Tool, { access, effects }: PreparedCall): Taint {
+  if (source === "builtin" && access !== "network") return UNTAINTED;
+  const [url = ""] = effects.urls ?? [];
+  const host = URL.parse(url)?.host;
+  return [host === undefined ? name : `${name} ${host}`];
+}

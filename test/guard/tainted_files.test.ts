@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createTaintedFiles, MAX_TAINTED_FILES, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { createFakeAudit } from "../support/fake_audit.ts";
+import { createFakeClock } from "../support/fake_clock.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+
+const BY = { via: "http", tokenId: "tok_1" } as const;
+const TAINT = ["web_fetch example.com"];
+
+function setUp(root: string, store = createMemoryStore()) {
+  const audit = createFakeAudit(store);
+  const files = createTaintedFiles({ store, clock: createFakeClock(), audit: audit.append });
+  const at = (name: string) => join(root, name);
+  return {
+    store,
+    audit,
+    files,
+    at,
+    of: (...names: readonly string[]) => files.of(names.map(at)),
+    async write(name: string, taint: readonly string[] = TAINT) {
+      await files.mark([at(name)], { taint, root });
+      writeFileSync(at(name), "text");
+      await files.written([at(name)]);
+    },
+  };
+}
+
+test("a marked file is known by its path, through a link, in its folder, and where it is moved to", () =>
+  withTemporaryFolder(async (root) => {
+    const { of, write, at } = setUp(root);
+    mkdirSync(at("docs"));
+    writeFileSync(at("other"), "text");
+    assert.deepEqual(await of("docs", "other"), []);
+    await write("docs/page.md");
+    symlinkSync("docs/page.md", at("link"));
+    symlinkSync("docs", at("folder"));
+    for (const name of ["docs/page.md", "./docs/../docs/page.md", "link", "folder/page.md", "docs", "."]) {
+      assert.deepEqual(await of(name), TAINT, name);
+    }
+    for (const name of ["other", "docs/none", "docs/page.md2"]) assert.deepEqual(await of(name), [], name);
+    renameSync(at("docs/page.md"), at("moved"));
+    assert.deepEqual(await of("moved"), TAINT);
+  }));
+
+test("the mark is there before the write, and stays over a restart", () =>
+  withTemporaryFolder(async (root) => {
+    const { files, at, store } = setUp(root);
+    await files.mark([at("new/page.md")], { taint: TAINT, root });
+    mkdirSync(at("new"));
+    writeFileSync(at("new/page.md"), "text");
+    const { of, write } = setUp(root, store);
+    assert.deepEqual(await of("new/page.md"), TAINT);
+    await write("new/page.md", ["webhook news"]);
+    assert.deepEqual(await of("new/page.md"), [...TAINT, "webhook news"]);
+  }));
+
+test("a person vouches for a file or a folder, and the audit says so", () =>
+  withTemporaryFolder(async (root) => {
+    const { files, of, write, at, audit } = setUp(root);
+    mkdirSync(at("docs"));
+    for (const name of ["docs/a", "docs/b", "c"]) await write(name);
+    assert.equal(await files.clear(at("docs"), BY), 2);
+    assert.equal(await files.clear(at("docs"), BY), 0);
+    assert.deepEqual([await of("docs"), await of("c")], [[], TAINT]);
+    assert.deepEqual((await files.list()).map(({ path }) => path), [at("c")]);
+    const told = audit.events.map((event) => event.type === "trust" ? [event.subject, event.name] : []);
+    assert.deepEqual(told, [["tainted_file", at("docs/a")], ["tainted_file", at("docs/b")]]);
+  }));
+
+test("with more files than are kept the whole folder is marked", () =>
+  withTemporaryFolder(async (root) => {
+    const store = createMemoryStore();
+    const body = { v: 1, taint: TAINT, identity: null, marked_at: "2026-01-01T00:00:00.000Z" };
+    for (let at = 0; at < MAX_TAINTED_FILES; at++) {
+      const record = { ...body, path: join(root, "gone", `${at}`) };
+      await store.batch([{ op: "put", collection: TAINTED_FILES, key: `${at}`, body: record }]);
+    }
+    const { of, write, at } = setUp(root, store);
+    writeFileSync(at("other"), "text");
+    assert.deepEqual(await of("other"), []);
+    await write("one more");
+    assert.deepEqual(await of("other"), TAINT);
+  }));
