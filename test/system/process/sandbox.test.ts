@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync, realpathSync, symlinkSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
@@ -61,6 +61,13 @@ test("a contained command sees nothing else: no outside, no other process, no ne
     assert.equal(await shows("ls -d /proc/[0-9]* | wc -l | tr -d ' '").then((count) => Number(count) < 10), true);
     assert.match(await shows("cat /proc/net/dev"), /^[^\n]*\n[^\n]*\n\s*lo:[^\n]*$/);
     assert.equal(await shows("touch /usr/x /etc/x 2>/dev/null; umount /usr 2>/dev/null || echo kept"), "kept");
+    // Links into /usr stand as links, folders as folders
+    const folders = ["/bin", "/sbin", "/lib"];
+    assert.equal(
+      await shows(`/bin/sh -c 'readlink -f ${folders.join(" ")}'`),
+      folders.map((folder) => realpathSync(folder)).join("\n"),
+    );
+    assert.equal(await shows("touch /bin/x /sbin/x /lib/x 2>/dev/null; ls /bin/x /sbin/x /lib/x 2>/dev/null"), "");
     assert.equal(await shows("grep CapEff /proc/self/status | tr -d '\\t'"), "CapEff:0000000000000000");
     assert.equal(await shows("ls -A ~; echo $HOME").then((text) => text.includes("/tmp")), true);
   }));
