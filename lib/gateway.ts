@@ -181,7 +181,7 @@ async function startFoundations(basics: Basics) {
     redact: redactor.part,
     marker: await loadMarker({ ...basics, store }),
     sandbox: () => config().security.shell.sandbox,
-    proxy: () => config().proxy,
+    proxy: () => ({ ...config().proxy, environment }),
     userAgent: `postern/${options.version}`,
     publicPaths: PUBLIC_PATHS,
   });

@@ -28,6 +28,7 @@ export async function checkConfiguration(
         ...await checkKeyFiles(loaded),
         ...await checkUnused(context, loaded),
         ...await checkIdle(loaded),
+        ...checkProxy(loaded),
       ],
     };
   } catch (error) {
@@ -80,6 +81,14 @@ async function checkKeyFiles({ config: { provider, providers } }: LoadedConfig):
 async function checkIdle(loaded: LoadedConfig): Promise<readonly Finding[]> {
   const warnings = await configWarnings(loaded);
   return warnings.map(({ key, message }) => warning(NAME, message, `take ${key} out of the configuration`));
+}
+
+/** Warns about names that a proxy looks up: no address is checked then. */
+function checkProxy({ config: { proxy } }: LoadedConfig): readonly Finding[] {
+  if (proxy.resolve === "local") return [];
+  const problem =
+    "The proxy looks up names, so that no address is checked: a name may lead a tool to a private network";
+  return [warning(NAME, problem, 'set [proxy] resolve = "local"')];
 }
 
 /** Warns about a `./postern.toml` that is not used because another file comes first. */

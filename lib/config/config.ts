@@ -50,7 +50,7 @@ export const configSchema = v.strictObject({
   agent: about("Bounds of one run of the agent", v.optional(agentSchema, {})),
   runs: about("Queue and retention of runs", v.optional(runsSchema, {})),
   budget: about("Limits of tokens", v.optional(budgetSchema, {})),
-  proxy: about("Proxies for requests to model providers and reply addresses", v.optional(proxySchema, {})),
+  proxy: about("Proxies for requests to model providers, of tools and to reply addresses", v.optional(proxySchema, {})),
   autonomy: about("What the agent may do by itself", v.optional(autonomySchema, {})),
   tools: about(
     "Your word on tools of nodes, by the tool's name",

@@ -10,7 +10,7 @@ import { createFiles } from "./files/create_files.ts";
 import type { Git } from "./git/git.ts";
 import type { GuardedFetch } from "./net/guarded_fetch.ts";
 import { createOwnAddress, type OwnAddress } from "./net/address.ts";
-import type { ProxySettings } from "./net/proxy.ts";
+import type { ProxySettings } from "./net/proxy_choice.ts";
 import { createUrlPolicy, type UrlPolicy } from "./net/url_policy.ts";
 import { type CommandLookup, createCommandLookup } from "./process/command_lookup.ts";
 import { type CommandContainment, containmentOf, type SandboxMode } from "./process/containment.ts";

@@ -53,6 +53,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "proxy.http": "",
   "proxy.https": "",
   "proxy.no_proxy": [],
+  "proxy.resolve": "local",
   "autonomy.level": "supervised",
   "autonomy.workspace_only": true,
   "autonomy.forbidden_paths": ["/etc", "/root", "/proc", "/sys", "~/.ssh", "~/.gnupg", "~/.aws"],

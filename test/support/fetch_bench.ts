@@ -11,7 +11,7 @@ import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import { ToolError } from "../../lib/base/errors.ts";
 import type { OwnGateway } from "../../lib/system/net/address.ts";
 import { createGuardedFetch, type GuardedRequest } from "../../lib/system/net/guarded_fetch.ts";
-import type { ProxySettings } from "../../lib/system/net/proxy.ts";
+import type { ProxySettings } from "../../lib/system/net/proxy_choice.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import type { UrlRules } from "../../lib/system/net/url_rules.ts";
 import { withTemporaryFolder } from "./temporary_folder.ts";

@@ -93,9 +93,17 @@ export const browserSchema = v.strictObject({
   allowed_domains: about("Hosts that may be opened", texts([])),
 });
 
-/** `[proxy]`: for the web tools; empty: none. */
+/** `[proxy]`: the way to other machines; empty: none. */
 export const proxySchema = v.strictObject({
   http: about("Proxy of requests to http addresses. Empty: none", httpUrl()),
   https: about("Proxy of requests to https addresses. Empty: none", httpUrl()),
-  no_proxy: about("Hosts that are reached without a proxy", texts([])),
+  no_proxy: about(
+    "Hosts that are reached without a proxy: `example.com`, `.example.com` for its subdomains, `10.0.0.0/8`, each with `:port`, `*` for all",
+    texts([]),
+  ),
+  resolve: about(
+    "Who looks up the names of hosts: `local` gives the proxy a checked address; with `proxy` no address is checked, and names may lead to " +
+      "private networks",
+    choice(["local", "proxy"], "local"),
+  ),
 });

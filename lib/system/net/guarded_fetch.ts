@@ -7,7 +7,8 @@ import { basicCredentials } from "./address.ts";
 import { describeNetworkError } from "./network_error.ts";
 import { PinError } from "./pinned_connection.ts";
 import { isRedirect, pinnedExchange, type PinnedReply, type ReplyHead } from "./pinned_exchange.ts";
-import { createProxyRules, type ProxySettings, TunnelError } from "./proxy.ts";
+import { TunnelError } from "./proxy.ts";
+import { chooseProxy, type ProxyChoice, type ProxySettings } from "./proxy_choice.ts";
 import { type BodySink, findEncodings, SinkFailure } from "./reply_body.ts";
 import { type AllowedUrl, shownUrl, type UrlPolicy } from "./url_policy.ts";
 import type { AllowedHosts, UrlRules } from "./url_rules.ts";
@@ -75,7 +76,7 @@ export interface GuardedFetchOptions {
   readonly clock: Clock;
   /** Sent as User-Agent */
   readonly userAgent: string;
-  /** `[proxy]` as it is now: it gets the address that was checked, not the name. Default: none */
+  /** `[proxy]` as it is now: the proxy gets the address that was checked, or the name with `resolve = "proxy"`. Default: none */
   readonly proxy?: (() => ProxySettings) | undefined;
 }
 
@@ -162,7 +163,11 @@ async function send(
   const { method, body } = step;
   const { signal, maxBytes, sink } = request;
   const isTrusted = step.isFirst && request.fromConfig === true;
-  const { url, addresses } = await checkStep(step, request, machine.policy);
+  const way = wayOf(step.url, machine);
+  const { url, addresses } = await checkStep(step, request, {
+    policy: machine.policy,
+    isByProxy: way?.resolve === "proxy",
+  });
   const encodings = await machine.encodings();
   const headers = {
     accept: "*/*",
@@ -171,7 +176,8 @@ async function send(
     ...credentialsOf(url),
     ...checkHeaders(request.headers?.(url) ?? {}),
   };
-  const proxy = createProxyRules(machine.proxy?.())(url.origin);
+  if (way?.problem !== undefined) throw failure("fetch_failed", step.url, way.problem);
+  const proxy = way?.proxy;
   const exchange = () =>
     pinnedExchange({ url, addresses, method, headers, body, signal, maxBytes, proxy, encodings, sink });
   if (isTrusted) return { url, reply: await exchange() };
@@ -185,9 +191,9 @@ async function send(
 function checkStep(
   { url, method, isFirst }: FetchStep,
   { rules, allowed, fromConfig, signal }: GuardedRequest,
-  policy: UrlPolicy,
+  { policy, isByProxy }: { readonly policy: UrlPolicy; readonly isByProxy: boolean },
 ): Promise<AllowedUrl> {
-  if (!isFirst || !fromConfig) return policy.check(url, rules, { signal, allowed, method });
+  if (!isFirst || !fromConfig) return policy.check(url, rules, { signal, allowed, method, isByProxy });
   const trusting = {
     ...rules,
     block_private_ip: false,
@@ -195,7 +201,13 @@ function checkStep(
     public_ranges: [],
     enforce_domain_allowlist: false,
   };
-  return policy.check(url, trusting, { signal, method });
+  return policy.check(url, trusting, { signal, method, isByProxy });
+}
+
+/** Returns the way to an address; undefined for a text that is no URL, which the policy refuses. */
+function wayOf(url: string, { proxy }: FetchMachine): ProxyChoice | undefined {
+  const parsed = URL.parse(url);
+  return parsed === null ? undefined : chooseProxy(proxy?.(), parsed);
 }
 
 function checkHeaders(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {

@@ -10,7 +10,7 @@ import {
   startExchange,
 } from "./http_exchange.ts";
 import { ForeignServerError } from "./network_error.ts";
-import { createProxyRules, type ProxySettings } from "./proxy.ts";
+import { createProxyRules, type ProxySettings } from "./proxy_choice.ts";
 
 /** HTTP to one origin over kept-alive connections. */
 export interface ProviderClient {

@@ -19,7 +19,7 @@ import {
 /** An address that may be reached: connect to nothing but these addresses, for the name may lead elsewhere a moment later. */
 export interface AllowedUrl {
   readonly url: URL;
-  /** At least one; all of them were checked */
+  /** At least one; all of them were checked. The name itself when a proxy looks it up */
   readonly addresses: readonly string[];
 }
 
@@ -30,6 +30,8 @@ export interface CheckOptions {
   readonly allowed?: AllowedHosts | undefined;
   /** Method of the request: GET and HEAD may reach the public paths of the gateway. Default: none */
   readonly method?: string | undefined;
+  /** Set when a proxy looks the name up: nothing is known of its addresses then. A host that is an address is checked. Default false */
+  readonly isByProxy?: boolean | undefined;
 }
 
 /** Answer of one rule. */
@@ -87,10 +89,10 @@ export interface UrlPolicyOptions {
 /** Creates a URL policy that looks up host names anew at each check. */
 export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
   const { lookup = lookUp, own = () => undefined } = options;
-  const subjectOf = (url: URL, rules: UrlRules, { allowed, method }: CheckOptions): UrlSubject => ({
-    ...{ url, rules, allowed, method },
+  const subjectOf = (url: URL, rules: UrlRules, { allowed, method, isByProxy = false }: CheckOptions): UrlSubject => ({
+    ...{ url, rules, allowed, method, addresses: [] },
     own: own(),
-    addresses: [],
+    isByProxy: isByProxy && isIP(placeOf(url).host) === 0,
   });
   return {
     async check(text, rules, given) {
@@ -98,20 +100,21 @@ export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
       let isResolved = false;
       for (const rule of URL_RULES) {
         if (rule.needsAddresses && !isResolved) {
-          subject = { ...subject, addresses: await resolved(subject.url, lookup, given.signal) };
+          subject = { ...subject, addresses: await resolved(subject, lookup, given.signal) };
           isResolved = true;
         }
         const problem = rule.problem(subject);
         if (problem !== undefined) throw refusal(subject.url, problem);
       }
-      return { url: subject.url, addresses: subject.addresses };
+      const { url, addresses, isByProxy } = subject;
+      return { url, addresses: isByProxy ? [placeOf(url).host] : addresses };
     },
     async explain(text, rules, given) {
       const url = URL.parse(text);
       if (url === null) return { url: text, allowed: false, code: "url_invalid", answers: [], addresses: [] };
       const before = subjectOf(url, rules, given);
       const isRefused = URL_RULES.some((rule) => !rule.needsAddresses && rule.problem(before) !== undefined);
-      const addresses = isRefused ? [] : await resolved(url, lookup, given.signal);
+      const addresses = isRefused ? [] : await resolved(before, lookup, given.signal);
       const subject = { ...before, addresses };
       const problems = URL_RULES.map((rule) => isSkipped(rule, subject, isRefused) ? undefined : rule.problem(subject));
       const first = problems.find((problem) => problem !== undefined);
@@ -127,8 +130,10 @@ export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
 }
 
 /** Tells whether a rule cannot be asked, because there are no addresses. */
-function isSkipped({ name, needsAddresses }: UrlRule, { addresses }: UrlSubject, isRefused: boolean): boolean {
-  return needsAddresses && (isRefused || (name !== "resolution" && addresses.length === 0));
+function isSkipped({ name, needsAddresses }: UrlRule, subject: UrlSubject, isRefused: boolean): boolean {
+  if (!needsAddresses || isRefused) return needsAddresses;
+  const needsNone = name === "resolution" || (name === "own_gateway" && subject.isByProxy);
+  return subject.addresses.length === 0 && !needsNone;
 }
 
 function answerOf(
@@ -139,7 +144,8 @@ function answerOf(
   const { name } = rule;
   if (problem !== undefined) return { rule: name, answer: "refused", reason: problem.reason };
   if (!isSkipped(rule, subject, isRefused)) return { rule: name, answer: "passed", reason: rule.passed(subject) };
-  const reason = isRefused ? "the host was not looked up, since another rule refuses it" : "there is no address";
+  const missing = subject.isByProxy ? "the addresses that the proxy will find are not known" : "there is no address";
+  const reason = isRefused ? "the host was not looked up, since another rule refuses it" : missing;
   return { rule: name, answer: "skipped", reason };
 }
 
@@ -158,14 +164,15 @@ function parse(text: string): URL {
   throw new ToolError("url_invalid", "Cannot reach the address: it is no URL; give one as https://example.com/path");
 }
 
-/** Returns the addresses of a URL's host; empty when the name has none. */
+/** Returns the addresses of a URL's host; empty when the name has none, or when a proxy looks it up. */
 async function resolved(
-  url: URL,
+  { url, isByProxy }: UrlSubject,
   lookup: (host: string) => Promise<readonly string[]>,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   const { host } = placeOf(url);
   if (isIP(host) !== 0) return [host];
+  if (isByProxy) return [];
   if (signal.aborted) throw cancelError(signal);
   let stop = () => {};
   const aborted = new Promise<never>((_resolve, reject) => {

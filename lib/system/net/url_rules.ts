@@ -34,6 +34,8 @@ export interface UrlSubject {
   readonly method: string | undefined;
   /** This gateway; undefined while no port is open. */
   readonly own: OwnGateway | undefined;
+  /** Set when a proxy looks the name up: its addresses are not known here, and cannot be checked. */
+  readonly isByProxy: boolean;
   /** Addresses of the host; empty when the name could not be looked up. Rules that come before the look-up get none. */
   readonly addresses: readonly string[];
 }
@@ -91,12 +93,15 @@ export const URL_RULES: readonly UrlRule[] = [
   {
     name: "resolution",
     needsAddresses: true,
-    problem: ({ addresses }) =>
-      addresses.length > 0 ? undefined : { code: "url_unresolved", reason: "the host name could not be looked up" },
-    passed: ({ url, addresses }) =>
-      isIP(placeOf(url).host) === 0
-        ? `the name has ${countOf(addresses, "address", "addresses")}`
-        : "the host is an address",
+    problem: ({ addresses, isByProxy }) =>
+      addresses.length > 0 || isByProxy
+        ? undefined
+        : { code: "url_unresolved", reason: "the host name could not be looked up" },
+    passed({ url, addresses, isByProxy }) {
+      if (isIP(placeOf(url).host) !== 0) return "the host is an address";
+      if (isByProxy) return 'the proxy looks the name up ([proxy] resolve = "proxy")';
+      return `the name has ${countOf(addresses, "address", "addresses")}`;
+    },
   },
   {
     name: "private_ranges",
@@ -134,8 +139,7 @@ export const URL_RULES: readonly UrlRule[] = [
     needsAddresses: true,
     problem(subject) {
       if (!mayBeOwn(subject) || isPublicPath(subject)) return undefined;
-      const reason =
-        "it is the gateway itself, or has its port in a range of [url_access] public_ranges, and no tool may call it";
+      const reason = "it is the gateway itself, or has its port and may lead to it, and no tool may call it";
       return { code: "url_own_gateway", reason };
     },
     passed: (subject) => mayBeOwn(subject) ? "anyone may read this path of the gateway" : "it is not this gateway",
@@ -178,9 +182,10 @@ function notAllowed(url: URL, key: string): UrlProblem {
   return { code: "url_not_allowed", reason: `add "${placeOf(url).host}" to ${key} to allow it` };
 }
 
-/** Tells whether a request may lead to the gateway itself. The network maps names into a public range, so that it may mean this machine. */
-function mayBeOwn({ url, own, addresses, rules }: UrlSubject): boolean {
+/** Tells whether a request may lead to the gateway itself. A name in a public range, or one that a proxy looks up, may mean this machine. */
+function mayBeOwn({ url, own, addresses, rules, isByProxy }: UrlSubject): boolean {
   if (own === undefined || hostAndPort(url).port !== own.port) return false;
+  if (isByProxy) return true;
   const isMapped = (address: string) =>
     addressKind(address) === "special" && addressKind(address, rules.public_ranges) === "public";
   return addresses.some((address) => isThisMachine(address) || isMapped(address));

@@ -127,6 +127,14 @@ test("a ./postern.toml that nobody accepted, and one that is wrong, fail and say
     assert.ok(!JSON.stringify(wrong.all).includes("sk-not"));
   }));
 
+test("names that a proxy looks up are a warning, since no address is checked then", () =>
+  onMachine(async (machine) => {
+    const told = async (resolve: string) =>
+      (await examine(machine, { env: { POSTERN__PROXY__RESOLVE: resolve } })).of("configuration").join("\n");
+    assert.match(await told("proxy"), /warning: The proxy looks up names, so that no address is checked/);
+    assert.doesNotMatch(await told("local"), /proxy/);
+  }));
+
 test(
   "a file that others can change fails, and so does one that hides ./postern.toml as a warning",
   { skip },

@@ -320,6 +320,90 @@ describe("guarded_fetch", () => {
     assert.equal(asked.length, 3);
   });
 
+  test("with resolve = proxy the proxy gets the name, addresses are still checked, and the gateway's port stays closed", async () => {
+    const place = await site((request, response) => {
+      const to: Readonly<Record<string, string>> = { "/in": "http://10.0.0.1/", "/own": "http://other.test:7/pair" };
+      const location = to[request.url ?? ""];
+      response.writeHead(location === undefined ? 200 : 302, location === undefined ? {} : { location }).end("reached");
+    });
+    const asked: string[] = [];
+    const proxy = createServer();
+    proxy.on("connect", (request, socket) => {
+      asked.push(request.url ?? "");
+      const onward = connect(place.port, "127.0.0.1", () => {
+        socket.write("HTTP/1.1 200 OK\r\n\r\n");
+        onward.pipe(socket);
+        socket.pipe(onward);
+      });
+      for (const end of [onward, socket]) end.on("error", () => {});
+    });
+    const settings = {
+      http: `http://127.0.0.1:${await open(proxy)}`,
+      https: "",
+      no_proxy: ["near.test"],
+      resolve: "proxy",
+    } as const;
+    const { get, refusal, lookups } = fetchSetUp({
+      proxy: settings,
+      names: { "near.test": [["10.0.0.1"]] },
+      own: { port: 7, publicPaths: ["/health"] },
+    });
+    assert.equal(textOf((await get("http://far.test:81/", { rules: STRICT })).body), "reached");
+    assert.deepEqual([asked, lookups], [["far.test:81"], []]);
+    assert.equal(await refusal("http://10.0.0.1/", { rules: STRICT }), "url_private");
+    assert.equal(await refusal("http://far.test:81/in", { rules: STRICT }), "url_private");
+    assert.equal(await refusal("http://near.test/", { rules: STRICT }), "url_private");
+    for (const path of ["pair", "v1/tokens", "ws/chat"]) {
+      assert.equal(await refusal(`http://mine.test:7/${path}`, { rules: STRICT }), "url_own_gateway");
+    }
+    assert.equal(await refusal("http://far.test:81/own", { rules: STRICT }), "url_own_gateway");
+    const blocked = { ...STRICT, enforce_domain_allowlist: true };
+    assert.equal(await refusal("http://far.test:81/", { rules: blocked }), "url_not_allowed");
+    assert.deepEqual(asked, ["far.test:81", "far.test:81", "far.test:81"]);
+  });
+
+  test("through a proxy, TLS inside the tunnel is checked against the name, though the proxy gets an address", {
+    skip: skipTls,
+  }, () =>
+    withCertificate(async (tls) => {
+      const place = await site((_request, response) => response.end("secure"), { tls });
+      const asked: string[] = [];
+      const proxy = createServer();
+      proxy.on("connect", (request, socket) => {
+        asked.push(request.url ?? "");
+        const onward = connect(place.port, "127.0.0.1", () => {
+          socket.write("HTTP/1.1 200 OK\r\n\r\n");
+          onward.pipe(socket);
+          socket.pipe(onward);
+        });
+        for (const end of [onward, socket]) end.on("error", () => {});
+      });
+      const { get, failure } = fetchSetUp({
+        names: { "secure.test": [["127.0.0.1"]], "other.test": [["127.0.0.1"]] },
+        proxy: { http: "", https: `http://127.0.0.1:${await open(proxy)}`, no_proxy: [] },
+      });
+      assert.equal(textOf((await get("https://secure.test/")).body), "secure");
+      assert.match((await failure("https://other.test/")).message, /"other\.test": the TLS connection failed/);
+      assert.deepEqual(asked, ["127.0.0.1:443", "127.0.0.1:443"]);
+    }));
+
+  test("a proxy of an unknown kind is a failure that names the variable, and nothing goes out directly", async () => {
+    const place = await site((_request, response) => response.end("direct"));
+    const { failure } = fetchSetUp({
+      names: { "far.test": [["127.0.0.1"]] },
+      proxy: {
+        http: "",
+        https: "",
+        no_proxy: [],
+        environment: (name) => name === "HTTP_PROXY" ? "socks5://me:hunter2@p" : undefined,
+      },
+    });
+    const { message } = await failure(`http://far.test:${place.port}/`);
+    assert.match(message, /HTTP_PROXY names a proxy of the kind socks5:/);
+    assert.doesNotMatch(message, /hunter2/);
+    assert.equal(place.seen.length, 0);
+  });
+
   test("names neither password nor query in a failure", async () => {
     const { get } = fetchSetUp();
     await assert.rejects(

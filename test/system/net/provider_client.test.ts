@@ -5,7 +5,7 @@ import { startFakeServer } from "../../../fixtures/upstream/fake_server.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import { createProviderClients } from "../../../lib/system/net/provider_client.ts";
-import { createProxyRules, type ProxySettings } from "../../../lib/system/net/proxy.ts";
+import { createProxyRules, type ProxySettings } from "../../../lib/system/net/proxy_choice.ts";
 import { until } from "../../support/until.ts";
 
 const GET = { method: "GET", path: "/", headers: {}, signal: new AbortController().signal, timeoutMs: 60_000 } as const;
