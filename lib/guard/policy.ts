@@ -51,6 +51,11 @@ export function asksAlways(rule: string): boolean {
   return rule.startsWith("always_ask:") || rule.startsWith("sop:") || rule === RULE_OUTSIDE_CONTENT;
 }
 
+/** Tells whether a call changes the files that its effects name: a write does, and a download that goes to a file. */
+export function changesFiles({ access, effects }: Pick<DecideInput, "access" | "effects">): boolean {
+  return access === "write" || effects.root === "write_file";
+}
+
 /** Effect of each access, as the verb of a sentence. */
 export const DOES: Readonly<Record<Access, string>> = {
   read: "only reads",

@@ -103,6 +103,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "http_request.enabled": false,
   "http_request.allowed_domains": [],
   "http_request.max_response_size": 1000000,
+  "http_request.max_download_bytes": 104857600,
   "http_request.timeout_secs": 30,
   "secrets.<name>.env": "",
   "secrets.<name>.file": "",

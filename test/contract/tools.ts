@@ -149,19 +149,21 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
   http_request: {
     access: "network",
     enabled: "when configured",
-    fields: ["method", "url", "headers?", "body?", "body_type?"],
+    fields: ["method", "url", "headers?", "body?", "body_type?", "save_to?", "overwrite?"],
     open: ["headers"],
     textForm: {
       text: 'POST https://api.example.com/doors {"open": true}',
       input: { method: "POST", url: "https://api.example.com/doors", body: '{"open": true}' },
     },
-    maxBytes: 800,
+    maxBytes: 950,
     sample: {
       method: "POST",
       url: "https://api.example.com/doors",
       headers: { accept: "application/json" },
       body: '{"open": true}',
       body_type: "json",
+      save_to: "doors.json",
+      overwrite: true,
     },
   },
   web_search: {

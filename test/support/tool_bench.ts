@@ -10,6 +10,7 @@ import { createMailbox } from "../../lib/memory/mailbox.ts";
 import { createCron } from "../../lib/automation/cron/cron_service.ts";
 import { createSops } from "../../lib/automation/sops/sop_service.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
 import { createSubAgents } from "../../lib/runs/sub_agents/sub_agent_service.ts";
@@ -187,6 +188,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       boards: createBoards({ config: () => config, clock }),
     },
     config: () => config,
+    taintedFiles: createTaintedFiles({ store, clock, audit: audit.append }),
     workspaceRoot: options.root,
     home: "/home/nobody",
     ownPaths: [],

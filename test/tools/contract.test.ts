@@ -42,7 +42,7 @@ test("paths in the effects of a tool that reads or writes files are relative to 
     "pdf_read",
     "read_file",
   ]);
-  assert.deepEqual(roots.write_file.sort(), ["apply_patch", "file_edit", "write_file"]);
+  assert.deepEqual(roots.write_file.sort(), ["apply_patch", "file_edit", "http_request", "write_file"]);
 });
 
 test("bad input comes back from the executor as an error result, and nobody is asked", () =>

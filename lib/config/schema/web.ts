@@ -57,6 +57,7 @@ export const httpRequestSchema = v.strictObject({
     texts([]),
   ),
   max_response_size: about("Bytes of a reply", integer(1_000_000, 1, 104_857_600)),
+  max_download_bytes: about("Bytes of a reply that is saved to a file", integer(104_857_600, 1, 10_737_418_240)),
   timeout_secs: about("Seconds of one request", integer(30, 1, 3600)),
   credentials: about("Headers with secrets, by a name of your choice", named(credentialSchema)),
 });

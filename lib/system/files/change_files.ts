@@ -50,19 +50,25 @@ interface Done {
 /** Creates the writing half of `Files`. Changes are made one after the other, so that none is lost to another of this process. */
 export function createFileChanges(options: FileChangesOptions): Pick<Files, "inspect" | "change"> {
   let last: Promise<unknown> = Promise.resolve();
+  const inTurn: Turn = (work) => {
+    const mine = last.then(work);
+    last = mine.catch(() => {});
+    return mine;
+  };
   return {
     inspect: async (path, scope, { maxBytes }) =>
       await inspectFile(path, await options.rulesOf(scope), { reach: options.reach, maxBytes }),
-    change(changes, scope, { signal }) {
-      const mine = last.then(async () => {
-        const set = new ChangeSet(await options.rulesOf(scope), options);
-        await set.make(changes, signal);
-      });
-      last = mine.catch(() => {});
-      return mine;
+    async change(changes, scope, { signal }) {
+      const set = async () => new ChangeSet(await options.rulesOf(scope), options);
+      const isSlow = changes.some((change) => change.kind === "write" && typeof change.content === "function");
+      if (isSlow) return await (await set()).make(changes, signal, inTurn);
+      await inTurn(async () => await (await set()).make(changes, signal, (work) => work()));
     },
   };
 }
+
+/** Does a piece of work when it may be done. */
+type Turn = (work: () => Promise<void>) => Promise<void>;
 
 async function inspectFile(
   path: string,
@@ -111,17 +117,23 @@ class ChangeSet {
     this.#names = names;
   }
 
-  /** Makes all changes or none. @throws {ToolError} @throws {CancelError} when the signal aborts before the first change */
-  async make(changes: readonly FileChange[], signal: AbortSignal): Promise<void> {
+  /**
+   * Makes all changes or none. Everything is staged at once; what changes a file is done in its turn.
+   * @throws {ToolError}; what a source throws
+   * @throws {CancelError} when the signal aborts before the first change
+   */
+  async make(changes: readonly FileChange[], signal: AbortSignal, turn: Turn): Promise<void> {
     let failure: unknown;
     try {
       await this.#stageAll(changes);
-      if (signal.aborted) throw cancelError(signal);
-      for (const step of this.#steps) {
-        this.#path = step.place.path;
-        this.#done.push(await this.#makeOne(step));
-      }
-      for (const folder of this.#opened.folders) await syncNames(folder);
+      await turn(async () => {
+        if (signal.aborted) throw cancelError(signal);
+        for (const step of this.#steps) {
+          this.#path = step.place.path;
+          this.#done.push(await this.#makeOne(step));
+        }
+        for (const folder of this.#opened.folders) await syncNames(folder);
+      });
     } catch (error) {
       failure = fileError("write", this.#path, error);
       const kept = await undoAll(this.#done);

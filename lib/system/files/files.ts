@@ -60,12 +60,19 @@ export interface InspectedFile {
   readonly content: Uint8Array | undefined;
 }
 
+/**
+ * Source of a content that comes piece by piece, as a download. It resolves when the content is whole; when it throws, no file is made.
+ * @param write takes the next bytes, which are on their way to the disk when it resolves
+ */
+export type ContentSource = (write: (bytes: Uint8Array) => Promise<void>) => Promise<void>;
+
 /** Change of one file: new content for it, or its removal. `path` is relative to the root. */
 export type FileChange =
   | {
     readonly kind: "write";
     readonly path: string;
-    readonly content: Uint8Array;
+    /** The bytes, or their source. Other changes go on while a source is at work */
+    readonly content: Uint8Array | ContentSource;
     /** `version` of the file that is replaced; undefined: there must be none */
     readonly expected: string | undefined;
     /** Permission bits of a new file. Default: as the process makes files */

@@ -3,6 +3,7 @@ import { type FileHandle, link, lstat, open, opendir, rename, unlink } from "nod
 import { ToolError } from "../../base/errors.ts";
 import { isTemporary, type TemporaryNames } from "../../base/durable_files.ts";
 import { fileError } from "./file_error.ts";
+import type { ContentSource } from "./files.ts";
 import { statOf } from "./hold_place.ts";
 import { shown } from "./parse_path.ts";
 import type { Folder } from "./reach.ts";
@@ -33,13 +34,17 @@ export interface StageOptions {
 }
 
 /** Writes a temporary file in a folder. Leaves none behind when it fails. */
-export async function stageFile(folder: Folder, content: Uint8Array, options: StageOptions): Promise<StagedFile> {
+export async function stageFile(
+  folder: Folder,
+  content: Uint8Array | ContentSource,
+  options: StageOptions,
+): Promise<StagedFile> {
   const { like, path } = options;
   const mode = like === undefined ? options.mode : Number(like.mode & 0o777n);
   try {
     const { name, handle } = await createTemporary(folder, options.names, mode === undefined ? 0o666 : 0o600);
     try {
-      await writeAll(handle, content);
+      await writeContent(handle, content);
       // Only the superuser may give files away, and for anybody else the owner is already right
       if (like !== undefined) await handle.chown(Number(like.uid), Number(like.gid)).catch(() => {});
       if (mode !== undefined) await handle.chmod(mode);
@@ -176,9 +181,19 @@ async function createTemporary(
   }
 }
 
-async function writeAll(handle: FileHandle, content: Uint8Array): Promise<void> {
+async function writeContent(handle: FileHandle, content: Uint8Array | ContentSource): Promise<void> {
+  if (typeof content !== "function") return void await writeAll(handle, content, 0);
+  let position = 0;
+  await content(async (bytes) => {
+    position = await writeAll(handle, bytes, position);
+  });
+}
+
+/** @returns where the next bytes go */
+async function writeAll(handle: FileHandle, content: Uint8Array, position: number): Promise<number> {
   let written = 0;
   while (written < content.length) {
-    written += (await handle.write(content, written, content.length - written, written)).bytesWritten;
+    written += (await handle.write(content, written, content.length - written, position + written)).bytesWritten;
   }
+  return position + written;
 }

@@ -4,6 +4,7 @@ import { cancelError } from "../../base/cancel.ts";
 import { canonicalDigest } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
+import { changesFiles } from "../../guard/policy.ts";
 import type { Files, FileScope } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import type { CommandContainment } from "../../system/process/containment.ts";
@@ -40,7 +41,7 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
     allowedRoot: rootOf === undefined ? "." : config.security[rootOf].allowed_root,
   };
   // A tool that reaches its paths by other means says itself what it is bound to
-  const changes = prepared.access === "write" && prepared.bind === undefined ? [...new Set(paths)] : [];
+  const changes = changesFiles(prepared) && prepared.bind === undefined ? [...new Set(paths)] : [];
   const files: { path: string; sha256: string | null }[] = [];
   const versions = new Map<string, string | undefined>();
   const places: string[] = [];
@@ -54,9 +55,11 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
   const { shown: bound, more = null } = parts;
   const containment = await callContainment(tool, prepared, { config, processes: services.processes });
   const root = resolve(workspaceRoot, scope.allowedRoot);
-  // A place that could not be looked at lies in no folder that is known
+  // A place that could not be looked at lies in no folder that is known. A rule for a folder says nothing of the host a download is from
   const folder = parts.folder === undefined
-    ? places.length > 0 && places.length === changes.length ? join(root, commonFolder(places)) : undefined
+    ? prepared.access === "write" && places.length > 0 && places.length === changes.length
+      ? join(root, commonFolder(places))
+      : undefined
     : resolve(workspaceRoot, parts.folder);
   const digest = canonicalDigest({
     tool: tool.name,

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { joinTaints, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
+import { changesFiles } from "../../guard/policy.ts";
 import type { TaintedFiles } from "../../guard/tainted_files.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 import type { ToolResult } from "./tool_call.ts";
@@ -51,7 +52,8 @@ class ExecutorTaint implements CallTaint {
 
   async after({ tool, prepared, request }: TaintedCall, result: ToolResult | undefined): Promise<Taint> {
     const { taintedFiles } = this.#options;
-    if (taintOf(request).length > 0) await taintedFiles?.written(this.#writtenBy(tool, prepared));
+    const brought = joinTaints(taintOf(request), originOf(tool, prepared));
+    if (brought.length > 0) await taintedFiles?.written(this.#writtenBy(tool, prepared));
     const read = await taintedFiles?.of(this.#readBy(prepared, result));
     const taint = joinTaints(originOf(tool, prepared), result?.taint, read);
     request.taint?.add(taint);
@@ -59,9 +61,10 @@ class ExecutorTaint implements CallTaint {
   }
 
   /** Returns the files that a call writes by name. What a command or git writes is not known. */
-  #writtenBy({ needs }: Tool, { access, effects, input }: PreparedCall): readonly string[] {
+  #writtenBy({ needs }: Tool, prepared: PreparedCall): readonly string[] {
+    const { effects, input } = prepared;
     const isDry = typeof input === "object" && input !== null && "dry_run" in input && input.dry_run === true;
-    if (access !== "write" || isDry || !needs.includes("files")) return [];
+    if (!changesFiles(prepared) || isDry || !needs.includes("files")) return [];
     return this.#resolved(effects.paths ?? [], effects.root);
   }
 

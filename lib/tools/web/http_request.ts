@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { lazily } from "../../base/lazily.ts";
 import { ToolError } from "../../base/errors.ts";
+import { shown } from "../../system/files/parse_path.ts";
 import { isAmongHosts } from "../../system/net/url_rules.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 
@@ -22,7 +23,7 @@ export const httpRequest = defineTool({
   enabled: ({ http_request }) => http_request.enabled,
   enabledBy: "[http_request] enabled = true",
   timeoutMs: ({ http_request }) => http_request.timeout_secs * 1000 + MARGIN_MS,
-  needs: ["guardedFetch", "environment", "secrets", "redactor"],
+  needs: ["guardedFetch", "environment", "secrets", "redactor", "files"],
   input: v.strictObject({
     method: v.pipe(v.picklist(["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD"]), v.description("HTTP method")),
     url: v.pipe(v.string(), v.minLength(1), v.maxLength(8192), v.description("http or https address")),
@@ -34,16 +35,29 @@ export const httpRequest = defineTool({
         v.description("json (default), text, or form: a JSON object of fields"),
       ),
     ),
+    save_to: v.optional(
+      v.pipe(v.string(), v.minLength(1), v.description("File that the body of a 2xx reply is written to")),
+    ),
+    overwrite: v.optional(v.pipe(v.boolean(), v.description("Replaces an existing file. Default false"))),
   }),
   parseText,
-  check({ method, headers = {}, body, body_type: type = "json" }) {
+  check({ method, headers = {}, body, body_type: type = "json", save_to: path }) {
     requireHeaders(headers);
+    if (path !== undefined && method === "HEAD") {
+      throw bad('"save_to" must not be given with HEAD, whose reply has no body');
+    }
     if (body === undefined) return;
     if (method === "GET" || method === "HEAD") throw bad(`"body" must not be given with ${method}`);
     if (type === "json") parseBody(body, '"body" must be JSON; set "body_type" to "text" for other text');
     if (type === "form") requireFields(body);
   },
-  admit({ url: text }, { http_request: { allowed_domains: allowed } }) {
+  admit({ url: text, save_to: path }, { http_request: { allowed_domains: allowed }, security }) {
+    if (path !== undefined && !security.write_file.enabled) {
+      throw new ToolError(
+        "write_off",
+        `Cannot save to ${shown(path)}: set [security.write_file] enabled = true to allow it`,
+      );
+    }
     const url = URL.parse(text);
     if (url === null || allowed.includes("*") || isAmongHosts(url.hostname, allowed)) return;
     throw new ToolError(
@@ -51,7 +65,10 @@ export const httpRequest = defineTool({
       `Cannot reach "${url.hostname.slice(0, 100)}": add it to [http_request] allowed_domains to allow it`,
     );
   },
-  effects: ({ url }) => ({ urls: [url] }),
+  effects: ({ url, save_to: path }) => ({
+    urls: [url],
+    ...(path === undefined ? {} : { root: "write_file", paths: [path] }),
+  }),
   run: async (input, context) => await (await sending()).sendRequest(input, context),
 });
 

@@ -1,8 +1,11 @@
 import { ToolError } from "../../base/errors.ts";
 import type { KnownSecrets } from "../../base/redact.ts";
 import { firstBytes } from "../../base/text.ts";
-import type { GuardedMethod, GuardedReply } from "../../system/net/guarded_fetch.ts";
+import type { ContentSource } from "../../system/files/files.ts";
+import { shown } from "../../system/files/parse_path.ts";
+import type { GuardedMethod, GuardedReply, GuardedRequest } from "../../system/net/guarded_fetch.ts";
 import { withRetryAfter } from "../../system/net/retry_after.ts";
+import { writeScope } from "../files/file_scope.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 import { type HttpCredential, readCredential } from "./http_credential.ts";
@@ -25,12 +28,15 @@ export interface HttpRequestInput {
   readonly headers?: Readonly<Record<string, unknown>> | undefined;
   readonly body?: string | undefined;
   readonly body_type?: "json" | "text" | "form" | undefined;
+  /** File of the allowed root that the body goes to, when the status is 2xx */
+  readonly save_to?: string | undefined;
+  readonly overwrite?: boolean | undefined;
 }
 
-type Context = Pick<
-  ContextWith<"guardedFetch" | "environment" | "secrets" | "redactor">,
-  "config" | "services" | "signal" | "clock"
->;
+type Context = ContextWith<"guardedFetch" | "environment" | "secrets" | "redactor" | "files">;
+type Sink = GuardedRequest["sink"];
+/** Sends the request; with a sink the body goes there. */
+type Send = (bounds: { readonly maxBytes: number; readonly sink?: Sink }) => Promise<GuardedReply>;
 
 /** Sends a request with the credential of its host. @throws {ToolError} what the policy, a secret or a guarded fetch refuses */
 export async function sendRequest(input: HttpRequestInput, context: Context): Promise<ToolResult> {
@@ -41,32 +47,90 @@ export async function sendRequest(input: HttpRequestInput, context: Context): Pr
     ? undefined
     : await readCredential(settings.credentials, { tool: "http_request", url, signal }, services);
   const given = headersOf(input, credential);
-  const reply = await exchange(input, context, (to) => ({
+  const headers = (to: URL) => ({
     ...(to.origin === url?.origin ? given : harmless(given)),
     ...(credential?.goesTo(to) ? { [credential.header]: credential.value } : {}),
-  }));
-  if (reply.status === 401) await credential?.refused();
-  return toResult(input.method, reply, { maxBytes: settings.max_response_size, redactor: services.redactor });
+  });
+  const send: Send = async (bounds) => {
+    const reply = await exchange(input, context, { ...bounds, headers });
+    if (reply.status === 401) await credential?.refused();
+    return reply;
+  };
+  if (input.save_to !== undefined) return await saveReply(input, input.save_to, { context, send });
+  const maxBytes = settings.max_response_size;
+  return toResult(input.method, await send({ maxBytes: maxBytes + SLACK_BYTES }), {
+    maxBytes,
+    redactor: services.redactor,
+  });
 }
 
 async function exchange(
   { method, url, body, body_type: type = "json" }: HttpRequestInput,
   { config, services, signal, clock }: Context,
-  headers: (url: URL) => Readonly<Record<string, string>>,
+  options: Parameters<Send>[0] & { readonly headers: (url: URL) => Readonly<Record<string, string>> },
 ): Promise<GuardedReply> {
-  const { allowed_domains: entries, max_response_size: size, timeout_secs: seconds } = config.http_request;
+  const { allowed_domains: entries, timeout_secs: seconds } = config.http_request;
   const send = withRetryAfter(await services.guardedFetch(), { clock });
   return await send({
+    ...options,
     method,
     url,
-    headers,
     body: body === undefined ? undefined : type === "form" ? formOf(body) : body,
     rules: config.url_access,
     allowed: { entries, key: "[http_request] allowed_domains" },
-    maxBytes: size + SLACK_BYTES,
     timeoutMs: seconds * 1000,
     signal,
   });
+}
+
+/**
+ * Sends a request and writes the body to a file, which gets its name when the body is whole and on the disk. A reply of another status than
+ * 2xx makes no file and is shown.
+ */
+async function saveReply(
+  { method, overwrite = false }: HttpRequestInput,
+  path: string,
+  { context, send }: { readonly context: Context; readonly send: Send },
+): Promise<ToolResult> {
+  const { config, services, signal } = context;
+  const { max_download_bytes: maxBytes, max_response_size: maxShown } = config.http_request;
+  const scope = writeScope(context);
+  const { file } = await services.files.inspect(path, scope, { maxBytes: undefined });
+  if (file !== undefined && !overwrite) {
+    throw new ToolError("file_exists", `Cannot save to ${shown(path)}: it exists; "overwrite": true replaces it`);
+  }
+  let reply: GuardedReply | undefined;
+  const content: ContentSource = async (write) => {
+    reply = await send({
+      maxBytes,
+      sink: async ({ status }) => (isGood(status) ? { write, close: () => {} } : undefined),
+    });
+    if (!isGood(reply.status)) {
+      throw new ToolError("not_saved", `Cannot save to ${shown(path)}: status ${reply.status}`);
+    }
+    if (!reply.truncated) return;
+    const limit = `[http_request] max_download_bytes allows ${maxBytes}`;
+    throw new ToolError("download_too_large", `Cannot save to ${shown(path)}: the body is longer than ${limit}`);
+  };
+  try {
+    await services.files.change([{ kind: "write", path, content, expected: file?.version }], scope, { signal });
+  } catch (error) {
+    if (reply === undefined || isGood(reply.status)) throw error;
+    const result = toResult(method, reply, { maxBytes: maxShown, redactor: services.redactor });
+    return { ...result, output: `${result.output}\n[Nothing was saved: only the body of a 2xx reply is]` };
+  }
+  // The source ran to its end
+  const { status, url, headers, bytes } = reply as unknown as GuardedReply;
+  const type = headers["content-type"] ?? "";
+  return {
+    output: `status=${status}\n[Saved ${bytes} bytes to ${shown(path)}]`,
+    isError: false,
+    data: { status, url, content_type: type, truncated: false, path, bytes, created: file === undefined },
+  };
+}
+
+function isGood(status: number): boolean {
+  return status >= 200 && status < 300;
 }
 
 /** Refuses a request that holds a known secret: the model cannot know one, so something has told it. */
