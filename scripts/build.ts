@@ -22,11 +22,12 @@ const INPUT: Readonly<Record<string, string>> = {
   "handlers/mod": "handlers/mod",
 };
 
-/** Threads, which are started by address. They share no file with the ways in: a thread loads what it needs, and not the gateway. */
+/** Threads, and the program in front of a sandboxed command, which are started by address. They share no file with the ways in: a thread loads what it needs, and not the gateway. */
 const THREADS: Readonly<Record<string, string>> = {
   [`${CHUNKS}/search_worker`]: "lib/tools/files/search_worker",
   [`${CHUNKS}/survey_worker`]: "lib/system/process/survey_worker",
   [`${CHUNKS}/document_worker`]: "lib/tools/documents/document_worker",
+  [`${CHUNKS}/relay_forwarder`]: "lib/system/process/relay_forwarder",
 };
 
 /**

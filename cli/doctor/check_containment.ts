@@ -4,7 +4,11 @@ import { systemClock } from "../../lib/base/clock.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { launchersIn } from "../../lib/guard/rule_match.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
-import { type CommandContainment, containmentOf, type SandboxMode } from "../../lib/system/process/containment.ts";
+import {
+  type CommandContainment,
+  containmentOf,
+  type ContainmentSettings,
+} from "../../lib/system/process/containment.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import { tryBubblewrap } from "../../lib/system/process/sandbox.ts";
 import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
@@ -43,7 +47,7 @@ const INSTALL = "apt install bubblewrap (or dnf, pacman), and restart the gatewa
 
 async function checkSandbox({ loaded: { config } }: Installation): Promise<Finding> {
   const { sandbox } = config.security.shell;
-  const { kind, text } = await containmentHere(sandbox);
+  const { kind, text } = await containmentHere(config.security.shell);
   switch (kind) {
     case "contained":
       return fine("sandbox", text);
@@ -78,13 +82,13 @@ export async function commandNotes({ security }: Config): Promise<readonly strin
   const warning = launchers.length === 0
     ? []
     : [`Allowed commands that can run any program: ${launchers.join(", ")}; remove them from allowed_commands`];
-  const { text } = await containmentHere(security.shell.sandbox);
+  const { text } = await containmentHere(security.shell);
   return [`Sandbox: ${text}`, ...warning];
 }
 
 /** Finds out how a gateway that starts now on this machine would contain the commands of tools. Takes at most 10 s. */
-export async function containmentHere(sandbox: SandboxMode): Promise<CommandContainment> {
-  if (sandbox === "off") return containmentOf(sandbox, undefined);
+export async function containmentHere(settings: ContainmentSettings): Promise<CommandContainment> {
+  if (settings.sandbox === "off") return containmentOf(settings, undefined);
   const { signal } = new AbortController();
-  return containmentOf(sandbox, await tryBubblewrap({ commands: createCommandLookup(), clock: systemClock, signal }));
+  return containmentOf(settings, await tryBubblewrap({ commands: createCommandLookup(), clock: systemClock, signal }));
 }

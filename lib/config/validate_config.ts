@@ -98,6 +98,7 @@ export function crossChecks(config: Config): readonly Contradiction[] {
     extensionChecks,
     webChecks,
     secretChecks,
+    networkChecks,
     systemChecks,
   ];
   return checks.flatMap((check) => [...check(config)]);
@@ -239,6 +240,25 @@ function* webChecks({ url_access: { public_ranges: ranges }, web_search: search 
   for (const [index, range] of ranges.entries()) {
     const reason = publicRangeProblem(range);
     if (reason !== undefined) yield { path: ["url_access", "public_ranges", index], reason };
+  }
+}
+
+function* networkChecks({ security: { shell }, url_access: access }: Config): Iterable<Contradiction> {
+  if (shell.network !== "allowlist") return;
+  const path = ["security", "shell", "network"];
+  if (access.domain_allowlist.length === 0) {
+    yield {
+      path,
+      reason:
+        '"allowlist" needs [url_access] domain_allowlist, which is empty; name the hosts there, or set network = "none"',
+    };
+  }
+  if (shell.sandbox === "off") {
+    yield {
+      path,
+      reason:
+        '"allowlist" needs the sandbox, and [security.shell] sandbox is "off"; set sandbox = "auto", or network = "none"',
+    };
   }
 }
 

@@ -48,6 +48,8 @@ const approvalBodySchema = v.object({
     folder: v.optional(v.string()),
     command: v.optional(v.array(v.string())),
   })),
+  /** Set for a command that reaches the network */
+  reaches_network: v.optional(v.literal(true)),
 });
 const ruleBodySchema = v.object({ v: v.literal(1), ...approvalRuleSchema.entries });
 
@@ -55,17 +57,26 @@ const ruleBodySchema = v.object({ v: v.literal(1), ...approvalRuleSchema.entries
 export interface KeptApproval {
   readonly approval: Approval;
   readonly wider: v.InferOutput<typeof approvalBodySchema>["wider"];
+  /** As in RuleSubject. */
+  readonly reachesNetwork: boolean;
 }
 
 /** @throws {v.ValiError} for a body that no version wrote */
 export function parseApproval(body: unknown): KeptApproval {
-  const { v: _version, wider, ...approval } = v.parse(approvalBodySchema, body);
-  return { approval, wider };
+  const { v: _version, wider, reaches_network: reaches = false, ...approval } = v.parse(approvalBodySchema, body);
+  return { approval, wider, reachesNetwork: reaches };
 }
 
 /** Returns an approval as the store keeps it. */
-export function toApprovalBody({ approval, wider }: KeptApproval): v.InferOutput<typeof approvalBodySchema> {
-  return { v: 1, ...approval, ...(wider === undefined ? {} : { wider }) };
+export function toApprovalBody(
+  { approval, wider, reachesNetwork }: KeptApproval,
+): v.InferOutput<typeof approvalBodySchema> {
+  return {
+    v: 1,
+    ...approval,
+    ...(wider === undefined ? {} : { wider }),
+    ...(reachesNetwork ? { reaches_network: true } : {}),
+  };
 }
 
 /** @throws {v.ValiError} for a body that no version wrote */
@@ -83,7 +94,8 @@ export function toRuleBody(rule: ApprovalRule): v.InferOutput<typeof ruleBodySch
 export function matchOfRule({ match, input_digest, folder, command, op, access }: ApprovalRule): RuleMatch | undefined {
   switch (match) {
     case "call":
-      return input_digest === null ? undefined : { kind: "call", inputDigest: input_digest };
+      if (input_digest === null) return undefined;
+      return { kind: "call", inputDigest: input_digest, ...(access === "network" ? { access } : {}) };
     case "folder":
       return folder === null || access === null ? undefined : { kind: "folder", op, access, folder };
     case "command":
@@ -177,10 +189,10 @@ export class ApprovalRecords {
   }
 
   /** Writes a new approval. @param claim written with it. @returns false when the claim does not hold */
-  async insert({ approval, wider }: KeptApproval, by: Actor, claim: Write | undefined): Promise<boolean> {
-    const key = approval.id;
-    return await this.#options.audit(approvalEvent(approval, by), [
-      { op: "insert", collection: APPROVALS, key, body: toApprovalBody({ approval, wider }) },
+  async insert(kept: KeptApproval, by: Actor, claim: Write | undefined): Promise<boolean> {
+    const key = kept.approval.id;
+    return await this.#options.audit(approvalEvent(kept.approval, by), [
+      { op: "insert", collection: APPROVALS, key, body: toApprovalBody(kept) },
       { op: "insert", collection: OPEN_APPROVALS, key, body: { v: 1 } },
       ...(claim === undefined ? [] : [claim]),
     ]);
@@ -192,8 +204,8 @@ export class ApprovalRecords {
     next: Approval,
     { by = null, writes = [], more = [] }: ApprovalChange = {},
   ): Promise<boolean> {
-    const { wider, version } = found;
-    const body = toApprovalBody({ approval: next, wider });
+    const { version } = found;
+    const body = toApprovalBody({ ...found, approval: next });
     const settles = found.approval.status === "pending";
     const written = await this.#options.audit(approvalEvent(next, by), [
       { op: "putIf", collection: APPROVALS, key: next.id, version, body },

@@ -7,7 +7,15 @@ import { APPROVAL_RULES, type KeptApproval, matchOfRule, parseRule, toRuleBody }
 import { type Actor, APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
 import type { RuleEvent } from "./audit/audit_event.ts";
-import { matchesOf, offeredMatches, ruleIdOf, type RuleMatch, type RuleSubject, ruleText } from "./rule_match.ts";
+import {
+  denyingMatchesOf,
+  matchesOf,
+  offeredMatches,
+  ruleIdOf,
+  type RuleMatch,
+  type RuleSubject,
+  ruleText,
+} from "./rule_match.ts";
 
 /** Store, log and audit that remembered answers work with. */
 export interface ApprovalRulesOptions {
@@ -43,6 +51,10 @@ export class ApprovalRules implements Pick<Approvals, "remembered" | "rules" | "
       // A denial wins over the other rules that match
       if (found?.decision === "deny") return found;
       approval ??= found;
+    }
+    for (const match of denyingMatchesOf(subject)) {
+      const found = await this.#find(subject, match, runId) ?? await this.#find(subject, match, null);
+      if (found?.decision === "deny") return found;
     }
     return approval;
   }
@@ -126,7 +138,7 @@ export function offersOf(subject: RuleSubject, { input, runId }: { input: unknow
  * @returns undefined when the answer counts once; `not_offered` for a rule that this call has not
  */
 export function ruleOf(
-  { approval, wider }: KeptApproval,
+  { approval, wider, reachesNetwork }: KeptApproval,
   { decision, remember = "once", match: kind = "call", by }: ApprovalReply,
   time: string,
 ): ApprovalRule | undefined | "not_offered" {
@@ -137,6 +149,7 @@ export function ruleOf(
     workspace,
     inputDigest,
     wider: wider === undefined ? undefined : { folder: undefined, command: undefined, ...wider },
+    reachesNetwork,
   };
   const match = offeredMatches(subject).find((offered) => offered.kind === kind);
   if (match === undefined) return "not_offered";
@@ -155,7 +168,7 @@ export function ruleOf(
     folder: match.kind === "folder" ? match.folder : null,
     command: match.kind === "command" ? [...match.command] : null,
     op: match.kind === "call" ? null : match.op,
-    access: match.kind === "call" ? null : match.access,
+    access: match.access ?? null,
     text: ruleText({ tool, workspace, match, input, decision, runId }),
     created_at: time,
     created_by: by.tokenId,

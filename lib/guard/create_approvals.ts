@@ -75,7 +75,8 @@ class StoredApprovals implements Approvals {
       if (await this.#records.countPending() >= APPROVAL_LIMITS.pending) return undefined;
     }
     const approval = this.#toApproval(request);
-    const kept: KeptApproval = { approval, wider: toWiderBody(request.wider) };
+    const { wider, reachesNetwork = false } = request;
+    const kept: KeptApproval = { approval, wider: toWiderBody(wider), reachesNetwork };
     if (!await this.#records.insert(kept, request.requestedBy, claim?.(approval.id))) throw approvalClaimed();
     return approval;
   }
@@ -195,8 +196,8 @@ class StoredApprovals implements Approvals {
 
   /** Makes the approval that a request asks for. */
   #toApproval(request: NewApproval): Approval {
-    const { tool, workspace, inputDigest, wider, input, runId, rule } = request;
-    const subject = { tool, workspace, inputDigest, wider };
+    const { tool, workspace, inputDigest, wider, reachesNetwork, input, runId, rule } = request;
+    const subject = { tool, workspace, inputDigest, wider, reachesNetwork };
     const offers = asksAlways(rule) ? [] : offersOf(subject, { input, runId });
     return {
       id: this.#options.random.id("apr_"),

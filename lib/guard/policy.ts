@@ -56,6 +56,14 @@ export function changesFiles({ access, effects }: Pick<DecideInput, "access" | "
   return access === "write" || effects.root === "write_file";
 }
 
+/**
+ * Returns every access that a call needs, the widest last. A command that reaches the network can change files and run programs as well,
+ * and each of the two must be allowed.
+ */
+export function accessesOf({ access, effects }: Pick<DecideInput, "access" | "effects">): readonly Access[] {
+  return access === "network" && effects.command !== undefined ? ["write", "network"] : [access];
+}
+
 /** Effect of each access, as the verb of a sentence. */
 export const DOES: Readonly<Record<Access, string>> = {
   read: "only reads",
@@ -69,8 +77,10 @@ export const LEVELS = ["read_only", "supervised", "full"] as const;
 /** A level of autonomy. */
 export type Level = (typeof LEVELS)[number];
 
+type Answer = Decision["kind"];
+
 /** Answer of each level to each access, before lists and forbidden paths (docs/design/policy.md "Autonomy"). */
-export const LEVEL_TABLE: Readonly<Record<Level, Readonly<Record<Access, "allow" | "ask" | "deny">>>> = {
+export const LEVEL_TABLE: Readonly<Record<Level, Readonly<Record<Access, Answer>>>> = {
   read_only: { read: "allow", state: "deny", write: "deny", network: "deny" },
   supervised: { read: "allow", state: "allow", write: "ask", network: "ask" },
   full: { read: "allow", state: "allow", write: "allow", network: "allow" },
@@ -155,10 +165,12 @@ function denied(tool: string, denyRules: readonly DenyRule[]): Decision | undefi
 }
 
 function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Decision {
-  const { tool, access, autonomy } = input;
+  const { tool, access, effects, autonomy } = input;
   // An unknown level is denied by a rule, and no rule denied
   const level = parseLevel(autonomy.level) as Level;
-  const says = LEVEL_TABLE[level][access];
+  const accesses = accessesOf({ access, effects });
+  const says = strictest(accesses.map((each) => LEVEL_TABLE[level][each]));
+  const does = accesses.map((each) => DOES[each]).join(" and ");
   const asking = named(autonomy.always_ask, tool);
   const approving = named(autonomy.auto_approve, tool);
   const rule = `level:${level}/${access}`;
@@ -178,14 +190,14 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   const listed: readonly RuleStep[] = [...path, { rule: "always_ask", says: "pass" }];
   if (asksAfterOutside(input, level)) {
     const change = [...approve, ALLOW_OUTSIDE];
-    const why = `the run has read content from outside (${input.taint.join(", ")}), and the call ${DOES[access]}`;
+    const why = `the run has read content from outside (${input.taint.join(", ")}), and the call ${does}`;
     const asked: RuleStep = { rule: RULE_OUTSIDE_CONTENT, says: "ask" };
     return { kind: "ask", reason: toAsk(tool, why, change), rule: asked.rule, path: [...listed, asked], change };
   }
   const unlisted: readonly RuleStep[] = [...listed, { rule: RULE_OUTSIDE_CONTENT, says: "pass" }];
   if (says === "allow") {
     const change = [`add "${tool}" to [autonomy] always_ask`];
-    const reason = toAllow(tool, `it ${DOES[access]}, which level "${level}" allows`, change);
+    const reason = toAllow(tool, `it ${does}, which level "${level}" allows`, change);
     return { kind: "allow", reason, rule, path: unlisted, change };
   }
   if (approving.length > 0) {
@@ -194,7 +206,7 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
     const reason = toAllow(tool, "[autonomy] auto_approve names it", change);
     return { kind: "allow", reason, rule, path: [...unlisted, { rule, says: "allow" }], change };
   }
-  const reason = toAsk(tool, `it ${DOES[access]}, which level "${level}" asks about`, approve);
+  const reason = toAsk(tool, `it ${does}, which level "${level}" asks about`, approve);
   return { kind: "ask", reason, rule, path: [...unlisted, { rule: "auto_approve", says: "pass" }], change: approve };
 }
 
@@ -229,6 +241,10 @@ function asksAfterOutside({ tool, access, autonomy, taint }: DecideInput, level:
     case "network":
       return !FETCHING.has(tool);
   }
+}
+
+function strictest(answers: readonly Answer[]): Answer {
+  return (["deny", "ask"] as const).find((answer) => answers.includes(answer)) ?? "allow";
 }
 
 function toPass({ rule }: DenyRule): RuleStep {
@@ -290,15 +306,17 @@ function offRule({ offUntil }: DecideInput): DenyRule {
   return { reason: "it is off", rule: RULE_ENABLED, change: [`set ${offUntil}`] };
 }
 
-function levelRule({ access, autonomy }: DecideInput): DenyRule {
+function levelRule({ access, effects, autonomy }: DecideInput): DenyRule {
   const level = parseLevel(autonomy.level);
-  if (level !== undefined && LEVEL_TABLE[level][access] !== "deny") return passing(RULE_LEVEL);
+  const accesses = accessesOf({ access, effects });
+  const isDenied = (each: Level) => accesses.some((one) => LEVEL_TABLE[each][one] === "deny");
+  if (level !== undefined && !isDenied(level)) return passing(RULE_LEVEL);
   // There is one: the widest level allows everything
-  const wider = LEVELS.find((each) => LEVEL_TABLE[each][access] !== "deny") as Level;
+  const wider = LEVELS.find((each) => !isDenied(each)) as Level;
   return {
     reason: level === undefined
       ? `"${autonomy.level}" is no level, which are read_only, supervised and full`
-      : `it ${DOES[access]}, which level "${level}" never allows`,
+      : `it ${accesses.map((each) => DOES[each]).join(" and ")}, which level "${level}" never allows`,
     rule: level === undefined ? "level:unknown" : `level:${level}/${access}`,
     change: [`set [autonomy] level = "${wider}"`],
   };

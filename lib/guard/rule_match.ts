@@ -10,6 +10,8 @@ export interface RuleSubject {
   readonly inputDigest: string;
   /** Properties of the call that wider rules compare. Default: only rules for this exact call */
   readonly wider?: WiderSubject | undefined;
+  /** True for a command that reaches the network: an approval of the same command without a network does not count for it. Default false */
+  readonly reachesNetwork?: boolean | undefined;
 }
 
 /** Properties of a call that rules for more than one input compare. */
@@ -25,7 +27,12 @@ export interface WiderSubject {
 
 /** Calls that a rule stands for: one exact call, a tool's changes in a folder, or a command with its first argument. */
 export type RuleMatch =
-  | { readonly kind: "call"; readonly inputDigest: string }
+  | {
+    readonly kind: "call";
+    readonly inputDigest: string;
+    /** Set for a command that reaches the network */
+    readonly access?: "network";
+  }
   | { readonly kind: "folder"; readonly op: string | null; readonly access: Access; readonly folder: string }
   | {
     readonly kind: "command";
@@ -42,8 +49,8 @@ const MAX_DEPTH = 256;
 const MAX_INPUT_SHOWN = 4000;
 
 /** Returns the rules that an answer about this call can store: the exact call first. */
-export function offeredMatches({ inputDigest, wider }: RuleSubject): readonly RuleMatch[] {
-  const call: RuleMatch = { kind: "call", inputDigest };
+export function offeredMatches({ inputDigest, wider, reachesNetwork }: RuleSubject): readonly RuleMatch[] {
+  const call: RuleMatch = { kind: "call", inputDigest, ...(reachesNetwork ? { access: "network" } : {}) };
   if (wider === undefined) return [call];
   const command = commandMatch(wider);
   return [
@@ -67,6 +74,20 @@ export function matchesOf(subject: RuleSubject): readonly RuleMatch[] {
   return [...offeredMatches(subject), ...above];
 }
 
+/**
+ * Returns the rules that can deny this call and not allow it: those of the same command without a network. Somebody who denied it for good
+ * would deny it with a network too.
+ */
+export function denyingMatchesOf(subject: RuleSubject): readonly RuleMatch[] {
+  const { wider, reachesNetwork } = subject;
+  if (!reachesNetwork) return [];
+  return matchesOf({
+    ...subject,
+    reachesNetwork: false,
+    wider: wider === undefined ? undefined : { ...wider, access: "write" },
+  });
+}
+
 function folderMatch({ op, access }: WiderSubject, folder: string): RuleMatch {
   return { kind: "folder", op, access, folder };
 }
@@ -86,7 +107,7 @@ export function ruleIdOf(
   runId: string | null,
 ): string {
   // The id of a rule for an exact call is made as earlier versions made it
-  const about = match.kind === "call" ? { input: match.inputDigest } : { match };
+  const about = match.kind === "call" && match.access === undefined ? { input: match.inputDigest } : { match };
   return `rule_${canonicalDigest({ tool, workspace, ...about, run: runId }).slice(0, 32)}`;
 }
 
@@ -111,7 +132,7 @@ export function ruleText({ tool, workspace, match, input, decision, runId }: Rul
     case "call": {
       const json = exactLine(JSON.stringify(input) ?? "null");
       const digest = match.inputDigest;
-      return `${head} with exactly the input ${cutText(json, { limit: MAX_INPUT_SHOWN, digest })}`;
+      return `${head} with exactly the input ${cutText(json, { limit: MAX_INPUT_SHOWN, digest })}${withNetwork(match)}`;
     }
     case "folder":
       return `${head}${withOp(match.op)} on whatever it changes in the folder ${quoted(match.folder)} and below, ` +
@@ -119,9 +140,13 @@ export function ruleText({ tool, workspace, match, input, decision, runId }: Rul
     case "command": {
       const [name, first] = match.command;
       return `${head}${withOp(match.op)} to run ${quoted(name)} with the first argument ${quoted(first)}, ` +
-        "whatever arguments follow, and whatever the files it names then hold";
+        `whatever arguments follow, and whatever the files it names then hold${withNetwork(match)}`;
     }
   }
+}
+
+function withNetwork({ access }: { readonly access?: Access }): string {
+  return access === "network" ? ", with a way to the hosts that [url_access] domain_allowlist then names" : "";
 }
 
 function withOp(op: string | null): string {

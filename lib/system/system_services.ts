@@ -12,8 +12,9 @@ import type { GuardedFetch } from "./net/guarded_fetch.ts";
 import { createOwnAddress, type OwnAddress } from "./net/address.ts";
 import type { ProxySettings } from "./net/proxy_choice.ts";
 import { createUrlPolicy, type UrlPolicy } from "./net/url_policy.ts";
+import type { UrlRules } from "./net/url_rules.ts";
 import { type CommandLookup, createCommandLookup } from "./process/command_lookup.ts";
-import { type CommandContainment, containmentOf, type SandboxMode } from "./process/containment.ts";
+import { type CommandContainment, containmentOf, type ContainmentSettings } from "./process/containment.ts";
 import { createProcesses, type Processes } from "./process/processes.ts";
 import { createWorkers, type Workers } from "./process/workers.ts";
 import type { Aftermath } from "./process/quarantine.ts";
@@ -35,8 +36,10 @@ export interface SystemServicesOptions {
   readonly ownPaths: readonly string[];
   /** Marker of the gateway's processes. `known`: an earlier gateway had it and may have left processes. */
   readonly marker: { readonly text: string; readonly known: boolean };
-  /** The newest `[security.shell] sandbox`. */
-  readonly sandbox: () => SandboxMode;
+  /** The newest `[security.shell]`, as far as it is about containment. */
+  readonly shell: () => ContainmentSettings;
+  /** The newest `[url_access]`. */
+  readonly urlRules: () => UrlRules;
   /** The newest `[proxy]`. */
   readonly proxy: () => ProxySettings;
   /** User agent of requests to the outside, for example `postern/0.2.0`. */
@@ -65,12 +68,12 @@ export interface SystemServices {
 export async function createSystemServices(options: SystemServicesOptions): Promise<SystemServices> {
   const { clock, home, ownPaths, opened } = options;
   const commands = createCommandLookup();
-  const processes = opened.own(openProcesses(options, commands), (open) => open.close());
-  if (options.sandbox() === "off") options.log.info(containmentOf("off", undefined).text);
-  const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
-  await endLeftovers(processes, options);
   const ownAddress = createOwnAddress(options.publicPaths);
   const urls = createUrlPolicy({ own: ownAddress.gateway });
+  const processes = opened.own(openProcesses(options, { commands, urls }), (open) => open.close());
+  if (options.shell().sandbox === "off") options.log.info(containmentOf(options.shell(), undefined).text);
+  const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
+  await endLeftovers(processes, options);
   return {
     files: createFiles({ clock, home, ownPaths }),
     commands,
@@ -87,12 +90,15 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
       const { proxy, userAgent } = options;
       return createGuardedFetch({ policy: urls, clock, userAgent, proxy });
     }),
-    containment: () => processes.containment(options.sandbox()),
+    containment: () => processes.containment(options.shell().sandbox, options.shell().network),
   };
 }
 
-function openProcesses(options: SystemServicesOptions, commands: CommandLookup): Processes {
-  const { clock, random, log, home, dataDir, ownPaths, marker, redact, sandbox } = options;
+function openProcesses(
+  options: SystemServicesOptions,
+  { commands, urls }: Pick<SystemServices, "commands" | "urls">,
+): Processes {
+  const { clock, random, log, home, dataDir, ownPaths, marker, redact, shell, urlRules, proxy } = options;
   return createProcesses({
     commands,
     clock,
@@ -102,6 +108,19 @@ function openProcesses(options: SystemServicesOptions, commands: CommandLookup):
     redact,
     quarantine: join(dataDir, "quarantine"),
     notes: join(dataDir, "commands"),
+    relays: {
+      folder: join(dataDir, "relays"),
+      async create() {
+        const { createRelay } = await import("./net/relay.ts");
+        return createRelay({
+          policy: urls,
+          rules: urlRules,
+          clock,
+          proxy,
+          onProblem: ({ host }) => log.info("The relay did not carry out a request of a command", { host }),
+        });
+      },
+    },
     random,
     onQuarantine: (found) =>
       log.warn(
@@ -109,7 +128,7 @@ function openProcesses(options: SystemServicesOptions, commands: CommandLookup):
         quarantineFields(found),
       ),
     onLook(found) {
-      const { kind, text } = containmentOf(sandbox(), found);
+      const { kind, text } = containmentOf(shell(), found);
       log[kind === "refused" ? "warn" : "info"](text);
     },
   });

@@ -447,6 +447,22 @@ test("an embedding route of the memory must be there, and its provider must have
   await withConfig({ text: local + route("near") + '[memory]\nembedding_route = ""\n' }, (load) => load());
 });
 
+test("a network of commands needs an allowlist and a sandbox, and the refusal names the other key", async () => {
+  const shell = (more = "") => `[security.shell]\nnetwork = "allowlist"\n${more}`;
+  const access = '[url_access]\ndomain_allowlist = ["example.com"]\n';
+  const cases: Record<string, RegExp> = {
+    [shell()]: /"allowlist" needs \[url_access\] domain_allowlist, which is empty/,
+    [shell('sandbox = "off"\n') + access]: /"allowlist" needs the sandbox, and \[security\.shell\] sandbox is "off"/,
+  };
+  for (const [text, reason] of Object.entries(cases)) {
+    const { key, message } = await refusalOf({ text });
+    assert.equal(key, "security.shell.network", text);
+    assert.match(message, reason);
+  }
+  await withConfig({ text: shell() + access }, (load) => load());
+  await withConfig({ text: shell('sandbox = "require"\n') + access }, (load) => load());
+});
+
 test("a wrong value of a key that must be given is refused with what it must be, not with what the key means", async () => {
   const credential = (variable: string) => `header = "x"\nvalue_env = "${variable}"\nhosts = ["a"]\n`;
   const cases: Record<string, RegExp> = {

@@ -253,3 +253,30 @@ test("a rule about a long input says how long it is, with its digest", async () 
   const { always_rule: text } = await ask({ input, inputDigest: "d".repeat(64) });
   assert.match(text ?? "", / \[cut: 4000 of 10014 characters are shown; SHA-256 of the whole d{64}\]$/);
 });
+
+test("an answer for a command without a network does not allow it with one; a denial counts for both", async () => {
+  for (const match of ["call", "command"] as const) {
+    const { approvals, ask } = setUp();
+    const reaching: RuleSubject = {
+      ...RUN,
+      reachesNetwork: true,
+      wider: { ...NOTHING, access: "network", command: ["npm", "test", "--all"] },
+    };
+    const allowed = await ask(RUN);
+    await approvals.answer(allowed.id, { decision: "approve", remember: "always", match, by: BY });
+    assert.equal((await approvals.remembered(RUN, "run_1"))?.decision, "approve");
+    assert.equal(await approvals.remembered(reaching, "run_1"), undefined, match);
+    const wide = await ask({ ...reaching, access: "network" });
+    assert.match(wide.offers?.find((offer) => offer.match === match)?.text ?? "", /with a way to the hosts that/);
+    const { rule } = await approvals.answer(wide.id, { decision: "approve", remember: "always", match, by: BY });
+    assert.match(rule?.text ?? "", /with a way to the hosts that/);
+    assert.equal((await approvals.remembered(reaching, "run_1"))?.id, rule?.id, match);
+    // Without its words a call is matched as a whole alone
+    const exact = { ...reaching, wider: undefined };
+    assert.equal((await approvals.remembered(exact, "run_1"))?.id, match === "call" ? rule?.id : undefined);
+    await approvals.revoke((await approvals.remembered(RUN, "run_1"))?.id ?? "", BY);
+    const denied = await ask(RUN);
+    const denial = await approvals.answer(denied.id, { decision: "deny", remember: "always", match, by: BY });
+    assert.equal((await approvals.remembered(reaching, "run_1"))?.id, denial.rule?.id, match);
+  }
+});

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import {
   type Access,
+  accessesOf,
   asksAlways,
   type AutonomyRules,
   decide,
@@ -59,6 +60,25 @@ test("the level table is the contract's", () => {
   for (const level of LEVELS) {
     assert.deepEqual(ACCESSES.map((access) => ask({ level, access }).kind), table[level], level);
   }
+});
+
+test("a command that reaches the network needs write and network, and every reason names both", () => {
+  const effects = { command: ["npm", "install"] };
+  const table = { read_only: "deny", supervised: "ask", full: "allow" };
+  for (const level of LEVELS) {
+    const { kind, reason, rule, path } = ask({ level, access: "network", effects });
+    assert.equal(kind, table[level]);
+    assert.match(reason, /it can change files or run programs and reaches the network, which level/);
+    assert.equal(rule.startsWith("level:") || rule === "level", true, rule);
+    assert.ok(path.length > 0);
+  }
+  assert.equal(ask({ access: "network", effects, auto_approve: ["shell"] }).kind, "allow");
+  assert.equal(ask({ level: "full", access: "network", effects, always_ask: ["shell"] }).kind, "ask");
+  // What only reaches the network is said to do that alone
+  assert.match(ask({ access: "network" }).reason, /without approval: it reaches the network, which/);
+  assert.deepEqual(accessesOf({ access: "network", effects }), ["write", "network"]);
+  assert.deepEqual(accessesOf({ access: "write", effects }), ["write"]);
+  assert.deepEqual(accessesOf({ access: "network", effects: {} }), ["network"]);
 });
 
 test("a level is read without case, - and _; an unknown one denies everything", () => {

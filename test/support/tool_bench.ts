@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import type { ApprovalRule } from "../../lib/base/records/approval.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
@@ -20,6 +20,7 @@ import { createFiles } from "../../lib/system/files/create_files.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
 import { createGit } from "../../lib/system/git/create_git.ts";
 import { createGuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
+import { createRelay } from "../../lib/system/net/relay.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
@@ -84,6 +85,10 @@ export interface ToolBenchOptions {
   readonly remembered?: () => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
   /** Where protected names go that appear while a command runs. Default: a folder beside the workspace */
   readonly quarantine?: string;
+  /** Folder of the sockets of relays. Default: one beside the workspace */
+  readonly relays?: string;
+  /** Port of the gateway itself. Default: none is open */
+  readonly ownPort?: number;
   /** The user's home folder. Default: one that is not there */
   readonly home?: string;
   /** All addresses of a host name. Default: the system's */
@@ -102,12 +107,24 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const audit = createFakeAudit();
   let config = changed(options.config ?? {});
   const commands = createCommandLookup();
-  const urls = createUrlPolicy(options.lookup === undefined ? {} : { lookup: options.lookup });
+  const urls = createUrlPolicy({
+    ...(options.lookup === undefined ? {} : { lookup: options.lookup }),
+    own: () => options.ownPort === undefined ? undefined : { port: options.ownPort, publicPaths: ["/health"] },
+  });
   const environment = (name: string) => options.environment?.[name];
   const fetch = createGuardedFetch({ policy: urls, clock, userAgent: "postern/test" });
   const processes = createWorkspaceProcesses(options.root, {
     commands,
     redact: redactor.part,
+    relays: {
+      folder: options.relays ?? join(dirname(options.root), "relays"),
+      create: () =>
+        Promise.resolve(createRelay({
+          policy: urls,
+          rules: () => config.url_access,
+          clock: systemClock,
+        })),
+    },
     ...(options.quarantine === undefined ? {} : { quarantine: options.quarantine }),
     ...(options.marker === undefined ? {} : { marker: options.marker }),
   });

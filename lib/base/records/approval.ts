@@ -123,7 +123,7 @@ export const approvalRuleSchema = v.object({
   command: v.optional(v.nullable(v.tuple([v.string(), v.string()])), null),
   /** With match `folder` or `command`: the input's `op`; null where it has none */
   op: v.optional(v.nullable(v.string()), null),
-  /** With match `folder` or `command`: the access of the calls it stands for */
+  /** With match `folder` or `command`: the access of the calls it stands for. With match `call`: `network` for a command that reaches it */
   access: v.optional(v.nullable(v.picklist(["read", "state", "write", "network"])), null),
   /** The whole rule as a sentence */
   text: v.string(),

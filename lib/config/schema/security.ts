@@ -90,6 +90,11 @@ export const securitySchema = v.strictObject({
           "Containment by bubblewrap: `auto` uses it where it works, `require` refuses commands without it, `off` does without",
           choice(["auto", "require", "off"], "auto"),
         ),
+        network: about(
+          "Network of contained commands: `none`, or `allowlist` for the hosts of `[url_access] domain_allowlist` through a relay of the gateway. " +
+            "With `allowlist` no command runs uncontained",
+          choice(["none", "allowlist"], "none"),
+        ),
         forbidden_chars: about(
           "Characters that no argument may have, as a list or one text. Backtick and NUL are always refused",
           v.optional(v.array(v.pipe(v.string(), v.length(1))), [

@@ -12,7 +12,7 @@ export const urlAccessSchema = v.strictObject({
   ),
   enforce_domain_allowlist: about("Refuses every host that is not in `domain_allowlist`", boolean(false)),
   domain_allowlist: about(
-    "Hosts that are allowed: `example.com` is that host alone, `*.example.com` its subdomains",
+    "Hosts that are allowed: `example.com` is that host alone, `*.example.com` its subdomains, `example.com:8443` that port alone",
     texts([]),
   ),
   domain_blocklist: about("Hosts that are refused, each with its subdomains", texts([])),

@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { addressKind, hostAndPort, isThisMachine, type OwnGateway } from "./address.ts";
+import { hostAndPort } from "./address.ts";
 import { describeNetworkError } from "./network_error.ts";
 import { connectPinned, PinError } from "./pinned_connection.ts";
 import { TunnelError } from "./proxy.ts";
@@ -30,6 +30,8 @@ export interface Relay {
    * @throws the system's error when there can be no socket
    */
   listen(path: string): Promise<void>;
+  /** Tells whether anybody has connected yet. */
+  wasReached(): boolean;
   /** Returns what the relay has not done, one problem for each host and port, at most MAX_PROBLEMS. */
   problems(): readonly RelayProblem[];
   /** Ends every connection and stops listening. Repeating it does nothing */
@@ -60,12 +62,11 @@ export interface RelayLimits {
 
 /** Policy and place of a relay. */
 export interface RelayOptions {
+  /** Knows the gateway's own address, which it refuses */
   readonly policy: UrlPolicy;
   /** `[url_access]` as it is now, asked at each request. `enforce_domain_allowlist` counts as true */
   readonly rules: () => UrlRules;
   readonly clock: Clock;
-  /** Undefined while no port is open */
-  readonly own: () => OwnGateway | undefined;
   /** `[proxy]` as it is now. Default: none */
   readonly proxy?: (() => ProxySettings) | undefined;
   readonly limits?: Partial<RelayLimits> | undefined;
@@ -110,6 +111,7 @@ class UnixRelay implements Relay {
   readonly #connections = new Map<Duplex, Timer | undefined>();
   readonly #problems = new Map<string, RelayProblem>();
   #bytes = 0;
+  #wasReached = false;
 
   constructor(options: RelayOptions) {
     this.#options = options;
@@ -139,6 +141,10 @@ class UnixRelay implements Relay {
     return promise;
   }
 
+  wasReached(): boolean {
+    return this.#wasReached;
+  }
+
   problems(): readonly RelayProblem[] {
     return [...this.#problems.values()];
   }
@@ -151,6 +157,7 @@ class UnixRelay implements Relay {
   }
 
   #admit(socket: Socket): void {
+    this.#wasReached = true;
     if (this.#closing.signal.aborted) return void socket.destroy();
     const { connections, headMs } = this.#limits;
     if (this.#connections.size >= connections) {
@@ -232,7 +239,7 @@ class UnixRelay implements Relay {
     }
   }
 
-  /** Returns the checked addresses of a request. @throws {ToolError} as UrlPolicy, and `url_own_gateway` */
+  /** Returns the checked addresses of a request. @throws {ToolError} as UrlPolicy, and `relay_full` */
   async #check(target: string, signal: AbortSignal): Promise<AllowedUrl> {
     const rules: UrlRules = { ...this.#options.rules(), enforce_domain_allowlist: true };
     if (this.#bytes > this.#limits.bytes) {
@@ -244,9 +251,8 @@ class UnixRelay implements Relay {
     const url = URL.parse(target);
     // A look-up would already tell the name to servers of whoever owns it
     if (url !== null) requireListed(url, rules);
-    const allowed = await this.#options.policy.check(target, rules, { signal });
-    requireForeign(allowed, this.#options.own());
-    return allowed;
+    // Without a method, so that the gateway's public paths are refused as well
+    return await this.#options.policy.check(target, rules, { signal });
   }
 
   #pump(): PumpOptions {
@@ -310,17 +316,6 @@ function requireListed(url: URL, rules: UrlRules): void {
     `Cannot reach "${url.host.slice(0, 100)}": ${why}add "${
       wanted.slice(0, 100)
     }" to [url_access] domain_allowlist to allow it`,
-  );
-}
-
-/** @throws {ToolError} `url_own_gateway` for an address that leads, or may lead, to the gateway itself */
-function requireForeign({ url, addresses }: AllowedUrl, own: OwnGateway | undefined): void {
-  if (own === undefined || hostAndPort(url).port !== own.port) return;
-  // An address of a special range may be mapped to this machine by the network
-  if (!addresses.some((address) => isThisMachine(address) || addressKind(address) === "special")) return;
-  throw new ToolError(
-    "url_own_gateway",
-    `Cannot reach "${url.host.slice(0, 100)}": it is the gateway itself, which no command may call`,
   );
 }
 

@@ -13,6 +13,19 @@ export type Containment =
 /** `[security.shell] sandbox`. */
 export type SandboxMode = "auto" | "require" | "off";
 
+/**
+ * `[security.shell] network` of contained commands. `allowlist`: they reach the hosts of `[url_access] domain_allowlist`, through the
+ * gateway's relay, and nothing else.
+ */
+export type CommandNetwork = "none" | "allowlist";
+
+/** The part of `[security.shell]` that decides about containment. */
+export interface ContainmentSettings {
+  readonly sandbox: SandboxMode;
+  /** Default `none` */
+  readonly network?: CommandNetwork | undefined;
+}
+
 /** How commands of tools are contained: the one answer that calls, approvals, banner, log, status and `policy explain` go by. */
 export interface CommandContainment {
   /** `contained`: in bubblewrap; `uncontained`: they run with the rights of the gateway; `refused`: none runs */
@@ -62,30 +75,57 @@ export function createContainmentFinder(options: {
   };
 }
 
-/** Says how commands are contained under a setting, by what a look has found. @param found undefined with `off`, which needs none */
-export function containmentOf(sandbox: SandboxMode, found: Containment | undefined): CommandContainment {
-  if (sandbox === "off" || found === undefined) {
-    return { kind: "uncontained", text: 'Commands are not contained: [security.shell] sandbox is "off"' };
-  }
+/** Says how commands are contained under settings, by what a look has found. @param found undefined with `off`, which needs none */
+export function containmentOf(
+  { sandbox, network = "none" }: ContainmentSettings,
+  found: Containment | undefined,
+): CommandContainment {
+  if (sandbox === "off" || found === undefined) return uncontained('[security.shell] sandbox is "off"', network);
   switch (found.kind) {
     case "bubblewrap":
-      return { kind: "contained", text: "Commands are contained by bubblewrap" };
+      return { kind: "contained", text: `Commands are contained by bubblewrap${network === "none" ? "" : BY_RELAY}` };
     case "unanswered":
       return { kind: "refused", text: `Commands are refused: ${found.reason}` };
     case "none":
       return sandbox === "require"
         ? { kind: "refused", text: `Commands are refused: [security.shell] sandbox is "require", and ${found.reason}` }
-        : { kind: "uncontained", text: `Commands are not contained: ${found.reason}` };
+        : uncontained(found.reason, network);
   }
 }
+
+const BY_RELAY = ", and reach the hosts of [url_access] domain_allowlist through the gateway's relay";
+const NEEDS_SANDBOX = '[security.shell] network = "allowlist" needs the sandbox';
+
+/** An uncontained command has the whole network of the machine: a setting that promises less refuses it. */
+function uncontained(reason: string, network: CommandNetwork): CommandContainment {
+  return network === "none"
+    ? { kind: "uncontained", text: `Commands are not contained: ${reason}` }
+    : { kind: "refused", text: `Commands are refused: ${NEEDS_SANDBOX}, and ${reason}` };
+}
+
+const NETWORK_WAY_OUT =
+  'install bubblewrap and allow user namespaces, or set network = "none", with which an uncontained command has the network of the machine';
 
 /** Returns the refusal of one command, with the way out. @param why as `bubblewrap did not answer within 10 s` */
 export function sandboxUnavailable(command: string, why: string, wayOut: string): ToolError {
   return new ToolError("sandbox_unavailable", `Cannot run ${JSON.stringify(command)}: ${why}; ${wayOut}`);
 }
 
-/** Checks that a command may run as things are. @throws {ToolError} `sandbox_unavailable` for a command that must not run as things are */
-export function requireContainment(command: string, sandbox: SandboxMode, found: Containment): void {
+/**
+ * Checks that a command may run as things are.
+ * @param found undefined with `off`
+ * @throws {ToolError} `sandbox_unavailable` for a command that must not run as things are
+ */
+export function requireContainment(
+  command: string,
+  { sandbox, network = "none" }: ContainmentSettings,
+  found: Containment | undefined,
+): void {
+  if (network === "allowlist" && (found === undefined || (found.kind === "none" && sandbox !== "require"))) {
+    const reason = found === undefined ? 'sandbox is "off"' : found.reason;
+    throw sandboxUnavailable(command, `${NEEDS_SANDBOX}, and ${reason}`, NETWORK_WAY_OUT);
+  }
+  if (found === undefined) return;
   if (found.kind === "unanswered") {
     throw sandboxUnavailable(
       command,

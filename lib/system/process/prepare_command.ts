@@ -9,6 +9,7 @@ import { shown } from "../files/parse_path.ts";
 import { readConfigCopies } from "../git/config_copy.ts";
 import type { CallNote, CallNotes, LeftNote } from "./call_notes.ts";
 import { type CommandLookup, SEARCH_PATH } from "./command_lookup.ts";
+import type { CommandRelay, CommandRelays } from "./command_relay.ts";
 import { type ContainmentFinder, requireContainment, sandboxUnavailable } from "./containment.ts";
 import { type ComposedCommand, createLauncherFinder, type ProcessRequest } from "./run_command.ts";
 import { MARKER_VARIABLE } from "./leftover_processes.ts";
@@ -34,8 +35,9 @@ import { type Survey, type Surveys, UNFINISHED } from "./surveys.ts";
  * 3. A survey of the workspace: which files hold credentials, and which protected names (`.git`, `.postern`, plugins) are there?
  * 4. Contained: the sandbox hides the credentials, shows scrubbed copies of `.git/config` and makes the protected names read-only.
  *    Uncontained: a launcher ends the command when the gateway is killed.
- * 5. A note on disk of the protected names that were there, for the case that the gateway is killed.
- * 6. `after`: a second survey. Protected names that are new, such as a `.git` with hooks, are moved into quarantine.
+ * 5. With `network = "allowlist"`: a relay on a socket of the command's own, which the sandbox shows. It ends with the command.
+ * 6. A note on disk of the protected names that were there, for the case that the gateway is killed.
+ * 7. `after`: a second survey. Protected names that are new, such as a `.git` with hooks, are moved into quarantine.
  *
  * A command that Postern itself composed (git) takes steps 1, 2 and 4 alone: it names nothing that needs screening, and makes no
  * protected name.
@@ -51,6 +53,7 @@ export interface PreparationOptions extends ScreenOptions {
   readonly surveys: Surveys;
   readonly quarantine: Quarantine;
   readonly notes: CallNotes;
+  readonly relays: CommandRelays;
 }
 
 /** A request to `run` or to `start`. */
@@ -60,6 +63,8 @@ export type AnyRequest = ProcessRequest & { readonly composed?: ComposedCommand 
 export interface PreparedCommand {
   readonly line: CommandLine;
   readonly contained: boolean;
+  /** Way to the network of a command with `network = "allowlist"`; `after` and `drop` close it */
+  readonly relay?: CommandRelay | undefined;
   /** Moves protected names that appeared into quarantine. Called once nothing of the command runs any more. Never throws */
   after(): Promise<Aftermath>;
   /** Removes the note of the command. Called in place of `after` when nothing was started */
@@ -69,7 +74,7 @@ export interface PreparedCommand {
 /** Steps between a request and the start of its program: every check, and the sandbox. */
 export interface Preparation {
   /** Makes the checks of steps 1 and 2 and prepares nothing. @throws {ToolError} as `Processes.screen` */
-  screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox">): Promise<void>;
+  screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">): Promise<void>;
   /** Makes a request ready to be started. @throws {ToolError} as `Processes.run` @throws {CancelError} when the request's signal aborts */
   prepare(request: AnyRequest): Promise<PreparedCommand>;
   /** Looks after the commands of a gateway that was killed, as `after` does, by the notes that it left. Never throws */
@@ -115,7 +120,7 @@ class CommandPreparation implements Preparation {
     this.#launcher = createLauncherFinder({ commands: options.commands, clock: options.clock, env: ENVIRONMENT });
   }
 
-  async screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox">): Promise<void> {
+  async screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">): Promise<void> {
     // Nobody cancels a screening: its waits have time limits of their own
     const { signal } = new AbortController();
     const bubblewrap = await this.#bubblewrapFor(request, signal);
@@ -175,13 +180,20 @@ class CommandPreparation implements Preparation {
     refuseUnnamable(command, before.unnamable);
     if (!before.finished) throw sandboxUnavailable(command, `the workspace ${NOT_SEARCHED}`, TRY_AGAIN);
     const copies = await readConfigCopies(before.gitConfigs);
-    const inside = await containedLine(line, request, {
+    const options = {
       bubblewrap,
       hidden: [...forbiddenNames(scope, this.#options), ...before.sensitive.filter((path) => !copies.has(path))],
       copies,
       guarded: before.guarded.map(({ path }) => path),
-    });
-    return { line: inside, contained: true, ...await this.#watch(note) };
+    };
+    const relay = request.network === "allowlist" ? await this.#options.relays.open(command) : undefined;
+    try {
+      const inside = await containedLine(line, request, { ...options, relay });
+      return withRelay({ line: inside, contained: true, ...await this.#watch(note) }, relay);
+    } catch (error) {
+      await relay?.close();
+      throw error;
+    }
   }
 
   /** Returns the line of a command that was checked. @throws {ToolError} as `Processes.screen` */
@@ -214,13 +226,16 @@ class CommandPreparation implements Preparation {
 
   /** Finds bubblewrap for a command; undefined where it runs without. @throws {ToolError} `sandbox_unavailable` */
   async #bubblewrapFor(
-    { sandbox, words: [command = ""] }: Pick<AnyRequest, "sandbox" | "words">,
+    { sandbox, network, composed, words: [command = ""] }: Pick<
+      AnyRequest,
+      "sandbox" | "network" | "composed" | "words"
+    >,
     signal: AbortSignal,
   ): Promise<string | undefined> {
-    if (sandbox === "off") return undefined;
-    const found = await unlessAborted(this.#options.containment.find(), signal);
-    requireContainment(command, sandbox, found);
-    return found.kind === "bubblewrap" ? found.file : undefined;
+    const found = sandbox === "off" ? undefined : await unlessAborted(this.#options.containment.find(), signal);
+    // A composed command has a network of its own
+    requireContainment(command, { sandbox, network: composed === undefined ? network : "none" }, found);
+    return found?.kind === "bubblewrap" ? found.file : undefined;
   }
 
   /** Returns the real paths of forbidden places: no command may see them, so no survey looks there. */
@@ -295,11 +310,13 @@ async function requireRoom(command: string, quarantine: Quarantine): Promise<voi
   );
 }
 
-/** Returns the line inside the sandbox. A command of the model may write to the workspace, and has no network. */
+/** Returns the line inside the sandbox. A command of the model may write to the workspace, and has no network but its relay. */
 async function containedLine(
   line: CommandLine,
   request: AnyRequest,
-  options: Pick<ContainOptions, "bubblewrap"> & Partial<Pick<ContainOptions, "hidden" | "copies" | "guarded">>,
+  options:
+    & Pick<ContainOptions, "bubblewrap">
+    & Partial<Pick<ContainOptions, "hidden" | "copies" | "guarded" | "relay">>,
 ): Promise<CommandLine> {
   const { composed, scope: { workspaceRoot }, words: [command = ""] } = request;
   const inside = await contain(line, {
@@ -311,6 +328,18 @@ async function containedLine(
   });
   if (inside === undefined) throw uncontainable(command);
   return inside;
+}
+
+/** Returns a command that closes its relay with whatever ends it. */
+function withRelay(prepared: PreparedCommand, relay: CommandRelay | undefined): PreparedCommand {
+  if (relay === undefined) return prepared;
+  const { after, drop } = prepared;
+  return {
+    ...prepared,
+    relay,
+    after: () => relay.close().then(after),
+    drop: () => relay.close().then(drop),
+  };
 }
 
 /** Returns the end of a command without a survey after it. @param unchecked true: it may have made protected names that nobody found */

@@ -1,6 +1,8 @@
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { RedactPart } from "../../base/redact.ts";
+import type { CommandNetwork } from "./containment.ts";
+import type { RelayProblem } from "../net/relay.ts";
 import { createOutputRing, type OutputPart, type OutputRing } from "./command_output.ts";
 import type { Aftermath } from "./quarantine.ts";
 import { type CommandLine, type Exit, type ProcessGroup, startGroup } from "./process_group.ts";
@@ -15,10 +17,13 @@ export interface ProcessInfo {
   /** Milliseconds since the epoch */
   readonly startedAt: number;
   readonly contained: boolean;
+  readonly network: CommandNetwork;
   /** Id of the token whose call started it; null: no token's */
   readonly owner: string | null;
   /** Findings after the process had ended; undefined while it runs */
   readonly after: Aftermath | undefined;
+  /** Requests that the relay of the process refused or could not carry out until now */
+  readonly refused: readonly RelayProblem[];
 }
 
 /** Processes that were started to run on, and the last that ended. */
@@ -38,6 +43,9 @@ export interface ProcessTable {
 interface ProcessStart {
   readonly words: readonly string[];
   readonly contained: boolean;
+  readonly network: CommandNetwork;
+  /** Returns what the relay of the process has refused until now */
+  readonly refused: () => readonly RelayProblem[];
   readonly owner: string | null;
   /** Called once nothing of it runs; its end counts as such afterwards. Must not throw */
   readonly onEnd: () => Promise<Aftermath>;
@@ -55,7 +63,8 @@ const SETTLE_MS = 50;
 const CLOSE_MS = 250;
 
 interface Entry {
-  readonly info: Omit<ProcessInfo, "state" | "after">;
+  readonly info: Omit<ProcessInfo, "state" | "after" | "refused">;
+  readonly refused: ProcessStart["refused"];
   readonly group: ProcessGroup;
   readonly ring: OutputRing;
   /** Settles once nothing of it runs */
@@ -114,10 +123,14 @@ class StartedProcesses implements ProcessTable {
     await Promise.all([...this.#entries.values()].map(killEntry));
   }
 
-  #open(group: ProcessGroup, { words, contained, owner, maxOutputBytes, onEnd }: ProcessStart): Entry {
+  #open(
+    group: ProcessGroup,
+    { words, contained, network, refused, owner, maxOutputBytes, onEnd }: ProcessStart,
+  ): Entry {
     const ring = createOutputRing(maxOutputBytes, this.#redact);
     const entry: Entry = {
-      info: { id: `p${++this.#count}`, words, startedAt: this.#clock.now(), contained, owner },
+      info: { id: `p${++this.#count}`, words, startedAt: this.#clock.now(), contained, network, owner },
+      refused,
       group,
       ring,
       ended: group.exited.then(async (exit) => {
@@ -160,8 +173,8 @@ class StartedProcesses implements ProcessTable {
   }
 }
 
-function toInfo({ info, state, after }: Entry): ProcessInfo {
-  return { ...info, state, after };
+function toInfo({ info, refused, state, after }: Entry): ProcessInfo {
+  return { ...info, state, after, refused: refused() };
 }
 
 /** Keeps what a process writes, and kills a process that writes too much. */

@@ -6,9 +6,11 @@ import { createSystemRandom, type Random } from "../../base/random.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import type { CommandRequest, CommandResult, ProcessRequest, ProcessResult, runCommand } from "./run_command.ts";
 import type { CommandLookup } from "./command_lookup.ts";
+import type { Relay } from "../net/relay.ts";
 import type { OutputPart } from "./command_output.ts";
 import {
   type CommandContainment,
+  type CommandNetwork,
   type Containment,
   type ContainmentFinder,
   containmentOf,
@@ -25,14 +27,14 @@ import type { Surveys } from "./surveys.ts";
 
 /** Programs for tools: the only way a tool starts one (docs/design/paths_and_commands.md "Commands"). */
 export interface Processes {
-  /** How commands are contained under this setting; waits for the first look alone, at most 10 s. */
-  containment(sandbox: SandboxMode): Promise<CommandContainment>;
+  /** How commands are contained under these settings (default `none`); waits for the first look alone, at most 10 s. */
+  containment(sandbox: SandboxMode, network?: CommandNetwork): Promise<CommandContainment>;
   /**
    * Checks that a command could be run: it is there, its arguments name nothing that they may not, and it can be contained as the
    * setting says. Runs nothing.
    * @throws {ToolError} `unsupported_platform`, `command_not_found`, `sandbox_unavailable`, and those of `screenArguments`
    */
-  screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox">): Promise<void>;
+  screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">): Promise<void>;
   /** Looks at the files of the workspace that the arguments name. @throws {CancelError} when the signal aborts */
   named(
     request: Pick<ProcessRequest, "words" | "signal"> & { readonly scope: Pick<ArgumentScope, "workspaceRoot"> },
@@ -67,7 +69,7 @@ export interface Processes {
   /** Kills what an earlier gateway on this data directory left; only with its lock. @returns how many */
   killLeftovers(): Promise<number>;
   /**
-   * Moves what the commands of a killed gateway made under protected names into quarantine; with the lock, once its processes are gone
+   * Removes the sockets that a killed gateway left, and moves what its commands made under protected names into quarantine; with the lock, once its processes are gone
    * and before the first command. Names that a person made there in the meantime are moved too.
    */
   lookAfterKill(): Promise<Aftermath>;
@@ -92,6 +94,8 @@ export interface ProcessesOptions extends ScreenOptions {
   readonly quarantine: string;
   /** Absolute path of the folder for notes of the commands that run; made with the first one */
   readonly notes: string;
+  /** Relays of commands with `network = "allowlist"`, and the absolute path of the folder for their sockets. Default: such commands are refused */
+  readonly relays?: { readonly create: () => Promise<Relay>; readonly folder: string } | undefined;
   /** Default: the operating system's */
   readonly random?: Random;
   /** Told what was moved there, or could not be. Default: nobody is */
@@ -127,12 +131,12 @@ class ToolProcesses implements Processes {
     this.#runner = lazily(() => loadRunner(options, this.#finder));
   }
 
-  containment(sandbox: SandboxMode): Promise<CommandContainment> {
+  containment(sandbox: SandboxMode, network?: CommandNetwork): Promise<CommandContainment> {
     const known = sandbox === "off" ? Promise.resolve(undefined) : this.#finder.known();
-    return this.#track(known.then((found) => containmentOf(sandbox, found)));
+    return this.#track(known.then((found) => containmentOf({ sandbox, network }, found)));
   }
 
-  async screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox">): Promise<void> {
+  async screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">): Promise<void> {
     const { preparation } = await this.#runner();
     await preparation.screen(request);
   }
@@ -190,7 +194,7 @@ class ToolProcesses implements Processes {
   async #run(request: CommandRequest): Promise<ProcessResult> {
     const { preparation, requireStarted, runCommand } = await this.#runner();
     const prepared = await preparation.prepare(request);
-    const { line, contained } = prepared;
+    const { line, contained, relay } = prepared;
     const { timeoutMs, maxOutputBytes, composed } = request;
     const signal = AbortSignal.any([request.signal, this.#closing.signal]);
     const graceMs = composed === undefined ? 0 : GRACE_MS;
@@ -207,19 +211,22 @@ class ToolProcesses implements Processes {
     }
     const after = await this.#afterOf(prepared);
     if (contained) requireStarted(request.words, result);
-    return { ...result, contained, ...after };
+    relay?.requireStarted(result);
+    return { ...result, contained, refused: relay?.problems() ?? [], ...after };
   }
 
   async #start(request: StartRequest): Promise<ProcessInfo> {
     const { preparation } = await this.#runner();
     const prepared = await preparation.prepare(request);
-    const { line, contained } = prepared;
+    const { line, contained, relay } = prepared;
     const { words, owner, maxProcesses, maxOutputBytes } = request;
+    const about = { words, contained, network: relay === undefined ? "none" : "allowlist", owner } as const;
+    const refused = () => relay?.problems() ?? [];
     const signal = AbortSignal.any([request.signal, this.#closing.signal]);
     const onEnd = () => this.#afterOf(prepared);
     try {
       if (signal.aborted) throw cancelError(signal);
-      return await this.#table.start(line, { words, contained, owner, maxProcesses, maxOutputBytes, onEnd });
+      return await this.#table.start(line, { ...about, refused, maxProcesses, maxOutputBytes, onEnd });
     } catch (error) {
       await prepared.drop();
       throw error;
@@ -234,6 +241,11 @@ class ToolProcesses implements Processes {
   }
 
   async #lookAfterKill(): Promise<Aftermath> {
+    const { relays } = this.#options;
+    if (relays !== undefined && existsSync(relays.folder)) {
+      const { removeLeftSockets } = await import("./command_relay.ts");
+      await removeLeftSockets(relays.folder);
+    }
     const nothing: Aftermath = { quarantined: [], unchecked: false };
     if (!existsSync(this.#options.notes)) return nothing;
     const { leftNotes } = await import("./call_notes.ts");
@@ -260,6 +272,7 @@ async function loadRunner(options: ProcessesOptions, containment: ContainmentFin
     { createSurveys },
     { createQuarantine },
     { createCallNotes },
+    { createCommandRelays },
   ] = await Promise.all([
     import("./prepare_command.ts"),
     import("./sandbox.ts"),
@@ -267,11 +280,17 @@ async function loadRunner(options: ProcessesOptions, containment: ContainmentFin
     import("./surveys.ts"),
     import("./quarantine.ts"),
     import("./call_notes.ts"),
+    import("./command_relay.ts"),
   ]);
   const surveys = createSurveys({ clock: options.clock });
   const random = options.random ?? createSystemRandom();
   const quarantine = createQuarantine({ folder: options.quarantine, clock: options.clock, random });
   const notes = createCallNotes({ folder: options.notes, random });
-  const preparation = createPreparation({ ...options, containment, surveys, quarantine, notes });
+  const relays = createCommandRelays({
+    folder: options.relays?.folder ?? "",
+    random,
+    createRelay: options.relays?.create,
+  });
+  const preparation = createPreparation({ ...options, containment, surveys, quarantine, notes, relays });
   return { preparation, surveys, requireStarted, runCommand };
 }

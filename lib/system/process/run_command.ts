@@ -5,8 +5,9 @@ import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import { type Capture, type Captured, captureOutput } from "./command_output.ts";
 import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
+import type { RelayProblem } from "../net/relay.ts";
 import type { CommandLookup } from "./command_lookup.ts";
-import type { SandboxMode } from "./containment.ts";
+import type { CommandNetwork, SandboxMode } from "./containment.ts";
 import type { Aftermath } from "./quarantine.ts";
 import type { ArgumentScope } from "./screen_arguments.ts";
 
@@ -17,6 +18,8 @@ export interface ProcessRequest {
   readonly scope: ArgumentScope;
   /** `auto`: uncontained only where there is no sandbox at all; `require`: refused there; `off`: never contained */
   readonly sandbox: SandboxMode;
+  /** Network inside the sandbox; a composed command has its own. A command that would run uncontained is refused with `allowlist`. Default `none` */
+  readonly network?: CommandNetwork | undefined;
   /** Bytes of output that are kept: of each stream by `run`, of both streams together by `start`. */
   readonly maxOutputBytes: number;
   readonly signal: AbortSignal;
@@ -70,6 +73,8 @@ export interface CommandResult {
 export interface ProcessResult extends CommandResult, Aftermath {
   /** True when it ran inside the sandbox, where a signal shows as the exit code 128 + its number. */
   readonly contained: boolean;
+  /** Requests that the relay of the command refused or could not carry out */
+  readonly refused: readonly RelayProblem[];
 }
 
 /** Bytes of one stream that are read. Those beyond the cap are thrown away, so that most commands still end by themselves. */

@@ -7,6 +7,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandLookup } from "./command_lookup.ts";
+import type { CommandRelay } from "./command_relay.ts";
 import { type Containment, sandboxUnavailable } from "./containment.ts";
 import { type CommandLine, FIRST_GIVEN } from "./process_group.ts";
 import { unlessGone } from "./remembered_folders.ts";
@@ -115,6 +116,8 @@ export interface ContainOptions {
   readonly guarded?: readonly string[];
   /** Default: without */
   readonly network?: boolean;
+  /** The only way outside, and the program that leads there, which starts the command. Default: none */
+  readonly relay?: Pick<CommandRelay, "mounts" | "launcher" | "env"> | undefined;
   /** True when the workspace can only be read. Default false */
   readonly readOnly?: boolean;
 }
@@ -131,7 +134,7 @@ export async function contain(
   line: CommandLine,
   options: ContainOptions,
 ): Promise<CommandLine | undefined> {
-  const { guarded = [], copies = new Map() } = options;
+  const { guarded = [], copies = new Map(), relay } = options;
   const workspace = await realpath(options.workspaceRoot);
   if (holdsSystem(workspace)) return undefined;
   const network = options.network === true ? ["--share-net"] : [];
@@ -166,11 +169,12 @@ export async function contain(
       ...network,
       ...[bind, workspace, workspace],
       ...mounts,
-      ...["--chdir", workspace, "--", line.file],
+      ...relay?.mounts ?? [],
+      ...["--chdir", workspace, "--", ...relay?.launcher ?? [], line.file],
       ...line.args,
     ],
     cwd: workspace,
-    env: { ...line.env, HOME: "/tmp" },
+    env: { ...line.env, ...relay?.env, HOME: "/tmp" },
     given,
   };
 }

@@ -1,5 +1,7 @@
 import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
+import type { RelayProblem } from "../../system/net/relay.ts";
+import type { CommandNetwork } from "../../system/process/containment.ts";
 import type { Aftermath } from "../../system/process/quarantine.ts";
 import type { ArgumentScope } from "../../system/process/screen_arguments.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
@@ -59,6 +61,11 @@ export async function boundFiles(
   return { shown: files.map(({ path, sha256 }) => ({ kind: "file", name: path, sha256 })), more: named };
 }
 
+/** Returns the access of every call that starts commands: under `network = "allowlist"` such a call reaches the network too. */
+export function commandAccess({ security: { shell } }: Pick<Config, "security">): "write" | "network" {
+  return shell.network === "none" ? "write" : "network";
+}
+
 /** Returns a line in brackets for each protected name that a command has made, for the model. */
 export function aftermathLines({ quarantined, unchecked }: Aftermath): readonly string[] {
   return [
@@ -89,9 +96,28 @@ export function aftermathData({ quarantined, unchecked }: Aftermath): Readonly<R
   };
 }
 
+/** Hosts that one result names */
+const MAX_HOSTS_SHOWN = 10;
+
+/** Returns a line in brackets for each host that the relay refused or could not reach, with what would allow it, for the model. */
+export function relayLines(problems: readonly RelayProblem[]): readonly string[] {
+  const more = problems.length - MAX_HOSTS_SHOWN;
+  return [
+    ...problems.slice(0, MAX_HOSTS_SHOWN).map(({ reason }) => `[Relay: ${reason}]`),
+    ...(more > 0 ? [`[Relay: ${more} more hosts]`] : []),
+  ];
+}
+
+/** Returns the hosts that the relay refused or could not reach, as data for programs. */
+export function relayData(problems: readonly RelayProblem[]): Readonly<Record<string, unknown>> {
+  return problems.length === 0 ? {} : { relay_refused: problems.map(({ host, reason }) => ({ host, reason })) };
+}
+
 /** End of a command, as far as a hint about the network needs it. */
 export interface CommandEnd {
   readonly contained: boolean;
+  /** `[security.shell] network` of the command */
+  readonly network: CommandNetwork;
   /** True when the command was stopped at its time limit */
   readonly isTimeout: boolean;
   /** True unless the command ended with the code 0 */
@@ -116,11 +142,15 @@ const NETWORK_ERROR = new RegExp(
   ].join("|"),
   "i",
 );
-const GIVES_NETWORK = '[security.shell] sandbox = "off" gives commands the network and takes the sandbox away';
+const GIVES_NETWORK =
+  '[security.shell] network = "allowlist" lets commands reach the hosts of [url_access] domain_allowlist';
+const ONLY_RELAY =
+  "[The command reaches the network through the relay alone, which HTTP_PROXY and HTTPS_PROXY name; its output names a failed look-up or connection of its own]";
 
 /** Returns a line in brackets for the model when the missing network of the sandbox may be why a command failed. */
-export function noNetworkLines({ contained, isTimeout, isFailure, texts }: CommandEnd): readonly string[] {
+export function noNetworkLines({ contained, network, isTimeout, isFailure, texts }: CommandEnd): readonly string[] {
   if (!contained || !isFailure) return [];
+  if (network === "allowlist") return texts.some((text) => NETWORK_ERROR.test(text)) ? [ONLY_RELAY] : [];
   if (texts.some((text) => NETWORK_ERROR.test(text))) {
     return [`[The command ran without network, and its output names a failed look-up or connection. ${GIVES_NETWORK}]`];
   }

@@ -11,8 +11,11 @@ import {
   aftermathLines,
   allowedWords,
   boundFiles,
+  commandAccess,
   commandScope,
   noNetworkLines,
+  relayData,
+  relayLines,
 } from "./command_rules.ts";
 
 /** Bytes of output in one answer. The rest is read from `next_offset` on */
@@ -24,6 +27,7 @@ export const processTool = defineTool({
   description:
     "Starts an allowed command that goes on in the background, lists such processes, reads their output, kills them. All end with the gateway",
   access: "write",
+  accessUnder: commandAccess,
   enabled: "always",
   needs: ["processes"],
   input: v.strictObject({
@@ -57,8 +61,8 @@ export const processTool = defineTool({
   async screen({ op, command = "" }, context) {
     if (op !== "start") return;
     const words = wordsOf(command, context.config);
-    const { sandbox } = context.config.security.shell;
-    await context.services.processes.screen({ words, scope: commandScope(context), sandbox });
+    const { sandbox, network } = context.config.security.shell;
+    await context.services.processes.screen({ words, scope: commandScope(context), sandbox, network });
   },
   bind: async ({ op, command = "" }, context) =>
     op === "start" ? await boundFiles(tokenize(command), context) : { shown: [] },
@@ -80,8 +84,12 @@ export const processTool = defineTool({
         const { nextOffset, total } = part;
         const head = `${describe(info)} offset=${part.offset} next_offset=${nextOffset} total=${total}`;
         const text = part.text === "" ? [] : [part.text];
-        const { contained } = info;
-        const hints = noNetworkLines({ contained, isTimeout: false, isFailure: statusOf(info) !== "0", texts: text });
+        const { contained, network, refused } = info;
+        const isFailure = statusOf(info) !== "0";
+        const hints = [
+          ...noNetworkLines({ contained, network, isTimeout: false, isFailure, texts: text }),
+          ...relayLines(refused),
+        ];
         return {
           output: [head, ...dropped, ...text, ...hints].join("\n"),
           isError: false,
@@ -104,6 +112,7 @@ async function start(command: string, context: ContextWith<"processes">): Promis
     words,
     scope: commandScope(context),
     sandbox: shell.sandbox,
+    network: shell.network,
     owner: context.caller.tokenId,
     maxProcesses: limits.max_processes,
     maxOutputBytes: limits.max_output_bytes,
@@ -145,13 +154,14 @@ function statusOf({ state }: ProcessInfo): string {
 }
 
 function toData(info: ProcessInfo): Readonly<Record<string, unknown>> {
-  const { id, words, contained, startedAt, after } = info;
+  const { id, words, contained, startedAt, after, refused } = info;
   return {
     id,
     status: statusOf(info),
     words,
     contained,
     started_at: new Date(startedAt).toISOString(),
+    ...relayData(refused),
     ...(after === undefined ? {} : aftermathData(after)),
   };
 }

@@ -9,8 +9,11 @@ import {
   aftermathLines,
   allowedWords,
   boundFiles,
+  commandAccess,
   commandScope,
   noNetworkLines,
+  relayData,
+  relayLines,
 } from "./command_rules.ts";
 
 /** Milliseconds beside the command's own: to find the sandbox, and to look through the workspace before and after the command */
@@ -22,6 +25,7 @@ export const shell = defineTool({
   description:
     "Runs one allowed command in the workspace; returns status, stdout and stderr. Quoting as in a shell, but no pipes, redirections, variables or wildcards",
   access: "write",
+  accessUnder: commandAccess,
   enabled: "always",
   alwaysOffered: true,
   needs: ["processes"],
@@ -43,6 +47,7 @@ export const shell = defineTool({
       words: wordsOf(command, context.config),
       scope: commandScope(context),
       sandbox: context.config.security.shell.sandbox,
+      network: context.config.security.shell.network,
     }),
   bind: ({ command }, context) => boundFiles(tokenize(command), context),
   effects: ({ command }) => ({ command: tokenize(command) }),
@@ -53,6 +58,7 @@ export const shell = defineTool({
       words,
       scope: commandScope(context),
       sandbox: limits.sandbox,
+      network: limits.network,
       timeoutMs: limits.timeout_secs * 1000,
       maxOutputBytes: limits.max_output_bytes,
       signal: context.signal,
@@ -66,10 +72,12 @@ export const shell = defineTool({
         ...(result.ending.kind === "flood" ? [`[Stopped: it wrote more than ${FLOOD_BYTES} bytes]`] : []),
         ...noNetworkLines({
           contained: result.contained,
+          network: limits.network,
           isTimeout: result.ending.kind === "timeout",
           isFailure: status !== "0",
           texts: [result.stdout.text, result.stderr.text],
         }),
+        ...relayLines(result.refused),
         ...aftermathLines(result),
       ].join("\n"),
       isError: false,
@@ -78,6 +86,7 @@ export const shell = defineTool({
         contained: result.contained,
         stdout_truncated: result.stdout.truncated,
         stderr_truncated: result.stderr.truncated,
+        ...relayData(result.refused),
         ...aftermathData(result),
       },
     };

@@ -71,6 +71,8 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
     ...(prepared.bind === undefined ? {} : { bound, more }),
     // A call that a person allowed inside the sandbox must not run without the sandbox
     ...(containment === null ? {} : { containment: containment.kind }),
+    // Nor with a network that it did not have then
+    ...(command.length > 0 && config.security.shell.network !== "none" ? { network: config.url_access } : {}),
   });
   return { digest, files, bound, containment, folder, versions };
 }
@@ -173,7 +175,8 @@ export async function callContainment(
   const isGit = tool.needs.includes("git");
   if (effects.command === undefined && !isGit) return null;
   const { shell, git } = config.security;
-  if (isGit && access === "network" && git.credentials) {
+  if (!isGit) return await processes.containment(shell.sandbox, shell.network);
+  if (access === "network" && git.credentials) {
     return {
       kind: "uncontained",
       text:

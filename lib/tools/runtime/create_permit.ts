@@ -170,7 +170,8 @@ function subjectOf(
   const wider = { op: typeof op === "string" ? op : null, access, folder, command: command?.slice(0, 2) };
   const text = JSON.stringify(wider);
   const isWider = (folder !== undefined || command !== undefined) && redact(text) === text;
-  return { tool, workspace, inputDigest: digest, wider: isWider ? wider : undefined };
+  const reachesNetwork = command !== undefined && access === "network";
+  return { tool, workspace, inputDigest: digest, wider: isWider ? wider : undefined, reachesNetwork };
 }
 
 function changed(tool: string): string {

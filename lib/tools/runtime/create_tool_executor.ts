@@ -26,7 +26,7 @@ import {
   type ToolCallRequest,
   type ToolExecutor,
 } from "./tool_executor.ts";
-import { createToolPolicy, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
+import { createToolPolicy, prepareUnder, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 
 /** Options of createToolExecutor. */
 export interface ToolExecutorOptions
@@ -91,7 +91,8 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     enabled: catalogue.enabled,
     accessOf(name, input) {
       try {
-        return catalogue.find(name)?.prepare(input).access;
+        const tool = catalogue.find(name);
+        return tool === undefined ? undefined : prepareUnder(tool, input, options.config()).access;
       } catch {
         return undefined;
       }

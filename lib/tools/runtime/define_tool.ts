@@ -34,6 +34,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly access: Access;
   /** Returns the access of one call when it depends on the input. Default: `access`, which lists show */
   readonly accessOf?: (input: v.InferOutput<S>) => Access;
+  /** Returns the access that a configuration gives to every call and to lists, when that is wider. Default: it gives none */
+  readonly accessUnder?: (config: Config) => Access;
   /**
    * Set when making a call twice does no more than making it once: after a crash that left the outcome unknown, the call is made
    * again. Default false: a person reviews the run. Calls that only read are always made again
@@ -123,6 +125,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     name,
     description: definition.description,
     access,
+    accessUnder: definition.accessUnder,
     source: "builtin",
     enabled: definition.enabled,
     enabledBy: definition.enabledBy,

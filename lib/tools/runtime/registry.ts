@@ -56,7 +56,7 @@ export interface ToolCatalogue {
 /** Creates the catalogue of a tool executor. @throws {TypeError} for two tools of one name */
 export function createCatalogue(
   options: CatalogueOptions,
-  policy: Pick<ToolPolicy, "isEnabled" | "whyOff">,
+  policy: Pick<ToolPolicy, "isEnabled" | "whyOff" | "accessOf">,
 ): ToolCatalogue {
   const registry = registryNow(options);
   const find = (name: string) => registry().get(name);
@@ -65,7 +65,7 @@ export function createCatalogue(
     return {
       name: tool.name,
       description: tool.description,
-      access: tool.access,
+      access: policy.accessOf(tool),
       enabled: whyOff === undefined,
       reason: whyOff ?? null,
       source: tool.source,

@@ -33,6 +33,8 @@ export interface Tool {
   readonly description: string;
   /** Access that lists show. The access of one call is in its PreparedCall */
   readonly access: Access;
+  /** Returns the access that a configuration gives to every call and to lists, when that is wider. Default: it gives none */
+  readonly accessUnder?: ((config: Config) => Access) | undefined;
   readonly source: ToolSource;
   /** Tells whether the configuration enables the tool. Required, so that no tool is enabled by accident */
   readonly enabled: "always" | ((config: Config) => boolean);

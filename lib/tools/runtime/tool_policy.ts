@@ -21,10 +21,33 @@ export interface ToolPolicy {
   isEnabled(tool: Tool): boolean;
   /** Returns why a tool is off and what turns it on. undefined when the tool is on */
   whyOff(tool: Tool): string | undefined;
+  /** Returns the access that lists show, by the newest configuration */
+  accessOf(tool: Tool): Access;
   /** Prepares a call and decides about it. Has no effect. @param taint outside content that the run has read. Default: none */
   judge(tool: Tool, input: string, taint?: Taint): Judgement;
   /** Decides about a prepared call, by the newest configuration. @param taint as above */
   decide(tool: Tool, prepared: PreparedCall, taint: Taint): Decision;
+}
+
+const WIDTHS: readonly Access[] = ["read", "state", "write", "network"];
+
+/**
+ * Returns the access of a tool, or of one of its calls, under a configuration. The one place that lists, decisions, approvals and audit
+ * get it from.
+ */
+export function accessUnder(
+  tool: Pick<Tool, "accessUnder">,
+  { access, config }: { readonly access: Access; readonly config: Config },
+): Access {
+  const wider = tool.accessUnder?.(config) ?? access;
+  return WIDTHS.indexOf(wider) > WIDTHS.indexOf(access) ? wider : access;
+}
+
+/** Prepares a call with the access that it has under a configuration. @throws {ToolError} as `Tool.prepare` */
+export function prepareUnder(tool: Tool, input: string, config: Config): PreparedCall {
+  const prepared = tool.prepare(input);
+  const access = accessUnder(tool, { access: prepared.access, config });
+  return access === prepared.access ? prepared : { ...prepared, access };
 }
 
 /** Options of createToolPolicy. */
@@ -69,16 +92,17 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       const change = offUntil(tool);
       return change === undefined ? undefined : `it is off; set ${change}`;
     },
+    accessOf: (tool) => accessUnder(tool, { access: tool.access, config: options.config() }),
     judge(tool, input, taint = UNTAINTED) {
       try {
-        const prepared = tool.prepare(input);
+        const prepared = prepareUnder(tool, input, options.config());
         // No approval is opened for a call that cannot run
         if (offUntil(tool) === undefined) prepared.admit?.(options.config());
         return { kind: "judged", decision: decideCall(tool, prepared, taint), access: prepared.access, prepared };
       } catch (error) {
         // The input of a disabled tool does not matter
         if (offUntil(tool) === undefined) return { kind: "bad_input", error };
-        const { access } = tool;
+        const access = accessUnder(tool, { access: tool.access, config: options.config() });
         const decision = decideCall(tool, { access, effects: {} }, taint);
         return { kind: "judged", decision, access, prepared: undefined };
       }

@@ -25,6 +25,7 @@ function scripted(answers: Readonly<Record<string, string | "timeout">>) {
       contained: false,
       quarantined: [],
       unchecked: false,
+      refused: [],
     });
   };
   return { seen, requests, git: createGit({ processes: { run }, home: "/home/nobody", ownPaths: [] }) };

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createRelay, MAX_PROBLEMS, type Relay, type RelayOptions } from "../../../lib/system/net/relay.ts";
-import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
+import { createUrlPolicy, type UrlPolicyOptions } from "../../../lib/system/net/url_policy.ts";
 import type { UrlRules } from "../../../lib/system/net/url_rules.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
@@ -61,11 +61,12 @@ interface Bench {
 function withRelay(
   rules: Partial<UrlRules>,
   use: (bench: Bench) => Promise<void>,
-  more: Partial<RelayOptions> = {},
+  { own, ...more }: Partial<RelayOptions> & UrlPolicyOptions = {},
 ): Promise<void> {
   return withTemporaryFolder(async (folder) => {
     const looked: string[] = [];
     const policy = createUrlPolicy({
+      own,
       lookup: (host) => {
         looked.push(host);
         if (host === "private.test") return Promise.resolve(["93.184.216.34", "10.0.0.1"]);
@@ -76,7 +77,6 @@ function withRelay(
       policy,
       rules: () => ({ ...RULES, ...rules }),
       clock: systemClock,
-      own: () => undefined,
       ...more,
     });
     const path = join(folder, "relay");

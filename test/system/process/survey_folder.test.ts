@@ -237,6 +237,7 @@ const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) =>
     surveys: { survey, close: () => Promise.resolve() },
     quarantine: { folder: "/nonexistent", isFull: () => Promise.resolve(false), take: () => Promise.resolve([]) },
     notes: { write: () => Promise.resolve(() => Promise.resolve()) },
+    relays: { open: () => Promise.reject(new Error("No command here has a network")) },
   });
 };
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { realpathSync } from "node:fs";
 import { test } from "node:test";
-import { noNetworkLines } from "../../../lib/tools/process/command_rules.ts";
+import { type CommandEnd, noNetworkLines } from "../../../lib/tools/process/command_rules.ts";
 import { isThere } from "../../support/git_fixture.ts";
 import { type ConfigChanges, createToolBench } from "../../support/tool_bench.ts";
 import { until } from "../../support/until.ts";
@@ -17,9 +17,11 @@ const probe = await createToolBench({ root: realpathSync(".") }).processes.conta
 const skip = probe.kind === "contained" ? false : probe.text;
 
 const NAMED =
-  '[The command ran without network, and its output names a failed look-up or connection. [security.shell] sandbox = "off" gives commands the network and takes the sandbox away]';
+  '[The command ran without network, and its output names a failed look-up or connection. [security.shell] network = "allowlist" lets commands reach the hosts of [url_access] domain_allowlist]';
 const POSSIBLE =
-  '[The command ran without network and may have waited for it. [security.shell] sandbox = "off" gives commands the network and takes the sandbox away]';
+  '[The command ran without network and may have waited for it. [security.shell] network = "allowlist" lets commands reach the hosts of [url_access] domain_allowlist]';
+
+const linesOf = (end: Omit<CommandEnd, "network">) => noNetworkLines({ ...end, network: "none" });
 
 test("output that names a failed look-up or connection is known, other output is not", () => {
   for (
@@ -41,28 +43,38 @@ test("output that names a failed look-up or connection is known, other output is
     ]
   ) {
     assert.deepEqual(
-      noNetworkLines({ contained: true, isTimeout: false, isFailure: true, texts: ["", text] }),
+      linesOf({ contained: true, isTimeout: false, isFailure: true, texts: ["", text] }),
       [NAMED],
       text,
     );
     assert.deepEqual(
-      noNetworkLines({ contained: false, isTimeout: false, isFailure: true, texts: [text] }),
+      linesOf({ contained: false, isTimeout: false, isFailure: true, texts: [text] }),
       [],
       "it has one",
     );
     assert.deepEqual(
-      noNetworkLines({ contained: true, isTimeout: false, isFailure: false, texts: [text] }),
+      linesOf({ contained: true, isTimeout: false, isFailure: false, texts: [text] }),
       [],
       "it went well",
     );
-    assert.deepEqual(noNetworkLines({ contained: true, isTimeout: true, isFailure: true, texts: [text] }), [NAMED]);
+    assert.deepEqual(linesOf({ contained: true, isTimeout: true, isFailure: true, texts: [text] }), [NAMED]);
   }
   for (
     const text of ["", "not found", "ls: cannot access 'x': No such file", "AssertionError: network", "host is up"]
   ) {
-    assert.deepEqual(noNetworkLines({ contained: true, isTimeout: false, isFailure: true, texts: [text] }), [], text);
-    assert.deepEqual(noNetworkLines({ contained: true, isTimeout: true, isFailure: true, texts: [text] }), [POSSIBLE]);
+    assert.deepEqual(linesOf({ contained: true, isTimeout: false, isFailure: true, texts: [text] }), [], text);
+    assert.deepEqual(linesOf({ contained: true, isTimeout: true, isFailure: true, texts: [text] }), [POSSIBLE]);
   }
+});
+
+test("a command with the relay is told of it when it looks names up by itself", () => {
+  const end = { contained: true, isTimeout: false, isFailure: true, network: "allowlist" } as const;
+  assert.match(
+    noNetworkLines({ ...end, texts: ["getaddrinfo ENOTFOUND x"] }).join(),
+    /^\[The command reaches the network through the relay alone/,
+  );
+  assert.deepEqual(noNetworkLines({ ...end, texts: ["not found"] }), []);
+  assert.deepEqual(noNetworkLines({ ...end, isFailure: false, texts: ["getaddrinfo ENOTFOUND x"] }), []);
 });
 
 test("a contained command that fails to resolve a name says that it has no network", {

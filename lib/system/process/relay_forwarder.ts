@@ -1,0 +1,75 @@
+/**
+ * The program that runs in the sandbox in front of a command with `network = "allowlist"`, and nowhere else: it imports nothing of Postern.
+ * It takes connections at 127.0.0.1, where programs look for a proxy, passes their bytes on to the gateway's relay, and starts the command
+ * once that works. It ends with the command, and the sandbox with it. It has no rights that the command has not: the relay decides.
+ *
+ * Arguments: socket of the relay, port to listen on, begin of each complaint, the command's file, the command's arguments.
+ * Exit code: the command's, 128 and the number of the signal that ended it, or 1 with one complaint when the command was not started.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeSync } from "node:fs";
+import { connect, createServer, type Socket } from "node:net";
+import { constants } from "node:os";
+import process from "node:process";
+
+const [relay = "", port = "", begin = "", file = "", ...args] = process.argv.slice(2);
+
+/** Signals that the command may send to its whole group: it decides itself what they do. */
+for (const name of ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"] as const) process.on(name, () => {});
+
+function complain(reason: unknown): never {
+  writeSync(2, `${begin}${reason instanceof Error ? reason.message : String(reason)}\n`);
+  process.exit(1);
+}
+
+/** Passes bytes both ways until both ends have ended or one has broken. */
+function join(inner: Socket, outer: Socket): void {
+  for (const [from, to] of [[inner, outer], [outer, inner]] as const) {
+    from.on("error", () => to.destroy());
+    from.on("close", () => to.destroySoon());
+    from.pipe(to);
+  }
+}
+
+const dial = () => connect({ path: relay, allowHalfOpen: true });
+
+/** Waits until the relay has said anything at all. */
+async function reachRelay(): Promise<void> {
+  const socket = dial();
+  socket.write("GET / HTTP/1.0\r\n\r\n");
+  await once(socket, "data");
+  socket.destroy();
+}
+
+async function listen(): Promise<void> {
+  const server = createServer({ allowHalfOpen: true }, (inner) => join(inner, dial()));
+  server.listen(Number(port), "127.0.0.1");
+  await once(server, "listening");
+}
+
+/** Returns the command's environment: what programs read the address of a proxy from, and nothing that is for this program. */
+function environment(): Record<string, string | undefined> {
+  const proxy = `http://127.0.0.1:${port}`;
+  const { DENO_DIR: _folder, DENO_NO_UPDATE_CHECK: _check, ...given } = process.env;
+  return {
+    ...given,
+    ...Object.fromEntries(["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"].flatMap((name) => [
+      [name, proxy],
+      [name.toLowerCase(), proxy],
+    ])),
+    NO_PROXY: "",
+    no_proxy: "",
+    // Without it fetch() of Node knows no proxy
+    NODE_USE_ENV_PROXY: "1",
+  };
+}
+
+try {
+  await Promise.all([reachRelay(), listen()]);
+} catch (error) {
+  complain(error);
+}
+const command = spawn(file, args, { stdio: "inherit", env: environment() });
+command.on("error", complain);
+command.on("exit", (code, signal) => process.exit(code ?? 128 + (signal === null ? 0 : constants.signals[signal])));
