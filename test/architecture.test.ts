@@ -12,7 +12,7 @@ const FLOORS: readonly (readonly [wing: string, floor: number])[] = [
   ["lib/host/", 1],
   ["lib/dashboard/", 1],
   ["lib/documents/", 1],
-  ["lib/web/", 1],
+  ["lib/web/", 2],
   ["lib/memory/", 2],
   ["lib/access/", 2],
   ["lib/hardware/", 2],

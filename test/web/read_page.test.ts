@@ -1,0 +1,201 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type PageBody, readPage, type WebPage } from "../../lib/web/read_page.ts";
+import { documentFixture } from "../support/document_fixtures.ts";
+
+const PAGE = "https://gates.example/posts/hang.html";
+const encoder = new TextEncoder();
+
+async function read(body: string | Uint8Array, contentType: string | undefined = "text/html"): Promise<WebPage> {
+  const bytes = typeof body === "string" ? encoder.encode(body) : body;
+  const page: PageBody = { bytes, contentType, url: PAGE };
+  const found = await readPage(page, { stopped: () => false });
+  assert.ok(found !== undefined, "It is read");
+  return found;
+}
+const markdown = async (html: string) => (await read(html)).text;
+
+/** Paragraphs long enough to count as the content of a page. */
+const STORY = "<p>" + "A gate hangs on two posts, and a door in a wall is a postern. ".repeat(4) + "</p>";
+const STORY_TEXT = "A gate hangs on two posts, and a door in a wall is a postern. ".repeat(4).trim();
+
+test("the content of a page is its landmark, without menus and what is hidden", async () => {
+  const text = await markdown(
+    `<body><nav><a href=/a>Home</a></nav><div class="sidebar">Latest gates</div><main><h1>Gates</h1>${STORY}
+    <div hidden>secret</div><span style="display:none">unseen</span><div class=share>Share this</div></main><footer>(c)</footer>`,
+  );
+  assert.equal(text, `# Gates\n\n${STORY_TEXT}`);
+});
+
+test("without a landmark the content is the part that holds the text outside of links", async () => {
+  const links = Array.from({ length: 40 }, (_, at) => `<li><a href=/${at}>Another page about gates ${at}</a>`).join("");
+  const text = await markdown(`<body><div><ul>${links}</ul></div><div><div>${STORY}${STORY}</div></div></body>`);
+  assert.equal(text, `${STORY_TEXT}\n\n${STORY_TEXT}`);
+});
+
+test("headings, lists, quotes, emphasis and line breaks become Markdown", async () => {
+  assert.equal(
+    await markdown(
+      `<h2>Two <em>posts</em></h2><p>One <b>bold </b>word<br>and <code>a\`b</code>, <del>gone</del>, x<sup>2</sup></p>
+      <ul><li>one<ul><li>inner</ul><li><p>two</ul><ol start=3><li>three<li>four</ol><blockquote><p>said<p>twice</blockquote><hr>
+      <dl><dt>Term<dd>Meaning</dl>`,
+    ),
+    "## Two *posts*\n\nOne **bold** word\\\nand ``a`b``, ~~gone~~, x^2\n\n- one\n  - inner\n- two\n\n3. three\n4. four\n\n" +
+      "> said\n>\n> twice\n\n---\n\n- Term\n  Meaning",
+  );
+});
+
+test("links and images are absolute by the base of the page; other schemes leave their text", async () => {
+  assert.equal(
+    await markdown(
+      `<base href="/docs/"><p><a href="a(1).html">one</a> <a href="//b.example/x">two</a> <a href="#x">three</a>
+      <a href="javascript:alert(1)">four</a> <a href="data:text/html,x">five</a> <a href="mailto:a@b.example">six</a>
+      <a href=" java&#10;script:x">seven</a> <img src="i.png" alt="a [gate]"> <img src="data:image/png;base64,x" alt="dot">
+      <a class=headerlink href="#h">¶</a> <a href="https://c.example/">https://c.example/</a></p>`,
+    ),
+    "[one](https://gates.example/docs/a%281%29.html) [two](https://b.example/x) [three](https://gates.example/docs/#x) four five " +
+      "[six](mailto:a@b.example) seven ![a [gate]](https://gates.example/docs/i.png) dot <https://c.example/>",
+  );
+  assert.equal(await markdown(`<base href="javascript:x"><a href="y">z</a>`), "[z](https://gates.example/posts/y)");
+});
+
+test("a table of data is a table, and one that places blocks is read cell by cell", async () => {
+  assert.equal(
+    await markdown(
+      `<table><caption>Sizes</caption><thead><tr><th>Gate<th>Wide</thead><tr><td rowspan=2>a|b<td>1<br>m<tr><td>2<tr><td colspan=2>all</table>`,
+    ),
+    "Sizes\n\n| Gate | Wide |\n| --- | --- |\n| a\\|b | 1<br>m |\n|  | 2 |\n| all |  |",
+  );
+  assert.equal(
+    await markdown(`<table><tr><td>1<td>2<tr><td>3<td>4</table>`),
+    "|  |  |\n| --- | --- |\n| 1 | 2 |\n| 3 | 4 |",
+  );
+  assert.equal(await markdown(`<table><tr><td><h2>A</h2><p>x</td><td>y</td></tr></table>`), "## A\n\nx\n\ny");
+});
+
+test("code keeps its lines and names its language", async () => {
+  const cases: readonly (readonly [html: string, fenced: string])[] = [
+    ['<pre><code class="language-rust">fn a() {}\n  b</code></pre>', "```rust\nfn a() {}\n  b\n```"],
+    [
+      '<div class="highlight-python3 notranslate"><div class="highlight"><pre>x = 1</pre></div></div>',
+      "```python3\nx = 1\n```",
+    ],
+    ['<div class="highlight highlight-source-js"><pre>y</pre></div>', "```js\ny\n```"],
+    ['<pre class="brush: css">z</pre>', "```css\nz\n```"],
+    ['<div class="highlight-default"><pre>q ``` q</pre></div>', "````\nq ``` q\n````"],
+    ['<pre><span class="linenos">1</span>a<br><span class="linenos">2</span>b</pre>', "```\na\nb\n```"],
+  ];
+  for (const [html, fenced] of cases) assert.equal(await markdown(html), fenced, html);
+});
+
+test("text that looks like Markdown or HTML stays text", async () => {
+  assert.equal(
+    await markdown(
+      "<p># not a heading<p>1. no list<p>*star* &lt;b&gt; [x](javascript:y) snake_case _a_ &amp;amp;<p>---",
+    ),
+    "\\# not a heading\n\n1\\. no list\n\n\\*star\\* \\<b> [x\\](javascript:y) snake_case \\_a\\_ \\&amp;\n\n\\---",
+  );
+});
+
+test("metadata come from the tags that pages have, each as one line", async () => {
+  const page = await read(
+    `<title>T | Site</title><meta property="og:title" content="The\n gate"><meta name=author content="Ann"><link rel=canonical href="/gate">
+    <script type="application/ld+json">{"@graph":[{"author":[{"name":"Bob"}],"datePublished":"2026-01-02"}]}</script>${STORY}`,
+  );
+  assert.deepEqual(
+    [page.title, page.byline, page.date, page.canonicalUrl],
+    ["The gate", "Ann", "2026-01-02", "https://gates.example/gate"],
+  );
+  const other = await read(`<title>Only</title><p class=byline>By Cid<p><time datetime=2025-05-05>May</time>${STORY}`);
+  assert.deepEqual([other.title, other.byline, other.date, other.canonicalUrl], [
+    "Only",
+    "By Cid",
+    "2025-05-05",
+    undefined,
+  ]);
+});
+
+test("the encoding is that of the mark, the reply, the page, or what the bytes can be", async () => {
+  const latin = (text: string) => Uint8Array.from(text, (character) => character.charCodeAt(0));
+  const cases: readonly (readonly [bytes: Uint8Array, type: string, text: string])[] = [
+    [latin("<p>caf\xe9</p>"), "text/html", "café"],
+    [latin('<meta charset="shift_jis"><p>\x96\xe5</p>'), "text/html", "門"],
+    [
+      latin(
+        '<!-- <meta charset=koi8-r> --><meta http-equiv=content-type content="text/html; charset=windows-1251"><p>\xe2\xee</p>',
+      ),
+      "text/html",
+      "во",
+    ],
+    [latin("<p>\xe2\xee</p>"), "text/html; charset=windows-1251", "во"],
+    [encoder.encode("<meta charset=utf-16><p>é</p>"), "text/html", "é"],
+    [Uint8Array.from([0xff, 0xfe, 0x3c, 0, 0x70, 0, 0x3e, 0, 0x78, 0]), "text/html; charset=utf-8", "x"],
+    [encoder.encode("<p>é</p>"), "text/html; charset=no-such", "é"],
+  ];
+  for (const [bytes, type, text] of cases) assert.equal((await read(bytes, type)).text, text);
+});
+
+test("feeds are lists of title, link, date and summary", async () => {
+  const item = "1. [One & two](https://gates.example/1) - Mon, 02 Mar 2026\n   Hang it well";
+  const rss =
+    `<?xml version="1.0"?><!DOCTYPE rss SYSTEM "x.dtd"><rss version="2.0"><channel><title>Gates</title><item><title>One &amp; two</title>
+    <link>/1</link><pubDate>Mon, 02 Mar 2026</pubDate><description><![CDATA[<p>Hang <b>it</b> well</p>]]></description></item></channel></rss>`;
+  const rdf =
+    `<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/" xmlns:d="http://purl.org/dc/elements/1.1/">
+    <channel><title>Gates</title></channel><item><title>One &amp; two</title><link>/1</link><d:date>Mon, 02 Mar 2026</d:date>
+    <description>Hang it well</description></item></rdf:RDF>`;
+  const atom =
+    `<feed xmlns="http://www.w3.org/2005/Atom"><title>Gates</title><entry><title>One &amp; two</title><link rel="self" href="/s"/>
+    <link href="/1"/><updated>Mon, 02 Mar 2026</updated><summary type="html">&lt;i&gt;Hang it&lt;/i&gt; well</summary></entry></feed>`;
+  const json = JSON.stringify({
+    version: "https://jsonfeed.org/version/1.1",
+    title: "Gates",
+    items: [{ url: "/1", title: "One & two", date_published: "Mon, 02 Mar 2026", content_text: "Hang it well" }, 5],
+  });
+  for (
+    const [text, type] of [[rss, "application/rss+xml"], [rdf, "text/xml"], [atom, "application/atom+xml"], [
+      json,
+      "application/feed+json",
+    ]] as const
+  ) {
+    const feed = await read(text, type);
+    assert.deepEqual([feed.kind, feed.title, feed.text], ["feed", "Gates", item], type);
+  }
+  const broken = await read("<rss><channel>", "application/rss+xml");
+  assert.equal(broken.text, "<rss><channel>");
+  assert.match(broken.notices.join(), /^This feed is shown as it is: its XML is damaged/);
+  const bomb = await read('<!DOCTYPE x [<!ENTITY a "b">]><rss>&a;</rss>', "application/rss+xml");
+  assert.match(bomb.text, /^<!DOCTYPE/);
+});
+
+test("JSON is laid out, text stays as it is, and what is no text is not read", async () => {
+  assert.equal((await read('{"a":[1]}', "application/json")).text, '{\n  "a": [\n    1\n  ]\n}');
+  assert.equal((await read('{"a":\n1}', "application/vnd.api+json; charset=utf-8")).text, '{"a":\n1}');
+  assert.equal((await read("{broken", "application/json")).text, "{broken");
+  assert.equal((await read("[".repeat(200_000), "application/json")).text.length, 200_000);
+  assert.equal((await read("a  <b>\n", "text/plain")).text, "a  <b>\n");
+  for (const type of ["image/png", "video/mp4", "application/zip"]) {
+    assert.equal(
+      await readPage({ bytes: encoder.encode("x"), contentType: type, url: PAGE }, { stopped: () => false }),
+      undefined,
+    );
+  }
+  const binary = { bytes: Uint8Array.of(1, 2, 0, 0), contentType: "text/plain", url: PAGE };
+  assert.equal(await readPage(binary, { stopped: () => false }), undefined);
+});
+
+test("PDF and Word documents are read by their readers, also where the type says nothing", async () => {
+  const word = await read(documentFixture("report.docx"), "application/octet-stream");
+  assert.equal(word.kind, "docx");
+  assert.match(word.text, /^# Gate report/);
+  const pdf = await read(documentFixture("pdf/chart.pdf"), "application/pdf");
+  assert.match(pdf.text, /^\[Page 1 of \d+\]/);
+  await assert.rejects(() => read("%PDF-1.7 nothing", "application/pdf"), { code: "document_invalid" });
+});
+
+test("a page without text says so", async () => {
+  const page = await read("<body><script>render()</script><div id=root></div>");
+  assert.deepEqual([page.text, page.notices], ["", [
+    "The page has no text: it may be made by scripts, which are not run",
+  ]]);
+});
