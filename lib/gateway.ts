@@ -27,6 +27,7 @@ import {
   createRuns,
   createWorkSeam,
 } from "./runs/run_services.ts";
+import { createDocuments } from "./storage/documents.ts";
 import { openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
 import type { Store } from "./storage/store.ts";
@@ -293,7 +294,8 @@ function createGatewayTools(
     readonly memory: MemoryServices;
   },
 ): DrainableExecutor {
-  const { guard, system, work, redactor, environment } = found;
+  const { store, guard, system, work, redactor, environment } = found;
+  const documents = createDocuments({ store });
   const { files, commands, processes, workers, git, urls, guardedFetch } = system;
   const subAgents = createLazySubAgents({ ...found, tools: work.tools, runs: work.runs });
   const { cron: schedules, sops } = automation;
@@ -301,7 +303,7 @@ function createGatewayTools(
     ...found,
     foreign: nodes?.tools,
     services: {
-      ...{ files, commands, processes, workers, git, urls, guardedFetch, environment },
+      ...{ files, commands, processes, workers, git, urls, guardedFetch, environment, documents },
       ...{ ...memory, schedules, sops, subAgents },
     },
     remembered: (...call) => guard.approvals.remembered(...call),

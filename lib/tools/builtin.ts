@@ -40,6 +40,7 @@ import { sopExecute } from "./sops/sop_execute.ts";
 import { sopList } from "./sops/sop_list.ts";
 import { sopStatus } from "./sops/sop_status.ts";
 import { httpRequest } from "./web/http_request.ts";
+import { webFetch } from "./web/web_fetch.ts";
 import { webSearch } from "./web/web_search.ts";
 
 /** All built-in tools, by family. */
@@ -62,6 +63,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   processTool,
   gitOperations,
   httpRequest,
+  webFetch,
   webSearch,
   cronAdd,
   cronList,

@@ -123,6 +123,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "web_fetch.enabled": false,
   "web_fetch.max_bytes": 65536,
   "web_fetch.timeout_secs": 30,
+  "web_fetch.respect_robots": true,
   "web_search.enabled": false,
   "web_search.provider": "duckduckgo",
   "web_search.max_results": 5,

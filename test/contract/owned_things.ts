@@ -21,6 +21,7 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   environment: false,
   secrets: false,
   redactor: false,
+  documents: false,
   schedules: true,
   sops: true,
   subAgents: true,

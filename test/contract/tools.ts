@@ -166,6 +166,14 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
       overwrite: true,
     },
   },
+  web_fetch: {
+    access: "network",
+    enabled: "when configured",
+    fields: ["url", "start?"],
+    textField: "url",
+    maxBytes: 550,
+    sample: { url: "https://example.com/door", start: 0 },
+  },
   web_search: {
     access: "network",
     enabled: "when configured",

@@ -15,6 +15,7 @@ import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
 import { createSubAgents } from "../../lib/runs/sub_agents/sub_agent_service.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { createDocuments } from "../../lib/storage/documents.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
@@ -171,6 +172,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         run: (words, signal) =>
           runOwnCommand({ words, home: options.root, environment: options.environment ?? {}, commands, clock, signal }),
       }),
+      documents: createDocuments({ store }),
       schedules: createCron({
         store,
         clock,

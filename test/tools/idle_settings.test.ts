@@ -81,12 +81,16 @@ test("every key that no code reads is in a table that is warned about", () => {
 test("a start logs one warning for each", async () => {
   await withTemporaryFolder(async (folder) => {
     const lines: GatewayLogLine[] = [];
-    const config = { provider: { kind: "offline" }, web_fetch: { enabled: true }, browser: { enabled: true } };
+    const config = {
+      provider: { kind: "offline" },
+      mcp: { servers: { files: { command: "server" } } },
+      browser: { enabled: true },
+    };
     const options = { dataDir: `${folder}/data`, workspace: folder, config };
     const gateway = await createGateway({ ...options, onLog: (line) => void lines.push(line) });
     await gateway.close();
     const warned = lines.filter(({ level, message }) => level === "warn" && message.includes("does nothing"));
-    assert.deepEqual(warned.map(({ fields }) => fields["key"]), ["web_fetch", "browser"]);
-    assert.equal(BUILTIN_TOOLS.some(({ name }) => name === "web_fetch"), false);
+    assert.deepEqual(warned.map(({ fields }) => fields["key"]), ["browser", "mcp"]);
+    assert.equal(BUILTIN_TOOLS.some(({ name }) => name === "browser"), false);
   });
 });

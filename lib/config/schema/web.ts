@@ -65,8 +65,9 @@ export const httpRequestSchema = v.strictObject({
 /** `[web_fetch]`: bounds of fetching a page. */
 export const webFetchSchema = v.strictObject({
   enabled: about("Turns the tool on", boolean(false)),
-  max_bytes: about("Bytes of a page", integer(65_536, 1, 104_857_600)),
-  timeout_secs: about("Seconds of one request", integer(30, 1, 3600)),
+  max_bytes: about("Bytes of a page's text in one answer, 261,000 at most", integer(65_536, 1, 104_857_600)),
+  timeout_secs: about("Seconds of one page, with its redirects and its robots.txt", integer(30, 1, 3600)),
+  respect_robots: about("Fetches nothing that the robots.txt of a site forbids", boolean(true)),
 });
 
 /** `[web_search]`: the search service and the bounds of a search. */

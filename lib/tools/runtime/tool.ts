@@ -9,6 +9,7 @@ import type { Boards } from "../../hardware/boards.ts";
 import type { Mailbox } from "../../memory/mailbox.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Plans } from "../../memory/plans.ts";
+import type { Documents } from "../../storage/documents.ts";
 import type { Files } from "../../system/files/files.ts";
 import type { Git } from "../../system/git/git.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
@@ -124,6 +125,7 @@ export interface ToolServices {
   readonly urls: UrlPolicy;
   /** Returns the guarded fetch, the only way of tools to other machines; loads it at the first call */
   readonly guardedFetch: () => Promise<GuardedFetch>;
+  readonly documents: Documents;
   /** Returns an environment variable that a configuration key such as `api_key_env` names. undefined when it is not set */
   readonly environment: (name: string) => string | undefined;
   readonly secrets: ToolSecrets;

@@ -133,8 +133,11 @@ function isGood(status: number): boolean {
   return status >= 200 && status < 300;
 }
 
-/** Refuses a request that holds a known secret: the model cannot know one, so something has told it. */
-function refuseSecrets({ url, headers = {}, body = "" }: HttpRequestInput, { redact }: KnownSecrets): void {
+/** Refuses a request that holds a known secret: the model cannot know one, so something has told it. @throws {ToolError} `secret_in_request` */
+export function refuseSecrets(
+  { url, headers = {}, body = "" }: Pick<HttpRequestInput, "url" | "headers" | "body">,
+  { redact }: KnownSecrets,
+): void {
   const parts = [["URL", url], ["URL", decoded(url)], ["headers", JSON.stringify(headers)], ["body", body]] as const;
   const found = parts.find(([, text]) => redact(text) !== text);
   if (found === undefined) return;
