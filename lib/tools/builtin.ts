@@ -20,6 +20,8 @@ import { hardwareBoardInfo } from "./hardware/hardware_board_info.ts";
 import { hardwareMemoryMap } from "./hardware/hardware_memory_map.ts";
 import { hardwareMemoryRead } from "./hardware/hardware_memory_read.ts";
 import { cliDiscovery } from "./host/cli_discovery.ts";
+import { composio } from "./integrations/composio.ts";
+import { pushover } from "./integrations/pushover.ts";
 import { memoryForget } from "./memory/memory_forget.ts";
 import { memoryRecall } from "./memory/memory_recall.ts";
 import { memoryStore } from "./memory/memory_store.ts";
@@ -65,6 +67,8 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   httpRequest,
   webFetch,
   webSearch,
+  composio,
+  pushover,
   cronAdd,
   cronList,
   cronUpdate,

@@ -10,19 +10,13 @@ export interface IdleSetting {
   readonly message: string;
 }
 
-/** Tables and switches of the configuration, with the tools that they are for. `tools` is empty for a feature without tools. */
+/** Tables of the configuration, with the tools that they are for. `tools` is empty for a feature without tools. */
 const SERVED: readonly { readonly key: string; readonly tools: readonly string[]; readonly feature: string }[] = [
-  { key: "http_request", tools: ["http_request"], feature: 'tool "http_request"' },
   { key: "web_fetch", tools: ["web_fetch"], feature: 'tool "web_fetch"' },
-  { key: "web_search", tools: ["web_search"], feature: 'tool "web_search"' },
   { key: "browser", tools: ["browser", "browser_open"], feature: 'tool "browser"' },
   { key: "runtime", tools: ["wasm_module", "wasm_tool_exec"], feature: 'tool "wasm_tool_exec"' },
   { key: "mcp", tools: ["mcp"], feature: 'tool "mcp"' },
   { key: "security.mcp", tools: ["mcp"], feature: 'tool "mcp"' },
-  { key: "enable_composio", tools: ["composio"], feature: 'tool "composio"' },
-  { key: "security.enable_composio", tools: ["composio"], feature: 'tool "composio"' },
-  { key: "enable_pushover", tools: ["pushover"], feature: 'tool "pushover"' },
-  { key: "security.enable_pushover", tools: ["pushover"], feature: 'tool "pushover"' },
   { key: "plugins", tools: [], feature: "plugins" },
   { key: "skills", tools: [], feature: "skills" },
 ];
@@ -51,11 +45,10 @@ export function warnOfIdleSettings(config: Config, log: Logger): void {
 
 function idleSections(config: Config, known: readonly string[]): readonly IdleSetting[] {
   return SERVED.filter(({ key, tools }) => config.given.includes(key) && !tools.some((name) => known.includes(name)))
-    .map(({ key, feature }) => {
-      const isSwitch = key.includes("enable_");
-      const shown = isSwitch ? `"${key}"` : `[${key}]`;
-      return { path: key.split("."), message: `${shown} does nothing: this version has no ${feature}` };
-    });
+    .map(({ key, feature }) => ({
+      path: key.split("."),
+      message: `[${key}] does nothing: this version has no ${feature}`,
+    }));
 }
 
 /** Finds names in the lists of tools that no tool has. A pattern is never idle: tools that match may come later. */

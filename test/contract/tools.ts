@@ -182,6 +182,22 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     maxBytes: 400,
     sample: { query: "door", max_results: 3 },
   },
+  composio: {
+    access: "network",
+    enabled: "when configured",
+    fields: ["action_name", "params?"],
+    open: ["params"],
+    maxBytes: 500,
+    sample: { action_name: "GITHUB_CREATE_AN_ISSUE", params: { title: "door" } },
+  },
+  pushover: {
+    access: "network",
+    enabled: "when configured",
+    fields: ["message", "title?", "priority?"],
+    textField: "message",
+    maxBytes: 500,
+    sample: { message: "The gate is open", title: "Gate", priority: 1 },
+  },
   cron_add: {
     access: "state",
     enabled: "when configured",

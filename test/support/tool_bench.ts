@@ -20,7 +20,7 @@ import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
 import { createGit } from "../../lib/system/git/create_git.ts";
-import { createGuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
+import { createGuardedFetch, type GuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { createRelay } from "../../lib/system/net/relay.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
@@ -47,6 +47,8 @@ export interface ConfigChanges {
   readonly process?: Partial<Config["security"]["process"]>;
   /** `[security] enable_git` */
   readonly enable_git?: boolean;
+  readonly enable_composio?: boolean;
+  readonly enable_pushover?: boolean;
   readonly git?: Partial<Config["security"]["git"]>;
   readonly url_access?: Partial<Config["url_access"]>;
   readonly http_request?: Partial<Config["http_request"]>;
@@ -96,6 +98,8 @@ export interface ToolBenchOptions {
   readonly lookup?: (host: string) => Promise<readonly string[]>;
   /** Environment of the gateway, for keys that name a variable. Default: empty */
   readonly environment?: Readonly<Record<string, string>>;
+  /** Server of the test by the origin of a service that it stands for. Default: none */
+  readonly standIns?: Readonly<Record<string, string>>;
 }
 
 export function createToolBench(options: ToolBenchOptions): ToolBench {
@@ -113,7 +117,8 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     own: () => options.ownPort === undefined ? undefined : { port: options.ownPort, publicPaths: ["/health"] },
   });
   const environment = (name: string) => options.environment?.[name];
-  const fetch = createGuardedFetch({ policy: urls, clock, userAgent: "postern/test" });
+  const guarded = createGuardedFetch({ policy: urls, clock, userAgent: "postern/test" });
+  const fetch = withStandIns(guarded, options.standIns ?? {});
   const processes = createWorkspaceProcesses(options.root, {
     commands,
     redact: redactor.part,
@@ -250,6 +255,18 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   };
 }
 
+/** Sends requests to a service to the server of the test that stands for it. Redirects from there are judged as they are. */
+function withStandIns(guarded: GuardedFetch, standIns: Readonly<Record<string, string>>): GuardedFetch {
+  return (request) => {
+    const asked = new URL(request.url);
+    const origin = standIns[asked.origin];
+    if (origin === undefined) return guarded(request);
+    const url = origin + asked.pathname + asked.search;
+    const headers = (to: URL) => request.headers?.(to.origin === origin ? asked : to) ?? {};
+    return guarded({ ...request, url, headers, fromConfig: true });
+  };
+}
+
 function changed(changes: ConfigChanges): Config {
   const config = defaultConfig();
   const { autonomy, read_file, write_file, shell, allowed_commands, process, git, url_access } = changes;
@@ -266,6 +283,8 @@ function changed(changes: ConfigChanges): Config {
     security: {
       ...config.security,
       enable_git: changes.enable_git ?? config.security.enable_git,
+      enable_composio: changes.enable_composio ?? config.security.enable_composio,
+      enable_pushover: changes.enable_pushover ?? config.security.enable_pushover,
       allowed_commands: [...allowed_commands ?? config.security.allowed_commands],
       read_file: { ...config.security.read_file, ...read_file },
       write_file: { ...config.security.write_file, ...write_file },

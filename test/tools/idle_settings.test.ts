@@ -11,18 +11,13 @@ import { withTemporaryFolder } from "../support/temporary_folder.ts";
 const idle = (tables: Readonly<Record<string, unknown>>, tools?: readonly string[]) =>
   idleSettings(configOf(tables), tools).map(({ message }) => message);
 
-/** Tables and switches without which these tools cannot be, with a value. */
+/** Tables without which these tools cannot be, with a value. */
 const SECTIONS: readonly (readonly [tool: string, shown: string, tables: Readonly<Record<string, unknown>>])[] = [
-  ["http_request", "[http_request]", { http_request: { enabled: true } }],
   ["web_fetch", "[web_fetch]", { web_fetch: { enabled: false } }],
-  ["web_search", "[web_search]", { web_search: {} }],
   ["browser", "[browser]", { browser: { enabled: true } }],
   ["wasm_tool_exec", "[runtime]", { runtime: { wasm: { fuel_limit: 5 } } }],
   ["mcp", "[security.mcp]", { security: { mcp: { enabled: false } } }],
   ["mcp", "[mcp]", { mcp: { servers: { files: { command: "server" } } } }],
-  ["composio", '"enable_composio"', { enable_composio: true }],
-  ["composio", '"security.enable_composio"', { security: { enable_composio: false } }],
-  ["pushover", '"enable_pushover"', { enable_pushover: true }],
 ];
 
 for (const [tool, shown, tables] of SECTIONS) {

@@ -39,8 +39,8 @@ export const toolSchema = v.strictObject({
 export const switches = {
   enable_git: about("Turns `git_operations` on", boolean(false)),
   enable_agents_ipc: about("Turns `agents_ipc` on, the mailboxes between agents", boolean(true)),
-  enable_composio: about("Switch of a tool that this version does not have", boolean(false)),
-  enable_pushover: about("Switch of a tool that this version does not have", boolean(false)),
+  enable_composio: about("Turns `composio` on: actions of services that you connected at Composio", boolean(false)),
+  enable_pushover: about("Turns `pushover` on: notifications to your devices", boolean(false)),
 };
 
 /** `[security]`: files, processes and foreign servers (docs/design/configuration.md "Validation"). */
