@@ -52,16 +52,17 @@ export function asksAlways(rule: string): boolean {
 }
 
 /** Tells whether a call changes the files that its effects name: a write does, and a download that goes to a file. */
-export function changesFiles({ access, effects }: Pick<DecideInput, "access" | "effects">): boolean {
-  return access === "write" || effects.root === "write_file";
+export function changesFiles(call: Pick<DecideInput, "access" | "effects">): boolean {
+  return accessesOf(call).includes("write");
 }
 
 /**
  * Returns every access that a call needs, the widest last. A command that reaches the network can change files and run programs as well,
- * and each of the two must be allowed.
+ * and a download changes a file: each of the two must be allowed.
  */
 export function accessesOf({ access, effects }: Pick<DecideInput, "access" | "effects">): readonly Access[] {
-  return access === "network" && effects.command !== undefined ? ["write", "network"] : [access];
+  const writesToo = effects.command !== undefined || effects.root === "write_file";
+  return access === "network" && writesToo ? ["write", "network"] : [access];
 }
 
 /** Effect of each access, as the verb of a sentence. */

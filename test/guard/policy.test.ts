@@ -79,6 +79,10 @@ test("a command that reaches the network needs write and network, and every reas
   assert.deepEqual(accessesOf({ access: "network", effects }), ["write", "network"]);
   assert.deepEqual(accessesOf({ access: "write", effects }), ["write"]);
   assert.deepEqual(accessesOf({ access: "network", effects: {} }), ["network"]);
+  assert.deepEqual(accessesOf({ access: "network", effects: { root: "write_file", paths: ["x"] } }), [
+    "write",
+    "network",
+  ]);
 });
 
 test("a level is read without case, - and _; an unknown one denies everything", () => {

@@ -194,7 +194,11 @@ describe("save_to", () => {
 
   test("read_only refuses it", () =>
     withDownload(whole, async ({ save, site }) => {
-      assert.match((await save("x")).output, /which level "read_only" never allows/);
+      const { output } = await save("x");
+      assert.match(
+        output,
+        /it can change files or run programs and reaches the network, which level "read_only" never allows/,
+      );
       assert.equal(site.seen.length, 0);
     }, { autonomy: { level: "read_only" } }));
 
