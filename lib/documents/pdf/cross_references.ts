@@ -81,6 +81,7 @@ function readTable(
     const count = lexer.next();
     if (typeof first !== "number" || typeof count !== "number") throw damaged();
     for (let i = 0; i < count; i++) {
+      budget.step(8);
       const offset = lexer.next();
       lexer.next();
       const kind = lexer.next();
@@ -121,6 +122,7 @@ function readStream(object: PdfObject, { places, reader, budget }: StreamOptions
     const [first, count] = [ranges[range], ranges[range + 1]];
     if (typeof first !== "number" || typeof count !== "number") throw damaged();
     for (let i = 0; i < count && at + entryBytes <= bytes.length; i++) {
+      budget.step();
       const kind = field(kindBytes, 1);
       const second = field(secondBytes, 0);
       const third = field(thirdBytes, 0);
@@ -275,7 +277,9 @@ function addPacked(
       if (!places.has(number)) places.set(number, { kind: "packed", stream: found.number, index });
     }
   } catch (error) {
-    if (!(error instanceof DocumentError) || error.code === "document_too_large") throw error;
+    if (!(error instanceof DocumentError) || !["document_invalid", "document_unsupported"].includes(error.code)) {
+      throw error;
+    }
   }
 }
 

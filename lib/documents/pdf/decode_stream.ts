@@ -26,6 +26,8 @@ const MAX_STREAM_BYTES = 67_108_864;
 export function decodeStream(stream: PdfStream, reader: PdfReader, budget: WorkBudget): Uint8Array {
   const filters = listOf(reader.get(stream.dict, "Filter"));
   const parameters = listOf(reader.get(stream.dict, "DecodeParms"));
+  // Decrypting and undoing take time of their own, and the clock must be looked at between two streams
+  budget.step(4096);
   if (filters.length > MAX_FILTERS) throw new DocumentError("document_invalid", "a part of it has too many filters");
   return filters.reduce<Uint8Array>((bytes, filter, i) => {
     const name = reader.resolve(filter);
@@ -136,18 +138,32 @@ function decodeAscii85(bytes: Uint8Array, limit: number): Uint8Array {
 }
 
 function decodeRunLength(bytes: Uint8Array, limit: number): Uint8Array {
-  const parts: Uint8Array[] = [];
+  const length = runLength(bytes);
+  if (length > limit) throw tooLarge(limit);
+  const decoded = new Uint8Array(length);
+  for (let at = 0, to = 0; at < bytes.length;) {
+    const code = bytes[at++] ?? 128;
+    if (code === 128) break;
+    if (code < 128) {
+      for (const end = Math.min(at + code + 1, bytes.length); at < end;) decoded[to++] = bytes[at++] ?? 0;
+    } else {
+      decoded.fill(bytes[at++] ?? 0, to, to + 257 - code);
+      to += 257 - code;
+    }
+  }
+  return decoded;
+}
+
+/** Returns how many bytes the runs stand for. */
+function runLength(bytes: Uint8Array): number {
   let length = 0;
   for (let at = 0; at < bytes.length;) {
     const code = bytes[at++] ?? 128;
     if (code === 128) break;
-    const part = code < 128 ? bytes.subarray(at, at + code + 1) : new Uint8Array(257 - code).fill(bytes[at] ?? 0);
+    length += code < 128 ? Math.min(code + 1, bytes.length - at) : 257 - code;
     at += code < 128 ? code + 1 : 1;
-    length += part.length;
-    if (length > limit) throw tooLarge(limit);
-    parts.push(part);
   }
-  return Buffer.concat(parts);
+  return length;
 }
 
 function listOf(object: PdfObject): readonly PdfObject[] {

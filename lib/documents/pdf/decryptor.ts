@@ -120,6 +120,9 @@ function objectKey(key: Buffer, { number, generation, aes }: ObjectId & { readon
 }
 
 function decryptAes(key: Buffer, bytes: Uint8Array): Uint8Array {
+  if (key.length !== 16 && key.length !== 32) {
+    throw new DocumentError("document_invalid", "the key of its encryption is damaged");
+  }
   const length = bytes.length - (bytes.length % AES_BLOCK);
   if (length < 2 * AES_BLOCK) return new Uint8Array(0);
   const cipher = createDecipheriv(key.length === 32 ? "aes-256-cbc" : "aes-128-cbc", key, bytes.subarray(0, AES_BLOCK));

@@ -15,6 +15,8 @@ import { readPredefinedMap } from "./predefined_map.ts";
 import { createReader, isKind, type PdfDict, type PdfObject, type PdfReader, type PdfStream } from "./pdf_object.ts";
 
 const MAX_REFERENCES = 20;
+/** Objects that are loaded at once, each because the one before it needs it for its own length or place */
+const MAX_LOADING = 100;
 /** Where the header may stand at the latest */
 const HEADER_BYTES = 1024;
 const END_OF_STREAM = Buffer.from("endstream");
@@ -90,7 +92,7 @@ function openWith(
     if (known !== undefined) return known;
     const place = places.get(number);
     // An object whose length, or whose stream, is itself
-    if (place === undefined || loading.has(number)) return null;
+    if (place === undefined || loading.has(number) || loading.size >= MAX_LOADING) return null;
     loading.add(number);
     try {
       const object = place.kind === "packed"

@@ -75,6 +75,7 @@ class PageReader {
     const lexer = createLexer(bytes);
     const marked = createMarkedText(this.#layout);
     const pen = createTextPen(start, (drawn) => {
+      this.#budget.step(16);
       this.#unknown += drawn.unknown;
       marked.add(drawn);
     });
@@ -167,7 +168,9 @@ class PageReader {
   #replacementOf(properties: PdfObject | undefined, contents: Contents): string | undefined {
     const dict = isKind(properties, "dict") ? properties : this.#named("Properties", properties, contents);
     const text = isKind(dict, "dict") ? this.#file.reader.string(dict, "ActualText") : undefined;
-    return text === undefined ? undefined : textString(text);
+    if (text === undefined) return undefined;
+    this.#budget.step(text.length);
+    return textString(text);
   }
 }
 

@@ -109,7 +109,7 @@ function readPage(
 ): { readonly text: string; readonly unknown: number } | DocumentError {
   try {
     const { text, unknown, pictures } = pageText(contentsOf(dict, options), resources, options);
-    const fields = formFields(dict, options.file.reader);
+    const fields = formFields(dict, options.file.reader, options.budget);
     const lines = [...(text === "" ? [] : [text]), ...(fields.length === 0 ? [] : ["[Form fields]", ...fields])];
     if (lines.length > 0) return { text: lines.join("\n"), unknown };
     return { text: pictures > 0 ? "[No text: the page is a picture, perhaps a scan]" : "[No text]", unknown };
@@ -120,13 +120,27 @@ function readPage(
   }
 }
 
+/** Bytes of the contents of one page, its filters undone */
+const MAX_CONTENTS_BYTES = 134_217_728;
+
 /** The contents may be in several streams, which count as one. */
 function contentsOf(page: PdfDict, { file, budget }: PageOptions): Uint8Array {
   const contents = file.reader.get(page, "Contents");
   const streams = (Array.isArray(contents) ? contents : [contents]).map((item) => file.reader.resolve(item));
+  let length = 0;
   const parts = streams.flatMap((stream) => {
     budget.step(20);
-    return isKind(stream, "stream") ? [file.decode(stream), Buffer.from("\n")] : [];
+    if (!isKind(stream, "stream")) return [];
+    const bytes = file.decode(stream);
+    length += bytes.length;
+    // The same stream may be listed many times
+    if (length > MAX_CONTENTS_BYTES) {
+      throw new DocumentError(
+        "document_too_large",
+        `a page has more than the ${MAX_CONTENTS_BYTES} bytes that are read`,
+      );
+    }
+    return [bytes, Buffer.from("\n")];
   });
   return Buffer.concat(parts);
 }
@@ -145,10 +159,10 @@ export function listPages({ reader, catalog }: PdfFile, budget: WorkBudget): rea
   const pages: Page[] = [];
   const visited = new Set<PdfObject>();
   const visit = (object: PdfObject, inherited: PdfDict, depth: number): void => {
+    budget.step(20);
     const node = reader.resolve(object);
     if (!isKind(node, "dict") || visited.has(node) || depth > MAX_DEPTH || pages.length >= MAX_PAGES) return;
     visited.add(node);
-    budget.step(20);
     const resources = reader.dict(node, "Resources") ?? inherited;
     if (!node.entries.has("Kids")) {
       pages.push({ dict: node, resources });
@@ -165,8 +179,9 @@ const MAX_ANCESTORS = 10;
 const MAX_VALUE = 2000;
 
 /** Lists the filled form fields of a page as `name: value`. Their values do not stand in the page's contents. */
-export function formFields(page: PdfDict, reader: PdfReader): readonly string[] {
+export function formFields(page: PdfDict, reader: PdfReader, budget: WorkBudget): readonly string[] {
   return reader.array(page, "Annots").slice(0, MAX_FIELDS).flatMap((item) => {
+    budget.step(200);
     const field = reader.resolve(item);
     if (!isKind(field, "dict") || reader.name(field, "Subtype") !== "Widget") return [];
     const chain = [field];
@@ -182,8 +197,13 @@ export function formFields(page: PdfDict, reader: PdfReader): readonly string[] 
     const value = kind === "Btn" ? first((dict) => reader.name(dict, "V")) : first((dict) => reader.string(dict, "V"));
     if (kind === undefined || value === undefined || value === "" || value === "Off") return [];
     const names = chain.map((dict) => reader.string(dict, "T")).filter((name) => name !== undefined).reverse();
-    return [`${names.map(textString).join(".").slice(0, MAX_VALUE)}: ${textString(value).slice(0, MAX_VALUE)}`];
+    return [`${names.map(beginning).join(".").slice(0, MAX_VALUE)}: ${beginning(value)}`];
   });
+}
+
+/** Returns the beginning of a string's text. Only its bytes are decoded, since many fields may share a long string. */
+function beginning(bytes: string): string {
+  return textString(bytes.slice(0, MAX_VALUE * 2 + 2)).slice(0, MAX_VALUE);
 }
 
 const MAX_PROPERTY = 500;

@@ -42,11 +42,14 @@ function numberedText(name: string, code: number): string | undefined {
   return isShown ? String.fromCharCode(code) : UNKNOWN_CHARACTER;
 }
 
+/** Numbers and names that are looked at; each code needs one of each at most */
+const MAX_DIFFERENCES = 1024;
+
 /** Codes of their own, as `39 /quotesingle 96 /grave`. */
 function readDifferences(items: readonly PdfObject[], reader: PdfReader): Map<number, string> {
   const found = new Map<number, string>();
   let code = 0;
-  for (const item of items) {
+  for (const item of items.slice(0, MAX_DIFFERENCES)) {
     const value = reader.resolve(item);
     if (typeof value === "number") code = value;
     else if (isKind(value, "name") && code >= 0 && code < 256) found.set(code++, value.name);

@@ -92,12 +92,12 @@ function clustersOf(pieces: readonly LinePiece[]): readonly Cluster[] {
     const own: string[] = [];
     for (const mark of waiting) {
       if (previous !== undefined && belongsToFirst(mark, previous.piece, piece)) previous.marks.push(mark.text);
-      else own.unshift(mark.text);
+      else own.push(mark.text);
     }
     waiting = [];
-    clusters.push({ piece, marks: own });
+    clusters.push({ piece, marks: own.reverse() });
   }
-  clusters.at(-1)?.marks.push(...waiting.map(({ text }) => text));
+  for (const { text } of waiting) clusters.at(-1)?.marks.push(text);
   return clusters;
 }
 
@@ -173,8 +173,10 @@ function resolved(items: readonly Item[]): readonly Item[] {
 /** Turns a line from right to left round; what is written from left to right in it keeps its order. */
 function turned(items: readonly Item[]): readonly string[] {
   const parts: string[] = [];
+  let stretch: Stretch = { end: 0, lastLetter: -1, last: -1 };
   for (let i = 0; i < items.length;) {
-    const end = endOfLtr(items, i);
+    if (i >= stretch.end) stretch = stretchAt(items, i);
+    const end = endOfLtr(items, i, stretch);
     if (end > i) parts.push(items.slice(i, end).map(({ text }) => text).join(""));
     else parts.push(MIRRORED.get(items[i]?.text ?? "") ?? items[i]?.text ?? "");
     i = Math.max(end, i + 1);
@@ -182,21 +184,35 @@ function turned(items: readonly Item[]): readonly string[] {
   return parts.reverse();
 }
 
-/** Returns where the words from left to right, or the number, that start at `from` end; `from` when none starts there. */
-function endOfLtr(items: readonly Item[], from: number): number {
-  const isLtr = (kind: Kind | undefined) => kind === "ltr" || kind === "number";
-  if (!isLtr(items[from]?.kind)) return from;
+/** Items up to the next one from right to left, by their places. It is looked for once, however many numbers stand before it. */
+interface Stretch {
+  readonly end: number;
+  /** The last letter from left to right; -1 without one */
+  readonly lastLetter: number;
+  /** The last letter or number */
+  readonly last: number;
+}
+
+function stretchAt(items: readonly Item[], from: number): Stretch {
   let end = from;
-  let numberEnd = from;
-  let hasLetter = false;
-  for (let i = from; i < items.length && items[i]?.kind !== "rtl"; i++) {
-    if (!isLtr(items[i]?.kind)) continue;
-    end = i + 1;
-    if (i === numberEnd && items[i]?.kind === "number") numberEnd = end;
-    hasLetter ||= items[i]?.kind === "ltr";
+  let lastLetter = -1;
+  let last = -1;
+  for (; end < items.length && items[end]?.kind !== "rtl"; end++) {
+    if (items[end]?.kind === "ltr") lastLetter = last = end;
+    else if (items[end]?.kind === "number") last = end;
   }
+  return { end: Math.max(end, from + 1), lastLetter, last };
+}
+
+/** Returns where the words from left to right, or the number, that start at `from` end; `from` when none starts there. */
+function endOfLtr(items: readonly Item[], from: number, { lastLetter, last }: Stretch): number {
+  const kind = items[from]?.kind;
+  if (kind !== "ltr" && kind !== "number") return from;
+  if (lastLetter >= from) return last + 1;
   // Two numbers side by side are read from right to left
-  return hasLetter ? end : numberEnd;
+  let end = from;
+  while (items[end]?.kind === "number") end++;
+  return end;
 }
 
 /** Turns only the runs from right to left in a line from left to right. */
@@ -209,7 +225,7 @@ function withTurnedRuns(items: readonly Item[]): readonly string[] {
         if (items[at]?.kind === "rtl") end = at + 1;
       }
     }
-    if (end > i) parts.push(...turned(items.slice(i, end)));
+    if (end > i) parts.push(turned(items.slice(i, end)).join(""));
     else parts.push(items[i]?.text ?? "");
     i = Math.max(end, i + 1);
   }
