@@ -6,7 +6,7 @@
  */
 import { type GetModuleInfo, rollup } from "@rollup/wasm-node";
 import { spawnSync } from "node:child_process";
-import { chmodSync, cpSync, rmSync } from "node:fs";
+import { chmodSync, cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import process from "node:process";
 
@@ -108,4 +108,7 @@ cpSync("lib/dashboard/page", join(FOLDER, CHUNKS, "page"), {
   filter: (file) => !file.endsWith("tsconfig.json"),
 });
 cpSync("lib/documents/pdf/cmaps", join(FOLDER, CHUNKS, "cmaps"), { recursive: true });
+// JavaScript is built without comments, and the licence of the data of fonts stands in one
+const [notice = ""] = /^\/\*\*[\s\S]*?\*\//.exec(readFileSync("lib/documents/pdf/font_data.ts", "utf8")) ?? [];
+writeFileSync(join(FOLDER, CHUNKS, "font_data.LICENSE"), notice.replace(/^ ?(?:\/\*\*|\*\/|\* ?)/gm, "").trim() + "\n");
 chmodSync(join(FOLDER, "cli/main.js"), 0o755);

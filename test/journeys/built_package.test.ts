@@ -47,6 +47,16 @@ test("the package finds its dashboard and the modules of its threads", () =>
     assert.match(read.text, /Gate report/);
   }));
 
+test("the package has the licences of Adobe's maps and names of glyphs", () => {
+  const text = (path: string) => readFileSync(join(built, "chunks", path), "utf8").replaceAll("%%Copyright: ", "");
+  for (
+    const [path, holder] of [["cmaps/LICENSE", "1990-2009 Adobe"], ["font_data.LICENSE", "2002-2019 Adobe"]] as const
+  ) {
+    assert.ok(text(path).includes(`Copyright ${holder}`), path);
+    assert.match(text(path), /Redistributions in binary form must reproduce the above[\s\S]*OF SUCH DAMAGE/, path);
+  }
+});
+
 test("the command line runs from the package", () => {
   const [command = "", ...options] = RUN;
   const { status, stdout, stderr } = spawnSync(command, [...options, join(built, "cli/main.js"), "config", "schema"], {

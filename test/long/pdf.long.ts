@@ -83,7 +83,7 @@ function wordF1(left: readonly string[], right: readonly string[]): number {
   return 2 * common / (left.length + right.length);
 }
 
-/** What a document has in common with the words that poppler finds in it. */
+/** Row of the table: what the texts of a document have in common with the words that poppler finds in it. */
 interface Row {
   readonly path: string;
   /** Words that poppler finds */
