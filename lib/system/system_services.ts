@@ -10,7 +10,7 @@ import { createFiles } from "./files/create_files.ts";
 import type { Git } from "./git/git.ts";
 import type { GuardedFetch } from "./net/guarded_fetch.ts";
 import { createOwnAddress, type OwnAddress } from "./net/address.ts";
-import type { ProxySettings } from "./net/proxy_choice.ts";
+import { chooseProxy, type ProxyChoice, type ProxySettings } from "./net/proxy_choice.ts";
 import { createUrlPolicy, type UrlPolicy } from "./net/url_policy.ts";
 import type { UrlRules } from "./net/url_rules.ts";
 import { type CommandLookup, createCommandLookup } from "./process/command_lookup.ts";
@@ -60,6 +60,8 @@ export interface SystemServices {
   readonly ownAddress: OwnAddress;
   /** Returns the guarded fetch; loads it at the first call. */
   readonly guardedFetch: () => Promise<GuardedFetch>;
+  /** Returns the way that the guarded fetch takes to an address. */
+  readonly proxyOf: (url: URL) => ProxyChoice;
   /** Returns how commands of tools are contained now; waits for the first look at the machine only. */
   readonly containment: () => Promise<CommandContainment>;
 }
@@ -90,6 +92,7 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
       const { proxy, userAgent } = options;
       return createGuardedFetch({ policy: urls, clock, userAgent, proxy });
     }),
+    proxyOf: (url) => chooseProxy(options.proxy(), url),
     containment: () => processes.containment(options.shell().sandbox, options.shell().network),
   };
 }

@@ -43,6 +43,8 @@ import { sopList } from "./sops/sop_list.ts";
 import { sopStatus } from "./sops/sop_status.ts";
 import { httpRequest } from "./web/http_request.ts";
 import { webFetch } from "./web/web_fetch.ts";
+import { proxyConfig } from "./web/proxy_config.ts";
+import { urlValidation } from "./web/url_validation.ts";
 import { webSearch } from "./web/web_search.ts";
 
 /** All built-in tools, by family. */
@@ -69,6 +71,8 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   webSearch,
   composio,
   pushover,
+  urlValidation,
+  proxyConfig,
   cronAdd,
   cronList,
   cronUpdate,

@@ -18,6 +18,7 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   git: false,
   urls: false,
   guardedFetch: false,
+  proxyOf: false,
   environment: false,
   secrets: false,
   redactor: false,

@@ -198,6 +198,22 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     maxBytes: 500,
     sample: { message: "The gate is open", title: "Gate", priority: 1 },
   },
+  url_validation: {
+    access: "network",
+    sampleAccess: "read",
+    enabled: "when configured",
+    fields: ["url", "follow_redirects?"],
+    textField: "url",
+    maxBytes: 475,
+    sample: { url: "https://127.0.0.1/", follow_redirects: false },
+  },
+  proxy_config: {
+    access: "read",
+    enabled: "always",
+    fields: ["op", "url?"],
+    maxBytes: 425,
+    sample: { op: "get", url: "https://example.com/" },
+  },
   cron_add: {
     access: "state",
     enabled: "when configured",

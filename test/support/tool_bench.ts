@@ -22,6 +22,7 @@ import type { FilesVariant } from "../../lib/system/files/files.ts";
 import { createGit } from "../../lib/system/git/create_git.ts";
 import { createGuardedFetch, type GuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { createRelay } from "../../lib/system/net/relay.ts";
+import { chooseProxy, type ProxySettings } from "../../lib/system/net/proxy_choice.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
@@ -96,11 +97,15 @@ export interface ToolBenchOptions {
   readonly home?: string;
   /** All addresses of a host name. Default: the system's */
   readonly lookup?: (host: string) => Promise<readonly string[]>;
+  /** `[proxy]` with its environment. Default: none */
+  readonly proxy?: ProxySettings;
   /** Environment of the gateway, for keys that name a variable. Default: empty */
   readonly environment?: Readonly<Record<string, string>>;
   /** Server of the test by the origin of a service that it stands for. Default: none */
   readonly standIns?: Readonly<Record<string, string>>;
 }
+
+const NO_PROXY: ProxySettings = { http: "", https: "", no_proxy: [] };
 
 export function createToolBench(options: ToolBenchOptions): ToolBench {
   const clock = options.clock ?? systemClock;
@@ -117,7 +122,12 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     own: () => options.ownPort === undefined ? undefined : { port: options.ownPort, publicPaths: ["/health"] },
   });
   const environment = (name: string) => options.environment?.[name];
-  const guarded = createGuardedFetch({ policy: urls, clock, userAgent: "postern/test" });
+  const guarded = createGuardedFetch({
+    policy: urls,
+    clock,
+    userAgent: "postern/test",
+    proxy: () => options.proxy ?? NO_PROXY,
+  });
   const fetch = withStandIns(guarded, options.standIns ?? {});
   const processes = createWorkspaceProcesses(options.root, {
     commands,
@@ -166,6 +176,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       git: createGit({ processes, home: options.home ?? "/home/nobody", ownPaths: [] }),
       urls,
       guardedFetch: () => Promise.resolve(fetch),
+      proxyOf: (url) => chooseProxy(options.proxy, url),
       environment,
       redactor,
       secrets: createToolSecrets({
@@ -273,6 +284,7 @@ function changed(changes: ConfigChanges): Config {
   return {
     ...config,
     autonomy: { ...config.autonomy, ...autonomy },
+    given: url_access === undefined ? config.given : [...config.given, "url_access"],
     url_access: { ...config.url_access, ...url_access },
     secrets: changes.secrets ?? config.secrets,
     http_request: { ...config.http_request, ...changes.http_request },

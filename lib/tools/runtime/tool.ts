@@ -13,6 +13,7 @@ import type { Documents } from "../../storage/documents.ts";
 import type { Files } from "../../system/files/files.ts";
 import type { Git } from "../../system/git/git.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
+import type { ProxyChoice } from "../../system/net/proxy_choice.ts";
 import type { UrlPolicy } from "../../system/net/url_policy.ts";
 import type { CommandLookup } from "../../system/process/command_lookup.ts";
 import type { Processes } from "../../system/process/processes.ts";
@@ -126,6 +127,8 @@ export interface ToolServices {
   /** Returns the guarded fetch, the only way of tools to other machines; loads it at the first call */
   readonly guardedFetch: () => Promise<GuardedFetch>;
   readonly documents: Documents;
+  /** Returns the way that the guarded fetch takes to an address */
+  readonly proxyOf: (url: URL) => ProxyChoice;
   /** Returns an environment variable that a configuration key such as `api_key_env` names. undefined when it is not set */
   readonly environment: (name: string) => string | undefined;
   readonly secrets: ToolSecrets;
