@@ -108,6 +108,13 @@ test("a thread loads its own code, and not the gateway's", () => {
   }
 });
 
+test("the program in front of a sandboxed command is one file, which the sandbox can show", () => {
+  const text = readFileSync(join(built, "chunks/relay_forwarder.js"), "utf8");
+  const imports = [...text.matchAll(/\b(?:from|import)\s*\(?['"]([^'"]+)['"]/g)].map(([, name = ""]) => name);
+  assert.ok(imports.length > 0);
+  assert.deepEqual(imports.filter((name) => !name.startsWith("node:")), []);
+});
+
 test("version and help leave configuration and services alone", { skip: ON_DENO }, () =>
   withWorld(async (world) => {
     const home = await world.folder();

@@ -8,7 +8,7 @@ import { hostAndPort } from "./address.ts";
 import { describeNetworkError } from "./network_error.ts";
 import { connectPinned, PinError } from "./pinned_connection.ts";
 import { TunnelError } from "./proxy.ts";
-import { createProxyRules, type ProxySettings } from "./proxy_choice.ts";
+import { chooseProxy, type ProxySettings } from "./proxy_choice.ts";
 import { forwardRequest, joinSockets, type PumpOptions } from "./relay_pump.ts";
 import type { AllowedUrl, UrlPolicy } from "./url_policy.ts";
 import { allows, namesPort, type UrlRules } from "./url_rules.ts";
@@ -221,8 +221,7 @@ class UnixRelay implements Relay {
     const timeout = this.#options.clock.timeoutSignal(this.#limits.connectMs);
     const signal = AbortSignal.any([timeout.signal, gone.signal, this.#closing.signal]);
     try {
-      const { url, addresses } = await this.#check(target, signal);
-      const proxy = createProxyRules(this.#options.proxy?.())(url.origin);
+      const { url, addresses, proxy } = await this.#check(target, signal);
       const upstream = await connectPinned({ url, addresses, proxy, signal });
       upstream.on("error", () => {});
       if (!client.destroyed) return { upstream, url };
@@ -239,8 +238,8 @@ class UnixRelay implements Relay {
     }
   }
 
-  /** Returns the checked addresses of a request. @throws {ToolError} as UrlPolicy, and `relay_full` */
-  async #check(target: string, signal: AbortSignal): Promise<AllowedUrl> {
+  /** Returns the checked addresses of a request, and the way to them. @throws {ToolError} as UrlPolicy, and `relay_full` @throws {PinError} */
+  async #check(target: string, signal: AbortSignal): Promise<AllowedUrl & { readonly proxy: string | undefined }> {
     const rules: UrlRules = { ...this.#options.rules(), enforce_domain_allowlist: true };
     if (this.#bytes > this.#limits.bytes) {
       throw new ToolError(
@@ -251,8 +250,11 @@ class UnixRelay implements Relay {
     const url = URL.parse(target);
     // A look-up would already tell the name to servers of whoever owns it
     if (url !== null) requireListed(url, rules);
+    const way = url === null ? undefined : chooseProxy(this.#options.proxy?.(), url);
     // Without a method, so that the gateway's public paths are refused as well
-    return await this.#options.policy.check(target, rules, { signal });
+    const checked = await this.#options.policy.check(target, rules, { signal, isByProxy: way?.resolve === "proxy" });
+    if (way?.problem !== undefined) throw new PinError(way.problem);
+    return { ...checked, proxy: way?.proxy };
   }
 
   #pump(): PumpOptions {

@@ -418,7 +418,11 @@ test("with [proxy] the connection goes through it, to the address that was check
     for (const end of [upstream, client]) end.on("error", () => {});
   });
   const proxyPort = await listen(proxy);
-  const settings = { http: `http://127.0.0.1:${proxyPort}`, https: "", no_proxy: [] };
+  const settings: { http: string; https: string; no_proxy: string[]; resolve?: "proxy" } = {
+    http: `http://127.0.0.1:${proxyPort}`,
+    https: "",
+    no_proxy: [],
+  };
   await withRelay({ domain_allowlist: ["web.test"] }, async ({ send }) => {
     assert.match(await send(get("http://web.test/")), /hello/);
     assert.match(
@@ -426,5 +430,13 @@ test("with [proxy] the connection goes through it, to the address that was check
       /200 [^]*hello/,
     );
     assert.deepEqual(asked, ["127.0.0.1:80", "127.0.0.1:80"]);
+    // Where the proxy looks names up it gets the name, still of an allowed host alone
+    settings.resolve = "proxy";
+    assert.match(await send(get("http://web.test/")), /hello/);
+    assert.match(await send(get("http://other.test/")), /^HTTP\/1\.1 403 /);
+    assert.deepEqual(asked.splice(2), ["web.test:80"]);
+    // A proxy that cannot be used is never passed by
+    settings.http = "socks5://127.0.0.1:1080";
+    assert.match(await send(get("http://web.test/")), /^HTTP\/1\.1 502 [^]*only http: and https: are known/);
   }, { proxy: () => settings });
 });
