@@ -8,6 +8,7 @@
 import { spawnSync } from "node:child_process";
 import { globSync } from "node:fs";
 import process from "node:process";
+import { fileURLToPath } from "node:url";
 import { denoCommand } from "./deno.ts";
 
 const words = process.argv.slice(2);
@@ -21,12 +22,14 @@ const files = named.length > 0 ? named : globSync(long ? "test/**/*.long.ts" : "
 const WIDTH = { node: "3", deno: "2" };
 /** Nothing takes so long: a test that hangs fails instead of all that follow it. Milliseconds; Deno has no such limit */
 const LIMIT_MS = long ? 3_600_000 : 600_000;
+/** Node keeps here what it made of each module. Hundreds of processes would each remove the types of the same sources otherwise */
+const COMPILE_CACHE = fileURLToPath(new URL("../node_modules/.cache/compile/", import.meta.url));
 
 const run = (command: readonly string[]): number => {
   const [program = "", ...rest] = command;
   const { status, error } = spawnSync(program, rest, {
     stdio: "inherit",
-    env: { ...process.env, DENO_JOBS: WIDTH.deno },
+    env: { ...process.env, DENO_JOBS: WIDTH.deno, NODE_COMPILE_CACHE: COMPILE_CACHE },
   });
   if (error !== undefined) console.error(`Cannot run "${program}": ${error.message}`);
   return status ?? 1;
