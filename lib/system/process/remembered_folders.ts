@@ -4,8 +4,8 @@ import { basename, join, sep } from "node:path";
 import { isProtectedFromCommands } from "../files/forbidden_paths.ts";
 import { isSensitive } from "../files/sensitive_files.ts";
 
-/** Files and folders that are remembered; a tree with more is looked at anew each time */
-const MAX_REMEMBERED = 1_000_000;
+/** Files and folders that are remembered; what is beyond them is looked at anew each time */
+export const MAX_REMEMBERED = 1_000_000;
 /** A folder or file changed less than this ago may change again within the same time stamp. Deno gives whole seconds */
 export const QUIET_MS = 2000;
 /** Character that stands in a listed name for bytes that are no UTF-8 */
@@ -50,12 +50,14 @@ interface RememberedFolder extends FolderRole {
 /** The entries of folders that surveys have seen, until a folder changes. */
 export class RememberedFolders {
   readonly #now: () => number;
+  readonly #max: number;
   readonly #folders = new Map<string, RememberedFolder>();
   /** Number of entries in all remembered folders */
   #remembered = 0;
 
-  constructor(now: () => number) {
+  constructor(now: () => number, max: number) {
     this.#now = now;
+    this.#max = max;
   }
 
   /** Returns the entries of a folder. @throws the error of the system when the folder cannot be read */
@@ -75,7 +77,7 @@ export class RememberedFolders {
     const { entries, ctimeMs } = folder;
     const before = this.#folders.get(path)?.entries.all.length ?? 0;
     this.#folders.delete(path);
-    if (this.#now() - ctimeMs > QUIET_MS && this.#remembered + entries.all.length <= MAX_REMEMBERED) {
+    if (this.#now() - ctimeMs > QUIET_MS && this.#remembered + entries.all.length <= this.#max) {
       this.#folders.set(path, folder);
       this.#remembered += entries.all.length;
     }

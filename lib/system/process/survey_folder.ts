@@ -16,6 +16,7 @@ import { holdsPrivateKey, isSensitive, KEY_HEAD_BYTES } from "../files/sensitive
 import {
   type FolderEntries,
   type FolderEntry,
+  MAX_REMEMBERED,
   placesByName,
   QUIET_MS,
   RememberedFolders,
@@ -31,20 +32,23 @@ const MAX_POINTER_BYTES = 4096;
 /** Configuration of a repository, and of one of its working trees */
 const GIT_CONFIG = /^config(?:\.worktree)?$/;
 
-/** Clocks of a surveyor. */
+/** Clocks and memory of a surveyor. */
 export interface SurveyorOptions {
   /** Milliseconds since the epoch */
   readonly now: () => number;
   /** Milliseconds; never goes back */
   readonly monotonic: () => number;
+  /** Files and folders that are remembered. Default: MAX_REMEMBERED */
+  readonly maxRemembered?: number;
 }
 
 /**
  * Looks through folders, with calls that stop the thread until the disk answers. Names of a folder are remembered until it changes,
  * and content of a file until that changes: times of change (`ctime`) cannot be set by a program.
  */
-export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: SurveyRequest) => Survey {
-  const folders = new RememberedFolders(now);
+export function createSurveyor(options: SurveyorOptions): (request: SurveyRequest) => Survey {
+  const { now, monotonic, maxRemembered = MAX_REMEMBERED } = options;
+  const folders = new RememberedFolders(now, maxRemembered);
   return (request) => new FolderSurvey(request, { folders, now, monotonic }).run();
 }
 

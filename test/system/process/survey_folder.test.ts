@@ -132,14 +132,20 @@ describe("what is remembered", () => {
   }
 });
 
-test("more than 100,000 entries are looked through, to the deepest one", () =>
-  withWorkspace({ "z/z/z/z/.env": "a", "z/z/z/z/.agents/x": "a" }, (workspace) => {
-    for (let i = 0; i < 101; i++) {
-      mkdirSync(workspace.path(`f${i}`));
-      for (let j = 0; j < 1000; j++) writeFileSync(join(workspace.path(`f${i}`), `${j}`), "");
+test("more entries than are remembered are looked through each time, to the deepest one", () =>
+  withWorkspace({ "z/z/z/z/.env": "a", "z/z/z/z/.agents/x": "a" }, ({ root, path, write }) => {
+    for (let i = 0; i < 300; i++) write(`f${i % 30}/${i}`, "a");
+    const survey = createSurveyor({
+      now: () => systemClock.now() + 60_000,
+      monotonic: () => systemClock.monotonic(),
+      maxRemembered: 5,
+    });
+    for (let round = 0; round < 2; round++) {
+      const { finished, files, sensitive, guarded } = survey(requestOf(root));
+      assert.deepEqual([finished, files, sensitive, guarded.length], [true, 301, [path("z/z/z/z/.env")], 1]);
     }
-    const { finished, sensitive, guarded } = surveyor()(requestOf(workspace.root));
-    assert.deepEqual([finished, sensitive.length, guarded.length], [true, 1, 1]);
+    for (let i = 0; i < 30; i++) write(`f${i}/new`, KEY);
+    assert.equal(survey(requestOf(root)).sensitive.length, 31);
   }));
 
 test("a survey whose time is over says so, and the next one is faster by what is remembered", () =>
