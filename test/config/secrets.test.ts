@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { knownSecrets, maskSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
+import { configOf } from "../support/running_gateway.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 const result = validateConfig([{
@@ -79,6 +80,21 @@ test("the redactor's secrets are those of the file and those the environment hol
   assert.ok(!secrets.includes("qwertz"));
   assert.ok(!secrets.includes("me"));
   assert.ok(!secrets.includes(""));
+});
+
+test("of [secrets] the variable and the arguments of the command are known, and the words after a flag masked", () => {
+  const rights = { hosts: ["a.example"], tools: ["http_request"] };
+  const tables = configOf({
+    secrets: {
+      one: { env: "PLAIN_NAME", ...rights },
+      two: { command: ["vault", "--token", "of-the-vault-1", "--password=of-the-vault-2", "read"], ...rights },
+    },
+  });
+  const known = knownSecrets(tables, { PLAIN_NAME: "value-of-the-variable" });
+  for (const secret of ["value-of-the-variable", "of-the-vault-1", "of-the-vault-2"]) {
+    assert.ok(known.includes(secret), secret);
+  }
+  assert.deepEqual(maskSecrets(tables).secrets["two"]?.command, ["vault", "--token", "***", "--password=***", "read"]);
 });
 
 test("the keys of files are secrets too; what is no readable file gives none", async () => {

@@ -269,9 +269,9 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
 /** Sends requests to a service to the server of the test that stands for it. Redirects from there are judged as they are. */
 function withStandIns(guarded: GuardedFetch, standIns: Readonly<Record<string, string>>): GuardedFetch {
   return (request) => {
-    const asked = new URL(request.url);
-    const origin = standIns[asked.origin];
-    if (origin === undefined) return guarded(request);
+    const asked = URL.parse(request.url);
+    const origin = standIns[asked?.origin ?? ""];
+    if (asked === null || origin === undefined) return guarded(request);
     const url = origin + asked.pathname + asked.search;
     const headers = (to: URL) => request.headers?.(to.origin === origin ? asked : to) ?? {};
     return guarded({ ...request, url, headers, fromConfig: true });

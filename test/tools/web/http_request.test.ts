@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { describe, test } from "node:test";
+import { httpRequest } from "../../../lib/tools/web/http_request.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { type FakeSite, type SeenRequest, type SiteReply, withSite } from "../../support/fake_site.ts";
 import { configOf } from "../../support/running_gateway.ts";
@@ -178,6 +179,14 @@ describe("requests", () => {
       const output = await send(`GET ${site.origin}`);
       assert.match(output, /^status=200\nä{50}\n\[Cut at 101 bytes: \[http_request\] max_response_size is the limit/);
     }, { config: { http_request: { max_response_size: 101 } } }));
+
+  test("after a crash GET and HEAD may be made again, and nothing that changes a server or a file", () => {
+    const isRepeatable = (input: object) =>
+      httpRequest.prepare(JSON.stringify({ url: "https://a.example", ...input })).repeatable;
+    const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+    assert.deepEqual(methods.filter((method) => isRepeatable({ method })), ["GET", "HEAD"]);
+    assert.equal(isRepeatable({ method: "GET", save_to: "x" }), false);
+  });
 
   test("GET is sent again after the pause that a server asks for, and POST is not", () =>
     withRequests(
