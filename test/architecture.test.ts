@@ -174,6 +174,39 @@ for (const rule of RULES) {
   });
 }
 
+/** Files that open connections or send requests, and who may import each. Tools have the guarded fetch alone, as a service. */
+const WAYS_OUT: Readonly<Record<string, readonly string[]>> = {
+  pinned_exchange: ["lib/system/net/guarded_fetch.ts"],
+  pinned_connection: ["lib/system/net/"],
+  proxy: ["lib/system/net/"],
+  relay_pump: ["lib/system/net/relay.ts"],
+  http_exchange: ["lib/system/net/", "lib/providers/"],
+  provider_client: ["lib/providers/", "cli/"],
+  tcp: ["lib/hardware/", "lib/providers/", "cli/doctor/"],
+  gateway_client: ["cli/"],
+  link_socket: ["lib/extensions/nodes/", "cli/commands/node.ts"],
+};
+
+test("the guarded fetch is the only way out of tools: each other way has its few users", () => {
+  const wrong: string[] = [];
+  for (const [name, users] of Object.entries(WAYS_OUT)) {
+    const way = `lib/system/net/${name}.ts`;
+    assert.ok(FILES.some(({ path }) => path === way), `${way} is there`);
+    for (const { path, text } of FILES) {
+      if (path === way || users.some((user) => path.startsWith(user))) continue;
+      if (importsOf(text).some((specifier) => specifier.startsWith(".") && targetOf(path, specifier) === way)) {
+        wrong.push(`${path} imports ${way}`);
+      }
+    }
+  }
+  assert.deepEqual(wrong, []);
+  const opens = /\b(connect|createConnection|request|sendPlain|sendOverTls|startTls|new Socket|new WebSocket)\(/;
+  const openers = FILES.filter(({ path, text }) => path.startsWith("lib/system/net/") && opens.test(codeOnly(text)));
+  assert.ok(openers.length > 5, "the files that open connections are found");
+  const known = Object.keys(WAYS_OUT).map((name) => `lib/system/net/${name}.ts`);
+  assert.deepEqual(openers.map(({ path }) => path).filter((path) => !known.includes(path)), []);
+});
+
 test("house rules of STYLE hold: names, erasable syntax, no default exports, no drawers", () => {
   const wrong = FILES.flatMap((file) => {
     const code = codeOnly(file.text);

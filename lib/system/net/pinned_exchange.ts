@@ -3,7 +3,7 @@ import { request as sendOverTls } from "node:https";
 import { isIP } from "node:net";
 import { hostAndPort, isSameAddress } from "./address.ts";
 import { ATTEMPT_MS, lookupOf, PinError, tunnelToFirst } from "./pinned_connection.ts";
-import { type BodySink, type ReadBody, readBody } from "./reply_body.ts";
+import { type BodySink, type ReadBody, readBody, SinkFailure } from "./reply_body.ts";
 
 /** Request to one of these addresses and no other. */
 export interface PinnedRequest {
@@ -53,6 +53,8 @@ export async function pinnedExchange(request: PinnedRequest): Promise<PinnedRepl
 }
 
 async function exchange(outgoing: ClientRequest, request: PinnedRequest): Promise<PinnedReply> {
+  let wire: Error | undefined;
+  outgoing.on("error", (error) => (wire ??= error));
   const incoming = await headOf(outgoing, request);
   try {
     const head = { status: incoming.statusCode ?? 0, headers: headersOf(incoming) };
@@ -62,6 +64,10 @@ async function exchange(outgoing: ClientRequest, request: PinnedRequest): Promis
     const isKept = request.sink !== undefined && sink === undefined;
     const maxBytes = isKept ? Math.min(request.maxBytes, MAX_KEPT_BYTES) : request.maxBytes;
     return { ...head, ...await readBody(incoming, { maxBytes, encodings, signal, sink }) };
+  } catch (error) {
+    // The parser tells the request what is wrong with the reply, and its reader no more than that it is over
+    const isParsers = wire !== undefined && "code" in wire && String(wire.code).startsWith("HPE_");
+    throw isParsers && !(error instanceof SinkFailure) ? wire : error;
   } finally {
     outgoing.destroy();
   }

@@ -86,7 +86,7 @@ class BodyReading {
       }
       return true;
     } catch (error) {
-      const damage = encoding === undefined ? error : damageOf(error, encoding);
+      const damage = damageOf(error, encoding);
       // A reply without a body, as to HEAD, tells how its body would be compressed
       if (damage instanceof CutError && this.#compressedBytes === 0) return true;
       throw damage;
@@ -174,9 +174,13 @@ function encodingOf({ headers }: IncomingMessage): string | undefined {
 
 class CutError extends PinError {}
 
-function damageOf(error: unknown, encoding: string): unknown {
+function damageOf(error: unknown, encoding: string | undefined): unknown {
   if (error instanceof PinError) return error;
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  if (code === "ECONNRESET") {
+    return new PinError("the connection was closed in the middle of the reply", { cause: error });
+  }
+  if (encoding === undefined) return error;
   const isCut = code === "Z_BUF_ERROR";
   // Deno's zstd has no codes
   const isDamaged = code.startsWith("Z_") || code.startsWith("ERR__ERROR_") || code.startsWith("ZSTD_") ||

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { connect } from "node:net";
+import { networkInterfaces } from "node:os";
 import { describe, test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
@@ -241,7 +242,13 @@ describe("guarded_fetch", () => {
       own: { port: gateway.port, publicPaths: ["/health"] },
     });
     const rules = { ...LOCAL, block_private_ip: false };
-    const hosts = ["127.0.0.1", "mine.test", "127.0.0.2", "0x7f.1", "[::1]", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]"];
+    const faces = Object.values(networkInterfaces()).flatMap((face) => face ?? []);
+    const own = faces.map(({ address, family }) => family === "IPv6" ? `[${address.split("%")[0]}]` : address);
+    const mapped = faces.filter(({ family }) => family === "IPv4").map(({ address }) => `[::ffff:${address}]`);
+    const hosts = [
+      ...["127.0.0.1", "mine.test", "127.0.0.2", "0x7f.1", "[::1]", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]"],
+      ...["[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::1]", ...own, ...mapped],
+    ];
     for (const host of hosts) {
       assert.equal(await refusal(`http://${host}:${gateway.port}/v1/tokens`, { rules }), "url_own_gateway", host);
     }
