@@ -35,12 +35,14 @@ const CHUNK_LENGTH = 8192;
  * Source: HTML Living Standard, section 13.2
  */
 export function parseHtml(text: string, budget: WorkBudget): HtmlElement {
-  const parser = new Parser<PageTree>({ treeAdapter: createTreeAdapter(budget), scriptingEnabled: false });
+  const growing = new GrowingText();
+  const parser = new Parser<PageTree>({ treeAdapter: createTreeAdapter(budget, growing), scriptingEnabled: false });
   for (let at = 0; at < text.length; at += CHUNK_LENGTH) {
     budget.step(CHUNK_LENGTH / 2);
     parser.tokenizer.write(text.slice(at, at + CHUNK_LENGTH), false);
   }
   parser.tokenizer.write("", true);
+  growing.flush();
   return parser.document;
 }
 
@@ -102,11 +104,31 @@ type PageTree = TreeAdapterTypeMap<
   HtmlText
 >;
 
+/** Pieces of a text that are joined at once. */
+const MAX_PIECES = 256;
+
+/** The text that the parser adds to, word by word. Joined one by one, each word would cost memory many times its own. */
+class GrowingText {
+  #node: HtmlText | undefined = undefined;
+  #pieces: string[] = [];
+
+  add(node: HtmlText, piece: string): void {
+    if (node !== this.#node || this.#pieces.length >= MAX_PIECES) this.flush();
+    this.#node = node;
+    this.#pieces.push(piece);
+  }
+
+  flush(): void {
+    if (this.#node !== undefined) this.#node.text += this.#pieces.join("");
+    this.#pieces = [];
+  }
+}
+
 /** Names of nodes that are no elements of the page. */
 const DOCUMENT = "#document";
 const FRAGMENT = "#fragment";
 
-function createTreeAdapter(budget: WorkBudget): TreeAdapter<PageTree> {
+function createTreeAdapter(budget: WorkBudget, growing: GrowingText): TreeAdapter<PageTree> {
   const namespaces = new WeakMap<HtmlElement, html.NS>();
   const contents = new WeakMap<HtmlElement, HtmlElement>();
   let mode = html.DOCUMENT_MODE.NO_QUIRKS;
@@ -138,7 +160,7 @@ function createTreeAdapter(budget: WorkBudget): TreeAdapter<PageTree> {
   };
   const insertText = (parent: HtmlElement, text: string, previous: HtmlNode | undefined, before?: HtmlNode) => {
     budget.step(2);
-    if (previous !== undefined && !isElement(previous)) previous.text += text;
+    if (previous !== undefined && !isElement(previous)) growing.add(previous, text);
     else insert(parent, createText(text), before);
   };
   return {

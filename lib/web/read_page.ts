@@ -76,7 +76,7 @@ function htmlPage(whole: string, url: string, job: { stopped(): boolean }): WebP
     const metadata = readMetadata(document, baseUrl);
     const written = writeMarkdown(findMainContent(document, budget), { baseUrl, budget });
     if (written.text.trim() === "") {
-      return { ...metadata, kind: "html", ...fallback(html, "it has no text in its main part", job) };
+      return { ...metadata, kind: "html", ...fallback(html, "it may be made by scripts, which are not run", job) };
     }
     const tooLong = written.isCut ? ["The page is longer than what is written of it: its end is missing"] : [];
     return { kind: "html", ...metadata, text: written.text, notices: [...cut, ...tooLong] };
@@ -94,7 +94,7 @@ function fallback(
   cut: readonly string[] = [],
 ): Pick<WebPage, "text" | "notices"> {
   const text = plainText(html, createWorkBudget(PLAIN_LIMITS, job));
-  if (text === "") return { text, notices: ["The page has no text: it may be made by scripts, which are not run"] };
+  if (text === "") return { text, notices: [`No text was found in the page: ${reason}`, ...cut] };
   return {
     text,
     notices: [`This is the plain text of the whole page, without structure and links: ${reason}`, ...cut],

@@ -193,9 +193,17 @@ test("PDF and Word documents are read by their readers, also where the type says
   await assert.rejects(() => read("%PDF-1.7 nothing", "application/pdf"), { code: "document_invalid" });
 });
 
+test("a text that comes in many pieces is one text", async () => {
+  assert.equal(
+    await markdown(`<p>${"a b\u0000&amp;c ".repeat(2000)}<b>x</b> y z</p>`),
+    `${"a b&c ".repeat(2000)}**x** y z`,
+  );
+  assert.equal(await markdown(`<table>a b${"<tr>c d".repeat(300)}</table>`), `a b${"c d".repeat(300)}`);
+});
+
 test("a page without text says so", async () => {
   const page = await read("<body><script>render()</script><div id=root></div>");
   assert.deepEqual([page.text, page.notices], ["", [
-    "The page has no text: it may be made by scripts, which are not run",
+    "No text was found in the page: it may be made by scripts, which are not run",
   ]]);
 });
