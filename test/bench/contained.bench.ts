@@ -1,5 +1,5 @@
 /**
- * Prints how long `true` takes as a command of a tool, p50 and p99 in milliseconds: plain, contained, and bubblewrap alone. The workspace
+ * Prints how long `true` takes as a command of a tool, p50 and p99 in milliseconds: plain, contained, contained with the relay, and bubblewrap alone. The workspace
  * has 10,000 files that have not changed for a while: `node test/bench/contained.bench.ts [files] [calls]`.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -8,8 +8,11 @@ import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import process from "node:process";
 import { systemClock } from "../../lib/base/clock.ts";
+import { defaultConfig } from "../../lib/config/config.ts";
+import { createRelay } from "../../lib/system/net/relay.ts";
+import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
-import type { SandboxMode } from "../../lib/system/process/containment.ts";
+import type { CommandNetwork, SandboxMode } from "../../lib/system/process/containment.ts";
 import { runCommand } from "../../lib/system/process/run_command.ts";
 import { contain } from "../../lib/system/process/sandbox.ts";
 import { createWorkspaceProcesses } from "../support/workspace_processes.ts";
@@ -23,7 +26,15 @@ const QUIET_MS = 3000;
 const top = mkdtempSync(join(tmpdir(), "postern-bench-"));
 const root = join(top, "workspace");
 const commands = createCommandLookup();
-const processes = createWorkspaceProcesses(root, { commands });
+const policy = createUrlPolicy();
+const { url_access: rules } = defaultConfig();
+const processes = createWorkspaceProcesses(root, {
+  commands,
+  relays: {
+    folder: join(top, "relays"),
+    create: () => Promise.resolve(createRelay({ policy, rules: () => rules, clock: systemClock })),
+  },
+});
 try {
   for (let at = 0; at < FILES; at++) {
     const folder = join(root, `folder${Math.floor(at / FILES_IN_FOLDER)}`);
@@ -35,16 +46,18 @@ try {
   await measure("plain", () => call("off"));
   await measure("bubblewrap alone", await sandboxAlone());
   await measure("contained", () => call("require"));
+  await measure("with the relay", () => call("require", "allowlist"));
 } finally {
   await processes.close();
   rmSync(top, { recursive: true });
 }
 
-async function call(sandbox: SandboxMode): Promise<void> {
+async function call(sandbox: SandboxMode, network: CommandNetwork = "none"): Promise<void> {
   const { ending } = await processes.run({
     words: ["true"],
     scope: { workspaceRoot: root, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false },
     sandbox,
+    network,
     timeoutMs: 60_000,
     maxOutputBytes: 1000,
     signal: new AbortController().signal,

@@ -9,6 +9,7 @@ import { describeNetworkError } from "./network_error.ts";
 import { connectPinned, PinError } from "./pinned_connection.ts";
 import { TunnelError } from "./proxy.ts";
 import { chooseProxy, type ProxySettings } from "./proxy_choice.ts";
+import { listenOnDeno, type UnixListener } from "./unix_listener.ts";
 import { forwardRequest, joinSockets, type PumpOptions } from "./relay_pump.ts";
 import type { AllowedUrl, UrlPolicy } from "./url_policy.ts";
 import { allows, namesPort, type UrlRules } from "./url_rules.ts";
@@ -110,6 +111,7 @@ class UnixRelay implements Relay {
   /** Open connections, each with the timer of its head; undefined once that has come */
   readonly #connections = new Map<Duplex, Timer | undefined>();
   readonly #problems = new Map<string, RelayProblem>();
+  #ownListener: UnixListener | undefined;
   #bytes = 0;
   #wasReached = false;
 
@@ -130,7 +132,9 @@ class UnixRelay implements Relay {
     this.#server.on("clientError", (error, client) => answerRaw(client, unreadable(error)));
   }
 
-  listen(path: string): Promise<void> {
+  async listen(path: string): Promise<void> {
+    this.#ownListener = listenOnDeno(path, (connection) => void this.#server.emit("connection", connection));
+    if (this.#ownListener !== undefined) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#server.once("error", reject);
     this.#server.listen(path, () => {
@@ -138,7 +142,7 @@ class UnixRelay implements Relay {
       this.#server.on("error", () => {});
       resolve();
     });
-    return promise;
+    await promise;
   }
 
   wasReached(): boolean {
@@ -153,10 +157,11 @@ class UnixRelay implements Relay {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new CancelError("shutdown"));
     for (const socket of this.#connections.keys()) socket.destroy();
+    if (this.#ownListener !== undefined) return this.#ownListener.close();
     await new Promise<void>((resolve) => this.#server.close(() => resolve()));
   }
 
-  #admit(socket: Socket): void {
+  #admit(socket: Duplex): void {
     this.#wasReached = true;
     if (this.#closing.signal.aborted) return void socket.destroy();
     const { connections, headMs } = this.#limits;

@@ -173,7 +173,6 @@ test(
     const abstract = `postern-test-${port}`;
     const outer = createTcpServer((socket) => socket.destroy());
     await new Promise<void>((resolve) => outer.listen(`\0${abstract}`, resolve));
-    closers.push(() => outer.close());
     const faces = Object.values(networkInterfaces()).flat().filter((face) => face?.family === "IPv4" && !face.internal);
     const addresses = [
       "127.0.0.1",
@@ -216,6 +215,8 @@ tell("program", replace)
       assert.match(output, /^status=0/, output);
       assert.doesNotMatch(output, /REACHED/);
       assert.deepEqual([requests(), datagrams], [0, 0]);
+      // Not left to the end: on Deno every program that is started inherits it
+      outer.close();
     }, { files: { "probe.py": script } });
   },
 );
@@ -391,6 +392,23 @@ test(
       assert.match((await call("shell", "true")).result.output, /which level "read_only" never allows/);
       configure(config([], { shell: { network: "none" } }));
       for (const name of ["shell", "process_tool"]) assert.equal(executor.get(name)?.access, "write");
+    }),
+);
+
+test(
+  "no command inherits the socket of a relay, neither its own nor that of another command",
+  { skip },
+  () =>
+    withCommands(["example.com"], async ({ call, shell, configure, workspace }) => {
+      writeFileSync(
+        workspace.path("list.sh"),
+        'for f in /proc/self/fd/*; do [ "${f##*/}" -gt 2 ] && readlink "$f"; done | grep -c socket',
+      );
+      const { data } = (await call("process_tool", { op: "start", command: "sleep 600" })).result;
+      assert.match(await shell("sh list.sh"), /stdout:\n0\n/);
+      configure(config([], { shell: { network: "none" } }));
+      assert.match(await shell("sh list.sh"), /stdout:\n0\n/);
+      await call("process_tool", { op: "kill", id: (data as { id: string }).id });
     }),
 );
 
