@@ -181,7 +181,7 @@ async function refuse(
   count(label, outcome);
   await audit.decided({ prepared, kind: "deny", rule, reason, approvalId });
   return {
-    result: boundResult(failedResult(reason), options.redact),
+    result: boundResult(failedResult(reason), options.services.redactor),
     ran: false,
     access: outcome === "disabled" ? undefined : prepared?.access,
     ...(approvalId === undefined ? {} : { approvalId }),
@@ -204,7 +204,7 @@ async function runPermitted(
   const durationMs = options.clock.monotonic() - started;
   observeDuration(durationMs);
   count(label, ended.outcome);
-  const result = "error" in ended ? undefined : boundResult(ended.result, options.redact);
+  const result = "error" in ended ? undefined : boundResult(ended.result, options.services.redactor);
   if (ended.outcome === "denied") {
     const { approvalId } = permitted;
     await audit.decided({ prepared, kind: "deny", rule: "owner", reason: result?.output ?? "", approvalId });

@@ -2,6 +2,7 @@ import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { firstBytes } from "../../base/text.ts";
+import type { KnownSecrets } from "../../base/redact.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
@@ -208,19 +209,24 @@ function stopAfterGrace(signal: AbortSignal, clock: Clock) {
 const MAX_OUTPUT_BYTES = 262_144;
 /** Largest `data` of a tool as JSON, in UTF-16 units */
 const MAX_DATA = 1_048_576;
-/** Bytes beyond the cut that are redacted too, so that a secret which lies across the cut is still found whole */
-const SLACK_BYTES = 8192;
 
 /** Cuts output and data to their bounds, with a notice, and removes known secrets from both. */
-export function boundResult(result: ToolResult, redact: (text: string) => string): ToolResult {
+export function boundResult(result: ToolResult, known: KnownSecrets): ToolResult {
   const size = Buffer.byteLength(result.output);
-  const redacted = redact(firstBytes(result.output, MAX_OUTPUT_BYTES + SLACK_BYTES));
+  const redacted = size > MAX_OUTPUT_BYTES ? beginning(result.output, known) : known.redact(result.output);
   const output = firstBytes(redacted, MAX_OUTPUT_BYTES);
   const notice = size > MAX_OUTPUT_BYTES || output !== redacted
     ? `\n[Output cut at ${MAX_OUTPUT_BYTES} of ${size} bytes: ask for less at a time]`
     : "";
-  const data = boundData(result.data, redact);
+  const data = boundData(result.data, known.redact);
   return { output: output + notice, isError: result.isError, ...(data === undefined ? {} : { data }) };
+}
+
+/** Returns the first bytes of a text without its secrets. A secret that the cut goes through is masked as a whole. */
+function beginning(text: string, { part }: KnownSecrets): string {
+  const to = Buffer.byteLength(firstBytes(text, MAX_OUTPUT_BYTES));
+  const bytes = Buffer.from(firstBytes(text, to + part.reach()));
+  return new TextDecoder().decode(part.redact(bytes, { from: 0, to }));
 }
 
 function boundData(data: unknown, redact: (text: string) => string): unknown {

@@ -247,6 +247,7 @@ test("output is cut on a character with a notice, secrets across the cut include
   const { call, redactor } = bench([
     tool(() => done("é".repeat(200_000)), { name: "long" }),
     tool(() => done(`${"x".repeat(262_140)}hunter2hunter2`), { name: "edge" }),
+    tool(() => done("hunter2hunter2 ".repeat(30_000)), { name: "many" }),
     tool(() => done("", { big: "x".repeat(2_000_000) }), { name: "data" }),
     tool(() => done("key hunter2hunter2", { deep: ["hunter2hunter2"] }), { name: "secret" }),
   ]);
@@ -256,6 +257,8 @@ test("output is cut on a character with a notice, secrets across the cut include
   assert.ok(Buffer.byteLength(long) < 262_300);
   const edge = (await call("edge", "x")).result.output;
   assert.ok(!edge.includes("hunt"));
+  const many = (await call("many", "x")).result.output;
+  assert.ok(many.includes("of 450000 bytes") && !many.includes("hunt"), "masks are shorter than what they stand for");
   assert.equal((await call("data", "x")).result.data, undefined);
   assert.deepEqual((await call("secret", "x")).result, {
     output: "key [redacted]",
