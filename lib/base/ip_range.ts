@@ -85,21 +85,6 @@ export function rangesOverlap(range: IpRange, other: IpRange): boolean {
   return range.bits < other.bits ? isInRange(other.first, range) : isInRange(range.first, other);
 }
 
-/** Returns the last address of a range. */
-export function lastOf({ first, bits }: IpRange): IpNumber {
-  return { version: first.version, value: first.value | restOf(widthOf(first) - bits) };
-}
-
-/** Writes an address: IPv4 as four numbers, IPv6 as eight groups without abbreviation. */
-export function writeIp({ version, value }: IpNumber): string {
-  const [count, width] = version === 4 ? [4, 8n] : [8, 16n];
-  const parts = Array.from({ length: count }, (_, index) => {
-    const part = (value >> (BigInt(count - 1 - index) * width)) & restOf(Number(width));
-    return part.toString(version === 4 ? 10 : 16);
-  });
-  return parts.join(version === 4 ? "." : ":");
-}
-
 function widthOf({ version }: IpNumber): number {
   return version === 4 ? 32 : 128;
 }

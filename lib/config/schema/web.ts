@@ -97,8 +97,14 @@ export const browserSchema = v.strictObject({
 
 /** `[proxy]`: the way to other machines; empty: none. */
 export const proxySchema = v.strictObject({
-  http: about("Proxy of requests to http addresses. Empty: none", httpUrl()),
-  https: about("Proxy of requests to https addresses. Empty: none", httpUrl()),
+  http: about(
+    "Proxy of requests to http addresses. Empty: for tools and reply addresses that of the variable `http_proxy`, else none",
+    httpUrl(),
+  ),
+  https: about(
+    "Proxy of requests to https addresses. Empty: for tools and reply addresses that of the variable `https_proxy`, else none",
+    httpUrl(),
+  ),
   no_proxy: about(
     "Hosts that are reached without a proxy: `example.com`, `.example.com` for its subdomains, `10.0.0.0/8`, each with `:port`, `*` for all",
     texts([]),

@@ -251,6 +251,9 @@ describe("a body that goes to a sink", () => {
     await assert.rejects(get(place.origin, { sink: writes.sink }), broken);
     await assert.rejects(get(place.origin, { sink: () => Promise.resolve(closes(full)) }), full);
     assert.deepEqual(writes.closed, ["failed"]);
+    // The first failure is the one that is told
+    const both: BodySink = { write: () => Promise.reject(broken), close: () => Promise.reject(full) };
+    await assert.rejects(get(place.origin, { sink: () => Promise.resolve(both) }), broken);
   });
 
   test("is closed as failed when the reply breaks off or is damaged", async () => {

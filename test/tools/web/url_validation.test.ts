@@ -113,6 +113,8 @@ describe("the verdict", () => {
         false,
       );
     }
+    const allowed = await validate("https://good.test/", { url_access: listed });
+    assert.match(allowed.output, /^allowlist: passed, \[url_access\] domain_allowlist names the host$/m);
     assert.deepEqual(answers(await validate("https://x.evil.test/", { url_access: listed })), [
       ...["scheme passed", "blocklist passed", "resolution skipped", "private_ranges skipped", "allowlist refused"],
       ...["tool_hosts passed", "own_gateway skipped"],
