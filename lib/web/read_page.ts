@@ -46,7 +46,22 @@ const NO_METADATA: PageMetadata = { title: undefined, byline: undefined, date: u
  * @throws {DocumentError} a PDF or Word document that cannot be read. HTML that cannot is given as plain text, with a notice
  */
 export async function readPage(body: PageBody, job: { stopped(): boolean }): Promise<WebPage | undefined> {
-  const kind = kindOf(body);
+  const page = await readAs(kindOf(body), body, job);
+  return page === undefined ? undefined : { ...page, text: page.text.replace(UNSEEN, "") };
+}
+
+/**
+ * Characters that no reader of a page sees, and that could tell a model what its user is not told: controls, tags, zero width, turned
+ * directions. White space and the joiners that scripts need stay.
+ */
+const UNSEEN =
+  /(?!\s)\p{Cc}|[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+
+async function readAs(
+  kind: PageKind | undefined,
+  body: PageBody,
+  job: { stopped(): boolean },
+): Promise<WebPage | undefined> {
   switch (kind) {
     case "pdf":
       return await pdfPage(body, job);

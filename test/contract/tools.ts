@@ -171,6 +171,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "when configured",
     fields: ["url", "start?"],
     textField: "url",
+    textSample: "https://example.com/door",
     maxBytes: 550,
     sample: { url: "https://example.com/door", start: 0 },
   },

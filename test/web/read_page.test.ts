@@ -201,6 +201,14 @@ test("a text that comes in many pieces is one text", async () => {
   assert.equal(await markdown(`<table>a b${"<tr>c d".repeat(300)}</table>`), `a b${"c d".repeat(300)}`);
 });
 
+test("characters that nobody sees are left out, and those that scripts need stay", async () => {
+  const hidden = [..."ignore"].map((letter) => String.fromCodePoint(0xe0000 + letter.charCodeAt(0))).join("");
+  const text = `a${hidden}b\u200b\u202ec\u2066 \u{1f469}\u200d\u{1f4bb} می\u200cخواهم`;
+  const seen = "abc \u{1f469}\u200d\u{1f4bb} می\u200cخواهم";
+  assert.equal(await markdown(`<p>${text}</p>`), seen);
+  assert.equal((await read(`${text}\u001b[2J`, "text/plain")).text, `${seen}[2J`);
+});
+
 test("a page without text says so", async () => {
   const page = await read("<body><script>render()</script><div id=root></div>");
   assert.deepEqual([page.text, page.notices], ["", [

@@ -17,7 +17,10 @@ const WAY_OUT = "[web_fetch] respect_robots = false fetches it all the same";
 
 const rulesSchema = v.array(v.object({ allow: v.boolean(), pattern: v.string(), line: v.number() }));
 
-type RobotsContext = Pick<ContextWith<"guardedFetch" | "documents">, "config" | "services" | "signal" | "clock">;
+type RobotsContext = Pick<
+  ContextWith<"guardedFetch" | "documents">,
+  "config" | "services" | "signal" | "clock" | "log"
+>;
 
 /** Thrown before a request is sent to an origin whose robots.txt is not known yet. */
 export class RobotsUnknown extends ToolError {
@@ -35,11 +38,12 @@ export class RobotsOfCall {
   readonly #known = new Map<string, readonly RobotsRule[]>();
 
   constructor(context: RobotsContext) {
-    const { services: { documents }, clock } = context;
+    const { services: { documents }, clock, log } = context;
     this.#context = context;
     this.#cache = createSlotCache({
       documents,
       clock,
+      log,
       family: "robots",
       slots: SLOTS,
       maxBytes: MAX_CACHED_BYTES,

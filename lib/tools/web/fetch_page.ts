@@ -65,10 +65,11 @@ export async function fetchPage(input: WebFetchInput, context: FetchContext): Pr
   return toResult(page, input, { context, isCached: false });
 }
 
-function pageCache({ services: { documents }, clock }: FetchContext) {
+function pageCache({ services: { documents }, clock, log }: FetchContext) {
   return createSlotCache({
     documents,
     clock,
+    log,
     family: "pages",
     slots: CACHE_SLOTS,
     maxBytes: MAX_CACHED_BYTES,

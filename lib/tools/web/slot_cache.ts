@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
 import type { DocumentKey, Documents } from "../../storage/documents.ts";
 
 /**
@@ -17,6 +18,7 @@ export interface SlotCache<T> {
 export interface SlotCacheOptions<T> {
   readonly documents: Documents;
   readonly clock: Clock;
+  readonly log: Logger;
   readonly family: "pages" | "robots";
   readonly slots: number;
   /** Bytes of a value as JSON. A longer one is not kept */
@@ -28,7 +30,7 @@ const entrySchema = v.object({ key: v.string(), until: v.number(), value: v.unkn
 
 /** Creates a cache over the documents of the store. */
 export function createSlotCache<T>(options: SlotCacheOptions<T>): SlotCache<T> {
-  const { documents, clock, family, slots, maxBytes, schema } = options;
+  const { documents, clock, log, family, slots, maxBytes, schema } = options;
   // The key may hold an address, which is kept as its hash alone
   const placeOf = (key: string): { readonly hash: string; readonly slot: DocumentKey } => {
     const digest = createHash("sha256").update(key).digest();
@@ -45,7 +47,11 @@ export function createSlotCache<T>(options: SlotCacheOptions<T>): SlotCache<T> {
     async set(key, value, ttlMs) {
       const { hash, slot } = placeOf(key);
       const entry = { key: hash, until: clock.now() + ttlMs, value };
-      if (Buffer.byteLength(JSON.stringify(entry)) <= maxBytes) await documents.set(slot, entry);
+      if (Buffer.byteLength(JSON.stringify(entry)) > maxBytes) return;
+      // Losing a value costs time only, so that a full disk fails no call
+      await documents.set(slot, entry).catch((error: unknown) =>
+        log.warn("A fetched page could not be kept", { error })
+      );
     },
   };
 }

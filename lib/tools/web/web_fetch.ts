@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { ToolError } from "../../base/errors.ts";
 import { lazily } from "../../base/lazily.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 
@@ -32,6 +33,13 @@ export const webFetch = defineTool({
     ),
   }),
   textField: "url",
+  check({ url }) {
+    if (/^https?:$/.test(URL.parse(url)?.protocol ?? "")) return;
+    throw new ToolError(
+      "invalid_input",
+      'Cannot call "web_fetch": "url" must be an address as https://example.com/page',
+    );
+  },
   effects: ({ url }) => ({ urls: [url] }),
   run: async (input, context) => await (await fetching()).fetchPage(input, context),
 });
