@@ -10,6 +10,7 @@ import { connectPinned, PinError } from "./pinned_connection.ts";
 import { TunnelError } from "./proxy.ts";
 import { chooseProxy, type ProxySettings } from "./proxy_choice.ts";
 import { listenOnDeno, type UnixListener } from "./unix_listener.ts";
+import { type Answer, answerRaw, answerResponse, MAX_HEAD_BYTES, NOT_TAKEN, unreadable } from "./relay_answers.ts";
 import { forwardRequest, joinSockets, type PumpOptions } from "./relay_pump.ts";
 import type { AllowedUrl, UrlPolicy } from "./url_policy.ts";
 import { allows, namesPort, type UrlRules } from "./url_rules.ts";
@@ -85,22 +86,12 @@ const DEFAULT_LIMITS: RelayLimits = {
   connectMs: 30_000,
   idleMs: 120_000,
 };
-const MAX_HEAD_BYTES = 16_384;
 /** Ports that an entry without a port opens */
 const USUAL_PORTS: readonly number[] = [80, 443];
-
-const WHAT_IT_TAKES =
-  "This is the relay of Postern: it takes CONNECT host:port, and requests for http:// addresses in absolute form";
 
 /** Creates a relay that does not listen yet. */
 export function createRelay(options: RelayOptions): Relay {
   return new UnixRelay(options);
-}
-
-/** Answer of the relay's own. */
-interface Answer {
-  readonly status: number;
-  readonly text: string;
 }
 
 class UnixRelay implements Relay {
@@ -181,7 +172,7 @@ class UnixRelay implements Relay {
     const refuse = (answer: Answer) => answerResponse(response, answer);
     response.on("error", () => {});
     if (!this.#startRequest(client, request)) return;
-    if (!/^http:\/\//i.test(target)) return refuse({ status: 400, text: WHAT_IT_TAKES });
+    if (!/^http:\/\//i.test(target)) return refuse(NOT_TAKEN);
     const coding = request.headers["transfer-encoding"];
     if (coding !== undefined && coding.toLowerCase() !== "chunked") {
       return refuse({ status: 501, text: "The relay knows no transfer coding but chunked" });
@@ -199,7 +190,7 @@ class UnixRelay implements Relay {
     client.on("error", () => {});
     if (!this.#startRequest(client, request)) return void client.destroy();
     const target = tunnelTarget(request.url ?? "");
-    if (target === undefined) return answerRaw(client, { status: 400, text: WHAT_IT_TAKES });
+    if (target === undefined) return answerRaw(client, NOT_TAKEN);
     const reached = await this.#reach(target, client);
     if ("status" in reached) return answerRaw(client, reached);
     const { upstream } = reached;
@@ -324,39 +315,4 @@ function requireListed(url: URL, rules: UrlRules): void {
       wanted.slice(0, 100)
     }" to [url_access] domain_allowlist to allow it`,
   );
-}
-
-function unreadable(error: Error & { readonly code?: string }): Answer {
-  return error.code === "HPE_HEADER_OVERFLOW"
-    ? { status: 431, text: `The relay takes heads of at most ${MAX_HEAD_BYTES} bytes` }
-    : { status: 400, text: "The relay cannot read the request as HTTP/1.1" };
-}
-
-const PHRASES: Readonly<Record<number, string>> = {
-  400: "Bad Request",
-  403: "Forbidden",
-  431: "Request Header Fields Too Large",
-  501: "Not Implemented",
-  502: "Bad Gateway",
-  503: "Service Unavailable",
-};
-
-/** Answers on a connection that no response belongs to, and ends it. */
-function answerRaw(client: Duplex, { status, text }: Answer): void {
-  client.on("error", () => {});
-  if (!client.writable) return void client.destroy();
-  const body = `${text}\n`;
-  const head = [
-    `HTTP/1.1 ${status} ${PHRASES[status] ?? "Error"}`,
-    "content-type: text/plain; charset=utf-8",
-    `content-length: ${Buffer.byteLength(body)}`,
-    "connection: close",
-  ].join("\r\n");
-  client.end(`${head}\r\n\r\n${body}`, () => client.destroy());
-}
-
-function answerResponse(response: ServerResponse, { status, text }: Answer): void {
-  if (response.headersSent || response.destroyed) return void response.destroy();
-  response.writeHead(status, { "content-type": "text/plain; charset=utf-8", connection: "close" });
-  response.end(`${text}\n`);
 }
