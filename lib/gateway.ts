@@ -157,7 +157,12 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
   const models = await createModels(found);
   if (models.live !== undefined) memory.vectors.start(createEmbedder({ ...found, providers: models.live.providers }));
   found.opened.own(memory.vectors, (vectors) => vectors.close());
-  const runs = models.live && createRuns({ ...found, ...models.live, approvals, audit: audit.append, tools });
+  const runs = models.live && createRuns({
+    ...found,
+    ...models.live,
+    ...{ approvals, tools, audit: audit.append },
+    onRunEnd: createRunEnd(found),
+  });
   work.join({ tools, runs });
   if (runs !== undefined) await automation.start({ recover: () => runs.recover(), opened });
   const conversations = createConversationServices({ ...found, runs });
@@ -184,6 +189,7 @@ async function startFoundations(basics: Basics) {
     shell: () => config().security.shell,
     urlRules: () => config().url_access,
     proxy: () => ({ ...config().proxy, environment }),
+    browserDomains: () => config().browser.allowed_domains,
     userAgent: `postern/${options.version}`,
     publicPaths: PUBLIC_PATHS,
   });
@@ -296,14 +302,14 @@ function createGatewayTools(
 ): DrainableExecutor {
   const { store, guard, system, work, redactor, environment } = found;
   const documents = createDocuments({ store });
-  const { files, commands, processes, workers, git, urls, guardedFetch, proxyOf } = system;
+  const { files, commands, processes, workers, git, urls, browsers, guardedFetch, proxyOf } = system;
   const subAgents = createLazySubAgents({ ...found, tools: work.tools, runs: work.runs });
   const { cron: schedules, sops } = automation;
   return createTools({
     ...found,
     foreign: nodes?.tools,
     services: {
-      ...{ files, commands, processes, workers, git, urls, guardedFetch, proxyOf, environment, documents },
+      ...{ files, commands, processes, workers, git, urls, browsers, guardedFetch, proxyOf, environment, documents },
       ...{ ...memory, schedules, sops, subAgents },
     },
     remembered: (...call) => guard.approvals.remembered(...call),
@@ -312,6 +318,15 @@ function createGatewayTools(
     env: found.options.environment,
     audit: guard.audit.append,
   });
+}
+
+/** Returns a function that closes what a run had open. */
+function createRunEnd({ system, log }: Foundations): (runId: string) => void {
+  return (runId) => {
+    system.browsers.closeRun(runId).catch((error: unknown) => {
+      log.error("The browser of a run could not be closed", { run_id: runId, error });
+    });
+  };
 }
 
 function createModels(found: Foundations): Promise<ProviderServices> {

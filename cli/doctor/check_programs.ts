@@ -1,5 +1,4 @@
 import type { Config } from "../../lib/config/config.ts";
-import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { detectInit } from "../../lib/host/service/service_manager.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import { type Check, type Finding, fine, warning } from "./finding.ts";
@@ -15,9 +14,6 @@ interface OptionalProgram {
   /** Tells whether this configuration and machine have a use for the program */
   readonly isWanted: (config: Config) => boolean;
 }
-
-/** True for a version with the `browser` tool, which needs a browser */
-const HAS_BROWSER = BUILTIN_TOOLS.some(({ name }) => name === "browser");
 
 const PROGRAMS: readonly OptionalProgram[] = [
   {
@@ -46,7 +42,14 @@ const PROGRAMS: readonly OptionalProgram[] = [
     purpose: "pages in a real browser",
     without: "browser.enabled is on, and there is no browser",
     install: "apt install chromium, or name one in browser.executable",
-    isWanted: ({ browser }) => HAS_BROWSER && browser.enabled && browser.executable === "",
+    isWanted: ({ browser }) => browser.enabled && browser.executable === "",
+  },
+  {
+    names: ["bwrap"],
+    purpose: "the containment of the browser",
+    without: "browser.enabled is on, and the browser opens only in bubblewrap",
+    install: "apt install bubblewrap",
+    isWanted: ({ browser }) => browser.enabled,
   },
 ];
 
@@ -59,7 +62,7 @@ export const programsCheck: Check = {
       const paths = await Promise.all(program.names.map((name) => lookup.find(name)));
       return judge(program, { path: paths.find((path) => path !== undefined), config });
     }));
-    return [...found, checkTokenizer()];
+    return [...found, checkTokenizer(), checkDriver(config)];
   },
 };
 
@@ -73,7 +76,23 @@ function judge(
     : fine(name, `Not installed, and not needed as configured; it is for ${purpose}`);
 }
 
-/** Checks for the only optional package. */
+/** Checks for the optional package that the browser is driven by. */
+function checkDriver({ browser }: Config): Finding {
+  const name = "playwright-core";
+  try {
+    import.meta.resolve(name);
+    return fine(name, "Installed: the tool browser can use a Chromium");
+  } catch {
+    if (!browser.enabled) return fine(name, "Not installed, and not needed as configured; it is for the tool browser");
+    return warning(
+      name,
+      "Not installed: browser.enabled is on, and nothing can speak to a browser",
+      `npm install ${name}`,
+    );
+  }
+}
+
+/** Checks for the optional package that counts tokens. */
 function checkTokenizer(): Finding {
   const name = "gpt-tokenizer";
   try {

@@ -41,6 +41,8 @@ export interface RunsOptions extends CommonOptions {
   readonly providers: Providers;
   /** Providers of `[agents.<name>]`. */
   readonly agents: AgentProviders;
+  /** Closes what a run had open. Default: nothing */
+  readonly onRunEnd?: (runId: string) => void;
   readonly opened: OpenedList;
 }
 

@@ -6,6 +6,7 @@ import type { Random } from "../base/random.ts";
 import type { RedactPart } from "../base/redact.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Files } from "./files/files.ts";
+import type { Browsers } from "./browser/browsers.ts";
 import { createFiles } from "./files/create_files.ts";
 import type { Git } from "./git/git.ts";
 import type { GuardedFetch } from "./net/guarded_fetch.ts";
@@ -42,6 +43,8 @@ export interface SystemServicesOptions {
   readonly urlRules: () => UrlRules;
   /** The newest `[proxy]`. */
   readonly proxy: () => ProxySettings;
+  /** The newest `[browser] allowed_domains`. */
+  readonly browserDomains: () => readonly string[];
   /** User agent of requests to the outside, for example `postern/0.2.0`. */
   readonly userAgent: string;
   /** Paths of the gateway that anyone may read. */
@@ -57,6 +60,8 @@ export interface SystemServices {
   readonly workers: Workers;
   readonly git: Git;
   readonly urls: UrlPolicy;
+  /** Browsers of runs; loaded at the first use. */
+  readonly browsers: Pick<Browsers, "use" | "closeRun">;
   readonly ownAddress: OwnAddress;
   /** Returns the guarded fetch; loads it at the first call. */
   readonly guardedFetch: () => Promise<GuardedFetch>;
@@ -86,6 +91,7 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
       return createGit({ processes, home, ownPaths });
     }, ["open"]),
     urls,
+    browsers: lazyBrowsers(options, { commands, urls }),
     ownAddress,
     guardedFetch: lazily(async () => {
       const { createGuardedFetch } = await import("./net/guarded_fetch.ts");
@@ -94,6 +100,45 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
     }),
     proxyOf: (url) => chooseProxy(options.proxy(), url),
     containment: () => processes.containment(options.shell().sandbox, options.shell().network),
+  };
+}
+
+/** Returns the browsers, which are loaded when a run first asks for one, and closed with the gateway. */
+function lazyBrowsers(
+  { clock, random, dataDir, marker, urlRules, browserDomains, proxy, opened }: SystemServicesOptions,
+  { commands, urls }: Pick<SystemServices, "commands" | "urls">,
+): SystemServices["browsers"] {
+  const loaded = lazily(async () => {
+    const [{ createBrowsers }, { openBrowserNetwork }, { removeLeftSockets }] = await Promise.all([
+      import("./browser/browsers.ts"),
+      import("./browser/browser_network.ts"),
+      import("./process/command_relay.ts"),
+    ]);
+    const folder = join(dataDir, "browsers");
+    await removeLeftSockets(folder);
+    return createBrowsers({
+      commands,
+      clock,
+      marker: marker.text,
+      loadDriver: () => import("playwright-core"),
+      openNetwork: () =>
+        openBrowserNetwork({
+          ...{
+            clock,
+            random,
+            proxy,
+            policy: urls,
+            rules: urlRules,
+            allowedDomains: browserDomains,
+          },
+          folder,
+        }),
+    });
+  });
+  opened.own(loaded, async ({ made }) => await (await made())?.close());
+  return {
+    ...lazyService(loaded, ["use"]),
+    closeRun: async (runId) => await (await loaded.made())?.closeRun(runId) ?? false,
   };
 }
 

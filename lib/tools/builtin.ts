@@ -28,6 +28,7 @@ import { memoryStore } from "./memory/memory_store.ts";
 import { taskPlan } from "./memory/task_plan.ts";
 import { processTool } from "./process/process_tool.ts";
 import { shell } from "./process/shell.ts";
+import { browser } from "./web/browser.ts";
 import type { Tool } from "./runtime/tool.ts";
 import { cronAdd } from "./schedule/cron_add.ts";
 import { cronList } from "./schedule/cron_list.ts";
@@ -69,6 +70,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   httpRequest,
   webFetch,
   webSearch,
+  browser,
   composio,
   pushover,
   urlValidation,

@@ -17,6 +17,8 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   workers: false,
   git: false,
   urls: false,
+  // Each run has its own, which ends with it
+  browsers: false,
   guardedFetch: false,
   proxyOf: false,
   environment: false,

@@ -16,6 +16,7 @@ test("tools reach nothing of the gateway but what anyone may read, with every se
         url_access: { allow_loopback: true, block_private_ip: false, public_ranges: ["198.18.0.0/15", "10.0.0.0/8"] },
         http_request: { enabled: true, allowed_domains: ["*"] },
         web_fetch: { enabled: true },
+        browser: { enabled: true },
       },
     });
     const { port } = gateway;
@@ -36,7 +37,12 @@ test("tools reach nothing of the gateway but what anyone may read, with every se
     ];
     for (const host of hosts) {
       const url = `http://${host}:${port}/v1/tokens`;
-      for (const [tool, input] of [["http_request", { method: "GET", url }], ["web_fetch", { url }]] as const) {
+      for (
+        const [tool, input] of [["http_request", { method: "GET", url }], ["web_fetch", { url }], ["browser", {
+          op: "navigate",
+          url,
+        }]] as const
+      ) {
         assert.match((await call(tool, input)).output, /it is the gateway itself/, `${tool} ${host}`);
       }
       assert.match((await call("url_validation", { url })).output, /^refused \(url_own_gateway\)/, host);

@@ -32,6 +32,7 @@ export interface SupervisedOptions {
   readonly retentionDays?: number;
   readonly approverOf?: SupervisorOptions["approverOf"];
   readonly agentOf?: SupervisorOptions["agentOf"];
+  readonly onRunEnd?: (runId: string) => void;
   readonly isChannelConversation?: (id: string) => boolean;
   readonly leftApprovals?: Pick<SupervisorOptions, "pendingApprovals" | "withdraw">;
   /** Wraps the scripted model, for example with its routing */
@@ -77,6 +78,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
     ...(options.agentOf === undefined ? {} : { agentOf: options.agentOf }),
     retentionDays: () => options.retentionDays ?? 0,
     ...options.leftApprovals,
+    ...(options.onRunEnd === undefined ? {} : { onRunEnd: options.onRunEnd }),
     ...(options.isChannelConversation === undefined ? {} : { isChannelConversation: options.isChannelConversation }),
     ...(options.approverOf === undefined ? {} : { approverOf: options.approverOf }),
   });

@@ -23,7 +23,7 @@ import { createGit } from "../../lib/system/git/create_git.ts";
 import { createGuardedFetch, type GuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { createRelay } from "../../lib/system/net/relay.ts";
 import { chooseProxy, type ProxySettings } from "../../lib/system/net/proxy_choice.ts";
-import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
+import { createUrlPolicy, type UrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
 import { runOwnCommand } from "../../lib/system/process/own_command.ts";
@@ -32,11 +32,16 @@ import { createBoards } from "../../lib/hardware/boards.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { createToolExecutor } from "../../lib/tools/runtime/create_tool_executor.ts";
 import { createToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
-import type { Tool } from "../../lib/tools/runtime/tool.ts";
+import type { Tool, ToolServices } from "../../lib/tools/runtime/tool.ts";
 import type { ToolCallOutcome, ToolCallRequest, ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 import { createWorkspaceProcesses } from "./workspace_processes.ts";
+
+const NO_BROWSERS: ToolServices["browsers"] = {
+  use: () => Promise.reject(new TypeError("This test has no browser")),
+  closeRun: () => Promise.resolve(false),
+};
 
 /** Changes to the default configuration, section by section. */
 export interface ConfigChanges {
@@ -52,6 +57,7 @@ export interface ConfigChanges {
   readonly enable_pushover?: boolean;
   readonly git?: Partial<Config["security"]["git"]>;
   readonly url_access?: Partial<Config["url_access"]>;
+  readonly browser?: Partial<Config["browser"]>;
   readonly http_request?: Partial<Config["http_request"]>;
   readonly secrets?: Config["secrets"];
   readonly web_fetch?: Partial<Config["web_fetch"]>;
@@ -79,6 +85,10 @@ export interface ToolBenchOptions {
   readonly root: string;
   readonly config?: ConfigChanges;
   readonly tools?: readonly Tool[];
+  /** Default: a policy of its own, with `lookup` */
+  readonly urls?: UrlPolicy;
+  /** Default: no browser can be opened */
+  readonly browsers?: ToolServices["browsers"];
   /** Tools that come and go. Default: none */
   readonly foreign?: () => readonly Tool[];
   readonly clock?: Clock;
@@ -117,7 +127,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const audit = createFakeAudit();
   let config = changed(options.config ?? {});
   const commands = createCommandLookup();
-  const urls = createUrlPolicy({
+  const urls = options.urls ?? createUrlPolicy({
     ...(options.lookup === undefined ? {} : { lookup: options.lookup }),
     own: () => options.ownPort === undefined ? undefined : { port: options.ownPort, publicPaths: ["/health"] },
   });
@@ -175,6 +185,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       workers: createWorkers({ maxWorkers: 2, clock: systemClock }),
       git: createGit({ processes, home: options.home ?? "/home/nobody", ownPaths: [] }),
       urls,
+      browsers: options.browsers ?? NO_BROWSERS,
       guardedFetch: () => Promise.resolve(fetch),
       proxyOf: (url) => chooseProxy(options.proxy, url),
       environment,
@@ -289,6 +300,7 @@ function changed(changes: ConfigChanges): Config {
     secrets: changes.secrets ?? config.secrets,
     http_request: { ...config.http_request, ...changes.http_request },
     web_fetch: { ...config.web_fetch, ...changes.web_fetch },
+    browser: { ...config.browser, ...changes.browser },
     web_search: { ...config.web_search, ...changes.web_search },
     cron: { ...config.cron, ...changes.cron },
     hardware: changes.hardware ?? config.hardware,

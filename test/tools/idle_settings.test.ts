@@ -49,6 +49,9 @@ for (
     ["a list of an agent", { agents: { helper: { allowed_tools: ["read_fil", "memory_*"] } } }, [
       '"read_fil" in "agents.helper.allowed_tools" does nothing: this version has no such tool',
     ]],
+    ["a window of the browser", { browser: { headless: false } }, [
+      '"browser.headless" does nothing: the browser has no display',
+    ]],
     ["nothing", {}, []],
     ["what is used", { gateway: { port: 1 }, url_access: { allow_loopback: true }, enable_git: true }, []],
   ] as const
@@ -79,13 +82,13 @@ test("a start logs one warning for each", async () => {
     const config = {
       provider: { kind: "offline" },
       mcp: { servers: { files: { command: "server" } } },
-      browser: { enabled: true },
+      plugins: { allow_process: true },
     };
     const options = { dataDir: `${folder}/data`, workspace: folder, config };
     const gateway = await createGateway({ ...options, onLog: (line) => void lines.push(line) });
     await gateway.close();
     const warned = lines.filter(({ level, message }) => level === "warn" && message.includes("does nothing"));
-    assert.deepEqual(warned.map(({ fields }) => fields["key"]), ["browser", "mcp"]);
-    assert.equal(BUILTIN_TOOLS.some(({ name }) => name === "browser"), false);
+    assert.deepEqual(warned.map(({ fields }) => fields["key"]), ["mcp", "plugins"]);
+    assert.equal(BUILTIN_TOOLS.some(({ name }) => name === "mcp"), false);
   });
 });

@@ -76,6 +76,8 @@ export interface SupervisorOptions {
   readonly withdraw?: (approvalId: string) => Promise<void>;
   /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id. */
   readonly isChannelConversation?: (id: string) => boolean;
+  /** Told of the end of each run, one that stopped for a shutdown included. Must not throw. Default: nobody is. */
+  readonly onRunEnd?: (runId: string) => void;
   /** Records the decision of a person about an interrupted run. Default: not recorded. */
   readonly audit?: AuditAppend;
 }
@@ -306,6 +308,7 @@ class Supervisor implements RunSupervisor {
   /** @param status undefined: stopped for a shutdown */
   #onEnd(id: string, status: RunStatus | undefined): void {
     if (status !== undefined) this.#ended.with(status).add();
+    this.#options.onRunEnd?.(id);
     this.#news.wake(id);
     this.#ends.wake(id);
     if (this.#active.size() === 0) this.#onIdle();

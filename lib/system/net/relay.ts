@@ -65,9 +65,11 @@ export interface RelayLimits {
 /** Policy and place of a relay. */
 export interface RelayOptions {
   /** Knows the gateway's own address, which it refuses */
-  readonly policy: UrlPolicy;
-  /** `[url_access]` as it is now, asked at each request. `enforce_domain_allowlist` counts as true */
+  readonly policy: Pick<UrlPolicy, "check">;
+  /** `[url_access]` as it is now, asked at each request. `enforce_domain_allowlist` counts as true, see `requiresList` */
   readonly rules: () => UrlRules;
+  /** False: `[url_access] domain_allowlist` counts only where it is enforced, and opens every port. Default true */
+  readonly requiresList?: boolean | undefined;
   readonly clock: Clock;
   /** `[proxy]` as it is now. Default: none */
   readonly proxy?: (() => ProxySettings) | undefined;
@@ -236,7 +238,9 @@ class UnixRelay implements Relay {
 
   /** Returns the checked addresses of a request, and the way to them. @throws {ToolError} as UrlPolicy, and `relay_full` @throws {PinError} */
   async #check(target: string, signal: AbortSignal): Promise<AllowedUrl & { readonly proxy: string | undefined }> {
-    const rules: UrlRules = { ...this.#options.rules(), enforce_domain_allowlist: true };
+    const { policy, requiresList = true } = this.#options;
+    const asked = this.#options.rules();
+    const rules: UrlRules = requiresList ? { ...asked, enforce_domain_allowlist: true } : asked;
     if (this.#bytes > this.#limits.bytes) {
       throw new ToolError(
         "relay_full",
@@ -245,10 +249,10 @@ class UnixRelay implements Relay {
     }
     const url = URL.parse(target);
     // A look-up would already tell the name to servers of whoever owns it
-    if (url !== null) requireListed(url, rules);
+    if (url !== null && requiresList) requireListed(url, rules);
     const way = url === null ? undefined : chooseProxy(this.#options.proxy?.(), url);
     // Without a method, so that the gateway's public paths are refused as well
-    const checked = await this.#options.policy.check(target, rules, { signal, isByProxy: way?.resolve === "proxy" });
+    const checked = await policy.check(target, rules, { signal, isByProxy: way?.resolve === "proxy" });
     if (way?.problem !== undefined) throw new PinError(way.problem);
     return { ...checked, proxy: way?.proxy };
   }

@@ -12,8 +12,18 @@ export interface CommandLine {
   readonly cwd: string;
   /** The whole environment: nothing is inherited */
   readonly env: Readonly<Record<string, string>>;
-  /** Contents of the descriptors from 3 on, which the program reads to their ends. Default: none */
+  /** Contents of the descriptors from FIRST_GIVEN on, which the program reads to their ends. With a channel: from FIRST_GIVEN + 2 on. Default: none */
   readonly given?: readonly Uint8Array[];
+  /** True: the first two descriptors from FIRST_GIVEN on are a channel. The program reads from the first and writes to the second. Default false */
+  readonly hasChannel?: boolean;
+}
+
+/** Pipes to and from a program beside its outputs. */
+export interface ProcessChannel {
+  /** The program reads what is written here. */
+  readonly input: Writable;
+  /** Gives what the program writes. */
+  readonly output: Readable;
 }
 
 /** How a program ended by itself or by a signal. */
@@ -25,6 +35,8 @@ export type Exit =
 export interface ProcessGroup {
   readonly stdout: Readable;
   readonly stderr: Readable;
+  /** Set when the command line asks for a channel, and the program could be started */
+  readonly channel: ProcessChannel | undefined;
   /** undefined when it could not be started */
   readonly pid: number | undefined;
   /** Rejects with a ToolError `command_not_started` */
@@ -49,6 +61,7 @@ export function startGroup(line: CommandLine): ProcessGroup {
   return {
     stdout: child.stdout,
     stderr: child.stderr,
+    channel: line.hasChannel === true ? channelOf(child) : undefined,
     pid: child.pid,
     exited,
     closed: new Promise((resolve) => child.once("close", () => resolve("closed"))),
@@ -68,15 +81,25 @@ type Child = ChildProcess & { readonly stdout: Readable; readonly stderr: Readab
 /** First descriptor after input, output and errors. */
 export const FIRST_GIVEN = 3;
 
-function start({ file, args, cwd, env, given = [] }: CommandLine): Child {
+function channelOf(child: Child): ProcessChannel | undefined {
+  // Each descriptor from the first on is a pipe, which is a socket: it is read and written
+  const [input, output] = child.stdio.slice(FIRST_GIVEN) as unknown as [Writable?, Readable?];
+  if (input === undefined || output === undefined) return undefined;
+  // A pipe that breaks has ended; how the program ended says why
+  for (const pipe of [input, output]) pipe.on("error", () => {});
+  return { input, output };
+}
+
+function start({ file, args, cwd, env, given = [], hasChannel = false }: CommandLine): Child {
   try {
-    const pipes = given.map(() => "pipe" as const);
+    const skipped = hasChannel ? 2 : 0;
+    const pipes = Array.from({ length: skipped + given.length }, () => "pipe" as const);
     const stdio = ["ignore", "pipe", "pipe", ...pipes] as const;
     // The two outputs are pipes
     const child = spawn(file, args, { cwd, env, detached: true, shell: false, stdio: [...stdio] }) as Child;
     for (const [index, content] of given.entries()) {
       // Each descriptor from the first on is a pipe, which is a socket and writable
-      const pipe = child.stdio[FIRST_GIVEN + index] as Writable | null | undefined;
+      const pipe = child.stdio[FIRST_GIVEN + skipped + index] as Writable | null | undefined;
       // A program that ends early reads nothing. How it ended says why
       pipe?.on("error", () => {});
       pipe?.end(content);

@@ -32,6 +32,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   /** Text for the model: what the tool does and returns, in one to three sentences */
   readonly description: string;
   readonly access: Access;
+  /** Set when the output comes from outside though the access is not `network`. Default false */
+  readonly outside?: boolean;
   /** Returns the access of one call when it depends on the input. Default: `access`, which lists show */
   readonly accessOf?: (input: v.InferOutput<S>) => Access;
   /** Returns the access that a configuration gives to every call and to lists, when that is wider. Default: it gives none */
@@ -127,6 +129,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     access,
     accessUnder: definition.accessUnder,
     source: "builtin",
+    outside: definition.outside,
     enabled: definition.enabled,
     enabledBy: definition.enabledBy,
     alwaysOffered: definition.alwaysOffered,

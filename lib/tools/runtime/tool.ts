@@ -10,6 +10,7 @@ import type { Mailbox } from "../../memory/mailbox.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Plans } from "../../memory/plans.ts";
 import type { Documents } from "../../storage/documents.ts";
+import type { Browsers } from "../../system/browser/browsers.ts";
 import type { Files } from "../../system/files/files.ts";
 import type { Git } from "../../system/git/git.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
@@ -42,6 +43,8 @@ export interface Tool {
   readonly enabled: "always" | ((config: Config) => boolean);
   /** Setting that enables the tool, as `[security.write_file] enabled = true`. undefined for `always` */
   readonly enabledBy: string | undefined;
+  /** Set when the output comes from outside though the access is not `network`. Default false */
+  readonly outside?: boolean | undefined;
   /** Set when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
   readonly alwaysOffered?: boolean | undefined;
   /** Names of the services that the tool receives */
@@ -124,6 +127,7 @@ export interface ToolServices {
   readonly workers: Workers;
   readonly git: Git;
   readonly urls: UrlPolicy;
+  readonly browsers: Pick<Browsers, "use" | "closeRun">;
   /** Returns the guarded fetch, the only way of tools to other machines; loads it at the first call */
   readonly guardedFetch: () => Promise<GuardedFetch>;
   readonly documents: Documents;

@@ -26,6 +26,19 @@ function watched(): Store & { readonly writes: Write[]; broken: boolean } {
   return watching;
 }
 
+test("the end of each run is told once, with its id", async () => {
+  const ended: string[] = [];
+  const { runs } = supervised(["One", "Two"], { onRunEnd: (id) => void ended.push(id) });
+  const ids: string[] = [];
+  for (const durable of [false, true]) {
+    const handle = await runs.start({ ...ask("Go"), durable });
+    ids.push(handle.id);
+    await readAll(handle);
+    await until(() => ended.includes(handle.id), "the end is not told");
+  }
+  assert.deepEqual(ended, ids);
+});
+
 describe("what is written", () => {
   test("nothing for a stateless run without an effect, with tools or without", async () => {
     const store = watched();

@@ -1,0 +1,163 @@
+import { chmod, mkdir, open, rm } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import process from "node:process";
+import type { Random } from "../../base/random.ts";
+import { ToolError } from "../../base/errors.ts";
+import type { UrlPolicy } from "../net/url_policy.ts";
+import { allows } from "../net/url_rules.ts";
+import { createRelay, type RelayOptions, type RelayProblem } from "../net/relay.ts";
+import type { ContainedNetwork } from "./chromium.ts";
+
+/** The way of one browser to the outside, which every request takes. */
+export interface BrowserNetwork extends ContainedNetwork {
+  /** Returns the requests that were refused or failed since the last look. */
+  newProblems(): readonly RelayProblem[];
+  /** Ends every connection. Repeating it does nothing */
+  close(): Promise<void>;
+}
+
+/** Policy and place of the way. */
+export interface BrowserNetworkOptions extends Pick<RelayOptions, "policy" | "rules" | "clock" | "proxy"> {
+  readonly random: Random;
+  /** `[browser] allowed_domains` as it is now; empty: what `[url_access]` allows */
+  readonly allowedDomains: () => readonly string[];
+  /** Absolute path of a private folder for sockets, made when it is missing */
+  readonly folder: string;
+}
+
+/** Where the browser's proxy listens, in a network that nobody else is in. */
+const PORT = 3128;
+/** Paths inside of the sandbox. */
+const SOCKET = "/run/postern/relay";
+const RUNTIME = "/run/postern/runtime";
+
+/**
+ * Program that passes each connection of a port on to a Unix socket, whole and in both directions. Runs inside of the sandbox, beside
+ * the browser, which needs its pipes from the gateway: a program in front of it that starts it would have to pass them on.
+ */
+const FORWARDER = `
+const { connect, createServer } = process.getBuiltinModule("node:net");
+const { writeFileSync } = process.getBuiltinModule("node:fs");
+createServer({ allowHalfOpen: true }, (client) => {
+  const relay = connect({ path: "${SOCKET}", allowHalfOpen: true });
+  client.on("error", () => relay.destroy()).on("close", () => relay.destroy());
+  relay.on("error", () => client.destroy()).on("close", () => client.destroy());
+  client.pipe(relay).pipe(client);
+}).listen(${PORT}, "127.0.0.1", () => writeFileSync("/tmp/ready", ""));
+`;
+
+/**
+ * Starts the forwarder without the browser's pipes, waits until it listens, and becomes the browser. The forwarder ends with the browser,
+ * which ends with the gateway's pipe: a sandbox that was being made when the gateway was killed may outlive the gateway.
+ */
+const LAUNCHER = `
+code=$1; shift
+${RUNTIME} $RUNTIME_WORDS "$code" 3<&- 4<&- >/dev/null 2>&1 &
+forwarder=$!
+(while kill -0 $$; do sleep 1; done; kill -9 $forwarder) 3<&- 4<&- >/dev/null 2>&1 &
+while [ ! -e /tmp/ready ] && kill -0 $forwarder; do sleep 0.02; done
+exec "$@"
+`;
+
+/**
+ * Opens the way to the outside for one browser: a relay on a Unix socket, which asks the URL policy for each request, and a forwarder
+ * inside of the browser's network, which is all that is there.
+ */
+export async function openBrowserNetwork(options: BrowserNetworkOptions): Promise<BrowserNetwork> {
+  const { folder, random } = options;
+  const fresh: RelayProblem[] = [];
+  const policy = createBrowserPolicy(options.policy, options.allowedDomains);
+  const onProblem = (problem: RelayProblem) => void (VENDOR_HOSTS.includes(problem.host) || fresh.push(problem));
+  const relay = createRelay({
+    ...options,
+    policy,
+    requiresList: false,
+    onProblem,
+  });
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  await chmod(folder, 0o700);
+  const path = join(folder, random.id(""));
+  await listen(relay, path);
+  return {
+    mounts: [
+      ...["--ro-bind", path, SOCKET],
+      ...["--ro-bind", runtimePath(), RUNTIME],
+      ...[
+        "--setenv",
+        "RUNTIME_WORDS",
+        process.versions["deno"] === undefined ? "-e" : "eval --no-config",
+      ],
+    ],
+    launcher: ["/bin/sh", "-c", LAUNCHER, "sh", FORWARDER],
+    proxy: `http://127.0.0.1:${PORT}`,
+    newProblems: () => fresh.splice(0),
+    async close() {
+      await relay.close();
+      await rm(path, { force: true });
+    },
+  };
+}
+
+/**
+ * Returns a policy that asks the lists first: a page makes up names, and a look-up of one that no list has would tell it to the name
+ * servers of whoever owns it.
+ */
+export function createBrowserPolicy(
+  policy: Pick<UrlPolicy, "check">,
+  allowedDomains: () => readonly string[],
+): Pick<UrlPolicy, "check"> {
+  return {
+    async check(text, rules, options) {
+      const url = URL.parse(text);
+      if (url !== null && VENDOR_HOSTS.includes(url.hostname)) throw refusedVendor(url.hostname);
+      const entries = allowedDomains();
+      if (url !== null && rules.enforce_domain_allowlist && !allows(rules.domain_allowlist, url)) {
+        throw notListed(url, "[url_access] domain_allowlist");
+      }
+      const isListed = entries.length === 0 || entries.includes("*");
+      if (url !== null && !isListed && !allows(entries, url)) throw notListed(url, ALLOWED_KEY);
+      return await policy.check(text, rules, options);
+    },
+  };
+}
+
+/** Services of the browser's vendor that the browser asks by itself, switches or not, and no page does: they learn nothing of anybody. */
+const VENDOR_HOSTS: readonly string[] = [
+  "clientservices.googleapis.com",
+  "content-autofill.googleapis.com",
+  "edgedl.me.gvt1.com",
+  "optimizationguide-pa.googleapis.com",
+  "redirector.gvt1.com",
+  "safebrowsing.googleapis.com",
+  "update.googleapis.com",
+];
+
+function refusedVendor(host: string): ToolError {
+  return new ToolError(
+    "url_not_allowed",
+    `Cannot reach "${host}": it is a service of the browser's vendor, which no page needs`,
+  );
+}
+
+const ALLOWED_KEY = "[browser] allowed_domains";
+
+function notListed(url: URL, key: string): ToolError {
+  const host = url.hostname.slice(0, 100);
+  return new ToolError("url_not_allowed", `Cannot reach "${host}": add "${host}" to ${key} to allow it`);
+}
+
+/** Deno puts arguments of its own behind its exact path, wherever that stands in a command line. Any other spelling is left alone. */
+function runtimePath(): string {
+  return `${dirname(process.execPath)}/./${basename(process.execPath)}`;
+}
+
+/** A socket's path has at most 107 bytes: the folder's own handle is a short name for it. */
+async function listen(relay: ReturnType<typeof createRelay>, path: string): Promise<void> {
+  if (Buffer.byteLength(path) <= 107) return await relay.listen(path);
+  const handle = await open(dirname(path));
+  try {
+    await relay.listen(`/proc/self/fd/${handle.fd}/${basename(path)}`);
+  } finally {
+    await handle.close();
+  }
+}

@@ -1,0 +1,272 @@
+import { Buffer } from "node:buffer";
+import type { BrowserContext, Dialog, Download, Locator, Page } from "playwright-core";
+import { cancelError } from "../../base/cancel.ts";
+import { type Clock, withTimeout } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import { type StepOptions, takeStep } from "./browser_step.ts";
+
+/** State of a run's page after an operation. */
+export interface PageState {
+  readonly url: string;
+  readonly title: string;
+  /** Sentences about what happened meanwhile that nobody asked for, as dialogs and new windows */
+  readonly events: readonly string[];
+}
+
+/** File that is given to a page. */
+export interface UploadedFile {
+  readonly name: string;
+  readonly bytes: Uint8Array;
+}
+
+/** Way that a page is scrolled. */
+export type ScrollDirection = "up" | "down" | "left" | "right";
+
+/** Windows that a run may have open; further ones are closed at once */
+const MAX_PAGES = 5;
+/** Sentences that are kept until the next answer */
+const MAX_EVENTS = 20;
+/** Characters of a page's own words in a sentence about it */
+const MAX_QUOTED = 300;
+/** Characters of a page's text or snapshot */
+const MAX_TEXT = 200_000;
+/** Milliseconds for a page to finish loading once it can be read */
+const SETTLE_MS = 3000;
+/** Milliseconds for a look at whether an element is there */
+const LOOK_MS = 5000;
+
+interface PagesOptions {
+  readonly clock: Clock;
+  /** Returns sentences about requests that were refused since the last call */
+  readonly problems: () => readonly string[];
+}
+
+/** Pages of one run: the one that it is on, and those behind it. */
+export class BrowserPages {
+  readonly #context: BrowserContext;
+  readonly #clock: Clock;
+  readonly #problems: () => readonly string[];
+  readonly #pages: Page[] = [];
+  #events: string[] = [];
+
+  /** @param context without pages */
+  constructor(context: BrowserContext, { clock, problems }: PagesOptions) {
+    this.#context = context;
+    this.#clock = clock;
+    this.#problems = problems;
+    context.on("page", (page) => this.#add(page));
+  }
+
+  /** True when a page is open. */
+  get isOpen(): boolean {
+    return this.#pages.length > 0;
+  }
+
+  /**
+   * Opens an address, in a first page where there is none.
+   * @returns the status of the reply; undefined where there was none
+   * @throws {ToolError} `browser_timeout`, `browser_navigation`
+   */
+  async navigate(url: string, options: StepOptions): Promise<number | undefined> {
+    const page = this.#pages.at(-1) ?? await this.#context.newPage();
+    const response = await takeStep(
+      "open the address",
+      options,
+      () => page.goto(url, { ...limits(options), waitUntil: "commit" }),
+    );
+    await this.#settle(page, options);
+    return response?.status();
+  }
+
+  /** Goes back to the page before. @throws {ToolError} `browser_no_history` where there is none */
+  async back(options: StepOptions): Promise<void> {
+    const page = this.#current();
+    const before = page.url();
+    const response = await takeStep("go back", options, () => page.goBack({ ...limits(options), waitUntil: "commit" }));
+    if (response === null && page.url() === before) {
+      throw new ToolError("browser_no_history", "Cannot go back: there is no page before this one");
+    }
+    await this.#settle(page, options);
+  }
+
+  /** Returns the accessibility tree of the page, with a `ref` for each element that can be used. */
+  async snapshot(options: StepOptions): Promise<string> {
+    const page = this.#current();
+    return cut(await takeStep("read the page", options, () => page.ariaSnapshot({ ...limits(options), mode: "ai" })));
+  }
+
+  /** Returns the visible text of the page. */
+  async text(options: StepOptions): Promise<string> {
+    const page = this.#current();
+    return cut(await takeStep("read the page", options, () => page.locator("body").innerText(limits(options))));
+  }
+
+  async click(ref: string, options: StepOptions): Promise<void> {
+    await this.#act("click", ref, (element) => element.click(limits(options)), options);
+  }
+
+  async hover(ref: string, options: StepOptions): Promise<void> {
+    await this.#act("hover over", ref, (element) => element.hover(limits(options)), options);
+  }
+
+  /** Replaces the value of a field. */
+  async fill(ref: string, text: string, options: StepOptions): Promise<void> {
+    await this.#act("fill", ref, (element) => element.fill(text, limits(options)), options);
+  }
+
+  /** Types into an element key by key, as a person does. */
+  async type(ref: string, text: string, options: StepOptions): Promise<void> {
+    await this.#act("type into", ref, (element) => element.pressSequentially(text, limits(options)), options);
+  }
+
+  /** Chooses an option by its value or its label. */
+  async select(ref: string, value: string, options: StepOptions): Promise<void> {
+    await this.#act(
+      "select in",
+      ref,
+      async (element) => void await element.selectOption(value, limits(options)),
+      options,
+    );
+  }
+
+  /** Gives a file to a file field. */
+  async upload(ref: string, { name, bytes }: UploadedFile, options: StepOptions): Promise<void> {
+    const file = { name, mimeType: "application/octet-stream", buffer: Buffer.from(bytes) };
+    await this.#act("upload to", ref, (element) => element.setInputFiles(file, limits(options)), options);
+  }
+
+  /** Presses a key, as `Enter` or `Control+A`. */
+  async press(key: string, options: StepOptions): Promise<void> {
+    const page = this.#current();
+    await takeStep(`press ${JSON.stringify(key)}`, options, () => page.keyboard.press(key));
+    await this.#settle(page, options);
+  }
+
+  async scroll(direction: ScrollDirection, amount: number, options: StepOptions): Promise<void> {
+    const page = this.#current();
+    const sign = direction === "up" || direction === "left" ? -amount : amount;
+    const isSideways = direction === "left" || direction === "right";
+    await takeStep("scroll", options, () => page.mouse.wheel(isSideways ? sign : 0, isSideways ? 0 : sign));
+  }
+
+  /** Waits until a text is visible. @throws {ToolError} `browser_timeout` */
+  async waitFor(text: string, options: StepOptions): Promise<void> {
+    const page = this.#current();
+    const element = page.getByText(text).first();
+    await takeStep(
+      `find ${JSON.stringify(text)} on the page`,
+      options,
+      () => element.waitFor({ ...limits(options), state: "visible" }),
+    );
+  }
+
+  /** Returns a picture of the visible part of the page, as PNG. */
+  async screenshot(options: StepOptions): Promise<Uint8Array> {
+    const page = this.#current();
+    return await takeStep(
+      "take a picture of the page",
+      options,
+      () => page.screenshot({ ...limits(options), type: "png" }),
+    );
+  }
+
+  /** Returns address and title of the page, and forgets the sentences that it gives. */
+  async state(options: StepOptions): Promise<PageState> {
+    const page = this.#current();
+    const title = await this.#look(page.title(), options) ?? "";
+    const events = [...this.#events, ...this.#problems()].slice(0, MAX_EVENTS);
+    this.#events = [];
+    return { url: page.url(), title: title.slice(0, MAX_QUOTED), events };
+  }
+
+  /** Adds a sentence for the next answer. */
+  note(sentence: string): void {
+    if (this.#events.length < MAX_EVENTS && !this.#events.includes(sentence)) this.#events.push(sentence);
+  }
+
+  #current(): Page {
+    const page = this.#pages.at(-1);
+    if (page !== undefined) return page;
+    throw new ToolError("browser_no_page", 'Cannot use the browser: no page is open; open one with "op": "navigate"');
+  }
+
+  async #act(
+    what: string,
+    ref: string,
+    work: (element: Locator) => Promise<void>,
+    options: StepOptions,
+  ): Promise<void> {
+    const page = this.#current();
+    const element = page.locator(`aria-ref=${ref}`);
+    const found = await this.#look(element.count(), options);
+    if (!found) {
+      throw new ToolError(
+        "browser_unknown_ref",
+        `Cannot ${what} ${JSON.stringify(ref)}: the page has no such element now; take a new snapshot`,
+      );
+    }
+    await takeStep(`${what} ${JSON.stringify(ref)}`, options, () => work(element));
+    await this.#settle(page, options);
+  }
+
+  /** Returns what a quick look finds; undefined when it fails or takes long. */
+  async #look<T>(work: Promise<T>, { signal }: StepOptions): Promise<T | undefined> {
+    const found = await withTimeout(work.catch(() => undefined), { ms: LOOK_MS, clock: this.#clock });
+    if (signal.aborted) throw cancelError(signal);
+    return found;
+  }
+
+  /** Waits a little for a page that loads. One that never finishes is used as it is. */
+  async #settle(page: Page, options: StepOptions): Promise<void> {
+    const timeoutMs = Math.min(SETTLE_MS, options.timeoutMs);
+    await page.waitForLoadState("load", limits({ ...options, timeoutMs })).catch(() => {});
+  }
+
+  #add(page: Page): void {
+    if (this.#pages.length >= MAX_PAGES) {
+      this.note(`A further window was closed: ${MAX_PAGES} are open`);
+      return void page.close().catch(() => {});
+    }
+    if (this.#pages.length > 0) this.note("The page opened a new window, which is the current page now");
+    this.#pages.push(page);
+    page.on("close", () => this.#remove(page));
+    page.on("crash", () => {
+      this.note("The page crashed and was closed");
+      page.close().catch(() => {});
+    });
+    page.on("dialog", (dialog) => this.#dismiss(dialog));
+    page.on("download", (download) => this.#refuse(download));
+  }
+
+  #remove(page: Page): void {
+    const index = this.#pages.indexOf(page);
+    if (index < 0) return;
+    this.#pages.splice(index, 1);
+    if (index > 0) this.note("A window was closed");
+  }
+
+  #dismiss(dialog: Dialog): void {
+    const type = dialog.type();
+    const isLeaving = type === "beforeunload";
+    if (!isLeaving) this.note(`The page showed a dialog (${type}), which was dismissed: ${quoted(dialog.message())}`);
+    (isLeaving ? dialog.accept() : dialog.dismiss()).catch(() => {});
+  }
+
+  #refuse(download: Download): void {
+    this.note(`The page started a download, which was refused: ${quoted(download.suggestedFilename())}`);
+    download.cancel().catch(() => {});
+  }
+}
+
+function limits({ timeoutMs, signal }: StepOptions) {
+  return { timeout: timeoutMs, signal };
+}
+
+function cut(text: string): string {
+  if (text.length <= MAX_TEXT) return text;
+  return `${text.slice(0, MAX_TEXT).toWellFormed()}\n[Cut at ${MAX_TEXT} of ${text.length} characters]`;
+}
+
+function quoted(text: string): string {
+  return JSON.stringify(text.slice(0, MAX_QUOTED).toWellFormed());
+}

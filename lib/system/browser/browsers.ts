@@ -1,0 +1,182 @@
+import { cancelError } from "../../base/cancel.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import { createKeyedMutex } from "../../base/keyed_queues.ts";
+import type { CommandLookup } from "../process/command_lookup.ts";
+import { createContainmentFinder } from "../process/containment.ts";
+import { MARKER_VARIABLE } from "../process/leftover_processes.ts";
+import type { BrowserPages } from "./browser_page.ts";
+import type { StepOptions } from "./browser_step.ts";
+import type { BrowserNetwork } from "./browser_network.ts";
+import { chromiumLine, findChromium } from "./chromium.ts";
+import { type OpenBrowser, openBrowser } from "./open_browser.ts";
+
+/** Browsers for tools, one for each run that uses one (docs/design/browser.md "Life"). */
+export interface Browsers {
+  /**
+   * Works on the pages of a run, one piece of work after the other.
+   * @throws {ToolError} `browser_no_page` where the run has no browser and may not open one; `browser_not_contained`,
+   * `browser_not_found`, `browser_driver_missing`, `browser_not_started`, `too_many_browsers`; what the work throws
+   * @throws {CancelError} when the signal aborts
+   */
+  use<T>(runId: string, request: BrowserRequest, work: (pages: BrowserPages) => Promise<T>): Promise<T>;
+  /** Closes the browser of a run and waits for its end. @returns false where there was none */
+  closeRun(runId: string): Promise<boolean>;
+  /** Closes all browsers and waits for their end. Later work is refused. Repeating it does nothing */
+  close(): Promise<void>;
+}
+
+/** Limits of a piece of work, and the browser that it may open. */
+export interface BrowserRequest extends StepOptions {
+  /** `[browser] executable` */
+  readonly executable: string;
+  /** True: opens a browser where the run has none */
+  readonly opens: boolean;
+}
+
+/** Services that browsers need. */
+export interface BrowsersOptions {
+  readonly commands: CommandLookup;
+  readonly clock: Clock;
+  /** Marker of the gateway's processes: what a killed gateway leaves is found by it */
+  readonly marker: string;
+  /** Loads playwright-core. @throws when it is not installed */
+  readonly loadDriver: () => Promise<typeof import("playwright-core")>;
+  /** Opens the way to the outside that one browser gets; closed with it */
+  readonly openNetwork: () => Promise<BrowserNetwork>;
+}
+
+/** Browsers at the same time: each holds hundreds of megabytes */
+const MAX_BROWSERS = 4;
+/** A browser that no call uses for so long is closed */
+const IDLE_MS = 300_000;
+
+interface Entry {
+  readonly browser: OpenBrowser;
+  readonly network: BrowserNetwork;
+  idle: Timer;
+}
+
+/** Creates the browsers. None is started before the first use. */
+export function createBrowsers(options: BrowsersOptions): Browsers {
+  return new RunBrowsers(options);
+}
+
+class RunBrowsers implements Browsers {
+  readonly #options: BrowsersOptions;
+  readonly #entries = new Map<string, Entry>();
+  readonly #lock = createKeyedMutex();
+  readonly #closing = new AbortController();
+  readonly #finder: ReturnType<typeof createContainmentFinder>;
+  /** Reasons of ends that the run was not told of yet */
+  readonly #ends = new Map<string, string>();
+  #opening = 0;
+
+  constructor(options: BrowsersOptions) {
+    this.#options = options;
+    this.#finder = createContainmentFinder({ ...options, signal: this.#closing.signal });
+  }
+
+  use<T>(runId: string, request: BrowserRequest, work: (pages: BrowserPages) => Promise<T>): Promise<T> {
+    return this.#lock(runId, async () => {
+      const signal = AbortSignal.any([request.signal, this.#closing.signal]);
+      if (signal.aborted) throw cancelError(signal);
+      const entry = this.#entries.get(runId) ?? await this.#open(runId, { ...request, signal });
+      entry.idle.clear();
+      try {
+        return await work(entry.browser.pages);
+      } finally {
+        entry.idle = this.#options.clock.after(IDLE_MS, () => this.#closeIdle(runId, entry));
+        if (this.#entries.get(runId) !== entry) entry.idle.clear();
+      }
+    });
+  }
+
+  async closeRun(runId: string): Promise<boolean> {
+    this.#ends.delete(runId);
+    const wasOpen = await this.#end(runId, this.#entries.get(runId));
+    // One that was being opened meanwhile
+    return await this.#lock(runId, () => this.#end(runId, this.#entries.get(runId))) || wasOpen;
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await Promise.all([...this.#entries].map(([runId, entry]) => this.#end(runId, entry)));
+  }
+
+  async #open(runId: string, request: BrowserRequest): Promise<Entry> {
+    const before = this.#ends.get(runId);
+    this.#ends.delete(runId);
+    if (!request.opens) throw noPage(before);
+    if (this.#entries.size + this.#opening >= MAX_BROWSERS) throw tooMany();
+    this.#opening++;
+    try {
+      const entry = await this.#start(runId, request);
+      if (before !== undefined) entry.browser.pages.note(`This is a new browser: ${before}`);
+      this.#entries.set(runId, entry);
+      return entry;
+    } finally {
+      this.#opening--;
+    }
+  }
+
+  async #start(runId: string, request: BrowserRequest): Promise<Entry> {
+    const { commands, clock, marker, loadDriver, openNetwork } = this.#options;
+    const bubblewrap = await this.#bubblewrap();
+    const program = await findChromium(request.executable, commands);
+    const network = await openNetwork();
+    try {
+      const line = chromiumLine({ program, bubblewrap, network, env: { [MARKER_VARIABLE]: marker } });
+      const problems = () => network.newProblems().map(({ reason }) => reason);
+      const browser = await openBrowser({ line, clock, signal: request.signal, loadDriver, problems });
+      const entry: Entry = { browser, network, idle: clock.after(IDLE_MS, () => {}) };
+      void browser.ended.then((reason) => this.#forget(runId, entry, reason));
+      return entry;
+    } catch (error) {
+      await network.close();
+      throw error;
+    }
+  }
+
+  async #bubblewrap(): Promise<string> {
+    const found = await this.#finder.find();
+    if (found.kind === "bubblewrap") return found.file;
+    throw new ToolError(
+      "browser_not_contained",
+      `Cannot open the browser: it runs only where bubblewrap keeps it from the network and the files, and ${found.reason}; install bubblewrap and allow user namespaces`,
+    );
+  }
+
+  #closeIdle(runId: string, entry: Entry): void {
+    this.#ends.set(runId, `the one before was closed after ${IDLE_MS / 60_000} minutes without use`);
+    void this.#end(runId, entry);
+  }
+
+  /** A browser that ended by itself, or was killed for its memory */
+  async #forget(runId: string, entry: Entry, reason: string | undefined): Promise<void> {
+    if (this.#entries.get(runId) !== entry) return;
+    this.#ends.set(runId, reason ?? "the one before ended unexpectedly");
+    await this.#end(runId, entry);
+  }
+
+  async #end(runId: string, entry: Entry | undefined): Promise<boolean> {
+    if (entry === undefined) return false;
+    if (this.#entries.get(runId) === entry) this.#entries.delete(runId);
+    entry.idle.clear();
+    await entry.browser.close();
+    await entry.network.close();
+    return true;
+  }
+}
+
+function noPage(before: string | undefined): ToolError {
+  const why = before === undefined ? "no page is open" : `no page is open, and ${before}`;
+  return new ToolError("browser_no_page", `Cannot use the browser: ${why}; open one with "op": "navigate"`);
+}
+
+function tooMany(): ToolError {
+  return new ToolError(
+    "too_many_browsers",
+    `Cannot open a browser: ${MAX_BROWSERS} runs have one open; close one with "op": "close", or wait until one of them ends`,
+  );
+}

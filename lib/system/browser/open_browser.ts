@@ -1,0 +1,174 @@
+import type { Browser } from "playwright-core";
+import { cancelError } from "../../base/cancel.ts";
+import { type Clock, withTimeout } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import { type CommandLine, type ProcessGroup, startGroup } from "../process/process_group.ts";
+import { BrowserPages } from "./browser_page.ts";
+import { memoryOf } from "./memory_of.ts";
+import { createPipeTransport } from "./pipe_transport.ts";
+
+/** Chromium of one run with its pages. */
+export interface OpenBrowser {
+  readonly pages: BrowserPages;
+  /** Resolves when the browser has ended, with the reason in a sentence where Postern ended it. */
+  readonly ended: Promise<string | undefined>;
+  /** Kills the browser and waits for its end. Repeating it does nothing */
+  close(): Promise<void>;
+}
+
+/** Command line and limits of a browser. */
+export interface OpenBrowserOptions {
+  readonly line: CommandLine;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Loads the driver. @throws when it is not installed */
+  readonly loadDriver: () => Promise<typeof import("playwright-core")>;
+  /** Returns sentences about requests that were refused since the last call */
+  readonly problems: () => readonly string[];
+}
+
+/** A browser that starts beside others on a slow machine */
+const START_TIMEOUT_MS = 30_000;
+/** Characters of the browser's complaints that are kept for an error */
+const MAX_COMPLAINTS = 4000;
+/** Size of the window that pages see */
+const VIEWPORT = { width: 1280, height: 800 };
+/** Private memory of all processes of a browser */
+const MAX_MEMORY_BYTES = 2_147_483_648;
+const MEMORY_LOOK_MS = 2000;
+/** A process that outlived its leader may hold the output open */
+const CLOSE_MS = 2000;
+
+/**
+ * Starts a browser and connects to it.
+ * @throws {ToolError} `browser_driver_missing`, `browser_not_started` @throws {CancelError} when the signal aborts
+ */
+export async function openBrowser(options: OpenBrowserOptions): Promise<OpenBrowser> {
+  const { clock, signal, line } = options;
+  const driver = await loadDriver(options);
+  if (signal.aborted) throw cancelError(signal);
+  const running = new RunningBrowser(startGroup(line), clock);
+  const stop = () => running.kill();
+  signal.addEventListener("abort", stop, { once: true });
+  try {
+    return await running.connect(driver, options.problems);
+  } catch (error) {
+    await running.close();
+    if (signal.aborted) throw cancelError(signal);
+    throw running.notStarted(error);
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
+}
+
+async function loadDriver({ loadDriver: load }: OpenBrowserOptions): Promise<typeof import("playwright-core")> {
+  try {
+    return await load();
+  } catch (cause) {
+    throw new ToolError(
+      "browser_driver_missing",
+      'Cannot open the browser: the optional package "playwright-core" is not installed; install it beside Postern, as with "npm install -g playwright-core"',
+      { cause },
+    );
+  }
+}
+
+class RunningBrowser {
+  readonly #group: ProcessGroup;
+  readonly #clock: Clock;
+  readonly #over: Promise<void>;
+  #complaints = "";
+  #reason: string | undefined;
+
+  constructor(group: ProcessGroup, clock: Clock) {
+    this.#group = group;
+    this.#clock = clock;
+    this.#over = group.exited.then(() => {}, () => {});
+    group.stdout.resume();
+    group.stderr.on("data", (chunk: Uint8Array) => {
+      this.#complaints = (this.#complaints + new TextDecoder().decode(chunk)).slice(-MAX_COMPLAINTS);
+    });
+    for (const stream of [group.stdout, group.stderr]) stream.on("error", () => {});
+    this.#watchMemory();
+  }
+
+  async connect(
+    { chromium }: typeof import("playwright-core"),
+    problems: OpenBrowserOptions["problems"],
+  ): Promise<OpenBrowser> {
+    const { channel, exited } = this.#group;
+    if (channel === undefined) throw await exited.then(() => new Error("it has no pipes"), (error: unknown) => error);
+    const transport = createPipeTransport(channel, () => this.kill());
+    const connecting = chromium.connectOverCDP(transport, { timeout: START_TIMEOUT_MS });
+    const browser = await this.#unlessEnded(connecting);
+    const context = await this.#unlessEnded(newContext(browser));
+    const pages = new BrowserPages(context, { clock: this.#clock, problems });
+    return {
+      pages,
+      ended: this.#over.then(() => this.#reason),
+      close: () => this.close(),
+    };
+  }
+
+  kill(reason?: string): void {
+    this.#reason ??= reason;
+    this.#group.kill();
+  }
+
+  async close(): Promise<void> {
+    this.kill();
+    await this.#over;
+    await withTimeout(this.#group.closed, { ms: CLOSE_MS, clock: this.#clock });
+    this.#group.stdout.destroy();
+    this.#group.stderr.destroy();
+    this.#group.channel?.input.destroy();
+    this.#group.channel?.output.destroy();
+  }
+
+  notStarted(error: unknown): ToolError {
+    if (error instanceof ToolError) return error;
+    const lines = this.#complaints.split("\n").filter((line) => line !== "" && !/dbus|\/dbus\//.test(line));
+    const said = lines.at(-1) ?? (error instanceof Error ? error.message.split("\n")[0] ?? "" : "");
+    return new ToolError("browser_not_started", `Cannot open the browser: it did not start (${said.slice(0, 300)})`, {
+      cause: error,
+    });
+  }
+
+  async #unlessEnded<T>(work: Promise<T>): Promise<T> {
+    const ended = this.#over.then(() => {
+      throw new Error("it ended at once");
+    });
+    ended.catch(() => {});
+    work.catch(() => {});
+    return await Promise.race([work, ended]);
+  }
+
+  #watchMemory(): void {
+    const { pid } = this.#group;
+    if (pid === undefined) return;
+    let isLooking = false;
+    const timer = this.#clock.every(MEMORY_LOOK_MS, () => {
+      if (isLooking) return;
+      isLooking = true;
+      memoryOf(pid).then((bytes) => {
+        isLooking = false;
+        if (bytes <= MAX_MEMORY_BYTES) return;
+        this.kill(`the browser was closed, since it held more than ${MAX_MEMORY_BYTES / 1_073_741_824} GB of memory`);
+      });
+    });
+    void this.#over.then(() => timer.clear());
+  }
+}
+
+/** A context is a profile of its own that nobody else shares, without files, permissions and downloads. */
+async function newContext(browser: Browser) {
+  const context = await browser.newContext({ acceptDownloads: false, viewport: VIEWPORT });
+  await context.grantPermissions([]);
+  // Whatever page the browser itself began with is not the run's
+  await Promise.all(
+    browser.contexts().filter((other) => other !== context).flatMap((other) =>
+      other.pages().map((page) => page.close().catch(() => {}))
+    ),
+  );
+  return context;
+}

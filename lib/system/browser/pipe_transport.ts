@@ -1,0 +1,81 @@
+import { Buffer } from "node:buffer";
+import type { ConnectOverCDPTransport } from "playwright-core";
+import type { ProcessChannel } from "../process/process_group.ts";
+
+/** Longest message of a browser: a picture of a page is a few megabytes. A longer one ends the connection */
+const MAX_MESSAGE_BYTES = 67_108_864;
+
+/**
+ * Speaks the DevTools protocol over the pipes of a browser: JSON messages, each with a NUL byte at its end.
+ *
+ * A message that is no JSON, or is too long, ends the connection: the browser is not one that can be trusted any more.
+ * @param onClose ends the browser; called once
+ * Source: Chromium, content/browser/devtools/devtools_pipe_handler.cc
+ */
+export function createPipeTransport({ input, output }: ProcessChannel, onClose: () => void): ConnectOverCDPTransport {
+  return new PipeTransport({ input, output }, onClose);
+}
+
+class PipeTransport implements ConnectOverCDPTransport {
+  onmessage?: (message: object) => void;
+  onclose?: (reason?: string) => void;
+  readonly #channel: ProcessChannel;
+  readonly #onClose: () => void;
+  #parts: Uint8Array[] = [];
+  #bytes = 0;
+  #isOver = false;
+
+  constructor(channel: ProcessChannel, onClose: () => void) {
+    this.#channel = channel;
+    this.#onClose = onClose;
+    channel.output.on("data", (chunk: Uint8Array) => this.#take(chunk));
+    for (const event of ["end", "close", "error"]) channel.output.on(event, () => this.close());
+  }
+
+  send(message: object): void {
+    if (!this.#isOver) this.#channel.input.write(`${JSON.stringify(message)}\0`);
+  }
+
+  close(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#parts = [];
+    this.#onClose();
+    this.onclose?.("the browser has ended");
+  }
+
+  #take(chunk: Uint8Array): void {
+    let rest = chunk;
+    while (!this.#isOver) {
+      const end = rest.indexOf(0);
+      this.#keep(end < 0 ? rest : rest.subarray(0, end));
+      if (end < 0) return;
+      rest = rest.subarray(end + 1);
+      this.#deliver();
+    }
+  }
+
+  #keep(part: Uint8Array): void {
+    this.#bytes += part.length;
+    this.#parts.push(part);
+    if (this.#bytes > MAX_MESSAGE_BYTES) this.close();
+  }
+
+  #deliver(): void {
+    const text = Buffer.concat(this.#parts).toString();
+    this.#parts = [];
+    this.#bytes = 0;
+    const message = parse(text);
+    if (message === undefined) return this.close();
+    this.onmessage?.(message);
+  }
+}
+
+function parse(text: string): object | undefined {
+  try {
+    const message: unknown = JSON.parse(text);
+    return typeof message === "object" && message !== null ? message : undefined;
+  } catch {
+    return undefined;
+  }
+}

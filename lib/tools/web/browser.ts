@@ -1,0 +1,126 @@
+import * as v from "valibot";
+import { lazily } from "../../base/lazily.ts";
+import { ToolError } from "../../base/errors.ts";
+import { defineTool } from "../runtime/define_tool.ts";
+import { requireOpFields } from "../runtime/parse_input.ts";
+
+/** Operations of the tool. */
+export const BROWSER_OPS = [
+  "navigate",
+  "snapshot",
+  "click",
+  "fill",
+  "type",
+  "press",
+  "hover",
+  "select",
+  "upload",
+  "scroll",
+  "text",
+  "title",
+  "url",
+  "back",
+  "screenshot",
+  "wait",
+  "close",
+] as const;
+
+/** Time beside the operation itself: a browser may have to start, and a page to finish loading. */
+const MARGIN_MS = 45_000;
+
+/** Operations that only look at the page that is there, or close it. */
+const LOOKS: ReadonlySet<string> = new Set(["snapshot", "text", "title", "url", "wait", "close"]);
+
+const driving = lazily(() => import("./drive_browser.ts"));
+
+const short = (description: string, max: number) =>
+  v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(max), v.description(description)));
+
+const inputSchema = v.strictObject({
+  op: v.pipe(v.picklist(BROWSER_OPS), v.description("What to do")),
+  url: short("navigate: http or https address", 8192),
+  ref: v.optional(
+    v.pipe(
+      v.string(),
+      v.regex(/^(?:f\d{1,6})?e\d{1,9}$/),
+      v.description("click, fill, type, hover, select, upload: element from snapshot, as e12"),
+    ),
+  ),
+  text: v.optional(v.pipe(v.string(), v.maxLength(100_000), v.description("fill, type: the text"))),
+  value: short("select: value or label of the option", 1000),
+  key: short("press: key, as Enter or Control+A", 64),
+  direction: v.optional(v.pipe(v.picklist(["up", "down", "left", "right"]), v.description("scroll. Default down"))),
+  amount: v.optional(
+    v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(100_000), v.description("scroll: pixels. Default 600")),
+  ),
+  path: short("upload: file to give; screenshot: new PNG file. Relative to the allowed root", 4096),
+  for: short("wait: text that must appear", 1000),
+  timeout_secs: v.optional(
+    v.pipe(v.number(), v.minValue(1), v.maxValue(3600), v.description("wait: default as configured")),
+  ),
+});
+
+/** Input of one call. */
+export type BrowserInput = v.InferOutput<typeof inputSchema>;
+
+/** `browser`: uses pages in a real browser that sees nothing of the machine (docs/design/browser.md "Operations"). */
+export const browser = defineTool({
+  name: "browser",
+  description:
+    "Uses web pages in a real browser, one for each run. navigate, then snapshot shows the page with a ref for each element that click, fill and the others take",
+  access: "write",
+  accessOf: ({ op }) => LOOKS.has(op) ? "read" : "write",
+  outside: true,
+  enabled: (config) => config.browser.enabled,
+  enabledBy: "[browser] enabled = true",
+  needs: ["browsers", "files", "urls"],
+  timeoutMs: ({ browser: { timeout_secs } }) => timeout_secs * 1000 + MARGIN_MS,
+  input: inputSchema,
+  check(input) {
+    requireOpFields("browser", input, {
+      navigate: ["url"],
+      click: ["ref"],
+      fill: ["ref", "text"],
+      type: ["ref", "text"],
+      hover: ["ref"],
+      select: ["ref", "value"],
+      upload: ["ref", "path"],
+      press: ["key"],
+      screenshot: ["path"],
+      wait: ["for"],
+    });
+    requireFitting(input);
+  },
+  // What is uploaded is read, which files.open checks and the approval shows: it is no file that the call changes
+  effects: ({ op, url, path }) => ({
+    ...(op === "navigate" && url !== undefined ? { urls: [url] } : {}),
+    ...(op === "screenshot" && path !== undefined ? { root: "write_file" as const, paths: [path] } : {}),
+  }),
+  screen: async (input, context) => await (await driving()).screenCall(input, context),
+  bind: async (input, context) => await (await driving()).boundUpload(input, context),
+  run: async (input, context) => await (await driving()).driveBrowser(input, context),
+});
+
+/** Fields that belong to no operation but these. */
+const FIELDS_OF: Readonly<Record<string, readonly string[]>> = {
+  url: ["navigate"],
+  ref: ["click", "fill", "type", "hover", "select", "upload"],
+  text: ["fill", "type"],
+  value: ["select"],
+  key: ["press"],
+  direction: ["scroll"],
+  amount: ["scroll"],
+  path: ["upload", "screenshot"],
+  for: ["wait"],
+  timeout_secs: ["wait"],
+};
+
+/** @throws {ToolError} `invalid_input` for a field that the operation does not take: a click with a text would lose the text */
+function requireFitting(input: BrowserInput): void {
+  const stray = Object.keys(input).find((field) => FIELDS_OF[field]?.includes(input.op) === false);
+  if (stray === undefined) return;
+  throw new ToolError(
+    "invalid_input",
+    `Cannot call "browser": op "${input.op}" takes no "${stray}", which is for ${FIELDS_OF[stray]?.join(", ")}`,
+  );
+}

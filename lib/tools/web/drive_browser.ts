@@ -1,0 +1,176 @@
+import { createHash } from "node:crypto";
+import { ToolError } from "../../base/errors.ts";
+import type { BrowserPages, PageState } from "../../system/browser/browser_page.ts";
+import { createBrowserPolicy } from "../../system/browser/browser_network.ts";
+import { shown } from "../../system/files/parse_path.ts";
+import { readScope, writeScope } from "../files/file_scope.ts";
+import type { ContextWith } from "../runtime/define_tool.ts";
+import type { BoundParts } from "../runtime/tool.ts";
+import type { ToolResult } from "../runtime/tool_call.ts";
+import type { BrowserInput } from "./browser.ts";
+
+type Needs = "browsers" | "files" | "urls";
+type Context = ContextWith<Needs>;
+type EarlyContext = Pick<
+  Context,
+  "workspaceRoot" | "allowSensitiveFileReads" | "allowSensitiveFileWrites" | "config" | "services"
+>;
+
+/** Largest file that a page is given. */
+const MAX_UPLOAD_BYTES = 26_214_400;
+const SCROLL_PIXELS = 600;
+
+/** Refuses early what the call would refuse anyway. @throws {ToolError} `file_exists`, and those of `Files` */
+export async function screenCall({ op, path }: BrowserInput, context: EarlyContext): Promise<void> {
+  if (path === undefined) return;
+  if (op === "screenshot") await requireNew(path, context);
+  if (op === "upload") await readUpload(path, context);
+}
+
+/** Returns the file that an approval of an upload counts for. */
+export async function boundUpload({ op, path }: BrowserInput, context: EarlyContext): Promise<BoundParts> {
+  if (op !== "upload" || path === undefined) return { shown: [] };
+  const bytes = await readUpload(path, context);
+  return { shown: [{ kind: "file", name: path, sha256: createHash("sha256").update(bytes).digest("hex") }] };
+}
+
+/** Makes one operation in the browser of the run. @throws {ToolError} as `Browsers.use` and `BrowserPages` */
+export async function driveBrowser(input: BrowserInput, context: Context): Promise<ToolResult> {
+  const { services: { browsers }, config, runId, signal, clock } = context;
+  if (input.op === "close") {
+    const wasOpen = await browsers.closeRun(runId);
+    return { output: wasOpen ? "closed" : "no browser was open", isError: false, data: { closed: wasOpen } };
+  }
+  const { executable, timeout_secs: seconds } = config.browser;
+  const step = { timeoutMs: seconds * 1000, signal, clock };
+  const opens = input.op === "navigate";
+  if (opens) await requireReachable(input.url ?? "", context);
+  try {
+    return await browsers.use(
+      runId,
+      { ...step, executable, opens },
+      (pages) => operate(input, { pages, context, step }),
+    );
+  } finally {
+    // No later call has the run of a call by itself
+    if (context.inherited === undefined) await browsers.closeRun(runId);
+  }
+}
+
+interface Operation {
+  readonly pages: BrowserPages;
+  readonly context: Context;
+  readonly step: Parameters<BrowserPages["text"]>[0];
+}
+
+async function operate(input: BrowserInput, { pages, context, step }: Operation): Promise<ToolResult> {
+  const { op, ref = "", text = "", value = "", path = "" } = input;
+  const answer = async (body?: string, more: Readonly<Record<string, unknown>> = {}) =>
+    toResult(await pages.state(step), body, more);
+  switch (op) {
+    case "navigate": {
+      const status = await pages.navigate(input.url ?? "", step);
+      return await answer(undefined, status === undefined ? {} : { status });
+    }
+    case "snapshot":
+      return await answer(await pages.snapshot(step));
+    case "text":
+      return await answer(await pages.text(step));
+    case "click":
+      await pages.click(ref, step);
+      return await answer();
+    case "fill":
+      await pages.fill(ref, text, step);
+      return await answer();
+    case "type":
+      await pages.type(ref, text, step);
+      return await answer();
+    case "hover":
+      await pages.hover(ref, step);
+      return await answer();
+    case "select":
+      await pages.select(ref, value, step);
+      return await answer();
+    case "upload": {
+      const bytes = await readUpload(path, context);
+      await pages.upload(ref, { name: path.slice(path.lastIndexOf("/") + 1), bytes }, step);
+      return await answer(undefined, { path, bytes: bytes.length });
+    }
+    case "press":
+      await pages.press(input.key ?? "", step);
+      return await answer();
+    case "scroll":
+      await pages.scroll(input.direction ?? "down", input.amount ?? SCROLL_PIXELS, step);
+      return await answer();
+    case "wait": {
+      const timeoutMs = input.timeout_secs === undefined ? step.timeoutMs : input.timeout_secs * 1000;
+      await pages.waitFor(input.for ?? "", { ...step, timeoutMs: Math.min(timeoutMs, step.timeoutMs) });
+      return await answer();
+    }
+    case "back":
+      await pages.back(step);
+      return await answer();
+    case "screenshot": {
+      const bytes = await pages.screenshot(step);
+      await savePicture(path, bytes, context);
+      return await answer(undefined, { path, bytes: bytes.length });
+    }
+    // Address and title are a part of every answer
+    case "title":
+    case "url":
+      return await answer();
+    case "close":
+      throw new TypeError("A browser is closed without its pages");
+  }
+}
+
+/** Returns lines `name=value`, sentences in brackets, and the body. The page's words stand in quotes, each in one line. */
+function toResult(
+  { url, title, events }: PageState,
+  body: string | undefined,
+  more: Readonly<Record<string, unknown>>,
+): ToolResult {
+  const lines = [
+    ...Object.entries(more).map(([name, value]) => `${name}=${value}`),
+    `url=${JSON.stringify(url)}`,
+    `title=${JSON.stringify(title)}`,
+    ...events.map((event) => `[${event}]`),
+    ...(body === undefined ? [] : ["", body]),
+  ];
+  return { output: lines.join("\n"), isError: false, data: { ...more, url, title, events } };
+}
+
+/** Refuses an address before a browser is opened, by the same policy that each request of the page is asked. @throws {ToolError} as UrlPolicy */
+async function requireReachable(url: string, { services, config, signal }: Context): Promise<void> {
+  const policy = createBrowserPolicy(services.urls, () => config.browser.allowed_domains);
+  await policy.check(url, config.url_access, { signal });
+}
+
+async function readUpload(path: string, context: EarlyContext): Promise<Uint8Array> {
+  const file = await context.services.files.open(path, readScope(context));
+  try {
+    if (file.size > MAX_UPLOAD_BYTES) {
+      throw new ToolError(
+        "file_too_large",
+        `Cannot upload ${shown(path)}: it has ${file.size} bytes, and a page is given at most ${MAX_UPLOAD_BYTES}`,
+      );
+    }
+    const bytes = new Uint8Array(file.size);
+    const read = await file.read(bytes, 0);
+    return bytes.subarray(0, read);
+  } finally {
+    await file.close();
+  }
+}
+
+async function requireNew(path: string, context: EarlyContext): Promise<void> {
+  const { file } = await context.services.files.inspect(path, writeScope(context), { maxBytes: undefined });
+  if (file === undefined) return;
+  throw new ToolError("file_exists", `Cannot save a picture as ${shown(path)}: it exists; give a new name`);
+}
+
+async function savePicture(path: string, content: Uint8Array, context: Context): Promise<void> {
+  await requireNew(path, context);
+  const change = { kind: "write", path, content, expected: undefined } as const;
+  await context.services.files.change([change], writeScope(context), { signal: context.signal });
+}
