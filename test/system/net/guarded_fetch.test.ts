@@ -90,9 +90,11 @@ describe("guarded_fetch", () => {
     const changes = { method: "POST", body: "{}", rules: STRICT, fromConfig: true } as const;
     assert.equal(textOf((await get(`${receiver.origin}/`, changes)).body), "taken");
     assert.equal(await refusal(`${receiver.origin}/away`, changes), "url_private");
+    const listed = { ...STRICT, enforce_domain_allowlist: true };
+    assert.equal(textOf((await get(`${receiver.origin}/listed`, { ...changes, rules: listed })).body), "taken");
     const blocking = { ...STRICT, domain_blocklist: ["127.0.0.1"] };
     assert.equal(await refusal(`${receiver.origin}/`, { ...changes, rules: blocking }), "url_blocked");
-    assert.deepEqual(receiver.seen.map((seen) => seen.path), ["/", "/away"]);
+    assert.deepEqual(receiver.seen.map((seen) => seen.path), ["/", "/away", "/listed"]);
   });
 
   test("asks for headers at each step, so that a credential does not follow a redirect to another host", async () => {
@@ -238,7 +240,7 @@ describe("guarded_fetch", () => {
       response.writeHead(302, { location: `${gateway.origin}/v1/tokens` }).end()
     );
     const { refusal, get } = fetchSetUp({
-      names: { "mine.test": [["127.0.0.1"]] },
+      names: { "mine.test": [["127.0.0.1"]], "both.test": [["93.184.216.34", "127.0.0.1"]] },
       own: { port: gateway.port, publicPaths: ["/health"] },
     });
     const rules = { ...LOCAL, block_private_ip: false };
@@ -247,7 +249,15 @@ describe("guarded_fetch", () => {
     const mapped = faces.filter(({ family }) => family === "IPv4").map(({ address }) => `[::ffff:${address}]`);
     const hosts = [
       ...["127.0.0.1", "mine.test", "127.0.0.2", "0x7f.1", "[::1]", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]"],
-      ...["[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::1]", ...own, ...mapped],
+      ...[
+        "[::127.0.0.1]",
+        "[::ffff:0:127.0.0.1]",
+        "[64:ff9b::127.0.0.1]",
+        "[2002:7f00:1::1]",
+        "both.test",
+        ...own,
+        ...mapped,
+      ],
     ];
     for (const host of hosts) {
       assert.equal(await refusal(`http://${host}:${gateway.port}/v1/tokens`, { rules }), "url_own_gateway", host);

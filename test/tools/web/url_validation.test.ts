@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Config } from "../../../lib/config/config.ts";
+import { urlValidation } from "../../../lib/tools/web/url_validation.ts";
 import { fetchSites } from "../../support/fetch_bench.ts";
 import { createToolBench, type ToolBenchOptions } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";
@@ -195,6 +196,22 @@ describe("the chain of redirects", () => {
     assert.match(data.chain?.at(-1)?.problem ?? "", /longer than 6 addresses/);
     const refused = await follow("http://10.0.0.1/", changes);
     assert.deepEqual(refused.data.chain?.map(({ code, status }) => [code, status]), [["url_private", null]]);
+  });
+
+  test("follows redirects alone: a Location beside another status leads nowhere, nor does 304", async () => {
+    const place = await site((request, response) =>
+      response.writeHead(Number(request.url?.slice(1)), { location: "/elsewhere" }).end()
+    );
+    for (const status of [200, 201, 304]) {
+      const { data } = await follow(`${place.origin}/${status}`);
+      assert.deepEqual(data.chain?.map((step) => step.status), [status]);
+    }
+  });
+
+  test("names the address to the person who is asked, when a request is sent and only then", () => {
+    const url = "https://a.test/";
+    assert.deepEqual(urlValidation.prepare(JSON.stringify({ url, follow_redirects: true })).effects, { urls: [url] });
+    assert.deepEqual(urlValidation.prepare(JSON.stringify({ url })).effects, {});
   });
 
   test("tells of a server that fails, and goes no further", async () => {
