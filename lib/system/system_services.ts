@@ -158,6 +158,7 @@ function openProcesses(
     notes: join(dataDir, "commands"),
     relays: {
       folder: join(dataDir, "relays"),
+      allowlist: () => urlRules().domain_allowlist,
       async create() {
         const { createRelay } = await import("./net/relay.ts");
         return createRelay({

@@ -32,6 +32,7 @@ const processes = createWorkspaceProcesses(root, {
   commands,
   relays: {
     folder: join(top, "relays"),
+    allowlist: () => rules.domain_allowlist,
     create: () => Promise.resolve(createRelay({ policy, rules: () => rules, clock: systemClock })),
   },
 });

@@ -144,6 +144,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     redact: redactor.part,
     relays: {
       folder: options.relays ?? join(dirname(options.root), "relays"),
+      allowlist: () => config.url_access.domain_allowlist,
       create: () =>
         Promise.resolve(createRelay({
           policy: urls,

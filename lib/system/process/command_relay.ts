@@ -4,6 +4,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Random } from "../../base/random.ts";
 import type { Relay, RelayProblem } from "../net/relay.ts";
+import { isAmongHosts } from "../net/url_rules.ts";
 import { sandboxUnavailable } from "./containment.ts";
 import type { CommandResult } from "./run_command.ts";
 import { workerModule } from "./workers.ts";
@@ -37,6 +38,8 @@ export interface CommandRelaysOptions {
   readonly random: Random;
   /** Creates a relay that does not listen yet. Undefined: there is none, and such commands are refused */
   readonly createRelay: (() => Promise<Relay>) | undefined;
+  /** `[url_access] domain_allowlist` as it is now. Default: empty */
+  readonly allowlist?: (() => readonly string[]) | undefined;
 }
 
 /** Places inside the sandbox. The folder is in no system, so that no workspace is hidden by it. */
@@ -48,7 +51,7 @@ const COMPLAINT = "postern-relay: ";
 const WAY_OUT = 'try again, or set [security.shell] network = "none"';
 
 /** Creates the relays of commands. Makes nothing before the first one. */
-export function createCommandRelays({ folder, random, createRelay }: CommandRelaysOptions): CommandRelays {
+export function createCommandRelays({ folder, random, createRelay, allowlist }: CommandRelaysOptions): CommandRelays {
   return {
     async open(command) {
       if (createRelay === undefined) throw sandboxUnavailable(command, "this gateway has no relay", WAY_OUT);
@@ -70,7 +73,7 @@ export function createCommandRelays({ folder, random, createRelay }: CommandRela
           await close();
           throw error;
         }
-        return toCommandRelay({ command, path, relay, close });
+        return toCommandRelay({ command, path, relay, close, direct: directHosts(allowlist?.() ?? []) });
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
         throw sandboxUnavailable(command, `the relay that its network goes through cannot listen (${reason})`, WAY_OUT);
@@ -85,9 +88,18 @@ export async function removeLeftSockets(folder: string): Promise<void> {
   await Promise.all(names.map((name) => rm(join(folder, name), { force: true }).catch(() => {})));
 }
 
+/**
+ * Returns the names of loopback that lead to the command's own namespace, so that a test reaches the server that it has started. A name
+ * that the allowlist has goes through the relay, to the gateway's machine.
+ */
+function directHosts(allowlist: readonly string[]): string {
+  return ["localhost", "127.0.0.1", "::1"].filter((name) => !isAmongHosts(name, allowlist)).join(",");
+}
+
 function toCommandRelay(
-  { command, path, relay, close }: Pick<CommandRelay, "close"> & {
+  { command, path, relay, close, direct }: Pick<CommandRelay, "close"> & {
     readonly command: string;
+    readonly direct: string;
     readonly path: string;
     readonly relay: Relay;
   },
@@ -108,7 +120,7 @@ function toCommandRelay(
       ...["--ro-bind", `/.${process.execPath}`, inside.program],
       ...["--ro-bind", forwarder, inside.script],
     ],
-    launcher: [inside.program, ...run, inside.script, inside.socket, PORT, COMPLAINT],
+    launcher: [inside.program, ...run, inside.script, inside.socket, PORT, direct, COMPLAINT],
     env: isDeno ? { DENO_DIR: `${INSIDE}/deno`, DENO_NO_UPDATE_CHECK: "1" } : {},
     problems: () => relay.problems(),
     requireStarted({ ending, stdout, stderr }) {

@@ -84,6 +84,16 @@ export interface StartRequest extends ProcessRequest {
   readonly owner: ProcessInfo["owner"];
 }
 
+/** Relays of commands. */
+export interface ProcessRelays {
+  /** Creates a relay that does not listen yet */
+  readonly create: () => Promise<Relay>;
+  /** Absolute path of the folder for their sockets; made with the first one */
+  readonly folder: string;
+  /** `[url_access] domain_allowlist` as it is now */
+  readonly allowlist: () => readonly string[];
+}
+
 /** Services and places that starting programs needs. */
 export interface ProcessesOptions extends ScreenOptions {
   readonly commands: Pick<CommandLookup, "find">;
@@ -94,8 +104,8 @@ export interface ProcessesOptions extends ScreenOptions {
   readonly quarantine: string;
   /** Absolute path of the folder for notes of the commands that run; made with the first one */
   readonly notes: string;
-  /** Relays of commands with `network = "allowlist"`, and the absolute path of the folder for their sockets. Default: such commands are refused */
-  readonly relays?: { readonly create: () => Promise<Relay>; readonly folder: string } | undefined;
+  /** Relays of commands with `network = "allowlist"`. Default: such commands are refused */
+  readonly relays?: ProcessRelays | undefined;
   /** Default: the operating system's */
   readonly random?: Random;
   /** Told what was moved there, or could not be. Default: nobody is */
@@ -290,6 +300,7 @@ async function loadRunner(options: ProcessesOptions, containment: ContainmentFin
     folder: options.relays?.folder ?? "",
     random,
     createRelay: options.relays?.create,
+    allowlist: options.relays?.allowlist,
   });
   const preparation = createPreparation({ ...options, containment, surveys, quarantine, notes, relays });
   return { preparation, surveys, requireStarted, runCommand };

@@ -3,7 +3,7 @@
  * It takes connections at 127.0.0.1, where programs look for a proxy, passes their bytes on to the gateway's relay, and starts the command
  * once that works. It ends with the command, and the sandbox with it. It has no rights that the command has not: the relay decides.
  *
- * Arguments: socket of the relay, port to listen on, begin of each complaint, the command's file, the command's arguments.
+ * Arguments: socket of the relay, port to listen on, hosts that the command reaches in its own namespace, begin of each complaint, the command's file, the command's arguments.
  * Exit code: the command's, 128 and the number of the signal that ended it, or 1 with one complaint when the command was not started.
  */
 import { spawn } from "node:child_process";
@@ -13,7 +13,7 @@ import { connect, createServer, type Socket } from "node:net";
 import { constants } from "node:os";
 import process from "node:process";
 
-const [relay = "", port = "", begin = "", file = "", ...args] = process.argv.slice(2);
+const [relay = "", port = "", direct = "", begin = "", file = "", ...args] = process.argv.slice(2);
 
 /** Signals that the command may send to its whole group: it decides itself what they do. */
 for (const name of ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"] as const) process.on(name, () => {});
@@ -58,8 +58,8 @@ function environment(): Record<string, string | undefined> {
       [name, proxy],
       [name.toLowerCase(), proxy],
     ])),
-    NO_PROXY: "",
-    no_proxy: "",
+    NO_PROXY: direct,
+    no_proxy: direct,
     // Without it fetch() of Node knows no proxy
     NODE_USE_ENV_PROXY: "1",
   };

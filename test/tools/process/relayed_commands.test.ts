@@ -150,9 +150,9 @@ test(
         [
           "status=0\nstdout:",
           ...["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"].map((name) => `${name}=${url}`),
-          "NODE_USE_ENV_PROXY=1\nNO_PROXY=",
+          "NODE_USE_ENV_PROXY=1\nNO_PROXY=localhost,127.0.0.1,::1",
           ...["all_proxy", "http_proxy", "https_proxy"].map((name) => `${name}=${url}`),
-          "no_proxy=\nstderr:",
+          "no_proxy=localhost,127.0.0.1,::1\nstderr:",
         ].join("\n"),
       );
     }),
@@ -239,8 +239,8 @@ test(
           [`http://[::1]:${gateway.port}/`, /domain_allowlist/],
         ] as const
       ) {
-        assert.match(await shell(`curl -sS -g ${url}`), why, url);
-        assert.match(await shell(`curl -sS -g --proxytunnel ${url}`), why, url);
+        assert.match(await shell(`curl -sS -g --noproxy "" ${url}`), why, url);
+        assert.match(await shell(`curl -sS -g --noproxy "" --proxytunnel ${url}`), why, url);
       }
       assert.equal(gateway.requests(), 0);
     }, {
@@ -394,6 +394,21 @@ test(
       for (const name of ["shell", "process_tool"]) assert.equal(executor.get(name)?.access, "write");
     }),
 );
+
+test("a command reaches the servers that it starts itself, unless the allowlist has the name", {
+  skip: await lacks("curl", "python3"),
+}, async () => {
+  const { port, requests } = await site();
+  const script =
+    "python3 -m http.server 8080 >/dev/null 2>&1 & until curl -sf http://127.0.0.1:8080/own.txt; do :; done";
+  await withCommands(["example.com"], async ({ shell }) => {
+    const output = await shell("sh own.sh");
+    assert.match(output, /^status=0\nstdout:\nown\n/, output);
+    assert.doesNotMatch(output, /\[Relay/);
+    assert.match(await shell(`curl -sS http://127.0.0.1:${port}/`), /^status=7\n/);
+  }, { files: { "own.sh": script, "own.txt": "own\n" } });
+  assert.equal(requests(), 0);
+});
 
 test(
   "no command inherits the socket of a relay, neither its own nor that of another command",
