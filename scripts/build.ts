@@ -27,6 +27,7 @@ const THREADS: Readonly<Record<string, string>> = {
   [`${CHUNKS}/search_worker`]: "lib/tools/files/search_worker",
   [`${CHUNKS}/survey_worker`]: "lib/system/process/survey_worker",
   [`${CHUNKS}/document_worker`]: "lib/tools/documents/document_worker",
+  [`${CHUNKS}/page_worker`]: "lib/tools/web/page_worker",
   [`${CHUNKS}/relay_forwarder`]: "lib/system/process/relay_forwarder",
 };
 

@@ -30,7 +30,9 @@ test("the package finds its dashboard and the modules of its threads", () =>
     const entry: typeof import("../../handlers/mod.ts") = await import(
       pathToFileURL(join(built, "handlers/mod.js")).href
     );
-    const gateway = await entry.createGateway({ dataDir, workspace: root, environment: { POSTERN_TOKEN: TOKEN } });
+    const config = { web_fetch: { enabled: true }, url_access: { allow_loopback: true }, autonomy: { level: "full" } };
+    const environment = { POSTERN_TOKEN: TOKEN };
+    const gateway = await entry.createGateway({ dataDir, workspace: root, environment, config });
     world.onEnd(() => gateway.close());
     const fetch = async (path: string, input?: unknown) => {
       const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
@@ -45,6 +47,10 @@ test("the package finds its dashboard and the modules of its threads", () =>
     assert.match(found.text, /note\.txt/);
     const read = await fetch("/v1/tools/pdf_read/call", { path: "report.pdf" });
     assert.match(read.text, /Gate report/);
+    const { withSite } = await import("../support/fake_site.ts");
+    await withSite(() => ({ headers: { "content-type": "text/html" }, body: "<h1>Gates</h1>" }), async ({ origin }) => {
+      assert.match((await fetch("/v1/tools/web_fetch/call", { url: `${origin}/a` })).text, /status=200.*# Gates/);
+    });
   }));
 
 test("the package has the licences of Adobe's maps and names of glyphs", () => {
@@ -92,10 +98,14 @@ test("a start reads its code from few files", { skip: ON_DENO }, async () => {
   assert.ok(own.length <= 12, own.join(", "));
 });
 
-test("a thread loads its own code, and not the gateway's", () => {
+test("a thread loads its own code, and not the gateway's", async () => {
+  const { sourceFiles } = await import("../support/source_files.ts");
   const chunks = join(built, "chunks");
   const threads = readdirSync(chunks).filter((name) => name.endsWith("_worker.js"));
-  assert.deepEqual(threads.sort(), ["document_worker.js", "search_worker.js", "survey_worker.js"]);
+  const sources = sourceFiles(["lib"]).map(({ path }) => /(\w+_worker)\.ts$/.exec(path)?.[1]).filter((name) =>
+    name !== undefined
+  );
+  assert.deepEqual(threads.sort(), sources.map((name) => `${name}.js`).sort());
   for (const thread of threads) {
     const loaded = new Set([thread]);
     let bytes = 0;
