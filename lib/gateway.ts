@@ -302,14 +302,27 @@ function createGatewayTools(
 ): DrainableExecutor {
   const { store, guard, system, work, redactor, environment } = found;
   const documents = createDocuments({ store });
-  const { files, commands, processes, workers, git, urls, browsers, guardedFetch, proxyOf } = system;
+  const { files, commands, processes, workers, git, desktop, urls, browsers, guardedFetch, proxyOf } = system;
   const subAgents = createLazySubAgents({ ...found, tools: work.tools, runs: work.runs });
   const { cron: schedules, sops } = automation;
   return createTools({
     ...found,
     foreign: nodes?.tools,
     services: {
-      ...{ files, commands, processes, workers, git, urls, browsers, guardedFetch, proxyOf, environment, documents },
+      ...{
+        files,
+        commands,
+        processes,
+        workers,
+        git,
+        desktop,
+        urls,
+        browsers,
+        guardedFetch,
+        proxyOf,
+        environment,
+        documents,
+      },
       ...{ ...memory, schedules, sops, subAgents },
     },
     remembered: (...call) => guard.approvals.remembered(...call),

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { mkdir } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
@@ -100,3 +101,14 @@ test("a gateway that cannot have its data directory leaves it to the one that ha
     await first.close();
   });
 });
+
+test("a start removes pictures of the screen that a killed gateway left", () =>
+  withTemporaryFolder(async (folder) => {
+    const left = join(folder, "data", "screen", "take-1");
+    await mkdir(left, { recursive: true, mode: 0o700 });
+    await writeFile(join(left, "screen.png"), "private");
+    const clock = createFakeClock();
+    const services = await createServices(optionsOf(folder, { clock, random: createSeededRandom() }));
+    await services.close();
+    assert.equal(existsSync(join(folder, "data", "screen")), false);
+  }));

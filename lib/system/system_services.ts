@@ -1,3 +1,4 @@
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../base/clock.ts";
 import { lazily, lazyService } from "../base/lazily.ts";
@@ -5,6 +6,7 @@ import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { RedactPart } from "../base/redact.ts";
 import type { Logger } from "../base/telemetry/log.ts";
+import { createDesktop, type Desktop } from "./desktop/desktop.ts";
 import type { Files } from "./files/files.ts";
 import type { Browsers } from "./browser/browsers.ts";
 import { createFiles } from "./files/create_files.ts";
@@ -45,6 +47,8 @@ export interface SystemServicesOptions {
   readonly proxy: () => ProxySettings;
   /** The newest `[browser] allowed_domains`. */
   readonly browserDomains: () => readonly string[];
+  /** Returns a variable of the gateway's environment. */
+  readonly environment: (name: string) => string | undefined;
   /** User agent of requests to the outside, for example `postern/0.2.0`. */
   readonly userAgent: string;
   /** Paths of the gateway that anyone may read. */
@@ -59,6 +63,7 @@ export interface SystemServices {
   readonly processes: Processes;
   readonly workers: Workers;
   readonly git: Git;
+  readonly desktop: Desktop;
   readonly urls: UrlPolicy;
   /** Browsers of runs; loaded at the first use. */
   readonly browsers: Pick<Browsers, "use" | "closeRun">;
@@ -90,6 +95,7 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
       const { createGit } = await import("./git/create_git.ts");
       return createGit({ processes, home, ownPaths });
     }, ["open"]),
+    desktop: createDesktop({ ...options, processes, commands, folder: screenFolder(options) }),
     urls,
     browsers: lazyBrowsers(options, { commands, urls }),
     ownAddress,
@@ -183,15 +189,23 @@ function openProcesses(
   });
 }
 
-/** Kills the processes that an earlier gateway left, then looks for the protected names that they made. */
+function screenFolder({ dataDir }: Pick<SystemServicesOptions, "dataDir">): string {
+  return join(dataDir, "screen");
+}
+
+/**
+ * Kills the processes that an earlier gateway left and removes their pictures of the screen, then looks for the protected names that they
+ * made.
+ */
 async function endLeftovers(
   processes: Processes,
-  { log, marker }: Pick<SystemServicesOptions, "log" | "marker">,
+  { log, marker, dataDir }: Pick<SystemServicesOptions, "log" | "marker" | "dataDir">,
 ): Promise<void> {
   if (marker.known) {
     const killed = await processes.killLeftovers();
     if (killed > 0) log.warn("Killed processes that an earlier gateway left", { count: killed });
   }
+  await rm(screenFolder({ dataDir }), { recursive: true, force: true });
   const planted = await processes.lookAfterKill();
   if (planted.quarantined.length === 0 && !planted.unchecked) return;
   log.warn(

@@ -20,6 +20,7 @@ import { hardwareBoardInfo } from "./hardware/hardware_board_info.ts";
 import { hardwareMemoryMap } from "./hardware/hardware_memory_map.ts";
 import { hardwareMemoryRead } from "./hardware/hardware_memory_read.ts";
 import { cliDiscovery } from "./host/cli_discovery.ts";
+import { screenshot } from "./host/screenshot.ts";
 import { composio } from "./integrations/composio.ts";
 import { pushover } from "./integrations/pushover.ts";
 import { memoryForget } from "./memory/memory_forget.ts";
@@ -64,6 +65,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   memoryForget,
   taskPlan,
   cliDiscovery,
+  screenshot,
   shell,
   processTool,
   gitOperations,

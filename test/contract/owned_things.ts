@@ -16,6 +16,7 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   processes: true,
   workers: false,
   git: false,
+  desktop: false,
   urls: false,
   // Each run has its own, which ends with it
   browsers: false,

@@ -131,6 +131,15 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     maxBytes: 450,
     sample: { op: "check_command", command: "ls" },
   },
+  screenshot: {
+    access: "write",
+    enabled: "always",
+    fields: ["filename", "overwrite?"],
+    textField: "filename",
+    textSample: "screen.png",
+    maxBytes: 450,
+    sample: { filename: "screen.png", overwrite: true },
+  },
   shell: {
     access: "write",
     enabled: "always",

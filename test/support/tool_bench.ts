@@ -18,6 +18,7 @@ import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createDocuments } from "../../lib/storage/documents.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
+import { createDesktop, type DesktopOptions } from "../../lib/system/desktop/desktop.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
 import { createGit } from "../../lib/system/git/create_git.ts";
 import { createGuardedFetch, type GuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
@@ -111,6 +112,10 @@ export interface ToolBenchOptions {
   readonly proxy?: ProxySettings;
   /** Environment of the gateway, for keys that name a variable. Default: empty */
   readonly environment?: Readonly<Record<string, string>>;
+  /** Folders that programs are looked for in, in place of the system's. */
+  readonly searchPath?: readonly string[];
+  /** Platform and limits of the desktop. Default: Linux, and the real limits */
+  readonly desktop?: Pick<DesktopOptions, "platform" | "limits">;
   /** Server of the test by the origin of a service that it stands for. Default: none */
   readonly standIns?: Readonly<Record<string, string>>;
 }
@@ -126,7 +131,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const random = createSeededRandom();
   const audit = createFakeAudit();
   let config = changed(options.config ?? {});
-  const commands = createCommandLookup();
+  const commands = createCommandLookup(options.searchPath);
   const urls = options.urls ?? createUrlPolicy({
     ...(options.lookup === undefined ? {} : { lookup: options.lookup }),
     own: () => options.ownPort === undefined ? undefined : { port: options.ownPort, publicPaths: ["/health"] },
@@ -184,6 +189,11 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       commands,
       processes,
       workers: createWorkers({ maxWorkers: 2, clock: systemClock }),
+      desktop: createDesktop({
+        ...{ processes, commands, environment, clock: systemClock, home: "/home/nobody", platform: "linux" },
+        folder: join(dirname(options.root), "screen"),
+        ...options.desktop,
+      }),
       git: createGit({ processes, home: options.home ?? "/home/nobody", ownPaths: [] }),
       urls,
       browsers: options.browsers ?? NO_BROWSERS,

@@ -207,7 +207,7 @@ class ToolProcesses implements Processes {
     const { line, contained, relay } = prepared;
     const { timeoutMs, maxOutputBytes, composed } = request;
     const signal = AbortSignal.any([request.signal, this.#closing.signal]);
-    const graceMs = composed === undefined ? 0 : GRACE_MS;
+    const graceMs = composed === undefined ? 0 : composed.graceMs ?? GRACE_MS;
     const { clock } = this.#options;
     // A composed command is read by Postern itself, before the model gets anything of it
     const redact = composed === undefined ? this.#options.redact : undefined;

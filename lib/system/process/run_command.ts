@@ -43,6 +43,8 @@ export interface ComposedCommand {
   readonly network: boolean;
   /** True when it may write to the workspace inside the sandbox. */
   readonly writes: boolean;
+  /** Milliseconds that it has to clean up once it is told to stop; 0: it is killed at once. Default 1000 */
+  readonly graceMs?: number;
 }
 
 /** Bounds on one command that is run to its end. */

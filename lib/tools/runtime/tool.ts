@@ -11,6 +11,7 @@ import type { Memory } from "../../memory/memory.ts";
 import type { Plans } from "../../memory/plans.ts";
 import type { Documents } from "../../storage/documents.ts";
 import type { Browsers } from "../../system/browser/browsers.ts";
+import type { Desktop } from "../../system/desktop/desktop.ts";
 import type { Files } from "../../system/files/files.ts";
 import type { Git } from "../../system/git/git.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
@@ -126,6 +127,7 @@ export interface ToolServices {
   readonly processes: Processes;
   readonly workers: Workers;
   readonly git: Git;
+  readonly desktop: Desktop;
   readonly urls: UrlPolicy;
   readonly browsers: Pick<Browsers, "use" | "closeRun">;
   /** Returns the guarded fetch, the only way of tools to other machines; loads it at the first call */
