@@ -1,3 +1,4 @@
+import { isShallow } from "../base/json.ts";
 import { DocumentError } from "../documents/document_error.ts";
 import { createWorkBudget, type WorkLimits } from "../documents/work_budget.ts";
 import { charsetOf, decodePage } from "./decode_page.ts";
@@ -37,6 +38,8 @@ const DOCUMENT_LIMITS: WorkLimits = { timeMs: 20_000, maxParts: 2_000_000, maxIn
 const MAX_HTML = 3_000_000;
 const MAX_JSON = 1_000_000;
 const MAX_TEXT = 4_000_000;
+/** Levels of JSON that are laid out. */
+const MAX_JSON_DEPTH = 40;
 const NO_METADATA: PageMetadata = { title: undefined, byline: undefined, date: undefined, canonicalUrl: undefined };
 
 /**
@@ -131,8 +134,8 @@ function jsonPage(text: string, url: string): WebPage {
     const value: unknown = JSON.parse(text);
     const feed = readJsonFeed(value, url);
     if (feed !== undefined) return feedPage(feed);
-    // What has lines already is left as it is
-    const isOneLine = text.length <= MAX_JSON && !text.trim().includes("\n");
+    // What has lines already is left as it is, and so is what would grow by its depth for each line
+    const isOneLine = text.length <= MAX_JSON && !text.trim().includes("\n") && isShallow(value, MAX_JSON_DEPTH);
     return { kind: "json", ...NO_METADATA, ...bounded(isOneLine ? JSON.stringify(value, null, 2) : text) };
   } catch {
     return { kind: "json", ...NO_METADATA, ...bounded(text) };

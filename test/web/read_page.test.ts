@@ -173,6 +173,8 @@ test("JSON is laid out, text stays as it is, and what is no text is not read", a
   assert.equal((await read('{"a":\n1}', "application/vnd.api+json; charset=utf-8")).text, '{"a":\n1}');
   assert.equal((await read("{broken", "application/json")).text, "{broken");
   assert.equal((await read("[".repeat(200_000), "application/json")).text.length, 200_000);
+  const deep = `${"[".repeat(3000)}${"]".repeat(3000)}`;
+  assert.equal((await read(deep, "application/json")).text, deep);
   assert.equal((await read("a  <b>\n", "text/plain")).text, "a  <b>\n");
   for (const type of ["image/png", "video/mp4", "application/zip"]) {
     assert.equal(
