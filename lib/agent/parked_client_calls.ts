@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { AssistantMessage, Message } from "../base/records/message.ts";
+import { joinTaints, type Taint, UNTAINTED } from "../base/taint.ts";
 import { inputBytes } from "./estimate_tokens.ts";
 
 /**
@@ -21,14 +22,19 @@ const UNANSWERED = "No result was given for this call.";
 
 /** Work of runs that ended with a call to the client's tools, kept until the client sends the results (docs/design/completions.md "Two kinds of tools"). */
 export interface ParkedClientCalls {
-  /** Keeps what the run added to the history, under the client's call ids: 15 minutes, 256 turns, 64 MiB */
-  keep(callIds: readonly string[], messages: readonly Message[]): void;
+  /**
+   * Keeps what the run added to the history, under the client's call ids: 15 minutes, 256 turns, 64 MiB
+   * @param taint outside content that the run has read. Default: none
+   */
+  keep(callIds: readonly string[], messages: readonly Message[], taint?: Taint): void;
   /** Returns true when work is kept under this call id */
   has(callId: string): boolean;
   /** Remembers that the rest of these calls' turn is gone: the model is told so when their results come */
   lose(callIds: readonly string[]): void;
   /** The client's messages with the kept parts in their places; the same array when there is nothing to do */
   splice(messages: readonly Message[]): readonly Message[];
+  /** Returns the outside content that the runs had read whose kept parts belong to these messages */
+  taintOf(messages: readonly Message[]): Taint;
 }
 
 /** Tells whether a run added work of the agent's own tools, which its client never sees. */
@@ -44,6 +50,7 @@ export function hasMoreThanClient(added: readonly Message[]): boolean {
 interface Kept {
   readonly callIds: readonly string[];
   readonly messages: readonly Message[];
+  readonly taint: Taint;
   readonly bytes: number;
   readonly until: number;
 }
@@ -65,8 +72,9 @@ class ParkedTurns implements ParkedClientCalls {
     this.#clock = clock;
   }
 
-  keep(callIds: readonly string[], messages: readonly Message[]): void {
-    const kept = { callIds, messages, bytes: inputBytes(messages, []), until: this.#clock.monotonic() + KEEP_MS };
+  keep(callIds: readonly string[], messages: readonly Message[], taint: Taint = UNTAINTED): void {
+    const bytes = inputBytes(messages, []);
+    const kept = { callIds, messages, taint, bytes, until: this.#clock.monotonic() + KEEP_MS };
     this.#turns.add(kept);
     this.#bytes += kept.bytes;
     for (const id of callIds) this.#byCall.set(id, kept);
@@ -101,6 +109,10 @@ class ParkedTurns implements ParkedClientCalls {
     });
     const isChanged = placed.size > 0 || spliced.some((message, i) => message !== messages[i]);
     return isChanged ? answerAllCalls(spliced) : messages;
+  }
+
+  taintOf(messages: readonly Message[]): Taint {
+    return joinTaints(...messages.flatMap(callsOf).map((id) => this.#find(id)?.taint));
   }
 
   #find(id: string): Kept | undefined {

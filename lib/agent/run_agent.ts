@@ -284,7 +284,9 @@ class AgentLoop implements LoopState {
 
   #done(reason: FinishReason, client: readonly string[]): Shown {
     // Kept is what the client will not send back: tool work of the agent, and parts of the vendor's reply
-    if (client.length > 0 && hasMoreThanClient(this.added)) this.run.parked.keep(client, [...this.added]);
+    if (client.length > 0 && hasMoreThanClient(this.added)) {
+      this.run.parked.keep(client, [...this.added], this.run.taint.origins);
+    }
     return this.#end({ type: "done", finish_reason: reason, usage: this.usage });
   }
 

@@ -7,6 +7,7 @@ import {
 } from "../../agent/parked_client_calls.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type Message, messageSchema } from "../../base/records/message.ts";
+import { type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
 import { readable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 
@@ -26,6 +27,8 @@ const recordSchema = v.object({
   call_ids: v.array(v.string()),
   /** Parked messages. Empty: they were in the memory of an attached run alone, so a restart loses them. */
   messages: v.array(messageSchema),
+  /** Origins of outside content that the run had read. Absent: none */
+  taint: v.optional(v.array(v.string())),
 });
 
 /** @throws {v.ValiError} for a body that no version wrote */
@@ -38,8 +41,12 @@ export interface ParkedRecords {
   /**
    * Returns the writes that keep the messages that a run added to the history; none when the client has all of them. For an attached run
    * the writes only say that something was there, and only when the call ids do not say so themselves.
+   * @param options.taint outside content that the run has read
    */
-  writes(added: readonly Message[], options: { readonly durable: boolean }): Promise<readonly Write[]>;
+  writes(
+    added: readonly Message[],
+    options: { readonly durable: boolean; readonly taint: Taint },
+  ): Promise<readonly Write[]>;
   /** Writes the same for an attached run that writes nothing else. */
   note(added: readonly Message[]): Promise<void>;
   /** Reads the calls that belong to the results at the end of these messages back into memory, after a restart. */
@@ -54,21 +61,27 @@ export function createParkedRecords(options: {
 }): ParkedRecords {
   const { store, clock, parked } = options;
   const records: ParkedRecords = {
-    async writes(added, { durable }) {
+    async writes(added, { durable, taint }) {
       const callIds = openCalls(added);
       const [key] = callIds;
       if (key === undefined || !(durable ? hasMoreThanClient(added) : isUntold(callIds, added))) return [];
       const before = clock.now() - KEEP_MS;
       const oldest = await store.scan(PARKED_CALLS, { order: "created", limit: SWEEP });
       const old = readable(store, PARKED_CALLS, oldest, parseParkedRecord).filter(({ value }) => value.at < before);
-      const body = { v: 1, at: clock.now(), call_ids: callIds, messages: durable ? [...added] : [] };
+      const body = {
+        v: 1,
+        at: clock.now(),
+        call_ids: callIds,
+        messages: durable ? [...added] : [],
+        ...durable ? taintField(taint) : {},
+      };
       return [
         { op: "insert", collection: PARKED_CALLS, key, body },
         ...old.map(({ key }) => ({ op: "delete", collection: PARKED_CALLS, key }) as const),
       ];
     },
     async note(added) {
-      const writes = await records.writes(added, { durable: false });
+      const writes = await records.writes(added, { durable: false, taint: UNTAINTED });
       if (writes.length > 0) await store.batch(writes);
     },
     async recall(messages) {
@@ -87,7 +100,7 @@ export function createParkedRecords(options: {
         const record = found.value;
         if (record.at < clock.now() - KEEP_MS) continue;
         if (record.messages.length === 0) parked.lose(record.call_ids);
-        else parked.keep(record.call_ids, record.messages);
+        else parked.keep(record.call_ids, record.messages, record.taint);
       }
     },
   };

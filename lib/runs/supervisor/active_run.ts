@@ -167,7 +167,10 @@ export class RunJournal implements AgentJournal {
     const { entry: { id, conversationId, taint }, request, conversations, parkedRecords } = this.#options;
     if (said === undefined) return await recorder.finish([]);
     const { added, terminal } = said;
-    const kept = mayAwaitClient(request, said) ? await parkedRecords.writes(added, { durable: request.durable }) : [];
+    const { durable } = request;
+    const kept = mayAwaitClient(request, said)
+      ? await parkedRecords.writes(added, { durable, taint: taint.origins })
+      : [];
     if (conversationId === null) return await recorder.finish(kept);
     const messages = [...withoutInstructions(request.messages), ...added];
     const { time } = terminal;

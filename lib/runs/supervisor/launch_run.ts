@@ -5,7 +5,7 @@ import { CancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
-import { RunTaint } from "../../base/taint.ts";
+import { joinTaints, RunTaint, type Taint } from "../../base/taint.ts";
 import type { RunStatus } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
@@ -177,7 +177,7 @@ export class RunLauncher {
       state: createRunState(accepted),
       input: () => {
         const spliced = request.durable ? parked.splice(request.messages) : request.messages;
-        return toRunInput(request, {
+        return toRunInput({ ...request, taint: this.#taintOf(plan) }, {
           prompt: settings.prompt,
           agentTools: settings.agentTools,
           deferred: settings.deferred,
@@ -200,13 +200,18 @@ export class RunLauncher {
       depth,
       caller: request.caller,
       durable: request.durable,
-      taint: new RunTaint(request.taint),
+      taint: new RunTaint(this.#taintOf(plan)),
       recorder,
       budget: request.call === undefined
         ? budgetOf({ limits, used, parent: parent?.budget, day: this.#parts.day })
         : parent?.budget,
       controller,
     });
+  }
+
+  /** Returns the outside content that a run begins with: its request's, what an interrupted run had read, and that of parked calls. */
+  #taintOf({ request: { taint, messages }, interrupted }: Plan): Taint {
+    return joinTaints(taint, interrupted?.run.taint, this.#parts.parked.taintOf(messages));
   }
 
   #toAgentRun(plan: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">): AgentRun {

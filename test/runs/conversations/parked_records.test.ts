@@ -6,7 +6,7 @@ import { PARKED_CALLS } from "../../../lib/runs/conversations/parked_records.ts"
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
-import { ask, readAll, supervised } from "../../support/supervised.ts";
+import { ask, only, readAll, supervised } from "../../support/supervised.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const clientTools = [{ name: "weather", description: "The weather", parameters: undefined }];
@@ -96,5 +96,22 @@ describe("a turn that waits for the client's tools", () => {
     assert.equal((await afterRestart(first, store, clock)).length, 2);
     const [third = ""] = await suspend(CLIENT_FIRST, { store, clock, durable: true, seed: 3 });
     assert.deepEqual(await kept(store), [second, third]);
+  });
+
+  test("brings the outside content of its run to the run that goes on, over a restart too", async () => {
+    const outside = [{ name: "look", access: "network" }] as const;
+    const store = createMemoryStore();
+    for (const durable of [false, true]) {
+      const { runs } = supervised([OWN_FIRST, "Sunny", "Sunny"], { store, tools: outside, seed: durable ? 1 : 2 });
+      const events = await readAll(await runs.start(ask("Go", { durable, clientTools })));
+      const [id = ""] = events.flatMap((event) => (event.type === "client_tool_call_delta" ? [event.call_id] : []));
+      const messages: Message[] = [
+        { role: "user", content: "Go" },
+        { role: "tool", tool_call_id: id, content: "25 degrees" },
+      ];
+      const next = durable ? supervised(["Sunny"], { store, tools: outside, seed: 3 }).runs : runs;
+      const begun = only(await readAll(await next.start(ask("", { messages, clientTools }))), "run_start");
+      assert.deepEqual(begun.taint, ["look"], `durable ${durable}`);
+    }
   });
 });
