@@ -81,7 +81,10 @@ class StoredTaintedFiles implements TaintedFiles {
   async of(paths: readonly string[]): Promise<Taint> {
     const records = await this.#records();
     if (records.size === 0 || paths.length === 0) return UNTAINTED;
-    const places = (await Promise.all(paths.map(placeOf))).filter((place) => place !== undefined);
+    // A file that was taken away since it was read is known by its path
+    const places = await Promise.all(
+      paths.map(async (path) => await placeOf(path) ?? { path: await newPlaceOf(path), identity: undefined }),
+    );
     const found = [...records.values()].filter(({ path, identity }) =>
       places.some((place) => isWithin(path, place.path) || isWithin(place.path, path) || identity === place.identity)
     );

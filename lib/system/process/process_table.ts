@@ -1,6 +1,7 @@
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { RedactPart } from "../../base/redact.ts";
+import type { Taint } from "../../base/taint.ts";
 import type { CommandNetwork } from "./containment.ts";
 import type { RelayProblem } from "../net/relay.ts";
 import { createOutputRing, type OutputPart, type OutputRing } from "./command_output.ts";
@@ -20,6 +21,8 @@ export interface ProcessInfo {
   readonly network: CommandNetwork;
   /** Id of the token whose call started it; null: no token's */
   readonly owner: string | null;
+  /** Outside content that the run had read whose call started it */
+  readonly taint: Taint;
   /** Findings after the process had ended; undefined while it runs */
   readonly after: Aftermath | undefined;
   /** Requests that the relay of the process refused or could not carry out until now */
@@ -47,6 +50,7 @@ interface ProcessStart {
   /** Returns what the relay of the process has refused until now */
   readonly refused: () => readonly RelayProblem[];
   readonly owner: string | null;
+  readonly taint: Taint;
   /** Called once nothing of it runs; its end counts as such afterwards. Must not throw */
   readonly onEnd: () => Promise<Aftermath>;
   /** Running at the same time; as many ended ones are kept to be read */
@@ -125,11 +129,11 @@ class StartedProcesses implements ProcessTable {
 
   #open(
     group: ProcessGroup,
-    { words, contained, network, refused, owner, maxOutputBytes, onEnd }: ProcessStart,
+    { words, contained, network, refused, owner, taint, maxOutputBytes, onEnd }: ProcessStart,
   ): Entry {
     const ring = createOutputRing(maxOutputBytes, this.#redact);
     const entry: Entry = {
-      info: { id: `p${++this.#count}`, words, startedAt: this.#clock.now(), contained, network, owner },
+      info: { id: `p${++this.#count}`, words, startedAt: this.#clock.now(), contained, network, owner, taint },
       refused,
       group,
       ring,

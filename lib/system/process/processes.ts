@@ -4,6 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { lazily, type Lazy } from "../../base/lazily.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
 import type { RedactPart } from "../../base/redact.ts";
+import { type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { CommandRequest, CommandResult, ProcessRequest, ProcessResult, runCommand } from "./run_command.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { Relay } from "../net/relay.ts";
@@ -82,6 +83,8 @@ export interface StartRequest extends ProcessRequest {
   /** Processes that may run at the same time */
   readonly maxProcesses: number;
   readonly owner: ProcessInfo["owner"];
+  /** Outside content that the run has read that starts it. Default: none */
+  readonly taint?: Taint;
 }
 
 /** Relays of commands. */
@@ -229,8 +232,8 @@ class ToolProcesses implements Processes {
     const { preparation } = await this.#runner();
     const prepared = await preparation.prepare(request);
     const { line, contained, relay } = prepared;
-    const { words, owner, maxProcesses, maxOutputBytes } = request;
-    const about = { words, contained, network: relay === undefined ? "none" : "allowlist", owner } as const;
+    const { words, owner, taint = UNTAINTED, maxProcesses, maxOutputBytes } = request;
+    const about = { words, contained, network: relay === undefined ? "none" : "allowlist", owner, taint } as const;
     const refused = () => relay?.problems() ?? [];
     const signal = AbortSignal.any([request.signal, this.#closing.signal]);
     const onEnd = () => this.#afterOf(prepared);

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { joinTaints, UNTAINTED } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
 import type { ProcessInfo } from "../../system/process/process_table.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
@@ -75,7 +76,8 @@ export const processTool = defineTool({
       case "list": {
         const { reached, hidden } = onlyReached(processes.list(), context.caller, ({ owner }) => owner);
         const lines = [reached.map(describe).join("\n") || "no processes", ...hiddenLines("process", hidden)];
-        return { output: lines.join("\n"), isError: false, data: reached.map(toData) };
+        const taint = joinTaints(...reached.map((info) => info.taint));
+        return { output: lines.join("\n"), isError: false, data: reached.map(toData), taint };
       }
       case "output": {
         const info = ownProcess(id, "read", context);
@@ -94,12 +96,15 @@ export const processTool = defineTool({
           output: [head, ...dropped, ...text, ...hints].join("\n"),
           isError: false,
           data: { ...toData(info), offset: part.offset, next_offset: nextOffset, total },
+          // What it could reach when it was started counts, whatever the settings are now
+          taint: joinTaints(info.taint, network === "none" ? UNTAINTED : ["process_tool"]),
+          command: info.words,
         };
       }
       case "kill": {
         ownProcess(id, "kill", context);
         const info = await processes.kill(id);
-        return { output: describe(info), isError: false, data: toData(info) };
+        return { output: describe(info), isError: false, data: toData(info), taint: info.taint };
       }
     }
   },
@@ -114,6 +119,7 @@ async function start(command: string, context: ContextWith<"processes">): Promis
     sandbox: shell.sandbox,
     network: shell.network,
     owner: context.caller.tokenId,
+    taint: context.taint,
     maxProcesses: limits.max_processes,
     maxOutputBytes: limits.max_output_bytes,
     signal: context.signal,

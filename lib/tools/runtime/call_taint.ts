@@ -32,6 +32,9 @@ export interface CallTaint {
   after(call: TaintedCall, result: ToolResult | undefined): Promise<Taint>;
 }
 
+/** Tools that change a part of a file: what they do depends on the rest of it, and their errors quote it. */
+const EDITING: ReadonlySet<string> = new Set(["file_edit", "apply_patch"]);
+
 /** Creates the way of outside content through the calls of one executor. */
 export function createCallTaint(options: CallTaintOptions): CallTaint {
   return new ExecutorTaint(options);
@@ -46,15 +49,16 @@ class ExecutorTaint implements CallTaint {
 
   async before({ tool, prepared, request }: TaintedCall): Promise<void> {
     const { taintedFiles, workspaceRoot: root } = this.#options;
-    const taint = joinTaints(taintOf(request), originOf(tool, prepared));
-    if (taint.length > 0) await taintedFiles?.mark(this.#writtenBy(tool, prepared), { taint, root });
+    const written = this.#writtenBy(tool, prepared);
+    const edited = EDITING.has(tool.name) ? await taintedFiles?.of(written) : undefined;
+    const taint = joinTaints(taintOf(request), originOf(tool, prepared), edited);
+    if (taint.length > 0) await taintedFiles?.mark(written, { taint, root });
   }
 
   async after({ tool, prepared, request }: TaintedCall, result: ToolResult | undefined): Promise<Taint> {
     const { taintedFiles } = this.#options;
-    const brought = joinTaints(taintOf(request), originOf(tool, prepared));
-    if (brought.length > 0) await taintedFiles?.written(this.#writtenBy(tool, prepared));
-    const read = await taintedFiles?.of(this.#readBy(prepared, result));
+    await taintedFiles?.written(this.#writtenBy(tool, prepared));
+    const read = await this.#readBy({ tool, prepared, request }, result);
     const taint = joinTaints(originOf(tool, prepared), result?.taint, read);
     request.taint?.add(taint);
     return taint;
@@ -68,14 +72,22 @@ class ExecutorTaint implements CallTaint {
     return this.#resolved(effects.paths ?? [], effects.root);
   }
 
-  /** Returns the files whose content the output has or may have: those that a command names among them. */
-  #readBy({ access, effects }: PreparedCall, result: ToolResult | undefined): readonly string[] {
-    if (effects.command !== undefined) {
-      const words = effects.command.slice(1).flatMap((word) => [word, word.slice(word.indexOf("=") + 1)]);
-      return this.#resolved(words, undefined);
-    }
-    const isRead = access === "read" || result?.reads !== undefined;
-    return isRead ? this.#resolved(result?.reads ?? effects.paths ?? [], effects.root) : [];
+  /** Returns the outside content of the files whose content the output has or may have: those that a command names among them. */
+  async #readBy({ tool, prepared }: TaintedCall, result: ToolResult | undefined): Promise<Taint> {
+    const { access, effects } = prepared;
+    const command = effects.command ?? result?.command;
+    if (command !== undefined) return await this.#readByCommand(command);
+    const isRead = access === "read" || result?.reads !== undefined || EDITING.has(tool.name);
+    return isRead ? await this.#of(this.#resolved(result?.reads ?? effects.paths ?? [], effects.root)) : UNTAINTED;
+  }
+
+  async #readByCommand(command: readonly string[]): Promise<Taint> {
+    const { readsOfCommand } = await import("../../system/process/command_reads.ts");
+    return await this.#of(readsOfCommand(command, this.#options.workspaceRoot));
+  }
+
+  async #of(paths: readonly string[]): Promise<Taint> {
+    return await this.#options.taintedFiles?.of(paths) ?? UNTAINTED;
   }
 
   #resolved(paths: readonly string[], root: "read_file" | "write_file" | undefined): readonly string[] {

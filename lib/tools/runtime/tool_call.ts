@@ -26,6 +26,8 @@ export interface ToolResult {
   readonly taint?: Taint;
   /** Files whose content the output has, as the call's paths name them. Default: all paths of a call that only reads */
   readonly reads?: readonly string[];
+  /** Command whose output the result has, where another call started it */
+  readonly command?: readonly string[];
 }
 
 /** The caller's part of a call's context: the run and the token that it comes from, and the rights that it passes on. */
