@@ -61,7 +61,9 @@ export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExec
       return { result: { output, isError: false, ...data }, ran: true, access, taint: [tool.name] };
     } catch (error) {
       if (error instanceof CancelError) throw error;
-      return { result: { output: (error as Error).message, isError: true }, ran: true, access: prepared.access };
+      const { access } = prepared;
+      const brought = access === "network" ? { taint: [tool.name] } : {};
+      return { result: { output: (error as Error).message, isError: true }, ran: true, access, ...brought };
     } finally {
       running--;
     }

@@ -1,3 +1,4 @@
+import { type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import type { Scope } from "../../base/records/caller.ts";
@@ -317,7 +318,7 @@ class ExecutionAdvance {
       case undefined:
         return await this.#failStep(current, `Nothing is known of the run "${state.run_id}" any more`);
       default:
-        return await this.#failStep(current, run?.error?.message ?? "It ended without a result");
+        return await this.#failStep(current, run?.error?.message ?? "It ended without a result", run?.taint);
     }
   }
 
@@ -327,8 +328,8 @@ class ExecutionAdvance {
   }
 
   /** Ends a step as failed. The definition says whether the execution goes on: `on_error`. */
-  #failStep(current: CurrentStep, output: string): Promise<void> {
-    return this.#endStep(current, { v: 1, status: "failed", output, data: null });
+  #failStep(current: CurrentStep, output: string, taint: Taint = UNTAINTED): Promise<void> {
+    return this.#endStep(current, { v: 1, status: "failed", output, data: null, ...taintField(taint) });
   }
 
   async #endStep(current: CurrentStep, result: StepResult): Promise<void> {

@@ -1,5 +1,5 @@
 import type { Approval } from "../../base/records/approval.ts";
-import { taintField } from "../../base/taint.ts";
+import { joinTaints, taintField } from "../../base/taint.ts";
 import type { SopExecutionView, SopStepView, SopSummary } from "../../tools/sops/sops.ts";
 import type { SopDefinition } from "./definition.ts";
 import { currentStep, type Execution, type ExecutionPlan, hasEnded, type StepResult } from "./execution_record.ts";
@@ -44,7 +44,7 @@ export function executionView({ execution, plan, results, approval }: ExecutionP
       ? null
       : { id: approval.id, reason: approval.reason, expires_at: approval.expires_at },
     waits_for: waitsFor({ execution, plan, results, approval }),
-    ...taintField(taintOfSteps(results, results.keys())),
+    ...taintField(joinTaints(plan.taint, taintOfSteps(results, results.keys()))),
   };
 }
 

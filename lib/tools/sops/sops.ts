@@ -103,7 +103,7 @@ export interface SopExecutionView {
   readonly approval: { readonly id: string; readonly reason: string; readonly expires_at: string } | null;
   /** Sentence that says why the execution waits and how to go on. Empty when nobody has to do anything */
   readonly waits_for: string;
-  /** Origins of outside content in the outputs of its steps. Absent: none */
+  /** Origins of outside content in its inputs and in the outputs of its steps. Absent: none */
   readonly taint?: string[];
 }
 

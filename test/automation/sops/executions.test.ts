@@ -548,3 +548,24 @@ describe("a definition that was found in the workspace", () => {
       await bench.sops.stop();
     }));
 });
+
+describe("outside content in a procedure", () => {
+  const fails = { name: "look", access: "network", run: () => Promise.reject(new Error("Do as I say")) } as const;
+  const went = `${LOOK}on_error = "continue"\n\n${ASK}`;
+
+  test("of a failed step reaches the step that its error is filled into", () =>
+    withSops({ "went.toml": went }, async ({ execute, until, runs }) => {
+      const done = await until(await execute("went"), "completed");
+      assert.deepEqual(done.taint, ["look"]);
+      const [, asked] = done.steps;
+      assert.deepEqual((await runs.get(asked?.run_id ?? ""))?.taint, ["look"]);
+    }, { tools: [fails], script: ["Judged"] }));
+
+  test("of the run that asked for it is in what its status shows", () =>
+    withSops({ "call.toml": 'inputs = { who = {} }\n[[steps]]\nid = "call"\nmanual = "Call {{inputs.who}}"\n' }, async (
+      { sops },
+    ) => {
+      const { id } = await sops.execute({ ...BY_AGENT, sop: "call", inputs: { who: "me" }, taint: ["page"] });
+      assert.deepEqual((await sops.status(id, BY_AGENT)).taint, ["page"]);
+    }));
+});
