@@ -115,6 +115,20 @@ for (
     }));
 }
 
+test("the task of a sub-agent that outside content reached carries it to whoever sees it in a list", () =>
+  withWorld(async (world) => {
+    const see = [toolTurn("subagent_list", {}), WRITE, lastOutput];
+    const gateway = await world.gateway(served({
+      "See before": see,
+      "Leave it": [toolTurn("subagent_spawn", { task: "Say: write out.txt" }), "Left"],
+      "See after": see,
+    }));
+    assert.equal((await say(gateway, "See before"))["status"], "completed");
+    assert.equal((await tell(gateway, "Leave it"))["status"], "completed");
+    const seen = await say(gateway, "See after");
+    assert.deepEqual([seen["status"], seen["taint"]], ["waiting_for_approval", [ORIGIN]]);
+  }));
+
 test("a file that outside content reached carries it to whoever reads it, until a person vouches for it", () =>
   withWorld(async (world) => {
     const gateway = await world.gateway(served({

@@ -25,6 +25,8 @@ const recordSchema = v.object({
   limits: v.optional(v.object({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() })),
   /** Token with whose rights the sub-agent was started; null without one. Absent from records of older versions. */
   token_id: v.optional(v.nullable(v.string())),
+  /** Origins of outside content that the task was made from. Absent: none */
+  taint: v.optional(v.array(v.string())),
   created_at: v.string(),
   /** End of a delegation whose run is not kept; null for every other record. */
   ended: v.nullable(v.object({ status: v.picklist(["completed", "failed", "cancelled"]), at: v.string() })),

@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { lazily } from "../../base/lazily.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
-import { UNTAINTED } from "../../base/taint.ts";
+import { taintField, UNTAINTED } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
 import { unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
@@ -268,6 +268,7 @@ class SubAgentService implements SubAgents {
       tools: [...granted],
       token_id: by.caller.tokenId,
       ...(limits === undefined ? {} : { limits: toLimits(limits) }),
+      ...taintField(by.taint),
       created_at: new Date(clock.now()).toISOString(),
       ended: null,
     };

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { hiddenLines } from "../runtime/owned_things.ts";
-import type { SubAgentView } from "./sub_agents.ts";
+import { type SubAgentView, taintOfTasks } from "./sub_agents.ts";
 
 /** `delegate_coordination_status`: shows which agents work for which (docs/design/runs.md "Sub-agents"). */
 export const delegateCoordinationStatus = defineTool({
@@ -18,6 +18,7 @@ export const delegateCoordinationStatus = defineTool({
         .join("\n"),
       isError: false,
       data: { delegations, hidden },
+      taint: taintOfTasks(delegations),
     };
   },
 });

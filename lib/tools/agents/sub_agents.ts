@@ -1,5 +1,5 @@
 import type { RunStatus } from "../../base/records/run.ts";
-import type { Taint } from "../../base/taint.ts";
+import { joinTaints, type Taint } from "../../base/taint.ts";
 import type { CallContext } from "../runtime/tool_call.ts";
 
 /** Bounds of sub-agents. */
@@ -47,6 +47,8 @@ export interface SubAgentView {
   readonly depth: number;
   readonly max_depth: number;
   readonly tools: readonly string[];
+  /** Origins of outside content that the task was made from. Absent: none */
+  readonly taint?: readonly string[] | undefined;
   readonly created_at: string;
   readonly ended_at: string | null;
 }
@@ -102,6 +104,11 @@ export interface SubAgents {
   delegate(order: { readonly agent: string; readonly prompt: string }, by: CallContext): Promise<DelegatedAnswer>;
   /** Both kinds, newest first */
   delegations(by: CallContext): Promise<SubAgentList>;
+}
+
+/** Returns the outside content in the tasks of sub-agents. */
+export function taintOfTasks(views: readonly SubAgentView[]): Taint {
+  return joinTaints(...views.map(({ taint }) => taint));
 }
 
 /** Returns a sub-agent as one line of text for the model. */

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { runStatusSchema } from "../../base/records/run.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { hiddenLines } from "../runtime/owned_things.ts";
-import { describeSubAgent } from "./sub_agents.ts";
+import { describeSubAgent, taintOfTasks } from "./sub_agents.ts";
 
 /** `subagent_list`: the sub-agents in the background (docs/design/runs.md "Sub-agents"). */
 export const subagentList = defineTool({
@@ -21,6 +21,7 @@ export const subagentList = defineTool({
       output: [views.map(describeSubAgent).join("\n") || none, ...hiddenLines("sub_agent", hidden)].join("\n"),
       isError: false,
       data: { subagents: views, hidden },
+      taint: taintOfTasks(views),
     };
   },
 });

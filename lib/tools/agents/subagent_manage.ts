@@ -1,8 +1,9 @@
 import * as v from "valibot";
+import { joinTaints } from "../../base/taint.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
-import { describeSubAgent } from "./sub_agents.ts";
+import { describeSubAgent, taintOfTasks } from "./sub_agents.ts";
 
 /** `subagent_manage`: one sub-agent's state, answer, next turn or end (docs/design/runs.md "Sub-agents"). */
 export const subagentManage = defineTool({
@@ -25,13 +26,13 @@ export const subagentManage = defineTool({
     switch (op) {
       case "status": {
         const view = await subAgents.status(id, context);
-        return { output: describeSubAgent(view), isError: false, data: view };
+        return { output: describeSubAgent(view), isError: false, data: view, taint: taintOfTasks([view]) };
       }
       case "result":
         return await result(id, context);
       case "message": {
         const view = await subAgents.message(id, text, context);
-        return { output: `Sent. ${describeSubAgent(view)}`, isError: false, data: view };
+        return { output: `Sent. ${describeSubAgent(view)}`, isError: false, data: view, taint: taintOfTasks([view]) };
       }
       case "cancel": {
         const cancelled = await subAgents.cancel(id, context);
@@ -43,7 +44,8 @@ export const subagentManage = defineTool({
 });
 
 async function result(id: string, context: ContextWith<"subAgents">): Promise<ToolResult> {
-  const { view, result: text, error, ageMs, taint } = await context.services.subAgents.result(id, context);
+  const { view, result: text, error, ageMs, taint: read } = await context.services.subAgents.result(id, context);
+  const taint = joinTaints(taintOfTasks([view]), read);
   const data = { ...view, result: text, error };
   if (text !== null) return { output: text, isError: false, data, taint };
   if (error !== null) {
@@ -51,5 +53,5 @@ async function result(id: string, context: ContextWith<"subAgents">): Promise<To
   }
   const age = Math.round(ageMs / 1000);
   const output = `Sub-agent "${id}" is ${view.status} after ${age} s: go on with other work, and ask again later`;
-  return { output, isError: false, data };
+  return { output, isError: false, data, taint };
 }
