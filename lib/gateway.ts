@@ -142,10 +142,12 @@ type Wings = Awaited<ReturnType<typeof startWings>>;
 async function startWings(options: ServicesOptions, opened: OpenedList) {
   const found = await startFoundations(await createBasics(options, opened));
   const { config, guard, access, system, work } = found;
-  const { approvals, audit } = guard;
+  const { approvals, audit, taintedFiles } = guard;
   const { files, guardedFetch } = system;
   const scopesOf = (tokenId: string | null) => access.tokens.scopesOf(tokenId);
-  const automation = createAutomationServices({ ...found, ...work, approvals, files, guardedFetch, scopesOf });
+  const automation = createAutomationServices({
+    ...{ ...found, ...work, approvals, files, guardedFetch, scopesOf, taintedFiles },
+  });
   const nodes = config().gateway.node_control.enabled ? await openNodes(found) : undefined;
   const memory = createMemoryServices({
     ...found,

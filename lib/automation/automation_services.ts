@@ -8,6 +8,7 @@ import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Config } from "../config/config.ts";
 import { resolvePath } from "../config/folders.ts";
 import type { Approvals } from "../guard/approvals.ts";
+import type { TaintedFiles } from "../guard/tainted_files.ts";
 import type { RunSupervisor } from "../runs/run_request.ts";
 import type { Store } from "../storage/store.ts";
 import type { Files } from "../system/files/files.ts";
@@ -41,6 +42,8 @@ export interface AutomationServicesOptions {
   readonly tools: () => ToolExecutor;
   /** Returns the run supervisor, which is made later. Undefined: there is no agent, or not yet */
   readonly runs: () => RunSupervisor | undefined;
+  /** Files that outside content reached. */
+  readonly taintedFiles: TaintedFiles;
   /** Absolute path */
   readonly workspaceRoot: string;
   /** Absolute path */

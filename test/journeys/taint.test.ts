@@ -160,6 +160,28 @@ test("a file that outside content reached carries it to whoever reads it, until 
     assert.equal((await say(gateway, "Read 3"))["status"], "completed");
   }));
 
+test("a procedure in a file that outside content reached carries it to whoever lists it, and into its steps", () =>
+  withWorld(async (world) => {
+    const content = '[[steps]]\nid = "greet"\ntitle = "Write out.txt"\ninstructions = "Greet"\n';
+    const { config, ...options } = served({
+      "Keep it": [toolTurn("write_file", { path: "procedures/greet.toml", content }), "Kept"],
+      "List them": [toolTurn("sop_list", {}), WRITE, lastOutput],
+      "Begin it": [toolTurn("sop_execute", { sop: "greet" }), WRITE, lastOutput],
+      "Greet": [WRITE, lastOutput],
+    });
+    const gateway = await world.gateway({ ...options, config: { ...config, sops: { dirs: ["procedures"] } } });
+    const kept = await tell(gateway, "Keep it");
+    await approveAll(gateway);
+    await until(async () => (await jsonOf(gateway.call(`/v1/runs/${kept["id"]}`))).status === "completed");
+    for (const words of ["List them", "Begin it"]) {
+      const read = await say(gateway, words);
+      assert.deepEqual([read["status"], read["taint"]], ["waiting_for_approval", [ORIGIN]], words);
+    }
+    const asked = async () => (await jsonOf(gateway.call("/v1/approvals?status=pending"))).data;
+    await until(async () => (await asked()).length === 3);
+    assert.ok(!existsSync(gateway.workspace.path("out.txt")));
+  }));
+
 test("a page of the web: by way of a memory and into another conversation, nothing is written without a person", () =>
   withWorld(async (world) => {
     const page = await world.server((_seen, response) => {

@@ -1,12 +1,14 @@
+import { resolve } from "node:path";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { HttpError, ToolError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Approval } from "../../base/records/approval.ts";
 import type { Caller, Scope } from "../../base/records/caller.ts";
-import { taintField, UNTAINTED } from "../../base/taint.ts";
+import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Approvals } from "../../guard/approvals.ts";
+import type { TaintedFiles } from "../../guard/tainted_files.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Files } from "../../system/files/files.ts";
 import { checkOwner, onlyReached } from "../../tools/runtime/owned_things.ts";
@@ -44,6 +46,8 @@ export interface SopsOptions {
   /** undefined: there is no agent, or not yet */
   readonly runs: () => StepRuns | undefined;
   readonly tools: () => Pick<ToolExecutor, "get" | "shown" | "bind" | "enabled">;
+  /** Files that outside content reached. Default: none is known */
+  readonly taintedFiles?: Pick<TaintedFiles, "of"> | undefined;
   /** Absolute */
   readonly workspaceRoot: string;
   /** Absolute */
@@ -145,10 +149,16 @@ class ProcedureService implements SopService {
       requested_by: { via: caller.via, token_id: caller.tokenId, run_id: runId, scopes: [...caller.scopes] },
       tools: tools === undefined ? null : [...tools],
       limits: limits === undefined ? null : { ...limits },
-      ...taintField(taint ?? UNTAINTED),
+      ...taintField(joinTaints(taint, await this.#taintOf(file))),
     });
     this.#executor.goOn(execution.id);
     return await this.#view(execution);
+  }
+
+  /** Returns the outside content in a file of a definition. */
+  async #taintOf(file: string): Promise<Taint> {
+    const { taintedFiles, workspaceRoot } = this.#options;
+    return await taintedFiles?.of([resolve(workspaceRoot, file)]) ?? UNTAINTED;
   }
 
   async status(id: string, by: Pick<SopCaller, "caller">): Promise<SopExecutionView> {

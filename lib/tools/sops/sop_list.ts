@@ -14,7 +14,8 @@ export const sopList = defineTool({
   input: v.strictObject({}),
   async run(_, context) {
     const found = await context.services.sops.list(context);
-    return { output: toText(found), isError: false, data: found };
+    const reads = [...found.sops, ...found.invalid].map(({ file }) => file);
+    return { output: toText(found), isError: false, data: found, reads };
   },
 });
 
