@@ -160,7 +160,10 @@ async function loadRecords(store: Store): Promise<Map<string, TaintRecord>> {
   const records = new Map<string, TaintRecord>();
   for await (const stored of scanAll(store, TAINTED_FILES)) {
     const [found] = readable(store, TAINTED_FILES, [stored], parseTaintedFile);
-    if (found !== undefined) records.set(found.value.path, found.value);
+    if (found === undefined) continue;
+    // A gateway that was killed during a write has not noted which file it was
+    const { path, identity } = found.value;
+    records.set(path, { ...found.value, identity: identity ?? (await placeOf(path))?.identity ?? null });
   }
   return records;
 }

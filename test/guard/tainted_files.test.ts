@@ -54,6 +54,9 @@ test("the mark is there before the write, and stays over a restart", () =>
     writeFileSync(at("new/page.md"), "text");
     const { of, write } = setUp(root, store);
     assert.deepEqual(await of("new/page.md"), TAINT);
+    renameSync(at("new/page.md"), at("new/moved.md"));
+    assert.deepEqual(await of("new/moved.md"), TAINT, "moved after a write that nobody saw the end of");
+    renameSync(at("new/moved.md"), at("new/page.md"));
     await write("new/page.md", ["webhook news"]);
     assert.deepEqual(await of("new/page.md"), [...TAINT, "webhook news"]);
   }));
