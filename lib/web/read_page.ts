@@ -35,7 +35,7 @@ const HTML_LIMITS: WorkLimits = { timeMs: 1100, maxParts: 200_000, maxInflatedBy
 const PLAIN_LIMITS: WorkLimits = { timeMs: 300, maxParts: 0, maxInflatedBytes: 0 };
 const DOCUMENT_LIMITS: WorkLimits = { timeMs: 20_000, maxParts: 2_000_000, maxInflatedBytes: 134_217_728 };
 /** UTF-16 units of HTML, of JSON that is laid out, and of any text. */
-const MAX_HTML = 3_000_000;
+const MAX_HTML = 2_000_000;
 const MAX_JSON = 1_000_000;
 const MAX_TEXT = 4_000_000;
 /** Levels of JSON that are laid out. */
