@@ -30,6 +30,7 @@ import { taskPlan } from "./memory/task_plan.ts";
 import { processTool } from "./process/process_tool.ts";
 import { shell } from "./process/shell.ts";
 import { browser } from "./web/browser.ts";
+import { browserOpen } from "./web/browser_open.ts";
 import type { Tool } from "./runtime/tool.ts";
 import { cronAdd } from "./schedule/cron_add.ts";
 import { cronList } from "./schedule/cron_list.ts";
@@ -73,6 +74,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   webFetch,
   webSearch,
   browser,
+  browserOpen,
   composio,
   pushover,
   urlValidation,

@@ -192,6 +192,14 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     maxBytes: 400,
     sample: { query: "door", max_results: 3 },
   },
+  browser_open: {
+    access: "network",
+    enabled: "when configured",
+    fields: ["url"],
+    textField: "url",
+    maxBytes: 350,
+    sample: { url: "https://example.com/" },
+  },
   browser: {
     access: "write",
     enabled: "when configured",

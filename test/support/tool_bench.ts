@@ -190,7 +190,8 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       processes,
       workers: createWorkers({ maxWorkers: 2, clock: systemClock }),
       desktop: createDesktop({
-        ...{ processes, commands, environment, clock: systemClock, home: "/home/nobody", platform: "linux" },
+        ...{ processes, commands, environment, clock: systemClock, platform: "linux" },
+        home: options.home ?? "/home/nobody",
         folder: join(dirname(options.root), "screen"),
         ...options.desktop,
       }),

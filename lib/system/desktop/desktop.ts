@@ -21,6 +21,13 @@ export interface Desktop {
    * @throws {CancelError} when the signal aborts; the program is killed
    */
   takeScreen(options: { readonly signal: AbortSignal }): Promise<ScreenPicture>;
+  /**
+   * Opens an address in the person's own browser, which runs on by itself.
+   * @param url as URL.href writes it, http or https: an argument of the program that opens it
+   * @throws {ToolError} `no_display`, `unsupported_platform`, `no_opener`, `open_failed`, `command_not_started`
+   * @throws {CancelError} when the signal aborts before a program is started
+   */
+  openUrl(url: string, options: { readonly signal: AbortSignal }): Promise<void>;
 }
 
 /** Options of `createDesktop`. */
@@ -63,6 +70,10 @@ export function createDesktop(options: DesktopOptions): Desktop {
     async takeScreen({ signal }) {
       const { takeScreen } = await import("./take_screen.ts");
       return await takeScreen(sessionOf("take the screen", options), { ...options, signal });
+    },
+    async openUrl(url, { signal }) {
+      const { openUrl } = await import("./open_url.ts");
+      await openUrl(url, sessionOf("open the address", options), { ...options, signal });
     },
   };
 }
