@@ -16,10 +16,15 @@ const GIT_SHOWS: ReadonlySet<string> = new Set(["grep", "diff", "show", "stash",
  */
 export function readsOfCommand([program = "", ...args]: readonly string[], workspaceRoot: string): readonly string[] {
   const named = args.flatMap((arg) => [...candidatesOf(arg)]).map((path) => resolve(workspaceRoot, path));
-  return searches(program, args) && !named.some((path) => existsSync(path)) ? [workspaceRoot] : named;
+  if (!searches(program, args)) return named;
+  // The one word of `grep -r word` is no folder, though a folder may be called so
+  const isPatternAlone = program !== "git" && program !== "find" &&
+    args.filter((arg) => !arg.startsWith("-")).length < 2;
+  return isPatternAlone || !named.some((path) => existsSync(path)) ? [workspaceRoot] : named;
 }
 
 function searches(program: string, args: readonly string[]): boolean {
   if (GREPS.has(program)) return args.some((arg) => /^(?:-[a-zA-Z]*[rR]|--(?:dereference-)?recursive$)/.test(arg));
+  if (program === "find") return args.some((arg) => arg.startsWith("-exec"));
   return SEARCHERS.has(program) || (program === "git" && args.some((arg) => GIT_SHOWS.has(arg)));
 }

@@ -11,7 +11,7 @@ const ORIGIN = "web_fetch example.com";
 const CONFIG = {
   autonomy: { level: "full" },
   write_file: { enabled: true },
-  allowed_commands: ["cat", "grep", "echo", "ls"],
+  allowed_commands: ["find", "cat", "grep", "echo", "ls"],
   shell: { sandbox: "off" },
 } as const;
 
@@ -75,11 +75,13 @@ describe("a file that outside content reached", () => {
           "echo HEAD:page.md",
           "grep -rn Do",
           "grep --recursive say",
+          "grep -r own.md",
+          "find -name page.md -exec cat {} +",
         ]
       ) {
         assert.ok(isTainted(await bench.call("shell", { command })), command);
       }
-      for (const command of ["grep -r mine own.md", "grep mine own.md", "ls", "echo -r"]) {
+      for (const command of ["grep -r mine own.md", "grep mine own.md", "ls", "echo -r", "find -type f"]) {
         assert.ok(!isTainted(await bench.call("shell", { command })), command);
       }
     }));
