@@ -1,4 +1,4 @@
-import { wrapUntrusted } from "../../agent/tool_calls.ts";
+import { wrapUntrusted } from "../../agent/untrusted_text.ts";
 import { HttpError, ProviderError } from "../../base/errors.ts";
 import { commonScopes, type Scope } from "../../base/records/caller.ts";
 import type { Random } from "../../base/random.ts";
