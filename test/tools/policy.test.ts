@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
 import { ToolError } from "../../lib/base/errors.ts";
+import { createRedactor } from "../../lib/base/redact.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
@@ -204,6 +205,7 @@ function executorOf(tools: readonly Tool[], table: ConfigTable): ToolExecutor {
     services: {
       files: { inspect: (path: string) => Promise.resolve({ path, file: undefined }) },
       environment: () => "set",
+      redactor: createRedactor(),
       commands: { identify: () => Promise.resolve(undefined) },
       processes: {
         screen: () => Promise.resolve(),
