@@ -77,7 +77,10 @@ export const configSchema = v.strictObject({
   http_request: about("Requests of the agent to HTTP servers", v.optional(httpRequestSchema, {})),
   web_fetch: about("Pages of the web as text", v.optional(webFetchSchema, {})),
   web_search: about("Searches of the web", v.optional(webSearchSchema, {})),
-  browser: about("A browser for the agent", v.optional(browserSchema, {})),
+  browser: about(
+    "A browser for the agent (`browser`), and addresses that it opens in yours (`browser_open`)",
+    v.optional(browserSchema, {}),
+  ),
   cron: about("Schedules", v.optional(cronSchema, {})),
   agents: about("Agents for `delegate`, by a name of your choice", named(delegateAgentSchema)),
   model_routes: about("Models by a hint", routesSchema),

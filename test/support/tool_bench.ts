@@ -114,8 +114,8 @@ export interface ToolBenchOptions {
   readonly environment?: Readonly<Record<string, string>>;
   /** Folders that programs are looked for in, in place of the system's. */
   readonly searchPath?: readonly string[];
-  /** Platform and limits of the desktop. Default: Linux, and the real limits */
-  readonly desktop?: Pick<DesktopOptions, "platform" | "limits">;
+  /** Changes to the desktop. Default: Linux, and the real limits */
+  readonly desktop?: Partial<Pick<DesktopOptions, "platform" | "limits" | "clock">>;
   /** Server of the test by the origin of a service that it stands for. Default: none */
   readonly standIns?: Readonly<Record<string, string>>;
 }

@@ -88,11 +88,14 @@ export const webSearchSchema = v.strictObject({
 
 /** `[browser]`: the browser of the agent and its bounds. */
 export const browserSchema = v.strictObject({
-  enabled: about("Turns the tool on", boolean(false)),
+  enabled: about("Turns the tools `browser` and `browser_open` on", boolean(false)),
   executable: about("Absolute path of a Chromium. Empty: looked for by its usual names", text("")),
   headless: about("Shows no window. `false` does nothing: the browser has no display", boolean(true)),
   timeout_secs: about("Seconds of one operation", integer(30, 1, 3600)),
-  allowed_domains: about("Hosts that pages may reach. Empty: all that `[url_access]` allows", texts([])),
+  allowed_domains: about(
+    "Hosts that pages may reach, and that `browser_open` may open. Empty: all that `[url_access]` allows",
+    texts([]),
+  ),
 });
 
 /** `[proxy]`: the way to other machines; empty: none. */

@@ -22,12 +22,26 @@ export interface Desktop {
    */
   takeScreen(options: { readonly signal: AbortSignal }): Promise<ScreenPicture>;
   /**
-   * Opens an address in the person's own browser, which runs on by itself.
-   * @param url as URL.href writes it, http or https: an argument of the program that opens it
-   * @throws {ToolError} `no_display`, `unsupported_platform`, `no_opener`, `open_failed`, `command_not_started`
-   * @throws {CancelError} when the signal aborts before a program is started
+   * Hands an address to the user's own browser. Nobody learns whether a page is shown.
+   * @param url http or https, which the caller has found allowed
+   * @throws {ToolError} `no_display`, `unsupported_platform`, `no_opener`, `opener_unsafe`, `open_failed`, `command_not_started`
+   * @throws {CancelError} when the signal aborts before the opener has ended or was left to the user
    */
-  openUrl(url: string, options: { readonly signal: AbortSignal }): Promise<void>;
+  openUrl(url: URL, options: OpenUrlOptions): Promise<OpenedUrl>;
+}
+
+/** Signal of one opening, and what the agent may change. */
+export interface OpenUrlOptions {
+  readonly signal: AbortSignal;
+  /** Absolute paths of folders that tools write to. None may hold the files that decide which program opens an address */
+  readonly writable: readonly string[];
+}
+
+/** Program that was asked to open an address. */
+export interface OpenedUrl {
+  readonly program: string;
+  /** True when the program runs on, as a browser does that it has become. */
+  readonly isRunning: boolean;
 }
 
 /** Options of `createDesktop`. */
@@ -71,9 +85,9 @@ export function createDesktop(options: DesktopOptions): Desktop {
       const { takeScreen } = await import("./take_screen.ts");
       return await takeScreen(sessionOf("take the screen", options), { ...options, signal });
     },
-    async openUrl(url, { signal }) {
+    async openUrl(url, given) {
       const { openUrl } = await import("./open_url.ts");
-      await openUrl(url, sessionOf("open the address", options), { ...options, signal });
+      return await openUrl(url, sessionOf("open the address", options), { ...options, ...given });
     },
   };
 }

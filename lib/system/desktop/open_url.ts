@@ -1,43 +1,106 @@
-import { cancelError } from "../../base/cancel.ts";
-import { withTimeout } from "../../base/clock.ts";
+import { realpath } from "node:fs/promises";
+import { join } from "node:path";
 import { ToolError } from "../../base/errors.ts";
-import { SEARCH_PATH } from "../process/command_lookup.ts";
-import { startGroup } from "../process/process_group.ts";
-import type { DesktopOptions, DesktopSession, SessionKind } from "./desktop.ts";
+import { isWithin } from "../files/forbidden_paths.ts";
+import { handOver } from "../process/hand_over.ts";
+import type { DesktopOptions, DesktopSession, OpenedUrl, OpenUrlOptions } from "./desktop.ts";
 
-/** Programs with the words in front of the address, in the order in which they are looked for. */
-const OPENERS: Readonly<Record<SessionKind, readonly (readonly [string, ...string[]])[]>> = {
-  wayland: [["xdg-open"], ["gio", "open"]],
-  x11: [["xdg-open"], ["gio", "open"]],
-  macos: [["open"]],
+/** Variables that openers and browsers use to find the session, the user's settings and the user's choice of a browser. */
+const USERS = [
+  ...["HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "BROWSER", "DESKTOP_SESSION", "KDE_FULL_SESSION"],
+  ...["KDE_SESSION_VERSION", "XDG_CURRENT_DESKTOP", "XDG_SESSION_DESKTOP", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"],
+  ...["XDG_DATA_HOME", "XDG_DATA_DIRS", "XDG_CACHE_HOME", "XDG_STATE_HOME"],
+];
+/** Longer than an opener takes to hand an address on. One that runs on has become the browser itself */
+const WAIT_MS = 5000;
+/** Meaning of exit codes. Source: xdg-open(1) "EXIT CODES" */
+const XDG_CODES: Readonly<Record<number, string>> = {
+  3: ": it found no program for web addresses",
+  4: ": the program for web addresses failed",
 };
-/** Variables by which the opener finds the person's own browser and its settings. */
-const CHOOSING = ["LANG", "XDG_CURRENT_DESKTOP", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_DATA_DIRS", "BROWSER"];
-/** An opener that fails does so at once. One that runs on became the browser */
-const OPEN_MS = 5_000;
 
-/** Opens an address in the person's own browser, see `Desktop`. The browser is the person's: nothing ends it. */
-export async function openUrl(
-  url: string,
-  session: DesktopSession,
-  { commands, clock, environment, home, signal }: DesktopOptions & { readonly signal: AbortSignal },
-): Promise<void> {
-  const openers = OPENERS[session.kind];
-  const found = await Promise.all(
-    openers.map(async ([name, ...args]) => [await commands.find(name), ...args] as const),
-  );
-  const [file, ...args] = found.find(([path]) => path !== undefined) ?? [];
-  if (file === undefined) {
-    const names = openers.map(([name]) => name).join(", ");
-    throw new ToolError("no_opener", `Cannot open the address: no program for it is installed, looked for ${names}`);
+type Options = DesktopOptions & OpenUrlOptions;
+
+/** Opens an address in the user's browser, see `Desktop`. */
+export async function openUrl(url: URL, session: DesktopSession, options: Options): Promise<OpenedUrl> {
+  await requireUsersOwn(options);
+  const { program, file, args } = await findOpener(plainText(url), session, options);
+  const { environment, clock, signal } = options;
+  const given = USERS.map((name) => [name, environment(name) ?? ""] as const).filter(([, value]) => value !== "");
+  const env = { ...Object.fromEntries(given), ...session.env };
+  const end = await handOver({ file, args, env, waitMs: WAIT_MS, clock, signal });
+  switch (end.kind) {
+    case "running":
+      return { program, isRunning: true };
+    case "signal":
+      throw new ToolError("open_failed", `Cannot open the address: ${program} was killed by ${end.name}`);
+    case "exit": {
+      if (end.code === 0) return { program, isRunning: false };
+      const meaning = program === "xdg-open" ? XDG_CODES[end.code] ?? "" : "";
+      throw new ToolError("open_failed", `Cannot open the address: ${program} ended with status ${end.code}${meaning}`);
+    }
   }
-  if (signal.aborted) throw cancelError(signal);
-  const chosen = CHOOSING.map((name) => [name, environment(name) ?? ""] as const).filter(([, value]) => value !== "");
-  const env = { ...Object.fromEntries(chosen), ...session.env, PATH: SEARCH_PATH.join(":"), HOME: home };
-  const group = startGroup({ file, args: [...args.filter((word) => word !== undefined), url], cwd: home, env });
-  for (const stream of [group.stdout, group.stderr]) stream.on("error", () => {}).resume();
-  const exit = await withTimeout(group.exited, { ms: OPEN_MS, clock });
-  if (exit === undefined || (exit.kind === "exit" && exit.code === 0)) return;
-  const how = exit.kind === "exit" ? `status ${exit.code}` : exit.name;
-  throw new ToolError("open_failed", `Cannot open the address: ${JSON.stringify(file)} ended with ${how}`);
+}
+
+interface Opener {
+  readonly program: string;
+  readonly file: string;
+  readonly args: readonly string[];
+}
+
+async function findOpener(address: string, { kind }: DesktopSession, { commands }: Options): Promise<Opener> {
+  const openers = kind === "macos" ? [{ program: "open", args: [address] }] : [
+    { program: "xdg-open", args: [address] },
+    { program: "gio", args: ["open", address] },
+    // Source: XDG Desktop Portal, org.freedesktop.portal.OpenURI
+    { program: "gdbus", args: [...PORTAL, "''", variantText(address), "{}"] },
+  ];
+  for (const opener of openers) {
+    const file = await commands.find(opener.program);
+    if (file !== undefined) return { ...opener, file };
+  }
+  const names = openers.map(({ program }) => program).join(", ");
+  throw new ToolError("no_opener", `Cannot open the address: no program for it is installed, looked for ${names}`);
+}
+
+const PORTAL = [
+  ...["call", "--session", "--timeout", "4", "--dest", "org.freedesktop.portal.Desktop"],
+  ...["--object-path", "/org/freedesktop/portal/desktop", "--method", "org.freedesktop.portal.OpenURI.OpenURI"],
+];
+
+/** Returns a text as GVariant writes it: gdbus would read escapes in it, and find another address than the checked one. */
+function variantText(text: string): string {
+  return `'${text.replace(/[\\']/g, "\\$&")}'`;
+}
+
+/** Returns an address without the characters that RFC 3986 does not have. They mean something to shells, and an opener may be a script. */
+function plainText({ href }: URL): string {
+  return href.replace(/[^A-Za-z0-9\-._~:/?#[\]@!$&'()*+,;=%]/g, encodeURIComponent);
+}
+
+/**
+ * Refuses an opening where tools of the agent could have changed which program opens addresses: that program would run outside of the
+ * sandbox. @throws {ToolError} `opener_unsafe`
+ */
+async function requireUsersOwn({ writable, environment, home }: Options): Promise<void> {
+  const places = [
+    ...[home, environment("HOME")],
+    ...[
+      environment("XDG_CONFIG_HOME") ?? join(home, ".config"),
+      environment("XDG_DATA_HOME") ?? join(home, ".local/share"),
+    ],
+  ].filter((place) => place !== undefined && place !== "");
+  const [own, reached] = await Promise.all([realPaths(places), realPaths(writable)]);
+  const found = own.find((place) => reached.some((folder) => isWithin(place, folder)));
+  if (found === undefined) return;
+  throw new ToolError(
+    "opener_unsafe",
+    `Cannot open the address: tools may write to "${found}", whose files decide which program opens it, and that runs without a ` +
+      "sandbox; give --workspace and [security.write_file] allowed_root folders below your home",
+  );
+}
+
+/** @returns each path with its links resolved, as it is where nothing is there */
+function realPaths(paths: readonly (string | undefined)[]): Promise<readonly string[]> {
+  return Promise.all(paths.map((path = "") => realpath(path).catch(() => path)));
 }
