@@ -27,6 +27,7 @@ import {
 } from "../../lib/guard/approval_records.ts";
 import { AUDIT_HEAD, AUDIT_RECORDS, readAuditHead, readAuditRecord } from "../../lib/guard/audit/audit_chain.ts";
 import { parseRecordedTrust, RECORDED_TRUST } from "../../lib/guard/audit/record_trust.ts";
+import { parseTaintedFile, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
 import { MAILBOXES, parseMailbox } from "../../lib/memory/mailbox.ts";
 import { MEMORY, parseMemoryRecord } from "../../lib/memory/memory.ts";
 import { parsePlan, PLANS } from "../../lib/memory/plans.ts";
@@ -89,6 +90,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [SUB_AGENTS]: parseSubAgent,
   [SUB_AGENT_TASKS]: parseTask,
   [PARKED_CALLS]: parseParkedRecord,
+  [TAINTED_FILES]: parseTaintedFile,
   [TOKENS]: parseTokenBody,
   [WEBHOOK_MESSAGES]: parseAccepted,
   [WEBHOOK_SIGNATURES]: parseDated,
