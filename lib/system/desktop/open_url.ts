@@ -1,5 +1,5 @@
 import { realpath } from "node:fs/promises";
-import { join } from "node:path";
+import { isAbsolute, join } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { handOver } from "../process/hand_over.ts";
@@ -83,24 +83,31 @@ function plainText({ href }: URL): string {
  * sandbox. @throws {ToolError} `opener_unsafe`
  */
 async function requireUsersOwn({ writable, environment, home }: Options): Promise<void> {
-  const places = [
-    ...[home, environment("HOME")],
-    ...[
-      environment("XDG_CONFIG_HOME") ?? join(home, ".config"),
-      environment("XDG_DATA_HOME") ?? join(home, ".local/share"),
-    ],
-  ].filter((place) => place !== undefined && place !== "");
-  const [own, reached] = await Promise.all([realPaths(places), realPaths(writable)]);
+  const [own, reached] = await Promise.all([realPaths(decidingPlaces(home, environment)), realPaths(writable)]);
   const found = own.find((place) => reached.some((folder) => isWithin(place, folder)));
   if (found === undefined) return;
   throw new ToolError(
     "opener_unsafe",
-    `Cannot open the address: tools may write to "${found}", whose files decide which program opens it, and that runs without a ` +
-      "sandbox; give --workspace and [security.write_file] allowed_root folders below your home",
+    `Cannot open the address: tools may write to "${found}", which decides what program opens it, and that runs without a sandbox; ` +
+      "give --workspace and [security.write_file] allowed_root folders below your home",
   );
 }
 
+/** Returns the absolute paths of files and folders that decide which program opens an address. */
+function decidingPlaces(home: string, environment: Options["environment"]): readonly string[] {
+  const valueOf = (name: string, missing = "") => environment(name) || missing;
+  const listOf = (name: string) => valueOf(name).split(":");
+  const data = valueOf("XDG_DATA_HOME", join(home, ".local/share"));
+  const places = [
+    ...[home, valueOf("HOME"), valueOf("XDG_CONFIG_HOME", join(home, ".config")), data, join(data, "applications")],
+    ...[...listOf("XDG_CONFIG_DIRS"), ...listOf("XDG_DATA_DIRS")],
+    // Each is a command, with or without arguments
+    ...listOf("BROWSER").map((command) => command.split(" ")[0] ?? ""),
+  ];
+  return places.filter((place) => isAbsolute(place));
+}
+
 /** @returns each path with its links resolved, as it is where nothing is there */
-function realPaths(paths: readonly (string | undefined)[]): Promise<readonly string[]> {
-  return Promise.all(paths.map((path = "") => realpath(path).catch(() => path)));
+function realPaths(paths: readonly string[]): Promise<readonly string[]> {
+  return Promise.all(paths.map((path) => realpath(path).catch(() => path)));
 }

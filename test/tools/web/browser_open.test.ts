@@ -183,6 +183,16 @@ for (
     ["the workspace is where the settings are of", (root: string) => ({
       environment: { DISPLAY: ":0", XDG_CONFIG_HOME: join(root, "config") },
     })],
+    ["the workspace is in the list of data folders, beside", (root: string) => ({
+      environment: { DISPLAY: ":0", XDG_DATA_DIRS: `/usr/share:${join(root, "share")}` },
+    })],
+    ["the workspace has the program that BROWSER names, beside", (root: string) => ({
+      environment: { DISPLAY: ":0", BROWSER: `firefox:${join(root, "open.sh")} --new %s` },
+    })],
+    ["write_file reaches the folder of applications in", () => ({
+      environment: { DISPLAY: ":0", XDG_DATA_HOME: "/home/nobody/share" },
+      config: { ...ON, write_file: { allowed_root: "/home/nobody/share/applications" } },
+    })],
     ["a link in the workspace's place is", (root: string) => ({
       environment: { DISPLAY: ":0", HOME: `${root}-link` },
     })],
@@ -201,7 +211,7 @@ for (
         ...change(workspace.root),
       });
       const { result } = await call("browser_open", "https://example.com/");
-      assert.match(result.output, /whose files decide which program opens it/);
+      assert.match(result.output, /which decides what program opens it/);
       assert.equal(written("args.txt"), undefined);
     }));
 }
