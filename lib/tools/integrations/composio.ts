@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { defineTool } from "../runtime/define_tool.ts";
+import { refuseSecrets } from "../web/refuse_secrets.ts";
 import { askVendor, requireKey, vendorKey, vendorRefusal } from "./vendor_request.ts";
 
 /** Source: https://docs.composio.dev/reference ("Tools": execute a tool, version 3 of the API). Not tried live. */
@@ -18,7 +19,7 @@ export const composio = defineTool({
   access: "network",
   enabled: ({ security }) => security.enable_composio,
   enabledBy: "[security] enable_composio = true",
-  needs: ["guardedFetch", "environment", "secrets"],
+  needs: ["guardedFetch", "environment", "secrets", "redactor"],
   input: v.strictObject({
     action_name: v.pipe(
       v.string(),
@@ -33,6 +34,7 @@ export const composio = defineTool({
     return Promise.resolve();
   },
   async run({ action_name: action, params = {} }, context) {
+    refuseSecrets({ params: JSON.stringify(params) }, context.services.redactor);
     const { environment } = context.services;
     const url = URL_EXECUTE + action;
     const key = await vendorKey("composio", KEY, url, context);

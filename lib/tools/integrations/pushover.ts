@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
+import { refuseSecrets } from "../web/refuse_secrets.ts";
 import { askVendor, requireKey, vendorKey, vendorRefusal } from "./vendor_request.ts";
 
 /** Source: https://pushover.net/api ("Pushing Messages", "Emergency Priority", "Being Friendly to our API"). Not tried live. */
@@ -17,7 +18,7 @@ export const pushover = defineTool({
   access: "network",
   enabled: ({ security }) => security.enable_pushover,
   enabledBy: "[security] enable_pushover = true",
-  needs: ["guardedFetch", "environment", "secrets"],
+  needs: ["guardedFetch", "environment", "secrets", "redactor"],
   input: v.strictObject({
     message: v.pipe(v.string(), v.minLength(1), v.maxLength(1024), v.description("Text of the notification")),
     title: v.optional(
@@ -41,6 +42,7 @@ export const pushover = defineTool({
     return Promise.resolve();
   },
   async run({ message, title, priority = 0 }, context) {
+    refuseSecrets({ message, title: title ?? "" }, context.services.redactor);
     // The API takes both keys in the body alone
     const form = new URLSearchParams({
       token: await vendorKey("pushover", TOKEN, URL_MESSAGES, context),

@@ -1,14 +1,12 @@
 import { resolve } from "node:path";
 import * as v from "valibot";
-import { lazily } from "../../base/lazily.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
 import { allows } from "../../system/net/url_rules.ts";
 import { defineTool } from "../runtime/define_tool.ts";
+import { refuseSecrets } from "./refuse_secrets.ts";
 
 const ALLOWED_KEY = "[browser] allowed_domains";
-
-const sending = lazily(() => import("./send_request.ts"));
 
 /** `browser_open`: opens an address in the user's own browser (docs/design/browser.md "The user's own browser"). */
 export const browserOpen = defineTool({
@@ -26,8 +24,7 @@ export const browserOpen = defineTool({
   // Before a name is looked up: the look-up would tell its server of it
   admit: ({ url }, { browser }) => requireListed(url, browser),
   async run({ url }, { services: { desktop, urls, redactor }, config, workspaceRoot, signal }) {
-    const { refuseSecrets } = await sending();
-    refuseSecrets({ url }, redactor);
+    refuseSecrets({ URL: url }, redactor);
     const { createBrowserPolicy } = await import("../../system/browser/browser_network.ts");
     const policy = createBrowserPolicy(urls, () => config.browser.allowed_domains);
     // No proxy is asked: the browser uses none of Postern's

@@ -8,7 +8,7 @@ import type { ContextWith } from "../runtime/define_tool.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 import { RobotsOfCall, RobotsUnknown } from "./ask_robots.ts";
 import { convertPage } from "./convert_page.ts";
-import { refuseSecrets } from "./send_request.ts";
+import { refuseSecrets } from "./refuse_secrets.ts";
 import { createSlotCache } from "./slot_cache.ts";
 
 /** A page as the tool was asked for it. */
@@ -52,7 +52,7 @@ type FetchedPage = Readonly<v.InferOutput<typeof fetchedSchema>>;
  * `page_unreadable`, `page_start`, `secret_in_request`, and the codes of DocumentError
  */
 export async function fetchPage(input: WebFetchInput, context: FetchContext): Promise<ToolResult> {
-  refuseSecrets(input, context.services.redactor);
+  refuseSecrets({ URL: input.url }, context.services.redactor);
   const cache = pageCache(context);
   const key = keyOf(input.url, context);
   const known = await cache.get(key);

@@ -7,6 +7,7 @@ import { SEARCH_PROVIDERS } from "../../web/search/search_providers.ts";
 import type { SearchProblem, SearchProvider, SearchResult } from "../../web/search/search_provider.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
+import { refuseSecrets } from "./refuse_secrets.ts";
 
 /** Bytes of one reply of a provider. */
 const MAX_REPLY_BYTES = 4_194_304;
@@ -74,8 +75,9 @@ export function requireSettings(settings: Settings, environment: Environment): C
 /** Searches by the configured provider. @throws {ToolError} `search_*`; what a guarded fetch refuses */
 export async function searchWeb(
   { query, max_results: wanted }: WebSearchInput,
-  context: Pick<ContextWith<"guardedFetch" | "environment">, "config" | "services" | "signal" | "clock">,
+  context: Pick<ContextWith<"guardedFetch" | "environment" | "redactor">, "config" | "services" | "signal" | "clock">,
 ): Promise<ToolResult> {
+  refuseSecrets({ query }, context.services.redactor);
   const settings = context.config.web_search;
   const chosen = requireSettings(settings, context.services.environment);
   const count = Math.min(wanted ?? settings.max_results, settings.max_results, chosen.provider.maxResults);

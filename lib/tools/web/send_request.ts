@@ -9,6 +9,7 @@ import { writeScope } from "../files/file_scope.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 import { type HttpCredential, readCredential } from "./http_credential.ts";
+import { refuseSecrets } from "./refuse_secrets.ts";
 
 /** Bytes beyond the limit that are read too: a secret across the cut is then masked as a whole. */
 const SLACK_BYTES = 8192;
@@ -41,7 +42,7 @@ type Send = (bounds: { readonly maxBytes: number; readonly sink?: Sink }) => Pro
 /** Sends a request with the credential of its host. @throws {ToolError} what the policy, a secret or a guarded fetch refuses */
 export async function sendRequest(input: HttpRequestInput, context: Context): Promise<ToolResult> {
   const { config: { http_request: settings }, services, signal } = context;
-  refuseSecrets(input, services.redactor);
+  refuseSecrets(partsOf(input), services.redactor);
   const url = URL.parse(input.url);
   const credential = url === null
     ? undefined
@@ -133,29 +134,8 @@ function isGood(status: number): boolean {
   return status >= 200 && status < 300;
 }
 
-/** Refuses a request that holds a known secret: the model cannot know one, so something has told it. @throws {ToolError} `secret_in_request` */
-export function refuseSecrets(
-  { url, headers = {}, body = "" }: Pick<HttpRequestInput, "url" | "headers" | "body">,
-  { redact }: KnownSecrets,
-): void {
-  const parts = [["URL", url], ["URL", decoded(url)], ["headers", JSON.stringify(headers)], ["body", body]] as const;
-  const found = parts.find(([, text]) => redact(text) !== text);
-  if (found === undefined) return;
-  throw new ToolError(
-    "secret_in_request",
-    `Cannot send the request: its ${
-      found[0]
-    } holds a value that is known as a secret; leave it out, the credentials of a host are ` +
-      "added by [http_request.credentials]",
-  );
-}
-
-function decoded(url: string): string {
-  try {
-    return decodeURIComponent(url);
-  } catch {
-    return url;
-  }
+function partsOf({ url, headers = {}, body = "" }: HttpRequestInput): Readonly<Record<string, string>> {
+  return { URL: url, headers: JSON.stringify(headers), body };
 }
 
 /** Returns the headers of the model by their lower-case names. @throws {ToolError} for one that the credential fills */

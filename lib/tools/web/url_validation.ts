@@ -3,11 +3,12 @@ import { ToolError } from "../../base/errors.ts";
 import { shownProxy } from "../../system/net/proxy_choice.ts";
 import type { UrlVerdict } from "../../system/net/url_policy.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
+import { refuseSecrets } from "./refuse_secrets.ts";
 
 const MAX_STEPS = 6;
 const STEP_TIMEOUT_MS = 15_000;
 
-type Context = ContextWith<"urls" | "guardedFetch" | "proxyOf">;
+type Context = ContextWith<"urls" | "guardedFetch" | "proxyOf" | "redactor">;
 
 /** `url_validation`: tells whether a URL may be reached, and what each rule answers (docs/design/tools.md "Web"). */
 export const urlValidation = defineTool({
@@ -21,7 +22,7 @@ export const urlValidation = defineTool({
   enabled: ({ given }) => given.includes("url_access"),
   enabledBy: "[url_access] block_private_ip = true",
   timeoutMs: () => (MAX_STEPS + 1) * STEP_TIMEOUT_MS,
-  needs: ["urls", "guardedFetch", "proxyOf"],
+  needs: ["urls", "guardedFetch", "proxyOf", "redactor"],
   input: v.strictObject({
     url: v.pipe(v.string(), v.minLength(1), v.maxLength(8192), v.description("Address to check")),
     follow_redirects: v.optional(v.pipe(v.boolean(), v.description("Also asks the server where it redirects to"))),
@@ -29,6 +30,8 @@ export const urlValidation = defineTool({
   textField: "url",
   effects: ({ url, follow_redirects: follows }) => follows === true ? { urls: [url] } : {},
   async run({ url, follow_redirects: follows = false }, context) {
+    // The look-up of a name tells its server the name
+    refuseSecrets({ URL: url }, context.services.redactor);
     const verdict = await explain(url, context);
     const proxy = proxyOf(verdict, context);
     const chain = follows ? await followChain(url, verdict, context) : null;

@@ -17,7 +17,7 @@ export const webSearch = defineTool({
   enabled: ({ web_search }) => web_search.enabled,
   enabledBy: "[web_search] enabled = true",
   timeoutMs: ({ web_search }) => web_search.timeout_secs * 1000 + MARGIN_MS,
-  needs: ["guardedFetch", "environment"],
+  needs: ["guardedFetch", "environment", "redactor"],
   input: v.strictObject({
     query: v.pipe(v.string(), v.minLength(1), v.maxLength(1000), v.description("Words to search for")),
     max_results: v.optional(
