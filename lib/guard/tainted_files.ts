@@ -1,5 +1,5 @@
 import { realpath } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, sep } from "node:path";
 import * as v from "valibot";
 import { canonicalDigest } from "../base/json.ts";
 import type { Clock } from "../base/clock.ts";
@@ -156,11 +156,24 @@ class StoredTaintedFiles implements TaintedFiles {
   }
 }
 
+/** Stands for every file, until `postern doctor` has taken a damaged record away. */
+const ANY_FILE: TaintRecord = {
+  v: 1,
+  path: sep,
+  taint: ["a damaged record"],
+  identity: null,
+  marked_at: new Date(0).toISOString(),
+};
+
 async function loadRecords(store: Store): Promise<Map<string, TaintRecord>> {
   const records = new Map<string, TaintRecord>();
   for await (const stored of scanAll(store, TAINTED_FILES)) {
     const [found] = readable(store, TAINTED_FILES, [stored], parseTaintedFile);
-    if (found === undefined) continue;
+    if (found === undefined) {
+      // Nobody knows which file it names, so it may be any
+      records.set(ANY_FILE.path, ANY_FILE);
+      continue;
+    }
     // A gateway that was killed during a write has not noted which file it was
     const { path, identity } = found.value;
     records.set(path, { ...found.value, identity: identity ?? (await placeOf(path))?.identity ?? null });

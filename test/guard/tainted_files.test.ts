@@ -88,3 +88,12 @@ test("with more files than are kept the whole folder is marked", () =>
     await write("one more");
     assert.deepEqual(await of("other"), TAINT);
   }));
+
+test("a damaged record stands for every file", () =>
+  withTemporaryFolder(async (root) => {
+    const store = createMemoryStore();
+    await store.batch([{ op: "put", collection: TAINTED_FILES, key: "x", body: { v: 1, path: 5 } }]);
+    const { of, at } = setUp(root, store);
+    writeFileSync(at("any"), "text");
+    assert.deepEqual(await of("any"), ["a damaged record"]);
+  }));
