@@ -19,7 +19,7 @@ const missing = named.filter((path) => globSync(path).length === 0);
 const files = named.length > 0 ? named : globSync(long ? "test/**/*.long.ts" : "test/**/*.test.ts").sort();
 
 /** Files that run at the same time: many wait for other processes. On Deno they are threads of one process, which share more. */
-const WIDTH = { node: "3", deno: "2" };
+const WIDTH = { node: "4", deno: "3" };
 /** Nothing takes so long: a test that hangs fails instead of all that follow it. Milliseconds; Deno has no such limit */
 const LIMIT_MS = long ? 3_600_000 : 600_000;
 /** Node keeps here what it made of each module. Hundreds of processes would each remove the types of the same sources otherwise */

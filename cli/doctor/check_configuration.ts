@@ -107,7 +107,7 @@ export interface ConfigWarning {
   readonly line: number | null;
 }
 
-/** Lists the settings of a configuration that do nothing in this version, as `postern.toml:12: [browser] does nothing: ...`. */
+/** Lists the settings of a configuration that do nothing in this version, as `postern.toml:12: [plugins] does nothing: ...`. */
 export async function configWarnings({ config, file, sources }: LoadedConfig): Promise<readonly ConfigWarning[]> {
   const idle = idleSettings(config);
   if (idle.length === 0) return [];

@@ -125,10 +125,10 @@ test("trust refuses a file that is missing or wrong", () =>
 test("config check, doctor and a start name each setting that does nothing, with its line", () =>
   onMachine(async ({ run, home, withGateway }) => {
     const path = join(home, ".config/postern/postern.toml");
-    write(path, '[gateway]\nhost = "127.0.0.1"\n\n[browser]\nenabled = true\n\n[plugins]\nallow_ffi = true\n');
+    write(path, '[gateway]\nhost = "127.0.0.1"\n\n[skills]\ndirs = ["more"]\n\n[plugins]\nallow_ffi = true\n');
     const env = { POSTERN__SECURITY__MCP__ENABLED: "true" };
     const expected = [
-      `${path}:4: [browser] does nothing`,
+      `${path}:4: [skills] does nothing`,
       "[security.mcp] does nothing",
       `${path}:7: [plugins] does nothing`,
     ];
@@ -138,9 +138,9 @@ test("config check, doctor and a start name each setting that does nothing, with
     for (const text of expected) assert.ok(checked.stderr.includes(`Warning: ${text}`), `${text} in ${checked.stderr}`);
     const { warnings } = JSON.parse((await run(["config", "check", "--json"], { env })).stdout);
     assert.deepEqual(warnings.map(({ key, line }: { key: string; line: number | null }) => [key, line]), [
-      ["browser", 4],
       ["security.mcp", null],
       ["plugins", 7],
+      ["skills", 4],
     ]);
     const doctor = JSON.parse((await run(["doctor", "--json"], { env })).stdout);
     const found = doctor.checks.filter(({ state }: { state: string }) => state === "warning")
@@ -149,7 +149,7 @@ test("config check, doctor and a start name each setting that does nothing, with
       assert.ok(found.some((message: string) => message.startsWith(text)), `${text} in ${found}`);
     }
     const { stderr } = await withGateway([], () => Promise.resolve(), { env });
-    for (const text of ["[browser]", "[security.mcp]", "[plugins]"]) {
+    for (const text of ["[skills]", "[security.mcp]", "[plugins]"]) {
       assert.equal(stderr.split(`${text} does nothing`).length, 2, `${text} once in ${stderr}`);
     }
     write(path, '[gateway]\nhost = "127.0.0.1"\n');

@@ -66,6 +66,7 @@ test(
       await call({ op: "fill", ref: refOf(page, /textbox "Name"/), text: "ada" });
       await call({ op: "type", ref: refOf(page, /textbox "Password"/), text: "lovelace" });
       await call({ op: "press", key: "Enter" });
+      await call({ op: "wait", for: "Welcome, ada" });
       assert.match((await call({ op: "text" })).output, /Welcome, ada/);
 
       await call({ op: "navigate", url: `${site.origin}/form` });
