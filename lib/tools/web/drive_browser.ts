@@ -8,8 +8,9 @@ import type { ContextWith } from "../runtime/define_tool.ts";
 import type { BoundParts } from "../runtime/tool.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 import type { BrowserInput } from "./browser.ts";
+import { refuseSecrets } from "./refuse_secrets.ts";
 
-type Needs = "browsers" | "files" | "urls";
+type Needs = "browsers" | "files" | "urls" | "redactor";
 type Context = ContextWith<Needs>;
 type EarlyContext = Pick<
   Context,
@@ -36,7 +37,9 @@ export async function boundUpload({ op, path }: BrowserInput, context: EarlyCont
 
 /** Makes one operation in the browser of the run. @throws {ToolError} as `Browsers.use` and `BrowserPages` */
 export async function driveBrowser(input: BrowserInput, context: Context): Promise<ToolResult> {
-  const { services: { browsers }, config, runId, signal, clock } = context;
+  const { services: { browsers, redactor }, config, runId, signal, clock } = context;
+  const { url: URL = "", text = "", value = "" } = input;
+  refuseSecrets({ URL, text, value }, redactor);
   if (input.op === "close") {
     const wasOpen = await browsers.closeRun(runId);
     return { output: wasOpen ? "closed" : "no browser was open", isError: false, data: { closed: wasOpen } };

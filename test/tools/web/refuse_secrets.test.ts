@@ -21,6 +21,7 @@ test("no tool of the web sends a value that is known as a secret, nor looks up a
         http_request: { enabled: true, allowed_domains: ["*"] },
         web_fetch: { enabled: true },
         web_search: { enabled: true },
+        browser: { enabled: true },
         enable_composio: true,
         enable_pushover: true,
       },
@@ -35,6 +36,8 @@ test("no tool of the web sends a value that is known as a secret, nor looks up a
         ["web_search", { query: `what is ${SECRET}` }],
         ["url_validation", { url }],
         ["url_validation", { url, follow_redirects: true }],
+        ["browser", { op: "navigate", url }],
+        ["browser", { op: "fill", ref: "e1", text: SECRET }],
         ["composio", { action_name: "SEND", params: { text: SECRET } }],
         ["pushover", { message: SECRET }],
       ] as const
