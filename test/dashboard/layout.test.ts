@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser, BrowserContext, Page } from "playwright-core";
-import { launchChromium, NO_CHROMIUM, PATIENCE_MS, pollOnce } from "../support/chromium.ts";
+import { launchChromium, NO_PAGE_TEST, PATIENCE_MS, pollOnce } from "../support/chromium.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 
 const WORD = "a".repeat(4000);
 const SENTENCE = `${"A long outcome of many words ".repeat(200)}${WORD}`;
 
-describe("every view of the dashboard", { skip: NO_CHROMIUM }, () => {
+describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
   let browser: Browser;
   before(async () => {
     browser = await launchChromium();

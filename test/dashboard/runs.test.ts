@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
+import { launchChromium, NO_PAGE_TEST, PATIENCE_MS } from "../support/chromium.ts";
 import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
 import { until } from "../support/until.ts";
 
 const CALL = { call_id: "call_1", tool: "shell", input: { command: "mail -s <b>beans</b>" } };
 const USAGE = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 };
 
-describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
+describe("the dashboard's runs in Chromium", { skip: NO_PAGE_TEST }, () => {
   let browser: Browser;
   let gateway: FakeGateway;
   let page: Page;

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
+import { launchChromium, NO_PAGE_TEST, PATIENCE_MS } from "../support/chromium.ts";
 import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
 
-describe("the dashboard's schedules in Chromium", { skip: NO_CHROMIUM }, () => {
+describe("the dashboard's schedules in Chromium", { skip: NO_PAGE_TEST }, () => {
   let browser: Browser;
   let gateway: FakeGateway;
   let page: Page;

@@ -29,6 +29,14 @@ export const NO_CHROMIUM: string | false = findChromium() === undefined
   ? "no Chromium was found: install one, or name it in CHROMIUM"
   : false;
 
+/**
+ * `skip` of a test of the page alone, against a fake gateway: Chromium runs the page the same whatever runtime serves it, so that Node's
+ * run is enough. Journeys look at the page of a real gateway on both runtimes.
+ */
+export const NO_PAGE_TEST: string | false = process.versions.deno === undefined
+  ? NO_CHROMIUM
+  : "the page is the same on every runtime, and the tests on Node look at it";
+
 /** A headless browser with a fresh profile, which goes when it is closed. */
 export function launchChromium(): Promise<Browser> {
   const executablePath = findChromium();
