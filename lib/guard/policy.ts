@@ -171,7 +171,8 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   const level = parseLevel(autonomy.level) as Level;
   const accesses = accessesOf({ access, effects });
   const says = strictest(accesses.map((each) => LEVEL_TABLE[level][each]));
-  const does = accesses.map((each) => DOES[each]).join(" and ");
+  const does = effectOf(accesses);
+  const isAfterOutside = asksAfterOutside(input, level);
   const asking = named(autonomy.always_ask, tool);
   const approving = named(autonomy.auto_approve, tool);
   const rule = `level:${level}/${access}`;
@@ -183,13 +184,13 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
 
   if (asking.length > 0) {
     const rule = `always_ask:${tool}`;
-    const allow = asksAfterOutside(input, level) ? [ALLOW_OUTSIDE] : [];
+    const allow = isAfterOutside ? [ALLOW_OUTSIDE] : [];
     const change = [...remove(asking, "always_ask"), ...approve, ...allow];
     const reason = toAsk(tool, "[autonomy] always_ask names it", change);
     return { kind: "ask", reason, rule, path: [...path, { rule, says: "ask" }], change };
   }
   const listed: readonly RuleStep[] = [...path, { rule: "always_ask", says: "pass" }];
-  if (asksAfterOutside(input, level)) {
+  if (isAfterOutside) {
     const change = [...approve, ALLOW_OUTSIDE];
     const why = `the run has read content from outside (${input.taint.join(", ")}), and the call ${does}`;
     const asked: RuleStep = { rule: RULE_OUTSIDE_CONTENT, says: "ask" };
@@ -242,6 +243,11 @@ function asksAfterOutside({ tool, access, autonomy, taint }: DecideInput, level:
     case "network":
       return !FETCHING.has(tool);
   }
+}
+
+/** Returns the effect of a call with these accesses, as the verb of a sentence. */
+function effectOf(accesses: readonly Access[]): string {
+  return accesses.map((each) => DOES[each]).join(" and ");
 }
 
 function strictest(answers: readonly Answer[]): Answer {
@@ -317,7 +323,7 @@ function levelRule({ access, effects, autonomy }: DecideInput): DenyRule {
   return {
     reason: level === undefined
       ? `"${autonomy.level}" is no level, which are read_only, supervised and full`
-      : `it ${accesses.map((each) => DOES[each]).join(" and ")}, which level "${level}" never allows`,
+      : `it ${effectOf(accesses)}, which level "${level}" never allows`,
     rule: level === undefined ? "level:unknown" : `level:${level}/${access}`,
     change: [`set [autonomy] level = "${wider}"`],
   };

@@ -74,7 +74,7 @@ test("a command that reaches the network needs write and network, and every reas
   }
   assert.equal(ask({ access: "network", effects, auto_approve: ["shell"] }).kind, "allow");
   assert.equal(ask({ level: "full", access: "network", effects, always_ask: ["shell"] }).kind, "ask");
-  // What only reaches the network is said to do that alone
+  // The reason of a call without a command names the network alone
   assert.match(ask({ access: "network" }).reason, /without approval: it reaches the network, which/);
   assert.deepEqual(accessesOf({ access: "network", effects }), ["write", "network"]);
   assert.deepEqual(accessesOf({ access: "write", effects }), ["write"]);
