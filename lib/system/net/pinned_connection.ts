@@ -2,6 +2,7 @@ import { connect, isIP, type LookupFunction, type Socket } from "node:net";
 import { cancelError } from "../../base/cancel.ts";
 import { hostAndPort, isSameAddress } from "./address.ts";
 import { openTunnel } from "./proxy.ts";
+import { untilConnected } from "./until_connected.ts";
 
 /** Connection to one of these addresses and no other. */
 export interface PinnedConnection {
@@ -36,8 +37,7 @@ export async function connectPinned(request: PinnedConnection): Promise<Socket> 
   return await tunnelToFirst({ proxy, addresses, port, tlsName: undefined, signal });
 }
 
-function connectDirectly({ url, addresses, signal }: PinnedConnection): Promise<Socket> {
-  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+async function connectDirectly({ url, addresses, signal }: PinnedConnection): Promise<Socket> {
   const socket = connect({
     ...hostAndPort(url),
     lookup: lookupOf(addresses),
@@ -45,24 +45,11 @@ function connectDirectly({ url, addresses, signal }: PinnedConnection): Promise<
     allowHalfOpen: true,
     noDelay: true,
   });
-  const fail = (error: Error) => {
-    signal.removeEventListener("abort", abort);
-    socket.destroy();
-    reject(error);
-  };
-  const abort = () => fail(cancelError(signal));
-  signal.addEventListener("abort", abort, { once: true });
-  socket.once("error", fail);
-  socket.once("connect", () => {
-    const at = socket.remoteAddress;
-    if (at === undefined || !addresses.some((address) => isSameAddress(address, at))) {
-      return fail(new PinError(`the connection led to ${at ?? "nobody"}, which was not checked`));
-    }
-    signal.removeEventListener("abort", abort);
-    socket.off("error", fail);
-    resolve(socket);
-  });
-  return promise;
+  await untilConnected(socket, signal);
+  const at = socket.remoteAddress;
+  if (at !== undefined && addresses.some((address) => isSameAddress(address, at))) return socket;
+  socket.destroy();
+  throw new PinError(`the connection led to ${at ?? "nobody"}, which was not checked`);
 }
 
 /**

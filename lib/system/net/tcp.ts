@@ -1,6 +1,7 @@
 import { connect, createServer, type Socket } from "node:net";
 import { cancelError } from "../../base/cancel.ts";
 import { hostAndPort } from "./address.ts";
+import { untilConnected } from "./until_connected.ts";
 
 /** A TCP connection that is read piece by piece; what is not read waits at the other side. */
 export interface TcpConnection {
@@ -25,24 +26,11 @@ export interface TcpAddress {
  * Opens a connection.
  * @throws {CancelError} when the signal aborts first; the system's error, as ECONNREFUSED
  */
-export function connectTcp({ host, port }: TcpAddress, signal: AbortSignal): Promise<TcpConnection> {
-  if (signal.aborted) return Promise.reject(cancelError(signal));
-  const { promise, resolve, reject } = Promise.withResolvers<TcpConnection>();
+export async function connectTcp({ host, port }: TcpAddress, signal: AbortSignal): Promise<TcpConnection> {
+  if (signal.aborted) throw cancelError(signal);
   const socket = connect({ host, port, noDelay: true });
-  const fail = (error: Error) => {
-    signal.removeEventListener("abort", abort);
-    socket.destroy();
-    reject(error);
-  };
-  const abort = () => fail(cancelError(signal));
-  signal.addEventListener("abort", abort, { once: true });
-  socket.once("error", fail);
-  socket.once("connect", () => {
-    signal.removeEventListener("abort", abort);
-    socket.off("error", fail);
-    resolve(toConnection(socket));
-  });
-  return promise;
+  await untilConnected(socket, signal);
+  return toConnection(socket);
 }
 
 function toConnection(socket: Socket): TcpConnection {
