@@ -134,7 +134,7 @@ function jsonPage(text: string, url: string): WebPage {
     const value: unknown = JSON.parse(text);
     const feed = readJsonFeed(value, url);
     if (feed !== undefined) return feedPage(feed);
-    // What has lines already is left as it is, and so is what would grow by its depth for each line
+    // JSON that has lines already stays as it is, and so does JSON so deep that each line would begin with many blanks
     const isOneLine = text.length <= MAX_JSON && !text.trim().includes("\n") && isShallow(value, MAX_JSON_DEPTH);
     return { kind: "json", ...NO_METADATA, ...bounded(isOneLine ? JSON.stringify(value, null, 2) : text) };
   } catch {

@@ -95,7 +95,7 @@ class RunBrowsers implements Browsers {
   async closeRun(runId: string): Promise<boolean> {
     this.#ends.delete(runId);
     const wasOpen = await this.#end(runId, this.#entries.get(runId));
-    // One that was being opened meanwhile
+    // A browser that was being opened meanwhile has an entry only now
     return await this.#lock(runId, () => this.#end(runId, this.#entries.get(runId))) || wasOpen;
   }
 

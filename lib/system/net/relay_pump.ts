@@ -23,7 +23,7 @@ export function joinSockets(client: Duplex, upstream: Socket, options: PumpOptio
   const idle = watchSilence([client, upstream], { ...options, onSilence: end });
   for (const [from, to] of [[client, upstream], [upstream, client]] as const) {
     from.on("error", end);
-    // What came before the end still goes out
+    // Bytes that came before the end still go out
     from.on("close", () => to.end(() => end()));
     from.pipe(to);
   }

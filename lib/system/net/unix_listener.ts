@@ -35,14 +35,14 @@ export function listenOnDeno(path: string, onConnection: (connection: Duplex) =>
   const acceptAll = async () => {
     for (;;) onConnection(new DenoStream(await listener.accept()));
   };
-  // It ends when the listener is closed, or cannot take any more
+  // The loop ends when the listener is closed, or cannot take any more connections
   acceptAll().catch(() => {});
   return {
     close() {
       try {
         listener.close();
       } catch {
-        // It was closed before
+        // Deno throws for a listener that was closed before
       }
     },
   };
@@ -77,7 +77,7 @@ class DenoStream extends Duplex {
     try {
       this.#connection.close();
     } catch {
-      // It was closed before
+      // Deno throws for a connection that was closed before
     }
     done(error);
   }

@@ -29,7 +29,7 @@ export interface OwnCommand {
  * Runs a command that stands in the configuration, outside of the sandbox, and returns what it prints. For the model's commands there is
  * `Processes`: no word of a model may reach this one.
  *
- * What the program writes to its error output is dropped: it may hold a part of the secret.
+ * The error output of the program is dropped: it may hold a part of the secret.
  * @throws {ToolError} `command_not_found`, `command_failed`
  * @throws {CancelError} when the signal aborts
  */

@@ -1,6 +1,6 @@
 /**
  * The program that runs in the sandbox in front of a command with `network = "allowlist"`, and nowhere else: it imports nothing of Postern.
- * It takes connections at 127.0.0.1, where programs look for a proxy, passes their bytes on to the gateway's relay, and starts the command
+ * The program takes connections at 127.0.0.1, where programs look for a proxy, passes their bytes on to the gateway's relay, and starts the command
  * once that works. It ends with the command, and the sandbox with it. It has no rights that the command has not: the relay decides.
  *
  * Arguments: socket of the relay, port to listen on, hosts that the command reaches in its own namespace, begin of each complaint, the command's file, the command's arguments.

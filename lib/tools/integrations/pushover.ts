@@ -67,7 +67,7 @@ export const pushover = defineTool({
       };
     }
     const errors = Array.isArray(body.errors) ? body.errors.filter((each) => typeof each === "string") : [];
-    // It answers 400 for wrong keys as for wrong messages
+    // Pushover answers 400 for wrong keys as for wrong messages
     const isKey = body.token === "invalid" || body.user === "invalid";
     throw vendorRefusal("pushover", {
       status: status === 400 && isKey ? 401 : status,

@@ -96,7 +96,7 @@ export const processTool = defineTool({
           output: [head, ...dropped, ...text, ...hints].join("\n"),
           isError: false,
           data: { ...toData(info), offset: part.offset, next_offset: nextOffset, total },
-          // What it could reach when it was started counts, whatever the settings are now
+          // The network that the process was started with counts, whatever the settings are now
           taint: joinTaints(info.taint, network === "none" ? UNTAINTED : ["process_tool"]),
           command: info.words,
         };

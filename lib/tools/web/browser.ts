@@ -91,7 +91,7 @@ export const browser = defineTool({
     });
     requireFitting(input);
   },
-  // What is uploaded is read, which files.open checks and the approval shows: it is no file that the call changes
+  // An upload reads its file, which files.open checks and the approval shows. The call does not change that file
   effects: ({ op, url, path }) => ({
     ...(op === "navigate" && url !== undefined ? { urls: [url] } : {}),
     ...(op === "screenshot" && path !== undefined ? { root: "write_file" as const, paths: [path] } : {}),

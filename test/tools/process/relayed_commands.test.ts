@@ -372,7 +372,7 @@ test(
         /reach the hosts of \[url_access\] domain_allowlist through the gateway's relay/,
       );
       assert.ok(audit.events.some((event) => event.type === "decision" && event.access === "network"));
-      // What was approved for one list, or without a network, does not run with another
+      // An approval for one list, or without a network, does not count with another list
       for (
         const before of [
           config(["other.example"], supervised),
