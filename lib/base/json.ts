@@ -36,6 +36,14 @@ export function isShallow(value: unknown, depth: number): boolean {
   return depth > 0 && Object.values(value).every((item) => isShallow(item, depth - 1));
 }
 
+/** A value that JSON can carry. */
+export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
+
+/** An object that JSON can carry. */
+export interface JsonObject {
+  readonly [key: string]: JsonValue;
+}
+
 /** A JSON Schema of draft 2020-12, as sent to models and clients. */
 export interface JsonSchema {
   readonly [keyword: string]: unknown;

@@ -1,0 +1,25 @@
+/**
+ * Code of a refusal: the manifest, the package, the registry or the state of a plugin does not allow what was asked.
+ * Source: docs/design/plugins.md "Plugins"
+ */
+export type PluginErrorCode =
+  | "manifest_invalid"
+  | "tool_name_taken"
+  | "package_invalid"
+  | "package_too_large"
+  | "hash_mismatch"
+  | "signature_invalid"
+  | "registry_failed"
+  | "plugin_not_found"
+  | "plugin_conflict"
+  | "plugin_changed";
+
+/** Refusal about a plugin. The message names the plugin or the file, the reason and the way out. */
+export class PluginError extends Error {
+  override readonly name = "PluginError";
+  readonly code: PluginErrorCode;
+  constructor(code: PluginErrorCode, message: string, options?: { readonly cause?: unknown }) {
+    super(message, options);
+    this.code = code;
+  }
+}

@@ -1,0 +1,320 @@
+import { RE2JS } from "re2js";
+import { canonicalJson, type ObjectJsonSchema } from "../../base/json.ts";
+
+/** Place and reason of a value that breaks a schema. */
+export interface SchemaFault {
+  /** Dotted path of the field, as `files[0].name`. Empty: the value itself */
+  readonly path: string;
+  /** Rest of a sentence that begins with the field, as `must be a string` */
+  readonly reason: string;
+}
+
+/** Schema of somebody else's tool that is ready to check inputs. */
+export interface CheckedSchema {
+  readonly schema: ObjectJsonSchema;
+  /** Returns the first fault of an input; undefined when the input fits */
+  check(value: unknown): SchemaFault | undefined;
+}
+
+/** Error that names the part of a schema which is not understood. A part that is not understood would check nothing. */
+export class SchemaError extends Error {
+  override readonly name = "SchemaError";
+}
+
+type Check = (value: unknown, path: string) => SchemaFault | undefined;
+type Schema = Readonly<Record<string, unknown>>;
+
+/** Schemas within one schema, itself included. */
+const MAX_SCHEMAS = 500;
+const MAX_DEPTH = 16;
+/** Instructions of one compiled pattern. */
+const MAX_PROGRAM = 1_000;
+/** Instructions of a pattern times UTF-16 units of a text: bounds the time of one match to about a second */
+const MAX_STEPS = 20_000_000;
+
+/** Keywords that describe and check nothing. */
+const NOTES = new Set([
+  ...["$schema", "$comment", "title", "description", "default", "examples", "format", "deprecated"],
+  ...["readOnly", "writeOnly"],
+]);
+const TYPES = ["string", "number", "integer", "boolean", "object", "array", "null"];
+
+/**
+ * Makes a JSON Schema ready to check inputs. Knows the keywords of draft 2020-12 but those of references, conditions and dynamic
+ * properties. A pattern is of RE2, whose time grows with the text alone: no schema can hang the gateway.
+ * @throws {SchemaError} a keyword that is not known or is used wrongly, and a schema whose top is no closed object
+ */
+export function compileSchema(schema: unknown): CheckedSchema {
+  if (!isTable(schema)) throw new SchemaError("it must be an object");
+  if (schema["type"] !== "object") throw new SchemaError('its "type" must be "object"');
+  if (!isTable(schema["properties"])) throw new SchemaError('"properties" must be an object');
+  if (schema["additionalProperties"] !== false) throw new SchemaError('its "additionalProperties" must be false');
+  for (const keyword of ["anyOf", "oneOf", "allOf", "not"]) {
+    if (Object.hasOwn(schema, keyword)) throw new SchemaError(`"${keyword}" is not allowed at its top`);
+  }
+  let left = MAX_SCHEMAS;
+  const compile = (part: unknown, path: string, depth: number): Check => {
+    if (--left < 0) throw new SchemaError(`it holds over ${MAX_SCHEMAS} schemas`);
+    if (depth > MAX_DEPTH) throw new SchemaError(`it is nested deeper than ${MAX_DEPTH} schemas`);
+    if (part === true) return () => undefined;
+    if (part === false) return (_, at) => ({ path: at, reason: "is not allowed" });
+    if (!isTable(part)) throw new SchemaError(`"${path}" must be a schema`);
+    return compileTable(part, path, (inner, at) => compile(inner, at, depth + 1));
+  };
+  const check = compile(schema, "", 0);
+  // The top was just checked to be a closed object
+  return { schema: schema as ObjectJsonSchema, check: (value) => check(value, "") };
+}
+
+type CompileInner = (part: unknown, path: string) => Check;
+
+function compileTable(schema: Schema, path: string, inner: CompileInner): Check {
+  const checks: Check[] = [];
+  for (const keyword of Object.keys(schema)) {
+    if (NOTES.has(keyword)) continue;
+    const make = KEYWORDS.get(keyword);
+    const at = path === "" ? keyword : `${path}.${keyword}`;
+    if (make === undefined) throw new SchemaError(`"${at.slice(0, 200)}" is not a keyword that is known here`);
+    checks.push(make(schema, at, inner));
+  }
+  return firstFault(checks);
+}
+
+function firstFault(checks: readonly Check[]): Check {
+  return (value, path) => {
+    for (const check of checks) {
+      const fault = check(value, path);
+      if (fault !== undefined) return fault;
+    }
+    return undefined;
+  };
+}
+
+type Keyword = (schema: Schema, path: string, inner: CompileInner) => Check;
+
+/** Checks by keyword. A keyword checks values of its own type alone, as the standard has it. */
+const KEYWORDS: ReadonlyMap<string, Keyword> = new Map<string, Keyword>([
+  ["type", typeCheck],
+  ["enum", (schema, path) => oneOfValues(list(schema, "enum", path))],
+  ["const", (schema) => oneOfValues([schema["const"]])],
+  ["properties", propertiesCheck],
+  ["required", requiredCheck],
+  ["additionalProperties", additionalCheck],
+  ["items", itemsCheck],
+  ["uniqueItems", uniqueCheck],
+  ["pattern", patternCheck],
+  ["multipleOf", multipleCheck],
+  ["anyOf", (schema, path, inner) => choiceCheck(compileList(schema, "anyOf", { path, inner }), { exactlyOne: false })],
+  ["oneOf", (schema, path, inner) => choiceCheck(compileList(schema, "oneOf", { path, inner }), { exactlyOne: true })],
+  ["allOf", (schema, path, inner) => firstFault(compileList(schema, "allOf", { path, inner }))],
+  ["not", notCheck],
+  ["minimum", bound("minimum", numberOf, (value, limit) => value >= limit, "must be at least")],
+  ["maximum", bound("maximum", numberOf, (value, limit) => value <= limit, "must be at most")],
+  ["exclusiveMinimum", bound("exclusiveMinimum", numberOf, (value, limit) => value > limit, "must be above")],
+  ["exclusiveMaximum", bound("exclusiveMaximum", numberOf, (value, limit) => value < limit, "must be below")],
+  ["minLength", bound("minLength", lengthOf, (value, limit) => value >= limit, "must have a length of at least")],
+  ["maxLength", bound("maxLength", lengthOf, (value, limit) => value <= limit, "must have a length of at most")],
+  ["minItems", bound("minItems", countOf, (value, limit) => value >= limit, "must have a length of at least")],
+  ["maxItems", bound("maxItems", countOf, (value, limit) => value <= limit, "must have a length of at most")],
+  [
+    "minProperties",
+    bound("minProperties", fieldsOf, (value, limit) => value >= limit, "must have a length of at least"),
+  ],
+  [
+    "maxProperties",
+    bound("maxProperties", fieldsOf, (value, limit) => value <= limit, "must have a length of at most"),
+  ],
+]);
+
+function numberOf(value: unknown): number | undefined {
+  return typeof value === "number" ? value : undefined;
+}
+
+/** Counts the characters of a text, as the standard does: not its UTF-16 units. */
+function lengthOf(value: unknown): number | undefined {
+  return typeof value === "string" ? [...value].length : undefined;
+}
+
+function countOf(value: unknown): number | undefined {
+  return Array.isArray(value) ? value.length : undefined;
+}
+
+function fieldsOf(value: unknown): number | undefined {
+  return isTable(value) ? Object.keys(value).length : undefined;
+}
+
+function bound(
+  keyword: string,
+  measure: (value: unknown) => number | undefined,
+  fits: (value: number, limit: number) => boolean,
+  words: string,
+): Keyword {
+  return (schema, at) => {
+    const limit = schema[keyword];
+    const isCount = !/imum$/i.test(keyword);
+    if (typeof limit !== "number" || !Number.isFinite(limit) || (isCount && !(Number.isInteger(limit) && limit >= 0))) {
+      throw new SchemaError(`"${at}" must be ${isCount ? "a whole number of 0 or more" : "a number"}`);
+    }
+    return (value, path) => {
+      const measured = measure(value);
+      return measured === undefined || fits(measured, limit) ? undefined : { path, reason: `${words} ${limit}` };
+    };
+  };
+}
+
+function typeCheck(schema: Schema, path: string): Check {
+  const given = schema["type"];
+  const types = Array.isArray(given) ? given : [given];
+  if (types.length === 0 || !types.every((type) => TYPES.includes(String(type)))) {
+    throw new SchemaError(`"${path}" must be one of ${TYPES.join(", ")}, or a list of them`);
+  }
+  return (value, at) =>
+    types.some((type) => isOfType(value, type))
+      ? undefined
+      : { path: at, reason: `must be of type ${types.join(" or ")}` };
+}
+
+function isOfType(value: unknown, type: string): boolean {
+  if (type === "integer") return Number.isInteger(value);
+  if (value === null) return type === "null";
+  return (Array.isArray(value) ? "array" : typeof value) === type;
+}
+
+function oneOfValues(values: readonly unknown[]): Check {
+  const texts = new Set(values.map((value) => canonicalJson(value)));
+  const shown = values.map((value) => JSON.stringify(value)).join(", ").slice(0, 500);
+  return (value, path) => texts.has(canonicalJson(value)) ? undefined : { path, reason: `must be one of ${shown}` };
+}
+
+function propertiesCheck(schema: Schema, path: string, inner: CompileInner): Check {
+  const given = schema["properties"];
+  if (!isTable(given)) throw new SchemaError(`"${path}" must be an object`);
+  const checks = Object.entries(given).map(([name, part]) => [name, inner(part, `${path}.${name}`)] as const);
+  return (value, at) => {
+    if (!isTable(value)) return undefined;
+    for (const [name, check] of checks) {
+      const fault = Object.hasOwn(value, name) ? check(value[name], at === "" ? name : `${at}.${name}`) : undefined;
+      if (fault !== undefined) return fault;
+    }
+    return undefined;
+  };
+}
+
+function requiredCheck(schema: Schema, path: string): Check {
+  const names = list(schema, "required", path);
+  const wrong = names.some((name) => typeof name !== "string");
+  if (wrong) throw new SchemaError(`"${path}" must be a list of names`);
+  return (value, at) => {
+    if (!isTable(value)) return undefined;
+    // The list was just checked to hold texts
+    const missing = (names as readonly string[]).find((name) => !Object.hasOwn(value, name));
+    return missing === undefined ? undefined : { path: at === "" ? missing : `${at}.${missing}`, reason: "is missing" };
+  };
+}
+
+function additionalCheck(schema: Schema, path: string, inner: CompileInner): Check {
+  const check = inner(schema["additionalProperties"], path);
+  const isClosed = schema["additionalProperties"] === false;
+  const known = new Set(isTable(schema["properties"]) ? Object.keys(schema["properties"]) : []);
+  return (value, at) => {
+    if (!isTable(value)) return undefined;
+    for (const name of Object.keys(value)) {
+      if (known.has(name)) continue;
+      const field = at === "" ? name.slice(0, 64) : `${at}.${name.slice(0, 64)}`;
+      if (isClosed) {
+        return { path: field, reason: `is not one of its fields: they are ${[...known].join(", ") || "none"}` };
+      }
+      const fault = check(value[name], field);
+      if (fault !== undefined) return fault;
+    }
+    return undefined;
+  };
+}
+
+function itemsCheck(schema: Schema, path: string, inner: CompileInner): Check {
+  const check = inner(schema["items"], path);
+  return (value, at) => {
+    if (!Array.isArray(value)) return undefined;
+    for (const [index, item] of value.entries()) {
+      const fault = check(item, `${at}[${index}]`);
+      if (fault !== undefined) return fault;
+    }
+    return undefined;
+  };
+}
+
+function uniqueCheck(schema: Schema, path: string): Check {
+  if (typeof schema["uniqueItems"] !== "boolean") throw new SchemaError(`"${path}" must be true or false`);
+  if (!schema["uniqueItems"]) return () => undefined;
+  return (value, at) =>
+    Array.isArray(value) && new Set(value.map((item) => canonicalJson(item))).size < value.length
+      ? { path: at, reason: "must not hold the same value twice" }
+      : undefined;
+}
+
+function patternCheck(schema: Schema, path: string): Check {
+  const pattern = schema["pattern"];
+  if (typeof pattern !== "string") throw new SchemaError(`"${path}" must be a text`);
+  const compiled = compilePattern(pattern, path);
+  const maxLength = Math.floor(MAX_STEPS / compiled.programSize());
+  return (value, at) => {
+    if (typeof value !== "string") return undefined;
+    if (value.length > maxLength) return { path: at, reason: `must have a length of at most ${maxLength}` };
+    return compiled.test(value) ? undefined : { path: at, reason: `must match the pattern ${pattern.slice(0, 200)}` };
+  };
+}
+
+function compilePattern(pattern: string, path: string): RE2JS {
+  try {
+    const compiled = RE2JS.compile(pattern);
+    if (compiled.programSize() <= MAX_PROGRAM) return compiled;
+  } catch (cause) {
+    throw new SchemaError(`"${path}" is no regular expression in RE2 syntax`, { cause });
+  }
+  throw new SchemaError(`"${path}" is too large once its repetitions are written out`);
+}
+
+function multipleCheck(schema: Schema, path: string): Check {
+  const step = schema["multipleOf"];
+  if (typeof step !== "number" || !(step > 0)) throw new SchemaError(`"${path}" must be a number above 0`);
+  return (value, at) => {
+    if (typeof value !== "number") return undefined;
+    const parts = value / step;
+    return Math.abs(parts - Math.round(parts)) < 1e-9
+      ? undefined
+      : { path: at, reason: `must be a multiple of ${step}` };
+  };
+}
+
+function notCheck(schema: Schema, path: string, inner: CompileInner): Check {
+  const check = inner(schema["not"], path);
+  return (value, at) =>
+    check(value, at) === undefined ? { path: at, reason: "has a value that is not allowed" } : undefined;
+}
+
+function choiceCheck(checks: readonly Check[], { exactlyOne }: { readonly exactlyOne: boolean }): Check {
+  return (value, path) => {
+    const fitting = checks.filter((check) => check(value, path) === undefined).length;
+    if (fitting === 1 || (fitting > 1 && !exactlyOne)) return undefined;
+    return { path, reason: fitting === 0 ? "fits none of its forms" : "fits several of its forms" };
+  };
+}
+
+function compileList(
+  schema: Schema,
+  keyword: string,
+  { path, inner }: { readonly path: string; readonly inner: CompileInner },
+): readonly Check[] {
+  return list(schema, keyword, path).map((part, index) => inner(part, `${path}[${index}]`));
+}
+
+function list(schema: Schema, keyword: string, path: string): readonly unknown[] {
+  const value = schema[keyword];
+  const mayBeEmpty = keyword === "required";
+  if (Array.isArray(value) && (mayBeEmpty || value.length > 0)) return value;
+  throw new SchemaError(`"${path}" must be a list${mayBeEmpty ? "" : " that is not empty"}`);
+}
+
+function isTable(value: unknown): value is Schema {
+  return value !== null && typeof value === "object" && !Array.isArray(value);
+}

@@ -1,0 +1,126 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Schema, Validator } from "@cfworker/json-schema";
+import fc from "fast-check";
+import { compileSchema, SchemaError } from "../../../lib/tools/runtime/json_schema.ts";
+
+const object = (value: object, more: object = {}) => ({
+  type: "object",
+  properties: { value },
+  additionalProperties: false,
+  ...more,
+});
+
+/** Schemas of one field, values that fit, and values that do not. */
+const CASES: readonly (readonly [schema: object, fits: readonly unknown[], faults: readonly unknown[]])[] = [
+  [{}, [1, null, "x", {}], []],
+  [{ type: "string" }, [""], [1, null, {}, []]],
+  [{ type: ["string", "null"] }, ["", null], [1]],
+  [{ type: "integer" }, [1, -0, 1e20], [1.5, "1"]],
+  [{ type: "array", items: { type: "number" }, minItems: 1, maxItems: 2 }, [[1]], [[], [1, 2, 3], ["1"]]],
+  [{ uniqueItems: true }, [[1, 2], "aa"], [[1, 1], [{ a: 1, b: 2 }, { b: 2, a: 1 }]]],
+  [{ enum: [1, "a", { b: 1 }] }, [1, "a", { b: 1 }], ["1", { b: 2 }]],
+  [{ const: [1] }, [[1]], [[1, 1], 1]],
+  [{ minimum: 1, exclusiveMaximum: 3 }, [1, 2.9, "x"], [0.9, 3]],
+  [{ exclusiveMinimum: 1, maximum: 3 }, [3], [1, 3.1]],
+  [{ minLength: 2, maxLength: 3 }, ["ab", "😀😀😀"], ["a", "abcd"]],
+  [{ pattern: "^a+$" }, ["aa", 1], ["b", ""]],
+  [
+    {
+      type: "object",
+      properties: { a: { type: "string" } },
+      required: ["a"],
+      additionalProperties: { type: "number" },
+    },
+    [{ a: "" }, { a: "", b: 1 }],
+    [{}, { a: 1 }, { a: "", b: "" }],
+  ],
+  [{ minProperties: 1, maxProperties: 1 }, [{ a: 1 }], [{}, { a: 1, b: 1 }]],
+  [{ anyOf: [{ type: "string" }, { minimum: 2 }] }, ["", 2], [1]],
+  [{ oneOf: [{ type: "number" }, { type: "integer" }] }, [1.5], [1, "x"]],
+  [{ allOf: [{ type: "number" }, { minimum: 2 }] }, [2], [1, "x"]],
+  [{ not: { type: "null" } }, [1], [null]],
+  [{ items: false }, [[]], [[1]]],
+];
+
+test("compileSchema() finds the same faults as the standard's validator", () => {
+  for (const [schema, fits, faults] of CASES) {
+    const { check } = compileSchema(object(schema));
+    const told = JSON.stringify(schema);
+    for (const value of fits) assert.equal(check({ value }), undefined, `${told} takes ${JSON.stringify(value)}`);
+    for (const value of faults) assert.ok(check({ value }), `${told} refuses ${JSON.stringify(value)}`);
+    const oracle = new Validator(object(schema) as Schema, "2020-12");
+    fc.assert(
+      fc.property(fc.jsonValue({ maxDepth: 2 }), (value) => {
+        assert.equal(
+          check({ value }) === undefined,
+          oracle.validate({ value }).valid,
+          `${told}: ${JSON.stringify(value)}`,
+        );
+      }),
+      { numRuns: 50 },
+    );
+  }
+});
+
+test("a fault names the place and the reason", () => {
+  const { check } = compileSchema(
+    object({ type: "array", items: { type: "object", properties: { n: { maximum: 3 } } } }),
+  );
+  assert.deepEqual(check({ value: [{}, { n: 4 }] }), { path: "value[1].n", reason: "must be at most 3" });
+  assert.deepEqual(check({ other: 1 }), { path: "other", reason: "is not one of its fields: they are value" });
+  assert.deepEqual(compileSchema(object({}, { required: ["value"] })).check({}), {
+    path: "value",
+    reason: "is missing",
+  });
+});
+
+test("a multiple is one of people's decimals, whatever their binary form", () => {
+  const { check } = compileSchema(object({ multipleOf: 0.1 }));
+  assert.equal(check({ value: 0.3 }), undefined);
+  assert.equal(check({ value: "x" }), undefined);
+  assert.ok(check({ value: 0.35 }));
+});
+
+test("compileSchema() refuses what it would not check", () => {
+  const refused: readonly (readonly [unknown, RegExp])[] = [
+    [null, /an object/],
+    [{ type: "string" }, /"object"/],
+    [{ type: "object" }, /"properties"/],
+    [{ type: "object", properties: {} }, /"additionalProperties"/],
+    [object({}, { anyOf: [{}] }), /"anyOf"/],
+    [object({ $ref: "#" }), /"properties.value.\$ref"/],
+    [object({ if: {} }), /"properties.value.if"/],
+    [object({ patternProperties: {} }), /patternProperties/],
+    [object({ type: "text" }), /must be one of/],
+    [object({ type: [] }), /must be one of/],
+    [object({ minLength: -1 }), /whole number/],
+    [object({ minLength: "1" }), /whole number/],
+    [object({ maximum: "1" }), /a number/],
+    [object({ multipleOf: 0 }), /above 0/],
+    [object({ enum: [] }), /not empty/],
+    [object({ required: [1] }), /list of names/],
+    [object({ pattern: "(?=a)" }), /RE2/],
+    [object({ pattern: "((a{0,30}){0,30}){0,30}" }), /too large|RE2/],
+    [object({ properties: [] }), /an object/],
+    [object({ items: 1 }), /a schema/],
+  ];
+  for (const [schema, message] of refused) {
+    assert.throws(
+      () => compileSchema(schema),
+      (error) => error instanceof SchemaError && message.test(error.message),
+      `${JSON.stringify(schema)}`,
+    );
+  }
+  let deep: object = {};
+  for (let depth = 0; depth < 20; depth++) deep = { items: deep };
+  assert.throws(() => compileSchema(object(deep)), /nested deeper/);
+  assert.throws(() => compileSchema(object({ anyOf: Array(600).fill({}) })), /over 500/);
+});
+
+test("no pattern of a schema hangs: a repetition within a repetition takes time by the text alone", () => {
+  const { check } = compileSchema(object({ pattern: "^(a+)+$" }));
+  assert.equal(check({ value: "a".repeat(5_000) }), undefined);
+  assert.ok(check({ value: `${"a".repeat(5_000)}b` }));
+  assert.match(check({ value: "a".repeat(30_000_000) })?.reason ?? "", /length of at most/);
+});
