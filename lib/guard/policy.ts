@@ -173,20 +173,24 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   const says = strictest(accesses.map((each) => LEVEL_TABLE[level][each]));
   const does = effectOf(accesses);
   const isAfterOutside = asksAfterOutside(input, level);
-  const asking = named(autonomy.always_ask, tool);
-  const approving = named(autonomy.auto_approve, tool);
+  const needed = namesOf({ tool, access, effects });
+  const asking = needed.flatMap((name) => named(autonomy.always_ask, name));
+  const approving = needed.map((name) => named(autonomy.auto_approve, name));
+  const isApproved = approving.every((names) => names.length > 0);
   const rule = `level:${level}/${access}`;
   const path: readonly RuleStep[] = [...denyRules.filter(({ rule }) => rule !== RULE_LEVEL).map(toPass), {
     rule,
     says,
   }];
-  const approve = says === "ask" && approving.length === 0 ? [`add "${tool}" to [autonomy] auto_approve`] : [];
+  const missing = needed.filter((_, index) => approving[index]?.length === 0);
+  const approve = says === "ask" ? missing.map((name) => `add "${name}" to [autonomy] auto_approve`) : [];
 
   if (asking.length > 0) {
     const rule = `always_ask:${tool}`;
     const allow = isAfterOutside ? [ALLOW_OUTSIDE] : [];
     const change = [...remove(asking, "always_ask"), ...approve, ...allow];
-    const reason = toAsk(tool, "[autonomy] always_ask names it", change);
+    const named = asking.includes(tool) || needed.length === 1 ? "it" : `"${WRITING}", and the call writes a file`;
+    const reason = toAsk(tool, `[autonomy] always_ask names ${named}`, change);
     return { kind: "ask", reason, rule, path: [...path, { rule, says: "ask" }], change };
   }
   const listed: readonly RuleStep[] = [...path, { rule: "always_ask", says: "pass" }];
@@ -202,9 +206,9 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
     const reason = toAllow(tool, `it ${does}, which level "${level}" allows`, change);
     return { kind: "allow", reason, rule, path: unlisted, change };
   }
-  if (approving.length > 0) {
+  if (isApproved) {
     const rule = `auto_approve:${tool}`;
-    const change = remove(approving, "auto_approve");
+    const change = remove(approving[0] ?? [], "auto_approve");
     const reason = toAllow(tool, "[autonomy] auto_approve names it", change);
     return { kind: "allow", reason, rule, path: [...unlisted, { rule, says: "allow" }], change };
   }
@@ -238,6 +242,18 @@ function asksAfterOutside({ tool, access, autonomy, taint }: DecideInput, level:
       return false;
     case "state":
       return LASTING.has(tool);
+/** The tool that the lists name for writing files. */
+const WRITING = "write_file";
+
+/**
+ * Returns the tools that the lists must name for a call: its own, and `write_file` for a download that goes to a file. A command is named
+ * by its own tool alone, since who starts commands may write files anyway.
+ */
+function namesOf(call: Pick<DecideInput, "tool" | "access" | "effects">): readonly string[] {
+  const isSaved = call.effects.command === undefined && accessesOf(call).length > 1;
+  return isSaved ? [call.tool, WRITING] : [call.tool];
+}
+
     case "write":
       return true;
     case "network":

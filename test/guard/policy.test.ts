@@ -95,6 +95,23 @@ test("a level is read without case, - and _; an unknown one denies everything", 
 
 test("auto_approve turns an ask into an allow, always_ask an allow into an ask and wins", () => {
   assert.equal(ask({ auto_approve: ["shell"] }).kind, "allow");
+test("a download to a file is approved where the list names its tool and write_file", () => {
+  const effects = { root: "write_file", paths: ["x"], urls: ["https://example.com/x"] } as const;
+  const saved = (more: Partial<AutonomyRules>) => ask({ tool: "http_request", access: "network", effects, ...more });
+  const both = ["http_request", "write_file"];
+  assert.equal(saved({ auto_approve: both }).kind, "allow");
+  for (const auto_approve of [["http_request"], ["write_file"], []]) {
+    const asked = saved({ auto_approve });
+    assert.equal(asked.kind, "ask", auto_approve.join());
+    const missing = both.filter((name) => !auto_approve.includes(name as never));
+    assert.deepEqual(asked.change, missing.map((name) => `add "${name}" to [autonomy] auto_approve`));
+  }
+  const asked = saved({ auto_approve: both, always_ask: ["write_file"] });
+  assert.equal(asked.kind, "ask");
+  assert.match(asked.reason, /always_ask names "write_file", and the call writes a file; remove "write_file"/);
+  assert.equal(ask({ tool: "http_request", access: "network", auto_approve: ["http_request"] }).kind, "allow");
+});
+
   assert.equal(ask({ auto_approve: ["shel"] }).kind, "ask");
   assert.equal(ask({ level: "full", always_ask: ["shell"] }).kind, "ask");
   assert.equal(ask({ auto_approve: ["shell"], always_ask: ["shell"] }).kind, "ask");
