@@ -128,6 +128,8 @@ export interface DecideInput {
   readonly workspace: DecideWorkspace;
   /** Outside content that the run has read */
   readonly taint: Taint;
+  /** Set for a change of records that carries the taint to whoever reads them, or that asks a person anyway. Default false */
+  readonly carriesTaint?: boolean | undefined;
 }
 
 /** Short names for three tools, accepted in the lists; an edit names what the list says. */
@@ -218,30 +220,28 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
 
 /** Tools that reach the network and ask no more than before after content from outside: they bring more of it, and send little. */
 const FETCHING: ReadonlySet<string> = new Set(["web_fetch", "web_search"]);
-/** Tools whose records outlive the run: what outside content wrote there, a later run would obey. */
-const LASTING: ReadonlySet<string> = new Set([
-  "memory_store",
-  "cron_add",
-  "cron_remove",
-  "cron_update",
-  "cron_pause",
-  "cron_resume",
-  "schedule",
-]);
 const ALLOW_OUTSIDE = 'set [autonomy] after_outside_content = "allow"';
 
 /**
  * Tells whether a call asks because its run has read content from outside, which may have told the model what to do. Where the key is
  * not set, level `full` does not ask.
  */
-function asksAfterOutside({ tool, access, autonomy, taint }: DecideInput, level: Level): boolean {
+function asksAfterOutside({ tool, access, autonomy, taint, carriesTaint }: DecideInput, level: Level): boolean {
   const { after_outside_content: after } = autonomy;
   if (taint.length === 0 || after === "allow" || (after === "" && level === "full")) return false;
   switch (access) {
     case "read":
       return false;
     case "state":
-      return LASTING.has(tool);
+      // What outside content wrote there, a later run would obey; what it deleted, nobody gets back
+      return carriesTaint !== true;
+    case "write":
+      return true;
+    case "network":
+      return !FETCHING.has(tool);
+  }
+}
+
 /** The tool that the lists name for writing files. */
 const WRITING = "write_file";
 
@@ -252,13 +252,6 @@ const WRITING = "write_file";
 function namesOf(call: Pick<DecideInput, "tool" | "access" | "effects">): readonly string[] {
   const isSaved = call.effects.command === undefined && accessesOf(call).length > 1;
   return isSaved ? [call.tool, WRITING] : [call.tool];
-}
-
-    case "write":
-      return true;
-    case "network":
-      return !FETCHING.has(tool);
-  }
 }
 
 /** Returns the effect of a call with these accesses, as the verb of a sentence. */

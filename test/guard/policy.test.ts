@@ -29,10 +29,19 @@ function ask(
     workspace?: DecideInput["workspace"];
     offUntil?: string;
     taint?: readonly string[];
+    carriesTaint?: boolean;
   },
 ) {
-  const { tool = "shell", access = "write", effects = {}, workspace = WORKSPACE, offUntil, taint = [], ...autonomy } =
-    change;
+  const {
+    tool = "shell",
+    access = "write",
+    effects = {},
+    workspace = WORKSPACE,
+    offUntil,
+    taint = [],
+    carriesTaint,
+    ...autonomy
+  } = change;
   return decide({
     tool,
     access,
@@ -40,6 +49,7 @@ function ask(
     workspace,
     offUntil,
     taint,
+    carriesTaint,
     autonomy: {
       level: "supervised",
       forbidden_paths: [],
@@ -85,16 +95,6 @@ test("a command that reaches the network needs write and network, and every reas
   ]);
 });
 
-test("a level is read without case, - and _; an unknown one denies everything", () => {
-  for (const text of ["read_only", "ReadOnly", "READ-ONLY", "readonly"]) {
-    assert.equal(parseLevel(text), "read_only", text);
-  }
-  assert.equal(ask({ level: "FULL" }).kind, "allow");
-  for (const access of ACCESSES) assert.equal(ask({ level: "yolo", access, auto_approve: ["shell"] }).kind, "deny");
-});
-
-test("auto_approve turns an ask into an allow, always_ask an allow into an ask and wins", () => {
-  assert.equal(ask({ auto_approve: ["shell"] }).kind, "allow");
 test("a download to a file is approved where the list names its tool and write_file", () => {
   const effects = { root: "write_file", paths: ["x"], urls: ["https://example.com/x"] } as const;
   const saved = (more: Partial<AutonomyRules>) => ask({ tool: "http_request", access: "network", effects, ...more });
@@ -112,6 +112,16 @@ test("a download to a file is approved where the list names its tool and write_f
   assert.equal(ask({ tool: "http_request", access: "network", auto_approve: ["http_request"] }).kind, "allow");
 });
 
+test("a level is read without case, - and _; an unknown one denies everything", () => {
+  for (const text of ["read_only", "ReadOnly", "READ-ONLY", "readonly"]) {
+    assert.equal(parseLevel(text), "read_only", text);
+  }
+  assert.equal(ask({ level: "FULL" }).kind, "allow");
+  for (const access of ACCESSES) assert.equal(ask({ level: "yolo", access, auto_approve: ["shell"] }).kind, "deny");
+});
+
+test("auto_approve turns an ask into an allow, always_ask an allow into an ask and wins", () => {
+  assert.equal(ask({ auto_approve: ["shell"] }).kind, "allow");
   assert.equal(ask({ auto_approve: ["shel"] }).kind, "ask");
   assert.equal(ask({ level: "full", always_ask: ["shell"] }).kind, "ask");
   assert.equal(ask({ auto_approve: ["shell"], always_ask: ["shell"] }).kind, "ask");
@@ -252,10 +262,9 @@ test("after content from outside a list no longer lets a call write, reach the n
     assert.equal(kindOf(tool, access, { after_outside_content: "allow" }), "allow", tool);
   }
   for (const tool of ["web_fetch", "web_search"]) assert.equal(kindOf(tool, "network"), "allow", tool);
-  for (const tool of ["memory_store", "cron_add", "cron_update", "schedule"]) {
-    assert.equal(kindOf(tool, "state"), "ask", tool);
-  }
-  for (const tool of ["task_plan", "agents_ipc", "subagent_spawn"]) assert.equal(kindOf(tool, "state"), "allow", tool);
+  assert.equal(kindOf("memory_store", "state"), "ask");
+  assert.equal(kindOf("task_plan", "state", { carriesTaint: true }), "allow");
+  assert.equal(kindOf("shell", "write", { carriesTaint: true }), "ask");
   assert.equal(kindOf("read_file", "read"), "allow");
 });
 

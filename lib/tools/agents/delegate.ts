@@ -10,6 +10,8 @@ export const delegate = defineTool({
   description:
     "Gives a prompt to a configured agent, waits, and returns its answer. The agent sees nothing of this conversation",
   access: "state",
+  // The sub-agent begins with the taint
+  carriesTaint: true,
   repeatable: true,
   enabled: (config) => Object.keys(config.agents).length > 0,
   enabledBy: '[agents.helper] model = "gpt-5-mini"',

@@ -12,6 +12,8 @@ export const subagentManage = defineTool({
     "Asks after a sub-agent (status), waits up to a minute for its answer (result), says more to it, which is its next turn " +
     "after the one at work (message), or stops it (cancel)",
   access: "state",
+  // Messages carry the taint, and a caller cancels only what it may reach
+  carriesTaint: true,
   repeatable: true,
   enabled: "always",
   needs: ["subAgents"],

@@ -8,6 +8,8 @@ export const subagentSpawn = defineTool({
   description:
     "Starts a sub-agent on one task in the background and gives its id at once; subagent_manage gives its answer. It sees nothing of this conversation",
   access: "state",
+  // The sub-agent begins with the taint
+  carriesTaint: true,
   repeatable: true,
   enabled: "always",
   needs: ["subAgents"],

@@ -16,6 +16,8 @@ export const taskPlan = defineTool({
   name: "task_plan",
   description: "Keeps a plan of tasks for longer work",
   access: "state",
+  // The plan carries the taint
+  carriesTaint: true,
   enabled: "always",
   needs: ["plans"],
   input: v.strictObject({

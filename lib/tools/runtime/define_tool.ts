@@ -43,6 +43,11 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
    * again. Default false: a person reviews the run. Calls that only read are always made again
    */
   readonly repeatable?: boolean | ((input: v.InferOutput<S>) => boolean);
+  /**
+   * Set for calls of access `state` that a tainted run may make as any other: the record that they change carries the taint, or a person
+   * is asked anyway. Default false: they ask
+   */
+  readonly carriesTaint?: boolean | ((input: v.InferOutput<S>) => boolean);
   readonly enabled: "always" | ((config: Config) => boolean);
   /** Setting that enables the tool, as `[cron] enabled = true`. Required unless `enabled` is `always` */
   readonly enabledBy?: string;
@@ -111,9 +116,8 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
       digest: canonicalDigest(input),
       access: definition.accessOf?.(input) ?? access,
       effects: definition.effects?.(input) ?? {},
-      repeatable: typeof definition.repeatable === "function"
-        ? definition.repeatable(input)
-        : definition.repeatable ?? false,
+      repeatable: answerOf(definition.repeatable, input),
+      carriesTaint: answerOf(definition.carriesTaint, input),
       admit: (config) => definition.admit?.(input, config),
       screen: async (context) => await definition.screen?.(input, context),
       ...(definition.bind === undefined
@@ -141,6 +145,11 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     prepare,
     execute: async (text, context) => await prepare(text).run(context),
   };
+}
+
+/** Returns a property of a call that is the same for all inputs, or depends on this one. */
+function answerOf<I>(property: boolean | ((input: I) => boolean) | undefined, input: I): boolean {
+  return typeof property === "function" ? property(input) : property ?? false;
 }
 
 function toInputSchema(name: string, schema: InputSchema): ObjectJsonSchema {

@@ -15,6 +15,11 @@ export interface CheckedCall {
   readonly effects: Effects;
   /** Set when making the call twice does no more than making it once: it may be made again after a crash. Default false */
   readonly repeatable?: boolean | undefined;
+  /**
+   * Set for a change of the agent's own records that a tainted run may make as any other: the record carries the taint, or a person is
+   * asked anyway. Default false
+   */
+  readonly carriesTaint?: boolean | undefined;
 }
 
 /** Result of a call: `output` is text for the model, `data` is for programs. */

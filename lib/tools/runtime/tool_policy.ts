@@ -67,13 +67,18 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
   const offUntil = (tool: Tool) =>
     tool.enabled === "always" || tool.enabled(options.config()) ? undefined : tool.enabledBy ?? "what enables it";
 
-  const decideCall = (tool: Tool, { access, effects }: Pick<PreparedCall, "access" | "effects">, taint: Taint) => {
+  const decideCall = (
+    tool: Tool,
+    { access, effects, carriesTaint }: Pick<PreparedCall, "access" | "effects" | "carriesTaint">,
+    taint: Taint,
+  ) => {
     const { autonomy, security } = options.config();
     const root = effects.root === undefined ? "." : security[effects.root].allowed_root;
     return decide({
       tool: tool.name,
       access,
       effects,
+      carriesTaint,
       offUntil: offUntil(tool),
       autonomy,
       workspace: {

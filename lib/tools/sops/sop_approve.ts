@@ -11,6 +11,8 @@ export const sopApprove = defineTool({
   description:
     "Asks a person to approve the step an execution waits at, and tells how to answer. Only a person's own call grants it",
   access: "state",
+  // A model's call asks a person
+  carriesTaint: true,
   enabled: "always",
   needs: ["sops"],
   input: v.strictObject({ execution_id: executionIdField }),

@@ -9,6 +9,8 @@ export const sopExecute = defineTool({
     "Starts a standard operating procedure in the background and gives the execution's id at once; sop_status tells how far it is. " +
     "Each of its calls is decided by the policy",
   access: "state",
+  // The inputs carry the taint into the steps
+  carriesTaint: true,
   enabled: "always",
   needs: ["sops"],
   input: v.strictObject({
