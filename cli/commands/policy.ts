@@ -1,6 +1,6 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { ToolError } from "../../lib/base/errors.ts";
-import { UNTAINTED } from "../../lib/base/taint.ts";
+import { RunTaint } from "../../lib/base/taint.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { asksAlways } from "../../lib/guard/policy.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
@@ -47,8 +47,8 @@ export const policyExplainCommand = defineCliCommand({
       home: context.io.home,
       ownPaths,
     });
-    const taint = outside === true ? ["a page"] : UNTAINTED;
-    const judged = policy.judge(tool, await readInput(input ?? "{}", context.io), taint);
+    const run = new RunTaint(outside === true ? ["a page"] : []);
+    const judged = policy.judge(tool, await readInput(input ?? "{}", context.io), run);
     if (judged.kind === "bad_input") {
       const { error } = judged;
       const hint = input === undefined ? "; give the call's input with --input" : "";

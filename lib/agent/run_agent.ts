@@ -14,6 +14,7 @@ import { askTurn, type LoopState, ModelRequests, type OpenTurn, replayTurn } fro
 import { type ModelTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
 import { hasMoreThanClient } from "./parked_client_calls.ts";
 import { type CallResult, toolWork, type ToolWorkOptions } from "./tool_calls.ts";
+import { noteOpening, noteResults, noteTurn } from "./untrusted_text.ts";
 
 /**
  * The loop: model turn, tool calls, results, next turn, until a turn calls no tool of the agent, a limit or cancellation.
@@ -138,6 +139,7 @@ class AgentLoop implements LoopState {
     this.#recorded = recorded;
     this.#requests = new ModelRequests(run);
     for (const { results } of recorded?.turns ?? []) for (const { taint } of results.values()) run.taint.add(taint);
+    noteOpening(run, messages);
     if (recorded?.started === true) this.#restartSeq = recorded.fromSeq;
     else {
       this.head.push(events.keep({
@@ -212,6 +214,7 @@ class AgentLoop implements LoopState {
     if (known === undefined) this.#recordEnd(turn, { usage, last, mayCall });
     const reply = turn.message({ provider: run.provider.name, calls: mayCall });
     if (reply !== undefined) added.push(reply);
+    if (reply !== undefined && calls.length > 0) noteTurn(run, reply);
     if (!mayCall || calls.length === 0) return NO_CALLS;
     this.messages = [...this.messages, ...added.slice(-1)];
     const own = calls.filter((call) => call.owner === "agent");
@@ -265,6 +268,7 @@ class AgentLoop implements LoopState {
     const { limits, signal } = this.run;
     this.callsLeft -= own.length;
     this.requests.takeResults(results);
+    noteResults(this.run, results);
     const verdict = (this.#guard ??= createLoopGuard()).observe(
       results.map(({ call, output, isError }) => ({ name: call.name, input: call.arguments, output, isError })),
     );

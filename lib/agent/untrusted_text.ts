@@ -1,5 +1,7 @@
 import type { Random } from "../base/random.ts";
+import { type Message, textOf } from "../base/records/message.ts";
 import type { Taint } from "../base/taint.ts";
+import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
 
 /** Origins of the content of an envelope, and the source of its mark. */
 export interface Envelope {
@@ -52,4 +54,63 @@ const HIDDEN_TEXT =
 function neutralized(content: string): string {
   return content.replace(HIDDEN_TEXT, (_, flag?: string, selector?: string) => flag ?? selector ?? "")
     .replace(CONTROL_TOKENS, (token) => `${token.slice(0, 1)} ${token.slice(1)}`);
+}
+
+/** Beginning of a message that stands for older ones: the model wrote the rest of it. */
+export const SUMMARY_MARK = "[Postern] The first ";
+
+type Result = Pick<RecordedResult, "output" | "isError"> & { readonly call: Pick<TurnCall, "name"> };
+type Reader = Pick<AgentRun, "taint" | "kind" | "agentTools" | "clientTools" | "conversationId">;
+
+/**
+ * Notes the addresses that a run begins with. All of them count before the run has read anything from outside. Afterwards the model may
+ * have been told what to write, so only the words of people and what tools read count.
+ */
+export function noteOpening(run: Reader, messages: readonly Message[]): void {
+  const { taint, kind } = run;
+  if (run.agentTools.length === 0) return;
+  if (!taint.isTainted) return noteAll(run, messages);
+  // Their messages are written by a model
+  const isPerson = kind !== "subagent" && kind !== "sop";
+  const names = new Map<string, string>();
+  for (const message of messages) {
+    const text = textOf(message.content);
+    switch (message.role) {
+      case "assistant":
+        for (const call of message.tool_calls ?? []) names.set(call.id, call.function.name);
+        break;
+      case "tool":
+        // The results of a client are in no conversation that is kept here under the name of an own tool
+        if (run.conversationId === null || message.is_error === true) break;
+        if (isVerbatim(run, names.get(message.tool_call_id) ?? "")) taint.links.add(text);
+        break;
+      default:
+        if (isPerson && !text.startsWith(SUMMARY_MARK)) taint.links.add(text, { isPerson });
+    }
+  }
+}
+
+/** Notes the addresses in what a turn of the model said and called, while the run has read nothing from outside. */
+export function noteTurn({ taint }: Pick<AgentRun, "taint">, message: Message): void {
+  if (!taint.isTainted) noteAll({ taint }, [message]);
+}
+
+/** Notes the addresses in the results of a turn's calls. */
+export function noteResults(run: Reader, results: readonly Result[]): void {
+  for (const { call, output, isError } of results) {
+    if (!run.taint.isTainted || (!isError && isVerbatim(run, call.name))) run.taint.links.add(output);
+  }
+}
+
+function noteAll({ taint: { links } }: Pick<AgentRun, "taint">, messages: readonly Message[]): void {
+  for (const message of messages) {
+    links.add(textOf(message.content), { isPerson: message.role !== "tool" });
+    if (message.role !== "assistant") continue;
+    for (const call of message.tool_calls ?? []) links.add(call.function.arguments);
+  }
+}
+
+function isVerbatim({ agentTools, clientTools }: Reader, name: string): boolean {
+  const isClients = clientTools.some((tool) => tool.name === name);
+  return !isClients && agentTools.some((tool) => tool.name === name && tool.verbatim === true);
 }

@@ -1,3 +1,5 @@
+import { createHash } from "node:crypto";
+
 /**
  * Origins of outside content, the oldest first, as `web_fetch example.com`: what a run has read of it, or what a record was made from.
  * Empty: none. Source: docs/design/policy.md "Content from outside"
@@ -26,8 +28,10 @@ export function taintField(taint: Taint): { readonly taint?: string[] } {
   return taint.length === 0 ? {} : { taint: [...taint] };
 }
 
-/** Taint of a run at work. It only grows. */
+/** Taint of a run at work, and the addresses that it has read. Both only grow. */
 export class RunTaint {
+  /** Addresses in what the run has read, which `web_fetch` reaches without asking */
+  readonly links = new ReadLinks();
   #origins: Taint;
 
   /** @param origins what the run inherits: from its parent, its schedule or its conversation */
@@ -39,6 +43,11 @@ export class RunTaint {
     return this.#origins;
   }
 
+  /** True when the run has read content from outside. */
+  get isTainted(): boolean {
+    return this.#origins.length > 0;
+  }
+
   add(origins: Taint): void {
     this.#origins = joinTaints(this.#origins, origins);
   }
@@ -48,4 +57,95 @@ export class RunTaint {
 function shortened(origin: string): string {
   const line = origin.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, " ").trim();
   return line.length <= MAX_ORIGIN_CHARACTERS ? line : `${line.slice(0, MAX_ORIGIN_CHARACTERS).toWellFormed()}...`;
+}
+
+/** Addresses that are known; the oldest goes first */
+const MAX_LINKS = 20_000;
+/** A longer address is no link that a person or a page meant */
+const MAX_CHARACTERS = 8192;
+/** A longer one is kept as a digest */
+const MAX_KEPT_CHARACTERS = 200;
+
+/** Way of reading a text. */
+export interface ReadLinksOptions {
+  /** Set for the words of a person, who may write `example.com/page`. Default false */
+  readonly isPerson?: boolean;
+}
+
+/**
+ * Addresses in the texts that a run has read. A text is looked through when the first question comes, so that a run without questions
+ * pays nothing.
+ */
+export class ReadLinks {
+  readonly #unread: { readonly text: string; readonly isPerson: boolean }[] = [];
+  readonly #links = new Set<string>();
+
+  add(text: string, { isPerson = false }: ReadLinksOptions = {}): void {
+    this.#unread.push({ text, isPerson });
+  }
+
+  /** Tells whether an address stands in a text, letter by letter. Scheme and fragment do not count: neither tells the server anything. */
+  has(url: string): boolean {
+    this.#read();
+    const key = keyOf(url);
+    return key !== undefined && this.#links.has(key);
+  }
+
+  /** Adds those addresses of a text that another run has read: the run that wrote the text may have made up the others. */
+  addShared(text: string, from: ReadLinks): void {
+    from.#read();
+    for (const key of keysIn(text, false)) if (from.#links.has(key)) this.#keep(key);
+  }
+
+  #read(): void {
+    for (const { text, isPerson } of this.#unread.splice(0)) for (const key of keysIn(text, isPerson)) this.#keep(key);
+  }
+
+  #keep(key: string): void {
+    this.#links.add(key);
+    if (this.#links.size <= MAX_LINKS) return;
+    // A set keeps its order
+    for (const oldest of this.#links) return void this.#links.delete(oldest);
+  }
+}
+
+const URLS = /https?:\\?\/\\?\/[^\s<>"`]+/gi;
+/** Host names and what follows them, without a scheme */
+const BARE =
+  /(?<![\p{L}\p{N}@/._-])(?:[\p{L}\p{N}](?:[\p{L}\p{N}-]{0,61}[\p{L}\p{N}])?\.){1,8}\p{L}{2,24}(?:[/?][^\s<>"`]*)?/gu;
+/** Characters that close a sentence or a bracket more often than an address */
+const CLOSING = /[.,;:!?'")\]}*_~|]+$/;
+
+function* keysIn(text: string, isPerson: boolean): Iterable<string> {
+  for (const [found] of text.matchAll(URLS)) {
+    for (const piece of found.split(/(?=https?:\\?\/\\?\/)/i)) yield* keysOf(piece);
+    // An address within an address, as an archive has it
+    if (/.https?:\\?\/\\?\//i.test(found)) yield* keysOf(found);
+  }
+  if (isPerson) { for (const [found] of text.matchAll(BARE)) yield* keysOf(`https://${found}`); }
+}
+
+/** Returns the addresses that a piece of text may mean: Markdown, JSON and HTML escape some characters, and sentences end. */
+function keysOf(piece: string): ReadonlySet<string> {
+  const keys = new Set<string>();
+  if (piece.length > MAX_CHARACTERS) return keys;
+  const plain = piece.replace(/\\(.)/g, "$1").replaceAll("&amp;", "&");
+  for (const form of new Set([piece, plain])) {
+    const bracket = /[)\]]/.exec(form)?.index;
+    const before = bracket === undefined ? form : form.slice(0, bracket);
+    for (const one of [form, form.replace(CLOSING, ""), form.replace(/[.,;:!?'"]+$/, ""), before]) {
+      const key = keyOf(one);
+      if (key !== undefined) keys.add(key);
+    }
+  }
+  return keys;
+}
+
+/** Returns what the server of an address is told. undefined for a text that is none. */
+function keyOf(text: string): string | undefined {
+  const url = URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol)) return undefined;
+  url.hash = "";
+  const key = url.href.slice(url.protocol.length);
+  return key.length <= MAX_KEPT_CHARACTERS ? key : createHash("sha256").update(key).digest("base64");
 }

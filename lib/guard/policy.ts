@@ -130,6 +130,8 @@ export interface DecideInput {
   readonly taint: Taint;
   /** Set for a change of records that carries the taint to whoever reads them, or that asks a person anyway. Default false */
   readonly carriesTaint?: boolean | undefined;
+  /** Set when the run has read each address of the call, letter by letter. Default false */
+  readonly hasReadUrls?: boolean | undefined;
 }
 
 /** Short names for three tools, accepted in the lists; an edit names what the list says. */
@@ -198,7 +200,8 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   const listed: readonly RuleStep[] = [...path, { rule: "always_ask", says: "pass" }];
   if (isAfterOutside) {
     const change = [...approve, ALLOW_OUTSIDE];
-    const why = `the run has read content from outside (${input.taint.join(", ")}), and the call ${does}`;
+    const what = FETCHING.has(tool) ? "nothing that it has read names this address" : `the call ${does}`;
+    const why = `the run has read content from outside (${input.taint.join(", ")}), and ${what}`;
     const asked: RuleStep = { rule: RULE_OUTSIDE_CONTENT, says: "ask" };
     return { kind: "ask", reason: toAsk(tool, why, change), rule: asked.rule, path: [...listed, asked], change };
   }
@@ -218,7 +221,10 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   return { kind: "ask", reason, rule, path: [...unlisted, { rule: "auto_approve", says: "pass" }], change: approve };
 }
 
-/** Tools that reach the network and ask no more than before after content from outside: they bring more of it, and send little. */
+/**
+ * Tools that reach the network and ask no more than before after content from outside: they bring more of it, and send little. An address
+ * that the model made up could carry anything to its server, so it must stand in what the run has read.
+ */
 const FETCHING: ReadonlySet<string> = new Set(["web_fetch", "web_search"]);
 const ALLOW_OUTSIDE = 'set [autonomy] after_outside_content = "allow"';
 
@@ -226,7 +232,8 @@ const ALLOW_OUTSIDE = 'set [autonomy] after_outside_content = "allow"';
  * Tells whether a call asks because its run has read content from outside, which may have told the model what to do. Where the key is
  * not set, level `full` does not ask.
  */
-function asksAfterOutside({ tool, access, autonomy, taint, carriesTaint }: DecideInput, level: Level): boolean {
+function asksAfterOutside(input: DecideInput, level: Level): boolean {
+  const { tool, access, autonomy, taint } = input;
   const { after_outside_content: after } = autonomy;
   if (taint.length === 0 || after === "allow" || (after === "" && level === "full")) return false;
   switch (access) {
@@ -234,11 +241,11 @@ function asksAfterOutside({ tool, access, autonomy, taint, carriesTaint }: Decid
       return false;
     case "state":
       // What outside content wrote there, a later run would obey; what it deleted, nobody gets back
-      return carriesTaint !== true;
+      return input.carriesTaint !== true;
     case "write":
       return true;
     case "network":
-      return !FETCHING.has(tool);
+      return !FETCHING.has(tool) || input.hasReadUrls !== true;
   }
 }
 

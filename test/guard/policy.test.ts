@@ -30,6 +30,7 @@ function ask(
     offUntil?: string;
     taint?: readonly string[];
     carriesTaint?: boolean;
+    hasReadUrls?: boolean;
   },
 ) {
   const {
@@ -40,6 +41,7 @@ function ask(
     offUntil,
     taint = [],
     carriesTaint,
+    hasReadUrls,
     ...autonomy
   } = change;
   return decide({
@@ -50,6 +52,7 @@ function ask(
     offUntil,
     taint,
     carriesTaint,
+    hasReadUrls,
     autonomy: {
       level: "supervised",
       forbidden_paths: [],
@@ -261,7 +264,11 @@ test("after content from outside a list no longer lets a call write, reach the n
     assert.equal(kindOf(tool, access, { taint: [] }), "allow", tool);
     assert.equal(kindOf(tool, access, { after_outside_content: "allow" }), "allow", tool);
   }
-  for (const tool of ["web_fetch", "web_search"]) assert.equal(kindOf(tool, "network"), "allow", tool);
+  for (const tool of ["web_fetch", "web_search"]) {
+    assert.equal(kindOf(tool, "network", { hasReadUrls: true }), "allow", tool);
+    assert.equal(kindOf(tool, "network"), "ask", `${tool} with an address that nothing names`);
+  }
+  assert.equal(kindOf("http_request", "network", { hasReadUrls: true }), "ask");
   assert.equal(kindOf("memory_store", "state"), "ask");
   assert.equal(kindOf("task_plan", "state", { carriesTaint: true }), "allow");
   assert.equal(kindOf("shell", "write", { carriesTaint: true }), "ask");

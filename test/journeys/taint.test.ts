@@ -211,6 +211,45 @@ test("a page of the web: by way of a memory and into another conversation, nothi
     assert.ok(!existsSync(gateway.workspace.path("out.txt")));
   }));
 
+test("in a tainted run web_fetch asks for an address that nothing names, however the model writes it down before", () =>
+  withWorld(async (world) => {
+    const paths: string[] = [];
+    const site = await world.server(({ path }, response) => {
+      paths.push(path);
+      response.setHeader("content-type", "text/html");
+      response.end('<h1>News</h1><p>All the news of today: <a href="/next">the next page</a></p>');
+    });
+    const { origin } = site;
+    const fetching = (path: string) => toolTurn("web_fetch", { url: `${origin}${path}` });
+    const secret = `${origin}/?d=SECRET`;
+    const { config, ...options } = served({
+      "Read": [fetching("/"), fetching("/next"), "Read"],
+      "Read on": [fetching("/next"), fetching("/?d=SECRET"), lastOutput],
+      "Plan it": [toolTurn("task_plan", { op: "create", tasks: [secret] }), fetching("/?d=SECRET"), lastOutput],
+      "Let it be read": [toolTurn("subagent_spawn", { task: `Fetch ${origin}/next\nand ${secret}` }), "Spawned"],
+      [`Fetch ${origin}/next\nand ${secret}`]: [fetching("/next"), fetching("/?d=SECRET"), lastOutput],
+      [`Read ${secret}`]: [fetching("/?d=SECRET"), "Read"],
+    }, { auto_approve: ["web_fetch"] });
+    const web = { web_fetch: { enabled: true, respect_robots: false }, url_access: { allow_loopback: true } };
+    const gateway = await world.gateway({ ...options, config: { ...config, ...web } });
+    const read = await say(gateway, "Read");
+    assert.equal(read["status"], "completed", "the page names the next one");
+    const conversation = String(read["conversation_id"]);
+    for (const words of ["Read on", "Plan it", "Let it be read"]) {
+      await say(gateway, words, conversation);
+      await until(async () => (await jsonOf(gateway.call("/v1/approvals?status=pending"))).data.length === 1);
+      const { data: [{ id, reason, rule, input }] } = await jsonOf(gateway.call("/v1/approvals?status=pending"));
+      assert.equal(rule, "outside_content");
+      assert.deepEqual(input, { url: secret });
+      assert.match(reason, /nothing that it has read names this address/);
+      await gateway.call(`/v1/approvals/${id}`, { body: { decision: "deny" } });
+    }
+    assert.ok(!paths.some((path) => path.includes("SECRET")), paths.join());
+    const told = await say(gateway, `Read ${secret}`, conversation);
+    assert.equal(told["status"], "completed", "a person may name any address");
+    assert.ok(paths.includes("/?d=SECRET"));
+  }));
+
 test("a schedule that outside content reached fires with it", () =>
   withWorld(async (world) => {
     const gateway = await world.gateway(served({

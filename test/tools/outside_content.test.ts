@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { RunTaint } from "../../lib/base/taint.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { createToolPolicy } from "../../lib/tools/runtime/tool_policy.ts";
 import { TOOLS } from "../contract/tools.ts";
@@ -69,7 +70,7 @@ const ROWS: Readonly<Record<string, Row | readonly Row[]>> = {
     passes("it tells what the rules say", { url: "https://example.com/" }),
   ],
   web_search: passes("the operator's search service gets the query, and nobody else"),
-  web_fetch: passes("it brings more, and sends little"),
+  web_fetch: asks("an address that nothing names could carry anything"),
 
   memory_store: asks(LASTS),
   memory_forget: asks(LASTS),
@@ -121,10 +122,10 @@ for (const tool of BUILTIN_TOOLS) {
       const on = { ...tool, enabled: "always" as const };
       // Whether the configuration lets the call run is not the question here
       const { admit: _admit, ...prepared } = tool.prepare(JSON.stringify(input));
-      const { rule, kind } = policy.decide(on, prepared, ["web_fetch example.com"]);
+      const { rule, kind } = policy.decide(on, prepared, new RunTaint(["web_fetch example.com"]));
       const said = `${why}: ${JSON.stringify(input)}`;
       assert.deepEqual([kind, rule === "outside_content"], asks ? ["ask", true] : ["allow", false], said);
-      assert.equal(policy.decide(on, prepared, []).kind, "allow", said);
+      assert.equal(policy.decide(on, prepared, undefined).kind, "allow", said);
     }
   });
 }

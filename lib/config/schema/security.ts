@@ -16,7 +16,7 @@ export const autonomySchema = v.strictObject({
   auto_approve: about("Tools that run without the question that the level would ask", texts([])),
   always_ask: about("Tools that always ask. Goes before `auto_approve`", texts([])),
   after_outside_content: about(
-    "What a run may do once it has read content from outside, as a web page. `ask`: `auto_approve` and remembered answers no longer let it write, reach the network (except by `web_fetch` and `web_search`), change memories or schedules, move procedures on or clear mail. `allow`: as before. Empty: `ask`, except at level `full`",
+    "What a run may do once it has read content from outside, as a web page. `ask`: `auto_approve` and remembered answers no longer let it write, reach the network (except by `web_search`, and by `web_fetch` where the address stands in what it has read), change memories or schedules, move procedures on or clear mail. `allow`: as before. Empty: `ask`, except at level `full`",
     choice(["", "ask", "allow"], ""),
   ),
   approval_timeout_secs: about(

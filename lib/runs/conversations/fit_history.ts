@@ -2,6 +2,7 @@ import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Message } from "../../base/records/message.ts";
 import { NO_USAGE, type Usage } from "../../base/records/usage.ts";
 import { messageTokens, shortenedTokens } from "../../agent/estimate_tokens.ts";
+import { SUMMARY_MARK } from "../../agent/untrusted_text.ts";
 import { MIN_SUMMARY_WINDOW, type Summary, SummaryError } from "../../agent/summarize.ts";
 import type { History, HistorySummary } from "./conversations.ts";
 
@@ -84,7 +85,7 @@ function said(summary: HistorySummary | undefined): readonly Message[] {
   return [
     {
       role: "user",
-      content: `[Postern] The first ${summary.covers} messages of this conversation, condensed:\n\n${summary.text}`,
+      content: `${SUMMARY_MARK}${summary.covers} messages of this conversation, condensed:\n\n${summary.text}`,
     },
     { role: "assistant", content: "I have read it." },
   ];

@@ -200,13 +200,22 @@ export class RunLauncher {
       depth,
       caller: request.caller,
       durable: request.durable,
-      taint: new RunTaint(this.#taintOf(plan)),
+      taint: this.#readingOf(plan),
       recorder,
       budget: request.call === undefined
         ? budgetOf({ limits, used, parent: parent?.budget, day: this.#parts.day })
         : parent?.budget,
       controller,
     });
+  }
+
+  /** Returns what a run has read when it begins. A sub-agent knows the addresses in its task that its parent had read. */
+  #readingOf(plan: Plan): RunTaint {
+    const { request: { messages }, parent } = plan;
+    const taint = new RunTaint(this.#taintOf(plan));
+    if (parent === undefined || !parent.taint.isTainted) return taint;
+    for (const { content } of messages) taint.links.addShared(textOf(content), parent.taint.links);
+    return taint;
   }
 
   /** Returns the outside content that a run begins with: its request's, what an interrupted run had read, and that of parked calls. */

@@ -7,6 +7,7 @@ export const docxRead = defineTool({
   name: "docx_read",
   description: "Reads a Word document (.docx) as Markdown: headings, lists, tables, links, footnotes and comments",
   access: "read",
+  verbatim: true,
   enabled: "always",
   needs: ["files", "workers"],
   timeoutMs: () => DOCUMENT_TIMEOUT_MS,

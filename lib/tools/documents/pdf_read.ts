@@ -11,6 +11,7 @@ export const pdfRead = defineTool({
   description:
     "Reads the text of a PDF document, each page after a line `[Page 3 of 12]`. A long text is cut between pages, with a notice how to go on",
   access: "read",
+  verbatim: true,
   enabled: "always",
   needs: ["files", "workers"],
   timeoutMs: () => DOCUMENT_TIMEOUT_MS,

@@ -12,6 +12,7 @@ export const readFile = defineTool({
   name: "read_file",
   description: "Returns the text of a file unchanged. A long text is cut, with a notice how to go on",
   access: "read",
+  verbatim: true,
   enabled: "always",
   alwaysOffered: true,
   needs: ["files"],

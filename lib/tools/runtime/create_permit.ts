@@ -8,7 +8,7 @@ import type { RuleSubject } from "../../guard/rule_match.ts";
 import type { CallAudit } from "./audit_call.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, CallBinding } from "./tool_call.ts";
-import { taintOf, type ToolCallRequest } from "./tool_executor.ts";
+import type { ToolCallRequest } from "./tool_executor.ts";
 import type { ToolPolicy } from "./tool_policy.ts";
 
 /** The source of remembered answers. */
@@ -94,7 +94,7 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const { approvalId } = answer;
   const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };
   if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
-  const again = policy.decide(tool, prepared, taintOf(request));
+  const again = policy.decide(tool, prepared, request.taint);
   if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
   const now = await bind(tool, prepared, request.signal);
   return now.digest === binding.digest

@@ -19,13 +19,7 @@ import {
 } from "./run_call.ts";
 import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CallBinding } from "./tool_call.ts";
-import {
-  type BoundCall,
-  taintOf,
-  type ToolCallOutcome,
-  type ToolCallRequest,
-  type ToolExecutor,
-} from "./tool_executor.ts";
+import type { BoundCall, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
 import { createToolPolicy, prepareUnder, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 
 /** Options of createToolExecutor. */
@@ -144,7 +138,7 @@ async function call(request: ToolCallRequest, parts: ExecutorParts): Promise<Too
   const refuseWith = (outcome: Outcome, refusal: CallRefusal, prepared?: PreparedCall) =>
     refuse(underWay, { outcome, refusal, prepared }, parts);
   if ("reason" in tool) return await refuseWith("unknown", { rule: "unknown_tool", reason: tool.reason });
-  const judged = policy.judge(tool, request.input, taintOf(request));
+  const judged = policy.judge(tool, request.input, request.taint);
   if (judged.kind === "bad_input") {
     const { error } = judged;
     return error instanceof ToolError

@@ -34,6 +34,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly access: Access;
   /** Set when the output comes from outside though the access is not `network`. Default false */
   readonly outside?: boolean;
+  /** Set when an output that is no error is what was read, without a word of the input: its links are none of the model's. Default false */
+  readonly verbatim?: boolean;
   /** Returns the access of one call when it depends on the input. Default: `access`, which lists show */
   readonly accessOf?: (input: v.InferOutput<S>) => Access;
   /** Returns the access that a configuration gives to every call and to lists, when that is wider. Default: it gives none */
@@ -134,6 +136,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     accessUnder: definition.accessUnder,
     source: "builtin",
     outside: definition.outside,
+    verbatim: definition.verbatim,
     enabled: definition.enabled,
     enabledBy: definition.enabledBy,
     alwaysOffered: definition.alwaysOffered,

@@ -46,6 +46,8 @@ export interface Tool {
   readonly enabledBy: string | undefined;
   /** Set when the output comes from outside though the access is not `network`. Default false */
   readonly outside?: boolean | undefined;
+  /** Set when an output that is no error is what was read, without a word of the input: its links are none of the model's. Default false */
+  readonly verbatim?: boolean | undefined;
   /** Set when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
   readonly alwaysOffered?: boolean | undefined;
   /** Names of the services that the tool receives */

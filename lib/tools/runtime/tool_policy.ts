@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { type Taint, UNTAINTED } from "../../base/taint.ts";
+import { type RunTaint, UNTAINTED } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
 import { type Access, decide, type Decision } from "../../guard/policy.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
@@ -23,10 +23,10 @@ export interface ToolPolicy {
   whyOff(tool: Tool): string | undefined;
   /** Returns the access that lists show, by the newest configuration */
   accessOf(tool: Tool): Access;
-  /** Prepares a call and decides about it. Has no effect. @param taint outside content that the run has read. Default: none */
-  judge(tool: Tool, input: string, taint?: Taint): Judgement;
-  /** Decides about a prepared call, by the newest configuration. @param taint as above */
-  decide(tool: Tool, prepared: PreparedCall, taint: Taint): Decision;
+  /** Prepares a call and decides about it. Has no effect. @param run what the run has read. Default: no run makes the call */
+  judge(tool: Tool, input: string, run?: RunTaint): Judgement;
+  /** Decides about a prepared call, by the newest configuration. @param run as above */
+  decide(tool: Tool, prepared: PreparedCall, run: RunTaint | undefined): Decision;
 }
 
 const WIDTHS: readonly Access[] = ["read", "state", "write", "network"];
@@ -70,7 +70,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
   const decideCall = (
     tool: Tool,
     { access, effects, carriesTaint }: Pick<PreparedCall, "access" | "effects" | "carriesTaint">,
-    taint: Taint,
+    run: RunTaint | undefined,
   ) => {
     const { autonomy, security } = options.config();
     const root = effects.root === undefined ? "." : security[effects.root].allowed_root;
@@ -87,7 +87,8 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
         home: options.home,
         ownPaths: options.ownPaths,
       },
-      taint,
+      taint: run?.origins ?? UNTAINTED,
+      hasReadUrls: run?.isTainted !== true || (effects.urls ?? []).every((url) => run.links.has(url)),
     });
   };
 
@@ -98,17 +99,17 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       return change === undefined ? undefined : `it is off; set ${change}`;
     },
     accessOf: (tool) => accessUnder(tool, { access: tool.access, config: options.config() }),
-    judge(tool, input, taint = UNTAINTED) {
+    judge(tool, input, run) {
       try {
         const prepared = prepareUnder(tool, input, options.config());
         // No approval is opened for a call that cannot run
         if (offUntil(tool) === undefined) prepared.admit?.(options.config());
-        return { kind: "judged", decision: decideCall(tool, prepared, taint), access: prepared.access, prepared };
+        return { kind: "judged", decision: decideCall(tool, prepared, run), access: prepared.access, prepared };
       } catch (error) {
         // The input of a disabled tool does not matter
         if (offUntil(tool) === undefined) return { kind: "bad_input", error };
         const access = accessUnder(tool, { access: tool.access, config: options.config() });
-        const decision = decideCall(tool, { access, effects: {} }, taint);
+        const decision = decideCall(tool, { access, effects: {} }, run);
         return { kind: "judged", decision, access, prepared: undefined };
       }
     },

@@ -18,6 +18,7 @@ export const httpRequest = defineTool({
   description:
     "Sends an HTTP request to an allowed host. Gives status=<code> and the body. Credentials of a host are added by themselves",
   access: "network",
+  verbatim: true,
   // RFC 9110 section 9.2.1: these ask for nothing but the answer. A file that was saved would be in the way of a second call
   repeatable: ({ method, save_to: path }) => path === undefined && (method === "GET" || method === "HEAD"),
   enabled: ({ http_request }) => http_request.enabled,

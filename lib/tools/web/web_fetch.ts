@@ -14,6 +14,7 @@ export const webFetch = defineTool({
   description:
     "Fetches a web page and gives `status=<code>`, then its main content as Markdown. Reads HTML, feeds, JSON, text, PDF and Word. A long page is cut, with a notice how to go on",
   access: "network",
+  verbatim: true,
   // A GET changes nothing
   repeatable: true,
   enabled: ({ web_fetch }) => web_fetch.enabled,

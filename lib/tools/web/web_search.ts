@@ -12,6 +12,7 @@ export const webSearch = defineTool({
   name: "web_search",
   description: "Searches the web. Gives numbered results, each with title, URL, date and snippet",
   access: "network",
+  verbatim: true,
   // A search changes nothing at the provider but its count of searches
   repeatable: true,
   enabled: ({ web_search }) => web_search.enabled,
