@@ -40,8 +40,11 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
     ...writeScope({ workspaceRoot, config, allowSensitiveFileWrites }),
     allowedRoot: rootOf === undefined ? "." : config.security[rootOf].allowed_root,
   };
+  const parts: BoundParts = await prepared.bind?.({ ...options.context, signal }) ?? { shown: [] };
+  const { shown: bound, more = null } = parts;
   // A tool that reaches its paths by other means says itself what it is bound to
-  const changes = changesFiles(prepared) && prepared.bind === undefined ? [...new Set(paths)] : [];
+  const isThroughFiles = prepared.bind === undefined || parts.throughFiles === true;
+  const changes = changesFiles(prepared) && isThroughFiles ? [...new Set(paths)] : [];
   const files: { path: string; sha256: string | null }[] = [];
   const versions = new Map<string, string | undefined>();
   const places: string[] = [];
@@ -51,8 +54,6 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
     versions.set(path, version);
     if (place !== undefined) places.push(place);
   }
-  const parts: BoundParts = await prepared.bind?.({ ...options.context, signal }) ?? { shown: [] };
-  const { shown: bound, more = null } = parts;
   const containment = await callContainment(tool, prepared, { config, processes: services.processes });
   const root = resolve(workspaceRoot, scope.allowedRoot);
   // A place that could not be looked at lies in no folder that is known. A rule for a folder says nothing of the host a download is from

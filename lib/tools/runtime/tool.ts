@@ -89,6 +89,8 @@ export interface BoundParts {
   readonly shown: readonly BoundState[];
   /** Further state, as JSON, which is bound but too long to be shown, as paths where no file is. Default: none */
   readonly more?: unknown;
+  /** True: the call changes the paths of its effects through `files`, so that they are bound too. Default false */
+  readonly throughFiles?: boolean;
   /** Folder that holds everything the call changes: relative to the workspace, links resolved. Default: the folder of the changed files */
   readonly folder?: string;
 }
