@@ -92,6 +92,10 @@ export const browserSchema = v.strictObject({
   executable: about("Absolute path of a Chromium. Empty: looked for by its usual names", text("")),
   headless: about("Shows no window. `false` does nothing: the browser has no display", boolean(true)),
   timeout_secs: about("Seconds of one operation", integer(30, 1, 3600)),
+  max_download_bytes: about(
+    "Largest file that the operation `download` saves. The file is held in memory meanwhile",
+    integer(104_857_600, 1, 1_073_741_824),
+  ),
   allowed_domains: about(
     "Hosts that pages may reach, and that `browser_open` may open. Empty: all that `[url_access]` allows",
     texts([]),

@@ -1,4 +1,4 @@
-import { chmod, mkdir, open, rm } from "node:fs/promises";
+import { chmod, mkdir, open, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import process from "node:process";
 import type { Random } from "../../base/random.ts";
@@ -6,12 +6,14 @@ import { ToolError } from "../../base/errors.ts";
 import type { UrlPolicy } from "../net/url_policy.ts";
 import { allows } from "../net/url_rules.ts";
 import { createRelay, type RelayOptions, type RelayProblem } from "../net/relay.ts";
-import type { ContainedNetwork } from "./chromium.ts";
+import { type ContainedNetwork, DOWNLOADS } from "./chromium.ts";
 
 /** The way of one browser to the outside, which every request takes. */
 export interface BrowserNetwork extends ContainedNetwork {
   /** Returns the requests that were refused or failed since the last look. */
   newProblems(): readonly RelayProblem[];
+  /** Removes a file of DOWNLOADS, within about a second. @param name without a path */
+  removeDownload(name: string): Promise<void>;
   /** Ends every connection. Repeating it does nothing */
   close(): Promise<void>;
 }
@@ -27,9 +29,12 @@ export interface BrowserNetworkOptions extends Pick<RelayOptions, "policy" | "ru
 
 /** Where the browser's proxy listens, in a network that nobody else is in. */
 const PORT = 3128;
-/** Paths inside of the sandbox. */
-const SOCKET = "/run/postern/relay";
+/** Paths inside of the sandbox: the folder of this way, and the program that the forwarder runs in. */
+const WAY = "/run/postern/way";
 const RUNTIME = "/run/postern/runtime";
+/** Names in the folder: the relay's socket, and the folder whose files name downloads that are to be removed. */
+const SOCKET = "relay";
+const REMOVED = "removed";
 
 /**
  * Program that passes each connection of a port on to a Unix socket, whole and in both directions. Runs inside of the sandbox, beside
@@ -39,7 +44,7 @@ const FORWARDER = `
 const { connect, createServer } = process.getBuiltinModule("node:net");
 const { writeFileSync } = process.getBuiltinModule("node:fs");
 createServer({ allowHalfOpen: true }, (client) => {
-  const relay = connect({ path: "${SOCKET}", allowHalfOpen: true });
+  const relay = connect({ path: "${WAY}/${SOCKET}", allowHalfOpen: true });
   client.on("error", () => relay.destroy()).on("close", () => relay.destroy());
   relay.on("error", () => client.destroy()).on("close", () => client.destroy());
   client.pipe(relay).pipe(client);
@@ -48,13 +53,17 @@ createServer({ allowHalfOpen: true }, (client) => {
 
 /**
  * Starts the forwarder without the browser's pipes, waits until it listens, and becomes the browser. The forwarder ends with the browser,
- * which ends with the gateway's pipe: a sandbox that was being made when the gateway was killed may outlive the gateway.
+ * which ends with the gateway's pipe: a sandbox that was being made when the gateway was killed may outlive the gateway. Meanwhile removes
+ * the downloads that the gateway names: the browser has no command for it.
  */
 const LAUNCHER = `
 code=$1; shift
 ${RUNTIME} $RUNTIME_WORDS "$code" 3<&- 4<&- >/dev/null 2>&1 &
 forwarder=$!
-(while kill -0 $$; do sleep 1; done; kill -9 $forwarder) 3<&- 4<&- >/dev/null 2>&1 &
+(while kill -0 $$; do
+  sleep 1
+  for name in ${WAY}/${REMOVED}/*; do rm -f "${DOWNLOADS}/\${name##*/}"; done
+done; kill -9 $forwarder) 3<&- 4<&- >/dev/null 2>&1 &
 while [ ! -e /tmp/ready ] && kill -0 $forwarder; do sleep 0.02; done
 exec "$@"
 `;
@@ -76,11 +85,12 @@ export async function openBrowserNetwork(options: BrowserNetworkOptions): Promis
   });
   await mkdir(folder, { recursive: true, mode: 0o700 });
   await chmod(folder, 0o700);
-  const path = join(folder, random.id(""));
-  await listen(relay, path);
+  const way = join(folder, random.id(""));
+  await mkdir(join(way, REMOVED), { recursive: true, mode: 0o700 });
+  await listen(relay, join(way, SOCKET));
   return {
     mounts: [
-      ...["--ro-bind", path, SOCKET],
+      ...["--ro-bind", way, WAY],
       ...["--ro-bind", runtimePath(), RUNTIME],
       ...[
         "--setenv",
@@ -91,9 +101,10 @@ export async function openBrowserNetwork(options: BrowserNetworkOptions): Promis
     launcher: ["/bin/sh", "-c", LAUNCHER, "sh", FORWARDER],
     proxy: `http://127.0.0.1:${PORT}`,
     newProblems: () => fresh.splice(0),
+    removeDownload: (name) => writeFile(join(way, REMOVED, name), ""),
     async close() {
       await relay.close();
-      await rm(path, { force: true });
+      await rm(way, { recursive: true, force: true });
     },
   };
 }

@@ -1,8 +1,9 @@
 import { Buffer } from "node:buffer";
-import type { BrowserContext, Dialog, Download, Locator, Page } from "playwright-core";
+import type { BrowserContext, CDPSession, Dialog, Locator, Page } from "playwright-core";
 import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import type { BrowserDownloads, DownloadedFile } from "./browser_downloads.ts";
 import { type StepOptions, takeStep } from "./browser_step.ts";
 
 /** State of a run's page after an operation. */
@@ -39,21 +40,28 @@ interface PagesOptions {
   readonly clock: Clock;
   /** Returns sentences about requests that were refused since the last call */
   readonly problems: () => readonly string[];
+  readonly downloads: BrowserDownloads;
 }
+
+/** Element or address that a download comes from. */
+export type DownloadSource = { readonly ref: string } | { readonly url: string };
 
 /** Pages of one run: the one that it is on, and those behind it. */
 export class BrowserPages {
   readonly #context: BrowserContext;
   readonly #clock: Clock;
   readonly #problems: () => readonly string[];
+  readonly #downloads: BrowserDownloads;
   readonly #pages: Page[] = [];
   #events: string[] = [];
 
   /** @param context without pages */
-  constructor(context: BrowserContext, { clock, problems }: PagesOptions) {
+  constructor(context: BrowserContext, { clock, problems, downloads }: PagesOptions) {
     this.#context = context;
     this.#clock = clock;
     this.#problems = problems;
+    this.#downloads = downloads;
+    downloads.onRefused = (name) => this.note(`The page started a download, which was refused: ${quoted(name)}`);
     context.on("page", (page) => this.#add(page));
   }
 
@@ -135,6 +143,23 @@ export class BrowserPages {
     await this.#act("upload to", ref, (element) => element.setInputFiles(file, limits(options)), options);
   }
 
+  /**
+   * Clicks an element, or opens an address, and takes the file that the page gives then.
+   * @throws {ToolError} as `BrowserDownloads.take`
+   */
+  async download(
+    from: DownloadSource,
+    options: StepOptions & { readonly maxBytes: number },
+  ): Promise<DownloadedFile> {
+    if ("ref" in from) {
+      const element = await this.#element("download from", from.ref, options);
+      const what = `download from ${JSON.stringify(from.ref)}`;
+      return await this.#downloads.take(() => element.click(limits(options)), { ...options, what });
+    }
+    const start = () => this.#openAttachment(from.url, options);
+    return await this.#downloads.take(start, { ...options, what: "download the address" });
+  }
+
   /** Presses a key, as `Enter` or `Control+A`. */
   async press(key: string, options: StepOptions): Promise<void> {
     const page = this.#current();
@@ -184,6 +209,23 @@ export class BrowserPages {
     if (this.#events.length < MAX_EVENTS && !this.#events.includes(sentence)) this.#events.push(sentence);
   }
 
+  /** Opens an address whose good answer becomes a download. */
+  async #openAttachment(url: string, options: StepOptions): Promise<void> {
+    const page = this.#pages.at(-1) ?? await this.#context.newPage();
+    const session = await this.#context.newCDPSession(page);
+    try {
+      await makeAttachments(session);
+      const shown = await page.goto(url, { ...limits(options), waitUntil: "commit" }).catch(isDownload);
+      if (shown === undefined) return;
+      const reason = shown === null ? "it is a page" : `its status is ${shown.status()}`;
+      throw new ToolError("browser_no_download", `Cannot download the address: ${reason}`);
+    } finally {
+      // A page that waits for its server answers nothing: nobody waits for it
+      session.send("Page.stopLoading").catch(() => {});
+      session.detach().catch(() => {});
+    }
+  }
+
   #current(): Page {
     const page = this.#pages.at(-1);
     if (page !== undefined) return page;
@@ -197,16 +239,19 @@ export class BrowserPages {
     options: StepOptions,
   ): Promise<void> {
     const page = this.#current();
-    const element = page.locator(`aria-ref=${ref}`);
-    const found = await this.#look(element.count(), options);
-    if (!found) {
-      throw new ToolError(
-        "browser_unknown_ref",
-        `Cannot ${what} ${JSON.stringify(ref)}: the page has no such element now; take a new snapshot`,
-      );
-    }
+    const element = await this.#element(what, ref, options);
     await takeStep(`${what} ${JSON.stringify(ref)}`, options, () => work(element));
     await this.#settle(page, options);
+  }
+
+  /** @throws {ToolError} `browser_unknown_ref` */
+  async #element(what: string, ref: string, options: StepOptions): Promise<Locator> {
+    const element = this.#current().locator(`aria-ref=${ref}`);
+    if (await this.#look(element.count(), options)) return element;
+    throw new ToolError(
+      "browser_unknown_ref",
+      `Cannot ${what} ${JSON.stringify(ref)}: the page has no such element now; take a new snapshot`,
+    );
   }
 
   /** Returns what a quick look finds; undefined when it fails or takes long. */
@@ -235,7 +280,6 @@ export class BrowserPages {
       page.close().catch(() => {});
     });
     page.on("dialog", (dialog) => this.#dismiss(dialog));
-    page.on("download", (download) => this.#refuse(download));
   }
 
   #remove(page: Page): void {
@@ -251,11 +295,6 @@ export class BrowserPages {
     if (!isLeaving) this.note(`The page showed a dialog (${type}), which was dismissed: ${quoted(dialog.message())}`);
     (isLeaving ? dialog.accept() : dialog.dismiss()).catch(() => {});
   }
-
-  #refuse(download: Download): void {
-    this.note(`The page started a download, which was refused: ${quoted(download.suggestedFilename())}`);
-    download.cancel().catch(() => {});
-  }
 }
 
 function limits({ timeoutMs, signal }: StepOptions) {
@@ -269,4 +308,27 @@ function cut(text: string): string {
 
 function quoted(text: string): string {
   return JSON.stringify(text.slice(0, MAX_QUOTED).toWellFormed());
+}
+
+/** Makes each good answer to a navigation of a page a download, also one that the page would show. */
+async function makeAttachments(session: CDPSession): Promise<void> {
+  session.on("Fetch.requestPaused", ({ requestId, responseStatusCode: status = 0, responseHeaders: headers = [] }) => {
+    const isGood = status >= 200 && status < 300;
+    const others = headers.filter(({ name }) => name.toLowerCase() !== "content-disposition");
+    const named = headers.find(({ name, value }) =>
+      name.toLowerCase() === "content-disposition" && /^attachment/i.test(value)
+    );
+    const disposition = named ?? { name: "content-disposition", value: "attachment" };
+    session.send("Fetch.continueResponse", {
+      requestId,
+      ...(isGood ? { responseCode: status, responseHeaders: [...others, disposition] } : {}),
+    }).catch(() => {});
+  });
+  await session.send("Fetch.enable", { patterns: [{ resourceType: "Document", requestStage: "Response" }] });
+}
+
+/** Takes the error of a page that was not opened because it is a download. @throws any other error */
+function isDownload(error: unknown): undefined {
+  if (error instanceof Error && /Download is starting|net::ERR_ABORTED/.test(error.message)) return undefined;
+  throw error;
 }

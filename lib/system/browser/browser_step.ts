@@ -47,6 +47,7 @@ export async function takeStep<T>(what: string, options: StepOptions, work: () =
 }
 
 function inOurWords(what: string, timeoutMs: number, error: unknown): Error {
+  if (error instanceof ToolError) return error;
   if (!(error instanceof Error)) return new ToolError("browser_failed", `Cannot ${what}: the browser failed`);
   // playwright colours its log
   // deno-lint-ignore no-control-regex
@@ -58,7 +59,7 @@ function inOurWords(what: string, timeoutMs: number, error: unknown): Error {
     return new ToolError("browser_ended", `Cannot ${what}: the window was closed, or the browser has ended`);
   }
   if (said.includes("Download is starting")) {
-    return new ToolError("browser_navigation", `Cannot ${what}: it is a download, and the browser saves none`);
+    return new ToolError("browser_navigation", `Cannot ${what}: it is a download; save it with "op": "download"`);
   }
   const [line = ""] = said.replace(/^[\w.]+: (Error: )?/, "").split("\n");
   return new ToolError("browser_failed", `Cannot ${what}: ${line.slice(0, 200)}`, { cause: error });
@@ -78,7 +79,7 @@ function networkReason(code: string): string {
     case "ERR_BLOCKED_BY_ADMINISTRATOR":
       return `addresses of this kind are refused (${code})`;
     case "ERR_ABORTED":
-      return `the page did not take its place, as when it is a download (${code})`;
+      return `the page did not take its place, as when it is a download, which "op": "download" saves (${code})`;
     default:
       return code;
   }

@@ -8,7 +8,7 @@ import { MARKER_VARIABLE } from "../process/leftover_processes.ts";
 import type { BrowserPages } from "./browser_page.ts";
 import type { StepOptions } from "./browser_step.ts";
 import type { BrowserNetwork } from "./browser_network.ts";
-import { chromiumLine, findChromium } from "./chromium.ts";
+import { chromiumLine, DOWNLOADS, findChromium } from "./chromium.ts";
 import { type OpenBrowser, openBrowser } from "./open_browser.ts";
 
 /** Browsers for tools, one for each run that uses one (docs/design/browser.md "Life"). */
@@ -30,6 +30,8 @@ export interface Browsers {
 export interface BrowserRequest extends StepOptions {
   /** `[browser] executable` */
   readonly executable: string;
+  /** `[browser] max_download_bytes` */
+  readonly maxDownloadBytes: number;
   /** True: opens a browser where the run has none */
   readonly opens: boolean;
 }
@@ -126,9 +128,11 @@ class RunBrowsers implements Browsers {
     const program = await findChromium(request.executable, commands);
     const network = await openNetwork();
     try {
-      const line = chromiumLine({ program, bubblewrap, network, env: { [MARKER_VARIABLE]: marker } });
+      const { signal, maxDownloadBytes } = request;
+      const line = chromiumLine({ program, bubblewrap, network, maxDownloadBytes, env: { [MARKER_VARIABLE]: marker } });
       const problems = () => network.newProblems().map(({ reason }) => reason);
-      const browser = await openBrowser({ line, clock, signal: request.signal, loadDriver, problems });
+      const downloads = { folder: DOWNLOADS, remove: (name: string) => network.removeDownload(name) };
+      const browser = await openBrowser({ line, clock, signal, loadDriver, problems, downloads });
       const entry: Entry = { browser, network, idle: clock.after(IDLE_MS, () => {}) };
       void browser.ended.then((reason) => this.#forget(runId, entry, reason));
       return entry;

@@ -78,6 +78,8 @@ export interface ChromiumOptions {
   readonly env: Readonly<Record<string, string>>;
   /** Ways of the contained network. */
   readonly network: ContainedNetwork;
+  /** Bytes of one download */
+  readonly maxDownloadBytes: number;
 }
 
 /** The one way from a contained browser to the outside. */
@@ -90,7 +92,12 @@ export interface ContainedNetwork {
   readonly proxy: string;
 }
 
+/** Folder of downloads, as the browser sees it. */
+export const DOWNLOADS = "/tmp/downloads";
+
 const MIB = 1_048_576;
+/** Room of the downloads beyond one: for what comes until a longer one is stopped */
+const DOWNLOAD_SLACK_BYTES = 64 * MIB;
 /** Bytes of the browser's profile and of its shared memory, which are both in memory */
 const MAX_PROFILE_BYTES = 256 * MIB;
 const MAX_SHARED_BYTES = 512 * MIB;
@@ -124,7 +131,9 @@ const FOLDERS = [
  * of a user. Its own sandbox for pages stays on: bubblewrap gives it an ordinary user, as root it would refuse to run. It is spoken
  * to through a pipe, so there is no port that others could reach.
  */
-export function chromiumLine({ program, bubblewrap, env, network }: ChromiumOptions): CommandLine {
+export function chromiumLine(
+  { program, bubblewrap, env, network, maxDownloadBytes }: ChromiumOptions,
+): CommandLine {
   const folder = dirname(program);
   const policies = Buffer.from(JSON.stringify(POLICIES));
   const isShown = FOLDERS.some((shown) => isWithin(folder, shown));
@@ -139,6 +148,7 @@ export function chromiumLine({ program, bubblewrap, env, network }: ChromiumOpti
       ...POLICY_FILES.flatMap((path, index) => ["--ro-bind-data", String(FIRST_GIVEN + CHANNEL_PIPES + index), path]),
       ...["--proc", "/proc", "--dev", "/dev"],
       ...["--size", String(MAX_PROFILE_BYTES), "--tmpfs", "/tmp"],
+      ...["--size", String(maxDownloadBytes + DOWNLOAD_SLACK_BYTES), "--tmpfs", DOWNLOADS],
       ...["--size", String(MAX_SHARED_BYTES), "--tmpfs", "/dev/shm"],
       ...network.mounts,
       ...["--chdir", "/tmp", "--"],
@@ -160,13 +170,13 @@ const POLICY_FILES = [
 ] as const;
 
 /**
- * Decisions of an administrator that no page can change: a second lock beside what the tool refuses itself. 2 is "never", 3 of
- * DownloadRestrictions is "none".
+ * Decisions of an administrator that no page can change: a second lock beside what the tool refuses itself. 2 is "never". A PDF is a
+ * download, since no tool can read the browser's view of it.
  * Source: Chrome Enterprise policy list
  */
 const POLICIES = {
   URLBlocklist: ["file://*", "chrome://*", "chrome-untrusted://*", "devtools://*", "view-source:*", "ftp://*"],
-  DownloadRestrictions: 3,
+  AlwaysOpenPdfExternally: true,
   WebRtcIPHandling: "disable_non_proxied_udp",
   QuicAllowed: false,
   NetworkPredictionOptions: 2,

@@ -3,6 +3,7 @@ import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { type CommandLine, type ProcessGroup, startGroup } from "../process/process_group.ts";
+import { BrowserDownloads, type DownloadPlace } from "./browser_downloads.ts";
 import { BrowserPages } from "./browser_page.ts";
 import { memoryOf } from "./memory_of.ts";
 import { createPipeTransport } from "./pipe_transport.ts";
@@ -25,6 +26,8 @@ export interface OpenBrowserOptions {
   readonly loadDriver: () => Promise<typeof import("playwright-core")>;
   /** Returns sentences about requests that were refused since the last call */
   readonly problems: () => readonly string[];
+  /** Where the browser puts downloads that a call asks for */
+  readonly downloads: DownloadPlace;
 }
 
 /** A browser that starts beside others on a slow machine */
@@ -51,7 +54,7 @@ export async function openBrowser(options: OpenBrowserOptions): Promise<OpenBrow
   const stop = () => running.kill();
   signal.addEventListener("abort", stop, { once: true });
   try {
-    return await running.connect(driver, options.problems);
+    return await running.connect(driver, options);
   } catch (error) {
     await running.close();
     if (signal.aborted) throw cancelError(signal);
@@ -94,7 +97,7 @@ class RunningBrowser {
 
   async connect(
     { chromium }: typeof import("playwright-core"),
-    problems: OpenBrowserOptions["problems"],
+    { problems, downloads: place }: OpenBrowserOptions,
   ): Promise<OpenBrowser> {
     const { channel, exited } = this.#group;
     if (channel === undefined) throw await exited.then(() => new Error("it has no pipes"), (error: unknown) => error);
@@ -102,7 +105,8 @@ class RunningBrowser {
     const connecting = chromium.connectOverCDP(transport, { timeout: START_TIMEOUT_MS });
     const browser = await this.#unlessEnded(connecting);
     const context = await this.#unlessEnded(newContext(browser));
-    const pages = new BrowserPages(context, { clock: this.#clock, problems });
+    const downloads = await this.#unlessEnded(openDownloads(browser, place));
+    const pages = new BrowserPages(context, { clock: this.#clock, problems, downloads });
     return {
       pages,
       ended: this.#over.then(() => this.#reason),
@@ -171,4 +175,15 @@ async function newContext(browser: Browser) {
     ),
   );
   return context;
+}
+
+/** Refuses and reports the downloads of the one context that was made. */
+async function openDownloads(browser: Browser, place: DownloadPlace): Promise<BrowserDownloads> {
+  const session = await browser.newBrowserCDPSession();
+  const { browserContextIds } = await session.send("Target.getBrowserContexts");
+  const contextId = browserContextIds.at(-1);
+  if (contextId === undefined) throw new Error("it has no context");
+  const downloads = new BrowserDownloads({ browser, session, contextId }, place);
+  await downloads.refuse();
+  return downloads;
 }

@@ -82,10 +82,10 @@ export function createCommandRelays({ folder, random, createRelay, allowlist }: 
   };
 }
 
-/** Removes the sockets that a killed gateway left. Only for the one that holds the data directory's lock, before its first command. */
+/** Removes the sockets, and the folders of sockets, that a killed gateway left. Only for the one that holds the data directory's lock, before its first command. */
 export async function removeLeftSockets(folder: string): Promise<void> {
   const names = await readdir(folder).catch(() => []);
-  await Promise.all(names.map((name) => rm(join(folder, name), { force: true }).catch(() => {})));
+  await Promise.all(names.map((name) => rm(join(folder, name), { recursive: true, force: true }).catch(() => {})));
 }
 
 /**

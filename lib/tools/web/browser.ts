@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { lazily } from "../../base/lazily.ts";
 import { ToolError } from "../../base/errors.ts";
+import { shown } from "../../system/files/parse_path.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
 
@@ -15,6 +16,7 @@ export const BROWSER_OPS = [
   "hover",
   "select",
   "upload",
+  "download",
   "scroll",
   "text",
   "title",
@@ -38,12 +40,12 @@ const short = (description: string, max: number) =>
 
 const inputSchema = v.strictObject({
   op: v.pipe(v.picklist(BROWSER_OPS), v.description("What to do")),
-  url: short("navigate: http or https address", 8192),
+  url: short("navigate, download: http or https address", 8192),
   ref: v.optional(
     v.pipe(
       v.string(),
       v.regex(/^(?:f\d{1,6})?e\d{1,9}$/),
-      v.description("click, fill, type, hover, select, upload: element from snapshot, as e12"),
+      v.description("click, fill, type, hover, select, upload, download: element from snapshot, as e12"),
     ),
   ),
   text: v.optional(v.pipe(v.string(), v.maxLength(100_000), v.description("fill, type: the text"))),
@@ -53,7 +55,7 @@ const inputSchema = v.strictObject({
   amount: v.optional(
     v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(100_000), v.description("scroll: pixels. Default 600")),
   ),
-  path: short("upload: file to give; screenshot: new PNG file. Relative to the allowed root", 4096),
+  path: short("upload: file to give; screenshot: new PNG file; download: new file. Relative to the allowed root", 4096),
   for: short("wait: text that must appear", 1000),
   timeout_secs: v.optional(
     v.pipe(v.number(), v.minValue(1), v.maxValue(3600), v.description("wait: default as configured")),
@@ -67,9 +69,10 @@ export type BrowserInput = v.InferOutput<typeof inputSchema>;
 export const browser = defineTool({
   name: "browser",
   description:
-    "Uses web pages in a real browser, one for each run. navigate, then snapshot shows the page with a ref for each element that click, fill and the others take",
+    "Uses web pages in a real browser, one for each run. navigate, then snapshot shows the page with a ref for each element that click, fill and the others take. download clicks a ref, or opens a url, and saves the file",
   access: "write",
-  accessOf: ({ op }) => LOOKS.has(op) ? "read" : "write",
+  // What a download brings is written to a file: see accessesOf
+  accessOf: ({ op }) => op === "download" ? "network" : LOOKS.has(op) ? "read" : "write",
   outside: true,
   enabled: (config) => config.browser.enabled,
   enabledBy: "[browser] enabled = true",
@@ -85,16 +88,29 @@ export const browser = defineTool({
       hover: ["ref"],
       select: ["ref", "value"],
       upload: ["ref", "path"],
+      download: ["path"],
       press: ["key"],
       screenshot: ["path"],
       wait: ["for"],
     });
     requireFitting(input);
+    if (input.op === "download" && (input.ref === undefined) === (input.url === undefined)) {
+      throw new ToolError("invalid_input", 'Cannot call "browser": op "download" needs either "ref" or "url"');
+    }
+  },
+  admit({ op, path = "" }, { security }) {
+    if (op !== "download" || security.write_file.enabled) return;
+    throw new ToolError(
+      "write_off",
+      `Cannot save to ${shown(path)}: set [security.write_file] enabled = true to allow it`,
+    );
   },
   // An upload reads its file, which files.open checks and the approval shows. The call does not change that file
   effects: ({ op, url, path }) => ({
-    ...(op === "navigate" && url !== undefined ? { urls: [url] } : {}),
-    ...(op === "screenshot" && path !== undefined ? { root: "write_file" as const, paths: [path] } : {}),
+    ...(url === undefined ? {} : { urls: [url] }),
+    ...((op === "screenshot" || op === "download") && path !== undefined
+      ? { root: "write_file" as const, paths: [path] }
+      : {}),
   }),
   screen: async (input, context) => await (await driving()).screenCall(input, context),
   bind: async (input, context) => await (await driving()).boundUpload(input, context),
@@ -103,14 +119,14 @@ export const browser = defineTool({
 
 /** Fields that belong to no operation but these. */
 const FIELDS_OF: Readonly<Record<string, readonly string[]>> = {
-  url: ["navigate"],
-  ref: ["click", "fill", "type", "hover", "select", "upload"],
+  url: ["navigate", "download"],
+  ref: ["click", "fill", "type", "hover", "select", "upload", "download"],
   text: ["fill", "type"],
   value: ["select"],
   key: ["press"],
   direction: ["scroll"],
   amount: ["scroll"],
-  path: ["upload", "screenshot"],
+  path: ["upload", "screenshot", "download"],
   for: ["wait"],
   timeout_secs: ["wait"],
 };

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { ToolError } from "../../base/errors.ts";
 import type { BrowserPages, PageState } from "../../system/browser/browser_page.ts";
 import { createBrowserPolicy } from "../../system/browser/browser_network.ts";
+import type { ContentSource } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { readScope, writeScope } from "../files/file_scope.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
@@ -24,13 +25,13 @@ const SCROLL_PIXELS = 600;
 /** Refuses early what the call would refuse anyway. @throws {ToolError} `file_exists`, and those of `Files` */
 export async function screenCall({ op, path }: BrowserInput, context: EarlyContext): Promise<void> {
   if (path === undefined) return;
-  if (op === "screenshot") await requireNew(path, context);
+  if (op === "screenshot" || op === "download") await requireNew(path, context);
   if (op === "upload") await readUpload(path, context);
 }
 
-/** Returns the file that an approval of an upload counts for. */
+/** Returns the file that an approval of an upload counts for; a new file is bound as every other. */
 export async function boundUpload({ op, path }: BrowserInput, context: EarlyContext): Promise<BoundParts> {
-  if (op !== "upload" || path === undefined) return { shown: [] };
+  if (op !== "upload" || path === undefined) return { shown: [], throughFiles: true };
   const bytes = await readUpload(path, context);
   return { shown: [{ kind: "file", name: path, sha256: createHash("sha256").update(bytes).digest("hex") }] };
 }
@@ -44,14 +45,14 @@ export async function driveBrowser(input: BrowserInput, context: Context): Promi
     const wasOpen = await browsers.closeRun(runId);
     return { output: wasOpen ? "closed" : "no browser was open", isError: false, data: { closed: wasOpen } };
   }
-  const { executable, timeout_secs: seconds } = config.browser;
+  const { executable, timeout_secs: seconds, max_download_bytes: maxDownloadBytes } = config.browser;
   const step = { timeoutMs: seconds * 1000, signal, clock };
-  const opens = input.op === "navigate";
-  if (opens) await requireReachable(input.url ?? "", context);
+  const opens = input.url !== undefined;
+  if (opens) await requireReachable(URL, context);
   try {
     return await browsers.use(
       runId,
-      { ...step, executable, opens },
+      { ...step, executable, maxDownloadBytes, opens },
       (pages) => operate(input, { pages, context, step }),
     );
   } finally {
@@ -99,6 +100,8 @@ async function operate(input: BrowserInput, { pages, context, step }: Operation)
       await pages.upload(ref, { name: path.slice(path.lastIndexOf("/") + 1), bytes }, step);
       return await answer(undefined, { path, bytes: bytes.length });
     }
+    case "download":
+      return await saveDownload(input, { pages, context, step });
     case "press":
       await pages.press(input.key ?? "", step);
       return await answer();
@@ -115,7 +118,7 @@ async function operate(input: BrowserInput, { pages, context, step }: Operation)
       return await answer();
     case "screenshot": {
       const bytes = await pages.screenshot(step);
-      await savePicture(path, bytes, context);
+      await saveNew(path, bytes, context);
       return await answer(undefined, { path, bytes: bytes.length });
     }
     // Address and title are a part of every answer
@@ -127,20 +130,20 @@ async function operate(input: BrowserInput, { pages, context, step }: Operation)
   }
 }
 
-/** Returns lines `name=value`, sentences in brackets, and the body. The page's words stand in quotes, each in one line. */
+/** Returns lines `name=value`, sentences in brackets, and the body. The page's words stand in quotes, each in one line. @param said further words of the page */
 function toResult(
   { url, title, events }: PageState,
   body: string | undefined,
   more: Readonly<Record<string, unknown>>,
+  said: Readonly<Record<string, string>> = {},
 ): ToolResult {
   const lines = [
     ...Object.entries(more).map(([name, value]) => `${name}=${value}`),
-    `url=${JSON.stringify(url)}`,
-    `title=${JSON.stringify(title)}`,
+    ...Object.entries({ ...said, url, title }).map(([name, value]) => `${name}=${JSON.stringify(value)}`),
     ...events.map((event) => `[${event}]`),
     ...(body === undefined ? [] : ["", body]),
   ];
-  return { output: lines.join("\n"), isError: false, data: { ...more, url, title, events } };
+  return { output: lines.join("\n"), isError: false, data: { ...more, ...said, url, title, events } };
 }
 
 /** Refuses an address before a browser is opened, by the same policy that each request of the page is asked. @throws {ToolError} as UrlPolicy */
@@ -169,11 +172,27 @@ async function readUpload(path: string, context: EarlyContext): Promise<Uint8Arr
 async function requireNew(path: string, context: EarlyContext): Promise<void> {
   const { file } = await context.services.files.inspect(path, writeScope(context), { maxBytes: undefined });
   if (file === undefined) return;
-  throw new ToolError("file_exists", `Cannot save a picture as ${shown(path)}: it exists; give a new name`);
+  throw new ToolError("file_exists", `Cannot save as ${shown(path)}: it exists; give a new name`);
 }
 
-async function savePicture(path: string, content: Uint8Array, context: Context): Promise<void> {
+async function saveNew(path: string, content: Uint8Array | ContentSource, context: Context): Promise<void> {
   await requireNew(path, context);
   const change = { kind: "write", path, content, expected: undefined } as const;
   await context.services.files.change([change], writeScope(context), { signal: context.signal });
+}
+
+/** Writes the file that a page gives. The name of the file is the model's, and never the page's. */
+async function saveDownload(
+  { ref, url = "", path = "" }: BrowserInput,
+  { pages, context, step }: Operation,
+): Promise<ToolResult> {
+  const maxBytes = context.config.browser.max_download_bytes;
+  const file = await pages.download(ref === undefined ? { url } : { ref }, { ...step, maxBytes });
+  try {
+    await saveNew(path, file.content, context);
+  } finally {
+    await file.discard();
+  }
+  const { name, url: from, size: bytes } = file;
+  return toResult(await pages.state(step), undefined, { path, bytes }, { name, from });
 }

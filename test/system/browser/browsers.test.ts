@@ -52,7 +52,7 @@ async function withBrowsers(
         }),
     });
     const signal = new AbortController().signal;
-    const request = { executable: "", opens: true, timeoutMs: 30_000, signal, clock };
+    const request = { executable: "", maxDownloadBytes: 1_048_576, opens: true, timeoutMs: 30_000, signal, clock };
     try {
       await use({ browsers, clock, request });
     } finally {

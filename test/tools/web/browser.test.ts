@@ -129,7 +129,7 @@ test(
       await call({ op: "wait", for: "Jena" });
       assert.match((await call({ op: "url" })).output, /\/table"/);
       const download = await call({ op: "navigate", url: `${site.origin}/download` });
-      assert.match(download.output, /^Cannot open the address: it is a download, and the browser saves none$/);
+      assert.match(download.output, /^Cannot open the address: it is a download; save it with "op": "download"$/);
     }),
 );
 
