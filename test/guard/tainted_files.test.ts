@@ -78,10 +78,11 @@ test("with more files than are kept the whole folder is marked", () =>
   withTemporaryFolder(async (root) => {
     const store = createMemoryStore();
     const body = { v: 1, taint: TAINT, identity: null, marked_at: "2026-01-01T00:00:00.000Z" };
-    for (let at = 0; at < MAX_TAINTED_FILES; at++) {
+    const puts = Array.from({ length: MAX_TAINTED_FILES }, (_, at) => {
       const record = { ...body, path: join(root, "gone", `${at}`) };
-      await store.batch([{ op: "put", collection: TAINTED_FILES, key: `${at}`, body: record }]);
-    }
+      return { op: "put", collection: TAINTED_FILES, key: `${at}`, body: record } as const;
+    });
+    await store.batch(puts);
     const { of, write, at } = setUp(root, store);
     writeFileSync(at("other"), "text");
     assert.deepEqual(await of("other"), []);

@@ -33,7 +33,7 @@ const MAX_QUOTED = 300;
 const MAX_TEXT = 200_000;
 /** Milliseconds for a page to finish loading once it can be read */
 const SETTLE_MS = 3000;
-/** Milliseconds for a look at whether an element is there */
+/** Milliseconds for a look at whether an element is there, unless the operation has less */
 const LOOK_MS = 5000;
 
 interface PagesOptions {
@@ -255,8 +255,9 @@ export class BrowserPages {
   }
 
   /** Returns what a quick look finds; undefined when it fails or takes long. */
-  async #look<T>(work: Promise<T>, { signal }: StepOptions): Promise<T | undefined> {
-    const found = await withTimeout(work.catch(() => undefined), { ms: LOOK_MS, clock: this.#clock });
+  async #look<T>(work: Promise<T>, { signal, timeoutMs }: StepOptions): Promise<T | undefined> {
+    const ms = Math.min(LOOK_MS, timeoutMs);
+    const found = await withTimeout(work.catch(() => undefined), { ms, clock: this.#clock });
     if (signal.aborted) throw cancelError(signal);
     return found;
   }

@@ -6,6 +6,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { endProcess } from "../../../lib/host/daemon/end_process.ts";
 import { processIdentity } from "../../../lib/host/process_identity.ts";
 import { isGone } from "../../support/is_gone.ts";
+import { killIfThere } from "../../support/kill_if_there.ts";
 
 /** A shell that says `ready` once its script has got so far, leader of a group of its own. */
 async function withShell(
@@ -19,7 +20,8 @@ async function withShell(
     const said = String((await once(child.stdout, "data"))[0]);
     await use({ pid, identity: await processIdentity(pid) ?? "", said });
   } finally {
-    child.kill("SIGKILL");
+    // With the group, what the script has started ends too: it would hold the pipe, and this process with it
+    killIfThere(-pid);
     await ended;
   }
 }

@@ -118,7 +118,7 @@ test(
   "dialogs, new windows and downloads are reported, in one line each",
   { skip },
   () =>
-    withBrowserBench({ config: LOOPBACK }, async ({ call }) => {
+    withBrowserBench({ config: { ...LOOPBACK, browser: { timeout_secs: 5 } } }, async ({ call }) => {
       await call({ op: "navigate", url: `${site.origin}/dialog` });
       const page = (await call({ op: "snapshot" })).output;
       const asked = await call({ op: "click", ref: refOf(page, /button "Ask"/) });
@@ -137,14 +137,14 @@ test(
   "a page that never settles, never answers or never rests ends by the limit of the operation",
   { skip },
   () =>
-    withBrowserBench({ config: { ...LOOPBACK, browser: { timeout_secs: 3 } } }, async ({ call }) => {
+    withBrowserBench({ config: { ...LOOPBACK, browser: { timeout_secs: 1 } } }, async ({ call }) => {
       const drip = await call({ op: "navigate", url: `${site.origin}/drip` });
       assert.match(drip.output, /^status=200\n.*title="Drip"$/s);
       assert.match((await call({ op: "text" })).output, /Begun/);
       const silent = await call({ op: "navigate", url: `${site.origin}/silent` });
-      assert.equal(silent.output, "Cannot open the address: it was not done within 3 s");
+      assert.equal(silent.output, "Cannot open the address: it was not done within 1 s");
       await call({ op: "navigate", url: `${site.origin}/busy` });
-      assert.match((await call({ op: "text" })).output, /it was not done within 3 s/);
+      assert.match((await call({ op: "text" })).output, /it was not done within 1 s/);
       assert.match((await call({ op: "wait", for: "Nothing", timeout_secs: 1 })).output, /it was not done within 1 s/);
       assert.equal((await call({ op: "close" })).output, "closed");
       assert.match((await call({ op: "navigate", url: `${site.origin}/` })).output, /title="Hello"/);
