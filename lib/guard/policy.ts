@@ -233,9 +233,8 @@ const ALLOW_OUTSIDE = 'set [autonomy] after_outside_content = "allow"';
  * not set, level `full` does not ask.
  */
 function asksAfterOutside(input: DecideInput, level: Level): boolean {
-  const { tool, access, autonomy, taint } = input;
-  const { after_outside_content: after } = autonomy;
-  if (taint.length === 0 || after === "allow" || (after === "" && level === "full")) return false;
+  const { tool, access } = input;
+  if (!mindsOutside(input, level)) return false;
   switch (access) {
     case "read":
       return false;
@@ -259,6 +258,24 @@ const WRITING = "write_file";
 function namesOf(call: Pick<DecideInput, "tool" | "access" | "effects">): readonly string[] {
   const isSaved = call.effects.command === undefined && accessesOf(call).length > 1;
   return isSaved ? [call.tool, WRITING] : [call.tool];
+}
+
+function mindsOutside({ autonomy, taint }: Pick<DecideInput, "autonomy" | "taint">, level: Level): boolean {
+  const { after_outside_content: after } = autonomy;
+  return taint.length > 0 && after !== "allow" && (after !== "" || level !== "full");
+}
+
+/**
+ * Returns why a call that only reads may not look a name up, as a sentence part: the look-up tells the name's server of it, so it is a way
+ * out for whatever the model puts into a name. undefined when it may.
+ */
+export function noLookupReason(run: Pick<DecideInput, "autonomy" | "taint">): string | undefined {
+  const level = parseLevel(run.autonomy.level);
+  if (level === undefined || level === "read_only") {
+    return "the host was not looked up, since the level lets nothing reach the network";
+  }
+  if (!mindsOutside(run, level)) return undefined;
+  return "the host was not looked up, since the run has read content from outside and a look-up tells the name's server of it";
 }
 
 /** Returns the effect of a call with these accesses, as the verb of a sentence. */

@@ -67,7 +67,7 @@ const ROWS: Readonly<Record<string, Row | readonly Row[]>> = {
   browser_open: asks(SENDS),
   url_validation: [
     asks(SENDS, { url: "https://example.com/", follow_redirects: true }),
-    passes("it tells what the rules say", { url: "https://example.com/" }),
+    passes("it tells what the rules say, and looks up no name", { url: "https://example.com/" }),
   ],
   web_search: passes("the operator's search service gets the query, and nobody else"),
   web_fetch: asks("an address that nothing names could carry anything"),

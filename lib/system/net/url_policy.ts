@@ -32,6 +32,8 @@ export interface CheckOptions {
   readonly method?: string | undefined;
   /** Set when a proxy looks the name up: nothing is known of its addresses then. A host that is an address is checked. Default false */
   readonly isByProxy?: boolean | undefined;
+  /** Reason why `explain` may not look a name up, as a sentence part. Default: it may */
+  readonly noLookup?: string | undefined;
 }
 
 /** Answer of one rule. */
@@ -66,13 +68,15 @@ export interface CheckedAddress {
 /** Decides which addresses the network tools may reach (docs/design/network.md "Guarded fetch"). */
 export interface UrlPolicy {
   /**
-   * Asks each rule of URL_RULES in order: scheme, blocklist, every address the name has, allowlists, the gateway itself.
+   * Asks each rule of URL_RULES in order: scheme, blocklist, every address the name has, allowlists, the gateway itself. A name that an
+   * allowlist refuses is not looked up: the look-up would tell the name's server of it.
    * @throws {ToolError} `url_invalid`, `url_scheme`, `url_blocked`, `url_unresolved`, `url_private`, `url_not_allowed`, `url_own_gateway`
    * @throws {CancelError} when the signal aborts
    */
   check(url: string, rules: UrlRules, options: CheckOptions): Promise<AllowedUrl>;
   /**
-   * Returns what each rule answers. A name that a rule refuses anyway is not looked up: the look-up would tell the name's server of it.
+   * Returns what each rule answers. A name that a rule refuses anyway is not looked up, and with `noLookup` none is: it is refused with
+   * that reason.
    * @throws {CancelError} when the signal aborts
    */
   explain(url: string, rules: UrlRules, options: CheckOptions): Promise<UrlVerdict>;
@@ -100,6 +104,8 @@ export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
       let isResolved = false;
       for (const rule of URL_RULES) {
         if (rule.needsAddresses && !isResolved) {
+          const refused = isIP(placeOf(subject.url).host) === 0 ? problemWithoutAddresses(subject) : undefined;
+          if (refused !== undefined) throw refusal(subject.url, refused);
           subject = { ...subject, addresses: await resolved(subject, lookup, given.signal) };
           isResolved = true;
         }
@@ -113,10 +119,16 @@ export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
       const url = URL.parse(text);
       if (url === null) return { url: text, allowed: false, code: "url_invalid", answers: [], addresses: [] };
       const before = subjectOf(url, rules, given);
-      const isRefused = URL_RULES.some((rule) => !rule.needsAddresses && rule.problem(before) !== undefined);
-      const addresses = isRefused ? [] : await resolved(before, lookup, given.signal);
+      const isRefused = problemWithoutAddresses(before) !== undefined;
+      const unknown = before.isByProxy || isIP(placeOf(url).host) !== 0 ? undefined : given.noLookup;
+      const addresses = isRefused || unknown !== undefined ? [] : await resolved(before, lookup, given.signal);
       const subject = { ...before, addresses };
-      const problems = URL_RULES.map((rule) => isSkipped(rule, subject, isRefused) ? undefined : rule.problem(subject));
+      const problems = URL_RULES.map((rule) => {
+        const problem = isSkipped(rule, subject, isRefused) ? undefined : rule.problem(subject);
+        return problem === undefined || rule.name !== "resolution" || unknown === undefined
+          ? problem
+          : { ...problem, reason: unknown };
+      });
       const first = problems.find((problem) => problem !== undefined);
       return {
         url: shownUrl(url),
@@ -127,6 +139,15 @@ export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
       };
     },
   };
+}
+
+/** Returns the first refusal of the rules that look at no addresses. */
+function problemWithoutAddresses(subject: UrlSubject): UrlProblem | undefined {
+  for (const rule of URL_RULES) {
+    const problem = rule.needsAddresses ? undefined : rule.problem(subject);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
 }
 
 /** Tells whether a rule cannot be asked, because there are no addresses. */

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
+import { noLookupReason } from "../../guard/policy.ts";
 import { shownProxy } from "../../system/net/proxy_choice.ts";
 import type { UrlVerdict } from "../../system/net/url_policy.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
@@ -32,7 +33,10 @@ export const urlValidation = defineTool({
   async run({ url, follow_redirects: follows = false }, context) {
     // The look-up of a name tells its server the name
     refuseSecrets({ URL: url }, context.services.redactor);
-    const verdict = await explain(url, context);
+    const { config: { autonomy }, taint } = context;
+    // A call that follows redirects was decided as one that reaches the network
+    const noLookup = follows ? undefined : noLookupReason({ autonomy, taint });
+    const verdict = await explain(url, context, noLookup);
     const proxy = proxyOf(verdict, context);
     const chain = follows ? await followChain(url, verdict, context) : null;
     const data = { ...verdict, proxy, chain };
@@ -44,10 +48,14 @@ export const urlValidation = defineTool({
   },
 });
 
-async function explain(url: string, { services, config, signal }: Context): Promise<UrlVerdict> {
+async function explain(
+  url: string,
+  { services, config, signal }: Context,
+  noLookup?: string,
+): Promise<UrlVerdict> {
   const target = URL.parse(url);
   const isByProxy = target !== null && services.proxyOf(target).resolve === "proxy";
-  return await services.urls.explain(url, config.url_access, { signal, method: "GET", isByProxy });
+  return await services.urls.explain(url, config.url_access, { signal, method: "GET", isByProxy, noLookup });
 }
 
 /** Way of the requests to an allowed address. */

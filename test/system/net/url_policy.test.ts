@@ -107,6 +107,29 @@ test("check() knows the allowlist by host and wildcard, the blocklist with all s
   assert.equal(await check("https://notexample.com/", { domain_blocklist: ["example.com", ""] }), "allowed");
 });
 
+test("check() does not look up a name that an allowlist refuses", async () => {
+  const lookups: string[] = [];
+  const noting = createUrlPolicy({
+    lookup(host) {
+      lookups.push(host);
+      return Promise.resolve(["10.0.0.1"]);
+    },
+  });
+  const { signal } = new AbortController();
+  const codeOf = (url: string, rules: Partial<UrlRules>, entries?: readonly string[]) =>
+    noting.check(url, { ...RULES, ...rules }, {
+      signal,
+      allowed: entries === undefined ? undefined : { entries, key: "[http_request] allowed_domains" },
+    }).then(() => "allowed", ({ code }: ToolError) => code);
+  const enforced = { enforce_domain_allowlist: true, domain_allowlist: ["example.com"] };
+  assert.equal(await codeOf("https://secret.evil.example/", enforced), "url_not_allowed");
+  assert.equal(await codeOf("https://secret.evil.example/", {}, ["example.com"]), "url_not_allowed");
+  assert.deepEqual(lookups, []);
+  assert.equal(await codeOf("https://10.0.0.1/", enforced), "url_private");
+  assert.equal(await codeOf("https://example.com/", enforced), "url_private");
+  assert.deepEqual(lookups, ["example.com"]);
+});
+
 test("a refusal names neither user nor password", async () => {
   const refused = policy.check("https://me:hunter2@10.0.0.1/?token=hunter2", RULES, {
     signal: new AbortController().signal,

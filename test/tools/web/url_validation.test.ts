@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { RunTaint } from "../../../lib/base/taint.ts";
 import type { Config } from "../../../lib/config/config.ts";
 import { urlValidation } from "../../../lib/tools/web/url_validation.ts";
 import { fetchSites } from "../../support/fetch_bench.ts";
@@ -16,22 +17,27 @@ const NAMES: Readonly<Record<string, readonly string[]>> = {
 
 interface Changes {
   readonly url_access?: Partial<Config["url_access"]>;
+  readonly autonomy?: Partial<Config["autonomy"]>;
+  /** Outside content that the run has read. Default: no run makes the call */
+  readonly taint?: readonly string[];
   readonly options?: Partial<ToolBenchOptions>;
 }
 
 /** Calls the tool at level `full`. */
-async function validate(input: unknown, { url_access = {}, options = {} }: Changes = {}) {
+async function validate(input: unknown, { url_access = {}, autonomy = {}, taint, options = {} }: Changes = {}) {
   const lookups: string[] = [];
   const bench = createToolBench({
     root: import.meta.dirname,
-    config: { url_access, autonomy: { level: "full" } },
+    config: { url_access, autonomy: { level: "full", ...autonomy } },
     lookup(host) {
       lookups.push(host);
       return Promise.resolve(NAMES[host] ?? []);
     },
     ...options,
   });
-  const { result } = await bench.call("url_validation", input);
+  const { result } = await bench.call("url_validation", input, {
+    ...taint === undefined ? {} : { taint: new RunTaint(taint) },
+  });
   return { ...result, lookups, data: result.data as Data };
 }
 
@@ -120,6 +126,24 @@ describe("the verdict", () => {
       ...["scheme passed", "blocklist passed", "resolution skipped", "private_ranges skipped", "allowlist refused"],
       ...["tool_hosts passed", "own_gateway skipped"],
     ]);
+  });
+
+  test("looks up no name where only reading is allowed: the name alone could carry something out", async () => {
+    const url = "https://good.test/";
+    const after = { taint: ["web_fetch example.com"] };
+    const ask = { ...after, autonomy: { after_outside_content: "ask" } } as const;
+    for (
+      const [changes, why] of [[ask, /has read content from outside/], [
+        { autonomy: { level: "read_only" } },
+        /the level lets nothing reach the network/,
+      ]] as const
+    ) {
+      const { data, lookups } = await validate(url, changes);
+      assert.deepEqual([data.code, lookups, data.addresses], ["url_unresolved", [], []]);
+      assert.match(data.answers.find(({ rule }) => rule === "resolution")?.reason ?? "", why);
+      assert.deepEqual((await validate("https://8.8.8.8/", changes)).data.allowed, true, "an address needs none");
+    }
+    assert.deepEqual((await validate(url, after)).lookups, ["good.test"], "level full asks nobody");
   });
 
   test("knows the gateway itself, public ranges and names that a proxy looks up", async () => {
