@@ -101,6 +101,7 @@ function byOf(record: AuditRecord): string {
     case "review":
     case "token":
     case "trust":
+    case "plugin":
       return actorOf(record.by);
     case "pairing":
       return record.address ?? (record.action === "paired" ? "" : actorOf(record.by));
@@ -158,6 +159,8 @@ function whatOf(record: AuditRecord): string {
       return Object.entries(record.codes).map(([code, count]) => `${code}=${count}`).join(" ");
     case "node":
       return `${record.action} node ${record.node_id}${record.reason === null ? "" : `: ${record.reason}`}`;
+    case "plugin":
+      return `${record.action} plugin ${record.plugin_id} ${record.version} ${record.digest.slice(0, 12)}`;
     case "retention":
       return `forgot the records up to ${record.through}`;
   }

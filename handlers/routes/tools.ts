@@ -13,6 +13,8 @@ const toolSchema = v.object({
   enabled: v.boolean(),
   reason: v.nullable(v.string()),
   source: v.picklist(["builtin", "wasm", "process", "ffi", "mcp", "node"]),
+  /** Owner of the tool, as `plugin words 1.0.0`; null for Postern's own */
+  origin: v.nullable(v.string()),
   input_schema: v.optional(v.record(v.string(), v.unknown())),
 });
 

@@ -122,7 +122,7 @@ export interface DecideInput {
   /** Access of this call, computed by the tool */
   readonly access: Access;
   readonly effects: Effects;
-  /** Edit that turns the tool on, as `[security.write_file] enabled = true`. Undefined when it is on */
+  /** Edit that turns the tool on, as `set [security.write_file] enabled = true`. Undefined when it is on */
   readonly offUntil: string | undefined;
   readonly autonomy: AutonomyRules;
   readonly workspace: DecideWorkspace;
@@ -343,7 +343,7 @@ export function denies({ reason }: DenyRule): boolean {
 
 function offRule({ offUntil }: DecideInput): DenyRule {
   if (offUntil === undefined) return passing(RULE_ENABLED);
-  return { reason: "it is off", rule: RULE_ENABLED, change: [`set ${offUntil}`] };
+  return { reason: "it is off", rule: RULE_ENABLED, change: [offUntil] };
 }
 
 function levelRule({ access, effects, autonomy }: DecideInput): DenyRule {

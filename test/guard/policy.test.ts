@@ -215,7 +215,7 @@ test("each decision names its rule and the smallest change that flips it", () =>
       'Cannot call "shell": "p/x" lies in the forbidden path "/home/me/work/p"; remove "p" from [autonomy] forbidden_paths',
     ],
     [
-      ask({ offUntil: "[probe] enabled = true", level: "read_only" }),
+      ask({ offUntil: "set [probe] enabled = true", level: "read_only" }),
       "enabled",
       'Cannot call "shell": it is off; set [probe] enabled = true and set [autonomy] level = "supervised"',
     ],

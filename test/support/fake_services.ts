@@ -212,6 +212,7 @@ const READ_FILE: ToolInfo = {
   enabled: true,
   reason: null,
   source: "builtin",
+  origin: null,
   input_schema: {
     type: "object",
     properties: { path: { type: "string" } },

@@ -152,5 +152,14 @@ function toTool(tool: FakeTool): Tool {
 }
 
 function toInfo({ name, access = "read" }: FakeTool): ToolInfo {
-  return { name, description: "", access, enabled: true, reason: null, source: "builtin", input_schema: undefined };
+  return {
+    name,
+    description: "",
+    access,
+    enabled: true,
+    reason: null,
+    source: "builtin",
+    origin: null,
+    input_schema: undefined,
+  };
 }

@@ -35,9 +35,9 @@ const time = v.string();
 export const boundStateSchema = v.object({
   /**
    * `file`: one that the call changes or its arguments name; `files`: what git would take from a folder; `index`: git's index;
-   * `head`: the checked-out commit; `commit`: what a name stands for; `remote`: the address of a remote
+   * `head`: the checked-out commit; `commit`: what a name stands for; `remote`: the address of a remote; `plugin`: the plugin that answers
    */
-  kind: v.picklist(["file", "files", "index", "head", "commit", "remote"]),
+  kind: v.picklist(["file", "files", "index", "head", "commit", "remote", "plugin"]),
   /** Path, or name of the branch, commit or remote */
   name: v.string(),
   /** SHA-256 of the content or list, hexadecimal; null: there is none */

@@ -196,6 +196,7 @@ export function createNodeTool(options: NodeToolOptions): Tool {
       return access();
     },
     source: "node",
+    origin: `node ${nodeId}`,
     enabled: options.connected,
     enabledBy: `up the link of the node "${nodeId}", there: postern node --connect <url> --id ${nodeId}`,
     needs: [],

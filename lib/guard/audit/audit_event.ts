@@ -188,6 +188,33 @@ export interface NodeEvent {
   readonly reason: string | null;
 }
 
+/** A plugin was installed, enabled, disabled or removed, or turned itself off. */
+export interface PluginEvent {
+  readonly type: "plugin";
+  /**
+   * `updated`: another version took the place of the installed one; `turned_off`: its content changed, or its new version asks for more;
+   * `served`: `postern plugin dev` serves it; `key_trusted`: the key of a publisher was accepted in place of the pinned one
+   */
+  readonly action:
+    | "installed"
+    | "updated"
+    | "enabled"
+    | "disabled"
+    | "removed"
+    | "turned_off"
+    | "served"
+    | "key_trusted";
+  readonly plugin_id: string;
+  readonly version: string;
+  /** Digest over the whole content, hexadecimal */
+  readonly digest: string;
+  /** Folder that it was found in; null for a package */
+  readonly folder: string | null;
+  /** Rights that count from now on, each as a line; empty while it is off */
+  readonly granted: readonly string[];
+  readonly by: AuditActor | null;
+}
+
 /** Records up to `through` were older than the retention and are gone; their last hash is kept so that the chain still begins somewhere. */
 export interface RetentionEvent {
   readonly type: "retention";
@@ -210,6 +237,7 @@ export type AuditEvent =
   | ReviewEvent
   | AccessFailuresEvent
   | NodeEvent
+  | PluginEvent
   | RetentionEvent;
 
 /** Types of events, for a filter. */
@@ -225,6 +253,7 @@ export const AUDIT_TYPES = [
   "review",
   "access_failures",
   "node",
+  "plugin",
   "retention",
 ] as const satisfies readonly AuditEvent["type"][];
 

@@ -69,6 +69,7 @@ export function createCatalogue(
       enabled: whyOff === undefined,
       reason: whyOff ?? null,
       source: tool.source,
+      origin: tool.origin ?? null,
       input_schema: tool.inputSchema,
     };
   };

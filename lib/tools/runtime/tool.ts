@@ -44,6 +44,10 @@ export interface Tool {
   readonly enabled: "always" | ((config: Config) => boolean);
   /** Setting that enables the tool, as `[security.write_file] enabled = true`. undefined for `always` */
   readonly enabledBy: string | undefined;
+  /** Returns the edit or command that turns the tool on now, where no single setting does. Default: to set `enabledBy` */
+  readonly wayOn?: ((config: Config) => string) | undefined;
+  /** Owner of the tool, as `plugin words 1.0.0`. Default: Postern's own */
+  readonly origin?: string | undefined;
   /** Set when the output comes from outside though the access is not `network`. Default false */
   readonly outside?: boolean | undefined;
   /** Set when an output that is no error is what was read, without a word of the input: its links are none of the model's. Default false */

@@ -14,6 +14,8 @@ export interface ToolInfo {
   /** Reason why the tool is off, with the setting that turns it on. null when enabled */
   readonly reason: string | null;
   readonly source: ToolSource;
+  /** Owner of the tool, as `plugin words 1.0.0`; null for Postern's own */
+  readonly origin: string | null;
   readonly input_schema: ObjectJsonSchema | undefined;
 }
 

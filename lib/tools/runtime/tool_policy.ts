@@ -65,7 +65,9 @@ export interface ToolPolicyOptions {
 /** Creates the policy of the newest configuration. */
 export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
   const offUntil = (tool: Tool) =>
-    tool.enabled === "always" || tool.enabled(options.config()) ? undefined : tool.enabledBy ?? "what enables it";
+    tool.enabled === "always" || tool.enabled(options.config())
+      ? undefined
+      : tool.wayOn?.(options.config()) ?? `set ${tool.enabledBy ?? "what enables it"}`;
 
   const decideCall = (
     tool: Tool,
@@ -96,7 +98,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     isEnabled: (tool) => offUntil(tool) === undefined,
     whyOff(tool) {
       const change = offUntil(tool);
-      return change === undefined ? undefined : `it is off; set ${change}`;
+      return change === undefined ? undefined : `it is off; ${change}`;
     },
     accessOf: (tool) => accessUnder(tool, { access: tool.access, config: options.config() }),
     judge(tool, input, run) {

@@ -1,0 +1,147 @@
+import { lstat, readdir } from "node:fs/promises";
+import { basename, join } from "node:path";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { MANIFEST_NAME, type PluginManifest } from "./manifest.ts";
+import { PluginError } from "./plugin_error.ts";
+import { readPluginFolder, stampOfFolder } from "./plugin_files.ts";
+import type { PluginRecord } from "./plugin_record.ts";
+
+/**
+ * Place of a plugin, from the one that is overridden by all others on: an installed package, the user's folder, `.plugins` and `plugins`
+ * of the workspace, and `postern plugin dev`.
+ */
+export const PLUGIN_LAYERS = ["package", "user_dir", "project", "workspace", "dev"] as const;
+/** Place of a plugin. */
+export type PluginLayer = (typeof PLUGIN_LAYERS)[number];
+
+/** Plugin in a folder, or the reason why the folder holds none that can be used. */
+export interface FoundPlugin {
+  readonly id: string;
+  readonly layer: PluginLayer;
+  /** Absolute path of the plugin's own folder */
+  readonly folder: string;
+  /** Undefined for a folder that cannot be used */
+  readonly content: { readonly manifest: PluginManifest; readonly digest: string } | undefined;
+  /** Why the folder cannot be used; undefined when it can */
+  readonly fault: string | undefined;
+}
+
+/** A plugin at one of its places, with its record. */
+export interface KnownPlugin extends Omit<FoundPlugin, "folder"> {
+  /** Folder that it was found in; null for a package */
+  readonly folder: string | null;
+  /** Undefined for a found plugin that nobody has enabled or disabled */
+  readonly record: PluginRecord | undefined;
+}
+
+/** Tells whether somebody has enabled exactly this content, or `postern plugin dev` serves it. */
+export function isEnabled({ layer, record, content }: Pick<KnownPlugin, "layer" | "record" | "content">): boolean {
+  if (content === undefined) return false;
+  return layer === "dev" || (record?.state === "enabled" && record.grant?.digest === content.digest);
+}
+
+/** Folder in which plugins are looked for. */
+export interface PluginFolder {
+  readonly layer: PluginLayer;
+  /** Absolute path */
+  readonly path: string;
+}
+
+/** Plugins that one folder may hold. */
+const MAX_PLUGINS = 64;
+/** Packages and unfinished packages in `{data_dir}/plugins`. */
+const OURS = /^([0-9a-f]{64}|\..*)$/;
+const ID = /^[a-z0-9][a-z0-9-]{0,63}$/;
+
+/** How often a watched folder is looked at. A change counts when the next look finds it again: an editor writes in steps. */
+const LOOK_MS = 350;
+
+/** Looks for plugins in a folder. A folder that is not there holds none, and one that is a link holds none either. Never throws. */
+export async function findPlugins({ layer, path }: PluginFolder): Promise<readonly FoundPlugin[]> {
+  const names = await pluginNames(path);
+  return await Promise.all(names.map((name) => findPlugin({ layer, folder: join(path, name) })));
+}
+
+/** Reads one plugin folder. Never throws. */
+async function findPlugin({ layer, folder }: Pick<FoundPlugin, "layer" | "folder">): Promise<FoundPlugin> {
+  try {
+    const { manifest, digest } = await readPluginFolder(folder);
+    return { id: manifest.id, layer, folder, content: { manifest, digest }, fault: undefined };
+  } catch (error) {
+    const fault = error instanceof PluginError ? error.message : `Cannot read "${folder}": ${reasonOf(error)}`;
+    return { id: basename(folder), layer, folder, content: undefined, fault };
+  }
+}
+
+/** Calls back within a second after something below a folder changed, came or went. Returns the end of the watch. */
+export async function watchPlugins(
+  path: string,
+  { clock, onChange }: { readonly clock: Clock; readonly onChange: () => Promise<void> },
+): Promise<() => void> {
+  const watch = new PluginWatch(path, { onChange, stamp: await stampOf(path) });
+  return watch.begin(clock);
+}
+
+class PluginWatch {
+  readonly #path: string;
+  readonly #onChange: () => Promise<void>;
+  /** Stamp that the last call told of */
+  #told: string;
+  /** Stamp of the last look */
+  #seen: string;
+  #isLooking = false;
+  #isEnded = false;
+
+  constructor(path: string, { onChange, stamp }: { readonly onChange: () => Promise<void>; readonly stamp: string }) {
+    this.#path = path;
+    this.#onChange = onChange;
+    this.#told = this.#seen = stamp;
+  }
+
+  begin(clock: Clock): () => void {
+    const timer: Timer = clock.every(LOOK_MS, () => void this.#look());
+    return () => {
+      this.#isEnded = true;
+      timer.clear();
+    };
+  }
+
+  async #look(): Promise<void> {
+    if (this.#isLooking || this.#isEnded) return;
+    this.#isLooking = true;
+    try {
+      const stamp = await stampOf(this.#path);
+      const isQuiet = stamp === this.#seen;
+      this.#seen = stamp;
+      if (!isQuiet || stamp === this.#told || this.#isEnded) return;
+      this.#told = stamp;
+      await this.#onChange();
+    } finally {
+      this.#isLooking = false;
+    }
+  }
+}
+
+/** Returns the names of the folders that may be plugins, at most 64. */
+async function pluginNames(path: string): Promise<readonly string[]> {
+  const info = await lstat(path).catch(() => undefined);
+  if (info === undefined || !info.isDirectory()) return [];
+  const entries = await readdir(path, { withFileTypes: true }).catch(() => []);
+  const names: string[] = [];
+  for (const { name } of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    if (OURS.test(name) || !ID.test(name) || names.length >= MAX_PLUGINS) continue;
+    const manifest = await lstat(join(path, name, MANIFEST_NAME)).catch(() => undefined);
+    if (manifest !== undefined) names.push(name);
+  }
+  return names;
+}
+
+async function stampOf(path: string): Promise<string> {
+  const names = await pluginNames(path);
+  const stamps = await Promise.all(names.map(async (name) => `${name}\n${await stampOfFolder(join(path, name))}`));
+  return stamps.join("\n\n");
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,148 @@
+import type { Logger } from "../../base/telemetry/log.ts";
+import type { Config } from "../../config/config.ts";
+import type { Tool } from "../../tools/runtime/tool.ts";
+import { type FoundPlugin, isEnabled, type KnownPlugin } from "./found_plugins.ts";
+import { isTakenToolName, mainFile } from "./manifest.ts";
+import { PluginError } from "./plugin_error.ts";
+import { type PluginFiles, readPluginFolder } from "./plugin_files.ts";
+import { wayOn } from "./plugin_info.ts";
+import { openPlugin, type PluginOpeners } from "./plugin_openers.ts";
+import type { PluginPackage } from "./plugin_package.ts";
+import { createPluginTool, type OfferedPlugin } from "./plugin_tool.ts";
+import { RunningPlugin } from "./running_plugin.ts";
+
+/** Options of OfferedPlugins. */
+export interface OfferedPluginsOptions {
+  readonly files: PluginFiles;
+  readonly openers: PluginOpeners;
+  /** The newest configuration. */
+  readonly config: () => Config;
+  readonly log: Logger;
+  /** Called when a plugin that was taken away has done its last call. Must not throw */
+  readonly onIdle: () => void;
+}
+
+/** Content of a plugin that can be used. */
+type Content = NonNullable<FoundPlugin["content"]>;
+
+/** The tools of the plugins that count, and the hosts of those that are enabled. */
+export class OfferedPlugins {
+  readonly #options: OfferedPluginsOptions;
+  /** Enabled plugins that were called, by digest */
+  readonly #running = new Map<string, RunningPlugin>();
+  /** Digests of plugins that were taken away and do their last calls, with their number */
+  readonly #retiring = new Map<string, number>();
+  #effective: readonly KnownPlugin[] = [];
+  #tools: readonly Tool[] = [];
+
+  constructor(options: OfferedPluginsOptions) {
+    this.#options = options;
+  }
+
+  /** All tools, on or off: the same array until `settle`. */
+  get tools(): readonly Tool[] {
+    return this.#tools;
+  }
+
+  /** Digests whose files are in use by calls that are not done, though their plugin was taken away. */
+  inUse(): Iterable<string> {
+    return this.#retiring.keys();
+  }
+
+  /** Offers these plugins in place of those before. Calls that run go on with the content that they began with. */
+  settle(effective: readonly KnownPlugin[]): void {
+    this.#effective = effective;
+    const digests = new Set(effective.filter(isEnabled).map(({ content }) => content?.digest));
+    for (const [digest, running] of this.#running) {
+      if (digests.has(digest)) continue;
+      this.#running.delete(digest);
+      this.#retire(digest, running);
+    }
+    this.#tools = this.#makeTools();
+  }
+
+  /** Closes every host now. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#running.values()].map((running) => running.close()));
+  }
+
+  #retire(digest: string, running: RunningPlugin): void {
+    this.#retiring.set(digest, (this.#retiring.get(digest) ?? 0) + 1);
+    void running.retire().then(() => {
+      const left = (this.#retiring.get(digest) ?? 1) - 1;
+      if (left > 0) return void this.#retiring.set(digest, left);
+      this.#retiring.delete(digest);
+      this.#options.onIdle();
+    });
+  }
+
+  /** Enabled plugins come first: where two tools have one name, the one that is on has it. */
+  #makeTools(): readonly Tool[] {
+    const tools = new Map<string, Tool>();
+    const off = this.#effective.filter((plugin) => !isEnabled(plugin));
+    for (const plugin of [...this.#effective.filter(isEnabled), ...off]) {
+      const { content } = plugin;
+      for (const tool of content?.manifest.tools ?? []) {
+        // A later version of Postern may have a tool of this name
+        if (tools.has(tool.name) || isTakenToolName(tool.name) || content === undefined) continue;
+        tools.set(tool.name, createPluginTool(this.#offer(plugin, content), tool));
+      }
+    }
+    return [...tools.values()];
+  }
+
+  #offer(plugin: KnownPlugin, content: Content): OfferedPlugin {
+    const { config, openers } = this.#options;
+    const { manifest, digest } = content;
+    return {
+      manifest,
+      digest,
+      config,
+      wayOn: (now) => wayOn(plugin, { config: now, kinds: Object.keys(openers) }),
+      call: async (call, signal) => {
+        const isCurrent = this.#effective.some((one) => isEnabled(one) && one.content?.digest === digest);
+        if (!isCurrent) {
+          const reason = "its plugin has changed since; look at it again";
+          throw new PluginError("plugin_changed", `Cannot call "${call.tool}": ${reason}`);
+        }
+        return await this.#runningOf(plugin, content).call(call, signal);
+      },
+    };
+  }
+
+  #runningOf(plugin: KnownPlugin, { manifest, digest }: Content): RunningPlugin {
+    const known = this.#running.get(digest);
+    if (known !== undefined) return known;
+    const { config, log, files, openers } = this.#options;
+    const running = new RunningPlugin({
+      key: () => stampOf(config()),
+      open: async () => {
+        const { files: all } = await this.#read(plugin, digest);
+        const main = all.find(({ path }) => path === mainFile(manifest)?.path)?.bytes;
+        return await openPlugin(openers, { manifest, digest, folder: files.folderOf(digest), main, config: config() });
+      },
+      onCloseError: (error) => log.error("A plugin could not be closed", { plugin: manifest.id, error }),
+    });
+    this.#running.set(digest, running);
+    return running;
+  }
+
+  /** Reads the files of an enabled plugin. Those of a folder that went and came back are written anew. */
+  async #read({ folder }: KnownPlugin, digest: string): Promise<PluginPackage> {
+    const { files } = this.#options;
+    try {
+      return await files.read(digest);
+    } catch (error) {
+      if (folder === null) throw error;
+      const found = await readPluginFolder(folder);
+      if (found.digest !== digest) throw error;
+      await files.write(found);
+      return found;
+    }
+  }
+}
+
+/** Returns the part of a configuration that a host may be opened by, as a text to compare. */
+function stampOf({ runtime, plugins, url_access, proxy, autonomy, security }: Config): string {
+  return JSON.stringify([runtime, plugins, url_access, proxy, autonomy, security]);
+}

@@ -1,0 +1,239 @@
+import { constants } from "node:fs";
+import { lstat, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { syncFolder } from "../../base/durable_files.ts";
+import type { Random } from "../../base/random.ts";
+import { mainFile, MANIFEST_NAME, MAX_MANIFEST_BYTES, parsePluginManifest, type PluginManifest } from "./manifest.ts";
+import { PluginError } from "./plugin_error.ts";
+import { MAX_PACKAGE_BYTES, MAX_PACKAGE_FILES, type PluginPackage, sha256Of, toPackage } from "./plugin_package.ts";
+import type { PackageFile } from "./tar.ts";
+
+/** Prefix of a folder that a package is being written to. */
+const UNFINISHED = ".new-";
+const DIGEST = /^[0-9a-f]{64}$/;
+/** Files beside the one that a WASM or FFI plugin runs which belong to its package. */
+const DOCUMENTS = /^(readme|license|licence|notice|changelog)(\.(md|txt))?$/i;
+/** Files and folders of a process plugin that never belong to its package. */
+const LEFT_OUT = /^\.|^(__pycache__|target)$|\.(tar|tgz|pyc)$/;
+
+/** Folder of the packages: `{data_dir}/plugins`, with one folder for each digest. */
+export interface PluginFiles {
+  /** Returns the absolute path of the folder of a digest. */
+  folderOf(digest: string): string;
+  /**
+   * Writes a package. On disk when it resolves, whole or not at all: a crash at any moment leaves nothing that counts.
+   * @throws {PluginError} `package_invalid` when the disk refuses
+   */
+  write(plugin: PluginPackage): Promise<void>;
+  /** Reads a written package again and compares it with its digest. @throws {PluginError} `plugin_changed` */
+  read(digest: string): Promise<PluginPackage>;
+  /** Removes everything but these digests: also what an interrupted writing left. Never throws */
+  keepOnly(digests: ReadonlySet<string>): Promise<void>;
+}
+
+/** Creates the files of packages. Makes the folder at the first write. @param root absolute path of `{data_dir}/plugins` */
+export function createPluginFiles({ root, random }: { readonly root: string; readonly random: Random }): PluginFiles {
+  const folderOf = (digest: string) => join(root, digest);
+  return {
+    folderOf,
+    async write(plugin) {
+      const target = folderOf(plugin.digest);
+      if (await isWhole(target, plugin.digest)) return;
+      await mkdir(root, { recursive: true, mode: 0o700 });
+      const fresh = join(root, random.id(UNFINISHED));
+      try {
+        await writeFiles(fresh, plugin.files);
+        // A damaged folder of this digest makes place for the right one
+        await rm(target, { recursive: true, force: true });
+        await rename(fresh, target);
+        await syncFolder(root);
+      } catch (cause) {
+        await rm(fresh, { recursive: true, force: true }).catch(() => {});
+        const reason = cause instanceof Error ? cause.message : String(cause);
+        throw new PluginError("package_invalid", `Cannot write the package to "${root}": ${reason}`, { cause });
+      }
+    },
+    async read(digest) {
+      const found = await readAll(folderOf(digest)).catch((cause: unknown) => {
+        throw changed(digest, cause instanceof Error ? cause.message : String(cause), cause);
+      });
+      if (found.digest !== digest) throw changed(digest, `its content now has the digest ${found.digest}`);
+      return found;
+    },
+    async keepOnly(digests) {
+      const names = await readdir(root).catch(() => []);
+      const ours = names.filter((name) => name.startsWith(UNFINISHED) || (DIGEST.test(name) && !digests.has(name)));
+      for (const name of ours) await rm(join(root, name), { recursive: true, force: true }).catch(() => {});
+    },
+  };
+}
+
+/**
+ * Reads a plugin from a folder, with the files that its package would have: for WASM and FFI the manifest, the file that runs, and
+ * README, LICENSE and the like; for a process everything but hidden files, archives and caches. Links are refused.
+ * @param options.module content of the file that runs, in place of the one in the folder. Its digest is put into the manifest
+ * @param options.fillDigest puts the digest of the file that runs into the manifest. Default false: a wrong digest is refused
+ * @throws {PluginError} see `readPackage`
+ */
+export async function readPluginFolder(
+  folder: string,
+  options: { readonly module?: Uint8Array | undefined; readonly fillDigest?: boolean | undefined } = {},
+): Promise<PluginPackage> {
+  await requireRealFolder(folder);
+  const manifestFile = await readPart(folder, { path: MANIFEST_NAME, maxBytes: MAX_MANIFEST_BYTES });
+  const manifest = parsePluginManifest(manifestFile.bytes);
+  const names = manifest.kind === "process"
+    ? await listFiles(folder, (name) => !LEFT_OUT.test(name))
+    : await chosenFiles(folder, manifest);
+  const files: PackageFile[] = [];
+  let left = MAX_PACKAGE_BYTES;
+  for (const path of names) {
+    if (path === MANIFEST_NAME) continue;
+    const isReplaced = options.module !== undefined && path === mainFile(manifest)?.path;
+    const file = isReplaced
+      ? { path, bytes: options.module ?? new Uint8Array(), executable: false }
+      : await readPart(folder, { path, maxBytes: left });
+    left -= file.bytes.length;
+    files.push(file);
+  }
+  const isFilled = options.fillDigest === true || options.module !== undefined;
+  return toPackage([isFilled ? withDigest(manifestFile, { manifest, files }) : manifestFile, ...files]);
+}
+
+/** Returns the paths of the files of a plugin folder whose change is a change of the plugin, with their sizes and times as one text. */
+export async function stampOfFolder(folder: string): Promise<string> {
+  const names = await listFiles(folder, (name) => !LEFT_OUT.test(name)).catch(() => []);
+  const stamps = await Promise.all(names.map(async (path) => {
+    const info = await stat(join(folder, path), { bigint: true }).catch(() => undefined);
+    return info === undefined ? path : `${path} ${info.ino} ${info.size} ${info.mtimeNs} ${info.ctimeNs}`;
+  }));
+  return stamps.sort().join("\n");
+}
+
+async function chosenFiles(folder: string, manifest: PluginManifest): Promise<readonly string[]> {
+  const main = mainFile(manifest);
+  const documents = (await readdir(folder, { withFileTypes: true })).filter((entry) =>
+    entry.isFile() && DOCUMENTS.test(entry.name)
+  );
+  return [...(main === undefined ? [] : [main.path]), ...documents.map(({ name }) => name)];
+}
+
+/** Puts the digest of the file that runs into a manifest, whose other content stays as it is. */
+function withDigest(
+  file: PackageFile,
+  { manifest, files }: { readonly manifest: PluginManifest; readonly files: readonly PackageFile[] },
+): PackageFile {
+  const main = mainFile(manifest);
+  const bytes = files.find(({ path }) => path === main?.path)?.bytes;
+  if (bytes === undefined) return file;
+  // The manifest was just parsed from this text
+  const document = JSON.parse(new TextDecoder().decode(file.bytes)) as Record<string, Record<string, unknown>>;
+  const section = document[manifest.kind];
+  if (section === undefined || section["sha256"] === sha256Of(bytes)) return file;
+  const filled = { ...document, [manifest.kind]: { ...section, sha256: sha256Of(bytes) } };
+  return { ...file, bytes: new TextEncoder().encode(`${JSON.stringify(filled, null, 2)}\n`) };
+}
+
+/** Lists the plain files below a folder. @throws {PluginError} a link, a device, or too many files */
+async function listFiles(folder: string, isWanted: (name: string) => boolean): Promise<readonly string[]> {
+  const found: string[] = [];
+  const open = [""];
+  for (let place = open.pop(); place !== undefined; place = open.pop()) {
+    for (const entry of await readdir(join(folder, place), { withFileTypes: true })) {
+      if (!isWanted(entry.name)) continue;
+      const path = place === "" ? entry.name : `${place}/${entry.name}`;
+      if (entry.isDirectory()) open.push(path);
+      else if (entry.isFile()) found.push(path);
+      else throw wrong(`"${path}" in "${folder}" is a link or a device`);
+      if (found.length + open.length > MAX_PACKAGE_FILES) {
+        throw wrong(`"${folder}" has over ${MAX_PACKAGE_FILES} files`);
+      }
+    }
+  }
+  return found;
+}
+
+async function requireRealFolder(folder: string): Promise<void> {
+  const info = await lstat(folder).catch(() => undefined);
+  if (info === undefined) throw wrong(`there is no folder "${folder}"`);
+  if (info.isSymbolicLink()) throw wrong(`"${folder}" is a link`);
+  if (!info.isDirectory()) throw wrong(`"${folder}" is no folder`);
+}
+
+/** Reads a file of a folder through one handle, so that what was checked is what is read. */
+async function readPart(
+  folder: string,
+  { path, maxBytes }: { readonly path: string; readonly maxBytes: number },
+): Promise<PackageFile> {
+  await requireNoLinks(folder, path);
+  const file = await open(
+    join(folder, path),
+    constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0),
+  )
+    .catch((cause: NodeJS.ErrnoException) => {
+      throw wrong(
+        `"${path}" in "${folder}" cannot be read: ${cause.code === "ELOOP" ? "it is a link" : cause.message}`,
+      );
+    });
+  try {
+    const info = await file.stat();
+    if (!info.isFile()) throw wrong(`"${path}" in "${folder}" is no plain file`);
+    if (info.size > maxBytes) throw wrong(`"${path}" in "${folder}" makes it larger than ${maxBytes} bytes`);
+    const bytes = await file.readFile();
+    if (bytes.length > maxBytes) throw wrong(`"${path}" in "${folder}" makes it larger than ${maxBytes} bytes`);
+    return { path, bytes, executable: (info.mode & 0o100) !== 0 };
+  } finally {
+    await file.close();
+  }
+}
+
+/** Refuses a path whose folders are links. */
+async function requireNoLinks(folder: string, path: string): Promise<void> {
+  for (let at = path.indexOf("/"); at !== -1; at = path.indexOf("/", at + 1)) {
+    await requireRealFolder(join(folder, path.slice(0, at)));
+  }
+}
+
+async function writeFiles(folder: string, files: readonly PackageFile[]): Promise<void> {
+  const folders = new Set([folder]);
+  await mkdir(folder, { mode: 0o700 });
+  for (const { path, bytes, executable } of files) {
+    const place = join(folder, path);
+    await mkdir(dirname(place), { recursive: true, mode: 0o700 });
+    for (let above = dirname(place); above !== folder; above = dirname(above)) folders.add(above);
+    const file = await open(place, "wx", executable ? 0o700 : 0o600);
+    try {
+      await file.writeFile(bytes);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+  }
+  for (const place of folders) await syncFolder(place);
+}
+
+async function isWhole(folder: string, digest: string): Promise<boolean> {
+  return await readAll(folder).then((found) => found.digest === digest, () => false);
+}
+
+/** Reads every file of a written package. */
+async function readAll(folder: string): Promise<PluginPackage> {
+  await requireRealFolder(folder);
+  const files: PackageFile[] = [];
+  let left = MAX_PACKAGE_BYTES;
+  for (const path of await listFiles(folder, () => true)) {
+    const file = await readPart(folder, { path, maxBytes: left });
+    left -= file.bytes.length;
+    files.push(file);
+  }
+  return toPackage(files);
+}
+
+function wrong(reason: string): PluginError {
+  return new PluginError("package_invalid", `Cannot use the plugin: ${reason}`);
+}
+
+function changed(digest: string, reason: string, cause?: unknown): PluginError {
+  const message = `Cannot run the plugin with the digest ${digest}: ${reason}; install or enable it again`;
+  return new PluginError("plugin_changed", message, { cause });
+}

@@ -1,0 +1,113 @@
+import type { PluginConfig } from "./plugin_gate.ts";
+import { misfitOf, missingGrant, rightsOf } from "./plugin_gate.ts";
+import { isEnabled, type KnownPlugin, PLUGIN_LAYERS, type PluginLayer } from "./found_plugins.ts";
+import { NO_CAPABILITIES, type PluginCapabilities, type PluginKind, widened } from "./manifest.ts";
+import { beyondGrant, grantOf, type PluginState } from "./plugin_record.ts";
+
+/** A plugin, as `/v1/plugins` shows it. Times are in ISO 8601. */
+export interface PluginInfo {
+  readonly id: string;
+  readonly object: "plugin";
+  /** null for a folder that cannot be used */
+  readonly version: string | null;
+  readonly description: string | null;
+  readonly kind: PluginKind | null;
+  readonly state: PluginState;
+  /** Tells whether its tools can be called */
+  readonly on: boolean;
+  /** Why its tools are off, with what turns them on; null while they are on */
+  readonly reason: string | null;
+  /** Place that it comes from */
+  readonly source: PluginLayer;
+  /** Folder that it was found in; null for a package */
+  readonly folder: string | null;
+  /** Address of the registry that it came from; null for others */
+  readonly registry: string | null;
+  /** Digest over the whole content, which `enable` binds; null for a folder that cannot be used */
+  readonly digest: string | null;
+  /** SHA-256 of the package; null for a folder */
+  readonly package_sha256: string | null;
+  /** Capabilities that it asks for */
+  readonly capabilities: PluginCapabilities;
+  /** Units of fuel that it asks for in each call; null: as configured */
+  readonly fuel: number | null;
+  /** Capabilities in words; empty: none */
+  readonly asks: readonly string[];
+  /** Rights that it asks for beyond what was granted before, in words. The same as `asks` for one that was never enabled */
+  readonly asks_more: readonly string[];
+  /** Sentence about the rights that it runs with; null for a folder that cannot be used */
+  readonly rights: string | null;
+  readonly tools: readonly { readonly name: string; readonly description: string }[];
+  /** Places of plugins with the same id that this one overrides */
+  readonly overrides: readonly PluginLayer[];
+  /** null for one that nobody has installed, enabled or disabled */
+  readonly changed_at: string | null;
+}
+
+/** Configuration and kinds that decide whether a plugin is on. */
+interface Circumstances {
+  readonly config: PluginConfig;
+  /** Kinds that this version runs */
+  readonly kinds: readonly string[];
+}
+
+/** Returns the command or edit that turns a plugin on; undefined while it is on. */
+export function wayOn(
+  plugin: KnownPlugin,
+  { config, kinds }: Circumstances,
+): string | undefined {
+  const { id, content, fault, record } = plugin;
+  if (content === undefined) return `mend it: ${fault}`;
+  const { manifest } = content;
+  const misfit = misfitOf(manifest, kinds);
+  if (misfit !== undefined) return `use another version: ${misfit}`;
+  if (isEnabled(plugin)) return missingGrant(manifest, config);
+  const command = `run postern plugin enable ${id}`;
+  switch (record?.off_because) {
+    case "changed":
+      return `${command}, since its content has changed (reason: changed)`;
+    case "widened":
+      return `${command}, since this version asks for more than the one before (reason: widened)`;
+    default:
+      return command;
+  }
+}
+
+/** Describes a plugin. @param options.overridden plugins of the same id that do not count */
+export function toPluginInfo(
+  plugin: KnownPlugin,
+  { overridden, ...circumstances }: Circumstances & { readonly overridden: readonly KnownPlugin[] },
+): PluginInfo {
+  const { id, layer, folder, content, record } = plugin;
+  const way = wayOn(plugin, circumstances);
+  const manifest = content?.manifest;
+  const asked = content === undefined ? undefined : grantOf(content);
+  const asks = asked === undefined ? [] : [
+    ...widened(NO_CAPABILITIES, asked.capabilities),
+    ...(asked.fuel === null ? [] : [`asks for ${asked.fuel} units of fuel in each call`]),
+  ];
+  const places = PLUGIN_LAYERS.filter((one) => overridden.some((other) => other.layer === one));
+  return {
+    id,
+    object: "plugin",
+    version: manifest?.version ?? record?.version ?? null,
+    description: manifest?.description ?? null,
+    kind: manifest?.kind ?? null,
+    state: layer === "dev" ? "enabled" : record?.state ?? "installed",
+    on: way === undefined,
+    reason: way === undefined ? null : `it is off; ${way}`,
+    source: layer,
+    folder,
+    registry: record?.registry ?? null,
+    digest: content?.digest ?? null,
+    package_sha256: record?.package_sha256 ?? null,
+    capabilities: manifest?.capabilities ?? NO_CAPABILITIES,
+    fuel: asked?.fuel ?? null,
+    asks,
+    asks_more: asked === undefined || record?.grant == null ? asks : beyondGrant(record.grant, asked),
+    rights: manifest === undefined ? null : rightsOf(manifest),
+    tools: (manifest?.tools ?? []).map(({ name, description }) => ({ name, description })),
+    overrides: places,
+    changed_at: record?.changed_at ?? null,
+  };
+}

@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { chmodSync, existsSync, mkdirSync, readdirSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createPluginFiles, readPluginFolder } from "../../../lib/extensions/plugins/plugin_files.ts";
+import { readPackage } from "../../../lib/extensions/plugins/plugin_package.ts";
+import { BY, withPlugins } from "../../support/plugin_bench.ts";
+import { EMPTY_MODULE, sampleManifest, samplePackage, sha256 } from "../../support/plugin_package.ts";
+import { createSeededRandom } from "../../support/seeded_random.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
+
+test("a package that is written is read back, and damage at any byte is seen", () =>
+  withTemporaryFolder(async (folder) => {
+    const root = join(folder, "plugins");
+    const files = createPluginFiles({ root, random: createSeededRandom() });
+    const plugin = readPackage(samplePackage());
+    await files.write(plugin);
+    assert.deepEqual(readdirSync(root), [plugin.digest]);
+    assert.equal((await files.read(plugin.digest)).digest, plugin.digest);
+    const place = join(root, plugin.digest);
+    const damages: readonly (() => void)[] = [
+      () => truncateSync(join(place, "words.wasm"), 3),
+      () => writeFileSync(join(place, "extra"), "x"),
+      () => chmodSync(join(place, "words.wasm"), 0o700),
+      () => writeFileSync(join(place, "plugin.json"), "{}"),
+      () => symlinkSync("/etc/passwd", join(place, "link")),
+    ];
+    for (const damage of damages) {
+      damage();
+      await assert.rejects(files.read(plugin.digest), { code: "plugin_changed" });
+      await files.write(plugin);
+      assert.equal((await files.read(plugin.digest)).digest, plugin.digest, "writing it again mends it");
+    }
+  }));
+
+test("an installation that a crash cut off at any moment leaves nothing that counts", () =>
+  withPlugins(async (bench) => {
+    const root = join(bench.dataDir, "plugins");
+    const plugin = readPackage(samplePackage());
+    // After any number of files, each of them of any length, and after the rename but before the record
+    for (let count = 0; count <= plugin.files.length; count++) {
+      for (const part of [0, 0.5, 1]) {
+        const unfinished = join(root, `.new-${count}-${part}`);
+        mkdirSync(unfinished, { recursive: true });
+        for (const { path, bytes } of plugin.files.slice(0, count)) {
+          writeFileSync(join(unfinished, path), bytes.subarray(0, Math.floor(bytes.length * part)));
+        }
+      }
+    }
+    mkdirSync(join(root, plugin.digest));
+    for (const { path, bytes } of plugin.files) writeFileSync(join(root, plugin.digest, path), bytes);
+    await bench.restart();
+    assert.deepEqual(bench.plugins.list(), []);
+    assert.deepEqual(readdirSync(root), []);
+    await bench.plugins.install(samplePackage(), { by: BY });
+    assert.deepEqual(readdirSync(root), [plugin.digest]);
+  }));
+
+test("an installation whose record cannot be written is none", () =>
+  withPlugins(async (bench) => {
+    bench.audit.fail(new Error("disk full"));
+    await assert.rejects(bench.plugins.install(samplePackage(), { by: BY }), /disk full/);
+    assert.deepEqual(bench.plugins.list(), []);
+    await bench.restart();
+    assert.deepEqual(bench.plugins.list(), []);
+    assert.deepEqual(readdirSync(join(bench.dataDir, "plugins")), []);
+  }));
+
+test("a hostile package writes nothing at all", () =>
+  withPlugins(async (bench) => {
+    const traversal = samplePackage({}, [
+      { name: "words.wasm", bytes: EMPTY_MODULE },
+      { name: "../../evil", bytes: EMPTY_MODULE },
+    ]);
+    await assert.rejects(bench.plugins.install(traversal, { by: BY }), { code: "package_invalid" });
+    assert.equal(existsSync(join(bench.dataDir, "plugins")), false);
+    assert.deepEqual(bench.audit.events, []);
+  }));
+
+test("readPluginFolder() takes what belongs to a package: for WASM the module and texts, for a process all but hidden files", () =>
+  withTemporaryFolder(async (folder) => {
+    const write = (path: string, content: string | Uint8Array) => writeFileSync(join(folder, path), content);
+    const names = async () => (await readPluginFolder(folder)).files.map(({ path }) => path);
+    for (const name of ["src", "target", ".git", "__pycache__"]) {
+      mkdirSync(join(folder, name));
+      write(`${name}/x`, "x");
+    }
+    write("README.md", "x");
+    write("words-1.0.0.tar", "x");
+    write("words.wasm", EMPTY_MODULE);
+    write("plugin.json", JSON.stringify(sampleManifest()));
+    assert.deepEqual(await names(), ["README.md", "plugin.json", "words.wasm"]);
+    const process = { kind: "process", wasm: undefined, process: { command: "node", args: ["src/x"] } };
+    write("plugin.json", JSON.stringify(sampleManifest(process)));
+    assert.deepEqual(await names(), ["README.md", "plugin.json", "src/x", "words.wasm"]);
+    symlinkSync("/etc/passwd", join(folder, "passwd"));
+    await assert.rejects(names(), { code: "package_invalid", message: /"passwd" .* is a link/ });
+  }));
+
+test("readPluginFolder() puts the digest of a module into the manifest when it is asked to", () =>
+  withTemporaryFolder(async (folder) => {
+    const module = new Uint8Array([...EMPTY_MODULE, 0]);
+    writeFileSync(join(folder, "words.wasm"), module);
+    writeFileSync(join(folder, "plugin.json"), JSON.stringify(sampleManifest()));
+    await assert.rejects(readPluginFolder(folder), { code: "hash_mismatch" });
+    const filled = await readPluginFolder(folder, { fillDigest: true });
+    assert.equal(filled.manifest.kind === "wasm" && filled.manifest.wasm.sha256, sha256(module));
+    const other = await readPluginFolder(folder, { module: EMPTY_MODULE });
+    assert.equal(other.manifest.kind === "wasm" && other.manifest.wasm.sha256, sha256(EMPTY_MODULE));
+    assert.deepEqual(other.files.at(-1)?.bytes, EMPTY_MODULE);
+  }));

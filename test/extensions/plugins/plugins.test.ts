@@ -1,0 +1,425 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import type { PluginEvent } from "../../../lib/guard/audit/audit_event.ts";
+import { nextState, PLUGIN_STATES } from "../../../lib/extensions/plugins/plugin_record.ts";
+import type { PluginAnswer } from "../../../lib/extensions/plugins/plugin_host.ts";
+import { BY, type PluginBench, withPlugins } from "../../support/plugin_bench.ts";
+import { type SampleManifest, samplePackage, sampleTool } from "../../support/plugin_package.ts";
+import { until } from "../../support/until.ts";
+
+const eventsOf = (bench: PluginBench) => bench.audit.events.map((event) => (event as PluginEvent).action);
+const filesOf = ({ dataDir }: PluginBench) => readdirSync(join(dataDir, "plugins")).sort();
+
+/** Enables a plugin as it is now. */
+async function enable({ plugins }: PluginBench, id = "words") {
+  return await plugins.enable(id, { by: BY, digest: plugins.get(id)?.digest ?? "" });
+}
+
+/** Rows of the specification's table: state, command, next state. */
+const TABLE = [
+  ["installed", "enable", "enabled"],
+  ["installed", "disable", "disabled"],
+  ["enabled", "disable", "disabled"],
+  ["disabled", "enable", "enabled"],
+  ["installed", "remove", "removed"],
+  ["enabled", "remove", "removed"],
+  ["disabled", "remove", "removed"],
+  ["enabled", "enable", "enabled"],
+  ["disabled", "disable", "disabled"],
+] as const;
+
+describe("the states of an installed plugin", () => {
+  for (const [state, command, next] of TABLE) {
+    test(`${state} and ${command}: ${next}`, () =>
+      withPlugins(async (bench) => {
+        const { plugins } = bench;
+        await plugins.install(samplePackage(), { by: BY });
+        assert.equal(plugins.get("words")?.state, "installed", "it starts off");
+        if (state === "enabled") await enable(bench);
+        if (state === "disabled") await plugins.disable("words", { by: BY });
+        const before = eventsOf(bench).length;
+        if (command === "enable") await enable(bench);
+        else await plugins[command]("words", { by: BY });
+        assert.equal(plugins.get("words")?.state ?? "removed", next);
+        assert.equal(plugins.get("words")?.on ?? false, next === "enabled");
+        assert.deepEqual(eventsOf(bench).slice(before), state === next ? [] : [next]);
+        const again = await bench.restart();
+        assert.equal(again.get("words")?.state ?? "removed", next, "after a restart");
+      }));
+  }
+
+  test("the table has every state and command", () => {
+    const commands = ["enable", "disable", "remove"] as const;
+    for (const state of PLUGIN_STATES) {
+      for (const command of commands) {
+        const row = TABLE.find((one) => one[0] === state && one[1] === command);
+        assert.equal(nextState(state, command), row?.[2], `${state} ${command}`);
+      }
+    }
+  });
+});
+
+test("the tools of a plugin are there with its state, and a call reaches its host", () =>
+  withPlugins(async (bench) => {
+    const { plugins } = bench;
+    assert.deepEqual(plugins.tools(), []);
+    await plugins.install(samplePackage(), { by: BY });
+    const [off] = plugins.tools();
+    assert.equal(off?.enabled !== "always" && off?.enabled(bench.config), false);
+    assert.equal(off?.wayOn?.(bench.config), "run postern plugin enable words");
+    assert.deepEqual([off?.name, off?.source, off?.origin, off?.outside, off?.access], [
+      "count_words",
+      "wasm",
+      "plugin words 1.0.0",
+      true,
+      "read",
+    ]);
+    await assert.rejects(bench.call("count_words"), { code: "plugin_changed" });
+    await enable(bench);
+    assert.notEqual(plugins.tools(), [off], "the registry sees that they are others");
+    assert.deepEqual(await bench.call("count_words"), { output: "1.0.0", isError: false });
+    assert.equal(bench.open.size, 1);
+    await bench.call("count_words");
+    assert.equal(bench.open.size, 1, "its host is kept");
+    await assert.rejects(bench.call("count_words", { text: 1 }), { code: "invalid_input" });
+    await assert.rejects(bench.call("count_words", { text: "", more: 1 }), /"more" is not one of its fields/);
+    await plugins.disable("words", { by: BY });
+    await until(() => bench.open.size === 0, "its host is closed");
+  }));
+
+test("enable() counts for exactly one content", () =>
+  withPlugins(async (bench) => {
+    const { plugins } = bench;
+    await plugins.install(samplePackage(), { by: BY });
+    await assert.rejects(plugins.enable("words", { by: BY, digest: "0".repeat(64) }), { code: "plugin_changed" });
+    await assert.rejects(plugins.enable("other", { by: BY, digest: "0".repeat(64) }), { code: "plugin_not_found" });
+    await assert.rejects(plugins.disable("other", { by: BY }), { code: "plugin_not_found" });
+    await assert.rejects(plugins.remove("other", { by: BY }), { code: "plugin_not_found" });
+    const { digest } = await enable(bench);
+    const event = bench.audit.events.at(-1) as PluginEvent;
+    assert.deepEqual([event.action, event.plugin_id, event.version, event.digest, event.by?.via], [
+      "enabled",
+      "words",
+      "1.0.0",
+      digest,
+      "cli",
+    ]);
+    writeFileSync(join(bench.dataDir, "plugins", digest ?? "", "words.wasm"), "x");
+    await assert.rejects(bench.call("count_words"), { code: "plugin_changed" }, "changed bytes do not run");
+    const { dataDir } = bench;
+    await bench.restart();
+    assert.match(bench.plugins.get("words")?.reason ?? "", /SHA-256|digest/);
+    await bench.plugins.install(samplePackage({ version: "1.0.1" }), { by: BY });
+    assert.equal(bench.plugins.get("words")?.state, "enabled", "another version mends it");
+    assert.deepEqual(readdirSync(join(dataDir, "plugins")), [bench.plugins.get("words")?.digest]);
+  }));
+
+/** Changes of a new version, and whether it stays enabled. */
+const UPDATES:
+  readonly (readonly [change: string, before: SampleManifest, next: SampleManifest, more: readonly string[]])[] = [
+    ["nothing but its version", {}, {}, []],
+    ["another tool", {}, { tools: [sampleTool("count_words"), sampleTool("count_lines")] }, []],
+    ["fewer capabilities", { capabilities: { workspace: "write", hosts: ["a.example"] } }, {}, []],
+    ["the workspace", {}, { capabilities: { workspace: "read" } }, ["reads the workspace"]],
+    [
+      "writing",
+      { capabilities: { workspace: "read" } },
+      { capabilities: { workspace: "write" } },
+      ["reads and writes the workspace"],
+    ],
+    [
+      "another host",
+      { capabilities: { hosts: ["a.example"] } },
+      { capabilities: { hosts: ["b.example"] } },
+      ["reaches the host b.example"],
+    ],
+    [
+      "a host function",
+      {},
+      { capabilities: { host_functions: ["log"] } },
+      ["calls the host function log"],
+    ],
+    [
+      "another kind",
+      {},
+      { kind: "process", wasm: undefined, process: { command: "node" } },
+      ["runs as a process plugin, and not as a wasm plugin"],
+    ],
+  ];
+
+describe("an update of an enabled plugin", () => {
+  for (const [change, before, next, more] of UPDATES) {
+    test(`that asks for ${change} ${more.length === 0 ? "stays enabled" : "is off until it is enabled"}`, () =>
+      withPlugins(async (bench) => {
+        const { plugins } = bench;
+        await plugins.install(samplePackage(before), { by: BY });
+        await enable(bench);
+        const info = await plugins.install(samplePackage({ version: "1.1.0", ...next }), { by: BY });
+        assert.equal(info.version, "1.1.0");
+        assert.equal(info.state, more.length === 0 ? "enabled" : "installed");
+        assert.deepEqual(info.asks_more, more);
+        const events = ["installed", "enabled", "updated", ...(more.length === 0 ? [] : ["turned_off"])];
+        assert.deepEqual(eventsOf(bench), events);
+        if (more.length > 0) assert.match(info.reason ?? "", /asks for more than the one before \(reason: widened\)/);
+        assert.equal((await enable(bench)).state, "enabled");
+        assert.equal(filesOf(bench).length, 1, "the old version's files are gone");
+      }));
+  }
+
+  test("a disabled plugin stays disabled, and the same package changes nothing", () =>
+    withPlugins(async (bench) => {
+      const { plugins } = bench;
+      await plugins.install(samplePackage(), { by: BY });
+      await plugins.disable("words", { by: BY });
+      await plugins.install(samplePackage(), { by: BY });
+      assert.deepEqual(eventsOf(bench), ["installed", "disabled"]);
+      assert.equal((await plugins.install(samplePackage({ version: "2.0.0" }), { by: BY })).state, "disabled");
+    }));
+});
+
+test("a replaced plugin serves its running calls and then closes; new calls have the new version", () =>
+  withPlugins(async (bench) => {
+    const { plugins } = bench;
+    await plugins.install(samplePackage(), { by: BY });
+    await enable(bench);
+    const gate = Promise.withResolvers<PluginAnswer>();
+    bench.answer = ({ manifest }) =>
+      manifest.version === "1.0.0" ? gate.promise : Promise.resolve({ output: "new", is_error: false });
+    const old = bench.call("count_words");
+    await until(() => bench.open.size === 1);
+    await plugins.install(samplePackage({ version: "2.0.0" }), { by: BY });
+    assert.equal((await bench.call("count_words")).output, "new");
+    assert.equal(bench.open.size, 2);
+    assert.equal(filesOf(bench).length, 2, "the files of the running call stay");
+    gate.resolve({ output: "old", is_error: false });
+    assert.equal((await old).output, "old");
+    await until(() => bench.open.size === 1 && filesOf(bench).length === 1, "the old host and its files are gone");
+  }));
+
+test("a change of the configuration opens another host, and a host that does not open is tried again", () =>
+  withPlugins(async (bench) => {
+    await bench.plugins.install(samplePackage(), { by: BY });
+    await enable(bench);
+    await bench.call("count_words");
+    const [first] = bench.open;
+    const { runtime } = bench.config;
+    bench.config = { ...bench.config, runtime: { wasm: { ...runtime.wasm, fuel_limit: 7 } } };
+    await bench.call("count_words");
+    await until(() => bench.open.size === 1);
+    assert.ok(!bench.open.has(first as NonNullable<typeof first>));
+    assert.equal([...bench.open][0]?.config.runtime.wasm.fuel_limit, 7);
+  }));
+
+test("what the configuration does not grant keeps a plugin off, and names the key", () =>
+  withPlugins(async (bench) => {
+    const { plugins } = bench;
+    const wasm = (fields: object) => {
+      bench.config = { ...bench.config, runtime: { wasm: { ...bench.config.runtime.wasm, ...fields } } };
+    };
+    const capabilities = { workspace: "write", hosts: ["api.a.example", "*.b.example"] };
+    await plugins.install(samplePackage({ capabilities }), { by: BY });
+    await enable(bench);
+    const reason = () => plugins.get("words")?.reason ?? null;
+    assert.equal(reason(), "it is off; set [runtime.wasm] allow_workspace_read = true");
+    wasm({ allow_workspace_read: true });
+    assert.equal(reason(), "it is off; set [runtime.wasm] allow_workspace_write = true");
+    wasm({ allow_workspace_write: true });
+    assert.equal(reason(), 'it is off; add "api.a.example" to [runtime.wasm] allowed_hosts');
+    wasm({ allowed_hosts: ["*.a.example", "b.example"] });
+    assert.equal(reason(), 'it is off; add "*.b.example" to [runtime.wasm] allowed_hosts');
+    wasm({ allowed_hosts: ["*.a.example", "*.b.example"] });
+    assert.equal(reason(), null);
+    assert.equal(plugins.tools()[0]?.access, "network");
+    const process = { kind: "process", wasm: undefined, process: { command: "node" } };
+    await plugins.install(samplePackage({ id: "runs", tools: [sampleTool("run_it")], ...process }), { by: BY });
+    await enable(bench, "runs");
+    assert.equal(plugins.get("runs")?.reason, "it is off; set [plugins] allow_process = true");
+    const run = () => plugins.tools().find(({ name }) => name === "run_it");
+    assert.equal(run()?.access, "network", "a process can do everything");
+    bench.config = { ...bench.config, tools: { run_it: { access: "read" } } };
+    assert.equal(run()?.access, "read", "unless the operator says otherwise");
+  }));
+
+test("a kind that this version does not run is refused by its name", () =>
+  withPlugins(async ({ plugins }) => {
+    const process = { kind: "process", wasm: undefined, process: { command: "node" } };
+    await assert.rejects(
+      async () => await plugins.install(samplePackage(process), { by: BY }),
+      /runs no process plugins/,
+    );
+    await assert.rejects(
+      async () => await plugins.install(samplePackage({ runtime: { min: "99.0.0" } }), { by: BY }),
+      /needs Postern 99\.0\.0/,
+    );
+  }, { kinds: ["wasm"] }));
+
+test("two enabled plugins cannot have a tool of one name", () =>
+  withPlugins(async (bench) => {
+    const { plugins } = bench;
+    await plugins.install(samplePackage(), { by: BY });
+    await enable(bench);
+    await plugins.install(samplePackage({ id: "other" }), { by: BY });
+    await assert.rejects(enable(bench, "other"), {
+      code: "plugin_conflict",
+      message: /"words" has a tool "count_words"/,
+    });
+    assert.deepEqual(plugins.tools().map(({ origin }) => origin), ["plugin words 1.0.0"]);
+    await plugins.disable("words", { by: BY });
+    await enable(bench, "other");
+    assert.deepEqual(plugins.tools().map(({ origin }) => origin), ["plugin other 1.0.0"]);
+  }));
+
+describe("plugins that are found in folders", () => {
+  test("are off until enabled, and run from the data directory", () =>
+    withPlugins(async (bench) => {
+      const folder = bench.write("plugins/words");
+      await bench.restart();
+      const info = bench.plugins.get("words");
+      assert.deepEqual([info?.state, info?.on, info?.source, info?.folder], ["installed", false, "workspace", folder]);
+      const enabled = await enable(bench);
+      assert.ok(enabled.on);
+      assert.deepEqual(filesOf(bench), [enabled.digest]);
+      await bench.call("count_words");
+      assert.equal([...bench.open][0]?.folder, join(bench.dataDir, "plugins", enabled.digest ?? ""));
+      await bench.restart();
+      assert.ok(bench.plugins.get("words")?.on, "after a restart");
+      await assert.rejects(bench.plugins.remove("words", { by: BY }), { code: "plugin_conflict" });
+      rmSync(folder, { recursive: true });
+      await bench.restart();
+      assert.equal(bench.plugins.get("words"), undefined);
+      bench.write("plugins/words");
+      await bench.restart();
+      assert.equal((await bench.call("count_words")).output, "1.0.0", "the same content at the same place");
+    }));
+
+  test("override by folder: package, user folder, .plugins, plugins", () =>
+    withPlugins(async (bench) => {
+      await bench.plugins.install(samplePackage({ version: "1.0.0" }), { by: BY });
+      await enable(bench);
+      const place = () => [bench.plugins.get("words")?.version, bench.plugins.get("words")?.on];
+      bench.write("../data/plugins/words", { version: "2.0.0" });
+      await bench.restart();
+      assert.deepEqual(place(), ["2.0.0", false]);
+      bench.write(".plugins/words", { version: "3.0.0" });
+      await bench.restart();
+      assert.deepEqual(place(), ["3.0.0", false]);
+      bench.write("plugins/words", { version: "4.0.0" });
+      await bench.restart();
+      assert.deepEqual(place(), ["4.0.0", false]);
+      assert.deepEqual(bench.plugins.get("words")?.overrides, ["package", "user_dir", "project"]);
+      assert.equal(bench.plugins.list().length, 1);
+      bench.write("mine/words", { version: "5.0.0" });
+      bench.config = {
+        ...bench.config,
+        plugins: { ...bench.config.plugins, user_dir: join(bench.workspaceRoot, "mine") },
+      };
+      rmSync(join(bench.workspaceRoot, "plugins"), { recursive: true });
+      rmSync(join(bench.workspaceRoot, ".plugins"), { recursive: true });
+      await bench.restart();
+      assert.deepEqual(place(), ["5.0.0", false]);
+    }));
+
+  test("in plugins: a change is noticed within a second and turns the plugin off", () =>
+    withPlugins(async (bench) => {
+      bench.write("plugins/words");
+      await bench.restart();
+      await enable(bench);
+      const gate = Promise.withResolvers<PluginAnswer>();
+      bench.answer = () => gate.promise;
+      const running = bench.call("count_words");
+      await until(() => bench.open.size === 1);
+      bench.write("plugins/words", { version: "1.0.1" });
+      const from = bench.clock.monotonic();
+      await until(async () => {
+        if (bench.clock.monotonic() - from < 1_000) await bench.clock.advance(50);
+        return bench.plugins.get("words")?.on === false;
+      }, "it is noticed");
+      const info = bench.plugins.get("words");
+      assert.deepEqual([info?.state, info?.version], ["disabled", "1.0.1"]);
+      assert.match(
+        info?.reason ?? "",
+        /run postern plugin enable words, since its content has changed \(reason: changed\)/,
+      );
+      assert.equal(eventsOf(bench).at(-1), "turned_off");
+      gate.resolve({ output: "done", is_error: false });
+      assert.equal((await running).output, "done", "the running call finishes");
+      bench.write("plugins/words");
+      await bench.restart();
+      assert.equal(bench.plugins.get("words")?.on, false, "the old bytes do not turn it on again");
+      assert.ok((await enable(bench)).on);
+    }));
+
+  test("a new folder in plugins appears, one that goes disappears, and one that breaks says why", () =>
+    withPlugins(async (bench) => {
+      const noticed = (holds: () => boolean) =>
+        until(async () => {
+          await bench.clock.advance(50);
+          return holds();
+        });
+      const folder = bench.write("plugins/words");
+      await noticed(() => bench.plugins.get("words") !== undefined);
+      await enable(bench);
+      writeFileSync(join(folder, "plugin.json"), "{");
+      await noticed(() => bench.plugins.get("words")?.on === false);
+      assert.match(bench.plugins.get("words")?.reason ?? "", /mend it: Cannot use plugin\.json/);
+      assert.equal(eventsOf(bench).at(-1), "turned_off");
+      rmSync(folder, { recursive: true });
+      await noticed(() => bench.plugins.get("words") === undefined);
+    }));
+
+  test("links are refused: of the folder, of a plugin, of a file", () =>
+    withPlugins(async (bench) => {
+      bench.write("real/words");
+      bench.write("real/lines", { id: "lines" });
+      mkdirSync(join(bench.workspaceRoot, "plugins"));
+      symlinkSync(join(bench.workspaceRoot, "real/words"), join(bench.workspaceRoot, "plugins/words"));
+      symlinkSync(join(bench.workspaceRoot, "real"), join(bench.workspaceRoot, ".plugins"));
+      const lines = bench.write("plugins/lines", { id: "lines" });
+      rmSync(join(lines, "words.wasm"));
+      symlinkSync(join(bench.workspaceRoot, "real/lines/words.wasm"), join(lines, "words.wasm"));
+      await bench.restart();
+      assert.deepEqual(bench.plugins.list().map(({ id, source, reason }) => [id, source, /link/.test(reason ?? "")]), [
+        ["lines", "workspace", true],
+        ["words", "workspace", true],
+      ]);
+    }));
+
+  test("a name that others would see as something else is no plugin", () =>
+    withPlugins(async (bench) => {
+      for (const name of ["Words", "a b", ".hidden", "a".repeat(65)]) bench.write(`plugins/${name}`);
+      mkdirSync(join(bench.workspaceRoot, "plugins/empty"));
+      await bench.restart();
+      assert.deepEqual(bench.plugins.list(), []);
+    }));
+});
+
+test("serve() serves a package at once, in place of all others, and leaves nothing behind", () =>
+  withPlugins(async (bench) => {
+    const { plugins } = bench;
+    await plugins.install(samplePackage(), { by: BY });
+    const served = await plugins.serve(samplePackage({ version: "9.0.0" }), { by: BY });
+    assert.deepEqual([served.on, served.source, served.overrides], [true, "dev", ["package"]]);
+    assert.equal((await bench.call("count_words")).output, "9.0.0");
+    await plugins.serve(samplePackage({ version: "9.0.1" }), { by: BY });
+    assert.equal((await bench.call("count_words")).output, "9.0.1");
+    await assert.rejects(plugins.serve(samplePackage({ version: "x" }), { by: BY }), { code: "manifest_invalid" });
+    assert.equal((await bench.call("count_words")).output, "9.0.1", "a broken one keeps the old");
+    await assert.rejects(enable(bench), { code: "plugin_conflict" });
+    await plugins.endServing("words");
+    assert.equal(plugins.get("words")?.version, "1.0.0");
+    await until(() => filesOf(bench).length === 1);
+    await plugins.serve(samplePackage({ id: "other", tools: [sampleTool("other")] }), { by: BY });
+    const again = await bench.restart();
+    assert.deepEqual(again.list().map(({ id }) => id), ["words"], "a restart ends it");
+  }));
+
+test("a damaged record is set aside, and the others count", () =>
+  withPlugins(async (bench) => {
+    await bench.plugins.install(samplePackage(), { by: BY });
+    await bench.store.insertOnce("plugins", "installed zzz", { v: 1, id: 7 });
+    await bench.restart();
+    assert.deepEqual(bench.plugins.list().map(({ id }) => id), ["words"]);
+    assert.equal(bench.store.unreadable.count(), 1);
+  }));
