@@ -1,6 +1,6 @@
 import type { Random } from "../base/random.ts";
 import { type Message, textOf } from "../base/records/message.ts";
-import type { Taint } from "../base/taint.ts";
+import { joinTaints, type Taint } from "../base/taint.ts";
 import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
 
 /** Origins of the content of an envelope, and the source of its mark. */
@@ -54,6 +54,33 @@ const HIDDEN_TEXT =
 function neutralized(content: string): string {
   return content.replace(HIDDEN_TEXT, (_, flag?: string, selector?: string) => flag ?? selector ?? "")
     .replace(CONTROL_TOKENS, (token) => `${token.slice(0, 1)} ${token.slice(1)}`);
+}
+
+/** The opening line of an envelope, whose origin is JSON */
+const OPENING = /<untrusted source="[^"\n]{0,200}" origin=("(?:[^"\\\n]|\\.){0,4000}")/g;
+/** Envelopes that are looked at in one message */
+const MAX_ENVELOPES = 50;
+
+/**
+ * Returns the outside content in messages that a client sends: the results of its own tools, which nobody but the client knows, and
+ * envelopes of an agent whose messages it passes on.
+ */
+export function taintOfMessages(messages: readonly Message[]): Taint {
+  const origins: string[] = [];
+  const names = new Map<string, string>();
+  for (const message of messages) {
+    if (message.role === "assistant") {
+      for (const call of message.tool_calls ?? []) names.set(call.id, call.function.name);
+    }
+    if (message.role === "tool") origins.push(`client tool ${names.get(message.tool_call_id) ?? ""}`.trim());
+    if (message.role !== "system" && message.role !== "developer") origins.push(...originsIn(textOf(message.content)));
+  }
+  return joinTaints(origins);
+}
+
+function originsIn(text: string): readonly string[] {
+  if (!text.includes("<untrusted ")) return [];
+  return [...text.matchAll(OPENING)].slice(0, MAX_ENVELOPES).map(([, origin = ""]) => JSON.parse(origin));
 }
 
 /** Beginning of a message that stands for older ones: the model wrote the rest of it. */

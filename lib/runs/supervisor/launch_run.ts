@@ -1,11 +1,12 @@
 import type { AgentApprover, AgentRun, RunResume } from "../../agent/agent_run.ts";
 import { createFittingProvider } from "../../agent/context_window.ts";
 import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
+import { taintOfMessages } from "../../agent/untrusted_text.ts";
 import { CancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
-import { joinTaints, RunTaint, type Taint } from "../../base/taint.ts";
+import { joinTaints, RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { RunStatus } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
@@ -218,9 +219,13 @@ export class RunLauncher {
     return taint;
   }
 
-  /** Returns the outside content that a run begins with: its request's, what an interrupted run had read, and that of parked calls. */
-  #taintOf({ request: { taint, messages }, interrupted }: Plan): Taint {
-    return joinTaints(taint, interrupted?.run.taint, this.#parts.parked.taintOf(messages));
+  /**
+   * Returns the outside content that a run begins with: its request's, what an interrupted run had read, that of parked calls, and what
+   * the tools of a client gave. Without tools of the agent nobody asks for it.
+   */
+  #taintOf({ request: { taint, messages }, interrupted, settings: { agentTools } }: Plan): Taint {
+    const sent = agentTools.length === 0 ? UNTAINTED : taintOfMessages(messages);
+    return joinTaints(taint, interrupted?.run.taint, this.#parts.parked.taintOf(messages), sent);
   }
 
   #toAgentRun(plan: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">): AgentRun {
