@@ -4,6 +4,7 @@ import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { BrowserDownloads, DownloadedFile } from "./browser_downloads.ts";
+import type { OpeningWindows } from "./opening_windows.ts";
 import { type StepOptions, takeStep } from "./browser_step.ts";
 
 /** State of a run's page after an operation. */
@@ -41,6 +42,7 @@ interface PagesOptions {
   /** Returns sentences about requests that were refused since the last call */
   readonly problems: () => readonly string[];
   readonly downloads: BrowserDownloads;
+  readonly windows: OpeningWindows;
 }
 
 /** Element or address that a download comes from. */
@@ -52,15 +54,17 @@ export class BrowserPages {
   readonly #clock: Clock;
   readonly #problems: () => readonly string[];
   readonly #downloads: BrowserDownloads;
+  readonly #windows: OpeningWindows;
   readonly #pages: Page[] = [];
   #events: string[] = [];
 
   /** @param context without pages */
-  constructor(context: BrowserContext, { clock, problems, downloads }: PagesOptions) {
+  constructor(context: BrowserContext, { clock, problems, downloads, windows }: PagesOptions) {
     this.#context = context;
     this.#clock = clock;
     this.#problems = problems;
     this.#downloads = downloads;
+    this.#windows = windows;
     downloads.onRefused = (name) => this.note(`The page started a download, which was refused: ${quoted(name)}`);
     context.on("page", (page) => this.#add(page));
   }
@@ -197,8 +201,13 @@ export class BrowserPages {
 
   /** Returns address and title of the page, and forgets the sentences that it gives. */
   async state(options: StepOptions): Promise<PageState> {
-    const page = this.#current();
-    const title = await this.#look(page.title(), options) ?? "";
+    let page = this.#current();
+    let title = await this.#look(page.title(), options) ?? "";
+    if (page !== this.#current()) {
+      // Another window came or went meanwhile
+      page = this.#current();
+      title = await this.#look(page.title(), options) ?? "";
+    }
     const events = [...this.#events, ...this.#problems()].slice(0, MAX_EVENTS);
     this.#events = [];
     return { url: page.url(), title: title.slice(0, MAX_QUOTED), events };
@@ -262,13 +271,16 @@ export class BrowserPages {
     return found;
   }
 
-  /** Waits a little for a page that loads. One that never finishes is used as it is. */
+  /** Waits a little for a page that loads, or for a window that it opens. One that never finishes is used as it is. */
   async #settle(page: Page, options: StepOptions): Promise<void> {
     const timeoutMs = Math.min(SETTLE_MS, options.timeoutMs);
-    await page.waitForLoadState("load", limits({ ...options, timeoutMs })).catch(() => {});
+    await this.#windows.settle({ ms: timeoutMs, clock: this.#clock });
+    const current = this.#pages.at(-1) ?? page;
+    await current.waitForLoadState("load", limits({ ...options, timeoutMs })).catch(() => {});
   }
 
   #add(page: Page): void {
+    this.#windows.shown();
     if (this.#pages.length >= MAX_PAGES) {
       this.note(`A further window was closed: ${MAX_PAGES} are open`);
       return void page.close().catch(() => {});

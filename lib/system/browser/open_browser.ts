@@ -6,6 +6,7 @@ import { type CommandLine, type ProcessGroup, startGroup } from "../process/proc
 import { BrowserDownloads, type DownloadPlace } from "./browser_downloads.ts";
 import { BrowserPages } from "./browser_page.ts";
 import { memoryOf } from "./memory_of.ts";
+import { OpeningWindows } from "./opening_windows.ts";
 import { createPipeTransport } from "./pipe_transport.ts";
 
 /** Chromium of one run with its pages. */
@@ -105,8 +106,8 @@ class RunningBrowser {
     const connecting = chromium.connectOverCDP(transport, { timeout: START_TIMEOUT_MS });
     const browser = await this.#unlessEnded(connecting);
     const context = await this.#unlessEnded(newContext(browser));
-    const downloads = await this.#unlessEnded(openDownloads(browser, place));
-    const pages = new BrowserPages(context, { clock: this.#clock, problems, downloads });
+    const watched = await this.#unlessEnded(watch(browser, place));
+    const pages = new BrowserPages(context, { ...watched, clock: this.#clock, problems });
     return {
       pages,
       ended: this.#over.then(() => this.#reason),
@@ -177,13 +178,15 @@ async function newContext(browser: Browser) {
   return context;
 }
 
-/** Refuses and reports the downloads of the one context that was made. */
-async function openDownloads(browser: Browser, place: DownloadPlace): Promise<BrowserDownloads> {
+/** Watches the downloads and windows of the one context that was made. */
+async function watch(browser: Browser, place: DownloadPlace) {
   const session = await browser.newBrowserCDPSession();
   const { browserContextIds } = await session.send("Target.getBrowserContexts");
   const contextId = browserContextIds.at(-1);
   if (contextId === undefined) throw new Error("it has no context");
   const downloads = new BrowserDownloads({ browser, session, contextId }, place);
+  const windows = new OpeningWindows(session, contextId);
   await downloads.refuse();
-  return downloads;
+  await session.send("Target.setDiscoverTargets", { discover: true });
+  return { downloads, windows };
 }

@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { ConnectOverCDPTransport } from "playwright-core";
+import { nextTick } from "../../base/tick.ts";
 import type { ProcessChannel } from "../process/process_group.ts";
 
 /** Longest message of a browser: a picture of a page is a few megabytes. A longer one ends the connection */
@@ -7,6 +8,9 @@ const MAX_MESSAGE_BYTES = 67_108_864;
 
 /**
  * Speaks the DevTools protocol over the pipes of a browser: JSON messages, each with a NUL byte at its end.
+ *
+ * Each message is delivered in a task of its own, also when several come at once: the driver goes on with the answer to one command before
+ * it hears of the next event. Otherwise it drops the events of a window that it does not know yet, and waits for them later.
  *
  * A message that is no JSON, or is too long, ends the connection: the browser is not one that can be trusted any more.
  * @param onClose ends the browser; called once
@@ -23,6 +27,7 @@ class PipeTransport implements ConnectOverCDPTransport {
   readonly #onClose: () => void;
   #parts: Uint8Array[] = [];
   #bytes = 0;
+  readonly #waiting: Uint8Array[] = [];
   #isOver = false;
 
   constructor(channel: ProcessChannel, onClose: () => void) {
@@ -40,6 +45,7 @@ class PipeTransport implements ConnectOverCDPTransport {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#parts = [];
+    this.#waiting.length = 0;
     this.#onClose();
     this.onclose?.("the browser has ended");
   }
@@ -51,7 +57,7 @@ class PipeTransport implements ConnectOverCDPTransport {
       this.#keep(end < 0 ? rest : rest.subarray(0, end));
       if (end < 0) return;
       rest = rest.subarray(end + 1);
-      this.#deliver();
+      this.#complete();
     }
   }
 
@@ -61,13 +67,27 @@ class PipeTransport implements ConnectOverCDPTransport {
     if (this.#bytes > MAX_MESSAGE_BYTES) this.close();
   }
 
-  #deliver(): void {
-    const text = Buffer.concat(this.#parts).toString();
+  #complete(): void {
+    this.#waiting.push(Buffer.concat(this.#parts));
     this.#parts = [];
     this.#bytes = 0;
-    const message = parse(text);
-    if (message === undefined) return this.close();
-    this.onmessage?.(message);
+    if (this.#waiting.length > 1) return;
+    // What comes while messages wait stays in the pipe
+    this.#channel.output.pause();
+    void this.#deliver();
+  }
+
+  async #deliver(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      await nextTick();
+      const [next] = this.#waiting;
+      if (next === undefined) return;
+      const message = parse(next.toString());
+      if (message === undefined) return this.close();
+      this.onmessage?.(message);
+      this.#waiting.shift();
+    }
+    this.#channel.output.resume();
   }
 }
 

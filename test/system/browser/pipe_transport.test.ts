@@ -24,6 +24,18 @@ test("messages are cut at NUL bytes, whatever pieces they come in", async () => 
   assert.equal(input.read().toString(), '{"id":1}\0');
 });
 
+test("messages that come at once are delivered one by one, so that what one sets off is done before the next", async () => {
+  const { output, transport } = connected();
+  const order: string[] = [];
+  transport.onmessage = (message) => {
+    order.push(JSON.stringify(message));
+    void Promise.resolve().then(() => Promise.resolve()).then(() => order.push("done"));
+  };
+  output.write('{"a":1}\0{"b":2}\0{"c":3}\0');
+  await until(() => order.length === 6, "three messages come");
+  assert.deepEqual(order, ['{"a":1}', "done", '{"b":2}', "done", '{"c":3}', "done"]);
+});
+
 for (const [what, text] of [["no JSON", "x\0"], ["no object", "7\0"]] as const) {
   test(`a message that is ${what} ends the browser`, async () => {
     const { output, messages, closed } = connected();

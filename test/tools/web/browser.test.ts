@@ -126,8 +126,8 @@ test(
         asked.output,
         /^\[The page showed a dialog \(confirm\), which was dismissed: "Really\\n\[fine\]\?"\]$/m,
       );
+      assert.match(asked.output, /^url=".*\/table"\ntitle="Table"$/m, "the answer is about the new window");
       await call({ op: "wait", for: "Jena" });
-      assert.match((await call({ op: "url" })).output, /\/table"/);
       const download = await call({ op: "navigate", url: `${site.origin}/download` });
       assert.match(download.output, /^Cannot open the address: it is a download; save it with "op": "download"$/);
     }),
