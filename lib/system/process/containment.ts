@@ -19,9 +19,14 @@ export type SandboxMode = "auto" | "require" | "off";
  */
 export type CommandNetwork = "none" | "allowlist";
 
-/** The part of `[security.shell]` that decides about containment. */
+/** Section of the configuration whose `sandbox` decides about a program. */
+export type SandboxSection = "[security.shell]" | "[plugins]";
+
+/** The part of a section that decides about containment. */
 export interface ContainmentSettings {
   readonly sandbox: SandboxMode;
+  /** Default `[security.shell]` */
+  readonly section?: SandboxSection | undefined;
   /** Default `none` */
   readonly network?: CommandNetwork | undefined;
 }
@@ -77,10 +82,10 @@ export function createContainmentFinder(options: {
 
 /** Says how commands are contained under settings, by what a look has found. @param found undefined with `off`, which needs none */
 export function containmentOf(
-  { sandbox, network = "none" }: ContainmentSettings,
+  { sandbox, network = "none", section = "[security.shell]" }: ContainmentSettings,
   found: Containment | undefined,
 ): CommandContainment {
-  if (sandbox === "off" || found === undefined) return uncontained('[security.shell] sandbox is "off"', network);
+  if (sandbox === "off" || found === undefined) return uncontained(`${section} sandbox is "off"`, network);
   switch (found.kind) {
     case "bubblewrap":
       return { kind: "contained", text: `Commands are contained by bubblewrap${network === "none" ? "" : BY_RELAY}` };
@@ -88,7 +93,7 @@ export function containmentOf(
       return { kind: "refused", text: `Commands are refused: ${found.reason}` };
     case "none":
       return sandbox === "require"
-        ? { kind: "refused", text: `Commands are refused: [security.shell] sandbox is "require", and ${found.reason}` }
+        ? { kind: "refused", text: `Commands are refused: ${section} sandbox is "require", and ${found.reason}` }
         : uncontained(found.reason, network);
   }
 }
@@ -118,7 +123,7 @@ export function sandboxUnavailable(command: string, why: string, wayOut: string)
  */
 export function requireContainment(
   command: string,
-  { sandbox, network = "none" }: ContainmentSettings,
+  { sandbox, network = "none", section = "[security.shell]" }: ContainmentSettings,
   found: Containment | undefined,
 ): void {
   if (network === "allowlist" && (found === undefined || (found.kind === "none" && sandbox !== "require"))) {
@@ -130,13 +135,13 @@ export function requireContainment(
     throw sandboxUnavailable(
       command,
       `it must run in the sandbox, and ${found.reason}`,
-      'try again, or accept uncontained commands with [security.shell] sandbox = "off"',
+      `try again, or accept uncontained commands with ${section} sandbox = "off"`,
     );
   }
   if (found.kind === "none" && sandbox === "require") {
     throw sandboxUnavailable(
       command,
-      `[security.shell] sandbox = "require", and ${found.reason}`,
+      `${section} sandbox = "require", and ${found.reason}`,
       'install bubblewrap and allow user namespaces, or set sandbox = "auto"',
     );
   }

@@ -4,17 +4,16 @@ import process from "node:process";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { forbiddenNames, isWithin } from "../files/forbidden_paths.ts";
+import { isWithin } from "../files/forbidden_paths.ts";
 import { shown } from "../files/parse_path.ts";
-import { readConfigCopies } from "../git/config_copy.ts";
-import type { CallNote, CallNotes, LeftNote } from "./call_notes.ts";
+import type { CallNote, LeftNote } from "./call_notes.ts";
 import { type CommandLookup, SEARCH_PATH } from "./command_lookup.ts";
 import type { CommandRelay, CommandRelays } from "./command_relay.ts";
-import { type ContainmentFinder, requireContainment, sandboxUnavailable } from "./containment.ts";
+import { type ContainmentFinder, requireContainment } from "./containment.ts";
 import { type ComposedCommand, createLauncherFinder, type ProcessRequest } from "./run_command.ts";
 import { MARKER_VARIABLE } from "./leftover_processes.ts";
 import type { CommandLine } from "./process_group.ts";
-import type { Aftermath, Quarantine } from "./quarantine.ts";
+import type { Aftermath } from "./quarantine.ts";
 import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
 import {
   type ArgumentScope,
@@ -23,7 +22,14 @@ import {
   screenArguments,
   type ScreenOptions,
 } from "./screen_arguments.ts";
-import { type Survey, type Surveys, UNFINISHED } from "./surveys.ts";
+import {
+  type AfterProgram,
+  requireSurveyed,
+  type SurveyOf,
+  uncontainable,
+  unwatched,
+  type WorkspaceWatch,
+} from "./workspace_watch.ts";
 
 /**
  * The way of a command from the request of a tool to the line that the system starts. processes.ts calls `prepare`, starts the line,
@@ -50,9 +56,7 @@ export interface PreparationOptions extends ScreenOptions {
   /** The same at each start on one data directory and no other: what a killed gateway leaves is found by it. No secret */
   readonly marker: string;
   readonly containment: ContainmentFinder;
-  readonly surveys: Surveys;
-  readonly quarantine: Quarantine;
-  readonly notes: CallNotes;
+  readonly watch: WorkspaceWatch;
   readonly relays: CommandRelays;
 }
 
@@ -60,15 +64,11 @@ export interface PreparationOptions extends ScreenOptions {
 export type AnyRequest = ProcessRequest & { readonly composed?: ComposedCommand };
 
 /** A command that may be started as it is. */
-export interface PreparedCommand {
+export interface PreparedCommand extends AfterProgram {
   readonly line: CommandLine;
   readonly contained: boolean;
   /** Way to the network of a command with `network = "allowlist"`; `after` and `drop` close it */
   readonly relay?: CommandRelay | undefined;
-  /** Moves protected names that appeared into quarantine. Called once nothing of the command runs any more. Never throws */
-  after(): Promise<Aftermath>;
-  /** Removes the note of the command. Called in place of `after` when nothing was started */
-  drop(): Promise<void>;
 }
 
 /** Steps between a request and the start of its program: every check, and the sandbox. */
@@ -81,9 +81,6 @@ export interface Preparation {
   afterKill(left: readonly LeftNote[]): Promise<Aftermath>;
 }
 
-/** Looks through a folder, or at one file. @param secrets false: looks for protected names alone, which is five times as fast */
-type SurveyOf = (root: string, secrets: boolean) => Promise<Survey>;
-
 /** Survey that screening uses for the places that arguments name. A contained command needs none: the sandbox hides credentials. */
 interface Screening {
   readonly survey: SurveyOf;
@@ -91,12 +88,6 @@ interface Screening {
 }
 
 type LineRequest = Pick<AnyRequest, "words" | "scope" | "composed">;
-
-/** Milliseconds for one survey. The first of 100,000 files takes 1 s, and 10 s on a busy machine; later ones remember what they saw */
-const SURVEY_TIMEOUT_MS = 20_000;
-const NOT_SEARCHED = `could not be searched for credentials within ${SURVEY_TIMEOUT_MS / 1000} s`;
-const TRY_AGAIN =
-  'try again, since what was looked at is remembered; else give --workspace a smaller folder, or set [security.shell] sandbox = "off"';
 
 /** The whole environment of a program: no variable of the gateway, and a home without configuration files or keys. */
 const ENVIRONMENT: Readonly<Record<string, string>> = {
@@ -124,15 +115,17 @@ class CommandPreparation implements Preparation {
     // Nobody cancels a screening: its waits have time limits of their own
     const { signal } = new AbortController();
     const bubblewrap = await this.#bubblewrapFor(request, signal);
-    const survey = this.#surveyOf(await this.#skippedIn(request.scope), signal);
+    const { watch } = this.#options;
+    const survey = watch.surveyOf(await watch.skippedIn(request.scope), signal);
     await this.#lineOf(request, { survey, contained: bubblewrap !== undefined });
   }
 
   async prepare(request: AnyRequest): Promise<PreparedCommand> {
     const { scope, composed, signal } = request;
     const bubblewrap = await this.#bubblewrapFor(request, signal);
-    const skip = await this.#skippedIn(scope);
-    const survey = this.#surveyOf(skip, signal);
+    const { watch } = this.#options;
+    const skip = await watch.skippedIn(scope);
+    const survey = watch.surveyOf(skip, signal);
     const line = await this.#lineOf(request, { survey, contained: bubblewrap !== undefined });
     if (composed === undefined) return await this.#prepareScreened(line, request, { bubblewrap, skip, survey });
     return bubblewrap === undefined
@@ -140,17 +133,8 @@ class CommandPreparation implements Preparation {
       : { line: await containedLine(line, request, { bubblewrap }), contained: true, ...unwatched(false) };
   }
 
-  async afterKill(left: readonly LeftNote[]): Promise<Aftermath> {
-    const found: Aftermath[] = [];
-    for (const { note, remove } of left) {
-      // A damaged note: nobody knows what was there before its command
-      found.push(note === undefined ? { quarantined: [], unchecked: true } : await this.#lookAfter(note));
-      await remove().catch(() => {});
-    }
-    return {
-      quarantined: found.flatMap(({ quarantined }) => quarantined),
-      unchecked: found.some(({ unchecked }) => unchecked),
-    };
+  afterKill(left: readonly LeftNote[]): Promise<Aftermath> {
+    return this.#options.watch.afterKill(left);
   }
 
   /**
@@ -167,7 +151,8 @@ class CommandPreparation implements Preparation {
     },
   ): Promise<PreparedCommand> {
     const { scope, words: [command = ""] } = request;
-    await requireRoom(command, this.#options.quarantine);
+    const { watch } = this.#options;
+    await watch.requireRoom(command);
     const workspace = line.cwd;
     // Before the survey, which would look through the whole system
     if (bubblewrap !== undefined && holdsSystem(workspace)) throw uncontainable(command);
@@ -175,21 +160,14 @@ class CommandPreparation implements Preparation {
     const note: CallNote = { workspace, skip, known: before.guarded.map(({ identity }) => identity) };
     if (bubblewrap === undefined) {
       const launched = await this.#launched(line);
-      return { line: launched, contained: false, ...before.finished ? await this.#watch(note) : unwatched(true) };
+      return { line: launched, contained: false, ...before.finished ? await watch.watch(note) : unwatched(true) };
     }
-    refuseUnnamable(command, before.unnamable);
-    if (!before.finished) throw sandboxUnavailable(command, `the workspace ${NOT_SEARCHED}`, TRY_AGAIN);
-    const copies = await readConfigCopies(before.gitConfigs);
-    const options = {
-      bubblewrap,
-      hidden: [...forbiddenNames(scope, this.#options), ...before.sensitive.filter((path) => !copies.has(path))],
-      copies,
-      guarded: before.guarded.map(({ path }) => path),
-    };
+    requireSurveyed(command, before, { place: "the workspace" });
+    const options = { bubblewrap, ...await watch.coversOf(before, scope) };
     const relay = request.network === "allowlist" ? await this.#options.relays.open(command) : undefined;
     try {
       const inside = await containedLine(line, request, { ...options, relay });
-      return withRelay({ line: inside, contained: true, ...await this.#watch(note) }, relay);
+      return withRelay({ line: inside, contained: true, ...await watch.watch(note) }, relay);
     } catch (error) {
       await relay?.close();
       throw error;
@@ -237,38 +215,6 @@ class CommandPreparation implements Preparation {
     requireContainment(command, { sandbox, network: composed === undefined ? network : "none" }, found);
     return found?.kind === "bubblewrap" ? found.file : undefined;
   }
-
-  /** Returns the real paths of forbidden places: no command may see them, so no survey looks there. */
-  #skippedIn(scope: ArgumentScope): Promise<string[]> {
-    return Promise.all(forbiddenNames(scope, this.#options).map((path) => realpath(path).catch(() => path)));
-  }
-
-  #surveyOf(skip: readonly string[], signal: AbortSignal): SurveyOf {
-    const { home, ownPaths, surveys } = this.#options;
-    return async (root, secrets) =>
-      await surveys.survey({ root, skip, secrets, home, ownPaths, timeoutMs: SURVEY_TIMEOUT_MS }, signal);
-  }
-
-  /** Writes the note of a command. `after` removes it. Where this gateway is killed before, the next start finds it (`afterKill`). */
-  async #watch(note: CallNote): Promise<Pick<PreparedCommand, "after" | "drop">> {
-    const drop = await this.#options.notes.write(note);
-    return { after: () => this.#lookAfter(note).finally(() => drop().catch(() => {})), drop };
-  }
-
-  /** Compares the workspace with what was there before a command, and moves protected names that appeared into quarantine. */
-  async #lookAfter({ workspace, skip, known: before }: CallNote): Promise<Aftermath> {
-    // No signal: the command may have been cancelled, and what it made must be found all the same
-    const survey = this.#surveyOf(skip, new AbortController().signal);
-    const now = await survey(workspace, false).catch(() => UNFINISHED);
-    const known = new Set(before);
-    const appeared = now.guarded.filter(({ identity }) => !known.has(identity));
-    // Names below another new name are left out: the move of the outer one takes them along
-    const outer = appeared.filter(({ path }) => !appeared.some((one) => one.path !== path && isWithin(path, one.path)));
-    return {
-      quarantined: await this.#options.quarantine.take(outer, workspace),
-      unchecked: !now.finished || now.unnamable.length > 0,
-    };
-  }
 }
 
 /**
@@ -294,20 +240,9 @@ async function screenPlaces(
     if (first !== undefined) {
       throw holdsSensitive(arg, isWithin(first, workspace) ? relative(workspace, first) : first);
     }
-    refuseUnnamable(command, unnamable.filter((found) => isWithin(found, path)));
-    if (!finished) throw sandboxUnavailable(command, `${shown(path)} ${NOT_SEARCHED}`, TRY_AGAIN);
+    const inside = unnamable.filter((found) => isWithin(found, path));
+    requireSurveyed(command, { finished, unnamable: inside }, { place: shown(path) });
   }
-}
-
-/** Refuses a command when the quarantine is full: what the command makes could not be moved there. */
-async function requireRoom(command: string, quarantine: Quarantine): Promise<void> {
-  if (!await quarantine.isFull()) return;
-  throw new ToolError(
-    "quarantine_full",
-    `Cannot run ${
-      JSON.stringify(command)
-    }: ${quarantine.folder} holds as much as it may; a person must look at it and remove it`,
-  );
 }
 
 /** Returns the line inside the sandbox. A command of the model may write to the workspace, and has no network but its relay. */
@@ -340,26 +275,6 @@ function withRelay(prepared: PreparedCommand, relay: CommandRelay | undefined): 
     after: () => relay.close().then(after),
     drop: () => relay.close().then(drop),
   };
-}
-
-/** Returns the end of a command without a survey after it. @param unchecked true: it may have made protected names that nobody found */
-function unwatched(unchecked: boolean): Pick<PreparedCommand, "after" | "drop"> {
-  return { after: () => Promise.resolve({ quarantined: [], unchecked }), drop: () => Promise.resolve() };
-}
-
-/** Refuses a command where something has a name that no check and no mount can reach. @throws {ToolError} `sandbox_unavailable` */
-function refuseUnnamable(command: string, [first]: readonly string[]): void {
-  if (first === undefined) return;
-  throw sandboxUnavailable(
-    command,
-    `the name of ${shown(first)} is not UTF-8, so that nothing could hide credentials in it`,
-    "rename it, or move it out of the workspace",
-  );
-}
-
-function uncontainable(command: string): ToolError {
-  const wayOut = 'give --workspace a folder of your own, or set [security.shell] sandbox = "off"';
-  return sandboxUnavailable(command, "the workspace holds the system's own folders, so no sandbox contains it", wayOut);
 }
 
 /** Waits for work that others wait for too, as the one look for bubblewrap. @throws {CancelError} when the signal aborts first; the work goes on */

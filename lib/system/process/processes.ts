@@ -286,6 +286,7 @@ async function loadRunner(options: ProcessesOptions, containment: ContainmentFin
     { createQuarantine },
     { createCallNotes },
     { createCommandRelays },
+    { createWorkspaceWatch },
   ] = await Promise.all([
     import("./prepare_command.ts"),
     import("./sandbox.ts"),
@@ -294,6 +295,7 @@ async function loadRunner(options: ProcessesOptions, containment: ContainmentFin
     import("./quarantine.ts"),
     import("./call_notes.ts"),
     import("./command_relay.ts"),
+    import("./workspace_watch.ts"),
   ]);
   const surveys = createSurveys({ clock: options.clock });
   const random = options.random ?? createSystemRandom();
@@ -305,6 +307,7 @@ async function loadRunner(options: ProcessesOptions, containment: ContainmentFin
     createRelay: options.relays?.create,
     allowlist: options.relays?.allowlist,
   });
-  const preparation = createPreparation({ ...options, containment, surveys, quarantine, notes, relays });
+  const watch = createWorkspaceWatch({ ...options, surveys, quarantine, notes });
+  const preparation = createPreparation({ ...options, containment, watch, relays });
   return { preparation, surveys, requireStarted, runCommand };
 }

@@ -8,6 +8,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { createSurveys, type Survey, type SurveyRequest, UNFINISHED } from "../../../lib/system/process/surveys.ts";
 import { createPreparation } from "../../../lib/system/process/prepare_command.ts";
+import { createWorkspaceWatch } from "../../../lib/system/process/workspace_watch.ts";
 import { createSurveyor } from "../../../lib/system/process/survey_folder.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
@@ -240,9 +241,13 @@ const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) =>
     ownPaths: [],
     marker: "test",
     containment: { known: found, find: found },
-    surveys: { survey, close: () => Promise.resolve() },
-    quarantine: { folder: "/nonexistent", isFull: () => Promise.resolve(false), take: () => Promise.resolve([]) },
-    notes: { write: () => Promise.resolve(() => Promise.resolve()) },
+    watch: createWorkspaceWatch({
+      home: "/nonexistent",
+      ownPaths: [],
+      surveys: { survey, close: () => Promise.resolve() },
+      quarantine: { folder: "/nonexistent", isFull: () => Promise.resolve(false), take: () => Promise.resolve([]) },
+      notes: { write: () => Promise.resolve(() => Promise.resolve()) },
+    }),
     relays: { open: () => Promise.reject(new Error("No command here has a network")) },
   });
 };

@@ -1,0 +1,168 @@
+import { realpath } from "node:fs/promises";
+import { ToolError } from "../../base/errors.ts";
+import { forbiddenNames, isWithin } from "../files/forbidden_paths.ts";
+import { shown } from "../files/parse_path.ts";
+import { readConfigCopies } from "../git/config_copy.ts";
+import type { CallNote, CallNotes, LeftNote } from "./call_notes.ts";
+import { type SandboxSection, sandboxUnavailable } from "./containment.ts";
+import type { Aftermath, Quarantine } from "./quarantine.ts";
+import type { ContainOptions } from "./sandbox.ts";
+import type { ArgumentScope, ScreenOptions } from "./screen_arguments.ts";
+import { type Survey, type Surveys, UNFINISHED } from "./surveys.ts";
+
+/** Services and places that watching a workspace needs. */
+export interface WorkspaceWatchOptions extends ScreenOptions {
+  readonly surveys: Surveys;
+  readonly quarantine: Quarantine;
+  readonly notes: CallNotes;
+}
+
+/** Looks through a folder, or at one file. @param secrets false: looks for protected names alone, which is five times as fast */
+export type SurveyOf = (root: string, secrets: boolean) => Promise<Survey>;
+
+/** What follows a program that could write to the workspace. */
+export interface AfterProgram {
+  /** Moves protected names that appeared into quarantine. Called once nothing of the program writes any more. Never throws */
+  after(): Promise<Aftermath>;
+  /** Removes the note of the program. Called in place of `after` when nothing was started */
+  drop(): Promise<void>;
+}
+
+/** Eyes on the workspace around a program: what it must not see, and what it has made. */
+export interface WorkspaceWatch {
+  /** Returns the real paths of forbidden places: no program may see them, so no survey looks there. */
+  skippedIn(scope: ArgumentScope): Promise<string[]>;
+  /** Returns the survey of folders. The survey throws a CancelError when the signal aborts */
+  surveyOf(skip: readonly string[], signal: AbortSignal): SurveyOf;
+  /** Returns what a sandbox hides, shows as a copy and makes read-only, by a finished survey. */
+  coversOf(
+    survey: Survey,
+    scope: ArgumentScope,
+  ): Promise<Required<Pick<ContainOptions, "hidden" | "copies" | "guarded">>>;
+  /** Refuses a program when the quarantine is full: what it makes could not be moved there. @throws {ToolError} `quarantine_full` */
+  requireRoom(title: string): Promise<void>;
+  /** Writes the note of a program. Where this gateway is killed before `after`, the next start finds it (`afterKill`). */
+  watch(note: CallNote): Promise<AfterProgram>;
+  /** Looks after the programs of a gateway that was killed, as `after` does, by the notes that it left. Never throws */
+  afterKill(left: readonly LeftNote[]): Promise<Aftermath>;
+}
+
+/** Milliseconds for one survey. The first of 100,000 files takes 1 s, and 10 s on a busy machine; later ones remember what they saw */
+const SURVEY_TIMEOUT_MS = 20_000;
+
+/** Creates the watch of workspaces. Looks at nothing by itself. */
+export function createWorkspaceWatch(options: WorkspaceWatchOptions): WorkspaceWatch {
+  return new SurveyedWorkspace(options);
+}
+
+class SurveyedWorkspace implements WorkspaceWatch {
+  readonly #options: WorkspaceWatchOptions;
+
+  constructor(options: WorkspaceWatchOptions) {
+    this.#options = options;
+  }
+
+  skippedIn(scope: ArgumentScope): Promise<string[]> {
+    return Promise.all(forbiddenNames(scope, this.#options).map((path) => realpath(path).catch(() => path)));
+  }
+
+  surveyOf(skip: readonly string[], signal: AbortSignal): SurveyOf {
+    const { home, ownPaths, surveys } = this.#options;
+    return async (root, secrets) =>
+      await surveys.survey({ root, skip, secrets, home, ownPaths, timeoutMs: SURVEY_TIMEOUT_MS }, signal);
+  }
+
+  async coversOf(
+    { sensitive, guarded, gitConfigs }: Survey,
+    scope: ArgumentScope,
+  ): ReturnType<WorkspaceWatch["coversOf"]> {
+    const copies = await readConfigCopies(gitConfigs);
+    return {
+      hidden: [...forbiddenNames(scope, this.#options), ...sensitive.filter((path) => !copies.has(path))],
+      copies,
+      guarded: guarded.map(({ path }) => path),
+    };
+  }
+
+  async requireRoom(title: string): Promise<void> {
+    const { quarantine } = this.#options;
+    if (!await quarantine.isFull()) return;
+    throw new ToolError(
+      "quarantine_full",
+      `Cannot run ${
+        JSON.stringify(title)
+      }: ${quarantine.folder} holds as much as it may; a person must look at it and remove it`,
+    );
+  }
+
+  async watch(note: CallNote): Promise<AfterProgram> {
+    const drop = await this.#options.notes.write(note);
+    return { after: () => this.#lookAfter(note).finally(() => drop().catch(() => {})), drop };
+  }
+
+  async afterKill(left: readonly LeftNote[]): Promise<Aftermath> {
+    const found: Aftermath[] = [];
+    for (const { note, remove } of left) {
+      // A damaged note: nobody knows what was there before its program
+      found.push(note === undefined ? { quarantined: [], unchecked: true } : await this.#lookAfter(note));
+      await remove().catch(() => {});
+    }
+    return {
+      quarantined: found.flatMap(({ quarantined }) => quarantined),
+      unchecked: found.some(({ unchecked }) => unchecked),
+    };
+  }
+
+  /** Compares the workspace with what was there before a program, and moves protected names that appeared into quarantine. */
+  async #lookAfter({ workspace, skip, known: before }: CallNote): Promise<Aftermath> {
+    // No signal: the program may have been cancelled, and what it made must be found all the same
+    const survey = this.surveyOf(skip, new AbortController().signal);
+    const now = await survey(workspace, false).catch(() => UNFINISHED);
+    const known = new Set(before);
+    const appeared = now.guarded.filter(({ identity }) => !known.has(identity));
+    // Names below another new name are left out: the move of the outer one takes them along
+    const outer = appeared.filter(({ path }) => !appeared.some((one) => one.path !== path && isWithin(path, one.path)));
+    return {
+      quarantined: await this.#options.quarantine.take(outer, workspace),
+      unchecked: !now.finished || now.unnamable.length > 0,
+    };
+  }
+}
+
+/** Returns the end of a program without a survey after it. @param unchecked true: it may have made protected names that nobody found */
+export function unwatched(unchecked: boolean): AfterProgram {
+  return { after: () => Promise.resolve({ quarantined: [], unchecked }), drop: () => Promise.resolve() };
+}
+
+/**
+ * Refuses a program where a survey did not see everything, or saw a name that no check and no mount can reach.
+ * @param place what was surveyed, as `the workspace`
+ * @throws {ToolError} `sandbox_unavailable`
+ */
+export function requireSurveyed(
+  title: string,
+  { finished, unnamable: [first] }: Pick<Survey, "finished" | "unnamable">,
+  { place, section }: { readonly place: string; readonly section?: SandboxSection },
+): void {
+  if (first !== undefined) {
+    throw sandboxUnavailable(
+      title,
+      `the name of ${shown(first)} is not UTF-8, so that nothing could hide credentials in it`,
+      "rename it, or move it out of the workspace",
+    );
+  }
+  if (finished) return;
+  throw sandboxUnavailable(
+    title,
+    `${place} could not be searched for credentials within ${SURVEY_TIMEOUT_MS / 1000} s`,
+    `try again, since what was looked at is remembered; else give --workspace a smaller folder, or set ${
+      section ?? "[security.shell]"
+    } sandbox = "off"`,
+  );
+}
+
+/** Returns the refusal of a workspace that no sandbox contains. */
+export function uncontainable(title: string, section: SandboxSection = "[security.shell]"): ToolError {
+  const wayOut = `give --workspace a folder of your own, or set ${section} sandbox = "off"`;
+  return sandboxUnavailable(title, "the workspace holds the system's own folders, so no sandbox contains it", wayOut);
+}
