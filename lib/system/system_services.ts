@@ -165,11 +165,13 @@ function openProcesses(
     relays: {
       folder: join(dataDir, "relays"),
       allowlist: () => urlRules().domain_allowlist,
-      async create() {
+      async create(hosts) {
         const { createRelay } = await import("./net/relay.ts");
         return createRelay({
           policy: urls,
           rules: urlRules,
+          requiresList: hosts === undefined,
+          hosts,
           clock,
           proxy,
           onProblem: ({ host }) => log.info("The relay did not carry out a request of a command", { host }),

@@ -150,10 +150,12 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     relays: {
       folder: options.relays ?? join(dirname(options.root), "relays"),
       allowlist: () => config.url_access.domain_allowlist,
-      create: () =>
+      create: (hosts) =>
         Promise.resolve(createRelay({
           policy: urls,
           rules: () => config.url_access,
+          requiresList: hosts === undefined,
+          hosts,
           clock: systemClock,
         })),
     },

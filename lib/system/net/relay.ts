@@ -13,7 +13,7 @@ import { listenOnDeno, type UnixListener } from "./unix_listener.ts";
 import { type Answer, answerRaw, answerResponse, MAX_HEAD_BYTES, NOT_TAKEN, unreadable } from "./relay_answers.ts";
 import { forwardRequest, joinSockets, type PumpOptions } from "./relay_pump.ts";
 import type { AllowedUrl, UrlPolicy } from "./url_policy.ts";
-import { allows, namesPort, type UrlRules } from "./url_rules.ts";
+import { type AllowedHosts, allows, namesPort, type UrlRules } from "./url_rules.ts";
 
 /**
  * The only way out of a network namespace: an HTTP/1.1 proxy on a Unix socket, for programs that nobody trusts.
@@ -70,6 +70,8 @@ export interface RelayOptions {
   readonly rules: () => UrlRules;
   /** False: `[url_access] domain_allowlist` counts only where it is enforced, and opens every port. Default true */
   readonly requiresList?: boolean | undefined;
+  /** Hosts of the one program that uses the relay, beside what `[url_access]` allows. Default: it has no list of its own */
+  readonly hosts?: AllowedHosts | undefined;
   readonly clock: Clock;
   /** `[proxy]` as it is now. Default: none */
   readonly proxy?: (() => ProxySettings) | undefined;
@@ -238,7 +240,7 @@ class UnixRelay implements Relay {
 
   /** Returns the checked addresses of a request, and the way to them. @throws {ToolError} as UrlPolicy, and `relay_full` @throws {PinError} */
   async #check(target: string, signal: AbortSignal): Promise<AllowedUrl & { readonly proxy: string | undefined }> {
-    const { policy, requiresList = true } = this.#options;
+    const { policy, requiresList = true, hosts } = this.#options;
     const asked = this.#options.rules();
     const rules: UrlRules = requiresList ? { ...asked, enforce_domain_allowlist: true } : asked;
     if (this.#bytes > this.#limits.bytes) {
@@ -249,7 +251,10 @@ class UnixRelay implements Relay {
     }
     const url = URL.parse(target);
     // A look-up would already tell the name to servers of whoever owns it
-    if (url !== null && requiresList) requireListed(url, rules);
+    if (url !== null && (requiresList || (hosts !== undefined && rules.enforce_domain_allowlist))) {
+      requireListed(url, { entries: rules.domain_allowlist, key: "[url_access] domain_allowlist" });
+    }
+    if (url !== null && hosts !== undefined) requireListed(url, hosts);
     const way = url === null ? undefined : chooseProxy(this.#options.proxy?.(), url);
     // Without a method, so that the gateway's public paths are refused as well
     const checked = await policy.check(target, rules, { signal, isByProxy: way?.resolve === "proxy" });
@@ -305,9 +310,8 @@ function tunnelTarget(authority: string): string | undefined {
 }
 
 /** @throws {ToolError} `url_not_allowed` for a host or port that the allowlist does not open */
-function requireListed(url: URL, rules: UrlRules): void {
+function requireListed(url: URL, { entries, key }: AllowedHosts): void {
   const { port } = hostAndPort(url);
-  const entries = rules.domain_allowlist;
   if (namesPort(entries, url)) return;
   const isUsual = USUAL_PORTS.includes(port);
   if (isUsual && allows(entries, url)) return;
@@ -315,8 +319,6 @@ function requireListed(url: URL, rules: UrlRules): void {
   const why = !isUsual && allows(entries, url) ? "an entry without a port opens 80 and 443 alone; " : "";
   throw new ToolError(
     "url_not_allowed",
-    `Cannot reach "${url.host.slice(0, 100)}": ${why}add "${
-      wanted.slice(0, 100)
-    }" to [url_access] domain_allowlist to allow it`,
+    `Cannot reach "${url.host.slice(0, 100)}": ${why}add "${wanted.slice(0, 100)}" to ${key} to allow it`,
   );
 }

@@ -4,15 +4,19 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Random } from "../../base/random.ts";
 import type { Relay, RelayProblem } from "../net/relay.ts";
-import { isAmongHosts } from "../net/url_rules.ts";
+import { type AllowedHosts, isAmongHosts } from "../net/url_rules.ts";
 import { sandboxUnavailable } from "./containment.ts";
 import type { CommandResult } from "./run_command.ts";
 import { workerModule } from "./workers.ts";
 
 /** Relays of contained commands: one for each command, on a socket of its own. */
 export interface CommandRelays {
-  /** Opens a relay. @throws {ToolError} `sandbox_unavailable` when there can be none: the command must not run without it */
-  open(command: string): Promise<CommandRelay>;
+  /**
+   * Opens a relay.
+   * @param hosts of the one program that uses it. Default: those of `[url_access] domain_allowlist`
+   * @throws {ToolError} `sandbox_unavailable` when there can be none: the command must not run without it
+   */
+  open(command: string, hosts?: AllowedHosts): Promise<CommandRelay>;
 }
 
 /** Relay of one command. */
@@ -37,7 +41,7 @@ export interface CommandRelaysOptions {
   readonly folder: string;
   readonly random: Random;
   /** Creates a relay that does not listen yet. Undefined: there is none, and such commands are refused */
-  readonly createRelay: (() => Promise<Relay>) | undefined;
+  readonly createRelay: ((hosts?: AllowedHosts) => Promise<Relay>) | undefined;
   /** `[url_access] domain_allowlist` as it is now. Default: empty */
   readonly allowlist?: (() => readonly string[]) | undefined;
 }
@@ -53,11 +57,11 @@ const WAY_OUT = 'try again, or set [security.shell] network = "none"';
 /** Creates the relays of commands. Makes nothing before the first one. */
 export function createCommandRelays({ folder, random, createRelay, allowlist }: CommandRelaysOptions): CommandRelays {
   return {
-    async open(command) {
+    async open(command, hosts) {
       if (createRelay === undefined) throw sandboxUnavailable(command, "this gateway has no relay", WAY_OUT);
       const name = random.id("");
       const path = join(folder, name);
-      const relay = await createRelay();
+      const relay = await createRelay(hosts);
       try {
         await mkdir(folder, { recursive: true, mode: 0o700 });
         const handle = await open(folder);
@@ -73,10 +77,17 @@ export function createCommandRelays({ folder, random, createRelay, allowlist }: 
           await close();
           throw error;
         }
-        return toCommandRelay({ command, path, relay, close, direct: directHosts(allowlist?.() ?? []) });
+        return toCommandRelay({
+          command,
+          path,
+          relay,
+          close,
+          direct: directHosts(hosts?.entries ?? allowlist?.() ?? []),
+        });
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
-        throw sandboxUnavailable(command, `the relay that its network goes through cannot listen (${reason})`, WAY_OUT);
+        const why = `the relay that its network goes through cannot listen (${reason})`;
+        throw sandboxUnavailable(command, why, hosts === undefined ? WAY_OUT : "try again");
       }
     },
   };

@@ -1,0 +1,223 @@
+import { createHash } from "node:crypto";
+import { realpath } from "node:fs/promises";
+import { isAbsolute } from "node:path";
+import process from "node:process";
+import type { Readable, Writable } from "node:stream";
+import { ToolError } from "../../base/errors.ts";
+import type { RelayProblem } from "../net/relay.ts";
+import type { AllowedHosts } from "../net/url_rules.ts";
+import type { CallNote } from "./call_notes.ts";
+import type { CommandLookup } from "./command_lookup.ts";
+import type { CommandRelay, CommandRelays } from "./command_relay.ts";
+import { type ContainmentFinder, requireContainment, type SandboxMode, type SandboxSection } from "./containment.ts";
+import { MARKER_VARIABLE } from "./leftover_processes.ts";
+import type { Launcher } from "./run_command.ts";
+import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
+import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
+import type { ArgumentScope } from "./screen_arguments.ts";
+import {
+  type AfterProgram,
+  requireSurveyed,
+  uncontainable,
+  unwatched,
+  type WorkspaceWatch,
+} from "./workspace_watch.ts";
+
+/** Program that a person has installed, as a plugin's: no word of a model is among its arguments, so that nothing of it is screened. */
+export interface ProgramRequest {
+  /** Name for errors, as `plugin "weather"` */
+  readonly title: string;
+  /** Absolute path, the bare name of a program in the fixed search path, or that of the runtime: `node` on Node, `deno` on Deno */
+  readonly file: string;
+  readonly args: readonly string[];
+  /** Absolute path of the folder that it starts in and may read */
+  readonly folder: string;
+  /** Absolute paths of further files and folders that it may read. Default: the system's alone */
+  readonly shown?: readonly string[];
+  /** Variables beside the fixed ones. Default: none */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly workspace: "none" | "read" | "write";
+  readonly scope: ArgumentScope;
+  /** Hosts that it may reach. Empty: it has no network */
+  readonly hosts: AllowedHosts;
+  readonly sandbox: SandboxMode;
+  /** Section of the configuration that `sandbox` stands in */
+  readonly section: SandboxSection;
+  readonly signal: AbortSignal;
+}
+
+/** Program that may be started as it is, for one call. `after` and `drop` belong to the call, not to the program. */
+export interface PreparedProgram extends AfterProgram {
+  /** Text that two requests share when their programs see and may do the same: a program that runs serves both */
+  readonly key: string;
+  readonly contained: boolean;
+  /** Starts it. @throws {ToolError} `command_not_started`, `sandbox_unavailable` @throws {CancelError} when the gateway closes */
+  start(): Promise<RunningProgram>;
+}
+
+/** Program that runs. Whoever started it ends it. */
+export interface RunningProgram {
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  /** Rejects with a ToolError `command_not_started` */
+  readonly exited: Promise<Exit>;
+  /** Returns the requests that its relay did not carry out until now. */
+  problems(): readonly RelayProblem[];
+  /** Kills it with all it started, and waits for its end. Repeating it does nothing. Never throws */
+  end(): Promise<void>;
+}
+
+/** Services that preparing a program needs. */
+export interface ProgramOptions {
+  readonly commands: Pick<CommandLookup, "find">;
+  readonly marker: string;
+  readonly containment: ContainmentFinder;
+  readonly watch: WorkspaceWatch;
+  readonly relays: CommandRelays;
+  /** Program that ends an uncontained one with the gateway */
+  readonly launcher: Launcher;
+  /** The whole environment of a program, beside its own variables */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/**
+ * Makes an installed program ready to be started for one call: contained, it sees the system's folders, its own, and of the workspace
+ * what it may, without files of credentials; it reaches its hosts through a relay, and nothing else.
+ * @throws {ToolError} `unsupported_platform`, `command_not_found`, `sandbox_unavailable`, `quarantine_full` @throws {CancelError}
+ */
+export async function prepareProgram(request: ProgramRequest, options: ProgramOptions): Promise<PreparedProgram> {
+  const { title, sandbox, section, hosts } = request;
+  const found = sandbox === "off" ? undefined : await options.containment.find();
+  requireContainment(title, { sandbox, section }, found);
+  const line = await lineOf(request, options);
+  if (found?.kind !== "bubblewrap") return await prepareUncontained(line, request, options);
+  const { seen, ...call } = await seenWorkspace(request, options);
+  const shown = [request.folder, ...request.shown ?? [], ...isAbsolute(request.file) ? [] : [line.file]];
+  const containedLine = async (relay?: CommandRelay) => {
+    const inside = await contain(line, { ...seen, bubblewrap: found.file, shown, relay });
+    if (inside === undefined) throw uncontainable(title, section);
+    return inside;
+  };
+  const { file, args, given = [] } = await containedLine();
+  return {
+    ...call,
+    key: keyOf([file, ...args], given),
+    contained: true,
+    async start() {
+      if (hosts.entries.length === 0) return running(await containedLine());
+      const relay = await options.relays.open(title, hosts);
+      try {
+        return running(await containedLine(relay), relay);
+      } catch (error) {
+        await relay.close();
+        throw error;
+      }
+    },
+  };
+}
+
+/** Returns the line of a program as the system would start it without a sandbox. */
+async function lineOf(
+  { title, file, args, folder, env }: ProgramRequest,
+  { commands, environment, marker }: ProgramOptions,
+): Promise<CommandLine> {
+  if (process.platform === "win32") {
+    throw new ToolError("unsupported_platform", "Cannot run programs: they are not supported on Windows, use Linux");
+  }
+  const path = isAbsolute(file) ? file : ownRuntime(file) ?? await commands.find(file);
+  if (path === undefined) {
+    const reason = `${title} needs the program ${JSON.stringify(file)}, and no folder of the fixed search path has it`;
+    throw new ToolError("command_not_found", `Cannot run ${title}: ${reason}`);
+  }
+  return { file: path, args, cwd: await realpath(folder), env: { ...environment, [MARKER_VARIABLE]: marker, ...env } };
+}
+
+/** Returns the path of the program that the gateway runs in, where a name is that runtime's. */
+function ownRuntime(name: string): string | undefined {
+  if ("Deno" in globalThis) return name === "deno" ? process.execPath : undefined;
+  return name === "node" ? process.execPath : undefined;
+}
+
+async function prepareUncontained(
+  line: CommandLine,
+  request: ProgramRequest,
+  { launcher, watch }: ProgramOptions,
+): Promise<PreparedProgram> {
+  const [file, ...prefix] = await launcher();
+  const launched = file === undefined ? line : { ...line, file, args: [...prefix, line.file, ...line.args] };
+  return {
+    ...request.workspace === "write" ? await watchedWorkspace(request, watch) : unwatched(false),
+    key: keyOf([launched.file, ...launched.args], []),
+    contained: false,
+    start: () => Promise.resolve().then(() => running(launched)),
+  };
+}
+
+/** Returns the eyes on the workspace of an uncontained program: what it makes under protected names is moved away. */
+async function watchedWorkspace(
+  { title, scope, signal }: ProgramRequest,
+  watch: WorkspaceWatch,
+): Promise<AfterProgram> {
+  await watch.requireRoom(title);
+  const workspace = await realpath(scope.workspaceRoot);
+  const skip = await watch.skippedIn(scope);
+  const { finished, guarded } = await watch.surveyOf(skip, signal)(workspace, false);
+  return finished ? await watch.watch(noteOf(workspace, skip, guarded)) : unwatched(true);
+}
+
+function noteOf(
+  workspace: string,
+  skip: readonly string[],
+  guarded: readonly { readonly identity: string }[],
+): CallNote {
+  return { workspace, skip: [...skip], known: guarded.map(({ identity }) => identity) };
+}
+
+/** Workspace of a contained program. */
+interface SeenWorkspace extends AfterProgram {
+  readonly seen: Pick<ContainOptions, "workspaceRoot" | "hidden" | "copies" | "guarded" | "readOnly">;
+}
+
+/** Looks through the workspace, and says what the program sees of it. */
+async function seenWorkspace(
+  { title, section, workspace, scope, signal }: ProgramRequest,
+  { watch }: ProgramOptions,
+): Promise<SeenWorkspace> {
+  if (workspace === "none") return { seen: { hidden: [] }, ...unwatched(false) };
+  const writes = workspace === "write";
+  if (writes) await watch.requireRoom(title);
+  const root = await realpath(scope.workspaceRoot);
+  // Before the survey, which would look through the whole system
+  if (holdsSystem(root)) throw uncontainable(title, section);
+  const skip = await watch.skippedIn(scope);
+  const before = await watch.surveyOf(skip, signal)(root, !scope.allowSensitive);
+  requireSurveyed(title, before, { place: "the workspace", section });
+  const seen = { ...await watch.coversOf(before, scope), workspaceRoot: root, readOnly: !writes };
+  const after = writes ? await watch.watch(noteOf(root, skip, before.guarded)) : unwatched(false);
+  return { seen, ...after };
+}
+
+function running(line: CommandLine, relay?: CommandRelay): RunningProgram {
+  const group = startGroup({ ...line, hasInput: true });
+  const { stdin, stdout, stderr, exited } = group;
+  if (stdin === undefined) throw new ToolError("command_not_started", `Cannot start "${line.file}": it has no input`);
+  let ending: Promise<void> | undefined;
+  const end = async () => {
+    group.kill();
+    // What could not be started has ended
+    await exited.catch(() => {});
+    // What is left in the group
+    group.kill();
+    for (const stream of [stdin, stdout, stderr]) stream.destroy();
+    await relay?.close();
+  };
+  return { stdin, stdout, stderr, exited, problems: () => relay?.problems() ?? [], end: () => ending ??= end() };
+}
+
+/** Returns the digest of a command line and the contents that it names. */
+function keyOf(words: readonly string[], given: readonly Uint8Array[]): string {
+  const hash = createHash("sha256").update(JSON.stringify(words));
+  for (const content of given) hash.update(`\0${content.length}\0`).update(content);
+  return hash.digest("hex");
+}
