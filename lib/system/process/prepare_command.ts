@@ -10,7 +10,7 @@ import type { CallNote, LeftNote } from "./call_notes.ts";
 import { type CommandLookup, SEARCH_PATH } from "./command_lookup.ts";
 import type { CommandRelay, CommandRelays } from "./command_relay.ts";
 import { type ContainmentFinder, requireContainment } from "./containment.ts";
-import { type ComposedCommand, createLauncherFinder, type ProcessRequest } from "./run_command.ts";
+import type { ComposedCommand, Launcher, ProcessRequest } from "./run_command.ts";
 import { MARKER_VARIABLE } from "./leftover_processes.ts";
 import type { CommandLine } from "./process_group.ts";
 import type { Aftermath } from "./quarantine.ts";
@@ -56,6 +56,8 @@ export interface PreparationOptions extends ScreenOptions {
   /** The same at each start on one data directory and no other: what a killed gateway leaves is found by it. No secret */
   readonly marker: string;
   readonly containment: ContainmentFinder;
+  /** Program that ends an uncontained command with the gateway */
+  readonly launcher: Launcher;
   readonly watch: WorkspaceWatch;
   readonly relays: CommandRelays;
 }
@@ -90,7 +92,7 @@ interface Screening {
 type LineRequest = Pick<AnyRequest, "words" | "scope" | "composed">;
 
 /** The whole environment of a program: no variable of the gateway, and a home without configuration files or keys. */
-const ENVIRONMENT: Readonly<Record<string, string>> = {
+export const ENVIRONMENT: Readonly<Record<string, string>> = {
   PATH: SEARCH_PATH.join(":"),
   HOME: "/nonexistent",
   LANG: "C.UTF-8",
@@ -104,11 +106,9 @@ export function createPreparation(options: PreparationOptions): Preparation {
 
 class CommandPreparation implements Preparation {
   readonly #options: PreparationOptions;
-  readonly #launcher: () => Promise<readonly string[]>;
 
   constructor(options: PreparationOptions) {
     this.#options = options;
-    this.#launcher = createLauncherFinder({ commands: options.commands, clock: options.clock, env: ENVIRONMENT });
   }
 
   async screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">): Promise<void> {
@@ -198,7 +198,7 @@ class CommandPreparation implements Preparation {
 
   /** Returns the line behind the program that ends an uncontained command with the gateway. */
   async #launched(line: CommandLine): Promise<CommandLine> {
-    const [file, ...prefix] = await this.#launcher();
+    const [file, ...prefix] = await this.#options.launcher();
     return file === undefined ? line : { ...line, file, args: [...prefix, line.file, ...line.args] };
   }
 

@@ -135,7 +135,8 @@ async function lineOf(
 
 /** Returns the path of the program that the gateway runs in, where a name is that runtime's. */
 function ownRuntime(name: string): string | undefined {
-  if ("Deno" in globalThis) return name === "deno" ? process.execPath : undefined;
+  // Deno rewrites the arguments of a command that names its own file: the path is the same, its text is another
+  if ("Deno" in globalThis) return name === "deno" ? `/.${process.execPath}` : undefined;
   return name === "node" ? process.execPath : undefined;
 }
 

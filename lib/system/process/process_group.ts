@@ -16,6 +16,8 @@ export interface CommandLine {
   readonly given?: readonly Uint8Array[];
   /** True: the first two descriptors from FIRST_GIVEN on are a channel. The program reads from the first and writes to the second. Default false */
   readonly hasChannel?: boolean;
+  /** True: the program reads its input from a pipe. Default false: there is nothing on it */
+  readonly hasInput?: boolean;
 }
 
 /** Pipes to and from a program beside its outputs. */
@@ -31,8 +33,10 @@ export type Exit =
   | { readonly kind: "exit"; readonly code: number }
   | { readonly kind: "signal"; readonly name: string };
 
-/** A started program, the leader of a process group of its own, with nothing on its input. */
+/** A started program, the leader of a process group of its own. */
 export interface ProcessGroup {
+  /** Set when the command line asks for an input, and the program could be started */
+  readonly stdin: Writable | undefined;
   readonly stdout: Readable;
   readonly stderr: Readable;
   /** Set when the command line asks for a channel, and the program could be started */
@@ -58,7 +62,10 @@ export function startGroup(line: CommandLine): ProcessGroup {
   });
   // Whoever waits is told; nobody has to wait
   exited.catch(() => {});
+  // A pipe that breaks has ended; how the program ended says why
+  child.stdin?.on("error", () => {});
   return {
+    stdin: child.stdin ?? undefined,
     stdout: child.stdout,
     stderr: child.stderr,
     channel: line.hasChannel === true ? channelOf(child) : undefined,
@@ -90,11 +97,11 @@ function channelOf(child: Child): ProcessChannel | undefined {
   return { input, output };
 }
 
-function start({ file, args, cwd, env, given = [], hasChannel = false }: CommandLine): Child {
+function start({ file, args, cwd, env, given = [], hasChannel = false, hasInput = false }: CommandLine): Child {
   try {
     const skipped = hasChannel ? 2 : 0;
     const pipes = Array.from({ length: skipped + given.length }, () => "pipe" as const);
-    const stdio = ["ignore", "pipe", "pipe", ...pipes] as const;
+    const stdio = [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...pipes] as const;
     // The two outputs are pipes
     const child = spawn(file, args, { cwd, env, detached: true, shell: false, stdio: [...stdio] }) as Child;
     for (const [index, content] of given.entries()) {

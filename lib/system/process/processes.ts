@@ -8,6 +8,7 @@ import { type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { CommandRequest, CommandResult, ProcessRequest, ProcessResult, runCommand } from "./run_command.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { Relay } from "../net/relay.ts";
+import type { AllowedHosts } from "../net/url_rules.ts";
 import type { OutputPart } from "./command_output.ts";
 import {
   type CommandContainment,
@@ -20,6 +21,7 @@ import {
 } from "./containment.ts";
 import { killLeftovers } from "./leftover_processes.ts";
 import type { Preparation, PreparedCommand } from "./prepare_command.ts";
+import type { PreparedProgram, ProgramOptions, ProgramRequest, RunningProgram } from "./prepare_program.ts";
 import type { Aftermath } from "./quarantine.ts";
 import { createProcessTable, type ProcessInfo, type ProcessTable } from "./process_table.ts";
 import type { requireStarted } from "./sandbox.ts";
@@ -52,6 +54,12 @@ export interface Processes {
    * @throws {CancelError} as `run`, before anything is started
    */
   start(request: StartRequest): Promise<ProcessInfo>;
+  /**
+   * Makes a program ready that a person has installed, for one call. It is in no list; whoever starts it ends it, and the gateway does
+   * when it closes.
+   * @throws {ToolError} as `prepareProgram` @throws {CancelError} when the signal aborts or the gateway closes
+   */
+  prepareProgram(request: ProgramRequest): Promise<PreparedProgram>;
   /** Returns the processes that run and the last that ended, in the order of their start. */
   list(): readonly ProcessInfo[];
   /** Returns one process. @throws {ToolError} `process_not_found` */
@@ -89,8 +97,8 @@ export interface StartRequest extends ProcessRequest {
 
 /** Relays of commands. */
 export interface ProcessRelays {
-  /** Creates a relay that does not listen yet */
-  readonly create: () => Promise<Relay>;
+  /** Creates a relay that does not listen yet. @param hosts of one program. Default: those of `[url_access] domain_allowlist` */
+  readonly create: (hosts?: AllowedHosts) => Promise<Relay>;
   /** Absolute path of the folder for their sockets; made with the first one */
   readonly folder: string;
   /** `[url_access] domain_allowlist` as it is now */
@@ -133,6 +141,7 @@ class ToolProcesses implements Processes {
   /** Work that `close()` waits for */
   readonly #working = new Set<Promise<unknown>>();
   readonly #table: ProcessTable;
+  readonly #programs = new Set<RunningProgram>();
   readonly #finder: ContainmentFinder;
   readonly #runner: Lazy<Promise<CommandRunner>>;
 
@@ -167,6 +176,10 @@ class ToolProcesses implements Processes {
     return this.#track(this.#start(request));
   }
 
+  prepareProgram(request: ProgramRequest): Promise<PreparedProgram> {
+    return this.#track(this.#prepareProgram(request));
+  }
+
   list(): readonly ProcessInfo[] {
     return this.#table.list();
   }
@@ -194,7 +207,7 @@ class ToolProcesses implements Processes {
   async close(): Promise<void> {
     this.#closing.abort(new CancelError("shutdown"));
     await Promise.all(this.#working);
-    await this.#table.killAll();
+    await Promise.all([this.#table.killAll(), ...[...this.#programs].map((program) => program.end())]);
     await (await this.#runner.made())?.surveys.close();
   }
 
@@ -246,8 +259,30 @@ class ToolProcesses implements Processes {
     }
   }
 
+  async #prepareProgram(request: ProgramRequest): Promise<PreparedProgram> {
+    const [{ programs }, { prepareProgram }] = await Promise.all([this.#runner(), import("./prepare_program.ts")]);
+    const signal = AbortSignal.any([request.signal, this.#closing.signal]);
+    if (signal.aborted) throw cancelError(signal);
+    const prepared = await prepareProgram({ ...request, signal }, programs);
+    return {
+      ...prepared,
+      start: () => this.#track(this.#startProgram(prepared)),
+      after: () => this.#track(this.#afterOf(prepared)),
+    };
+  }
+
+  async #startProgram(prepared: PreparedProgram): Promise<RunningProgram> {
+    const started = await prepared.start();
+    const end = () => started.end().then(() => void this.#programs.delete(program));
+    const program: RunningProgram = { ...started, end };
+    this.#programs.add(program);
+    if (!this.#closing.signal.aborted) return program;
+    await program.end();
+    throw cancelError(this.#closing.signal);
+  }
+
   /** Returns what was found after a command. Tells `onQuarantine` when protected names appeared or nobody could look for them. */
-  async #afterOf({ after }: PreparedCommand): Promise<Aftermath> {
+  async #afterOf({ after }: Pick<PreparedCommand, "after">): Promise<Aftermath> {
     const found = await after();
     if (found.quarantined.length > 0 || found.unchecked) this.#options.onQuarantine?.(found);
     return found;
@@ -272,6 +307,7 @@ class ToolProcesses implements Processes {
 /** Parts that the first command loads. */
 interface CommandRunner {
   readonly preparation: Preparation;
+  readonly programs: ProgramOptions;
   readonly surveys: Surveys;
   readonly requireStarted: typeof requireStarted;
   readonly runCommand: typeof runCommand;
@@ -279,9 +315,9 @@ interface CommandRunner {
 
 async function loadRunner(options: ProcessesOptions, containment: ContainmentFinder): Promise<CommandRunner> {
   const [
-    { createPreparation },
+    { createPreparation, ENVIRONMENT },
     { requireStarted },
-    { runCommand },
+    { createLauncherFinder, runCommand },
     { createSurveys },
     { createQuarantine },
     { createCallNotes },
@@ -308,6 +344,9 @@ async function loadRunner(options: ProcessesOptions, containment: ContainmentFin
     allowlist: options.relays?.allowlist,
   });
   const watch = createWorkspaceWatch({ ...options, surveys, quarantine, notes });
-  const preparation = createPreparation({ ...options, containment, watch, relays });
-  return { preparation, surveys, requireStarted, runCommand };
+  const { commands, clock, marker } = options;
+  const launcher = createLauncherFinder({ commands, clock, env: ENVIRONMENT });
+  const preparation = createPreparation({ ...options, containment, launcher, watch, relays });
+  const programs = { commands, marker, containment, watch, relays, launcher, environment: ENVIRONMENT };
+  return { preparation, programs, surveys, requireStarted, runCommand };
 }

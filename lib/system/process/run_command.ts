@@ -159,12 +159,15 @@ interface LauncherOptions {
   readonly env: Readonly<Record<string, string>>;
 }
 
+/** Returns the words before an uncontained command, which end it with the gateway; none where no program does that. */
+export type Launcher = () => Promise<readonly string[]>;
+
 /**
  * Finds what an uncontained command is started with, so that it ends when the gateway is killed: `setpriv` with a parent-death
  * signal, where the system knows one. Found once; a try that took too long is made again, at most twice.
  * @returns the words before the command; none where there is no such program
  */
-export function createLauncherFinder(options: LauncherOptions): () => Promise<readonly string[]> {
+export function createLauncherFinder(options: LauncherOptions): Launcher {
   let finding: Promise<readonly string[] | undefined> | undefined;
   let tries = 0;
   return async () => {

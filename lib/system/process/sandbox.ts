@@ -107,7 +107,10 @@ function endedBy(ending: { readonly kind: "signal"; readonly name: string } | { 
 /** Rights of a command inside the sandbox. */
 export interface ContainOptions {
   readonly bubblewrap: string;
-  readonly workspaceRoot: string;
+  /** Default: the program sees no workspace */
+  readonly workspaceRoot?: string | undefined;
+  /** Absolute paths of files and folders that are seen read-only; nothing hides them. Default: none beside the system's */
+  readonly shown?: readonly string[];
   /** Absolute paths that appear empty */
   readonly hidden: readonly string[];
   /** Contents that stand read-only in the place of files, by absolute path without links. What is hidden stays hidden. Default: none */
@@ -134,21 +137,51 @@ export async function contain(
   line: CommandLine,
   options: ContainOptions,
 ): Promise<CommandLine | undefined> {
-  const { guarded = [], copies = new Map(), relay } = options;
-  const workspace = await realpath(options.workspaceRoot);
-  if (holdsSystem(workspace)) return undefined;
+  const { workspaceRoot, shown = [], relay } = options;
+  const workspace = workspaceRoot === undefined ? undefined : await realpath(workspaceRoot);
+  if (workspace !== undefined && holdsSystem(workspace)) return undefined;
   const network = options.network === true ? ["--share-net"] : [];
-  const bind = options.readOnly === true ? "--ro-bind" : "--bind";
+  const { mounts, given } = workspace === undefined ? NOTHING_MOUNTED : await mountsOf(workspace, options);
+  return {
+    file: options.bubblewrap,
+    args: [
+      ...baseOptions(),
+      ...network,
+      ...mounts,
+      ...shown.flatMap((path) => ["--ro-bind", path, path]),
+      ...relay?.mounts ?? [],
+      ...["--chdir", line.cwd, "--", ...relay?.launcher ?? [], line.file],
+      ...line.args,
+    ],
+    cwd: workspace ?? line.cwd,
+    env: { ...line.env, ...relay?.env, HOME: "/tmp" },
+    given,
+  };
+}
+
+/** Options of bubblewrap that show a workspace, and the contents that they name by descriptors. */
+interface WorkspaceMounts {
+  readonly mounts: readonly string[];
+  readonly given: readonly Uint8Array[];
+}
+
+const NOTHING_MOUNTED: WorkspaceMounts = { mounts: [], given: [] };
+
+/** @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds */
+async function mountsOf(
+  workspace: string,
+  { guarded = [], copies = new Map(), hidden, readOnly = false }: Omit<ContainOptions, "workspaceRoot">,
+): Promise<WorkspaceMounts> {
+  const bind = readOnly ? "--ro-bind" : "--bind";
   const [guards, covers, copied] = await Promise.all([
     realPathsOf(guarded, workspace),
-    realPathsOf(options.hidden, workspace),
+    realPathsOf(hidden, workspace),
     realPathsOf([...copies.keys()], workspace),
   ]);
   // A pin inside a guarded folder would make it writable; nothing can be renamed there as it is
   const pins = foldersOnTheWay([...covers, ...copied], workspace).filter((path) =>
     !guards.some((folder) => isWithin(path, folder))
   );
-  const given = copied.map((path) => copies.get(path) ?? new Uint8Array());
   const mounts = [
     ...pins.map((path) => [bind, path, path]),
     ...guards.map((path) => ["--ro-bind", path, path]),
@@ -163,19 +196,8 @@ export async function contain(
     );
   }
   return {
-    file: options.bubblewrap,
-    args: [
-      ...baseOptions(),
-      ...network,
-      ...[bind, workspace, workspace],
-      ...mounts,
-      ...relay?.mounts ?? [],
-      ...["--chdir", workspace, "--", ...relay?.launcher ?? [], line.file],
-      ...line.args,
-    ],
-    cwd: workspace,
-    env: { ...line.env, ...relay?.env, HOME: "/tmp" },
-    given,
+    mounts: [bind, workspace, workspace, ...mounts],
+    given: copied.map((path) => copies.get(path) ?? new Uint8Array()),
   };
 }
 

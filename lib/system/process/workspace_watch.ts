@@ -20,7 +20,7 @@ export interface WorkspaceWatchOptions extends ScreenOptions {
 /** Looks through a folder, or at one file. @param secrets false: looks for protected names alone, which is five times as fast */
 export type SurveyOf = (root: string, secrets: boolean) => Promise<Survey>;
 
-/** What follows a program that could write to the workspace. */
+/** Steps after a program that could write to the workspace. */
 export interface AfterProgram {
   /** Moves protected names that appeared into quarantine. Called once nothing of the program writes any more. Never throws */
   after(): Promise<Aftermath>;
@@ -28,7 +28,7 @@ export interface AfterProgram {
   drop(): Promise<void>;
 }
 
-/** Eyes on the workspace around a program: what it must not see, and what it has made. */
+/** Checks of the workspace around a program: what it must not see, and what it has made. */
 export interface WorkspaceWatch {
   /** Returns the real paths of forbidden places: no program may see them, so no survey looks there. */
   skippedIn(scope: ArgumentScope): Promise<string[]>;

@@ -241,6 +241,7 @@ const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) =>
     ownPaths: [],
     marker: "test",
     containment: { known: found, find: found },
+    launcher: () => Promise.resolve([]),
     watch: createWorkspaceWatch({
       home: "/nonexistent",
       ownPaths: [],
