@@ -36,12 +36,22 @@ export const runtimeSchema = v.strictObject({
   ),
 });
 
-/** `[plugins]`: process and FFI plugins run with the user's rights. */
+/** `[plugins]`: process and FFI plugins are machine code of others. */
 export const pluginsSchema = v.strictObject({
   registry_url: about("Address of the list of plugins", httpUrl()),
   user_dir: about("Folder of the plugins. Empty: `plugins` of the data directory", text("")),
-  allow_process: about("Allows plugins that are programs, which run with the user's rights", boolean(false)),
-  allow_ffi: about("Allows plugins that are libraries, which run with the user's rights", boolean(false)),
+  allow_process: about("Allows plugins that are programs", boolean(false)),
+  allow_ffi: about("Allows plugins that are libraries of machine code", boolean(false)),
+  sandbox: about(
+    "Contains programs, and libraries in a process of their own, to their capabilities by bubblewrap. `auto`: with the user's rights where there is none. `require`: refused there. `off`: with the user's rights everywhere",
+    choice(["auto", "require", "off"], "auto"),
+  ),
+  ffi: about(
+    "Where libraries run: in a process of their own, or `in_process`, with all rights of the gateway and ending it when they crash",
+    choice(["process", "in_process"], "process"),
+  ),
+  timeout_secs: about("Seconds of one call of a program or library", integer(30, 1, 3600)),
+  max_output_bytes: about("Bytes of one answer of a program or library", integer(1_048_576, 1024, 67_108_864)),
 });
 
 const regionSchema = v.strictObject({

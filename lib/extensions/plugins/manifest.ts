@@ -253,7 +253,11 @@ function checkSchema(schema: unknown, path: string): void {
 
 function checkProgram(manifest: PluginManifest): void {
   if (manifest.kind !== "process") return;
-  const { command, sha256 } = manifest.process;
+  const { command, sha256, mode } = manifest.process;
+  if (mode === "pooled" && manifest.capabilities.workspace === "write") {
+    // Nobody could tell what it does to the workspace between two calls
+    throw invalid("process.mode", 'must be "one_shot" for a plugin that writes to the workspace');
+  }
   if (command.startsWith("./") === (sha256 !== undefined)) return;
   throw invalid(
     "process.sha256",

@@ -7,27 +7,32 @@ import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
 const MAX_DEPTH = 64;
 
 const answerSchema = v.strictObject({
+  id: v.exactOptional(v.number()),
   output: v.string(),
   is_error: v.exactOptional(v.boolean()),
   data: v.exactOptional(v.unknown()),
 });
 
-/** Writes a call as the JSON that every kind of plugin gets, in one line without its end. */
-export function writeCall({ tool, input, context }: PluginCall): string {
+/**
+ * Writes a call as the JSON that every kind of plugin gets, in one line without its end.
+ * @param id number of the call, which the answer must repeat. Default: none, for a plugin that gets no other call meanwhile
+ */
+export function writeCall({ tool, input, context }: PluginCall, id?: number): string {
   const { workspace_root, allow_sensitive_file_reads, allow_sensitive_file_writes } = context;
-  return JSON.stringify({
-    tool,
-    input,
-    context: { workspace_root, allow_sensitive_file_reads, allow_sensitive_file_writes },
-  });
+  const shown = { workspace_root, allow_sensitive_file_reads, allow_sensitive_file_writes };
+  return JSON.stringify({ ...(id === undefined ? {} : { id }), tool, input, context: shown });
 }
 
 /**
- * Reads the answer of a plugin: a JSON object `{output, is_error?, data?}` in UTF-8.
- * @param title names the plugin in errors, as `plugin "weather"`
+ * Reads the answer of a plugin: a JSON object `{id?, output, is_error?, data?}` in UTF-8.
+ * @param options.title names the plugin in errors, as `plugin "weather"`
+ * @param options.id number of the call. Default: the call has none, and neither has the answer
  * @throws {ToolError} `plugin_answer_invalid` naming the field at fault
  */
-export function readAnswer(content: string | Uint8Array, title: string): Omit<PluginAnswer, "used"> {
+export function readAnswer(
+  content: string | Uint8Array,
+  { title, id }: { readonly title: string; readonly id?: number | undefined },
+): Omit<PluginAnswer, "used"> {
   let value: unknown;
   try {
     value = JSON.parse(
@@ -36,10 +41,14 @@ export function readAnswer(content: string | Uint8Array, title: string): Omit<Pl
   } catch (cause) {
     throw invalidAnswer(title, "it is no JSON in UTF-8", cause);
   }
+  if (Array.isArray(value)) throw invalidAnswer(title, "it is no JSON object");
   if (!isShallow(value, MAX_DEPTH)) throw invalidAnswer(title, `it is nested deeper than ${MAX_DEPTH} levels`);
   const parsed = v.safeParse(answerSchema, value, { abortEarly: true });
   if (!parsed.success) throw invalidAnswer(title, faultOf(parsed.issues[0]));
-  const { output, is_error = false, data } = parsed.output;
+  const { id: repeated, output, is_error = false, data } = parsed.output;
+  if (repeated !== id) {
+    throw invalidAnswer(title, id === undefined ? 'it has the field "id"' : `its "id" is not ${id}, as in the call`);
+  }
   // The value was parsed from JSON
   return { output, is_error, ...(data === undefined ? {} : { data: data as JsonValue }) };
 }
@@ -55,5 +64,9 @@ function faultOf({ path, type, received, expected }: v.BaseIssue<unknown>): stri
   if (field === undefined) return "it is no JSON object";
   const name = JSON.stringify(field.slice(0, 100));
   if (type !== "strict_object") return `${name} is no ${type === "boolean" ? "true or false" : "text"}`;
-  return expected === "never" ? `it has the field ${name}` : received === "undefined" ? `it has no ${name}` : "it is no object";
+  return expected === "never"
+    ? `it has the field ${name}`
+    : received === "undefined"
+    ? `it has no ${name}`
+    : "it is no object";
 }

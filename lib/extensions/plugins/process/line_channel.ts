@@ -33,7 +33,7 @@ interface Waiting {
 }
 
 /**
- * One program that takes a line and answers with a line, one call after the other. A program that writes without being asked, more than
+ * Lines to and from one program: a line is a call, the next line its answer. A program that writes without being asked, more than
  * one line, or too much, is of no use any more: nobody could say which call a line answers.
  */
 export class LineChannel {
@@ -55,7 +55,8 @@ export class LineChannel {
     stderr.on("data", (chunk: Uint8Array) => this.#errors.write(chunk));
     for (const stream of [stdout, stderr]) stream.on("error", () => {});
     exited.then(
-      (exit) => void this.#ended(exit.kind === "exit" ? `it ended with the code ${exit.code}` : `${exit.name} ended it`),
+      (exit) =>
+        void this.#ended(exit.kind === "exit" ? `it ended with the code ${exit.code}` : `${exit.name} ended it`),
       (error: Error) => this.#fail(error),
     );
   }

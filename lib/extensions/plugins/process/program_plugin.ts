@@ -66,6 +66,7 @@ class ProgramHost implements PluginHost {
   readonly #idle = new Set<IdleProcess>();
   readonly #lanes = new Set<Lane>();
   #isClosed = false;
+  #calls = 0;
 
   constructor(plugin: ProgramPlugin, services: ProgramServices) {
     this.#plugin = plugin;
@@ -86,7 +87,7 @@ class ProgramHost implements PluginHost {
 
   async #call(call: PluginCall, signal: AbortSignal): Promise<PluginAnswer> {
     const { clock } = this.#services;
-    const start = clock.now();
+    const start = clock.monotonic();
     const prepared = await this.#prepare(call, signal);
     const lane = await this.#laneFor(prepared, signal).catch(async (error: unknown) => {
       await prepared.drop();
@@ -95,13 +96,15 @@ class ProgramHost implements PluginHost {
     const isPooled = this.#plugin.mode === "pooled";
     const seen = lane.program.problems().length;
     try {
-      const line = await this.#ask(lane, { line: writeCall(call), signal });
+      // The line of another call must never count as the answer to this one
+      const id = isPooled ? ++this.#calls : undefined;
+      const line = await this.#ask(lane, { line: writeCall(call, id), signal });
       if (!isPooled) await lane.channel.settle();
-      const { output, ...answer } = readAnswer(line, this.#title);
+      const { output, ...answer } = readAnswer(line, { title: this.#title, id });
       if (isPooled && lane.channel.isUsable && !this.#isClosed) this.#keep(lane, prepared.key);
       else await this.#end(lane);
       const notes = [...relayLines(lane.program.problems().slice(seen)), ...aftermathLines(await prepared.after())];
-      return { ...answer, output: [output, ...notes].join("\n"), used: { ms: clock.now() - start } };
+      return { ...answer, output: [output, ...notes].join("\n"), used: { ms: clock.monotonic() - start } };
     } catch (error) {
       await this.#end(lane);
       throw withNotes(error, [
