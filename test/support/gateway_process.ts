@@ -18,11 +18,15 @@ export const RUN: readonly string[] = ON_DENO
   ? [process.execPath, "run", "--allow-all", "--no-check"]
   : [process.execPath];
 
+const COMPILE_CACHE: Readonly<Record<string, string>> = process.env["NODE_COMPILE_CACHE"] === undefined
+  ? {}
+  : { NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"] };
+
 /** Environment that the command needs, also with another home. */
 export const RUN_ENV: Readonly<Record<string, string>> = {
   PATH: process.env["PATH"] ?? "",
-  // Deno keeps what it has translated there, and would do so anew for each home
-  ...(ON_DENO ? { DENO_DIR: process.env["DENO_DIR"] ?? join(homedir(), ".cache/deno") } : {}),
+  // The runtime keeps what it has translated there, and would do so anew for each home
+  ...(ON_DENO ? { DENO_DIR: process.env["DENO_DIR"] ?? join(homedir(), ".cache/deno") } : COMPILE_CACHE),
 };
 
 /** A gateway in a process of its own. */
