@@ -29,6 +29,7 @@ const THREADS: Readonly<Record<string, string>> = {
   [`${CHUNKS}/document_worker`]: "lib/tools/documents/document_worker",
   [`${CHUNKS}/page_worker`]: "lib/tools/web/page_worker",
   [`${CHUNKS}/relay_forwarder`]: "lib/system/process/relay_forwarder",
+  [`${CHUNKS}/ffi_library`]: "lib/extensions/plugins/ffi/ffi_library",
 };
 
 /**

@@ -59,6 +59,14 @@ export function invalidAnswer(title: string, reason: string, cause?: unknown): T
   return new ToolError("plugin_answer_invalid", `Cannot use the answer of ${title}: ${reason}; ${shape}`, { cause });
 }
 
+/** Returns the refusal of an answer that is too long. */
+export function answerTooLarge(title: string, maxBytes: number): ToolError {
+  return new ToolError(
+    "plugin_output_too_large",
+    `Cannot use the answer of ${title}: it is larger than ${maxBytes} bytes, as [plugins] max_output_bytes has it`,
+  );
+}
+
 function faultOf({ path, type, received, expected }: v.BaseIssue<unknown>): string {
   const field = path?.map(({ key }) => String(key)).join(".");
   if (field === undefined) return "it is no JSON object";

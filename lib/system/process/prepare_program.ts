@@ -135,9 +135,30 @@ async function lineOf(
 
 /** Returns the path of the program that the gateway runs in, where a name is that runtime's. */
 function ownRuntime(name: string): string | undefined {
-  // Deno rewrites the arguments of a command that names its own file: the path is the same, its text is another
-  if ("Deno" in globalThis) return name === "deno" ? `/.${process.execPath}` : undefined;
-  return name === "node" ? process.execPath : undefined;
+  return name === ("Deno" in globalThis ? "deno" : "node") ? runtimeProgram().file : undefined;
+}
+
+/** Program that the gateway runs in, and the words with which it evaluates a module. */
+export interface RuntimeProgram {
+  /** Absolute path */
+  readonly file: string;
+  /** Words before the text of the module; its own arguments come after that */
+  readonly evaluate: readonly string[];
+  /** Variables that it needs in the sandbox */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** Returns the program that the gateway runs in. */
+export function runtimeProgram(): RuntimeProgram {
+  if (!("Deno" in globalThis)) {
+    return { file: process.execPath, evaluate: ["--input-type=module", "--eval"], env: {} };
+  }
+  return {
+    // Deno rewrites the arguments of a command that names its own file: the path is the same, its text is another
+    file: `/.${process.execPath}`,
+    evaluate: ["eval", "--no-config", "--no-lock", "--quiet"],
+    env: { DENO_DIR: "/tmp/deno", DENO_NO_UPDATE_CHECK: "1" },
+  };
 }
 
 async function prepareUncontained(

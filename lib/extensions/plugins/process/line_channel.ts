@@ -5,7 +5,7 @@ import { ToolError } from "../../../base/errors.ts";
 import type { RedactPart } from "../../../base/redact.ts";
 import { createOutputRing, type OutputRing } from "../../../system/process/command_output.ts";
 import type { RunningProgram } from "../../../system/process/prepare_program.ts";
-import { invalidAnswer } from "../plugin_wire.ts";
+import { answerTooLarge, invalidAnswer } from "../plugin_wire.ts";
 
 /** Options of a LineChannel. */
 export interface LineChannelOptions {
@@ -99,7 +99,9 @@ export class LineChannel {
     const part = end === -1 ? chunk : chunk.subarray(0, end);
     this.#parts.push(part);
     this.#bytes += part.length;
-    if (this.#bytes > this.#options.maxBytes) return this.#fail(this.#tooLarge());
+    if (this.#bytes > this.#options.maxBytes) {
+      return this.#fail(answerTooLarge(this.#options.title, this.#options.maxBytes));
+    }
     if (end === -1) return;
     if (chunk.length > end + 1) return this.#fail(this.#tooManyLines());
     this.#answer();
@@ -146,13 +148,5 @@ export class LineChannel {
   #tooManyLines(): ToolError {
     const reason = "it wrote more than one line; what it has to say beside goes to its error output";
     return invalidAnswer(this.#options.title, reason);
-  }
-
-  #tooLarge(): ToolError {
-    const { title, maxBytes } = this.#options;
-    return new ToolError(
-      "plugin_output_too_large",
-      `Cannot use the answer of ${title}: it is larger than ${maxBytes} bytes, as [plugins] max_output_bytes has it`,
-    );
   }
 }

@@ -161,7 +161,7 @@ class ProgramHost implements PluginHost {
     stopped.catch(() => {});
     const onAbort = () => reject(cancelError(signal));
     const seconds = this.#plugin.config.plugins.timeout_secs;
-    const timer = this.#services.clock.after(seconds * 1000, () => reject(tooSlow(this.#title, seconds)));
+    const timer = this.#services.clock.after(seconds * 1000, () => reject(callTooSlow(this.#title, seconds)));
     signal.addEventListener("abort", onAbort, { once: true });
     if (signal.aborted) onAbort();
     try {
@@ -190,7 +190,8 @@ class ProgramHost implements PluginHost {
   }
 }
 
-function tooSlow(title: string, seconds: number): ToolError {
+/** Returns the error of a call that took too long. */
+export function callTooSlow(title: string, seconds: number): ToolError {
   return new ToolError(
     "plugin_timeout",
     `Cannot call ${title}: it gave no answer within ${seconds} s, as [plugins] timeout_secs has it, and was ended`,
