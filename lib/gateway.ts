@@ -194,6 +194,7 @@ async function startFoundations(basics: Basics) {
     browserDomains: () => config().browser.allowed_domains,
     userAgent: `postern/${options.version}`,
     publicPaths: PUBLIC_PATHS,
+    onTainted: ({ paths, taint, workspace }) => guard.taintedFiles.markWritten(paths, { taint, root: workspace }),
   });
   const work = createWorkSeam();
   access.tokens.onRevoke(createRevocation({ store, log, runs: work.runs }));

@@ -68,7 +68,7 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
   const taintedFiles = lazyService(async () => {
     const { createTaintedFiles } = await import("./tainted_files.ts");
     return createTaintedFiles({ store, clock, audit: audit.append });
-  }, ["of", "mark", "written", "list", "clear"]);
+  }, ["of", "mark", "markWritten", "written", "list", "clear"]);
   return {
     audit,
     approvals,

@@ -1,5 +1,5 @@
 import { realpath } from "node:fs/promises";
-import { basename, dirname, join, sep } from "node:path";
+import { basename, dirname, join, relative, sep } from "node:path";
 import * as v from "valibot";
 import { canonicalDigest } from "../base/json.ts";
 import type { Clock } from "../base/clock.ts";
@@ -16,6 +16,12 @@ import type { AuditAppend } from "./audit/audit_chain.ts";
 export const TAINTED_FILES = "tainted_files";
 /** Files that are marked. Beyond it the whole folder that tools work in is marked */
 export const MAX_TAINTED_FILES = 10_000;
+/** Time that the mark of a file stays which is gone from its place, since the file may lie elsewhere: 30 days */
+const GONE_MS = 30 * 24 * 3_600_000;
+/** A mark comes before its file, and a younger one than this may still wait for it: 1 hour */
+const WRITE_MS = 3_600_000;
+/** Files of one command that are marked one by one */
+export const MAX_MARKED_AT_ONCE = 500;
 
 const recordSchema = v.object({
   v: v.literal(1),
@@ -25,6 +31,8 @@ const recordSchema = v.object({
   /** See nameIdentity; null until the file was written. A file that is moved keeps it */
   identity: v.nullable(v.string()),
   marked_at: v.string(),
+  /** Set when the file was seen to be gone: another one at its place is not tainted, and it is known where it was moved to */
+  gone_at: v.optional(v.string()),
 });
 type TaintRecord = v.InferOutput<typeof recordSchema>;
 
@@ -44,11 +52,13 @@ export interface TaintedFiles {
   /** Returns the outside content that files were made from. @param paths absolute; a folder stands for every file below it */
   of(paths: readonly string[]): Promise<Taint>;
   /**
-   * Marks files that are about to be written, on disk when it resolves. A write that fails leaves the mark.
+   * Marks files that are about to be written, on disk when it resolves. A write that fails leaves the mark for an hour or more.
    * @param paths absolute
    * @param root absolute path of the folder that tools work in
    */
   mark(paths: readonly string[], options: { readonly taint: Taint; readonly root: string }): Promise<void>;
+  /** Marks files that were written, as `mark` and `written` do. With more than MAX_MARKED_AT_ONCE the folders that hold most of them are marked. */
+  markWritten(paths: readonly string[], options: { readonly taint: Taint; readonly root: string }): Promise<void>;
   /** Notes which files lie there after a write, so that a file that is moved is known again. */
   written(paths: readonly string[]): Promise<void>;
   /** Returns all of them, by path. */
@@ -72,6 +82,7 @@ export function createTaintedFiles(options: TaintedFilesOptions): TaintedFiles {
 class StoredTaintedFiles implements TaintedFiles {
   readonly #options: TaintedFilesOptions;
   readonly #records: () => Promise<Map<string, TaintRecord>>;
+  #firstLook: Promise<void> | undefined = undefined;
 
   constructor(options: TaintedFilesOptions) {
     this.#options = options;
@@ -81,12 +92,16 @@ class StoredTaintedFiles implements TaintedFiles {
   async of(paths: readonly string[]): Promise<Taint> {
     const records = await this.#records();
     if (records.size === 0 || paths.length === 0) return UNTAINTED;
+    await (this.#firstLook ??= this.#lookForGone());
     // A file that was taken away since it was read is known by its path
     const places = await Promise.all(
       paths.map(async (path) => await placeOf(path) ?? { path: await newPlaceOf(path), identity: undefined }),
     );
-    const found = [...records.values()].filter(({ path, identity }) =>
-      places.some((place) => isWithin(path, place.path) || isWithin(place.path, path) || identity === place.identity)
+    const found = [...records.values()].filter(({ path, identity, gone_at: goneAt }) =>
+      places.some((place) => {
+        if (identity === place.identity) return true;
+        return goneAt === undefined && (isWithin(path, place.path) || isWithin(place.path, path));
+      })
     );
     return joinTaints(...found.map(({ taint }) => taint));
   }
@@ -96,15 +111,18 @@ class StoredTaintedFiles implements TaintedFiles {
     { taint, root }: { readonly taint: Taint; readonly root: string },
   ): Promise<void> {
     const records = await this.#records();
+    if (records.size + paths.length > MAX_TAINTED_FILES) await this.#lookForGone();
+    const changed = new Map<string, TaintRecord>();
     for (const path of paths) {
       const place = await newPlaceOf(path);
       const known = records.get(place);
-      const isFull = known === undefined && records.size >= MAX_TAINTED_FILES;
+      const isFull = known === undefined && records.size + changed.size >= MAX_TAINTED_FILES;
       const at = isFull ? await newPlaceOf(root) : place;
-      const before = records.get(at);
+      const before = changed.get(at) ?? records.get(at);
       const joined = joinTaints(before?.taint, taint);
-      if (before !== undefined && joined.length === before.taint.length) continue;
-      await this.#put({
+      const isMarked = before !== undefined && before.gone_at === undefined;
+      if (isMarked && joined.length === before.taint.length) continue;
+      changed.set(at, {
         v: 1,
         path: at,
         taint: [...joined],
@@ -112,20 +130,37 @@ class StoredTaintedFiles implements TaintedFiles {
         marked_at: before?.marked_at ?? new Date(this.#options.clock.now()).toISOString(),
       });
     }
+    await this.#put([...changed.values()]);
+  }
+
+  async markWritten(
+    paths: readonly string[],
+    options: { readonly taint: Taint; readonly root: string },
+  ): Promise<void> {
+    const places = foldedPaths(paths, options.root);
+    await this.mark(places, options);
+    await this.written(places);
   }
 
   async written(paths: readonly string[]): Promise<void> {
     const records = await this.#records();
+    const changed: TaintRecord[] = [];
     for (const path of paths) {
       const place = await placeOf(path);
       const record = place === undefined ? undefined : records.get(place.path);
       if (place === undefined || record === undefined || record.identity === place.identity) continue;
-      await this.#put({ ...record, identity: place.identity });
+      changed.push({ ...record, identity: place.identity });
     }
+    await this.#put(changed);
+    const known = await Promise.all(paths.map(newPlaceOf));
+    await this.#lookForGone(known.filter((path) => records.has(path)));
   }
 
   async list(): Promise<readonly TaintedFile[]> {
-    const records = [...(await this.#records()).values()].sort((one, other) => one.path < other.path ? -1 : 1);
+    await this.#lookForGone();
+    const records = [...(await this.#records()).values()]
+      .filter(({ gone_at: goneAt }) => goneAt === undefined)
+      .sort((one, other) => one.path < other.path ? -1 : 1);
     return records.map(({ path, taint, marked_at }) => ({ path, taint, marked_at }));
   }
 
@@ -149,10 +184,54 @@ class StoredTaintedFiles implements TaintedFiles {
     return cleared.length;
   }
 
-  async #put(record: TaintRecord): Promise<void> {
-    const { path } = record;
-    await this.#options.store.batch([{ op: "put", collection: TAINTED_FILES, key: keyOf(path), body: record }]);
-    (await this.#records()).set(path, record);
+  /** Notes which marked files are gone, and forgets those that have been for GONE_MS. @param paths real paths. Default: all */
+  async #lookForGone(paths?: readonly string[]): Promise<void> {
+    const records = await this.#records();
+    const looked = paths === undefined ? [...records.values()] : paths.flatMap((path) => records.get(path) ?? []);
+    const changed: TaintRecord[] = [];
+    const forgotten: string[] = [];
+    for (const record of looked) {
+      if (record.path === sep) continue;
+      const now = this.#afterLook(record, await placeOf(record.path));
+      if (now === undefined) forgotten.push(record.path);
+      else if (now !== record) changed.push(now);
+    }
+    if (forgotten.length > 0) {
+      await this.#options.store.batch(
+        forgotten.map((path) => ({ op: "delete", collection: TAINTED_FILES, key: keyOf(path) } as const)),
+      );
+      for (const path of forgotten) records.delete(path);
+    }
+    await this.#put(changed);
+  }
+
+  /** Returns a record after a look at its place. undefined: it is forgotten. */
+  #afterLook(record: TaintRecord, place: Place | undefined): TaintRecord | undefined {
+    const { identity, marked_at: markedAt, gone_at: goneAt } = record;
+    const now = this.#options.clock.now();
+    if (goneAt === undefined) {
+      if (place !== undefined) return record;
+      if (identity !== null) return { ...record, gone_at: new Date(now).toISOString() };
+      return now - Date.parse(markedAt) < WRITE_MS ? record : undefined;
+    }
+    if (place !== undefined && place.identity === identity) {
+      const { gone_at: _goneAt, ...back } = record;
+      return back;
+    }
+    return now - Date.parse(goneAt) > GONE_MS ? undefined : record;
+  }
+
+  async #put(changed: readonly TaintRecord[]): Promise<void> {
+    if (changed.length === 0) return;
+    const puts = changed.map((record) => ({
+      op: "put",
+      collection: TAINTED_FILES,
+      key: keyOf(record.path),
+      body: record,
+    } as const));
+    await this.#options.store.batch(puts);
+    const records = await this.#records();
+    for (const record of changed) records.set(record.path, record);
   }
 }
 
@@ -181,13 +260,40 @@ async function loadRecords(store: Store): Promise<Map<string, TaintRecord>> {
   return records;
 }
 
+/**
+ * Returns the places to mark for many files. While there are more than MAX_MARKED_AT_ONCE, the folder below the root that holds most of
+ * them stands for its files.
+ */
+function foldedPaths(paths: readonly string[], root: string): readonly string[] {
+  if (paths.length <= MAX_MARKED_AT_ONCE) return paths;
+  const byFolder = Map.groupBy(paths, (path) => {
+    const [first = "", ...below] = relative(root, path).split(sep);
+    return below.length === 0 ? path : join(root, first);
+  });
+  const groups = [...byFolder].sort(([, one], [, other]) => other.length - one.length);
+  let count = paths.length;
+  const places: string[] = [];
+  for (const [folder, files] of groups) {
+    if (count <= MAX_MARKED_AT_ONCE) places.push(...files);
+    else places.push(folder);
+    if (count > MAX_MARKED_AT_ONCE) count -= files.length - 1;
+  }
+  return places.length <= MAX_MARKED_AT_ONCE ? places : [root];
+}
+
 /** A path may be longer than a key. */
 function keyOf(path: string): string {
   return canonicalDigest(path);
 }
 
+/** Real path of a file, and what lies there. */
+interface Place {
+  readonly path: string;
+  readonly identity: string;
+}
+
 /** Returns the real path and the identity of what lies at a path. Undefined where nothing can be seen. */
-async function placeOf(path: string): Promise<{ readonly path: string; readonly identity: string } | undefined> {
+async function placeOf(path: string): Promise<Place | undefined> {
   try {
     const real = await realpath(path);
     return { path: real, identity: nameIdentity(real) };

@@ -18,7 +18,7 @@ import { createUrlPolicy, type UrlPolicy } from "./net/url_policy.ts";
 import type { UrlRules } from "./net/url_rules.ts";
 import { type CommandLookup, createCommandLookup } from "./process/command_lookup.ts";
 import { type CommandContainment, containmentOf, type ContainmentSettings } from "./process/containment.ts";
-import { createProcesses, type Processes } from "./process/processes.ts";
+import { createProcesses, type Processes, type ProcessesOptions } from "./process/processes.ts";
 import { createWorkers, type Workers } from "./process/workers.ts";
 import type { Aftermath } from "./process/quarantine.ts";
 
@@ -54,6 +54,8 @@ export interface SystemServicesOptions {
   /** Paths of the gateway that anyone may read. */
   readonly publicPaths: readonly string[];
   readonly opened: OpenedList;
+  /** Told of the files that a command with taint has written */
+  readonly onTainted: ProcessesOptions["onTainted"];
 }
 
 /** Doors to the machine that the services of one gateway share. */
@@ -152,7 +154,7 @@ function openProcesses(
   options: SystemServicesOptions,
   { commands, urls }: Pick<SystemServices, "commands" | "urls">,
 ): Processes {
-  const { clock, random, log, home, dataDir, ownPaths, marker, redact, shell, urlRules, proxy } = options;
+  const { clock, random, log, home, dataDir, ownPaths, marker, redact, shell, urlRules, proxy, onTainted } = options;
   return createProcesses({
     commands,
     clock,
@@ -179,6 +181,7 @@ function openProcesses(
       },
     },
     random,
+    onTainted,
     onQuarantine: (found) =>
       log.warn(
         "A command made protected names, which were moved to quarantine, or could not be looked for",

@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
-import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createTaintedFiles, MAX_TAINTED_FILES, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
+import {
+  createTaintedFiles,
+  MAX_MARKED_AT_ONCE,
+  MAX_TAINTED_FILES,
+  TAINTED_FILES,
+} from "../../lib/guard/tainted_files.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -13,11 +18,13 @@ const TAINT = ["web_fetch example.com"];
 
 function setUp(root: string, store = createMemoryStore()) {
   const audit = createFakeAudit(store);
-  const files = createTaintedFiles({ store, clock: createFakeClock(), audit: audit.append });
+  const clock = createFakeClock();
+  const files = createTaintedFiles({ store, clock, audit: audit.append });
   const at = (name: string) => join(root, name);
   return {
     store,
     audit,
+    clock,
     files,
     at,
     of: (...names: readonly string[]) => files.of(names.map(at)),
@@ -74,6 +81,51 @@ test("a person vouches for a file or a folder, and the audit says so", () =>
     assert.deepEqual(told, [["tainted_file", at("docs/a")], ["tainted_file", at("docs/b")]]);
   }));
 
+test("a mark ends with its file, and follows a file that was only moved", () =>
+  withTemporaryFolder(async (root) => {
+    const { files, of, write, at, clock, store } = setUp(root);
+    await write("page");
+    rmSync(at("page"));
+    await files.written([at("page")]);
+    assert.deepEqual(await files.list(), []);
+    writeFileSync(at("page"), "by a person");
+    assert.deepEqual(await of("page"), [], "it is another file");
+
+    await write("other");
+    renameSync(at("other"), at("moved"));
+    await files.list();
+    writeFileSync(at("other"), "by a person");
+    assert.deepEqual([await of("other"), await of("moved")], [[], TAINT]);
+    renameSync(at("moved"), at("other"));
+    assert.deepEqual((await files.list()).map(({ path }) => path), [at("other")], "it is back");
+    assert.deepEqual(await of("other"), TAINT);
+
+    writeFileSync(at("new"), "by an editor");
+    renameSync(at("new"), at("other"));
+    assert.deepEqual(await of("other"), TAINT, "nobody saw it gone");
+
+    await write("page");
+    assert.deepEqual(await of("page"), TAINT, "it is written anew");
+    rmSync(at("page"));
+    await files.list();
+    await clock.advance(31 * 24 * 3_600_000);
+    await files.list();
+    assert.deepEqual((await setUp(root, store).files.list()).map(({ path }) => path), [at("other")]);
+  }));
+
+test("a mark whose write has not come yet stays for an hour, and makes room then", () =>
+  withTemporaryFolder(async (root) => {
+    const { files, of, at, clock } = setUp(root);
+    await files.mark([at("slow")], { taint: TAINT, root });
+    await files.written([at("slow")]);
+    assert.equal((await files.list()).length, 1);
+    writeFileSync(at("slow"), "late");
+    assert.deepEqual(await of("slow"), TAINT);
+    await files.mark([at("never")], { taint: TAINT, root });
+    await clock.advance(2 * 3_600_000);
+    assert.deepEqual((await files.list()).map(({ path }) => path), [at("slow")]);
+  }));
+
 test("with more files than are kept the whole folder is marked", () =>
   withTemporaryFolder(async (root) => {
     const store = createMemoryStore();
@@ -88,6 +140,20 @@ test("with more files than are kept the whole folder is marked", () =>
     assert.deepEqual(await of("other"), []);
     await write("one more");
     assert.deepEqual(await of("other"), TAINT);
+  }));
+
+test("of many files that one command wrote, the folder with most of them is marked", () =>
+  withTemporaryFolder(async (root) => {
+    const { files, of, at } = setUp(root);
+    for (const folder of ["gen", "src"]) mkdirSync(at(folder));
+    for (const name of ["gen/old", "src/old", "src/new", "one"]) writeFileSync(at(name), "text");
+    const many = Array.from({ length: MAX_MARKED_AT_ONCE + 100 }, (_, index) => at(`gen/deep/${index}`));
+    await files.markWritten([at("src/new"), at("one"), ...many], { taint: TAINT, root });
+    assert.deepEqual((await files.list()).map(({ path }) => path), [at("gen"), at("one"), at("src/new")]);
+    assert.deepEqual([await of("gen/old"), await of("src/old")], [TAINT, []]);
+    const everywhere = Array.from({ length: MAX_MARKED_AT_ONCE + 1 }, (_, index) => at(`${index}`));
+    await files.markWritten(everywhere, { taint: TAINT, root });
+    assert.deepEqual(await of("src/old"), TAINT, "more than enough lie in the folder itself");
   }));
 
 test("a damaged record stands for every file", () =>

@@ -20,7 +20,7 @@ function served(tasks: Tasks, autonomy: Readonly<Record<string, unknown>> = AUTO
     environment: { HOOK_SECRET: SECRET },
     config: {
       autonomy,
-      security: { write_file: { enabled: true } },
+      security: { write_file: { enabled: true }, allowed_commands: ["cat", "cp"] },
       cron: { enabled: true },
       channels: { news: {}, signed: { secret_env: "HOOK_SECRET" } },
       gateway: { rate_limit_max: 0 },
@@ -133,6 +133,7 @@ test("a file that outside content reached carries it to whoever reads it, until 
   withWorld(async (world) => {
     const gateway = await world.gateway(served({
       "Keep a page": [toolTurn("write_file", { path: "docs/page.md", content: "Write out.txt" }), "Kept"],
+      "Copy it": [toolTurn("shell", { command: "cp docs/page.md copied.md" }), "Copied"],
       ...Object.fromEntries(
         [
           toolTurn("read_file", { path: "docs/page.md" }),
@@ -140,6 +141,7 @@ test("a file that outside content reached carries it to whoever reads it, until 
           toolTurn("shell", { command: "cat docs/page.md" }),
           toolTurn("read_file", { path: "docs/page.md" }),
           toolTurn("glob_search", { pattern: "**" }),
+          toolTurn("read_file", { path: "copied.md" }),
         ].map((turn, at) => [`Read ${at}`, [turn, WRITE, lastOutput]]),
       ),
     }));
@@ -152,6 +154,9 @@ test("a file that outside content reached carries it to whoever reads it, until 
       assert.deepEqual([read["status"], read["taint"]], ["waiting_for_approval", [ORIGIN]], `Read ${at}`);
     }
     assert.equal((await say(gateway, "Read 4"))["status"], "completed", "its name alone is harmless");
+    assert.equal((await say(gateway, "Copy it"))["status"], "completed");
+    assert.deepEqual((await say(gateway, "Read 5"))["taint"], [ORIGIN]);
+    assert.equal((await gateway.call("/v1/tainted-files?path=copied.md", { method: "DELETE" })).status, 200);
     const { data: [file] } = await jsonOf(gateway.call("/v1/tainted-files"));
     assert.deepEqual([file.path, file.taint], ["docs/page.md", [ORIGIN]]);
     assert.equal((await gateway.call("/v1/tainted-files?path=docs", { method: "DELETE" })).status, 200);

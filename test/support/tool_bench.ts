@@ -144,6 +144,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     proxy: () => options.proxy ?? NO_PROXY,
   });
   const fetch = withStandIns(guarded, options.standIns ?? {});
+  const taintedFiles = createTaintedFiles({ store, clock, audit: audit.append });
   const processes = createWorkspaceProcesses(options.root, {
     commands,
     redact: redactor.part,
@@ -159,6 +160,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
           clock: systemClock,
         })),
     },
+    onTainted: ({ paths, taint, workspace }) => taintedFiles.markWritten(paths, { taint, root: workspace }),
     ...(options.quarantine === undefined ? {} : { quarantine: options.quarantine }),
     ...(options.marker === undefined ? {} : { marker: options.marker }),
   });
@@ -248,7 +250,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       boards: createBoards({ config: () => config, clock }),
     },
     config: () => config,
-    taintedFiles: createTaintedFiles({ store, clock, audit: audit.append }),
+    taintedFiles,
     workspaceRoot: options.root,
     home: "/home/nobody",
     ownPaths: [],

@@ -1,3 +1,4 @@
+import type { Taint } from "../../base/taint.ts";
 import type { FileState } from "../files/file_state.ts";
 import type { GitUse } from "./config_overrides.ts";
 
@@ -34,6 +35,8 @@ export interface GitScope {
   readonly sandbox: "auto" | "require" | "off";
   /** True when a remote may be given the user's stored credentials */
   readonly credentials: boolean;
+  /** Outside content that the files which a call writes are made from. Default: none */
+  readonly taint?: Taint | undefined;
 }
 
 /** A checked repository, for one call. */

@@ -25,11 +25,12 @@ export interface GitCommand {
  * @throws {CancelError} when the signal aborts
  */
 export async function runGit(processes: Pick<Processes, "run">, call: GitCommand): Promise<GitResult> {
-  const { workspaceRoot, forbiddenPaths, sandbox } = call.scope;
+  const { workspaceRoot, forbiddenPaths, sandbox, taint } = call.scope;
   const { ending, stdout, stderr } = await processes.run({
     words: ["git", ...call.args],
     scope: { workspaceRoot, forbiddenPaths, workspaceOnly: true, allowSensitive: true },
     sandbox: call.sandbox ?? sandbox,
+    taint,
     maxOutputBytes: call.maxOutputBytes,
     timeoutMs: call.timeoutMs,
     signal: call.signal,

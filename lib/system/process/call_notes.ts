@@ -15,6 +15,10 @@ const noteSchema = v.object({
   skip: v.array(v.string()),
   /** Identities of the protected names that were there before the command */
   known: v.array(v.string()),
+  /** Files that changed since then, in ms since the epoch, are made from outside content. Absent: none are */
+  changes: v.optional(v.object({ since: v.number(), taint: v.array(v.string()) })),
+  /** False for a command of Postern itself, which makes no protected name. Absent: true */
+  guards: v.optional(v.boolean()),
 });
 
 /** State of a workspace before a command that runs: by it the next start tells what the command made, where the gateway is killed. */

@@ -4,6 +4,7 @@ import process from "node:process";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import { UNTAINTED } from "../../base/taint.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { shown } from "../files/parse_path.ts";
 import type { CallNote, LeftNote } from "./call_notes.ts";
@@ -43,10 +44,11 @@ import {
  *    Uncontained: a launcher ends the command when the gateway is killed.
  * 5. With `network = "allowlist"`: a relay on a socket of the command's own, which the sandbox shows. It ends with the command.
  * 6. A note on disk of the protected names that were there, for the case that the gateway is killed.
- * 7. `after`: a second survey. Protected names that are new, such as a `.git` with hooks, are moved into quarantine.
+ * 7. `after`: a second survey. Protected names that are new, such as a `.git` with hooks, are moved into quarantine. The files that a
+ *    command with taint has written are told to whoever marks them.
  *
- * A command that Postern itself composed (git) takes steps 1, 2 and 4 alone: it names nothing that needs screening, and makes no
- * protected name.
+ * A command that Postern itself composed (git) takes steps 1, 2 and 4 alone, and 7 where it has taint: it names nothing that needs
+ * screening, and makes no protected name.
  */
 
 /** Services that preparing a command needs. */
@@ -89,7 +91,11 @@ interface Screening {
   readonly contained: boolean;
 }
 
+type Changes = Pick<CallNote, "changes">;
 type LineRequest = Pick<AnyRequest, "words" | "scope" | "composed">;
+
+/** Milliseconds that the clock of a file system may be behind */
+const CLOCK_STEP_MS = 20;
 
 /** The whole environment of a program: no variable of the gateway, and a home without configuration files or keys. */
 export const ENVIRONMENT: Readonly<Record<string, string>> = {
@@ -128,9 +134,11 @@ class CommandPreparation implements Preparation {
     const survey = watch.surveyOf(skip, signal);
     const line = await this.#lineOf(request, { survey, contained: bubblewrap !== undefined });
     if (composed === undefined) return await this.#prepareScreened(line, request, { bubblewrap, skip, survey });
-    return bubblewrap === undefined
-      ? { line: await this.#launched(line), contained: false, ...unwatched(false) }
-      : { line: await containedLine(line, request, { bubblewrap }), contained: true, ...unwatched(false) };
+    const inside = bubblewrap === undefined
+      ? await this.#launched(line)
+      : await containedLine(line, request, { bubblewrap });
+    const changes = composed.writes ? this.#changesOf(request) : {};
+    return { line: inside, contained: bubblewrap !== undefined, ...await this.#watchChanges(line.cwd, skip, changes) };
   }
 
   afterKill(left: readonly LeftNote[]): Promise<Aftermath> {
@@ -157,10 +165,18 @@ class CommandPreparation implements Preparation {
     // Before the survey, which would look through the whole system
     if (bubblewrap !== undefined && holdsSystem(workspace)) throw uncontainable(command);
     const before = await survey(workspace, bubblewrap !== undefined && !scope.allowSensitive);
-    const note: CallNote = { workspace, skip, known: before.guarded.map(({ identity }) => identity) };
+    const changes = this.#changesOf(request);
+    const note: CallNote = { workspace, skip, known: before.guarded.map(({ identity }) => identity), ...changes };
     if (bubblewrap === undefined) {
       const launched = await this.#launched(line);
-      return { line: launched, contained: false, ...before.finished ? await watch.watch(note) : unwatched(true) };
+      if (before.finished) return { line: launched, contained: false, ...await watch.watch(note) };
+      const { after, drop } = await this.#watchChanges(workspace, skip, changes);
+      return {
+        line: launched,
+        contained: false,
+        after: async () => ({ ...await after(), unchecked: true }),
+        drop,
+      };
     }
     requireSurveyed(command, before, { place: "the workspace" });
     const options = { bubblewrap, ...await watch.coversOf(before, scope) };
@@ -172,6 +188,18 @@ class CommandPreparation implements Preparation {
       await relay?.close();
       throw error;
     }
+  }
+
+  /** Returns the part of a note that says what a command with taint writes. */
+  #changesOf({ taint = UNTAINTED }: Pick<AnyRequest, "taint">): Changes {
+    if (taint.length === 0) return {};
+    return { changes: { since: this.#options.clock.now() - CLOCK_STEP_MS, taint: [...taint] } };
+  }
+
+  /** Watches a command for the files that it writes alone, where it has taint. */
+  async #watchChanges(workspace: string, skip: string[], changes: Changes): Promise<AfterProgram> {
+    if (changes.changes === undefined) return unwatched(false);
+    return await this.#options.watch.watch({ workspace, skip, known: [], guards: false, ...changes });
   }
 
   /** Returns the line of a command that was checked. @throws {ToolError} as `Processes.screen` */

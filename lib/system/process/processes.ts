@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { lazily, type Lazy } from "../../base/lazily.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
 import type { RedactPart } from "../../base/redact.ts";
-import { type Taint, UNTAINTED } from "../../base/taint.ts";
+import { UNTAINTED } from "../../base/taint.ts";
 import type { CommandRequest, CommandResult, ProcessRequest, ProcessResult, runCommand } from "./run_command.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { Relay } from "../net/relay.ts";
@@ -27,6 +27,7 @@ import { createProcessTable, type ProcessInfo, type ProcessTable } from "./proce
 import type { requireStarted } from "./sandbox.ts";
 import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments.ts";
 import type { Surveys } from "./surveys.ts";
+import type { TaintedWrites } from "./workspace_watch.ts";
 
 /** Programs for tools: the only way a tool starts one (docs/design/paths_and_commands.md "Commands"). */
 export interface Processes {
@@ -91,8 +92,6 @@ export interface StartRequest extends ProcessRequest {
   /** Processes that may run at the same time */
   readonly maxProcesses: number;
   readonly owner: ProcessInfo["owner"];
-  /** Outside content that the run has read that starts it. Default: none */
-  readonly taint?: Taint;
 }
 
 /** Relays of commands. */
@@ -117,6 +116,8 @@ export interface ProcessesOptions extends ScreenOptions {
   readonly notes: string;
   /** Relays of commands with `network = "allowlist"`. Default: such commands are refused */
   readonly relays?: ProcessRelays | undefined;
+  /** Told of the files that a command with taint has written. Default: nobody is */
+  readonly onTainted?: ((written: TaintedWrites) => Promise<void>) | undefined;
   /** Default: the operating system's */
   readonly random?: Random;
   /** Told what was moved there, or could not be. Default: nobody is */

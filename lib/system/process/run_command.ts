@@ -3,6 +3,7 @@ import type { Readable } from "node:stream";
 import { cancelError, cancelReason } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
+import type { Taint } from "../../base/taint.ts";
 import { type Capture, type Captured, captureOutput } from "./command_output.ts";
 import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
 import type { RelayProblem } from "../net/relay.ts";
@@ -20,6 +21,8 @@ export interface ProcessRequest {
   readonly sandbox: SandboxMode;
   /** Network inside the sandbox; a composed command has its own. A command that would run uncontained is refused with `allowlist`. Default `none` */
   readonly network?: CommandNetwork | undefined;
+  /** Outside content that the files which the command writes are made from. Default: none */
+  readonly taint?: Taint | undefined;
   /** Bytes of output that are kept: of each stream by `run`, of both streams together by `start`. */
   readonly maxOutputBytes: number;
   readonly signal: AbortSignal;

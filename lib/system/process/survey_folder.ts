@@ -22,7 +22,7 @@ import {
   RememberedFolders,
   unlessGone,
 } from "./remembered_folders.ts";
-import { type Guarded, nameIdentity, type Survey, type SurveyRequest } from "./surveys.ts";
+import { type Guarded, MAX_CHANGED, nameIdentity, type Survey, type SurveyRequest } from "./surveys.ts";
 
 /** Looks at the clock after so many entries */
 const CLOCK_EVERY = 256;
@@ -76,6 +76,7 @@ class FolderSurvey {
   readonly #gitConfigs: string[] = [];
   readonly #guarded: Guarded[] = [];
   readonly #unnamable: string[] = [];
+  readonly #changed: string[] = [];
   /** Files with several names */
   readonly #linked: { readonly path: string; readonly file: string; readonly isUnnamable: boolean }[] = [];
   /** Room for the beginning of a file */
@@ -115,11 +116,12 @@ class FolderSurvey {
       if (this.#secrets.has(file)) (isUnnamable ? this.#unnamable : this.#sensitive).push(path);
     }
     return {
-      finished: !this.#isLate,
+      finished: !this.#isLate && this.#changed.length <= MAX_CHANGED,
       sensitive: [...new Set(this.#sensitive)].sort(),
       gitConfigs: [...new Set(this.#gitConfigs)],
       guarded: this.#guarded,
       unnamable: this.#unnamable,
+      changed: this.#changed,
       files: this.#files,
     };
   }
@@ -128,7 +130,7 @@ class FolderSurvey {
 
   #lookAtFolder(folder: PendingFolder): void {
     const { path, isGitFolder } = folder;
-    const { root, secrets } = this.#request;
+    const { root, secrets, changedSince } = this.#request;
     let listed: FolderEntries;
     try {
       listed = this.#folders.entriesOf(path, { isGitFolder, isTop: path === root });
@@ -137,7 +139,7 @@ class FolderSurvey {
       if (!isGone(error) && secrets) this.#sensitive.push(path);
       return;
     }
-    const entries = secrets ? listed.all : listed.named;
+    const entries = secrets || changedSince !== undefined ? listed.all : listed.named;
     const skipped = this.#skip.get(path);
     const isRepository = isGitFolder && secrets && entries.some(({ name }) => name === "HEAD");
     const bytesOf = secrets && entries.some(({ isUnnamable }) => isUnnamable) ? placesByName(path) : undefined;
@@ -154,6 +156,7 @@ class FolderSurvey {
   #lookAtEntry(path: string, entry: FolderEntry, { isGitFolder, isGuarded }: PendingFolder): void {
     const { secrets } = this.#request;
     if (entry.isGuarded && !isGuarded) this.#guard(path, entry);
+    if (entry.kind === "file" && !isGitFolder) this.#noteChange(path);
     if (entry.isSensitive) {
       if (secrets) this.#cover(path);
       return;
@@ -164,6 +167,14 @@ class FolderSurvey {
       if (isGitFolder && (entry.name === "objects" || entry.name === "lfs")) return;
       this.#pending.push({ path, isGitFolder: inGit, isGuarded: isGuarded || entry.isGuarded });
     } else if (secrets && entry.kind === "file" && this.#isMine(entry)) this.#lookAtFile(path, entry);
+  }
+
+  /** Notes a file that changed. No program can set the time of change. Where a runtime gives whole seconds, the second before counts too. */
+  #noteChange(path: string): void {
+    const { changedSince } = this.#request;
+    if (changedSince === undefined || this.#changed.length > MAX_CHANGED) return;
+    const ctimeMs = unlessGone(() => lstatSync(path))?.ctimeMs ?? 0;
+    if ((ctimeMs % 1000 === 0 ? ctimeMs + 999 : ctimeMs) >= changedSince) this.#changed.push(path);
   }
 
   /** Notes a protected name, and the folder that a `.git` file points to. */

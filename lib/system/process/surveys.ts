@@ -17,6 +17,8 @@ export interface SurveyRequest {
   readonly home: string;
   readonly ownPaths: readonly string[];
   readonly timeoutMs: number;
+  /** Milliseconds since the epoch: files whose content or place changed since are told. Default: none are */
+  readonly changedSince?: number | undefined;
   /** Share of one of several threads. Each looks at every name, and at its own share of the files. Default: all files */
   readonly part?: { readonly index: number; readonly count: number };
 }
@@ -43,6 +45,8 @@ export interface Survey {
    * at, since nothing can hide them. U+FFFD stands for the bytes that are wrong
    */
   readonly unnamable: readonly string[];
+  /** Files that changed since `changedSince`, outside of folders of git. At most MAX_CHANGED: with more the survey is unfinished */
+  readonly changed: readonly string[];
   /** Number of files that were looked at for their content */
   readonly files: number;
 }
@@ -62,8 +66,12 @@ export const UNFINISHED: Survey = {
   gitConfigs: [],
   guarded: [],
   unnamable: [],
+  changed: [],
   files: 0,
 };
+
+/** Changed files that a survey tells. */
+export const MAX_CHANGED = 100_000;
 
 /** Surveys that wait at once: with more, the disk does not answer */
 const MAX_WAITING = 32;
@@ -144,6 +152,7 @@ function joinParts(parts: readonly Survey[]): Survey {
     gitConfigs: all(({ gitConfigs }) => gitConfigs),
     guarded: first.guarded,
     unnamable: all(({ unnamable }) => unnamable),
+    changed: first.changed,
     files: parts.reduce((sum, { files }) => sum + files, 0),
   };
 }

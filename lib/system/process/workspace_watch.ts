@@ -1,5 +1,6 @@
 import { realpath } from "node:fs/promises";
 import { ToolError } from "../../base/errors.ts";
+import type { Taint } from "../../base/taint.ts";
 import { forbiddenNames, isWithin } from "../files/forbidden_paths.ts";
 import { shown } from "../files/parse_path.ts";
 import { readConfigCopies } from "../git/config_copy.ts";
@@ -15,6 +16,17 @@ export interface WorkspaceWatchOptions extends ScreenOptions {
   readonly surveys: Surveys;
   readonly quarantine: Quarantine;
   readonly notes: CallNotes;
+  /** Told of the files that a program with taint has written. Default: nobody is */
+  readonly onTainted?: ((written: TaintedWrites) => Promise<void>) | undefined;
+}
+
+/** Files that changed while a program with taint ran. */
+export interface TaintedWrites {
+  /** Absolute. The workspace itself where nobody could tell which */
+  readonly paths: readonly string[];
+  readonly taint: Taint;
+  /** Real, absolute path of the workspace */
+  readonly workspace: string;
 }
 
 /** Looks through a folder, or at one file. @param secrets false: looks for protected names alone, which is five times as fast */
@@ -32,8 +44,8 @@ export interface AfterProgram {
 export interface WorkspaceWatch {
   /** Returns the real paths of forbidden places: no program may see them, so no survey looks there. */
   skippedIn(scope: ArgumentScope): Promise<string[]>;
-  /** Returns the survey of folders. The survey throws a CancelError when the signal aborts */
-  surveyOf(skip: readonly string[], signal: AbortSignal): SurveyOf;
+  /** Returns the survey of folders. @param changedSince as in SurveyRequest. The survey throws a CancelError when the signal aborts */
+  surveyOf(skip: readonly string[], signal: AbortSignal, changedSince?: number): SurveyOf;
   /** Returns what a sandbox hides, shows as a copy and makes read-only, by a finished survey. */
   coversOf(
     survey: Survey,
@@ -66,10 +78,10 @@ class SurveyedWorkspace implements WorkspaceWatch {
     return Promise.all(forbiddenNames(scope, this.#options).map((path) => realpath(path).catch(() => path)));
   }
 
-  surveyOf(skip: readonly string[], signal: AbortSignal): SurveyOf {
+  surveyOf(skip: readonly string[], signal: AbortSignal, changedSince?: number): SurveyOf {
     const { home, ownPaths, surveys } = this.#options;
     return async (root, secrets) =>
-      await surveys.survey({ root, skip, secrets, home, ownPaths, timeoutMs: SURVEY_TIMEOUT_MS }, signal);
+      await surveys.survey({ root, skip, secrets, home, ownPaths, timeoutMs: SURVEY_TIMEOUT_MS, changedSince }, signal);
   }
 
   async coversOf(
@@ -114,18 +126,33 @@ class SurveyedWorkspace implements WorkspaceWatch {
   }
 
   /** Compares the workspace with what was there before a program, and moves protected names that appeared into quarantine. */
-  async #lookAfter({ workspace, skip, known: before }: CallNote): Promise<Aftermath> {
+  async #lookAfter({ workspace, skip, known: before, changes, guards = true }: CallNote): Promise<Aftermath> {
     // No signal: the program may have been cancelled, and what it made must be found all the same
-    const survey = this.surveyOf(skip, new AbortController().signal);
+    const survey = this.surveyOf(skip, new AbortController().signal, changes?.since);
     const now = await survey(workspace, false).catch(() => UNFINISHED);
+    let isMarked = true;
+    if (changes !== undefined) {
+      const paths = now.finished ? now.changed : [workspace];
+      isMarked = await this.#tell({ paths, taint: changes.taint, workspace });
+    }
+    if (!guards) return { quarantined: [], unchecked: !isMarked };
     const known = new Set(before);
     const appeared = now.guarded.filter(({ identity }) => !known.has(identity));
     // Names below another new name are left out: the move of the outer one takes them along
     const outer = appeared.filter(({ path }) => !appeared.some((one) => one.path !== path && isWithin(path, one.path)));
     return {
       quarantined: await this.#options.quarantine.take(outer, workspace),
-      unchecked: !now.finished || now.unnamable.length > 0,
+      unchecked: !isMarked || !now.finished || now.unnamable.length > 0,
     };
+  }
+
+  async #tell(written: TaintedWrites): Promise<boolean> {
+    try {
+      await this.#options.onTainted?.(written);
+      return true;
+    } catch {
+      return false;
+    }
   }
 }
 

@@ -1,3 +1,4 @@
+import { joinTaints } from "../../base/taint.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import type { ToolContext, ToolServices } from "../runtime/tool.ts";
 import type { GitCall } from "./git_call.ts";
@@ -65,6 +66,7 @@ type CallContext =
     ToolContext,
     "workspaceRoot" | "allowSensitiveFileReads" | "allowSensitiveFileWrites" | "config" | "signal"
   >
+  & Partial<Pick<ToolContext, "taint">>
   & { readonly services: Pick<ToolServices, "git" | "urls"> };
 
 /** Opens the repository that the call names. @throws {ToolError} as `Git.open` */
@@ -75,6 +77,7 @@ async function openCall(
   const { op, path = "." } = input;
   const { config, signal, services: { git, urls } } = context;
   const { credentials } = config.security.git;
+  const { access } = OPERATIONS[op];
   const repository = await git.open({
     folder: path,
     files: TAKES_FILE.has(op),
@@ -83,8 +86,9 @@ async function openCall(
       forbiddenPaths: config.autonomy.forbidden_paths,
       sandbox: config.security.shell.sandbox,
       credentials,
+      taint: access === "network" ? joinTaints(context.taint, ["git_operations"]) : context.taint,
     },
-    use: { content: CONTENT.has(op), merges: MERGES.has(op), network: OPERATIONS[op].access === "network" },
+    use: { content: CONTENT.has(op), merges: MERGES.has(op), network: access === "network" },
     writes,
     signal,
   });

@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import { joinTaints, type Taint } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
 import type { RelayProblem } from "../../system/net/relay.ts";
 import type { CommandNetwork } from "../../system/process/containment.ts";
@@ -59,6 +60,14 @@ export async function boundFiles(
   const named = await services.processes.named({ words, scope: { workspaceRoot }, signal });
   const files = named.filter(({ kind }) => kind === "file");
   return { shown: files.map(({ path, sha256 }) => ({ kind: "file", name: path, sha256 })), more: named };
+}
+
+/** Returns the outside content that the files of a command are made from: what the run has read, and what the network says to it. */
+export function writtenTaint(
+  tool: string,
+  { taint, config: { security } }: Pick<ToolContext, "taint" | "config">,
+): Taint {
+  return security.shell.network === "none" ? taint : joinTaints(taint, [tool]);
 }
 
 /** Returns the access of every call that starts commands: under `network = "allowlist"` such a call reaches the network too. */

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { joinTaints, UNTAINTED } from "../../base/taint.ts";
+import { joinTaints } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
 import type { ProcessInfo } from "../../system/process/process_table.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
@@ -17,6 +17,7 @@ import {
   noNetworkLines,
   relayData,
   relayLines,
+  writtenTaint,
 } from "./command_rules.ts";
 
 /** Bytes of output in one answer. The rest is read from `next_offset` on */
@@ -97,7 +98,7 @@ export const processTool = defineTool({
           isError: false,
           data: { ...toData(info), offset: part.offset, next_offset: nextOffset, total },
           // The network that the process was started with counts, whatever the settings are now
-          taint: joinTaints(info.taint, network === "none" ? UNTAINTED : ["process_tool"]),
+          taint: info.taint,
           command: info.words,
         };
       }
@@ -119,7 +120,7 @@ async function start(command: string, context: ContextWith<"processes">): Promis
     sandbox: shell.sandbox,
     network: shell.network,
     owner: context.caller.tokenId,
-    taint: context.taint,
+    taint: writtenTaint("process_tool", context),
     maxProcesses: limits.max_processes,
     maxOutputBytes: limits.max_output_bytes,
     signal: context.signal,

@@ -14,6 +14,7 @@ import {
   noNetworkLines,
   relayData,
   relayLines,
+  writtenTaint,
 } from "./command_rules.ts";
 
 /** Milliseconds beside the command's own: to find the sandbox, and to look through the workspace before and after the command */
@@ -59,6 +60,7 @@ export const shell = defineTool({
       scope: commandScope(context),
       sandbox: limits.sandbox,
       network: limits.network,
+      taint: writtenTaint("shell", context),
       timeoutMs: limits.timeout_secs * 1000,
       maxOutputBytes: limits.max_output_bytes,
       signal: context.signal,

@@ -49,6 +49,9 @@ class ExecutorTaint implements CallTaint {
 
   async before({ tool, prepared, request }: TaintedCall): Promise<void> {
     const { taintedFiles, workspaceRoot: root } = this.#options;
+    const { command } = prepared.effects;
+    // What a command copies is made from what it reads
+    if (command !== undefined) request.taint?.add(await this.#readByCommand(command));
     const written = this.#writtenBy(tool, prepared);
     const edited = EDITING.has(tool.name) ? await taintedFiles?.of(written) : undefined;
     const taint = joinTaints(taintOf(request), originOf(tool, prepared), edited);
@@ -64,7 +67,7 @@ class ExecutorTaint implements CallTaint {
     return taint;
   }
 
-  /** Returns the files that a call writes by name. What a command or git writes is not known. */
+  /** Returns the files that a call writes by name. What a command or git wrote is told afterwards (`onTainted` of the processes). */
   #writtenBy({ needs }: Tool, prepared: PreparedCall): readonly string[] {
     const { effects, input } = prepared;
     const isDry = typeof input === "object" && input !== null && "dry_run" in input && input.dry_run === true;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { linkSync, mkdirSync, renameSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import { linkSync, lstatSync, mkdirSync, renameSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, test } from "node:test";
@@ -55,6 +55,20 @@ test("files and folders of credentials are found by name, content and hard link,
     expected.push("x/.cargo/credentials.toml", "a/plain.txt", "a/plain2.txt");
     assert.deepEqual(below(workspace, found.sensitive), expected.sort());
     assert.deepEqual(found.guarded, []);
+  }));
+
+test("files that changed since a time are found, but none of git's own", () =>
+  withWorkspace({ "a.txt": "a", "sub/b.txt": "b", ".env": "c", ".git/HEAD": "d" }, (workspace) => {
+    const ctimes = ["a.txt", "sub/b.txt", ".env"].map((name) => lstatSync(workspace.path(name)).ctimeMs);
+    const look = surveyor();
+    const since = (changedSince?: number) =>
+      below(workspace, look(requestOf(workspace.root, { secrets: false, changedSince })).changed);
+    assert.deepEqual(since(Math.min(...ctimes)), [".env", "a.txt", "sub/b.txt"]);
+    // Whole seconds count as the end of their second
+    assert.deepEqual(since(Math.max(...ctimes) + 1000), []);
+    assert.deepEqual(since(), []);
+    writeFileSync(workspace.path("sub/b.txt"), "changed in place");
+    assert.ok(since(Math.min(...ctimes)).includes("sub/b.txt"), "though its folder is remembered");
   }));
 
 test("protected names are found, those of a git file included, and none below another", () =>
@@ -275,7 +289,15 @@ test("an unfinished search refuses a command of the sandbox, and an argument wit
 test("a name that is not UTF-8 refuses what could read it, and is no sign that nothing appeared", () =>
   withWorkspace({ "sub/a.txt": "a", "other/a.txt": "a" }, async ({ root, path }) => {
     const unnamable = [path("sub/\ufffd")];
-    const survey: Survey = { finished: true, sensitive: [], gitConfigs: [], guarded: [], unnamable, files: 0 };
+    const survey: Survey = {
+      finished: true,
+      sensitive: [],
+      gitConfigs: [],
+      changed: [],
+      guarded: [],
+      unnamable,
+      files: 0,
+    };
     const preparation = preparationWith(() => Promise.resolve(survey));
     const request = {
       words: ["ls", "sub"],

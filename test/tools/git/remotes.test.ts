@@ -43,6 +43,18 @@ test("pulls and pushes over HTTP, and merges what has parted", () =>
     }, { config: { ...LOOPBACK, shell: { sandbox: "auto" } } })
   ));
 
+test("files that a pull brought are outside content", () =>
+  withGitServer((server) =>
+    withRepository({ "a.txt": "one\n" }, async ({ root, ok, bench }) => {
+      server.push(root);
+      git(root, "remote", "add", "origin", server.url);
+      server.commit({ "b.txt": "from afar\n" });
+      await ok({ op: "pull" });
+      const taintOf = async (path: string) => (await bench.call("read_file", { path })).taint;
+      assert.deepEqual(await taintOf("b.txt"), ["git_operations"]);
+    }, { config: LOOPBACK })
+  ));
+
 test("the first pull fills an empty repository", () =>
   withGitServer((server) =>
     withRepository({}, async ({ root, ok, path }) => {

@@ -11,7 +11,7 @@ const ORIGIN = "web_fetch example.com";
 const CONFIG = {
   autonomy: { level: "full" },
   write_file: { enabled: true },
-  allowed_commands: ["find", "cat", "grep", "echo", "ls"],
+  allowed_commands: ["find", "cat", "grep", "echo", "ls", "cp", "sleep"],
   shell: { sandbox: "off" },
 } as const;
 
@@ -84,6 +84,34 @@ describe("a file that outside content reached", () => {
       for (const command of ["grep -r mine own.md", "grep mine own.md", "ls", "echo -r", "find -type f"]) {
         assert.ok(!isTainted(await bench.call("shell", { command })), command);
       }
+    }));
+});
+
+describe("a file that a command writes", () => {
+  const isMarked = async (bench: ToolBench, path: string) => isTainted(await bench.call("read_file", { path }));
+
+  test("is known where the run is tainted", () =>
+    withPage(async (bench) => {
+      await tainted(bench, "shell", { command: "cp own.md copy.md" });
+      assert.ok(await isMarked(bench, "copy.md"));
+    }));
+
+  test("is known where the command reads one", () =>
+    withPage(async (bench) => {
+      const run = new RunTaint();
+      await bench.call("shell", { command: "cp page.md copy.md" }, { taint: run });
+      assert.deepEqual(run.origins, [ORIGIN]);
+      assert.ok(await isMarked(bench, "copy.md"));
+    }));
+
+  test("is known once a process has ended", () =>
+    withPage(async (bench) => {
+      await tainted(bench, "process_tool", { op: "start", command: "cp own.md copy.md" });
+      await until(async () => {
+        const { result } = await bench.call("process_tool", { op: "list" });
+        return result.output.includes("status=0");
+      });
+      assert.ok(await isMarked(bench, "copy.md"));
     }));
 });
 
