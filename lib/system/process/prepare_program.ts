@@ -144,7 +144,7 @@ export interface RuntimeProgram {
   readonly file: string;
   /** Words before the text of the module; its own arguments come after that */
   readonly evaluate: readonly string[];
-  /** Variables that it needs in the sandbox */
+  /** Variables that it needs */
   readonly env: Readonly<Record<string, string>>;
 }
 
@@ -157,7 +157,8 @@ export function runtimeProgram(): RuntimeProgram {
     // Deno rewrites the arguments of a command that names its own file: the path is the same, its text is another
     file: `/.${process.execPath}`,
     evaluate: ["eval", "--no-config", "--no-lock", "--quiet"],
-    env: { DENO_DIR: "/tmp/deno", DENO_NO_UPDATE_CHECK: "1" },
+    // No folder can be there: what Deno keeps between two runs could be exchanged by others
+    env: { DENO_DIR: "/dev/null/deno", DENO_NO_UPDATE_CHECK: "1" },
   };
 }
 
