@@ -176,7 +176,10 @@ function openProcesses(
           hosts,
           clock,
           proxy,
-          onProblem: ({ host }) => log.info("The relay did not carry out a request of a command", { host }),
+          onProblem: ({ host, reason }) =>
+            host === ""
+              ? log.warn("The relay of a command failed", { reason })
+              : log.info("The relay did not carry out a request of a command", { host }),
         });
       },
     },

@@ -90,6 +90,8 @@ const DEFAULT_LIMITS: RelayLimits = {
   connectMs: 30_000,
   idleMs: 120_000,
 };
+/** Milliseconds until a listener that could take no connection tries again */
+const DEAF_MS = 250;
 /** Ports that an entry without a port opens */
 const USUAL_PORTS: readonly number[] = [80, 443];
 
@@ -128,13 +130,17 @@ class UnixRelay implements Relay {
   }
 
   async listen(path: string): Promise<void> {
-    this.#ownListener = listenOnDeno(path, (connection) => void this.#server.emit("connection", connection));
+    this.#ownListener = listenOnDeno(path, {
+      onConnection: (connection) => void this.#server.emit("connection", connection),
+      onError: (error) => this.#noteDeaf(error),
+      pause: () => this.#options.clock.sleep(DEAF_MS, this.#closing.signal).catch(() => {}),
+    });
     if (this.#ownListener !== undefined) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#server.once("error", reject);
     this.#server.listen(path, () => {
       this.#server.off("error", reject);
-      this.#server.on("error", () => {});
+      this.#server.on("error", (error) => this.#noteDeaf(error));
       resolve();
     });
     await promise;
@@ -290,6 +296,12 @@ class UnixRelay implements Relay {
     const reason = `Cannot reach "${host}": ${isOurs ? error.message : describeNetworkError(error)}`;
     this.#note({ host, reason });
     return { status: 502, text: reason };
+  }
+
+  /** Notes that no connection could be taken, as when the gateway has no free descriptors. */
+  #noteDeaf(error: unknown): void {
+    const why = error instanceof Error ? error.message : String(error);
+    this.#note({ host: "", reason: `Cannot reach anything for now: the relay could take no connection (${why})` });
   }
 
   #note(problem: RelayProblem): void {

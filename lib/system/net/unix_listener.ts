@@ -22,23 +22,43 @@ interface DenoConnection {
 
 const CHUNK_BYTES = 65_536;
 
+/** Receivers of a listener's connections and failures. */
+export interface ListenerOptions {
+  readonly onConnection: (connection: Duplex) => void;
+  /** Told when no connection can be taken, as without free descriptors. The listener then tries again after `pause` */
+  readonly onError: (error: unknown) => void;
+  readonly pause: () => Promise<void>;
+}
+
 /**
  * Listens on a Unix socket by Deno's own means. The listener of `node:net` in Deno 2.9 is inherited by every program that is started
  * meanwhile, so that one command could take the connections of another.
  * @returns undefined on Node, whose own listener nobody inherits
  * @throws the system's error when there can be no socket
  */
-export function listenOnDeno(path: string, onConnection: (connection: Duplex) => void): UnixListener | undefined {
+export function listenOnDeno(
+  path: string,
+  { onConnection, onError, pause }: ListenerOptions,
+): UnixListener | undefined {
   const { Deno: sockets } = globalThis as { readonly Deno?: DenoSockets };
   if (sockets === undefined) return undefined;
   const listener = sockets.listen({ transport: "unix", path });
+  let isClosed = false;
   const acceptAll = async () => {
-    for (;;) onConnection(new DenoStream(await listener.accept()));
+    while (!isClosed) {
+      try {
+        onConnection(new DenoStream(await listener.accept()));
+      } catch (error) {
+        if (isClosed) return;
+        onError(error);
+        await pause();
+      }
+    }
   };
-  // The loop ends when the listener is closed, or cannot take any more connections
-  acceptAll().catch(() => {});
+  void acceptAll();
   return {
     close() {
+      isClosed = true;
       try {
         listener.close();
       } catch {
