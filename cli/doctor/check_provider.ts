@@ -38,7 +38,10 @@ export const providerCheck: Check = {
           memory: createProviderMemory(),
         }),
         offline: createOfflineProvider({ now: systemClock.now }),
-        net: createProviderClients({ clock: systemClock, proxy: config.proxy }),
+        net: createProviderClients({
+          clock: systemClock,
+          proxy: { ...config.proxy, environment: (name) => context.io.env[name] },
+        }),
         clock: systemClock,
         random: createSystemRandom(),
         log: createLogger({ level: "error", now: systemClock.now, sink: () => {}, redact: (text) => text }),

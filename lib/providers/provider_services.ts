@@ -105,7 +105,7 @@ async function openProviders(options: ProviderServicesOptions, memory: ProviderM
       help: options.help,
       hasModel: () => providers.inUse.name !== "offline",
     }),
-    netOf: (proxy) => createProviderClients({ clock, proxy, queues }),
+    netOf: (proxy) => createProviderClients({ clock, proxy: { ...proxy, environment: (name) => env[name] }, queues }),
     isOwn: options.isOwn,
     localOrigins: options.localOrigins,
     observer,

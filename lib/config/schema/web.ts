@@ -105,11 +105,11 @@ export const browserSchema = v.strictObject({
 /** `[proxy]`: the way to other machines; empty: none. */
 export const proxySchema = v.strictObject({
   http: about(
-    "Proxy of requests to http addresses. Empty: for tools and reply addresses that of the variable `http_proxy`, else none",
+    "Proxy of requests to http addresses. Empty: that of the variable `http_proxy`, else none",
     httpUrl(),
   ),
   https: about(
-    "Proxy of requests to https addresses. Empty: for tools and reply addresses that of the variable `https_proxy`, else none",
+    "Proxy of requests to https addresses. Empty: that of the variable `https_proxy`, else none",
     httpUrl(),
   ),
   no_proxy: about(

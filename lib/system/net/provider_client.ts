@@ -1,6 +1,7 @@
 import type { Socket } from "node:net";
 import type { buildConnector, Dispatcher } from "undici";
 import type { Clock } from "../../base/clock.ts";
+import { ProviderError } from "../../base/errors.ts";
 import { lazily } from "../../base/lazily.ts";
 import {
   createExchangeQueues,
@@ -10,7 +11,7 @@ import {
   startExchange,
 } from "./http_exchange.ts";
 import { ForeignServerError } from "./network_error.ts";
-import { createProxyRules, type ProxySettings } from "./proxy_choice.ts";
+import { chooseProxy, type ProxySettings } from "./proxy_choice.ts";
 
 /** HTTP to one origin over kept-alive connections. */
 export interface ProviderClient {
@@ -47,7 +48,8 @@ const CONNECT_TIMEOUT_MS = 30_000;
 const MAX_HEADER_BYTES = 16_384;
 
 /**
- * Clients over undici, one pool of connections per origin, through a proxy where `[proxy]` names one (never for loopback).
+ * Clients over undici, one pool of connections per origin, through a proxy where `[proxy]` or the environment names one (never for
+ * loopback). The proxy looks names up.
  * Source: docs/design/dependencies.md "Packages in use"; docs/design/network.md "Provider clients"
  */
 export function createProviderClients(
@@ -58,14 +60,17 @@ export function createProviderClients(
     readonly queues?: ExchangeQueues | undefined;
   },
 ): ProviderClientFactory {
-  const proxyFor = createProxyRules(proxy);
   return ({ provider, origin, admit }) => {
     const context = { provider, origin, clock, queues };
     let dispatcher: Promise<Dispatcher> | undefined;
     let ready: Dispatcher | undefined;
     let closed = false;
     const open = async () => {
-      const opened = await createDispatcher(origin, admit === undefined ? proxyFor(origin) : undefined, admit);
+      const way = admit === undefined ? chooseProxy(proxy, new URL(origin)) : undefined;
+      if (way?.problem !== undefined) {
+        throw new ProviderError("provider_error", `Cannot reach "${provider}": ${way.problem}`, { provider });
+      }
+      const opened = await createDispatcher(origin, way?.proxy, admit);
       if (closed) await opened.destroy();
       return ready = opened;
     };
@@ -78,7 +83,7 @@ export function createProviderClients(
       },
       async close() {
         closed = true;
-        if (dispatcher !== undefined) await (await dispatcher).destroy();
+        await (await dispatcher?.catch(() => undefined))?.destroy();
       },
     };
   };

@@ -59,11 +59,6 @@ function direct(source: string | null, reason: string): ProxyChoice {
   return { proxy: undefined, source, reason, resolve: "local", problem: undefined };
 }
 
-/** Gives the proxy of an origin, undefined for a direct connection. Loopback is always direct. */
-export function createProxyRules(settings: ProxySettings | undefined): (origin: string) => string | undefined {
-  return (origin) => chooseProxy(settings, new URL(origin)).proxy;
-}
-
 /** Returns the address of a proxy without user and password. */
 export function shownProxy(proxy: string): string {
   const { protocol, host } = URL.parse(proxy) ?? {};

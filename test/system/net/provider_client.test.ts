@@ -5,7 +5,7 @@ import { startFakeServer } from "../../../fixtures/upstream/fake_server.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import { createProviderClients } from "../../../lib/system/net/provider_client.ts";
-import { createProxyRules, type ProxySettings } from "../../../lib/system/net/proxy_choice.ts";
+import { chooseProxy, type ProxySettings } from "../../../lib/system/net/proxy_choice.ts";
 import { until } from "../../support/until.ts";
 
 const GET = { method: "GET", path: "/", headers: {}, signal: new AbortController().signal, timeoutMs: 60_000 } as const;
@@ -113,12 +113,10 @@ test("close() ends requests that are under way", async (t) => {
 const NO_PROXY: ProxySettings = { http: "", https: "", no_proxy: [] };
 
 test("the proxy is chosen by protocol, never for loopback, and not for hosts of no_proxy", () => {
-  const proxyFor = createProxyRules({
-    http: "http://proxy:1",
-    https: "http://proxy:2",
-    no_proxy: ["direct.test", "*.wild.test", ".dot.test"],
-  });
-  const chosen = (origin: string) => proxyFor(origin) ?? "direct";
+  const proxyOf = (settings: ProxySettings, origin: string) => chooseProxy(settings, new URL(origin)).proxy;
+  const no_proxy = ["direct.test", "*.wild.test", ".dot.test"];
+  const chosen = (origin: string) =>
+    proxyOf({ http: "http://proxy:1", https: "http://proxy:2", no_proxy }, origin) ?? "direct";
   assert.equal(chosen("http://a.test"), "http://proxy:1");
   assert.equal(chosen("https://a.test"), "http://proxy:2");
   assert.equal(chosen("http://127.example"), "http://proxy:1", "a name is no address of this machine");
@@ -130,8 +128,8 @@ test("the proxy is chosen by protocol, never for loopback, and not for hosts of 
   assert.equal(chosen("https://sub.wild.test"), "direct");
   assert.equal(chosen("https://wild.test"), "http://proxy:2");
   assert.equal(chosen("https://sub.dot.test"), "direct");
-  assert.equal(createProxyRules({ ...NO_PROXY, http: "http://proxy:1", no_proxy: ["*"] })("http://a.test"), undefined);
-  assert.equal(createProxyRules(NO_PROXY)("https://a.test"), undefined);
+  assert.equal(proxyOf({ ...NO_PROXY, http: "http://proxy:1", no_proxy: ["*"] }, "http://a.test"), undefined);
+  assert.equal(proxyOf(NO_PROXY, "https://a.test"), undefined);
 });
 
 test("requests go through the configured proxy", async (t) => {
@@ -159,4 +157,18 @@ test("requests go through the configured proxy", async (t) => {
   const exchange = await client.send(GET);
   assert.equal((await exchange.text(100)).text, "through the proxy");
   assert.match(seen[0] ?? "", /api\.example\.test/);
+
+  const environment = (name: string) => name === "http_proxy" ? `127.0.0.1:${port}` : undefined;
+  const byVariable = clientOf(t, "http://other.example.test", { ...NO_PROXY, environment });
+  assert.equal((await (await byVariable.send(GET)).text(100)).text, "through the proxy");
+  assert.match(seen[1] ?? "", /other\.example\.test/);
+});
+
+test("a proxy of an unknown kind is an error, never a direct way", async (t) => {
+  const environment = (name: string) => name === "https_proxy" ? "socks5://127.0.0.1:1" : undefined;
+  const client = clientOf(t, "https://api.example.test", { ...NO_PROXY, environment });
+  await assert.rejects(client.send(GET), {
+    code: "provider_error",
+    message: /Cannot reach "up": https_proxy names a proxy of the kind socks5:/,
+  });
 });
