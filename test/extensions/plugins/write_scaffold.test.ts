@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { createFfiOpener } from "../../../lib/extensions/plugins/ffi/ffi_plugin.ts";
+import { readPluginFolder } from "../../../lib/extensions/plugins/plugin_files.ts";
+import { openPlugin, type PluginOpeners } from "../../../lib/extensions/plugins/plugin_openers.ts";
+import { createProcessOpener } from "../../../lib/extensions/plugins/process/process_plugin.ts";
+import { SCAFFOLD_KINDS, type ScaffoldKind } from "../../../lib/extensions/plugins/scaffold_files.ts";
+import { writeScaffold } from "../../../lib/extensions/plugins/write_scaffold.ts";
+import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
+import { configOf } from "../../support/running_gateway.ts";
+import { createToolBench } from "../../support/tool_bench.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
+
+/** Writes a plugin, builds it, and calls its tool. @param build the command of its README that builds it, if there is one */
+async function callScaffold(root: string, kind: ScaffoldKind, build?: readonly [string, ...string[]]) {
+  const folder = join(root, "made-by-me");
+  await writeScaffold({ id: "made-by-me", kind, folder });
+  if (build !== undefined) execFileSync(build[0], build.slice(1), { cwd: folder, stdio: "pipe" });
+  const { manifest, digest } = await readPluginFolder(folder, { fillDigest: true });
+  const { processes } = createToolBench({ root });
+  const services = { processes, clock: systemClock };
+  const openers: PluginOpeners = { process: createProcessOpener(services), ffi: createFfiOpener(services) };
+  const config = configOf({ plugins: { allow_process: true, allow_ffi: true } });
+  const host = await openPlugin(openers, { manifest, folder, digest, main: undefined, config });
+  try {
+    const [tool] = manifest.tools;
+    const context = { workspace_root: root, allow_sensitive_file_reads: false, allow_sensitive_file_writes: false };
+    const call = { tool: tool?.name ?? "", input: { text: 'hello "you"\n' }, context };
+    return await host.call(call, new AbortController().signal);
+  } finally {
+    await host.close();
+    await processes.close();
+  }
+}
+
+const lacks = async (...names: readonly string[]) => {
+  for (const name of names) {
+    if (await createCommandLookup().find(name) === undefined) return `there is no ${name}`;
+  }
+  return false;
+};
+
+test(
+  "a new plugin for Node answers",
+  { skip: "Deno" in globalThis ? await lacks("node") : false },
+  () =>
+    withTemporaryFolder(async (root) => {
+      assert.equal((await callScaffold(root, "process-node")).output, 'HELLO "YOU"\n');
+    }),
+);
+
+test("a new plugin for Python answers", { skip: await lacks("python3") }, () =>
+  withTemporaryFolder(async (root) => {
+    assert.equal((await callScaffold(root, "process-python")).output, 'HELLO "YOU"\n');
+  }));
+
+test("a new plugin in C answers", { skip: await lacks("make", "cc") }, () =>
+  withTemporaryFolder(async (root) => {
+    assert.equal((await callScaffold(root, "ffi-c", ["make"])).output, 'HELLO "YOU"\n');
+  }));
+
+for (const kind of SCAFFOLD_KINDS) {
+  test(`a new plugin of the kind ${kind} has a manifest that counts and a README with its commands`, () =>
+    withTemporaryFolder(async (root) => {
+      const folder = join(root, "3d");
+      await writeScaffold({ id: "3d", kind, folder });
+      const names = readdirSync(folder);
+      assert.ok(names.includes("plugin.json") && names.includes("README.md"), names.join(" "));
+      await assert.rejects(writeScaffold({ id: "3d", kind, folder }), {
+        code: "plugin_conflict",
+        message: /3d": it is there already/,
+      });
+    }));
+}
+
+test("an id that no plugin can have makes no folder", () =>
+  withTemporaryFolder(async (root) => {
+    for (
+      const [id, code] of [["Upper", "manifest_invalid"], ["../x", "manifest_invalid"], ["shell", "tool_name_taken"], [
+        "read-file",
+        "tool_name_taken",
+      ]] as const
+    ) {
+      await assert.rejects(writeScaffold({ id, kind: "process-node", folder: join(root, "made") }), { code });
+    }
+    assert.deepEqual(readdirSync(root), []);
+  }));
+
+test("a folder that is there stays as it is", () =>
+  withTemporaryFolder(async (root) => {
+    const folder = join(root, "mine");
+    mkdirSync(folder);
+    writeFileSync(join(folder, "work.txt"), "work");
+    await assert.rejects(writeScaffold({ id: "mine", kind: "ffi-c", folder }), { code: "plugin_conflict" });
+    assert.deepEqual(readdirSync(folder), ["work.txt"]);
+  }));
