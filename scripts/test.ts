@@ -2,21 +2,27 @@
  * Runs the tests on Node and on Deno: `node scripts/test.ts [node|deno] [--long] [files...]`.
  *
  * Deno comes through npm at the version of deno.ts; where it cannot be had its half is skipped with a printed reason.
+ * Without names it runs all files, many of them in groups (test_groups.ts); a named file has a process of its own.
  * The exit code is 0 when every runtime that ran has passed. A file that is not there is refused, and nothing runs: Node would
  * leave it out without a word.
  */
 import { spawnSync } from "node:child_process";
-import { globSync } from "node:fs";
+import { globSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { denoCommand } from "./deno.ts";
+import { groupTestFiles } from "./test_groups.ts";
 
 const words = process.argv.slice(2);
 const long = words.includes("--long");
 const runtimes = words.filter((word) => word === "node" || word === "deno");
 const named = words.filter((word) => !word.startsWith("--") && !runtimes.some((runtime) => runtime === word));
 const missing = named.filter((path) => globSync(path).length === 0);
-const files = named.length > 0 ? named : globSync(long ? "test/**/*.long.ts" : "test/**/*.test.ts").sort();
+/** Holds the files that stand for groups of test files */
+const groups = mkdtempSync(join(tmpdir(), "postern-tests-"));
+const files = filesToRun();
 
 /** Files that run at the same time: many wait for other processes. On Deno they are threads of one process, which share more. */
 const WIDTH = { node: "4", deno: "3" };
@@ -24,6 +30,12 @@ const WIDTH = { node: "4", deno: "3" };
 const LIMIT_MS = long ? 3_600_000 : 600_000;
 /** Node keeps here what it made of each module. Hundreds of processes would each remove the types of the same sources otherwise */
 const COMPILE_CACHE = fileURLToPath(new URL("../node_modules/.cache/compile/", import.meta.url));
+
+function filesToRun(): readonly string[] {
+  if (named.length > 0) return named;
+  if (long) return globSync("test/**/*.long.ts").sort();
+  return groupTestFiles(globSync("test/**/*.test.ts").sort(), groups);
+}
 
 const run = (command: readonly string[]): number => {
   const [program = "", ...rest] = command;
@@ -63,4 +75,5 @@ if (runsOn("deno")) {
     console.log("Tests on Deno: skipped, since npm could not provide it on this machine");
   }
 }
+rmSync(groups, { recursive: true, force: true });
 process.exitCode = failed ? 1 : 0;
