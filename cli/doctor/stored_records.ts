@@ -47,6 +47,8 @@ import {
   RUN_INPUTS,
   RUNS,
 } from "../../lib/runs/journal/run_records.ts";
+import { parsePluginKey, PLUGIN_KEYS } from "../../lib/extensions/plugins/plugin_registry.ts";
+import { parsePluginRecord, PLUGINS } from "../../lib/extensions/plugins/plugin_record.ts";
 import { parseSubAgent, parseTask, SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
 import { PARKED_CALLS, parseParkedRecord } from "../../lib/runs/conversations/parked_records.ts";
 import { DOCUMENTS, parseDocument } from "../../lib/storage/documents.ts";
@@ -78,6 +80,8 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [PAIRING_CODES]: parsePairingCode,
   [PAIRING_GUARD]: parsePairingGuard,
   [PLANS]: parsePlan,
+  [PLUGINS]: parsePluginRecord,
+  [PLUGIN_KEYS]: parsePluginKey,
   [PROCESSES]: parseMarker,
   [PROVIDERS]: parseProviders,
   [RECORDED_TRUST]: parseRecordedTrust,

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { about, boolean, choice, httpUrl, integer, named, required, text, texts } from "./value.ts";
+import { about, addressOrFolder, boolean, choice, integer, named, required, text, texts } from "./value.ts";
 
 const wasmSecuritySchema = v.strictObject({
   require_workspace_relative_tools_dir: about("Refuses a `tools_dir` outside the workspace", boolean(true)),
@@ -38,7 +38,7 @@ export const runtimeSchema = v.strictObject({
 
 /** `[plugins]`: process and FFI plugins are machine code of others. */
 export const pluginsSchema = v.strictObject({
-  registry_url: about("Address of the list of plugins", httpUrl()),
+  registry_url: about("Registry of plugins: the address of its index, or an absolute folder", addressOrFolder()),
   user_dir: about("Folder of the plugins. Empty: `plugins` of the data directory", text("")),
   allow_process: about("Allows plugins that are programs", boolean(false)),
   allow_ffi: about("Allows plugins that are libraries of machine code", boolean(false)),

@@ -40,6 +40,18 @@ export const textTable = () =>
 export const httpUrl = () =>
   v.optional(v.pipe(v.string(), v.regex(/^(https?:\/\/[^\s/]+\S*)?$/), v.description("an http or https address")), "");
 
+/** An http or https address, or the absolute path of a folder; empty: not set. */
+export const addressOrFolder = () =>
+  v.optional(
+    v.pipe(
+      v.string(),
+      v.maxLength(4_096),
+      v.regex(/^(https?:\/\/[^\s/]+\S*|\/.*|[A-Za-z]:[\\/].*)?$/),
+      v.description("an http or https address, or an absolute folder"),
+    ),
+    "",
+  );
+
 /** Name of an environment variable, never a secret itself; empty: not set. */
 export const environmentName = () =>
   v.optional(

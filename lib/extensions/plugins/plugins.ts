@@ -47,6 +47,10 @@ export interface Plugins {
   list(): readonly PluginInfo[];
   /** undefined: there is none */
   get(id: string): PluginInfo | undefined;
+  /** @throws {PluginError} `plugin_not_found` */
+  require(id: string): PluginInfo;
+  /** Returns the record of an installed package, also of one that another place overrides; undefined: there is none */
+  installed(id: string): PluginRecord | undefined;
   /**
    * Installs a package, off. In place of another version it stays enabled, unless it asks for more.
    * @param options.registry address of the registry that it came from. Default: none
@@ -150,6 +154,16 @@ class StoredPlugins implements Plugins {
     return plugin === undefined ? undefined : this.#infoOf(plugin);
   }
 
+  require(id: string): PluginInfo {
+    const info = this.get(id);
+    if (info === undefined) throw notFound(id);
+    return info;
+  }
+
+  installed(id: string): PluginRecord | undefined {
+    return this.#known.find((known) => known.id === id && known.layer === "package")?.record;
+  }
+
   async install(
     bytes: Uint8Array,
     { by, registry }: { readonly by: PluginActor; readonly registry?: string | undefined },
@@ -158,7 +172,7 @@ class StoredPlugins implements Plugins {
     return await this.#alone(async () => {
       const { id } = plugin.manifest;
       const before = this.#known.find((known) => known.id === id && known.layer === "package")?.record;
-      if (before?.digest === plugin.digest) return this.#require(id);
+      if (before?.digest === plugin.digest) return this.require(id);
       await this.#files.write(plugin);
       const record = this.#installedRecord(plugin, { before, packageSha256: sha256Of(bytes), registry });
       const isTurnedOff = before?.state === "enabled" && record.state !== "enabled";
@@ -168,7 +182,7 @@ class StoredPlugins implements Plugins {
       ]);
       this.#place({ id, layer: "package", folder: null, content: plugin, fault: undefined, record });
       await this.#settle();
-      return this.#require(id);
+      return this.require(id);
     });
   }
 
@@ -183,7 +197,7 @@ class StoredPlugins implements Plugins {
       this.#checkNames(plugin.manifest);
       const { record: before } = known;
       const grant = grantOf(plugin);
-      if (before?.state === "enabled" && before.grant?.digest === digest) return this.#require(id);
+      if (before?.state === "enabled" && before.grant?.digest === digest) return this.require(id);
       if (known.folder !== null) await this.#files.write(plugin);
       const record: PluginRecord = {
         ...this.#recordOf(known, plugin),
@@ -196,7 +210,7 @@ class StoredPlugins implements Plugins {
       await this.#keep(record, [{ action: "enabled", by }]);
       this.#place({ ...known, content: plugin, fault: undefined, record });
       await this.#settle();
-      return this.#require(id);
+      return this.require(id);
     });
   }
 
@@ -208,7 +222,7 @@ class StoredPlugins implements Plugins {
         throw conflict(`Cannot disable "${id}": postern plugin dev serves it; end that command`);
       }
       if (known.content === undefined) throw conflict(`Cannot disable "${id}": ${known.fault}`);
-      if (known.record?.state === "disabled") return this.#require(id);
+      if (known.record?.state === "disabled") return this.require(id);
       const record: PluginRecord = {
         ...this.#recordOf(known, known.content),
         state: nextStateOf(known.record, "disable"),
@@ -217,7 +231,7 @@ class StoredPlugins implements Plugins {
       await this.#keep(record, [{ action: "disabled", by }]);
       this.#place({ ...known, record });
       await this.#settle();
-      return this.#require(id);
+      return this.require(id);
     });
   }
 
@@ -247,7 +261,7 @@ class StoredPlugins implements Plugins {
       await this.#audit({ action: "served", by }, { id, version, digest: plugin.digest, folder: null, granted });
       this.#place({ id, layer: "dev", folder: null, content: plugin, fault: undefined, record: undefined });
       await this.#settle();
-      return this.#require(id);
+      return this.require(id);
     });
   }
 
@@ -447,12 +461,6 @@ class StoredPlugins implements Plugins {
 
   #find(id: string): KnownPlugin | undefined {
     return this.#effective().find((plugin) => plugin.id === id);
-  }
-
-  #require(id: string): PluginInfo {
-    const info = this.get(id);
-    if (info === undefined) throw notFound(id);
-    return info;
   }
 
   #infoOf(plugin: KnownPlugin): PluginInfo {

@@ -1,0 +1,139 @@
+import * as v from "valibot";
+import type { Clock } from "../../base/clock.ts";
+import { compareVersions } from "../../base/semantic_version.ts";
+import type { Config } from "../../config/config.ts";
+import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
+import { readRecord } from "../../storage/read_records.ts";
+import type { Store } from "../../storage/store.ts";
+import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
+import { PluginError } from "./plugin_error.ts";
+import type { PluginInfo } from "./plugin_info.ts";
+import { readPackage } from "./plugin_package.ts";
+import type { PluginActor, Plugins } from "./plugins.ts";
+import {
+  chooseVersion,
+  compareManifest,
+  fetchPackage,
+  isPublisherKey,
+  type PinnedKey,
+  readIndex,
+  type RegistryEntry,
+  type RegistryOptions,
+  searchIndex,
+} from "./registry.ts";
+
+/** Collection of the publishers' keys. The key is the id of the plugin. */
+export const PLUGIN_KEYS = "plugin_keys";
+
+const keySchema = v.strictObject({
+  v: v.literal(1),
+  id: v.string(),
+  key: v.string(),
+  serial: v.number(),
+  pinned_at: v.string(),
+});
+
+/** Parses the record of a publisher's key. @throws {v.ValiError} for a body that no version wrote */
+export function parsePluginKey(body: unknown): v.InferOutput<typeof keySchema> {
+  return v.parse(keySchema, body);
+}
+
+/** Outcome of an installation from the registry. */
+export interface RegistryInstall {
+  readonly plugin: PluginInfo;
+  /** `pinned`: the first signed version, whose key counts from now on; `signed`: by the pinned key; `unsigned` */
+  readonly signature: "pinned" | "signed" | "unsigned";
+  /** False for a plugin that has this version already */
+  readonly changed: boolean;
+}
+
+/** The registry of `[plugins] registry_url`, with the keys that were pinned. */
+export interface PluginRegistry {
+  /** @throws {PluginError} `registry_failed` */
+  search(query: string, signal: AbortSignal): Promise<readonly RegistryEntry[]>;
+  /**
+   * Installs a plugin, off. One that is installed takes a newer version alone, unless a version is named.
+   * @throws {PluginError} `registry_failed`, `plugin_not_found`, `signature_invalid`, `hash_mismatch` and those of `Plugins.install`
+   */
+  install(
+    id: string,
+    options: { readonly by: PluginActor; readonly version?: string | undefined; readonly signal: AbortSignal },
+  ): Promise<RegistryInstall>;
+  /** Accepts a key in place of the pinned one. @throws {PluginError} `signature_invalid` for a text that is no key */
+  trustKey(id: string, options: { readonly key: string; readonly by: PluginActor }): Promise<void>;
+}
+
+/** Options of `createPluginRegistry`. */
+export interface PluginRegistryOptions {
+  readonly plugins: Plugins;
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly audit: AuditAppend;
+  /** The newest configuration. */
+  readonly config: () => Pick<Config, "plugins" | "url_access">;
+  readonly guardedFetch: () => Promise<GuardedFetch>;
+}
+
+/** Creates the registry. Nothing is fetched before a call. */
+export function createPluginRegistry(options: PluginRegistryOptions): PluginRegistry {
+  const { plugins, store, clock, audit, config, guardedFetch } = options;
+  const waysOf = (signal: AbortSignal): RegistryOptions => ({
+    url: config().plugins.registry_url,
+    guardedFetch,
+    rules: config().url_access,
+    now: clock.now(),
+    signal,
+  });
+  const pinnedOf = async (id: string): Promise<PinnedKey | undefined> =>
+    (await readRecord(store, PLUGIN_KEYS, id, parsePluginKey))?.value;
+  const toRecord = (id: string, { key, serial }: PinnedKey) => ({
+    op: "put" as const,
+    collection: PLUGIN_KEYS,
+    key: id,
+    body: { v: 1, id, key, serial, pinned_at: new Date(clock.now()).toISOString() },
+  });
+  return {
+    search: async (query, signal) => searchIndex(await readIndex(waysOf(signal)), query),
+    async install(id, { by, version, signal }) {
+      const ways = waysOf(signal);
+      const index = await readIndex(ways);
+      const pinned = await pinnedOf(id);
+      const chosen = chooseVersion(index, { id, version, pinned });
+      const before = plugins.installed(id);
+      const state = chosen.signature === undefined ? "unsigned" : pinned === undefined ? "pinned" : "signed";
+      if (before !== undefined && version === undefined && compareVersions(chosen.version, before.version) <= 0) {
+        return { plugin: plugins.require(id), signature: state, changed: false };
+      }
+      const bytes = await fetchPackage(chosen, ways);
+      compareManifest(readPackage(bytes).manifest, { id, chosen });
+      if (chosen.signature !== undefined) {
+        await store.batch([
+          toRecord(id, { key: chosen.signature.key, serial: Math.max(index.serial, pinned?.serial ?? 0) }),
+        ]);
+      }
+      const plugin = await plugins.install(bytes, { by, registry: ways.url });
+      return { plugin, signature: state, changed: true };
+    },
+    async trustKey(id, { key, by }) {
+      if (!/^[a-z0-9][a-z0-9-]{0,63}$/.test(id) || !isPublisherKey(key)) {
+        throw new PluginError(
+          "signature_invalid",
+          "Cannot trust the key: give the id of a plugin and an Ed25519 public key of 32 bytes in base64",
+        );
+      }
+      const pinned = await pinnedOf(id);
+      if (pinned?.key === key) return;
+      const installed = plugins.installed(id);
+      await audit({
+        type: "plugin",
+        action: "key_trusted",
+        plugin_id: id,
+        version: installed?.version ?? "",
+        digest: installed?.digest ?? "",
+        folder: null,
+        granted: [`key ${key}`],
+        by: { via: by.via, token_id: by.tokenId },
+      }, [toRecord(id, { key, serial: pinned?.serial ?? 0 })]);
+    },
+  };
+}
