@@ -7,7 +7,7 @@ import { defineTool } from "../runtime/define_tool.ts";
 export const proxyConfig = defineTool({
   name: "proxy_config",
   description:
-    "Tells which proxy tools and model requests go through, for one URL or for http and https, and why. Sends nothing",
+    "Tells which proxy tools and model requests go through, for a URL or for http and https, and why. Sends nothing",
   access: "read",
   enabled: "always",
   needs: ["proxyOf"],
