@@ -1,4 +1,5 @@
 import type { WorkBudget } from "../documents/work_budget.ts";
+import { findHiding } from "./hidden_text.ts";
 import { elementsIn, htmlAttribute, type HtmlElement, isElement } from "./parse_html.ts";
 
 /** The part of a page that its readers come for. */
@@ -6,6 +7,8 @@ export interface MainContent {
   readonly root: HtmlElement;
   /** Elements inside the root that are left out: menus, advertisements, and what the page hides. */
   readonly dropped: ReadonlySet<HtmlElement>;
+  /** Characters inside the root that the page hides from its readers, and that are left out */
+  readonly hiddenCharacters: number;
 }
 
 /** Elements whose text nobody reads as part of the page. */
@@ -58,6 +61,9 @@ const SURE_SHARE = 0.9;
 const PART_SHARE = 0.5;
 const REST_IN_LINKS = 0.3;
 
+/** Share of the page's text from which what is set aside is what a script brings into sight. */
+const REVEALED_SHARE = 0.5;
+
 /** Amounts of text. */
 interface Measures {
   /** Characters, white space counted once */
@@ -75,13 +81,77 @@ interface Measures {
  */
 export function findMainContent(document: HtmlElement, budget: WorkBudget): MainContent {
   const body = elementsIn(document).find(({ tag }) => tag === "body") ?? document;
-  const hidden = new Set<HtmlElement>();
-  const whole = measure(body, { budget, skip: (element) => isUnseen(element) && hidden.add(element) !== undefined });
+  const { silent, hidden, whole } = measureSeen(document, body, budget);
   const landmark = findLandmark(body, whole);
-  const root = landmark ?? body;
-  const dropped = new Set([...hidden, ...findAround(root, whole, budget)]);
-  return { root: landmark ?? densestPart(body, dropped, budget), dropped };
+  const around = findAround(landmark ?? body, whole, budget);
+  const dropped = new Set([...silent, ...hidden, ...around]);
+  const root = landmark ?? densestPart(body, dropped, budget);
+  return { root, dropped, hiddenCharacters: charactersIn(hidden, { root, around: new Set(around), budget }) };
 }
+
+/** Elements of a page that its readers do not see, and the amounts of the rest. */
+interface SeenPage {
+  readonly silent: ReadonlySet<HtmlElement>;
+  readonly hidden: ReadonlySet<HtmlElement>;
+  readonly whole: AllMeasures;
+}
+
+/** Measures what the readers of a page see. Where most of the text is set aside, a script brings it into sight, and it counts. */
+function measureSeen(document: HtmlElement, body: HtmlElement, budget: WorkBudget): SeenPage {
+  const hidingOf = findHiding(document, budget);
+  const silent = new Set<HtmlElement>();
+  const hidden = new Set<HtmlElement>();
+  const aside: HtmlElement[] = [];
+  const skip = (element: HtmlElement) => {
+    if (SILENT.has(element.tag)) return silent.add(element) !== undefined;
+    const hiding = hidingOf(element);
+    if (hiding === "set_aside") aside.push(element);
+    return hiding === "hidden" && hidden.add(element) !== undefined;
+  };
+  const whole = measure(body, { budget, skip });
+  // Of elements inside each other the outer one counts
+  const asides = new Set(aside);
+  const outer = aside.filter((element) => !isInside(element, asides));
+  const text = outer.reduce((sum, element) => sum + of(whole, element).text, 0);
+  if (outer.length === 0 || text > of(whole, body).text * REVEALED_SHARE) return { silent, hidden, whole };
+  for (const element of outer) hidden.add(element);
+  return { silent, hidden, whole: measure(body, { budget, skip: (one) => silent.has(one) || hidden.has(one) }) };
+}
+
+/** Returns the number of characters in hidden elements of the content. What holds no word is an icon or a mark. */
+function charactersIn(
+  hidden: ReadonlySet<HtmlElement>,
+  { root, around, budget }: {
+    readonly root: HtmlElement;
+    readonly around: ReadonlySet<HtmlElement>;
+    readonly budget: WorkBudget;
+  },
+): number {
+  let characters = 0;
+  const roots = new Set([root]);
+  for (const element of hidden) {
+    budget.step(MAX_DEPTH_STEPS);
+    if (!isInside(element, roots) || isInside(element, around)) continue;
+    const text = seenText(element);
+    if (/[\p{L}\p{N}]{2}/u.test(text)) characters += lengthOf(text);
+  }
+  return characters;
+}
+
+function seenText({ children }: HtmlElement): string {
+  return children.map((child) => isElement(child) ? (SILENT.has(child.tag) ? "" : seenText(child)) : child.text).join(
+    "",
+  );
+}
+
+/** Tells whether an element lies in one of others. */
+function isInside(element: HtmlElement, others: ReadonlySet<HtmlElement>): boolean {
+  for (let at = element.parent; at !== undefined; at = at.parent) if (others.has(at)) return true;
+  return false;
+}
+
+/** Elements that a walk up through a page meets, about */
+const MAX_DEPTH_STEPS = 50;
 
 type AllMeasures = ReadonlyMap<HtmlElement, Measures>;
 
@@ -190,14 +260,6 @@ function of(measures: AllMeasures, element: HtmlElement): Measures {
 /** Returns the number of characters, with runs of white space counted as one and none at the ends. */
 function lengthOf(text: string): number {
   return text.replace(/\s+/g, " ").trim().length;
-}
-
-function isUnseen(element: HtmlElement): boolean {
-  if (SILENT.has(element.tag)) return true;
-  if (element.attributes.length === 0) return false;
-  if (htmlAttribute(element, "hidden") !== undefined || htmlAttribute(element, "aria-hidden") === "true") return true;
-  const style = htmlAttribute(element, "style")?.slice(0, MAX_NAME * 2);
-  return style !== undefined && /(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)/i.test(style);
 }
 
 function nameOf(element: HtmlElement, attribute: "class" | "id"): string {

@@ -92,12 +92,17 @@ function htmlPage(whole: string, url: string, job: { stopped(): boolean }): WebP
     );
     const baseUrl = base === undefined ? url : baseOf(htmlAttribute(base, "href") ?? "", url);
     const metadata = readMetadata(document, baseUrl);
-    const written = writeMarkdown(findMainContent(document, budget), { baseUrl, budget });
+    const content = findMainContent(document, budget);
+    const written = writeMarkdown(content, { baseUrl, budget });
     if (written.text.trim() === "") {
       return { ...metadata, kind: "html", ...fallback(html, "it may be made by scripts, which are not run", job) };
     }
     const tooLong = written.isCut ? ["The page is longer than what is written of it: its end is missing"] : [];
-    return { kind: "html", ...metadata, text: written.text, notices: [...cut, ...tooLong] };
+    const { hiddenCharacters } = content;
+    const left = hiddenCharacters > 0
+      ? [`${hiddenCharacters} characters that the page hides from its readers were left out`]
+      : [];
+    return { kind: "html", ...metadata, text: written.text, notices: [...cut, ...tooLong, ...left] };
   } catch (error) {
     // A stack that is too small is a page that is too deep. Whatever else fails, the page still has its text
     const reason = error instanceof DocumentError ? error.message : "its structure could not be read";
@@ -115,7 +120,10 @@ function fallback(
   if (text === "") return { text, notices: [`No text was found in the page: ${reason}`, ...cut] };
   return {
     text,
-    notices: [`This is the plain text of the whole page, without structure and links: ${reason}`, ...cut],
+    notices: [
+      `This is the plain text of the whole page, what it hides included, without structure and links: ${reason}`,
+      ...cut,
+    ],
   };
 }
 
