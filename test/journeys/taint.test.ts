@@ -184,6 +184,11 @@ test("a procedure in a file that outside content reached carries it to whoever l
     }
     const asked = async () => (await jsonOf(gateway.call("/v1/approvals?status=pending"))).data;
     await until(async () => (await asked()).length === 3);
+    const rules = async () => (await asked()).map(({ rule }: { readonly rule: string }) => rule).sort();
+    assert.deepEqual(await rules(), ["outside_content", "outside_content", "sop_workspace"], "a person lets it begin");
+    const { id } = (await asked()).find(({ rule }: { readonly rule: string }) => rule === "sop_workspace");
+    await gateway.call(`/v1/approvals/${id}`, { body: { decision: "approve" } });
+    await until(async () => (await rules()).join() === "outside_content,outside_content,outside_content");
     assert.ok(!existsSync(gateway.workspace.path("out.txt")));
   }));
 

@@ -52,6 +52,9 @@ export interface DefinitionSources {
   readonly forbiddenPaths: readonly string[];
 }
 
+/** Folder of definitions in a workspace, relative to it. */
+export const WORKSPACE_SOPS = join(".postern", "sops");
+
 /**
  * Returns the folders of definitions, the first to count first: those of `[sops] dirs`, `{data_dir}/sops`, and `.postern/sops` of the
  * workspace.
@@ -64,8 +67,7 @@ export function sopFolders(
   },
 ): readonly SopFolder[] {
   const own = [...dirs, join(dataDir, "sops")].map((path) => ({ path, shownAs: path, inWorkspace: false }));
-  const shownAs = join(".postern", "sops");
-  return [...own, { path: join(workspaceRoot, shownAs), shownAs, inWorkspace: true }];
+  return [...own, { path: join(workspaceRoot, WORKSPACE_SOPS), shownAs: WORKSPACE_SOPS, inWorkspace: true }];
 }
 
 /** Names that are read of one folder */

@@ -138,7 +138,8 @@ class ProcedureService implements SopService {
       throw new ToolError("overloaded", `Cannot execute "${sop}": ${MAX_OPEN} executions are open; end some first`);
     }
     const { caller, runId, mayGrant, tools, limits, taint } = by;
-    const isGated = !mayGrant && await this.#isGated(found);
+    const outside = await this.#taintOf(file);
+    const isGated = !mayGrant && await this.#isGated(found, outside);
     const execution = newExecution(definition, { id: this.#options.random.id("sop_"), time: this.#time(), isGated });
     await this.#store.create(execution, {
       v: 1,
@@ -149,7 +150,7 @@ class ProcedureService implements SopService {
       requested_by: { via: caller.via, token_id: caller.tokenId, run_id: runId, scopes: [...caller.scopes] },
       tools: tools === undefined ? null : [...tools],
       limits: limits === undefined ? null : { ...limits },
-      ...taintField(joinTaints(taint, await this.#taintOf(file))),
+      ...taintField(joinTaints(taint, outside)),
     });
     this.#executor.goOn(execution.id);
     return await this.#view(execution);
@@ -240,9 +241,10 @@ class ProcedureService implements SopService {
     return false;
   }
 
-  /** Tells whether a person must approve the begin: no definition from a workspace runs by itself. */
-  async #isGated(found: FoundSop): Promise<boolean> {
-    if (!found.inWorkspace) return false;
+  /** Tells whether a person must approve the begin: no definition from a workspace, and none that outside content reached, runs by itself. */
+  async #isGated(found: FoundSop, outside: Taint): Promise<boolean> {
+    // A folder of the operator may lie in the workspace, where a tool can have written it
+    if (!found.inWorkspace && outside.length === 0) return false;
     const { approvals, workspaceRoot } = this.#options;
     const rule = await approvals.remembered(gateSubject(found, workspaceRoot), "");
     if (rule?.decision !== "deny") return rule === undefined;

@@ -15,6 +15,7 @@ import {
   isBehindGate,
 } from "./execution_record.ts";
 import type { ExecutionStore, KeptExecution } from "./execution_store.ts";
+import { WORKSPACE_SOPS } from "./load_definitions.ts";
 
 /** Approvals of executions. Each is filed once, also when the process stops in between. */
 export interface StepApprovals {
@@ -193,9 +194,9 @@ export function gateApproval(
     input: options.shown(gateInput({ definition, file })),
     reason: execution.gate?.restored === true
       ? restoredReason(execution, definition)
-      : `The procedure "${definition.name}" was found in the workspace, in ${file}; its inputs are ${
+      : `The procedure "${definition.name}" ${whyGated(plan)}; its inputs are ${
         shownInputs(options.shown(inputs))
-      }. Each of its calls is still decided by the policy. Files in {data_dir}/sops and [sops] dirs need no such approval`,
+      }. Each of its calls is still decided by the policy. Other files in {data_dir}/sops and [sops] dirs need no such approval`,
     rule: execution.gate?.restored === true ? "sop:restored" : "sop_workspace",
     files: [],
     digest: canonicalDigest({ execution: execution.id, definition: plan.digest, inputs }),
@@ -204,6 +205,11 @@ export function gateApproval(
     requestedBy: { via: "sop", tokenId: plan.requested_by.token_id },
     timeoutMs: options.timeoutMs,
   };
+}
+
+function whyGated({ file, taint = [] }: ExecutionPlan): string {
+  if (file.startsWith(WORKSPACE_SOPS)) return `was found in the workspace, in ${file}`;
+  return `is in ${file}, which outside content reached (${taint.join(", ")})`;
 }
 
 /** Returns what a person must know before a restored procedure goes on: steps may have been done after the backup. */
