@@ -51,5 +51,5 @@ test("an upgrade in place takes effect with the next start, from the same path",
     assert.equal((await machine.run(["daemon", "stop"], program)).code, 0);
   }));
 
-test("ten starts and stops with kills at any moment leave no process and no file", () =>
-  chaos({ cycles: 10, seed: 5 }));
+// Each of the six ways once; test:long has a hundred
+test("six starts and stops with kills at any moment leave no process and no file", () => chaos({ cycles: 6, seed: 5 }));

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MIXED_WORK, workThroughKills } from "../support/mixed_work.ts";
 
-/** A start takes longer on Deno. `test:long` has 300 kills */
-const KILLS = "Deno" in globalThis ? 6 : 10;
+/** `test:long` has 300 kills */
+const KILLS = 6;
 
 test(`work of every kind survives ${KILLS} kills with SIGKILL: nothing is lost, nothing is done twice`, async () => {
   const done = await workThroughKills({ kinds: MIXED_WORK, kills: KILLS, pieces: 3, maxWorkMs: 200, seed: 11 });
