@@ -109,6 +109,8 @@ export class GatewayRequestContext implements RequestContext {
   params: Readonly<Record<string, string>> = NO_PARAMS;
   /** Maximum bytes of a body that the route takes */
   maxBodyBytes = Infinity;
+  /** Maximum bytes of a body in place of `max_request_bytes` */
+  ownBodyBytes: number | undefined = undefined;
   /** Number of repeats that wait for this request's reply. Above 0, the work goes on when the client leaves (idempotency) */
   followers = 0;
   #request: Request;
@@ -163,7 +165,7 @@ export class GatewayRequestContext implements RequestContext {
       this.#startTimer();
       this.#body = this.#readBody(
         this.#request,
-        Math.min(this.services.config().gateway.max_request_bytes, this.maxBodyBytes),
+        Math.min(this.ownBodyBytes ?? this.services.config().gateway.max_request_bytes, this.maxBodyBytes),
       );
     }
     return this.#body.bytes;

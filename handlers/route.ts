@@ -90,6 +90,8 @@ export interface Route extends Door {
   readonly summary: string;
   /** Schema of the JSON body, which the handler validates with; undefined: the route reads no body */
   readonly body?: GenericSchema | undefined;
+  /** Body of another media type than JSON, with its own bound in place of `max_request_bytes`. For routes without path parameters */
+  readonly rawBody?: { readonly type: string; readonly maxBytes: number };
   /** true: the route takes an empty body. Default false */
   readonly bodyOptional?: boolean;
   /** Maximum bytes of a body that is read before the sender is known. Default: `max_request_bytes`, which is never exceeded */

@@ -22,6 +22,17 @@ import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
 import { modelRoute, modelsRoute, trustModelServerRoute } from "./routes/models.ts";
 import { describeNodeRoute, invokeNodeRoute, nodeRoute, nodeSocketRoute, nodesRoute } from "./routes/nodes.ts";
+import {
+  disablePluginRoute,
+  enablePluginRoute,
+  installFromRegistryRoute,
+  installPluginRoute,
+  pluginRoute,
+  pluginsRoute,
+  removePluginRoute,
+  searchPluginsRoute,
+  trustPluginKeyRoute,
+} from "./routes/plugins.ts";
 import { openApiRoute } from "./routes/openapi.ts";
 import { clearTaintRoute, taintedFilesRoute } from "./routes/tainted_files.ts";
 import {
@@ -92,6 +103,15 @@ export const ROUTES: readonly Route[] = [
   nodeRoute,
   describeNodeRoute,
   invokeNodeRoute,
+  pluginsRoute,
+  pluginRoute,
+  installPluginRoute,
+  enablePluginRoute,
+  disablePluginRoute,
+  removePluginRoute,
+  searchPluginsRoute,
+  installFromRegistryRoute,
+  trustPluginKeyRoute,
   wsTicketRoute,
   pairingCodeRoute,
   listTokensRoute,

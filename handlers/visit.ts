@@ -190,7 +190,8 @@ export class Visit implements RouteVisitor {
   #guardMessage(): void {
     const { path } = this.#context;
     try {
-      guardBody(this.#request, this.#settings.maxRequestBytes);
+      const own = this.#parts.table.find(this.#request.method, path)?.route.rawBody;
+      guardBody(this.#request, own?.maxBytes ?? this.#settings.maxRequestBytes);
       const socketRoute = this.#parts.socketPaths.has(path);
       if (socketRoute) this.#route = path;
       guardUpgrade(this.#request, { handshake: this.#handshake, socketRoute, canUpgrade: this.#canUpgrade });
@@ -205,6 +206,7 @@ export class Visit implements RouteVisitor {
     this.#route = route.path;
     context.params = params;
     if (route.maxBodyBytes !== undefined) context.maxBodyBytes = route.maxBodyBytes;
+    context.ownBodyBytes = route.rawBody?.maxBytes;
     const identity = this.#identify();
     const { access } = route;
     limitRequest(

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { type AccessServices, createAccessServices } from "./access/access_services.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
 import { canonicalDigest } from "./base/json.ts";
@@ -8,9 +9,11 @@ import type { Caller } from "./base/records/caller.ts";
 import { createTelemetry, type Telemetry } from "./base/telemetry/create_telemetry.ts";
 import type { LogSink } from "./base/telemetry/log.ts";
 import type { Config } from "./config/config.ts";
+import { resolvePath } from "./config/folders.ts";
 import { type ConfigStatus, createReloads, type Reloads } from "./config/create_reloads.ts";
 import { allSecrets } from "./config/secrets.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
+import type { PluginServices } from "./extensions/plugins/plugin_services.ts";
 import { createGuardServices, type GuardServices } from "./guard/guard_services.ts";
 import { createMemoryServices, type MemoryServices } from "./memory/memory_services.ts";
 import { createEmbedder } from "./providers/embedder.ts";
@@ -34,6 +37,7 @@ import type { Store } from "./storage/store.ts";
 import { parseMarker, PROCESSES } from "./system/process/leftover_processes.ts";
 import { createSystemServices, type SystemServices } from "./system/system_services.ts";
 import { createTools } from "./tools/create_tools.ts";
+import { joinTools, type LateTools, openLateTools } from "./tools/late_tools.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
 import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
 
@@ -60,6 +64,8 @@ export interface Services
   readonly conversations: StoredConversations;
   /** Other machines that offer their tools. Undefined while `[gateway.node_control]` is off. */
   readonly nodes: Nodes | undefined;
+  /** Plugins and their registry; loaded at the first call where no plugin was found at the start. */
+  readonly plugins: () => Promise<PluginServices>;
   /** Recorded runs, for reading where there is no agent. */
   readonly storedRuns: StoredRuns;
   /** Models and runs. Undefined without an agent (`kind = "none"` or --no-agent): requests get 503 `agent_unavailable`. */
@@ -149,12 +155,13 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
     ...{ ...found, ...work, approvals, files, guardedFetch, scopesOf, taintedFiles },
   });
   const nodes = config().gateway.node_control.enabled ? await openNodes(found) : undefined;
+  const plugins = await openPlugins(found);
   const memory = createMemoryServices({
     ...found,
     redact: found.redactor.redact,
     isKept: config().storage.driver !== "memory",
   });
-  const calls = createGatewayTools(found, { automation, nodes, memory });
+  const calls = createGatewayTools(found, { automation, nodes, plugins, memory });
   const tools = calls.executor;
   const models = await createModels(found);
   if (models.live !== undefined) memory.vectors.start(createEmbedder({ ...found, providers: models.live.providers }));
@@ -168,7 +175,7 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
   work.join({ tools, runs });
   if (runs !== undefined) await automation.start({ recover: () => runs.recover(), opened });
   const conversations = createConversationServices({ ...found, runs });
-  return { ...found, automation, nodes, memory, calls, models, runs, conversations };
+  return { ...found, automation, nodes, plugins, memory, calls, models, runs, conversations };
 }
 
 /** Starts what the other wings stand on, in the order of the list. */
@@ -227,6 +234,7 @@ function toServices(wings: Wings): GatewayServices {
     conversations: wings.conversations,
     memory: wings.memory.memory,
     nodes: wings.nodes,
+    plugins: wings.plugins.load,
     storedRuns: createStoredRuns({ store: wings.store }),
     agent: models.live && runs && { providers: models.live.providers, runs },
     startedAt: wings.clock.now(),
@@ -290,16 +298,46 @@ async function loadMarker({ store, random, dataDir }: Pick<Foundations, "store" 
   return { text: `${marker}.${place}`, known: found !== undefined };
 }
 
+/** Collection of plugins that were installed, enabled or disabled. Its module is not loaded where there is none. */
+const PLUGINS = "plugins";
+
 async function openNodes(found: Foundations): Promise<Nodes> {
   const { createConfiguredNodes } = await import("./extensions/nodes/nodes.ts");
   return createConfiguredNodes({ ...found, audit: found.guard.audit.append });
 }
 
+/** Opens the plugins where there are some, and otherwise leaves them for their first use. */
+async function openPlugins(found: Foundations): Promise<LateTools<PluginServices>> {
+  const { store, guard, system, redactor, dataDir, workspaceRoot, home, config } = found;
+  const { processes, guardedFetch } = system;
+  const { user_dir: userDir } = config().plugins;
+  return await openLateTools({
+    ...found,
+    load: async () => {
+      const { createPluginServices } = await import("./extensions/plugins/plugin_services.ts");
+      return await createPluginServices({
+        ...found,
+        ...{ processes, guardedFetch },
+        audit: guard.audit.append,
+        redact: redactor.part,
+      });
+    },
+    isNeeded: async () => await store.count(PLUGINS) > 0,
+    folders: [
+      userDir === "" ? join(dataDir, "plugins") : resolvePath(userDir, dataDir, home),
+      join(workspaceRoot, ".plugins"),
+      join(workspaceRoot, "plugins"),
+    ],
+    awaited: join(workspaceRoot, "plugins"),
+  });
+}
+
 function createGatewayTools(
   found: Foundations,
-  { automation, nodes, memory }: {
+  { automation, nodes, plugins, memory }: {
     readonly automation: AutomationServices;
     readonly nodes: Nodes | undefined;
+    readonly plugins: LateTools<PluginServices>;
     readonly memory: MemoryServices;
   },
 ): DrainableExecutor {
@@ -310,7 +348,7 @@ function createGatewayTools(
   const { cron: schedules, sops } = automation;
   return createTools({
     ...found,
-    foreign: nodes?.tools,
+    foreign: joinTools(nodes === undefined ? [plugins.tools] : [nodes.tools, plugins.tools]),
     services: {
       ...{
         files,

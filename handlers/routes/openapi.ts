@@ -43,7 +43,7 @@ export function errorsOf(route: Route): ReadonlySet<ErrorCode | number> {
   if (route.method !== "GET" || route.websocket !== undefined) add("origin_forbidden");
   if (route.method !== "GET") add("payload_too_large");
   if (route.path.includes(":")) add("not_found");
-  if (route.body !== undefined) add("request_timeout");
+  if (route.body !== undefined || route.rawBody !== undefined) add("request_timeout");
   if (access === "pairing_code") add("pairing_code_required", "pairing_code_invalid", "pairing_locked");
   else if (access !== "public" && access !== "node_token") add("auth_required", "auth_invalid", "insufficient_scope");
   if (takesKey(route)) add("request_timeout", "idempotency_conflict");
@@ -154,7 +154,7 @@ function templateOf(path: string): string {
 }
 
 function operationOf(route: Route) {
-  const { body } = route;
+  const { body, rawBody } = route;
   return {
     operationId: `${route.method} ${route.path}`.toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/_$/, ""),
     summary: route.summary,
@@ -165,6 +165,9 @@ function operationOf(route: Route) {
         required: route.bodyOptional !== true,
         content: { "application/json": { schema: withNulls(schemaOf(body, "input")) } },
       },
+    }),
+    ...(rawBody === undefined ? {} : {
+      requestBody: { required: true, content: { [rawBody.type]: { schema: { type: "string", format: "binary" } } } },
     }),
     responses: { ...successesOf(route), ...refusalsOf(route) },
   };

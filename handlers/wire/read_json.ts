@@ -96,7 +96,11 @@ export function strictRoute(route: Route): Route {
 const NO_FIELDS = v.strictObject({});
 
 /** @throws {HttpError} 400 invalid_request with the name in `param` */
-async function refuseUnknown(request: Request, context: RequestContext, { query = {}, body }: Route): Promise<void> {
+async function refuseUnknown(
+  request: Request,
+  context: RequestContext,
+  { query = {}, body, rawBody }: Route,
+): Promise<void> {
   for (const name of context.query.keys()) {
     if (Object.hasOwn(query, name)) continue;
     const known = Object.keys(query);
@@ -109,7 +113,7 @@ async function refuseUnknown(request: Request, context: RequestContext, { query 
       },
     );
   }
-  if (body === undefined) await readJson(request, context, NO_FIELDS, { optional: true });
+  if (body === undefined && rawBody === undefined) await readJson(request, context, NO_FIELDS, { optional: true });
 }
 
 const MAX_SHOWN_LENGTH = 64;

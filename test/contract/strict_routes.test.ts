@@ -23,7 +23,9 @@ for (const endpoint of STRICT_ENDPOINTS) {
     const asked = await send(method, `${path}?expires_in=60`, { token, headers: pair });
     assert.equal(asked.status, 400, "query");
     assert.deepEqual([(await errorOf(asked)).code, "expires_in"], ["invalid_request", "expires_in"]);
-    if (method !== "GET") {
+    // A body of another media type has no fields
+    const isRaw = ROUTES.some((route) => `${route.method} ${route.path}` === endpoint && route.rawBody !== undefined);
+    if (method !== "GET" && !isRaw) {
       for (const value of [60, null, { a: 1 }]) {
         const told = await send(method, path, {
           token,

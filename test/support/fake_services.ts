@@ -6,6 +6,7 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createDeliveries } from "../../lib/automation/channels/delivery_service.ts";
 import { createCron } from "../../lib/automation/cron/cron_service.ts";
 import type { Config } from "../../lib/config/config.ts";
+import { PluginError } from "../../lib/extensions/plugins/plugin_error.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
@@ -24,6 +25,8 @@ export interface FakeServicesOptions {
   readonly agent?: Services["agent"];
   readonly tools?: ToolExecutor;
   readonly nodes?: Services["nodes"];
+  /** Default: every use of plugins fails */
+  readonly plugins?: Services["plugins"];
 }
 
 /** Services in memory, with a token of each scope (`token_chat`, `token_admin` ...) and the pairing code `GOOD-CODE`. */
@@ -80,6 +83,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     log,
     logged,
     metrics,
+    plugins: options.plugins ?? (() => Promise.resolve(createFakePlugins())),
     config: () => config,
     configStatus: () => ({ loaded_at: new Date(clock.now()).toISOString(), needs_restart: [], last_reload: null }),
     store,
@@ -187,6 +191,24 @@ function createFakeTokens(nextId: () => string): Services["tokens"] {
     },
     count: () => Promise.resolve(records.size),
   };
+}
+
+/** Creates plugins of which there is none. */
+function createFakePlugins(): Awaited<ReturnType<Services["plugins"]>> {
+  const none = () => Promise.reject(new PluginError("plugin_not_found", "Cannot find the plugin"));
+  const plugins: Awaited<ReturnType<Services["plugins"]>>["plugins"] = {
+    list: () => [],
+    get: () => undefined,
+    require() {
+      throw new PluginError("plugin_not_found", "Cannot find the plugin");
+    },
+    installed: () => undefined,
+    ...{ install: none, enable: none, disable: none, remove: none, serve: none, endServing: none },
+    tools: () => [],
+    close: () => Promise.resolve(),
+  };
+  const registry = { search: () => Promise.resolve([]), install: none, trustKey: none };
+  return { plugins, registry, tools: plugins.tools, close: plugins.close };
 }
 
 function createFakeTickets(): Services["tickets"] {

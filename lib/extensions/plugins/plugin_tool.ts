@@ -22,7 +22,7 @@ export interface OfferedPlugin {
   readonly call: (call: PluginCall, signal: AbortSignal) => Promise<PluginAnswer>;
 }
 
-/** Milliseconds beyond the limit of the WASM host: its own error comes first and says more. */
+/** Milliseconds beyond the limit of the host: its own error comes first and says more. */
 const GRACE_MS = 5_000;
 
 /** Makes a tool of a plugin one of the gateway's. Its access is computed, and its output is content from outside. */
@@ -64,9 +64,8 @@ export function createPluginTool(plugin: OfferedPlugin, tool: PluginToolManifest
     enabledBy: undefined,
     needs: [],
     inputSchema: schema,
-    ...(manifest.kind === "wasm"
-      ? { timeoutMs: (now: Config) => now.runtime.wasm.timeout_secs * 1000 + GRACE_MS }
-      : {}),
+    timeoutMs: ({ runtime, plugins }) =>
+      (manifest.kind === "wasm" ? runtime.wasm : plugins).timeout_secs * 1000 + GRACE_MS,
     prepare,
     execute: async (text, context) => await prepare(text).run(context),
   };

@@ -29,7 +29,7 @@ test("every route is described once, with its access, parameters and body", asyn
     const operation = paths[route.path.replace(/:(\w+)\+?/g, "{$1}")]?.[route.method.toLowerCase()];
     assert.ok(operation, `${route.method} ${route.path}`);
     assert.deepEqual(operation.security.length === 0, route.access === "public");
-    assert.equal(operation.requestBody !== undefined, route.body !== undefined);
+    assert.equal(operation.requestBody !== undefined, (route.body ?? route.rawBody) !== undefined);
     const inPath = operation.parameters.filter((parameter) => parameter.in === "path").map(({ name }) => `:${name}`);
     assert.deepEqual(inPath, route.path.match(/:\w+/g) ?? []);
     const successes = [route.reply, ...route.otherReplies ?? []].map(({ status }) => status);

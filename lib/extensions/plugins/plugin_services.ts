@@ -1,0 +1,46 @@
+import type { RedactPart } from "../../base/redact.ts";
+import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
+import type { Processes } from "../../system/process/processes.ts";
+import type { PluginOpeners } from "./plugin_openers.ts";
+import { createPluginRegistry, type PluginRegistry } from "./plugin_registry.ts";
+import { createPlugins, type Plugins, type PluginsOptions } from "./plugins.ts";
+
+/** Options of `createPluginServices`. */
+export interface PluginServicesOptions extends Omit<PluginsOptions, "openers"> {
+  readonly processes: Processes;
+  /** Returns the guarded fetch, which is loaded at the first call. */
+  readonly guardedFetch: () => Promise<GuardedFetch>;
+  /** Masks secrets in what a plugin says on its standard error. */
+  readonly redact: RedactPart;
+}
+
+/** Plugins of one gateway, and the registry that they are installed from. */
+export interface PluginServices extends Pick<Plugins, "tools" | "close"> {
+  readonly plugins: Plugins;
+  readonly registry: PluginRegistry;
+}
+
+/** Reads the plugins, with a host for each kind that this version runs. */
+export async function createPluginServices(options: PluginServicesOptions): Promise<PluginServices> {
+  const plugins = await createPlugins({ ...options, openers: createOpeners(options) });
+  return {
+    plugins,
+    registry: createPluginRegistry({ ...options, plugins }),
+    tools: plugins.tools,
+    close: () => plugins.close(),
+  };
+}
+
+/** Creates the openers by kind. A host is loaded when a plugin of its kind is opened. */
+function createOpeners(services: PluginServicesOptions): PluginOpeners {
+  return {
+    async process(plugin) {
+      const { createProcessOpener } = await import("./process/process_plugin.ts");
+      return await createProcessOpener(services)(plugin);
+    },
+    async ffi(plugin) {
+      const { createFfiOpener } = await import("./ffi/ffi_plugin.ts");
+      return await createFfiOpener(services)(plugin);
+    },
+  };
+}
