@@ -5,7 +5,9 @@ import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { readable } from "../storage/read_records.ts";
 import { KEY_BYTES, loadKeyFile } from "../storage/key_file.ts";
+import type { KEPT_FILES } from "../storage/back_up.ts";
 import type { Store } from "../storage/store.ts";
+import type { CookieJars } from "./cookie_jars.ts";
 import type { Mailbox } from "./mailbox.ts";
 import { createMemory, MEMORY, type Memory, memoryText, parseMemoryRecord } from "./memory.ts";
 import { createMemoryVectors, type MemoryVectors } from "./memory_vectors.ts";
@@ -34,6 +36,8 @@ export interface MemoryServices {
   readonly plans: Plans;
   /** Loaded at its first use, and its key with it. */
   readonly mailbox: Mailbox;
+  /** Loaded at its first use, and its key with it. */
+  readonly cookieJars: CookieJars;
 }
 
 /** Creates memory, plans and mailboxes over a store. */
@@ -47,8 +51,8 @@ export function createMemoryServices(options: MemoryServicesOptions): MemoryServ
     collection: MEMORY,
     textOf: (record) => readable(store, MEMORY, [record], parseMemoryRecord).map(({ value }) => memoryText(value))[0],
   });
-  const loadKey = async () =>
-    isKept ? await loadKeyFile(join(dataDir, "agents_ipc.key"), random) : random.bytes(KEY_BYTES);
+  const loadKey = async (name: typeof KEPT_FILES[number]) =>
+    isKept ? await loadKeyFile(join(dataDir, name), random) : random.bytes(KEY_BYTES);
   return {
     memory: createMemory({ store, clock, vectors }),
     vectors,
@@ -58,7 +62,16 @@ export function createMemoryServices(options: MemoryServicesOptions): MemoryServ
         import("./mailbox.ts"),
         import("../storage/record_cipher.ts"),
       ]);
-      return createMailbox({ store, clock, random, cipher: async () => createRecordCipher(await loadKey(), random) });
+      const cipher = async () => createRecordCipher(await loadKey("agents_ipc.key"), random);
+      return createMailbox({ store, clock, random, cipher });
     }, ["send", "receive", "list", "clear"]),
+    cookieJars: lazyService(async () => {
+      const [{ createCookieJars }, { createRecordCipher }] = await Promise.all([
+        import("./cookie_jars.ts"),
+        import("../storage/record_cipher.ts"),
+      ]);
+      const cipher = async () => createRecordCipher(await loadKey("browser_cookies.key"), random);
+      return createCookieJars({ store, cipher });
+    }, ["get", "set"]),
   };
 }

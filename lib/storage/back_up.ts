@@ -9,7 +9,7 @@ import { ownerOf } from "./sqlite/open_database.ts";
 /** Name of the database in a data directory. */
 export const DATABASE_NAME = "postern.db";
 /** Files of a data directory that a backup holds beside the records: keys, without which some records cannot be opened. */
-export const KEPT_FILES = ["agents_ipc.key"] as const;
+export const KEPT_FILES = ["agents_ipc.key", "browser_cookies.key"] as const;
 
 /** Facts about a backup: its place and size, and what it holds. */
 export interface BackupFacts {

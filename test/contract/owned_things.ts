@@ -12,6 +12,8 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   // Each conversation has its own, which checks the owner
   plans: false,
   mailbox: false,
+  // Each conversation has its own
+  cookieJars: false,
   commands: false,
   processes: true,
   workers: false,

@@ -66,8 +66,8 @@ export interface BrowserBench {
   readonly workspace: Workspace;
   readonly bench: ToolBench;
   readonly browsers: Browsers;
-  /** Makes a call of `browser` as a run's own. Default run: `run_1` */
-  readonly call: (input: Readonly<Record<string, unknown>>, runId?: string) => Promise<{
+  /** Makes a call of `browser` as a run's own. Default run: `run_1`, outside of a conversation */
+  readonly call: (input: Readonly<Record<string, unknown>>, runId?: string, conversationId?: string) => Promise<{
     readonly output: string;
     readonly isError: boolean;
     readonly data?: unknown;
@@ -130,8 +130,9 @@ export async function withBrowserBench(
     try {
       await use({
         ...{ workspace, bench, browsers },
-        call: async (input, runId = "run_1") =>
-          (await bench.call("browser", input, { runId, inherited: IN_RUN })).result,
+        call: async (input, runId = "run_1", conversationId) =>
+          (await bench.call("browser", input, { runId, conversationId: conversationId ?? null, inherited: IN_RUN }))
+            .result,
       });
     } finally {
       await browsers.close();

@@ -6,6 +6,7 @@ import { createRedactor, type Redactor } from "../../lib/base/redact.ts";
 import { createLogger, type LogRecord, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
 import { type Config, defaultConfig } from "../../lib/config/config.ts";
+import { createCookieJars } from "../../lib/memory/cookie_jars.ts";
 import { createMailbox } from "../../lib/memory/mailbox.ts";
 import { createCron } from "../../lib/automation/cron/cron_service.ts";
 import { createSops } from "../../lib/automation/sops/sop_service.ts";
@@ -188,6 +189,10 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         store,
         clock,
         random,
+        cipher: () => Promise.resolve(createRecordCipher(random.bytes(32), random)),
+      }),
+      cookieJars: createCookieJars({
+        store,
         cipher: () => Promise.resolve(createRecordCipher(random.bytes(32), random)),
       }),
       commands,

@@ -91,6 +91,10 @@ export const browserSchema = v.strictObject({
   enabled: about("Turns the tools `browser` and `browser_open` on", boolean(false)),
   executable: about("Absolute path of a Chromium. Empty: looked for by its usual names", text("")),
   headless: about("Shows no window. `false` does nothing: the browser has no display", boolean(true)),
+  keep_cookies: about(
+    "Keeps the cookies of a conversation's pages, encrypted, until the conversation is deleted. They sign its next runs in",
+    boolean(false),
+  ),
   timeout_secs: about("Seconds of one operation", integer(30, 1, 3600)),
   max_download_bytes: about(
     "Largest file that the operation `download` saves. The file is held in memory meanwhile",

@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import { COOKIE_JARS } from "../../base/records/cookie_jar.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { type ReadRecord, readRecord, readRecords, scanAll, tryEntry } from "../../storage/read_records.ts";
@@ -138,6 +139,7 @@ function removal(id: string): readonly Write[] {
   return [
     { op: "delete", collection: CONVERSATIONS, key: id },
     { op: "drop", stream: conversationStream(id) },
+    { op: "delete", collection: COOKIE_JARS, key: id },
   ];
 }
 

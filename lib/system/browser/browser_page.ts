@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import type { BrowserContext, CDPSession, Dialog, Locator, Page } from "playwright-core";
+import type { BrowserContext, CDPSession, Cookie, Dialog, Locator, Page } from "playwright-core";
 import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
@@ -67,6 +67,16 @@ export class BrowserPages {
     this.#windows = windows;
     downloads.onRefused = (name) => this.note(`The page started a download, which was refused: ${quoted(name)}`);
     context.on("page", (page) => this.#add(page));
+  }
+
+  /** Returns the cookies of all pages, those of pages that were left too. */
+  cookies(): Promise<readonly Cookie[]> {
+    return this.#context.cookies();
+  }
+
+  /** Gives cookies to all pages. @throws what the browser says of a cookie that it does not take */
+  async addCookies(cookies: readonly Cookie[]): Promise<void> {
+    await this.#context.addCookies([...cookies]);
   }
 
   /** True when a page is open. */

@@ -34,6 +34,8 @@ export interface BrowserRequest extends StepOptions {
   readonly maxDownloadBytes: number;
   /** True: opens a browser where the run has none */
   readonly opens: boolean;
+  /** Prepares the pages of a browser that was just opened. Default: nothing is prepared */
+  readonly onOpened?: ((pages: BrowserPages) => Promise<void>) | undefined;
 }
 
 /** Services that browsers need. */
@@ -133,6 +135,12 @@ class RunBrowsers implements Browsers {
       const problems = () => network.newProblems().map(({ reason }) => reason);
       const downloads = { folder: DOWNLOADS, remove: (name: string) => network.removeDownload(name) };
       const browser = await openBrowser({ line, clock, signal, loadDriver, problems, downloads });
+      try {
+        await request.onOpened?.(browser.pages);
+      } catch (error) {
+        await browser.close();
+        throw error;
+      }
       const entry: Entry = { browser, network, idle: clock.after(IDLE_MS, () => {}) };
       void browser.ended.then((reason) => this.#forget(runId, entry, reason));
       return entry;

@@ -6,6 +6,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { Access, Effects } from "../../guard/policy.ts";
 import type { Boards } from "../../hardware/boards.ts";
+import type { CookieJars } from "../../memory/cookie_jars.ts";
 import type { Mailbox } from "../../memory/mailbox.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Plans } from "../../memory/plans.ts";
@@ -131,6 +132,7 @@ export interface ToolServices {
   readonly memory: Memory;
   readonly plans: Plans;
   readonly mailbox: Mailbox;
+  readonly cookieJars: CookieJars;
   readonly commands: CommandLookup;
   readonly processes: Processes;
   readonly workers: Workers;

@@ -76,7 +76,7 @@ export const browser = defineTool({
   outside: true,
   enabled: (config) => config.browser.enabled,
   enabledBy: "[browser] enabled = true",
-  needs: ["browsers", "files", "urls", "redactor"],
+  needs: ["browsers", "cookieJars", "files", "urls", "redactor"],
   timeoutMs: ({ browser: { timeout_secs } }) => timeout_secs * 1000 + MARGIN_MS,
   input: inputSchema,
   check(input) {

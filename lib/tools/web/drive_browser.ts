@@ -4,6 +4,7 @@ import type { BrowserPages, PageState } from "../../system/browser/browser_page.
 import { createBrowserPolicy } from "../../system/browser/browser_network.ts";
 import type { ContentSource } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
+import { MAX_JAR_BYTES } from "../../memory/cookie_jars.ts";
 import { readScope, writeScope } from "../files/file_scope.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
 import type { BoundParts } from "../runtime/tool.ts";
@@ -11,7 +12,7 @@ import type { ToolResult } from "../runtime/tool_call.ts";
 import type { BrowserInput } from "./browser.ts";
 import { refuseSecrets } from "./refuse_secrets.ts";
 
-type Needs = "browsers" | "files" | "urls" | "redactor";
+type Needs = "browsers" | "cookieJars" | "files" | "urls" | "redactor";
 type Context = ContextWith<Needs>;
 type EarlyContext = Pick<
   Context,
@@ -52,13 +53,43 @@ export async function driveBrowser(input: BrowserInput, context: Context): Promi
   try {
     return await browsers.use(
       runId,
-      { ...step, executable, maxDownloadBytes, opens },
-      (pages) => operate(input, { pages, context, step }),
+      { ...step, executable, maxDownloadBytes, opens, onOpened: (pages) => giveCookies(pages, context) },
+      async (pages) => {
+        try {
+          return await operate(input, { pages, context, step });
+        } finally {
+          await keepCookies(pages, context);
+        }
+      },
     );
   } finally {
     // No later call has the run of a call by itself
     if (context.inherited === undefined) await browsers.closeRun(runId);
   }
+}
+
+/** Returns the conversation whose cookies are kept; undefined where none are. */
+function keeperOf({ config, conversationId }: Pick<Context, "config" | "conversationId">): string | undefined {
+  return config.browser.keep_cookies ? conversationId ?? undefined : undefined;
+}
+
+/** Gives a new browser the cookies of its conversation. @throws {ToolError} as `CookieJars.get` */
+async function giveCookies(pages: BrowserPages, context: Context): Promise<void> {
+  const conversation = keeperOf(context);
+  if (conversation === undefined) return;
+  const cookies = await context.services.cookieJars.get(conversation);
+  if (cookies.length > 0) await pages.addCookies(cookies);
+}
+
+/** Keeps the cookies after each operation: a browser may end at any time. Says in the next answer when it cannot. */
+async function keepCookies(pages: BrowserPages, context: Context): Promise<void> {
+  const conversation = keeperOf(context);
+  if (conversation === undefined) return;
+  // A browser that has ended has none to tell
+  const cookies = await pages.cookies().catch(() => undefined);
+  if (cookies === undefined) return;
+  const isKept = await context.services.cookieJars.set(conversation, cookies);
+  if (!isKept) pages.note(`The cookies of the pages have more than ${MAX_JAR_BYTES} bytes and were not kept`);
 }
 
 interface Operation {

@@ -1,0 +1,73 @@
+import { ConfigError, ToolError } from "../base/errors.ts";
+import { lazily } from "../base/lazily.ts";
+import { COOKIE_JARS, type KeptCookie, parseCookieJar, parseCookies } from "../base/records/cookie_jar.ts";
+import { readRecord } from "../storage/read_records.ts";
+import { OtherKeyError, type RecordCipher, SealError } from "../storage/record_cipher.ts";
+import type { Store } from "../storage/store.ts";
+
+/** Bytes of the cookies of one conversation, as JSON. */
+export const MAX_JAR_BYTES = 262_144;
+
+/** Cookies that the browser of a conversation keeps, encrypted at rest. */
+export interface CookieJars {
+  /**
+   * Returns the cookies of a conversation; none where nothing was kept.
+   * @throws {ToolError} `cookies_altered`, `cookies_key`
+   */
+  get(conversationId: string): Promise<readonly KeptCookie[]>;
+  /**
+   * Keeps these cookies in the place of those before.
+   * @returns false, and changes nothing, when they have more than MAX_JAR_BYTES
+   * @throws {ToolError} `cookies_key`
+   */
+  set(conversationId: string, cookies: readonly KeptCookie[]): Promise<boolean>;
+}
+
+/** Creates the cookies over a store. @param options.cipher opened once, at the first use */
+export function createCookieJars(
+  { store, cipher }: { readonly store: Store; readonly cipher: () => Promise<RecordCipher> },
+): CookieJars {
+  const kept = lazily(cipher);
+  const opened = async () => {
+    try {
+      return await kept();
+    } catch (cause) {
+      if (cause instanceof ConfigError) throw new ToolError("cookies_key", cause.message, { cause });
+      throw cause;
+    }
+  };
+  return {
+    async get(conversationId) {
+      const found = await readRecord(store, COOKIE_JARS, conversationId, parseCookieJar);
+      if (found === undefined) return [];
+      const { open } = await opened();
+      try {
+        return parseCookies(open(found.value.sealed, boundTo(conversationId)));
+      } catch (cause) {
+        if (!(cause instanceof SealError)) throw cause;
+        const wayOut = cause instanceof OtherKeyError
+          ? "put the right browser_cookies.key into the data directory, or delete the conversation"
+          : "delete the conversation";
+        const message = `Cannot read the cookies of the conversation "${conversationId}": ${cause.message}; ${wayOut}`;
+        throw new ToolError("cookies_altered", message, { cause });
+      }
+    },
+    async set(conversationId, cookies) {
+      if (cookies.length === 0) {
+        await store.batch([{ op: "delete", collection: COOKIE_JARS, key: conversationId }]);
+        return true;
+      }
+      const text = JSON.stringify(cookies);
+      if (Buffer.byteLength(text) > MAX_JAR_BYTES) return false;
+      const sealed = (await opened()).seal(text, boundTo(conversationId));
+      const body = { v: 1 as const, sealed: { ...sealed } };
+      await store.batch([{ op: "put", collection: COOKIE_JARS, key: conversationId, body }]);
+      return true;
+    },
+  };
+}
+
+/** Binds the text to its record: cookies never open in another conversation. */
+function boundTo(conversationId: string): string {
+  return JSON.stringify([COOKIE_JARS, conversationId]);
+}
