@@ -113,14 +113,15 @@ async function startHere(
     );
   });
   const router = createRouter({ services, routes: ROUTES });
-  const send = async ({ method, path, body, signal }: GatewayRequest) => {
+  const send = async ({ method, path, body, raw, signal }: GatewayRequest) => {
+    const payload = raw === undefined ? body === undefined ? undefined : JSON.stringify(body) : Buffer.from(raw.bytes);
     const request = new Request(new URL(path, "http://127.0.0.1/"), {
       method,
       headers: {
         authorization: `Bearer ${token}`,
-        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...(payload === undefined ? {} : { "content-type": raw?.type ?? "application/json" }),
       },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(payload === undefined ? {} : { body: payload }),
       ...(signal === undefined ? {} : { signal }),
     });
     return await router.fetch(request, { remoteAddress: "127.0.0.1" });

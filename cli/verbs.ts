@@ -143,6 +143,58 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Show one node and its tools",
     async () => (await import("./commands/node.ts")).nodesShowCommand,
   ),
+  "plugin new": verb(
+    "Write a plugin to begin with",
+    async () => (await import("./commands/plugin_author.ts")).pluginNewCommand,
+  ),
+  "plugin test": verb(
+    "Check a plugin, and call one of its tools",
+    async () => (await import("./commands/plugin_author.ts")).pluginTestCommand,
+  ),
+  "plugin package": verb(
+    "Write the package of a plugin",
+    async () => (await import("./commands/plugin_author.ts")).pluginPackageCommand,
+  ),
+  "plugin dev": verb(
+    "Serve a plugin while you work on it",
+    async () => (await import("./commands/plugin_author.ts")).pluginDevCommand,
+  ),
+  "plugin install": verb(
+    "Install a package, or a plugin of the registry",
+    async () => (await import("./commands/plugin.ts")).pluginInstallCommand,
+  ),
+  "plugin list": verb(
+    "List plugins and why each is on or off",
+    async () => (await import("./commands/plugin.ts")).pluginListCommand,
+  ),
+  "plugin info": verb(
+    "Describe one plugin",
+    async () => (await import("./commands/plugin.ts")).pluginInfoCommand,
+  ),
+  "plugin enable": verb(
+    "Show what a plugin may do, and let it",
+    async () => (await import("./commands/plugin.ts")).pluginEnableCommand,
+  ),
+  "plugin disable": verb(
+    "Turn the tools of a plugin off",
+    async () => (await import("./commands/plugin.ts")).pluginDisableCommand,
+  ),
+  "plugin search": verb(
+    "Find plugins in the registry",
+    async () => (await import("./commands/plugin.ts")).pluginSearchCommand,
+  ),
+  "plugin update": verb(
+    "Install newer versions from the registry",
+    async () => (await import("./commands/plugin.ts")).pluginUpdateCommand,
+  ),
+  "plugin remove": verb(
+    "Remove an installed plugin",
+    async () => (await import("./commands/plugin.ts")).pluginRemoveCommand,
+  ),
+  "plugin trust-key": verb(
+    "Accept another key of a plugin's publisher",
+    async () => (await import("./commands/plugin.ts")).pluginTrustKeyCommand,
+  ),
   "policy explain": verb(
     "Say what the policy decides about a call, and why",
     async () => (await import("./commands/policy.ts")).policyExplainCommand,

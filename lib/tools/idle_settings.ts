@@ -17,7 +17,6 @@ const SERVED: readonly { readonly key: string; readonly tools: readonly string[]
   { key: "runtime", tools: ["wasm_module", "wasm_tool_exec"], feature: 'tool "wasm_tool_exec"' },
   { key: "mcp", tools: ["mcp"], feature: 'tool "mcp"' },
   { key: "security.mcp", tools: ["mcp"], feature: 'tool "mcp"' },
-  { key: "plugins", tools: [], feature: "plugins" },
   { key: "skills", tools: [], feature: "skills" },
 ];
 
@@ -51,6 +50,8 @@ function idleSections(config: Config, known: readonly string[]): readonly IdleSe
     }));
 }
 
+const IDLE_NAME = "does nothing unless a plugin has such a tool: no built-in one has this name";
+
 /** Finds names in the lists of tools that no tool has. A pattern is never idle: tools that match may come later. */
 function* idleNames(config: Config, known: readonly string[]): Iterable<IdleSetting> {
   const { autonomy, agent, agents } = config;
@@ -65,7 +66,7 @@ function* idleNames(config: Config, known: readonly string[]): Iterable<IdleSett
   for (const [path, names] of lists) {
     for (const name of names) {
       if (name.includes("*") || FOREIGN.test(name) || known.includes(name) || OTHER_NAMES.includes(name)) continue;
-      const message = `${JSON.stringify(name)} in "${toKeyText(path)}" does nothing: this version has no such tool`;
+      const message = `${JSON.stringify(name)} in "${toKeyText(path)}" ${IDLE_NAME}`;
       yield { path, message };
     }
   }
@@ -81,7 +82,8 @@ function* idleValues({ storage, tools, browser }: Config, known: readonly string
   for (const name of Object.keys(tools)) {
     if (FOREIGN.test(name)) continue;
     const path = ["tools", name];
-    const why = known.includes(name) ? "the access of a built-in tool is its own" : "this version has no such tool";
-    yield { path, message: `[${toKeyText(path)}] does nothing: ${why}` };
+    const isBuiltIn = known.includes(name);
+    const why = isBuiltIn ? "does nothing: the access of a built-in tool is its own" : IDLE_NAME;
+    yield { path, message: `[${toKeyText(path)}] ${why}` };
   }
 }

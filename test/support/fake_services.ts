@@ -203,7 +203,7 @@ function createFakePlugins(): Awaited<ReturnType<Services["plugins"]>> {
       throw new PluginError("plugin_not_found", "Cannot find the plugin");
     },
     installed: () => undefined,
-    ...{ install: none, enable: none, disable: none, remove: none, serve: none, endServing: none },
+    ...{ install: none, enable: none, disable: none, remove: none, serve: none, endServing: none, call: none },
     tools: () => [],
     close: () => Promise.resolve(),
   };

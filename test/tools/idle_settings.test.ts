@@ -29,7 +29,6 @@ for (const [tool, shown, tables] of SECTIONS) {
 
 for (
   const [what, tables, expected] of [
-    ["plugins", { plugins: { allow_process: true } }, ["[plugins] does nothing: this version has no plugins"]],
     ["skills", { skills: { dirs: [] } }, ["[skills] does nothing: this version has no skills"]],
     ["an address of a database that is not used", { storage: { url: "postgres://db/x" } }, [
       '"storage.url" does nothing: storage.driver is "sqlite"',
@@ -38,16 +37,16 @@ for (
       "[tools.read_file] does nothing: the access of a built-in tool is its own",
     ]],
     ["the access of a tool that is not there", { tools: { nothing: { access: "read" } } }, [
-      "[tools.nothing] does nothing: this version has no such tool",
+      "[tools.nothing] does nothing unless a plugin has such a tool: no built-in one has this name",
     ]],
     ["the access of a node's tool", { tools: { node__pi__read_file: { access: "read" } } }, []],
     ["a rule for a tool that is not there", {
       autonomy: { always_ask: ["http_post", "shell", "glob", "mcp__x__y"] },
     }, [
-      '"http_post" in "autonomy.always_ask" does nothing: this version has no such tool',
+      '"http_post" in "autonomy.always_ask" does nothing unless a plugin has such a tool: no built-in one has this name',
     ]],
     ["a list of an agent", { agents: { helper: { allowed_tools: ["read_fil", "memory_*"] } } }, [
-      '"read_fil" in "agents.helper.allowed_tools" does nothing: this version has no such tool',
+      '"read_fil" in "agents.helper.allowed_tools" does nothing unless a plugin has such a tool: no built-in one has this name',
     ]],
     ["a window of the browser", { browser: { headless: false } }, [
       '"browser.headless" does nothing: the browser has no display',
@@ -82,13 +81,13 @@ test("a start logs one warning for each", async () => {
     const config = {
       provider: { kind: "offline" },
       mcp: { servers: { files: { command: "server" } } },
-      plugins: { allow_process: true },
+      skills: { dirs: [] },
     };
     const options = { dataDir: `${folder}/data`, workspace: folder, config };
     const gateway = await createGateway({ ...options, onLog: (line) => void lines.push(line) });
     await gateway.close();
     const warned = lines.filter(({ level, message }) => level === "warn" && message.includes("does nothing"));
-    assert.deepEqual(warned.map(({ fields }) => fields["key"]), ["mcp", "plugins"]);
+    assert.deepEqual(warned.map(({ fields }) => fields["key"]), ["mcp", "skills"]);
     assert.equal(BUILTIN_TOOLS.some(({ name }) => name === "mcp"), false);
   });
 });

@@ -6,6 +6,7 @@ import { isTakenToolName, mainFile } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
 import { type PluginFiles, readPluginFolder } from "./plugin_files.ts";
 import { wayOn } from "./plugin_info.ts";
+import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
 import { openPlugin, type PluginOpeners } from "./plugin_openers.ts";
 import type { PluginPackage } from "./plugin_package.ts";
 import { createPluginTool, type OfferedPlugin } from "./plugin_tool.ts";
@@ -59,6 +60,15 @@ export class OfferedPlugins {
       this.#retire(digest, running);
     }
     this.#tools = this.#makeTools();
+  }
+
+  /** Calls a tool of an enabled plugin. @throws {PluginError} `plugin_not_found`; what the host throws */
+  async call(id: string, call: PluginCall, signal: AbortSignal): Promise<PluginAnswer> {
+    const plugin = this.#effective.find((one) => one.id === id && isEnabled(one));
+    if (plugin?.content === undefined) {
+      throw new PluginError("plugin_not_found", `Cannot call "${id}": it is not enabled`);
+    }
+    return await this.#runningOf(plugin, plugin.content).call(call, signal);
   }
 
   /** Closes every host now. */

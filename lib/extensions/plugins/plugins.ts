@@ -24,6 +24,7 @@ import { OfferedPlugins } from "./offered_plugins.ts";
 import { PluginError } from "./plugin_error.ts";
 import { createPluginFiles, type PluginFiles, readPluginFolder } from "./plugin_files.ts";
 import { misfitOf } from "./plugin_gate.ts";
+import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
 import { type PluginInfo, toPluginInfo } from "./plugin_info.ts";
 import type { PluginOpeners } from "./plugin_openers.ts";
 import { type PluginPackage, readPackage, sha256Of } from "./plugin_package.ts";
@@ -73,6 +74,11 @@ export interface Plugins {
   serve(bytes: Uint8Array, options: { readonly by: PluginActor }): Promise<PluginInfo>;
   /** Ends `serve`. @throws {PluginError} `plugin_not_found` */
   endServing(id: string): Promise<void>;
+  /**
+   * Calls a tool of a plugin that is on, without policy and audit: for a person who tests the plugin.
+   * @throws {PluginError} `plugin_not_found`, `plugin_conflict` for one that is off
+   */
+  call(id: string, call: PluginCall, signal: AbortSignal): Promise<PluginAnswer>;
   /** Returns the tools of all plugins that count, for the registry: the same array until something changes. */
   tools(): readonly Tool[];
   /** Ends the watch and every host. */
@@ -272,6 +278,12 @@ class StoredPlugins implements Plugins {
       this.#known = this.#known.filter((known) => known !== served);
       await this.#settle();
     });
+  }
+
+  async call(id: string, call: PluginCall, signal: AbortSignal): Promise<PluginAnswer> {
+    const { on, reason } = this.require(id);
+    if (!on) throw conflict(`Cannot call "${id}": ${reason}`);
+    return await this.#offered.call(id, call, signal);
   }
 
   readonly tools = (): readonly Tool[] => this.#offered.tools;

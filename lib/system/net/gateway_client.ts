@@ -20,6 +20,8 @@ export interface GatewayRequest {
   /** With the query */
   readonly path: string;
   readonly body?: unknown;
+  /** Bytes to send in place of `body`, with their media type. Default: none */
+  readonly raw?: { readonly type: string; readonly bytes: Uint8Array } | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -93,16 +95,16 @@ function limited({ signal }: GatewayRequest, { clock, timeoutMs = TIMEOUT_MS }: 
 
 /** Sends a request; `read` gets the reply before its body. */
 function dispatch(
-  { method, path, body }: GatewayRequest,
+  { method, path, body, raw }: GatewayRequest,
   options: GatewayClientOptions & { readonly signal: AbortSignal },
   read: (incoming: IncomingMessage) => void,
 ): ClientRequest {
-  const payload = body === undefined ? undefined : JSON.stringify(body);
+  const payload = raw?.bytes ?? (body === undefined ? undefined : JSON.stringify(body));
   const headers = {
     authorization: `Bearer ${options.token}`,
     ...(payload === undefined
       ? {}
-      : { "content-type": "application/json", "content-length": Buffer.byteLength(payload) }),
+      : { "content-type": raw?.type ?? "application/json", "content-length": Buffer.byteLength(payload) }),
   };
   const { signal } = options;
   const outgoing = send(new URL(path, options.address), { method, headers, agent: false, signal }, read);

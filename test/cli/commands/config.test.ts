@@ -125,12 +125,11 @@ test("trust refuses a file that is missing or wrong", () =>
 test("config check, doctor and a start name each setting that does nothing, with its line", () =>
   onMachine(async ({ run, home, withGateway }) => {
     const path = join(home, ".config/postern/postern.toml");
-    write(path, '[gateway]\nhost = "127.0.0.1"\n\n[skills]\ndirs = ["more"]\n\n[plugins]\nallow_ffi = true\n');
+    write(path, '[gateway]\nhost = "127.0.0.1"\n\n[skills]\ndirs = ["more"]\n');
     const env = { POSTERN__SECURITY__MCP__ENABLED: "true" };
     const expected = [
       `${path}:4: [skills] does nothing`,
       "[security.mcp] does nothing",
-      `${path}:7: [plugins] does nothing`,
     ];
     const checked = await run(["config", "check"], { env });
     assert.equal(checked.code, 0);
@@ -139,7 +138,6 @@ test("config check, doctor and a start name each setting that does nothing, with
     const { warnings } = JSON.parse((await run(["config", "check", "--json"], { env })).stdout);
     assert.deepEqual(warnings.map(({ key, line }: { key: string; line: number | null }) => [key, line]), [
       ["security.mcp", null],
-      ["plugins", 7],
       ["skills", 4],
     ]);
     const doctor = JSON.parse((await run(["doctor", "--json"], { env })).stdout);
@@ -149,7 +147,7 @@ test("config check, doctor and a start name each setting that does nothing, with
       assert.ok(found.some((message: string) => message.startsWith(text)), `${text} in ${found}`);
     }
     const { stderr } = await withGateway([], () => Promise.resolve(), { env });
-    for (const text of ["[skills]", "[security.mcp]", "[plugins]"]) {
+    for (const text of ["[skills]", "[security.mcp]"]) {
       assert.equal(stderr.split(`${text} does nothing`).length, 2, `${text} once in ${stderr}`);
     }
     write(path, '[gateway]\nhost = "127.0.0.1"\n');
