@@ -47,7 +47,7 @@ import {
 } from "./routes/tokens.ts";
 import type { Route } from "./route.ts";
 import { runEventsRoute } from "./routes/run_events.ts";
-import { cancelRunRoute, resolveRunRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
+import { cancelRunRoute, resolveRunRoute, runBrowserRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
 import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./routes/schedules.ts";
 import { callToolRoute, toolRoute, toolsRoute } from "./routes/tools.ts";
 import { webhookRoute } from "./routes/webhook.ts";
@@ -71,6 +71,7 @@ export const ROUTES: readonly Route[] = [
   legacyWebhookRoute,
   startRunRoute,
   runsRoute,
+  runBrowserRoute,
   runRoute,
   cancelRunRoute,
   resolveRunRoute,

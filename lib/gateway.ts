@@ -34,6 +34,7 @@ import { createDocuments } from "./storage/documents.ts";
 import { openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
 import type { Store } from "./storage/store.ts";
+import type { BrowserView } from "./system/browser/browser_views.ts";
 import { parseMarker, PROCESSES } from "./system/process/leftover_processes.ts";
 import { createSystemServices, type SystemServices } from "./system/system_services.ts";
 import { createTools } from "./tools/create_tools.ts";
@@ -64,6 +65,8 @@ export interface Services
   readonly conversations: StoredConversations;
   /** Other machines that offer their tools. Undefined while `[gateway.node_control]` is off. */
   readonly nodes: Nodes | undefined;
+  /** Returns the browser of a run as people see it who watch. Undefined where the run has used none since the start. */
+  readonly browserOf: (runId: string) => Promise<BrowserView | undefined>;
   /** Plugins and their registry; loaded at the first call where no plugin was found at the start. */
   readonly plugins: () => Promise<PluginServices>;
   /** Recorded runs, for reading where there is no agent. */
@@ -234,6 +237,7 @@ function toServices(wings: Wings): GatewayServices {
     conversations: wings.conversations,
     memory: wings.memory.memory,
     nodes: wings.nodes,
+    browserOf: (runId) => system.browsers.view(runId),
     plugins: wings.plugins.load,
     storedRuns: createStoredRuns({ store: wings.store }),
     agent: models.live && runs && { providers: models.live.providers, runs },

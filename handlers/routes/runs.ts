@@ -113,6 +113,58 @@ export const runRoute: Route = {
   },
 };
 
+const browserSchema = v.object({
+  object: v.literal("run.browser"),
+  run_id: v.string(),
+  /** False: the browser is closed, and what follows is how it was */
+  open: v.boolean(),
+  /** The newest operations, in their order */
+  actions: v.array(v.object({
+    at: v.string(),
+    op: v.string(),
+    /** Element, address, key or file; never what was typed */
+    target: v.string(),
+    /** Address of the page afterwards */
+    url: v.string(),
+    /** Why it failed; null when it did not */
+    error: v.nullable(v.string()),
+  })),
+  /** Operations before those */
+  actions_dropped: v.number(),
+  /** Last picture of the page, in base64; null where none could be taken */
+  picture: v.nullable(v.object({ media_type: v.literal("image/jpeg"), data: v.string(), taken_at: v.string() })),
+});
+
+/** GET /v1/runs/:id/browser: what a run does in its browser, for a person who watches. */
+export const runBrowserRoute: Route = {
+  method: "GET",
+  path: "/v1/runs/:id/browser",
+  access: "runs",
+  params: { id: RUN_ID_SCHEMA },
+  summary: "What a run does in its browser: the last picture and the operations",
+  reply: { status: 200, type: "application/json", schema: browserSchema },
+  async handler(_request, context) {
+    const { id } = await findRun(runsToRead(context), context.params["id"] ?? "");
+    const view = await context.services.browserOf(id);
+    if (view === undefined) {
+      throw httpError("not_found", "Cannot show a browser: this run has used none since the gateway started");
+    }
+    const { isOpen, actions, dropped, picture } = view;
+    return jsonReply(context, 200, {
+      object: "run.browser",
+      run_id: id,
+      open: isOpen,
+      actions,
+      actions_dropped: dropped,
+      picture: picture === undefined ? null : {
+        media_type: "image/jpeg",
+        data: picture.data,
+        taken_at: picture.takenAt,
+      },
+    });
+  },
+};
+
 /** POST /v1/runs/:id/cancel: stops the model's stream, the tools and their processes. */
 export const cancelRunRoute: Route = {
   method: "POST",

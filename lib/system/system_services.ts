@@ -68,7 +68,7 @@ export interface SystemServices {
   readonly desktop: Desktop;
   readonly urls: UrlPolicy;
   /** Browsers of runs; loaded at the first use. */
-  readonly browsers: Pick<Browsers, "use" | "closeRun">;
+  readonly browsers: Omit<Browsers, "close">;
   readonly ownAddress: OwnAddress;
   /** Returns the guarded fetch; loads it at the first call. */
   readonly guardedFetch: () => Promise<GuardedFetch>;
@@ -146,6 +146,9 @@ function lazyBrowsers(
   opened.own(loaded, async ({ made }) => await (await made())?.close());
   return {
     ...lazyService(loaded, ["use"]),
+    // Nothing is loaded by a look at a browser that nobody has opened
+    note: (runId, action) => void loaded.made()?.then((made) => made?.note(runId, action)),
+    view: async (runId) => await (await loaded.made())?.view(runId),
     closeRun: async (runId) => await (await loaded.made())?.closeRun(runId) ?? false,
   };
 }

@@ -6,6 +6,8 @@ export interface FakeRun {
   status: string;
   result: string | null;
   readonly events: Record<string, unknown>[];
+  /** Reply of `/v1/runs/:id/browser`; undefined: the run has used none */
+  browser?: Record<string, unknown>;
 }
 
 export interface FakeRuns {
@@ -78,7 +80,13 @@ export function createFakeRuns(): FakeRuns {
       if (run === undefined) {
         json(response, 404, { error: { message: "Cannot find this run", code: "not_found" } });
       } else if (action === undefined) json(response, 200, toWire(run));
-      else if (action === "events") {
+      else if (action === "browser") {
+        json(
+          response,
+          run.browser === undefined ? 404 : 200,
+          run.browser ?? { error: { message: "none", code: "not_found" } },
+        );
+      } else if (action === "events") {
         const after = query.get("after") ?? "0";
         opened.push(after);
         response.writeHead(200, { "content-type": "text/event-stream" });

@@ -6,6 +6,9 @@ import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
 import { until } from "../support/until.ts";
 
 const CALL = { call_id: "call_1", tool: "shell", input: { command: "mail -s <b>beans</b>" } };
+/** Picture of one point, as JPEG. */
+const PIXEL =
+  "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAMCAgICAgMCAgIDAwMDBAYEBAQEBAgGBgUGCQgKCgkICQkKDA8MCgsOCwkJDRENDg8QEBEQCgwSExIQEw8QEBD/2wBDAQMDAwQDBAgEBAgQCwkLEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBD/wAARCAABAAEDAREAAhEBAxEB/8QAFAABAAAAAAAAAAAAAAAAAAAACP/EABQQAQAAAAAAAAAAAAAAAAAAAAD/xAAVAQEBAAAAAAAAAAAAAAAAAAAHCf/EABQRAQAAAAAAAAAAAAAAAAAAAAD/2gAMAwEAAhEDEQA/ADoDFU3/2Q==";
 const USAGE = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 };
 
 describe("the dashboard's runs in Chromium", { skip: NO_PAGE_TEST }, () => {
@@ -129,6 +132,43 @@ describe("the dashboard's runs in Chromium", { skip: NO_PAGE_TEST }, () => {
     assert.deepEqual(gateway.runs.posted, [{ action: "cancel" }]);
     await until(async () => await focused() === "Run run_1", "the run's title has the focus no more");
     await until(async () => /The run: Cancelled/.test(await page.locator("#runs-announcer").innerText()));
+  });
+
+  test("shows what a run does in its browser: the page as a picture, and the operations", async () => {
+    const run = gateway.runs.add({ id: "run_1" });
+    gateway.runs.tell(run, { type: "tool_start", ...CALL, tool: "browser", input: { op: "navigate" } });
+    gateway.runs.tell(run, { type: "tool_end", ...CALL, tool: "browser", output: "", is_error: false });
+    const action = {
+      at: "2026-01-01T00:00:00.000Z",
+      op: "click",
+      target: 'button "<b>Buy</b>"',
+      url: "http://shop.test/",
+      error: null,
+    };
+    run.browser = {
+      ...{ object: "run.browser", run_id: "run_1", open: true, actions_dropped: 2 },
+      actions: [{ ...action, op: "navigate", target: "http://shop.test/" }, action, {
+        ...action,
+        error: "The page has gone",
+      }],
+      picture: { media_type: "image/jpeg", data: PIXEL, taken_at: action.at },
+    };
+    await openRuns();
+    await page.locator("#runs-list a").click();
+    const watch = page.locator(".browser-watch");
+    await watch.getByRole("heading", { name: "Browser" }).waitFor();
+    await until(async () =>
+      await watch.locator("img").evaluate((image) =>
+        (image as unknown as { readonly naturalWidth: number }).naturalWidth
+      ) === 1
+    );
+    assert.equal(await watch.locator("img").getAttribute("alt"), "The page that the browser shows: http://shop.test/");
+    assert.deepEqual(await watch.locator("li").allInnerTexts(), [
+      'click button "<b>Buy</b>" The page has gone',
+      'click button "<b>Buy</b>"',
+      "navigate http://shop.test/",
+    ]);
+    assert.equal(await watch.locator("ol").getAttribute("start"), "5");
   });
 
   test("says in plain words what is not known of a run that was cut off, and sends the decision", async () => {

@@ -26,6 +26,8 @@ export interface FakeServicesOptions {
   readonly tools?: ToolExecutor;
   readonly nodes?: Services["nodes"];
   /** Default: every use of plugins fails */
+  /** Default: no run has used a browser */
+  readonly browserOf?: Services["browserOf"];
   readonly plugins?: Services["plugins"];
 }
 
@@ -83,6 +85,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     log,
     logged,
     metrics,
+    browserOf: options.browserOf ?? (() => Promise.resolve(undefined)),
     plugins: options.plugins ?? (() => Promise.resolve(createFakePlugins())),
     config: () => config,
     configStatus: () => ({ loaded_at: new Date(clock.now()).toISOString(), needs_restart: [], last_reload: null }),

@@ -42,6 +42,7 @@ import { createWorkspaceProcesses } from "./workspace_processes.ts";
 
 const NO_BROWSERS: ToolServices["browsers"] = {
   use: () => Promise.reject(new TypeError("This test has no browser")),
+  note: () => {},
   closeRun: () => Promise.resolve(false),
 };
 

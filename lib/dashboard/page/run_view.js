@@ -1,3 +1,4 @@
+import { createBrowserWatch } from "./browser_watch.js";
 import { element } from "./dom.js";
 import { readEvents } from "./event_reader.js";
 import { formatNumber, formatTime } from "./format.js";
@@ -23,6 +24,7 @@ export function createRunView({ session, id, announce }) {
   const review = element("div", {});
   const problem = element("p", { class: "field-error", role: "alert" });
   const turns = element("ol", { class: "turns" });
+  const browser = createBrowserWatch(path);
   const root = element(
     "div",
     { class: "run" },
@@ -32,12 +34,15 @@ export function createRunView({ session, id, announce }) {
     review,
     actions,
     problem,
+    browser.root,
     turns,
   );
   /** @type {Map<string, import("./review_card.js").Call>} */
   const calls = new Map();
   let reply = newReply();
   let shownStatus = "";
+  /** True once the run has used its browser */
+  let hasBrowser = false;
   /** True when all events of the run are shown, so that open calls were cut off */
   let isWhole = false;
 
@@ -54,7 +59,10 @@ export function createRunView({ session, id, announce }) {
   /** @param {any} event */
   function show(event) {
     if (event.type === "tool_start") calls.set(event.call_id, { tool: event.tool, input: event.input });
-    if (event.type === "tool_end") calls.delete(event.call_id);
+    if (event.type === "tool_end") {
+      if (calls.get(event.call_id)?.tool === "browser") hasBrowser = true;
+      calls.delete(event.call_id);
+    }
     if (event.type === "done") reply.ended("");
     else if (event.type === "error") {
       reply.ended("");
@@ -83,6 +91,10 @@ export function createRunView({ session, id, announce }) {
     } catch (error) {
       problem.textContent = `The run cannot be shown: ${error instanceof Error ? error.message : error}`;
     }
+  }
+
+  async function poll() {
+    await Promise.all([refresh(session.poll), ...(hasBrowser ? [browser.poll(session.poll)] : [])]);
   }
 
   /** @param {Run} run */
@@ -142,7 +154,7 @@ export function createRunView({ session, id, announce }) {
   void follow();
   return {
     root,
-    poll: () => refresh(session.poll),
+    poll,
     focus: () => title.focus(),
     /** Ends the reading; the run goes on. */
     close: () => reading.abort(),

@@ -57,6 +57,8 @@ export class BrowserPages {
   readonly #windows: OpeningWindows;
   readonly #pages: Page[] = [];
   #events: string[] = [];
+  /** Labels that the last snapshot gave the elements, by their refs */
+  #labels: ReadonlyMap<string, string> = new Map();
 
   /** @param context without pages */
   constructor(context: BrowserContext, { clock, problems, downloads, windows }: PagesOptions) {
@@ -114,7 +116,11 @@ export class BrowserPages {
   /** Returns the accessibility tree of the page, with a `ref` for each element that can be used. */
   async snapshot(options: StepOptions): Promise<string> {
     const page = this.#current();
-    return cut(await takeStep("read the page", options, () => page.ariaSnapshot({ ...limits(options), mode: "ai" })));
+    const shown = cut(
+      await takeStep("read the page", options, () => page.ariaSnapshot({ ...limits(options), mode: "ai" })),
+    );
+    this.#labels = labelsOf(shown);
+    return shown;
   }
 
   /** Returns the visible text of the page. */
@@ -207,6 +213,21 @@ export class BrowserPages {
       options,
       () => page.screenshot({ ...limits(options), type: "png" }),
     );
+  }
+
+  /** Returns a small picture of the visible part of the page, as JPEG, for people who watch. Undefined where no page is open */
+  async picture(timeoutMs: number): Promise<Uint8Array | undefined> {
+    return await this.#pages.at(-1)?.screenshot({ timeout: timeoutMs, type: "jpeg", quality: 60, scale: "css" });
+  }
+
+  /** Address of the current page; empty where none is open. */
+  get url(): string {
+    return this.#pages.at(-1)?.url() ?? "";
+  }
+
+  /** Returns what the last snapshot said of an element, as `button "Sign in"`; the ref itself where it had none. */
+  labelOf(ref: string): string {
+    return this.#labels.get(ref) ?? ref;
   }
 
   /** Returns address and title of the page, and forgets the sentences that it gives. */
@@ -327,6 +348,12 @@ function limits({ timeoutMs, signal }: StepOptions) {
 function cut(text: string): string {
   if (text.length <= MAX_TEXT) return text;
   return `${text.slice(0, MAX_TEXT).toWellFormed()}\n[Cut at ${MAX_TEXT} of ${text.length} characters]`;
+}
+
+/** Returns what a snapshot says of each element, as `button "Sign in"`, by its ref. */
+function labelsOf(snapshot: string): ReadonlyMap<string, string> {
+  const found = snapshot.matchAll(/^\s*- (.*?) (?:\[[^\]\n]*\] )*?\[ref=(\w+)\]/gm);
+  return new Map([...found].map(([, label = "", ref = ""]) => [ref, label.slice(0, MAX_QUOTED)]));
 }
 
 function quoted(text: string): string {

@@ -8,6 +8,7 @@ import { MARKER_VARIABLE } from "../process/leftover_processes.ts";
 import type { BrowserPages } from "./browser_page.ts";
 import type { StepOptions } from "./browser_step.ts";
 import type { BrowserNetwork } from "./browser_network.ts";
+import { type BrowserAction, type BrowserView, BrowserViews } from "./browser_views.ts";
 import { chromiumLine, DOWNLOADS, findChromium } from "./chromium.ts";
 import { type OpenBrowser, openBrowser } from "./open_browser.ts";
 
@@ -20,6 +21,10 @@ export interface Browsers {
    * @throws {CancelError} when the signal aborts
    */
   use<T>(runId: string, request: BrowserRequest, work: (pages: BrowserPages) => Promise<T>): Promise<T>;
+  /** Adds an operation of a run's browser to what people see who watch. */
+  note(runId: string, action: Omit<BrowserAction, "at">): void;
+  /** Returns the browser of a run as people see it, with a fresh picture while it is open. Undefined where it has used none */
+  view(runId: string): Promise<BrowserView | undefined>;
   /** Closes the browser of a run and waits for its end. @returns false where there was none */
   closeRun(runId: string): Promise<boolean>;
   /** Closes all browsers and waits for their end. Later work is refused. Repeating it does nothing */
@@ -70,6 +75,7 @@ class RunBrowsers implements Browsers {
   readonly #options: BrowsersOptions;
   readonly #entries = new Map<string, Entry>();
   readonly #lock = createKeyedMutex();
+  readonly #views: BrowserViews;
   readonly #closing = new AbortController();
   readonly #finder: ReturnType<typeof createContainmentFinder>;
   /** Reasons of ends that the run was not told of yet */
@@ -78,6 +84,7 @@ class RunBrowsers implements Browsers {
 
   constructor(options: BrowsersOptions) {
     this.#options = options;
+    this.#views = new BrowserViews(options.clock);
     this.#finder = createContainmentFinder({ ...options, signal: this.#closing.signal });
   }
 
@@ -96,8 +103,18 @@ class RunBrowsers implements Browsers {
     });
   }
 
+  note(runId: string, action: Omit<BrowserAction, "at">): void {
+    this.#views.note(runId, action);
+  }
+
+  view(runId: string): Promise<BrowserView | undefined> {
+    return this.#views.view(runId, this.#entries.get(runId)?.browser.pages);
+  }
+
   async closeRun(runId: string): Promise<boolean> {
     this.#ends.delete(runId);
+    const open = this.#entries.get(runId);
+    if (open !== undefined) await this.#views.takeLast(runId, open.browser.pages);
     const wasOpen = await this.#end(runId, this.#entries.get(runId));
     // A browser that was being opened meanwhile has an entry only now
     return await this.#lock(runId, () => this.#end(runId, this.#entries.get(runId))) || wasOpen;

@@ -139,7 +139,7 @@ export interface ToolServices {
   readonly git: Git;
   readonly desktop: Desktop;
   readonly urls: UrlPolicy;
-  readonly browsers: Pick<Browsers, "use" | "closeRun">;
+  readonly browsers: Pick<Browsers, "use" | "note" | "closeRun">;
   /** Returns the guarded fetch, the only way of tools to other machines; loads it at the first call */
   readonly guardedFetch: () => Promise<GuardedFetch>;
   readonly documents: Documents;

@@ -44,6 +44,7 @@ export async function driveBrowser(input: BrowserInput, context: Context): Promi
   refuseSecrets({ URL, text, value }, redactor);
   if (input.op === "close") {
     const wasOpen = await browsers.closeRun(runId);
+    if (wasOpen) browsers.note(runId, { op: "close", target: "", url: "", error: null });
     return { output: wasOpen ? "closed" : "no browser was open", isError: false, data: { closed: wasOpen } };
   }
   const { executable, timeout_secs: seconds, max_download_bytes: maxDownloadBytes } = config.browser;
@@ -56,7 +57,12 @@ export async function driveBrowser(input: BrowserInput, context: Context): Promi
       { ...step, executable, maxDownloadBytes, opens, onOpened: (pages) => giveCookies(pages, context) },
       async (pages) => {
         try {
-          return await operate(input, { pages, context, step });
+          const result = await operate(input, { pages, context, step });
+          noteAction(input, { pages, context });
+          return result;
+        } catch (error) {
+          noteAction(input, { pages, context, error });
+          throw error;
         } finally {
           await keepCookies(pages, context);
         }
@@ -66,6 +72,27 @@ export async function driveBrowser(input: BrowserInput, context: Context): Promi
     // No later call has the run of a call by itself
     if (context.inherited === undefined) await browsers.closeRun(runId);
   }
+}
+
+/** Tells people who watch what was done. What was typed and chosen is left out: it may be a password. */
+function noteAction(
+  { op, ref, url, key, path, for: awaited }: BrowserInput,
+  { pages, context: { services: { browsers, redactor }, runId }, error }: {
+    readonly pages: BrowserPages;
+    readonly context: Context;
+    readonly error?: unknown;
+  },
+): void {
+  const pressed = key === undefined ? undefined : [...key].length === 1 ? "a character" : key;
+  const target = [ref === undefined ? undefined : pages.labelOf(ref), url, pressed, path, awaited]
+    .find((part) => part !== undefined) ?? "";
+  const said = error instanceof Error ? error.message.split("\n")[0] ?? "" : error === undefined ? null : String(error);
+  browsers.note(runId, {
+    op,
+    target: redactor.redact(target),
+    url: redactor.redact(pages.url),
+    error: said === null ? null : redactor.redact(said),
+  });
 }
 
 /** Returns the conversation whose cookies are kept; undefined where none are. */

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import type { Script } from "../../../fixtures/scripted_provider.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
+import type { Services } from "../../../lib/gateway.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createFakeServices } from "../../support/fake_services.ts";
 import { jsonOf } from "../../support/json_of.ts";
@@ -10,12 +11,12 @@ import { readSse } from "../../support/sse.ts";
 import { ask, readAll, supervised, type SupervisedOptions, textIn } from "../../support/supervised.ts";
 import { createTestRouter, type SendInit } from "../../support/test_router.ts";
 
-function setUp(script: Script, options: SupervisedOptions = {}) {
+function setUp(script: Script, options: SupervisedOptions & Pick<Services, "browserOf"> | SupervisedOptions = {}) {
   const clock = options.clock ?? createFakeClock();
   const base = createFakeServices();
   const made = supervised(script, { ...options, clock, store: base.store });
   const agent = { runs: made.runs, providers: undefined as never };
-  const services = { ...base, clock, agent };
+  const services = { ...base, ...("browserOf" in options ? { browserOf: options.browserOf } : {}), clock, agent };
   const { send, router } = createTestRouter({ services });
   const json = async (method: string, path: string, init: SendInit = {}) => {
     const reply = await send(method, path, { token: "token_runs", ...init });
@@ -269,4 +270,44 @@ test("without an agent runs are read as they were left, and none is started or c
   for (const path of ["/v1/runs", `/v1/runs/${id}/cancel`]) {
     assert.equal((await jsonOf(send("POST", path, { body: { message: "x" } }))).error.code, "agent_unavailable");
   }
+});
+
+test("GET /v1/runs/:id/browser shows what a run does in its browser, to a token with the scope alone", async () => {
+  const action = {
+    at: "2026-01-01T00:00:00.000Z",
+    op: "navigate",
+    target: "http://a.test/",
+    url: "http://a.test/",
+    error: null,
+  };
+  const seen: string[] = [];
+  const { json, start } = setUp(["Hello"], {
+    browserOf(runId) {
+      seen.push(runId);
+      const picture = { data: "/9j/", takenAt: action.at };
+      return Promise.resolve({ isOpen: true, actions: [action], dropped: 3, picture });
+    },
+  });
+  const id = await start();
+  const { httpStatus, headers, ...body } = await json("GET", `/v1/runs/${id}/browser`);
+  assert.equal(httpStatus, 200);
+  assert.equal(headers.get("content-type"), "application/json");
+  assert.deepEqual(body, {
+    object: "run.browser",
+    run_id: id,
+    open: true,
+    actions: [action],
+    actions_dropped: 3,
+    picture: { media_type: "image/jpeg", data: "/9j/", taken_at: action.at },
+  });
+  assert.equal((await json("GET", `/v1/runs/${id}/browser`, { token: "token_chat" })).httpStatus, 403);
+  assert.equal((await json("GET", "/v1/runs/run_unknown/browser")).httpStatus, 404);
+  assert.deepEqual(seen, [id], "nobody without the scope, and no run that is not there, reaches a browser");
+});
+
+test("GET /v1/runs/:id/browser of a run without a browser says why there is nothing", async () => {
+  const { json, start } = setUp(["Hello"]);
+  const { httpStatus, error } = await json("GET", `/v1/runs/${await start()}/browser`);
+  assert.deepEqual([httpStatus, error.code], [404, "not_found"]);
+  assert.match(error.message, /this run has used none since the gateway started/);
 });

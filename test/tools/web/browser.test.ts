@@ -226,6 +226,7 @@ test("what a page says comes from outside, with its origin", () =>
   withWorkspace({}, async ({ root }) => {
     const browsers = {
       use: () => Promise.resolve({ output: "x", isError: false } as never),
+      note: () => {},
       closeRun: () => Promise.resolve(true),
     };
     const { call } = createToolBench({
@@ -237,3 +238,36 @@ test("what a page says comes from outside, with its origin", () =>
     const opened = await call("browser", { op: "navigate", url: "http://93.184.215.14/a" });
     assert.deepEqual(opened.taint, ["browser 93.184.215.14"]);
   }));
+
+test(
+  "people see what a run does in its browser, also after its end, and nothing of what was typed",
+  { skip },
+  () =>
+    withBrowserBench({ config: LOOPBACK }, async ({ call, browsers }) => {
+      assert.equal(await browsers.view("run_1"), undefined);
+      await call({ op: "navigate", url: `${site.origin}/login` });
+      const page = (await call({ op: "snapshot" })).output;
+      await call({ op: "fill", ref: refOf(page, /textbox "Password"/), text: "lovelace" });
+      await call({ op: "press", key: "x" });
+      await call({ op: "click", ref: "e999" });
+      const view = await browsers.view("run_1");
+      assert.equal(view?.isOpen, true);
+      assert.deepEqual(
+        Buffer.from(view?.picture?.data ?? "", "base64").subarray(0, 3),
+        Buffer.from([0xff, 0xd8, 0xff]),
+      );
+      const shown = view?.actions.map(({ op, target, error }) => [op, target.replace(site.origin, ""), error !== null]);
+      assert.deepEqual(shown, [
+        ["navigate", "/login", false],
+        ["snapshot", "", false],
+        ["fill", 'textbox "Password"', false],
+        ["press", "a character", false],
+        ["click", "e999", true],
+      ]);
+      assert.doesNotMatch(JSON.stringify(view?.actions), /lovelace/);
+      await browsers.closeRun("run_1");
+      const later = await browsers.view("run_1");
+      assert.deepEqual([later?.isOpen, later?.actions.length], [false, 5]);
+      assert.notEqual(later?.picture, undefined);
+    }),
+);

@@ -148,10 +148,12 @@ test("a download counts as write and as network, and an approved one makes the f
       download: () => Promise.resolve(file),
       screenshot: () => Promise.resolve(new Uint8Array(3)),
       state: () => Promise.resolve({ url: "", title: "", events: [] }),
+      url: "",
     };
     // The parts of a browser that the two operations use
     const browsers = {
       use: (_run: string, _request: unknown, work: (pages: never) => Promise<never>) => work(pages as never),
+      note: () => {},
       closeRun: () => Promise.resolve(true),
     };
     const config = { browser: { enabled: true }, write_file: { enabled: true } };
