@@ -133,6 +133,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "browser.enabled": false,
   "browser.executable": "",
   "browser.headless": true,
+  "browser.keep_cookies": false,
   "browser.timeout_secs": 30,
   "browser.max_download_bytes": 104857600,
   "browser.allowed_domains": [],

@@ -71,7 +71,7 @@ test("every key that no code reads is in a table that is warned about", () => {
     const name = key.split(".").filter((part) => !part.startsWith("<")).at(-1) ?? "";
     return !new RegExp(`\\b${name}\\b`).test(text);
   });
-  assert.ok(unread.length > 10, "the search finds unread keys at all");
+  assert.ok(unread.length > 0, "the search finds unread keys at all");
   assert.deepEqual(unread.filter((key) => !isIdle(key)), []);
 });
 

@@ -111,7 +111,7 @@ describe("a turn that waits for the client's tools", () => {
       ];
       const next = durable ? supervised(["Sunny"], { store, tools: outside, seed: 3 }).runs : runs;
       const begun = only(await readAll(await next.start(ask("", { messages, clientTools }))), "run_start");
-      assert.deepEqual(begun.taint, ["look"], `durable ${durable}`);
+      assert.deepEqual(begun.taint, ["look", "client tool"], `durable ${durable}`);
     }
   });
 });
