@@ -50,13 +50,16 @@ function manifest({ id, tool }: ScaffoldNames, part: Readonly<Record<string, unk
 /** Returns the README of a plugin. @param build commands that build it, none where nothing is built */
 function readme(
   { id, tool }: ScaffoldNames,
-  { build = [], needs, notes }: {
+  { build = [], allow, needs, notes }: {
     readonly build?: readonly string[];
+    /** Key that allows plugins of this kind */
+    readonly allow?: string;
     readonly needs: string;
     readonly notes: readonly string[];
   },
 ): string {
-  const main = [...build, `postern plugin test --manifest plugin.json --execute '{"text": "hello"}'`];
+  const allowed = allow === undefined ? [] : [`postern config set ${allow} true`];
+  const main = [...build, ...allowed, `postern plugin test --manifest plugin.json --execute '{"text": "hello"}'`];
   return `# ${id}
 
 A plugin of Postern with the tool \`${tool}\`. It needs ${needs}.
@@ -79,13 +82,13 @@ const LINES =
   "Everything else goes to the error output, which is shown when a call fails.";
 const RIGHTS =
   "`capabilities` in `plugin.json` says what the program may see: `workspace` is `none`, `read` or `write`, and `hosts` lists what it may reach. " +
-  "Set `[plugins] allow_process = true` to run it.";
+  "Where bubblewrap works it sees nothing else.";
 
 /** Files of a new plugin by its kind. */
 export const SCAFFOLDS: Readonly<Record<ScaffoldKind, (names: ScaffoldNames) => ScaffoldFiles>> = {
   "process-node": (names) => ({
     [MANIFEST_NAME]: manifest(names, { kind: "process", process: { command: "node", args: ["main.mjs"] } }),
-    "README.md": readme(names, { needs: "Node", notes: [LINES, RIGHTS] }),
+    "README.md": readme(names, { allow: "plugins.allow_process", needs: "Node", notes: [LINES, RIGHTS] }),
     "main.mjs": `import { createInterface } from "node:readline";
 
 const tools = {
@@ -100,7 +103,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   }),
   "process-python": (names) => ({
     [MANIFEST_NAME]: manifest(names, { kind: "process", process: { command: "python3", args: ["main.py"] } }),
-    "README.md": readme(names, { needs: "Python 3", notes: [LINES, RIGHTS] }),
+    "README.md": readme(names, { allow: "plugins.allow_process", needs: "Python 3", notes: [LINES, RIGHTS] }),
     "main.py": `import json
 import sys
 
@@ -123,11 +126,12 @@ for line in sys.stdin:
     }),
     "README.md": readme(names, {
       build: ["make"],
+      allow: "plugins.allow_ffi",
       needs: "a C compiler and make, and for Postern on Node the package koffi (`npm install -g koffi`)",
       notes: [
         `\`char *${names.tool}(const char *json)\` gets a call, \`{"tool", "input", "context"}\`, and returns the answer, \`{"output", "is_error"?, "data"?}\`, which \`${names.tool}_free\` gets back. What the library prints goes to the error output.`,
         "The example finds its text by hand; use a JSON library, as cJSON or yyjson, for more than that.",
-        "Set `[plugins] allow_ffi = true` to run it. A library is machine code: it runs in a process of its own, contained where bubblewrap works.",
+        "A library is machine code: it runs in a process of its own, contained where bubblewrap works.",
       ],
     }),
     "Makefile": `plugin.so: plugin.c
