@@ -6,6 +6,7 @@ import { databaseCheck } from "../doctor/check_database.ts";
 import { environmentCheck } from "../doctor/check_environment.ts";
 import { gatewayCheck, serviceCheck } from "../doctor/check_gateway.ts";
 import { portCheck } from "../doctor/check_port.ts";
+import { pluginsCheck } from "../doctor/check_plugins.ts";
 import { programsCheck } from "../doctor/check_programs.ts";
 import { providerCheck } from "../doctor/check_provider.ts";
 import { runChecks } from "../doctor/run_checks.ts";
@@ -26,6 +27,7 @@ const CHECKS = [
   filesCheck,
   sandboxCheck,
   programsCheck,
+  pluginsCheck,
   logCheck,
 ];
 

@@ -24,9 +24,15 @@ export const toolsListCommand = defineCliCommand({
   async run(context) {
     const tools = await readTools(context);
     const rows = tools.map((
-      { name, access, enabled, description, reason },
-    ) => [name, access, enabled ? "on" : "off", enabled ? firstSentence(description) : (reason ?? "")]);
-    context.print(tools, toTable(["NAME", "ACCESS", "STATE", "ABOUT"], rows, context.io.columns));
+      { name, access, source, origin, enabled, description, reason },
+    ) => [
+      name,
+      access,
+      origin ?? source,
+      enabled ? "on" : "off",
+      enabled ? firstSentence(description) : (reason ?? ""),
+    ]);
+    context.print(tools, toTable(["NAME", "ACCESS", "FROM", "STATE", "ABOUT"], rows, context.io.columns));
     return EXIT.ok;
   },
 });
@@ -46,7 +52,10 @@ export const toolsInfoCommand = defineCliCommand({
     const input = properties.length === 0
       ? ""
       : `\n\nInput\n${toTable(["  FIELD", "TYPE", "", "ABOUT"], properties, context.io.columns)}`;
-    context.print(tool, `${tool.name} (${tool.access}, ${tool.source}), ${state}\n\n${tool.description}${input}`);
+    context.print(
+      tool,
+      `${tool.name} (${tool.access}, ${tool.origin ?? tool.source}), ${state}\n\n${tool.description}${input}`,
+    );
     return EXIT.ok;
   },
 });

@@ -19,7 +19,7 @@ for (const [way, within] of WAYS) {
       writeFileSync(join(cwd, "notes.md"), "hello\u001b[2J\n");
       writeFileSync(join(cwd, "input.json"), '{"path":"notes.md"}');
       await within(machine, async () => {
-        assert.match((await run(["tools", "list"])).stdout, /^read_file +read +on/m);
+        assert.match((await run(["tools", "list"])).stdout, /^read_file +read +builtin +on/m);
         assert.match((await run(["tools", "info", "read_file"])).stdout, /path +string +required/);
         assert.match(
           (await run(["tools", "info", "cli_discovery"])).stdout,

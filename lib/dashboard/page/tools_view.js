@@ -1,6 +1,6 @@
 import { byId, element } from "./dom.js";
 
-/** @typedef {{ name: string, description: string, access: string, enabled: boolean, reason: string | null, source: string, input_schema?: unknown }} Tool */
+/** @typedef {{ name: string, description: string, access: string, enabled: boolean, reason: string | null, source: string, origin: string | null, input_schema?: unknown }} Tool */
 
 /**
  * The tools, those that are on before those that are off, each with the reason.
@@ -75,11 +75,16 @@ function toDetails(tool) {
       "div",
       { class: "tool-body" },
       element("p", {}, tool.description),
-      element("p", { class: "hint" }, `${why}. Source: ${tool.source}. Access: ${accessMeaning(tool.access)}.`),
+      element("p", { class: "hint" }, `${why}. Source: ${sourceOf(tool)}. Access: ${accessMeaning(tool.access)}.`),
       element("p", { class: "tool-label" }, "Input schema"),
       element("pre", { tabIndex: 0, "aria-label": `Input schema of ${tool.name}` }, schema),
     ),
   );
+}
+
+/** @param {Tool} tool */
+function sourceOf({ source, origin }) {
+  return origin === null ? source : `${origin} (${source})`;
 }
 
 /** @param {string} access */
