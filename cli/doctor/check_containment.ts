@@ -6,10 +6,13 @@ import { launchersIn } from "../../lib/guard/rule_match.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import {
   type CommandContainment,
+  type Containment,
   containmentOf,
   type ContainmentSettings,
 } from "../../lib/system/process/containment.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
+import { requireUncontained } from "../../lib/system/browser/uncontained_browser.ts";
+import { requiresSandbox } from "../../lib/tools/web/drive_browser.ts";
 import { tryBubblewrap } from "../../lib/system/process/sandbox.ts";
 import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
 
@@ -38,6 +41,7 @@ export const sandboxCheck: Check = {
   name: "sandbox",
   run: async (installation) => [
     await checkSandbox(installation),
+    ...await checkBrowser(installation),
     ...checkLaunchers(installation),
     ...await checkQuarantine(installation),
   ],
@@ -56,6 +60,32 @@ async function checkSandbox({ loaded: { config } }: Installation): Promise<Findi
     case "uncontained":
       return warning("sandbox", text, sandbox === "off" ? "postern config set security.shell.sandbox auto" : INSTALL);
   }
+}
+
+async function checkBrowser({ loaded: { config } }: Installation): Promise<readonly Finding[]> {
+  if (!config.browser.enabled) return [];
+  const { signal } = new AbortController();
+  const found = await tryBubblewrap({ commands: createCommandLookup(), clock: systemClock, signal });
+  return [await browserFinding(found, config)];
+}
+
+/** Says how the browser is contained. @param found result of a look for bubblewrap */
+export async function browserFinding(
+  found: Containment,
+  config: Pick<Config, "browser" | "security">,
+): Promise<Finding> {
+  if (found.kind === "bubblewrap") {
+    return fine("browser", "Pages run in bubblewrap, without your files and your network");
+  }
+  try {
+    await requireUncontained(found, { requiresSandbox: requiresSandbox(config) });
+  } catch (error) {
+    return failure("browser", error instanceof Error ? error.message : String(error), INSTALL);
+  }
+  const why = `since ${found.reason}: the browser's own switches alone keep them from this machine and your network`;
+  const message =
+    `Pages are contained in the weaker way, ${why}, and a page that breaks out of the browser has your files`;
+  return warning("browser", message, INSTALL);
 }
 
 /** Warns about items that wait in quarantine for a person: a command made them under a protected name. */

@@ -47,7 +47,7 @@ const PROGRAMS: readonly OptionalProgram[] = [
   {
     names: ["bwrap"],
     purpose: "the containment of the browser",
-    without: "browser.enabled is on, and the browser opens only in bubblewrap",
+    without: "browser.enabled is on, and without bubblewrap the browser is weaker contained, or refused",
     install: "apt install bubblewrap",
     isWanted: ({ browser }) => browser.enabled,
   },

@@ -117,9 +117,8 @@ function lazyBrowsers(
   { commands, urls }: Pick<SystemServices, "commands" | "urls">,
 ): SystemServices["browsers"] {
   const loaded = lazily(async () => {
-    const [{ createBrowsers }, { openBrowserNetwork }, { removeLeftSockets }] = await Promise.all([
+    const [{ createBrowsers }, { removeLeftSockets }] = await Promise.all([
       import("./browser/browsers.ts"),
-      import("./browser/browser_network.ts"),
       import("./process/command_relay.ts"),
     ]);
     const folder = join(dataDir, "browsers");
@@ -129,18 +128,7 @@ function lazyBrowsers(
       clock,
       marker: marker.text,
       loadDriver: () => import("playwright-core"),
-      openNetwork: () =>
-        openBrowserNetwork({
-          ...{
-            clock,
-            random,
-            proxy,
-            policy: urls,
-            rules: urlRules,
-            allowedDomains: browserDomains,
-          },
-          folder,
-        }),
+      network: { clock, random, proxy, policy: urls, rules: urlRules, allowedDomains: browserDomains, folder },
     });
   });
   opened.own(loaded, async ({ made }) => await (await made())?.close());

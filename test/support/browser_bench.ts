@@ -1,9 +1,14 @@
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { chown } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { systemClock } from "../../lib/base/clock.ts";
 import { type Browsers, createBrowsers } from "../../lib/system/browser/browsers.ts";
-import { openBrowserNetwork } from "../../lib/system/browser/browser_network.ts";
 import { findChromium } from "../../lib/system/browser/chromium.ts";
 import type { ProxySettings } from "../../lib/system/net/proxy_choice.ts";
 import { createUrlPolicy, type UrlPolicy } from "../../lib/system/net/url_policy.ts";
@@ -11,6 +16,8 @@ import { createCommandLookup } from "../../lib/system/process/command_lookup.ts"
 import { tryBubblewrap } from "../../lib/system/process/sandbox.ts";
 import type { ToolCallRequest } from "../../lib/tools/runtime/tool_executor.ts";
 import { type ConfigChanges, createToolBench, type ToolBench } from "./tool_bench.ts";
+import { findChromium as findInstalled } from "./chromium.ts";
+import { withTemporaryFolder } from "./temporary_folder.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 import { withWorkspace, type Workspace } from "./workspace.ts";
 
@@ -21,6 +28,36 @@ export async function noContainedBrowser(): Promise<string | false> {
   const found = await tryBubblewrap({ commands, clock: systemClock, signal });
   if (found.kind !== "bubblewrap") return `no contained browser: ${found.reason}`;
   return await findChromium("", commands).then(() => false as const, (error: Error) => error.message);
+}
+
+/** Ids of a user without rights, whom nobody is on most systems. */
+const NOBODY = "65534";
+const FIXTURE = fileURLToPath(new URL("../../fixtures/uncontained_browser.ts", import.meta.url));
+
+/** `skip` of a test that needs a browser without bubblewrap, which is refused to root: false, or the reason that is printed. */
+export function noUncontainedBrowser(): string | false {
+  if (process.platform !== "linux") return "a browser without bubblewrap is tried on Linux alone";
+  if (findInstalled() === undefined) return "no Chromium was found";
+  return process.getuid?.() !== 0 || existsSync("/usr/bin/setpriv")
+    ? false
+    : "the test runs as root, and there is no setpriv";
+}
+
+/** Opens an address in a browser without bubblewrap, as fixtures/uncontained_browser.ts does. @returns what it says */
+export async function runUncontained(origin: string): Promise<string> {
+  let said = "";
+  await withTemporaryFolder(async (folder) => {
+    const isRoot = process.getuid?.() === 0;
+    if (isRoot) await chown(folder, Number(NOBODY), Number(NOBODY));
+    const runtime = process.versions["deno"] === undefined ? [] : ["run", "-A", "--no-lock"];
+    const words = [process.execPath, ...runtime, FIXTURE, folder, findInstalled() ?? "", origin];
+    const [command = "", ...args] = isRoot
+      ? ["/usr/bin/setpriv", `--reuid=${NOBODY}`, `--regid=${NOBODY}`, "--clear-groups", ...words]
+      : words;
+    const { stdout } = await promisify(execFile)(command, args, { env: { PATH: process.env["PATH"], HOME: folder } });
+    said = stdout;
+  });
+  return said;
 }
 
 /** Page of a test's site: its HTML, or a function that answers. */
@@ -118,13 +155,12 @@ export async function withBrowserBench(
       clock,
       marker: "browser-bench",
       loadDriver: () => import("playwright-core"),
-      openNetwork: () =>
-        openBrowserNetwork({
-          ...{ clock, random, policy: urls, rules: () => rules },
-          proxy: () => options.proxy ?? { http: "", https: "", no_proxy: [] },
-          allowedDomains: () => config.browser?.allowed_domains ?? [],
-          folder: join(workspace.outside, "browsers"),
-        }),
+      network: {
+        ...{ clock, random, policy: urls, rules: () => rules },
+        proxy: () => options.proxy ?? { http: "", https: "", no_proxy: [] },
+        allowedDomains: () => config.browser?.allowed_domains ?? [],
+        folder: join(workspace.outside, "browsers"),
+      },
     });
     const bench = createToolBench({ root: workspace.root, config, browsers, urls });
     try {

@@ -95,6 +95,11 @@ export const browserSchema = v.strictObject({
     "Keeps the cookies of a conversation's pages, encrypted, until the conversation is deleted. They sign its next runs in",
     boolean(false),
   ),
+  sandbox: about(
+    "`auto` runs the browser in bubblewrap where that works, and else in a weaker way, of which `postern doctor` warns. `require` refuses the " +
+      'weaker way, as does `[security.shell] sandbox = "require"`',
+    choice(["auto", "require"], "auto"),
+  ),
   timeout_secs: about("Seconds of one operation", integer(30, 1, 3600)),
   max_download_bytes: about(
     "Largest file that the operation `download` saves. The file is held in memory meanwhile",

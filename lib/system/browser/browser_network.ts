@@ -6,17 +6,21 @@ import { ToolError } from "../../base/errors.ts";
 import type { UrlPolicy } from "../net/url_policy.ts";
 import { allows } from "../net/url_rules.ts";
 import { createRelay, type RelayOptions, type RelayProblem } from "../net/relay.ts";
+import type { DownloadPlace } from "./browser_downloads.ts";
 import { type ContainedNetwork, DOWNLOADS } from "./chromium.ts";
 
-/** The way of one browser to the outside, which every request takes. */
-export interface BrowserNetwork extends ContainedNetwork {
+/** The way of one browser to the outside, which requests take. */
+export interface BrowserWay {
+  /** Place of downloads; a file is removed within about a second */
+  readonly downloads: DownloadPlace;
   /** Returns the requests that were refused or failed since the last look. */
   newProblems(): readonly RelayProblem[];
-  /** Removes a file of DOWNLOADS, within about a second. @param name without a path */
-  removeDownload(name: string): Promise<void>;
   /** Ends every connection. Repeating it does nothing */
   close(): Promise<void>;
 }
+
+/** The way of a contained browser, which has no other. */
+export interface BrowserNetwork extends BrowserWay, ContainedNetwork {}
 
 /** Policy and place of the way. */
 export interface BrowserNetworkOptions extends Pick<RelayOptions, "policy" | "rules" | "clock" | "proxy"> {
@@ -76,7 +80,7 @@ export async function openBrowserNetwork(options: BrowserNetworkOptions): Promis
   const { folder, random } = options;
   const fresh: RelayProblem[] = [];
   const policy = createBrowserPolicy(options.policy, options.allowedDomains);
-  const onProblem = (problem: RelayProblem) => void (VENDOR_HOSTS.includes(problem.host) || fresh.push(problem));
+  const onProblem = (problem: RelayProblem) => void (isOfVendor(problem.host) || fresh.push(problem));
   const relay = createRelay({
     ...options,
     policy,
@@ -101,7 +105,7 @@ export async function openBrowserNetwork(options: BrowserNetworkOptions): Promis
     launcher: ["/bin/sh", "-c", LAUNCHER, "sh", FORWARDER],
     proxy: `http://127.0.0.1:${PORT}`,
     newProblems: () => fresh.splice(0),
-    removeDownload: (name) => writeFile(join(way, REMOVED, name), ""),
+    downloads: { folder: DOWNLOADS, remove: (name) => writeFile(join(way, REMOVED, name), "") },
     async close() {
       await relay.close();
       await rm(way, { recursive: true, force: true });
@@ -142,6 +146,11 @@ const VENDOR_HOSTS: readonly string[] = [
   "safebrowsing.googleapis.com",
   "update.googleapis.com",
 ];
+
+/** Tells whether a host is such a service. */
+export function isOfVendor(host: string): boolean {
+  return VENDOR_HOSTS.includes(host);
+}
 
 function refusedVendor(host: string): ToolError {
   return new ToolError(

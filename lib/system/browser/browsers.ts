@@ -1,3 +1,4 @@
+import type { BrowserContext } from "playwright-core";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
@@ -7,9 +8,11 @@ import { createContainmentFinder } from "../process/containment.ts";
 import { MARKER_VARIABLE } from "../process/leftover_processes.ts";
 import type { BrowserPages } from "./browser_page.ts";
 import type { StepOptions } from "./browser_step.ts";
-import type { BrowserNetwork } from "./browser_network.ts";
+import { type BrowserNetworkOptions, type BrowserWay, openBrowserNetwork } from "./browser_network.ts";
 import { type BrowserAction, type BrowserView, BrowserViews } from "./browser_views.ts";
-import { chromiumLine, DOWNLOADS, findChromium } from "./chromium.ts";
+import { requireUncontained, uncontainedLine } from "./uncontained_browser.ts";
+import { openUncontainedNetwork } from "./uncontained_network.ts";
+import { chromiumLine, findChromium } from "./chromium.ts";
 import { type OpenBrowser, openBrowser } from "./open_browser.ts";
 
 /** Browsers for tools, one for each run that uses one (docs/design/browser.md "Life"). */
@@ -35,6 +38,8 @@ export interface Browsers {
 export interface BrowserRequest extends StepOptions {
   /** `[browser] executable` */
   readonly executable: string;
+  /** True: opens no browser without bubblewrap */
+  readonly requiresSandbox: boolean;
   /** `[browser] max_download_bytes` */
   readonly maxDownloadBytes: number;
   /** True: opens a browser where the run has none */
@@ -51,8 +56,8 @@ export interface BrowsersOptions {
   readonly marker: string;
   /** Loads playwright-core. @throws when it is not installed */
   readonly loadDriver: () => Promise<typeof import("playwright-core")>;
-  /** Opens the way to the outside that one browser gets; closed with it */
-  readonly openNetwork: () => Promise<BrowserNetwork>;
+  /** The way to the outside that each browser gets */
+  readonly network: BrowserNetworkOptions;
 }
 
 /** Browsers at the same time: each holds hundreds of megabytes */
@@ -62,7 +67,7 @@ const IDLE_MS = 300_000;
 
 interface Entry {
   readonly browser: OpenBrowser;
-  readonly network: BrowserNetwork;
+  readonly network: BrowserWay;
   idle: Timer;
 }
 
@@ -142,16 +147,18 @@ class RunBrowsers implements Browsers {
   }
 
   async #start(runId: string, request: BrowserRequest): Promise<Entry> {
-    const { commands, clock, marker, loadDriver, openNetwork } = this.#options;
-    const bubblewrap = await this.#bubblewrap();
+    const { commands, clock, loadDriver } = this.#options;
+    const bubblewrap = await this.#bubblewrap(request);
     const program = await findChromium(request.executable, commands);
-    const network = await openNetwork();
+    const { network, line, prove } = await this.#way(program, bubblewrap, request);
     try {
-      const { signal, maxDownloadBytes } = request;
-      const line = chromiumLine({ program, bubblewrap, network, maxDownloadBytes, env: { [MARKER_VARIABLE]: marker } });
       const problems = () => network.newProblems().map(({ reason }) => reason);
-      const downloads = { folder: DOWNLOADS, remove: (name: string) => network.removeDownload(name) };
-      const browser = await openBrowser({ line, clock, signal, loadDriver, problems, downloads });
+      const { downloads } = network;
+      const browser = await openBrowser({
+        ...{ clock, loadDriver, problems, downloads, prove },
+        line: await line(),
+        signal: request.signal,
+      });
       try {
         await request.onOpened?.(browser.pages);
       } catch (error) {
@@ -167,13 +174,26 @@ class RunBrowsers implements Browsers {
     }
   }
 
-  async #bubblewrap(): Promise<string> {
+  /** Opens the way of a browser. @param bubblewrap undefined: there is none */
+  async #way(program: string, bubblewrap: string | undefined, { maxDownloadBytes }: BrowserRequest) {
+    const { marker, network: options } = this.#options;
+    const env = { [MARKER_VARIABLE]: marker };
+    if (bubblewrap !== undefined) {
+      const network = await openBrowserNetwork(options);
+      const line = () => Promise.resolve(chromiumLine({ program, bubblewrap, network, maxDownloadBytes, env }));
+      return { network, line, prove: undefined };
+    }
+    const network = await openUncontainedNetwork(options);
+    const line = () => uncontainedLine(program, { place: network, env });
+    return { network, line, prove: (context: BrowserContext) => network.prove(context) };
+  }
+
+  /** Returns the path of bubblewrap, undefined where a browser may run without. @throws {ToolError} `browser_not_contained` */
+  async #bubblewrap({ requiresSandbox }: BrowserRequest): Promise<string | undefined> {
     const found = await this.#finder.find();
     if (found.kind === "bubblewrap") return found.file;
-    throw new ToolError(
-      "browser_not_contained",
-      `Cannot open the browser: it runs only where bubblewrap keeps it from the network and the files, and ${found.reason}; install bubblewrap and allow user namespaces`,
-    );
+    await requireUncontained(found, { requiresSandbox });
+    return undefined;
   }
 
   #closeIdle(runId: string, entry: Entry): void {

@@ -1,5 +1,6 @@
 import { realpath } from "node:fs/promises";
 import { dirname, isAbsolute } from "node:path";
+import process from "node:process";
 import { Buffer } from "node:buffer";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
@@ -13,6 +14,12 @@ const COMMANDS = [
   "google-chrome",
   "google-chrome-stable",
   "chrome-headless-shell",
+] as const;
+
+/** Where macOS keeps them. */
+const APPLICATIONS = [
+  "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+  "/Applications/Chromium.app/Contents/MacOS/Chromium",
 ] as const;
 
 /** Programs behind the wrapper scripts of distributions: a wrapper reads files that the browser is not shown. */
@@ -44,6 +51,8 @@ export async function findChromium(configured: string, commands: Pick<CommandLoo
     const found = path === undefined ? undefined : await realProgram([...PROGRAMS[name] ?? [], path]);
     if (found !== undefined) return found;
   }
+  const application = process.platform === "darwin" ? await realProgram(APPLICATIONS) : undefined;
+  if (application !== undefined) return application;
   throw notFound(`no program ${COMMANDS.map((name) => `"${name}"`).join(", ")} is installed`);
 }
 
@@ -154,7 +163,7 @@ export function chromiumLine(
       ...["--chdir", "/tmp", "--"],
       ...network.launcher,
       program,
-      ...flags(network.proxy),
+      ...chromiumFlags({ proxy: network.proxy, profile: "/tmp/profile" }),
     ],
     cwd: "/",
     env: { ...env, HOME: "/tmp", LANG: "C.UTF-8", PATH: "/usr/bin:/bin" },
@@ -233,14 +242,16 @@ const DISABLED_FEATURES = [
   "Translate",
 ] as const;
 
-/** Switches of the browser. Those for automation are the ones that playwright-core starts its own browsers with. */
-function flags(proxy: string): readonly string[] {
+/** Returns the switches of the browser. Those for automation are the ones that playwright-core starts its own browsers with. */
+export function chromiumFlags(
+  { proxy, profile }: { readonly proxy: string; readonly profile: string },
+): readonly string[] {
   return [
     "--headless",
     "--hide-scrollbars",
     "--mute-audio",
     "--remote-debugging-pipe",
-    "--user-data-dir=/tmp/profile",
+    `--user-data-dir=${profile}`,
     `--proxy-server=${proxy}`,
     // Addresses of this machine go through the proxy too
     "--proxy-bypass-list=<-loopback>",

@@ -1,4 +1,4 @@
-import type { Browser } from "playwright-core";
+import type { Browser, BrowserContext } from "playwright-core";
 import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
@@ -27,6 +27,8 @@ export interface OpenBrowserOptions {
   readonly loadDriver: () => Promise<typeof import("playwright-core")>;
   /** Returns sentences about requests that were refused since the last call */
   readonly problems: () => readonly string[];
+  /** Checks the context before a page of the run is opened in it. Default: nothing is checked */
+  readonly prove?: ((context: BrowserContext) => Promise<void>) | undefined;
   /** Where the browser puts downloads that a call asks for */
   readonly downloads: DownloadPlace;
 }
@@ -98,7 +100,7 @@ class RunningBrowser {
 
   async connect(
     { chromium }: typeof import("playwright-core"),
-    { problems, downloads: place }: OpenBrowserOptions,
+    { problems, downloads: place, prove = () => Promise.resolve() }: OpenBrowserOptions,
   ): Promise<OpenBrowser> {
     const { channel, exited } = this.#group;
     if (channel === undefined) throw await exited.then(() => new Error("it has no pipes"), (error: unknown) => error);
@@ -106,6 +108,7 @@ class RunningBrowser {
     const connecting = chromium.connectOverCDP(transport, { timeout: START_TIMEOUT_MS });
     const browser = await this.#unlessEnded(connecting);
     const context = await this.#unlessEnded(newContext(browser));
+    await this.#unlessEnded(prove(context));
     const watched = await this.#unlessEnded(watch(browser, place));
     const pages = new BrowserPages(context, { ...watched, clock: this.#clock, problems });
     return {

@@ -1,5 +1,6 @@
+import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import { type AddressInfo, createServer as createListener, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -10,7 +11,15 @@ import { connectPinned, PinError } from "./pinned_connection.ts";
 import { TunnelError } from "./proxy.ts";
 import { chooseProxy, type ProxySettings } from "./proxy_choice.ts";
 import { listenOnDeno, type UnixListener } from "./unix_listener.ts";
-import { type Answer, answerRaw, answerResponse, MAX_HEAD_BYTES, NOT_TAKEN, unreadable } from "./relay_answers.ts";
+import {
+  type Answer,
+  answerRaw,
+  answerResponse,
+  MAX_HEAD_BYTES,
+  NOT_TAKEN,
+  unreadable,
+  WRONG_PASSWORD,
+} from "./relay_answers.ts";
 import { forwardRequest, joinSockets, type PumpOptions } from "./relay_pump.ts";
 import type { AllowedUrl, UrlPolicy } from "./url_policy.ts";
 import { type AllowedHosts, allows, namesPort, type UrlRules } from "./url_rules.ts";
@@ -32,6 +41,8 @@ export interface Relay {
    * @throws the system's error when there can be no socket
    */
   listen(path: string): Promise<void>;
+  /** Listens on a free port of 127.0.0.1, once. Every user of the machine reaches it: the relay must have a password. @returns the port */
+  listenOnLoopback(): Promise<number>;
   /** Tells whether anybody has connected yet. */
   wasReached(): boolean;
   /** Returns what the relay has not done, one problem for each host and port, at most MAX_PROBLEMS. */
@@ -72,6 +83,8 @@ export interface RelayOptions {
   readonly requiresList?: boolean | undefined;
   /** Hosts of the one program that uses the relay, beside what `[url_access]` allows. Default: it has no list of its own */
   readonly hosts?: AllowedHosts | undefined;
+  /** Password of RELAY_USER that each request must give, by Basic authentication of a proxy. Default: none is needed */
+  readonly password?: string | undefined;
   readonly clock: Clock;
   /** `[proxy]` as it is now. Default: none */
   readonly proxy?: (() => ProxySettings) | undefined;
@@ -80,6 +93,8 @@ export interface RelayOptions {
   readonly onProblem?: ((problem: RelayProblem) => void) | undefined;
 }
 
+/** Name that goes with the password of a relay. */
+export const RELAY_USER = "postern";
 /** Problems of one relay that are kept and told of. */
 export const MAX_PROBLEMS = 20;
 
@@ -146,6 +161,22 @@ class UnixRelay implements Relay {
     await promise;
   }
 
+  async listenOnLoopback(): Promise<number> {
+    if (this.#options.password === undefined) throw new TypeError("A relay that everybody reaches needs a password");
+    const listener = createListener({ allowHalfOpen: true }, (socket) => void this.#server.emit("connection", socket));
+    this.#ownListener = { close: () => void listener.close() };
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    listener.once("error", reject);
+    listener.listen(0, "127.0.0.1", () => {
+      listener.off("error", reject);
+      listener.on("error", (error) => this.#noteDeaf(error));
+      resolve();
+    });
+    await promise;
+    // A listener at a port has such an address
+    return (listener.address() as AddressInfo).port;
+  }
+
   wasReached(): boolean {
     return this.#wasReached;
   }
@@ -182,6 +213,7 @@ class UnixRelay implements Relay {
     const refuse = (answer: Answer) => answerResponse(response, answer);
     response.on("error", () => {});
     if (!this.#startRequest(client, request)) return;
+    if (!this.#isKnown(request)) return refuse(WRONG_PASSWORD);
     if (!/^http:\/\//i.test(target)) return refuse(NOT_TAKEN);
     const coding = request.headers["transfer-encoding"];
     if (coding !== undefined && coding.toLowerCase() !== "chunked") {
@@ -199,6 +231,7 @@ class UnixRelay implements Relay {
   async #tunnel(request: IncomingMessage, client: Duplex, head: Uint8Array): Promise<void> {
     client.on("error", () => {});
     if (!this.#startRequest(client, request)) return void client.destroy();
+    if (!this.#isKnown(request)) return answerRaw(client, WRONG_PASSWORD);
     const target = tunnelTarget(request.url ?? "");
     if (target === undefined) return answerRaw(client, NOT_TAKEN);
     const reached = await this.#reach(target, client);
@@ -217,6 +250,13 @@ class UnixRelay implements Relay {
     this.#connections.set(client, undefined);
     this.#count(url.length + rawHeaders.reduce((sum, text) => sum + text.length, 0));
     return true;
+  }
+
+  #isKnown({ headers }: IncomingMessage): boolean {
+    const { password } = this.#options;
+    if (password === undefined) return true;
+    const wanted = `Basic ${Buffer.from(`${RELAY_USER}:${password}`).toString("base64")}`;
+    return timingSafeEqual(digestOf(headers["proxy-authorization"] ?? ""), digestOf(wanted));
   }
 
   /** Opens a connection to what a request names, or says why there is none. @param client aborts the attempt when it closes */
@@ -309,6 +349,10 @@ class UnixRelay implements Relay {
     this.#problems.set(problem.host, problem);
     this.#options.onProblem?.(problem);
   }
+}
+
+function digestOf(text: string): Uint8Array {
+  return createHash("sha256").update(text).digest();
 }
 
 /** Statuses of refusals other than 403. */

@@ -5,6 +5,8 @@ import type { Duplex } from "node:stream";
 export interface Answer {
   readonly status: number;
   readonly text: string;
+  /** True: asks for the password */
+  readonly asksPassword?: boolean;
 }
 
 /** Bytes of a head that the relay reads. */
@@ -23,9 +25,18 @@ export function unreadable(error: Error & { readonly code?: string }): Answer {
     : { status: 400, text: "The relay cannot read the request as HTTP/1.1" };
 }
 
+/** Answer to a client that does not give the password. */
+export const WRONG_PASSWORD: Answer = {
+  status: 407,
+  text: "This is the relay of Postern: it takes its own browser alone",
+  asksPassword: true,
+};
+const CHALLENGE = 'Basic realm="postern"';
+
 const PHRASES: Readonly<Record<number, string>> = {
   400: "Bad Request",
   403: "Forbidden",
+  407: "Proxy Authentication Required",
   431: "Request Header Fields Too Large",
   501: "Not Implemented",
   502: "Bad Gateway",
@@ -33,7 +44,7 @@ const PHRASES: Readonly<Record<number, string>> = {
 };
 
 /** Answers on a connection that no response belongs to, and ends it. */
-export function answerRaw(client: Duplex, { status, text }: Answer): void {
+export function answerRaw(client: Duplex, { status, text, asksPassword = false }: Answer): void {
   client.on("error", () => {});
   if (!client.writable) return void client.destroy();
   const body = `${text}\n`;
@@ -42,13 +53,18 @@ export function answerRaw(client: Duplex, { status, text }: Answer): void {
     "content-type: text/plain; charset=utf-8",
     `content-length: ${Buffer.byteLength(body)}`,
     "connection: close",
+    ...(asksPassword ? [`proxy-authenticate: ${CHALLENGE}`] : []),
   ].join("\r\n");
   client.end(`${head}\r\n\r\n${body}`, () => client.destroy());
 }
 
 /** Answers a request whose reply has not begun; ends the connection of one whose reply has. */
-export function answerResponse(response: ServerResponse, { status, text }: Answer): void {
+export function answerResponse(response: ServerResponse, { status, text, asksPassword = false }: Answer): void {
   if (response.headersSent || response.destroyed) return void response.destroy();
-  response.writeHead(status, { "content-type": "text/plain; charset=utf-8", connection: "close" });
+  response.writeHead(status, {
+    "content-type": "text/plain; charset=utf-8",
+    connection: "close",
+    ...(asksPassword ? { "proxy-authenticate": CHALLENGE } : {}),
+  });
   response.end(`${text}\n`);
 }

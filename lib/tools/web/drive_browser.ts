@@ -1,3 +1,4 @@
+import type { Config } from "../../config/config.ts";
 import { createHash } from "node:crypto";
 import { ToolError } from "../../base/errors.ts";
 import type { BrowserPages, PageState } from "../../system/browser/browser_page.ts";
@@ -54,7 +55,14 @@ export async function driveBrowser(input: BrowserInput, context: Context): Promi
   try {
     return await browsers.use(
       runId,
-      { ...step, executable, maxDownloadBytes, opens, onOpened: (pages) => giveCookies(pages, context) },
+      {
+        ...step,
+        executable,
+        maxDownloadBytes,
+        requiresSandbox: requiresSandbox(config),
+        opens,
+        onOpened: (pages) => giveCookies(pages, context),
+      },
       async (pages) => {
         try {
           const result = await operate(input, { pages, context, step });
@@ -117,6 +125,11 @@ async function keepCookies(pages: BrowserPages, context: Context): Promise<void>
   if (cookies === undefined) return;
   const isKept = await context.services.cookieJars.set(conversation, cookies);
   if (!isKept) pages.note(`The cookies of the pages have more than ${MAX_JAR_BYTES} bytes and were not kept`);
+}
+
+/** Tells whether the operator wants no program of the agent to run without the sandbox. */
+export function requiresSandbox({ browser, security: { shell } }: Pick<Config, "browser" | "security">): boolean {
+  return browser.sandbox === "require" || shell.sandbox === "require";
 }
 
 interface Operation {

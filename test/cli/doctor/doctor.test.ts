@@ -7,6 +7,8 @@ import { test } from "node:test";
 import { type Check, type Finding, findingsText } from "../../../cli/doctor/finding.ts";
 import { startFakeServer } from "../../../fixtures/upstream/fake_server.ts";
 import { startLocalServer } from "../../../fixtures/upstream/local_servers.ts";
+import { browserFinding } from "../../../cli/doctor/check_containment.ts";
+import { defaultConfig } from "../../../lib/config/config.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { takeGatewayLock } from "../../../lib/storage/gateway_lock.ts";
 import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
@@ -437,6 +439,24 @@ test("what is off, required and too widely allowed about commands is said", () =
     assert.match(off.of("sandbox").join("\n"), /warning: .*sandbox is "off"\nwarning: .*any program: bash/);
     assert.equal(off.code, 0);
   }));
+
+test("a browser without bubblewrap is called weaker, and is refused to root and where the sandbox is required", async () => {
+  const found = { kind: "none", reason: "bubblewrap is not installed" } as const;
+  const { browser, security } = defaultConfig();
+  const required = await browserFinding(found, { browser: { ...browser, sandbox: "require" }, security });
+  assert.match(`${required.state}: ${required.message}`, /^failure: .*the configuration requires the sandbox/);
+  const shell = { ...security.shell, sandbox: "require" } as const;
+  assert.equal((await browserFinding(found, { browser, security: { ...security, shell } })).state, "failure");
+  const { state, message } = await browserFinding(found, { browser, security });
+  assert.match(
+    `${state}: ${message}`,
+    process.getuid?.() === 0 ? /^failure: .*runs as root/ : /^warning: .*weaker way, since bubblewrap is not installed/,
+  );
+  assert.equal(
+    (await browserFinding({ kind: "bubblewrap", file: "/usr/bin/bwrap" }, { browser, security })).state,
+    "ok",
+  );
+});
 
 test("what lies in quarantine is said, and nothing where nothing does", () =>
   onMachine(async (machine) => {

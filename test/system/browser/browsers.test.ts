@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { type BrowserRequest, type Browsers, createBrowsers } from "../../../lib/system/browser/browsers.ts";
-import { openBrowserNetwork } from "../../../lib/system/browser/browser_network.ts";
 import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { noContainedBrowser, openSite } from "../../support/browser_bench.ts";
@@ -44,15 +43,22 @@ async function withBrowsers(
       clock,
       marker: "browsers-test",
       loadDriver,
-      openNetwork: () =>
-        openBrowserNetwork({
-          ...{ clock: systemClock, random, policy, rules: () => RULES, allowedDomains: () => [] },
-          // Longer than the name of a socket may be
-          folder: join(folder, "a-folder-with-a-long-name-".repeat(5)),
-        }),
+      network: {
+        ...{ clock: systemClock, random, policy, rules: () => RULES, allowedDomains: () => [] },
+        // Longer than the name of a socket may be
+        folder: join(folder, "a-folder-with-a-long-name-".repeat(5)),
+      },
     });
     const signal = new AbortController().signal;
-    const request = { executable: "", maxDownloadBytes: 1_048_576, opens: true, timeoutMs: 30_000, signal, clock };
+    const request = {
+      executable: "",
+      maxDownloadBytes: 1_048_576,
+      requiresSandbox: true,
+      opens: true,
+      timeoutMs: 30_000,
+      signal,
+      clock,
+    };
     try {
       await use({ browsers, clock, request });
     } finally {
@@ -68,7 +74,7 @@ describe("a browser is not opened", () => {
     withBrowsers(({ browsers, request }) =>
       assert.rejects(browsers.use("run_1", request, never), {
         code: "browser_not_contained",
-        message: /bubblewrap is not installed; install bubblewrap/,
+        message: /the configuration requires the sandbox, and bubblewrap is not installed; install bubblewrap/,
       }), { programs: ["/nonexistent"] }));
 
   test(

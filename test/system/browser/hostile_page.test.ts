@@ -2,7 +2,14 @@ import assert from "node:assert/strict";
 import { createSocket } from "node:dgram";
 import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
-import { noContainedBrowser, openSite, refOf, withBrowserBench } from "../../support/browser_bench.ts";
+import {
+  noContainedBrowser,
+  noUncontainedBrowser,
+  openSite,
+  refOf,
+  runUncontained,
+  withBrowserBench,
+} from "../../support/browser_bench.ts";
 import { launchChromium, NO_CHROMIUM } from "../../support/chromium.ts";
 import { until } from "../../support/until.ts";
 import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
@@ -118,6 +125,9 @@ function openAttack(port: number) {
     "/service.js": (_request, response) => {
       response.writeHead(200, { "content-type": "text/javascript" }).end(serviceWorker(port));
     },
+    "/report": (_request, response) => {
+      response.writeHead(200, { "content-disposition": "attachment" }).end("a,b");
+    },
   });
 }
 
@@ -165,6 +175,25 @@ test(
           assert.match(clicked.output + (await call({ op: "text" })).output, /allowed_domains/);
           assert.deepEqual([canary.paths(), canary.connections(), canary.packets()], [[], 0, 0]);
         });
+      } finally {
+        await site.close();
+      }
+    }),
+);
+
+test(
+  "a hostile page in a browser without bubblewrap reaches no other server of this machine, by TCP or UDP",
+  { skip: noUncontainedBrowser() },
+  () =>
+    withCanary(async (canary) => {
+      const site = await openAttack(canary.port);
+      try {
+        const said = await runUncontained(site.origin);
+        assert.match(said, /all was tried/);
+        assert.match(said, /Cannot reach .{0,3}127\.0\.0\.1.*allowed_domains to allow it/);
+        assert.match(said, /"saved":"a,b"/);
+        assert.ok(site.requests.includes("GET /service.js"), "the service worker was tried");
+        assert.deepEqual([canary.paths(), canary.connections(), canary.packets()], [[], 0, 0]);
       } finally {
         await site.close();
       }

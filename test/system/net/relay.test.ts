@@ -111,6 +111,41 @@ async function textOf(socket: Socket): Promise<string> {
 const get = (url: string, more = "") => `GET ${url} HTTP/1.1\r\nHost: x\r\n${more}\r\n`;
 const tunnel = (to: string, more = "") => `CONNECT ${to} HTTP/1.1\r\nHost: ${to}\r\n\r\n${more}`;
 
+test("a relay on loopback takes requests with its password alone, and passes the password on to nobody", async () => {
+  const web = await site();
+  const relay = createRelay({
+    ...{ policy: createUrlPolicy(), rules: () => RULES, clock: systemClock, requiresList: false },
+    password: "open sesame",
+  });
+  const port = await relay.listenOnLoopback();
+  const send = async (head: string) => {
+    const socket = connect(port, "127.0.0.1");
+    socket.write(`${head}\r\n\r\n`);
+    let said = "";
+    for await (const chunk of socket) said += chunk;
+    return said;
+  };
+  const basic = (text: string) => `proxy-authorization: Basic ${btoa(text)}`;
+  const get = `GET http://127.0.0.1:${web.port}/ HTTP/1.1\r\nhost: 127.0.0.1:${web.port}`;
+  const tunnel = `CONNECT 127.0.0.1:${web.port} HTTP/1.1`;
+  try {
+    for (const head of [get, tunnel]) {
+      for (const wrong of ["", `\r\n${basic("postern:wrong")}`, `\r\n${basic("postern")}`]) {
+        assert.match(await send(head + wrong), /^HTTP\/1\.1 407 .*proxy-authenticate: Basic realm="postern"/is);
+      }
+    }
+    assert.deepEqual(web.seen, []);
+    assert.match(
+      await send(`${get}\r\n${basic("postern:open sesame")}\r\nconnection: close`),
+      /^HTTP\/1\.1 200 .*hello/s,
+    );
+    assert.equal(web.seen.length, 1);
+    assert.doesNotMatch(JSON.stringify(web.seen), /proxy-authorization/i);
+  } finally {
+    await relay.close();
+  }
+});
+
 test("a request for an allowed host goes to a checked address, with its method, body, query and repeated headers", async () => {
   const { port, seen } = await site((_request, response) => {
     response.writeHead(207, {
