@@ -82,13 +82,10 @@ export async function readPluginFolder(
   await requireRealFolder(folder);
   const manifestFile = await readPart(folder, { path: MANIFEST_NAME, maxBytes: MAX_MANIFEST_BYTES });
   const manifest = parsePluginManifest(manifestFile.bytes);
-  const names = manifest.kind === "process"
-    ? await listFiles(folder, (name) => !LEFT_OUT.test(name))
-    : await chosenFiles(folder, manifest);
+  const names = await filesOf(folder, manifest);
   const files: PackageFile[] = [];
   let left = MAX_PACKAGE_BYTES;
   for (const path of names) {
-    if (path === MANIFEST_NAME) continue;
     const isReplaced = options.module !== undefined && path === mainFile(manifest)?.path;
     const file = isReplaced
       ? { path, bytes: options.module ?? new Uint8Array(), executable: false }
@@ -100,14 +97,30 @@ export async function readPluginFolder(
   return toPackage([isFilled ? withDigest(manifestFile, { manifest, files }) : manifestFile, ...files]);
 }
 
-/** Returns the paths of the files of a plugin folder whose change is a change of the plugin, with their sizes and times as one text. */
+/**
+ * Returns the files of a plugin's package in its folder with their sizes and times, as one text: another text means that the plugin may have
+ * changed. Of a folder that cannot be used, the manifest alone counts. Never throws.
+ */
 export async function stampOfFolder(folder: string): Promise<string> {
-  const names = await listFiles(folder, (name) => !LEFT_OUT.test(name)).catch(() => []);
+  const names = await namesIn(folder).catch(() => [MANIFEST_NAME]);
   const stamps = await Promise.all(names.map(async (path) => {
     const info = await stat(join(folder, path), { bigint: true }).catch(() => undefined);
     return info === undefined ? path : `${path} ${info.ino} ${info.size} ${info.mtimeNs} ${info.ctimeNs}`;
   }));
   return stamps.sort().join("\n");
+}
+
+async function namesIn(folder: string): Promise<readonly string[]> {
+  const { bytes } = await readPart(folder, { path: MANIFEST_NAME, maxBytes: MAX_MANIFEST_BYTES });
+  return [MANIFEST_NAME, ...await filesOf(folder, parsePluginManifest(bytes))];
+}
+
+/** Lists the files that belong to the package of a plugin, beside its manifest. */
+async function filesOf(folder: string, manifest: PluginManifest): Promise<readonly string[]> {
+  const names = manifest.kind === "process"
+    ? await listFiles(folder, (name) => !LEFT_OUT.test(name))
+    : await chosenFiles(folder, manifest);
+  return names.filter((name) => name !== MANIFEST_NAME);
 }
 
 async function chosenFiles(folder: string, manifest: PluginManifest): Promise<readonly string[]> {

@@ -73,6 +73,12 @@ export function wayOn(
   }
 }
 
+/** Names the folder of a plugin that is off and keeps another of its id from counting, which a person may take for it. */
+function placeOf({ folder }: KnownPlugin, overridden: readonly PluginLayer[]): string {
+  if (folder === null || overridden.length === 0) return "";
+  return `; it lies in "${folder}" and takes the place of the one from ${overridden.join(", ")}`;
+}
+
 /** Describes a plugin. @param options.overridden plugins of the same id that do not count */
 export function toPluginInfo(
   plugin: KnownPlugin,
@@ -95,7 +101,7 @@ export function toPluginInfo(
     kind: manifest?.kind ?? null,
     state: layer === "dev" ? "enabled" : record?.state ?? "installed",
     on: way === undefined,
-    reason: way === undefined ? null : `it is off; ${way}`,
+    reason: way === undefined ? null : `it is off; ${way}${placeOf(plugin, places)}`,
     source: layer,
     folder,
     registry: record?.registry ?? null,

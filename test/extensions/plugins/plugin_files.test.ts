@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { chmodSync, existsSync, mkdirSync, readdirSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createPluginFiles, readPluginFolder } from "../../../lib/extensions/plugins/plugin_files.ts";
+import { createPluginFiles, readPluginFolder, stampOfFolder } from "../../../lib/extensions/plugins/plugin_files.ts";
 import { readPackage } from "../../../lib/extensions/plugins/plugin_package.ts";
 import { BY, withPlugins } from "../../support/plugin_bench.ts";
 import { EMPTY_MODULE, sampleManifest, samplePackage, sha256 } from "../../support/plugin_package.ts";
@@ -95,6 +95,30 @@ test("readPluginFolder() takes what belongs to a package: for WASM the module an
     assert.deepEqual(await names(), ["README.md", "plugin.json", "src/x", "words.wasm"]);
     symlinkSync("/etc/passwd", join(folder, "passwd"));
     await assert.rejects(names(), { code: "package_invalid", message: /"passwd" .* is a link/ });
+  }));
+
+test("stampOfFolder() sees each change of a plugin, and is not hindered by a folder of sources with many files", () =>
+  withTemporaryFolder(async (folder) => {
+    const write = (path: string, content: string | Uint8Array) => writeFileSync(join(folder, path), content);
+    write("plugin.json", JSON.stringify(sampleManifest()));
+    mkdirSync(join(folder, "node_modules"));
+    for (let at = 0; at < 1_100; at++) write(`node_modules/${at}`, "");
+    const stamps = [await stampOfFolder(folder)];
+    const changed = async (what: string) => {
+      const stamp = await stampOfFolder(folder);
+      assert.ok(!stamps.includes(stamp), what);
+      stamps.push(stamp);
+    };
+    write("words.wasm", EMPTY_MODULE);
+    await changed("a module that comes");
+    write("words.wasm", new Uint8Array([...EMPTY_MODULE, 0]));
+    await changed("a module that changes");
+    write("plugin.json", JSON.stringify(sampleManifest({ version: "1.0.1" })));
+    await changed("a manifest that changes");
+    write("plugin.json", "{");
+    await changed("a manifest that breaks");
+    write("node_modules/0", "x");
+    assert.equal(await stampOfFolder(folder), stamps.at(-1), "what is not in the package does not count");
   }));
 
 test("readPluginFolder() puts the digest of a module into the manifest when it is asked to", () =>

@@ -309,6 +309,10 @@ describe("plugins that are found in folders", () => {
       await bench.restart();
       assert.deepEqual(place(), ["4.0.0", false]);
       assert.deepEqual(bench.plugins.get("words")?.overrides, ["package", "user_dir", "project"]);
+      assert.match(
+        bench.plugins.get("words")?.reason ?? "",
+        /plugins\/words" and takes the place of the one from package, user_dir, project$/,
+      );
       assert.equal(bench.plugins.list().length, 1);
       bench.write("mine/words", { version: "5.0.0" });
       bench.config = {
