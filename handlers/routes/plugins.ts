@@ -194,7 +194,7 @@ export const searchPluginsRoute: Route = strictRoute({
   summary: "Plugins of the registry whose id or description has all words of a query",
   query: { query: textQuery("Words; none: all plugins") },
   reply: { status: 200, type: "application/json", schema: listSchema(entrySchema) },
-  errors: ["provider_error"],
+  errors: ["conflict", "provider_error"],
   async handler(_request, context) {
     const { registry } = await context.services.plugins();
     return listReply(context, await refusing(() => registry.search(context.query.get("query") ?? "", context.signal)));

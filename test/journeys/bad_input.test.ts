@@ -20,6 +20,8 @@ interface PostRoute {
   readonly strict?: boolean;
   /** Every JSON value is good */
   readonly any?: boolean;
+  /** Bytes that it accepts. Default: `max_request_bytes` */
+  readonly maxBytes?: number;
 }
 
 const POST_ROUTES: readonly PostRoute[] = [
@@ -39,6 +41,11 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/deliveries/none/resolve", body: { action: "drop" }, missing: true },
   { path: "/v1/nodes/none/describe" },
   { path: "/v1/nodes/none/invoke" },
+  { path: "/v1/plugins", maxBytes: 67_108_864 },
+  { path: "/v1/plugins/none/enable", body: { digest: "0".repeat(64) }, missing: true, strict: true },
+  { path: "/v1/plugins/none/disable" },
+  { path: "/v1/plugin-registry/install", body: { id: "none" }, missing: true, strict: true },
+  { path: "/v1/plugin-registry/trust-key", body: { id: "none", key: btoa("k".repeat(32)) }, strict: true },
   { path: "/v1/ws-ticket" },
   { path: "/v1/pairing-code" },
   { path: "/v1/tokens", body: { label: "x" }, optional: true, strict: true },
@@ -280,15 +287,16 @@ test("a content type that is not JSON in UTF-8 is 415 on every POST route that r
   });
 });
 
-test("10 MiB and one byte more is 413 on every POST route, by its length and by counting", async () => {
+test("one byte more than a POST route takes, 10 MiB or its own limit, is 413, by its length and by counting", async () => {
   const bytes = 10 * 1024 * 1024 + 1;
   const half = new Uint8Array((bytes - 1) / 2).fill(0x20);
   await withGateway(async (gateway) => {
     const head = (path: string, more: string) =>
       `POST ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${gateway.token}\r\n${more}\r\n\r\n`;
-    for (const { path, body } of POST_ROUTES) {
+    for (const { path, body, maxBytes } of POST_ROUTES) {
       const declared = await gateway.rawSocket();
-      declared.write(head(path, `Content-Length: ${bytes}`));
+      const type = maxBytes === undefined ? "" : "Content-Type: application/x-tar\r\n";
+      declared.write(head(path, `${type}Content-Length: ${maxBytes === undefined ? bytes : maxBytes + 1}`));
       const answer = lastAnswer(await declared.read(/\}\}/));
       declared.destroy();
       assert.deepEqual([answer.status, answer.code], [413, "payload_too_large"], path);

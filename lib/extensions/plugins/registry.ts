@@ -107,11 +107,14 @@ export interface RegistryOptions {
 
 /**
  * Reads the index of a registry.
- * @throws {PluginError} `registry_failed`: no registry is configured, no or a wrong answer, an index that has expired
+ * @throws {PluginError} `plugin_conflict`: no registry is configured; `registry_failed`: no or a wrong answer, an index that has expired
  */
 export async function readIndex(options: RegistryOptions): Promise<RegistryIndex> {
   const { url, now } = options;
-  if (url === "") throw failed("no registry is configured; set [plugins] registry_url");
+  if (url === "") {
+    const reason = "no registry is configured; set [plugins] registry_url";
+    throw new PluginError("plugin_conflict", `Cannot use the registry of plugins: ${reason}`);
+  }
   const bytes = await readFileOf(options, { path: undefined, maxBytes: MAX_INDEX_BYTES });
   const index = parseIndex(bytes, url);
   if (Date.parse(index.expires_at) <= now) throw failed(`its index has expired at ${index.expires_at}`);
