@@ -31,12 +31,14 @@ const LISTS = [
 ];
 /** Read by a key that nobody asks for in this test, so that only the doctor finds their damaged records. */
 const BY_KEY = [
+  "browser_cookies",
   "budget_days",
   "documents",
   "idempotent_replies",
   "pairing_codes",
   "pairing_guard",
   "plans",
+  "plugin_keys",
   "recorded_trust",
   "run_inputs",
   "sop_plans",
