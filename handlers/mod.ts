@@ -8,9 +8,19 @@ import { toKeyText } from "../lib/config/toml.ts";
 import { nearest } from "../lib/config/nearest.ts";
 import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";
+import { BUILTIN_TOOLS } from "../lib/tools/builtin.ts";
 import { warnOfIdleSettings } from "../lib/tools/idle_settings.ts";
+import { type ProgramTool, toTools } from "../lib/tools/program_tool.ts";
 import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
+
+export { ConfigError, HttpError, ProviderError, ToolError } from "../lib/base/errors.ts";
+export {
+  defineProgramTool as defineTool,
+  type ProgramTool,
+  type ProgramToolCall,
+  type ProgramToolDefinition,
+} from "../lib/tools/program_tool.ts";
 
 /** A line of the gateway's log. Secrets are removed. */
 export interface GatewayLogLine {
@@ -42,6 +52,8 @@ export interface GatewayOptions {
    * root or a user of `provider.local_users` is taken. Default false: name a server in `config` instead
    */
   readonly localServers?: boolean;
+  /** Tools of this program, made with defineTool, beside the built-in ones. They take the way of all calls. Default: none */
+  readonly tools?: readonly ProgramTool[];
   /** Receives the log, the access log in it. Default: nowhere */
   readonly onLog?: (line: GatewayLogLine) => void;
   /** The class replies are made of, as srvx's FastResponse. Default: the global one */
@@ -61,6 +73,11 @@ export interface GatewayConnection {
 export interface Gateway {
   /** Answers a request; never rejects */
   readonly fetch: (request: Request, connection?: GatewayConnection) => Promise<Response>;
+  /**
+   * Answers a request without a socket, for tests: takes a path within the gateway, with or without its query, and what `Request` takes.
+   * The request comes from this machine and passes every check, its token included
+   */
+  readonly request: (path: string, init?: RequestInit) => Promise<Response>;
   /** Give `resolve` to a crossws adapter or to its server plugin: it runs every check of a request before the upgrade */
   readonly websocket: { readonly resolve: (request: Request) => Partial<Hooks> };
   /** Returns a one-time code for POST /pair, such as `ABCD-EFGH`. An earlier code becomes void */
@@ -79,6 +96,7 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
   home: true,
   agent: true,
   localServers: true,
+  tools: true,
   onLog: true,
   Response: true,
 };
@@ -92,6 +110,7 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
  */
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   checkOptions(options);
+  const tools = toTools(options.tools ?? [], (name) => BUILTIN_TOOLS.some((tool) => tool.name === name));
   const dataDir = resolve(options.dataDir);
   const workspaceRoot = resolve(options.workspace);
   await requireFolder(workspaceRoot, "name another in the option workspace");
@@ -109,18 +128,25 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     environment: options.environment ?? {},
     version: VERSION,
     agent: options.agent ?? true,
+    tools,
     ...(options.localServers === true ? {} : { localServers: false }),
     logSink: options.onLog ?? (() => {}),
   });
   warnOfIdleSettings(config, services.log);
+  const basePath = (options.basePath ?? "").replace(/\/+$/, "");
   const router = createRouter({
     services,
     routes: ROUTES,
-    basePath: (options.basePath ?? "").replace(/\/+$/, ""),
+    basePath,
     ...(options.Response === undefined ? {} : { Response: options.Response }),
   });
   return {
     fetch: async (request, connection) => await router.fetch(request, connection),
+    async request(path, init) {
+      if (!path.startsWith("/")) throw new TypeError(`Cannot request ${JSON.stringify(path)}: a path begins with "/"`);
+      const request = new Request(`http://127.0.0.1${basePath}${path}`, init);
+      return await router.fetch(request, { remoteAddress: "127.0.0.1" });
+    },
     websocket: { resolve: (request) => router.resolveWebSocket(request) },
     createPairingCode: async () => (await services.pairing.createCode()).code,
     async close() {

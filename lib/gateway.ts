@@ -40,6 +40,7 @@ import { createSystemServices, type SystemServices } from "./system/system_servi
 import { createTools } from "./tools/create_tools.ts";
 import { joinTools, type LateTools, openLateTools } from "./tools/late_tools.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
+import type { Tool } from "./tools/runtime/tool.ts";
 import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
 
 /** Health of the gateway. `draining`: a shutdown began. `degraded`: storage, audit or log cannot be written, or damaged records are set aside. */
@@ -129,6 +130,8 @@ export interface ServicesOptions {
   readonly providers?: Providers;
   /** Returns the `--help` text of each command by its name, for the offline assistant. Default: it knows README and `docs/` only */
   readonly help?: () => Promise<ReadonlyMap<string, string>>;
+  /** Tools of the program that mounts the gateway. Default: none */
+  readonly tools?: readonly Tool[];
   /** Origins where `kind = "auto"` looks for local model servers. False: nowhere. Default: the usual ports on loopback */
   readonly localServers?: readonly string[] | false;
 }
@@ -352,6 +355,7 @@ function createGatewayTools(
   const { cron: schedules, sops } = automation;
   return createTools({
     ...found,
+    own: found.options.tools,
     foreign: joinTools(nodes === undefined ? [plugins.tools] : [nodes.tools, plugins.tools]),
     services: {
       ...{

@@ -12,7 +12,7 @@ const toolSchema = v.object({
   access: v.picklist(["read", "state", "write", "network"]),
   enabled: v.boolean(),
   reason: v.nullable(v.string()),
-  source: v.picklist(["builtin", "wasm", "process", "ffi", "mcp", "node"]),
+  source: v.picklist(["builtin", "wasm", "process", "ffi", "mcp", "node", "program"]),
   /** Owner of the tool, as `plugin words 1.0.0`; null for Postern's own */
   origin: v.nullable(v.string()),
   input_schema: v.optional(v.record(v.string(), v.unknown())),

@@ -3,7 +3,7 @@ import type { Redactor } from "../base/redact.ts";
 import { BUILTIN_TOOLS } from "./builtin.ts";
 import { createToolExecutor, type ToolExecutorOptions } from "./runtime/create_tool_executor.ts";
 import { createDrainableExecutor, type DrainableExecutor } from "./runtime/drainable_executor.ts";
-import type { ToolServices } from "./runtime/tool.ts";
+import type { Tool, ToolServices } from "./runtime/tool.ts";
 import type { ToolSecrets } from "./secrets/tool_secrets.ts";
 
 /** Options of `createTools`. */
@@ -13,6 +13,8 @@ export interface ToolsOptions extends Omit<ToolExecutorOptions, "tools" | "servi
   readonly redactor: Redactor;
   /** The gateway's environment, of which the command of a secret gets a part */
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Tools of the program that mounts the gateway. Default: none */
+  readonly own?: readonly Tool[] | undefined;
 }
 
 /** Creates the executor of the built-in tools and of those of other machines. The access to boards is loaded at its first use. */
@@ -23,8 +25,27 @@ export function createTools(options: ToolsOptions): DrainableExecutor {
     return createBoards({ config, clock });
   }, ["attach", "host"]);
   const services = { ...options.services, boards, secrets: lazySecrets(options), redactor: options.redactor };
-  const executor = createToolExecutor({ ...options, tools: BUILTIN_TOOLS, services });
+  const executor = createToolExecutor({
+    ...options,
+    tools: [...BUILTIN_TOOLS, ...options.own ?? []],
+    foreign: withoutNames(options),
+    services,
+  });
   return createDrainableExecutor(executor, { clock });
+}
+
+/** Returns the foreign tools without those whose name the program's own tools have: the program is nearer than a plugin. */
+function withoutNames({ foreign, own = [] }: Pick<ToolsOptions, "foreign" | "own">): ToolsOptions["foreign"] {
+  if (foreign === undefined || own.length === 0) return foreign;
+  const names = new Set(own.map(({ name }) => name));
+  let known: readonly Tool[] | undefined;
+  let kept: readonly Tool[] = [];
+  return () => {
+    const newest = foreign();
+    if (newest !== known) kept = newest.filter(({ name }) => !names.has(name));
+    known = newest;
+    return kept;
+  };
 }
 
 function lazySecrets({ clock, config, services, redactor, env, home }: ToolsOptions): ToolSecrets {

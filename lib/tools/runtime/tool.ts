@@ -29,8 +29,8 @@ import type { CallContext, CheckedCall, ToolResult } from "./tool_call.ts";
 
 export type { Access, Effects };
 
-/** Origin of a tool. */
-export type ToolSource = "builtin" | "wasm" | "process" | "ffi" | "mcp" | "node";
+/** Origin of a tool. `program`: the program that mounts the gateway. */
+export type ToolSource = "builtin" | "wasm" | "process" | "ffi" | "mcp" | "node" | "program";
 
 /** Capability of the agent, built in or foreign (docs/design/architecture.md "The main types"). */
 export interface Tool {

@@ -1,0 +1,171 @@
+import { ConfigError, ToolError } from "../base/errors.ts";
+import { canonicalDigest } from "../base/json.ts";
+import { compileSchema } from "./runtime/json_schema.ts";
+import { parseInput } from "./runtime/parse_input.ts";
+import type { PreparedCall, Tool, ToolContext } from "./runtime/tool.ts";
+import type { ToolResult } from "./runtime/tool_call.ts";
+
+/** The call that a tool of a program executes. */
+export interface ProgramToolCall {
+  /** Aborts when the run is cancelled and when the tool's time is over. A tool that goes on is given up after 2 s */
+  readonly signal: AbortSignal;
+  readonly runId: string;
+  readonly callId: string;
+  /** Absolute path of the folder that the agent works in */
+  readonly workspace: string;
+  /** Shows a message to the readers of the run */
+  readonly progress: (message: string) => void;
+}
+
+/** Definition of a tool by the program that mounts the gateway. */
+export interface ProgramToolDefinition<Input> {
+  /** `[a-z][a-z0-9_]{0,63}`, and no name of a built-in tool */
+  readonly name: string;
+  /** Text for the model: what the tool does and returns */
+  readonly description: string;
+  /**
+   * The widest thing that a call does: `read`, `state` (records of its own), `write` (files, programs) or `network`. The policy decides by
+   * it. Required, so that no tool is allowed by accident
+   */
+  readonly access: "read" | "state" | "write" | "network";
+  /** JSON Schema of the input: a closed object, so `type: "object"` with `additionalProperties: false` */
+  readonly inputSchema: Readonly<Record<string, unknown>>;
+  /** False when all text that the tool returns is the program's own. Default true: it may hold text of others, which the model is told */
+  readonly outside?: boolean;
+  /** Milliseconds that one call may take, 1 to 3,600,000. Default 120,000 */
+  readonly timeoutMs?: number;
+  /**
+   * Does the work. `input` has passed the schema and is a copy. A string is the model's text; any other JSON value is given as JSON.
+   * Throw a ToolError to tell the model why a call failed. Any other error is logged, and the model is told of an internal error
+   */
+  readonly execute: (input: Input, call: ProgramToolCall) => unknown;
+}
+
+/** Tool of a program, ready for the option `tools` of createGateway. */
+export interface ProgramTool {
+  readonly name: string;
+}
+
+const NAME = /^[a-z][a-z0-9_]{0,63}$/;
+const ACCESS: readonly string[] = ["read", "state", "write", "network"];
+const MAX_TIMEOUT_MS = 3_600_000;
+/** Longest JSON, in UTF-16 units, that is kept as `data` beside the text */
+const MAX_DATA = 1_048_576;
+const KEYS = ["name", "description", "access", "inputSchema", "outside", "timeoutMs", "execute"];
+
+/** Handle on a tool that was made here. Any other object in the option `tools` is refused, whatever its shape. */
+class MadeTool implements ProgramTool {
+  readonly name: string;
+  readonly #tool: Tool;
+
+  constructor(tool: Tool) {
+    this.name = tool.name;
+    this.#tool = tool;
+  }
+
+  /** Returns the tool behind a handle; undefined for anything else. */
+  static toolOf(value: unknown): Tool | undefined {
+    return typeof value === "object" && value !== null && #tool in value ? value.#tool : undefined;
+  }
+}
+
+/**
+ * Makes a tool of the program that mounts the gateway. Its calls go the way of all calls: schema, policy, approval, audit, journal, bounds.
+ * @throws {TypeError} for a definition that breaks the rules above; {SchemaError} for a schema with a part that is not understood
+ */
+export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
+  definition: ProgramToolDefinition<Input>,
+): ProgramTool {
+  checkDefinition(definition);
+  const { name, description, access, outside = true, timeoutMs, execute } = definition;
+  const { schema, check } = compileSchema(structuredClone(definition.inputSchema));
+  const fields = Object.keys(schema.properties);
+  const [first = ""] = fields;
+  const textField = schema.properties[first]?.["type"] === "string" ? first : undefined;
+  const prepare = (text: string): PreparedCall => {
+    const input = parseInput(text, { tool: name, fields, required: schema.required ?? [], textField });
+    const fault = check(input);
+    if (fault !== undefined) {
+      const field = fault.path === "" ? "the input" : JSON.stringify(fault.path.slice(0, 200));
+      throw new ToolError("invalid_input", `Cannot call "${name}": ${field} ${fault.reason}`);
+    }
+    return {
+      input,
+      digest: canonicalDigest(input),
+      access,
+      effects: {},
+      // A copy: what a tool does to its input must not reach the journal. The schema has checked what its type says
+      run: async (context) => toResult(name, await execute(structuredClone(input) as Input, toCall(context))),
+    };
+  };
+  const tool: Tool = {
+    name,
+    description,
+    access,
+    source: "program",
+    outside,
+    enabled: "always",
+    enabledBy: undefined,
+    needs: [],
+    inputSchema: schema,
+    ...(timeoutMs === undefined ? {} : { timeoutMs: () => timeoutMs }),
+    prepare,
+    execute: async (text, context) => await prepare(text).run(context),
+  };
+  return new MadeTool(tool);
+}
+
+/** Returns the tools behind what a program gave. @throws {ConfigError} `tool_invalid`, `tool_name_taken` */
+export function toTools(given: unknown, isTaken: (name: string) => boolean): readonly Tool[] {
+  if (!Array.isArray(given)) throw new ConfigError("tool_invalid", 'Cannot use the option "tools": it must be a list');
+  const names = new Set<string>();
+  return given.map((one: unknown) => {
+    const tool = MadeTool.toolOf(one);
+    if (tool === undefined) {
+      throw new ConfigError("tool_invalid", 'Cannot use an entry of the option "tools": make it with defineTool()');
+    }
+    if (names.has(tool.name) || isTaken(tool.name)) {
+      const owner = names.has(tool.name) ? "another tool of the list" : "a built-in tool";
+      throw new ConfigError("tool_name_taken", `Cannot add the tool "${tool.name}": ${owner} has this name`);
+    }
+    names.add(tool.name);
+    return tool;
+  });
+}
+
+function checkDefinition(definition: ProgramToolDefinition<never>): void {
+  const { name, description, access, timeoutMs, outside, execute } = definition;
+  const wrong = (reason: string) => new TypeError(`Cannot define the tool ${JSON.stringify(name)}: ${reason}`);
+  const unknown = Object.keys(definition).find((key) => !KEYS.includes(key));
+  if (unknown !== undefined) throw wrong(`there is no option "${unknown}"; the options are ${KEYS.join(", ")}`);
+  if (typeof name !== "string" || !NAME.test(name)) throw wrong(`its name must match ${NAME.source}`);
+  if (typeof description !== "string" || description === "") throw wrong("it needs a description");
+  if (!ACCESS.includes(access)) throw wrong(`its access must be one of ${ACCESS.join(", ")}`);
+  if (typeof execute !== "function") throw wrong("execute must be a function");
+  if (outside !== undefined && typeof outside !== "boolean") throw wrong("outside must be true or false");
+  const isTimeout = timeoutMs === undefined ||
+    (Number.isInteger(timeoutMs) && timeoutMs >= 1 && timeoutMs <= MAX_TIMEOUT_MS);
+  if (!isTimeout) throw wrong(`timeoutMs must be a whole number from 1 to ${MAX_TIMEOUT_MS}`);
+}
+
+function toCall({ signal, runId, callId, workspaceRoot, progress }: ToolContext): ProgramToolCall {
+  return { signal, runId, callId, workspace: workspaceRoot, progress: (message) => progress(String(message)) };
+}
+
+function toResult(name: string, value: unknown): ToolResult {
+  if (typeof value === "string") return { output: value, isError: false };
+  if (value === undefined) return { output: "", isError: false };
+  const json = toJson(value);
+  if (json === undefined) {
+    throw new ToolError("tool_failed", `Cannot use the result of "${name}": it is neither text nor a JSON value`);
+  }
+  return { output: json, isError: false, ...(json.length > MAX_DATA ? {} : { data: JSON.parse(json) as unknown }) };
+}
+
+function toJson(value: unknown): string | undefined {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return undefined;
+  }
+}
