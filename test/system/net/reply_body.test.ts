@@ -235,7 +235,7 @@ describe("a body that goes to a sink", () => {
       const fetching = get(place.origin, { ...far, sink: cancelled.sink, signal: controller.signal });
       await assert.rejects(fetching, (error) => error instanceof CancelError && error.reason === "client_gone");
       const late = openPlace(write);
-      assert.equal(await refusal(place.origin, { ...far, sink: late.sink, timeoutMs: 60 }), "fetch_timeout");
+      assert.equal(await refusal(place.origin, { ...far, sink: late.sink, timeoutMs: 500 }), "fetch_timeout");
       assert.deepEqual([cancelled.closed, late.closed], [["failed"], ["failed"]]);
     }
   });
