@@ -13,6 +13,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { takeGatewayLock } from "../../../lib/storage/gateway_lock.ts";
 import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
 import { until } from "../../support/until.ts";
+import { samplePackage } from "../../support/plugin_package.ts";
 import { type Machine, onMachine } from "../support/run_in.ts";
 
 const skip = process.platform === "win32" ? "there are no modes and no locks of this kind on Windows" : false;
@@ -501,3 +502,24 @@ test("findings are wrapped to the terminal, without a character that it would ob
   }
   assert.ok(findingsText(findings, { columns: 80, colour: true }).startsWith("\u001b[32mok     \u001b[0m  port"));
 });
+
+test("plugins that run with the user's rights are a warning, and so is one that is enabled and cannot be called", () =>
+  onMachine(async (machine) => {
+    const { run, cwd, withGateway } = machine;
+    const env = { POSTERN__PLUGINS__ALLOW_PROCESS: "true", POSTERN__PLUGINS__SANDBOX: "off" };
+    const [rights] = (await examine(machine, { env })).of("plugins");
+    assert.match(rights ?? "", /^warning: Plugins that are programs run with your rights/);
+    const process = { kind: "process", wasm: undefined, process: { command: "node" } };
+    writeFileSync(join(cwd, "words.tar"), samplePackage(process));
+    assert.equal((await run(["plugin", "install", "--package", "words.tar"])).code, 0);
+    assert.equal((await run(["plugin", "enable", "words", "--yes"])).code, 0);
+    await withGateway([], async () => {
+      assert.deepEqual((await examine(machine)).of("plugins"), [
+        'warning: The plugin "words" cannot be called: it is off; set [plugins] allow_process = true',
+      ]);
+    });
+    await withGateway([], async () => {
+      const found = (await examine(machine, { env })).of("plugins");
+      assert.ok(found.includes("ok: 1 of 1 are on"), found.join());
+    }, { env });
+  }));

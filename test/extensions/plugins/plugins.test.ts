@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import type { PluginEvent } from "../../../lib/guard/audit/audit_event.ts";
 import { nextState, PLUGIN_STATES } from "../../../lib/extensions/plugins/plugin_record.ts";
 import type { PluginAnswer } from "../../../lib/extensions/plugins/plugin_host.ts";
+import type { ToolContext } from "../../../lib/tools/runtime/tool.ts";
 import { BY, type PluginBench, withPlugins } from "../../support/plugin_bench.ts";
 import { type SampleManifest, samplePackage, sampleTool } from "../../support/plugin_package.ts";
 import { until } from "../../support/until.ts";
@@ -114,6 +115,23 @@ test("enable() counts for exactly one content", () =>
     await bench.plugins.install(samplePackage({ version: "1.0.1" }), { by: BY });
     assert.equal(bench.plugins.get("words")?.state, "enabled", "another version mends it");
     assert.deepEqual(readdirSync(join(dataDir, "plugins")), [bench.plugins.get("words")?.digest]);
+  }));
+
+test("an approval is bound to the digest, and a call that was prepared for another version is refused", () =>
+  withPlugins(async (bench) => {
+    const { plugins } = bench;
+    await plugins.install(samplePackage(), { by: BY });
+    const { digest } = await enable(bench);
+    const prepared = plugins.tools()[0]?.prepare('{"text": "a"}');
+    // The binding of a plugin looks at nothing of the context
+    const bound = await prepared?.bind?.({} as Parameters<NonNullable<typeof prepared.bind>>[0]);
+    assert.deepEqual(bound, { shown: [{ kind: "plugin", name: "words", sha256: digest }] });
+    await plugins.install(samplePackage({ version: "1.0.1" }), { by: BY });
+    assert.ok(plugins.get("words")?.on);
+    const { workspaceRoot } = bench;
+    const context = { workspaceRoot, signal: new AbortController().signal } as ToolContext;
+    await assert.rejects(async () => await prepared?.run(context), { code: "plugin_changed" });
+    assert.equal(bench.open.size, 0);
   }));
 
 /** Changes of a new version, and whether it stays enabled. */
