@@ -93,7 +93,8 @@ export class BrowserPages {
    */
   async navigate(url: string, options: StepOptions): Promise<number | undefined> {
     const page = this.#pages.at(-1) ?? await this.#context.newPage();
-    const response = await takeStep(
+    const response = await this.#load(
+      page,
       "open the address",
       options,
       () => page.goto(url, { ...limits(options), waitUntil: "commit" }),
@@ -106,7 +107,12 @@ export class BrowserPages {
   async back(options: StepOptions): Promise<void> {
     const page = this.#current();
     const before = page.url();
-    const response = await takeStep("go back", options, () => page.goBack({ ...limits(options), waitUntil: "commit" }));
+    const response = await this.#load(
+      page,
+      "go back",
+      options,
+      () => page.goBack({ ...limits(options), waitUntil: "commit" }),
+    );
     if (response === null && page.url() === before) {
       throw new ToolError("browser_no_history", "Cannot go back: there is no page before this one");
     }
@@ -117,7 +123,7 @@ export class BrowserPages {
   async snapshot(options: StepOptions): Promise<string> {
     const page = this.#current();
     const shown = cut(
-      await takeStep("read the page", options, () => page.ariaSnapshot({ ...limits(options), mode: "ai" })),
+      await this.#load(page, "read the page", options, () => page.ariaSnapshot({ ...limits(options), mode: "ai" })),
     );
     this.#labels = labelsOf(shown);
     return shown;
@@ -126,7 +132,7 @@ export class BrowserPages {
   /** Returns the visible text of the page. */
   async text(options: StepOptions): Promise<string> {
     const page = this.#current();
-    return cut(await takeStep("read the page", options, () => page.locator("body").innerText(limits(options))));
+    return cut(await this.#load(page, "read the page", options, () => page.locator("body").innerText(limits(options))));
   }
 
   async click(ref: string, options: StepOptions): Promise<void> {
@@ -264,6 +270,25 @@ export class BrowserPages {
       session.send("Page.stopLoading").catch(() => {});
       session.detach().catch(() => {});
     }
+  }
+
+  /**
+   * Makes a step that a server can hold up: while a page waits for the next one's server, it answers nothing. When the time is over it
+   * stops waiting, so that later steps find the page.
+   */
+  async #load<T>(page: Page, what: string, options: StepOptions, work: () => Promise<T>): Promise<T> {
+    try {
+      return await takeStep(what, options, work);
+    } catch (error) {
+      if (error instanceof ToolError && error.code === "browser_timeout") await this.#look(this.#stop(page), options);
+      throw error;
+    }
+  }
+
+  async #stop(page: Page): Promise<void> {
+    const session = await this.#context.newCDPSession(page);
+    await session.send("Page.stopLoading");
+    session.detach().catch(() => {});
   }
 
   #current(): Page {

@@ -143,6 +143,7 @@ test(
       assert.match((await call({ op: "text" })).output, /Begun/);
       const silent = await call({ op: "navigate", url: `${site.origin}/silent` });
       assert.equal(silent.output, "Cannot open the address: it was not done within 1 s");
+      assert.match((await call({ op: "text" })).output, /Begun/, "the page before can be read again");
       await call({ op: "navigate", url: `${site.origin}/busy` });
       assert.match((await call({ op: "text" })).output, /it was not done within 1 s/);
       assert.match((await call({ op: "wait", for: "Nothing", timeout_secs: 1 })).output, /it was not done within 1 s/);
