@@ -76,7 +76,8 @@ function checkPath(path: string): void {
   }
   if (path.startsWith("/") || /^[a-z]:/i.test(path)) throw wrong(`${told} is an absolute path`);
   if (parts.some((part) => part === ".." || part === "." || part === "")) {
-    throw wrong(`${told} has a part that is empty, "." or ".."`);
+    const wayOut = path.startsWith("./") ? "; make the package with postern plugin package" : "";
+    throw wrong(`${told} has a part that is empty, "." or ".."${wayOut}`);
   }
   if (exactText(path) !== path || path.includes("\n")) throw wrong(`${told} has characters that a person cannot see`);
   if (UNUSABLE.test(path)) throw wrong(`${told} has a character that no file may have everywhere, as \\ or :`);
