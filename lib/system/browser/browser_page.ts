@@ -76,9 +76,12 @@ export class BrowserPages {
     return this.#context.cookies();
   }
 
-  /** Gives cookies to all pages. @throws what the browser says of a cookie that it does not take */
-  async addCookies(cookies: readonly Cookie[]): Promise<void> {
-    await this.#context.addCookies([...cookies]);
+  /** Gives cookies to all pages. @returns how many the browser did not take */
+  async addCookies(cookies: readonly Cookie[]): Promise<number> {
+    let refused = 0;
+    // One by one: a cookie that is refused takes those beside it along
+    for (const cookie of cookies) await this.#context.addCookies([cookie]).catch(() => refused++);
+    return refused;
   }
 
   /** True when a page is open. */

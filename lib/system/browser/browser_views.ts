@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { BrowserPages } from "./browser_page.ts";
 
 /** Operation of a browser, as people see it who watch. Times are ISO 8601. */
@@ -41,6 +41,8 @@ export const MAX_ACTIONS = 200;
 const FRESH_MS = 1_000;
 /** Milliseconds for a picture. A page that is busy longer is shown as it was. */
 const PICTURE_MS = 3_000;
+/** Bytes of a picture. A page whose picture is larger is shown as it was. */
+const MAX_PICTURE_BYTES = 1_048_576;
 /** Milliseconds for the picture of a browser that is about to be closed. */
 const LAST_PICTURE_MS = 500;
 
@@ -97,7 +99,9 @@ export class BrowserViews {
   /** Takes the last picture of a browser that is about to be closed. Never throws */
   async takeLast(runId: string, pages: BrowserPages): Promise<void> {
     const entry = this.#entries.get(runId);
-    if (entry !== undefined) await this.#take(entry, pages, LAST_PICTURE_MS);
+    if (entry === undefined) return;
+    // One that somebody asked for before may take longer
+    await withTimeout(this.#take(entry, pages, LAST_PICTURE_MS), { ms: LAST_PICTURE_MS, clock: this.#clock });
   }
 
   /** Takes a picture, once for all who ask meanwhile. */
@@ -105,7 +109,7 @@ export class BrowserViews {
     const take = async () => {
       // A page that cannot be shown is shown as it was
       const bytes = await pages.picture(timeoutMs).catch(() => undefined);
-      if (bytes === undefined) return;
+      if (bytes === undefined || bytes.length > MAX_PICTURE_BYTES) return;
       entry.picture = {
         data: Buffer.from(bytes).toString("base64"),
         takenAt: new Date(this.#clock.now()).toISOString(),

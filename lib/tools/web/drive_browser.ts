@@ -48,7 +48,7 @@ export async function driveBrowser(input: BrowserInput, context: Context): Promi
     if (wasOpen) browsers.note(runId, { op: "close", target: "", url: "", error: null });
     return { output: wasOpen ? "closed" : "no browser was open", isError: false, data: { closed: wasOpen } };
   }
-  const { executable, timeout_secs: seconds, max_download_bytes: maxDownloadBytes } = config.browser;
+  const { executable, headless, timeout_secs: seconds, max_download_bytes: maxDownloadBytes } = config.browser;
   const step = { timeoutMs: seconds * 1000, signal, clock };
   const opens = input.url !== undefined;
   if (opens) await requireReachable(URL, context);
@@ -58,6 +58,7 @@ export async function driveBrowser(input: BrowserInput, context: Context): Promi
       {
         ...step,
         executable,
+        isVisible: !headless,
         maxDownloadBytes,
         requiresSandbox: requiresSandbox(config),
         opens,
@@ -91,16 +92,23 @@ function noteAction(
     readonly error?: unknown;
   },
 ): void {
-  const pressed = key === undefined ? undefined : [...key].length === 1 ? "a character" : key;
-  const target = [ref === undefined ? undefined : pages.labelOf(ref), url, pressed, path, awaited]
+  const pressed = key === undefined ? undefined : /^(?:Shift\+)?.$/u.test(key) ? "a character" : key;
+  const address = url === undefined ? undefined : withoutQuery(url);
+  const target = [ref === undefined ? undefined : pages.labelOf(ref), address, pressed, path, awaited]
     .find((part) => part !== undefined) ?? "";
   const said = error instanceof Error ? error.message.split("\n")[0] ?? "" : error === undefined ? null : String(error);
   browsers.note(runId, {
     op,
     target: redactor.redact(target),
-    url: redactor.redact(pages.url),
+    url: redactor.redact(withoutQuery(pages.url)),
     error: said === null ? null : redactor.redact(said),
   });
+}
+
+/** Returns an address without its query and fragment: a form may have put there what was typed. */
+function withoutQuery(address: string): string {
+  const end = address.search(/[?#]/);
+  return end === -1 ? address : `${address.slice(0, end)}${address[end] === "?" ? "?..." : ""}`;
 }
 
 /** Returns the conversation whose cookies are kept; undefined where none are. */
@@ -112,19 +120,25 @@ function keeperOf({ config, conversationId }: Pick<Context, "config" | "conversa
 async function giveCookies(pages: BrowserPages, context: Context): Promise<void> {
   const conversation = keeperOf(context);
   if (conversation === undefined) return;
-  const cookies = await context.services.cookieJars.get(conversation);
-  if (cookies.length > 0) await pages.addCookies(cookies);
+  const refused = await pages.addCookies(await context.services.cookieJars.get(conversation));
+  if (refused > 0) pages.note(`The browser took ${refused} of the kept cookies no more`);
 }
 
-/** Keeps the cookies after each operation: a browser may end at any time. Says in the next answer when it cannot. */
+/** Keeps the cookies after each operation: a browser may end at any time. Says in the next answer when it cannot. Never throws */
 async function keepCookies(pages: BrowserPages, context: Context): Promise<void> {
   const conversation = keeperOf(context);
   if (conversation === undefined) return;
   // A browser that has ended has none to tell
   const cookies = await pages.cookies().catch(() => undefined);
   if (cookies === undefined) return;
-  const isKept = await context.services.cookieJars.set(conversation, cookies);
-  if (!isKept) pages.note(`The cookies of the pages have more than ${MAX_JAR_BYTES} bytes and were not kept`);
+  try {
+    const isKept = await context.services.cookieJars.set(conversation, cookies);
+    if (!isKept) pages.note(`The cookies of the pages have more than ${MAX_JAR_BYTES} bytes and were not kept`);
+  } catch (error) {
+    // The operation was made, and must not look as if it had failed
+    context.log.error("Cookies of a browser could not be kept", { error });
+    pages.note("The cookies of the pages could not be kept");
+  }
 }
 
 /** Tells whether the operator wants no program of the agent to run without the sandbox. */
