@@ -75,7 +75,11 @@ export async function browserFinding(
   config: Pick<Config, "browser" | "security">,
 ): Promise<Finding> {
   if (found.kind === "bubblewrap") {
-    return fine("browser", "Pages run in bubblewrap, without your files and your network");
+    const contained = "Pages run in bubblewrap, without your files and your network";
+    if (config.browser.headless) return fine("browser", contained);
+    const window =
+      "its window reaches your display, so a page that breaks out of the browser may see the screen and keys";
+    return warning("browser", `${contained}, but ${window}`, "postern config set browser.headless true");
   }
   try {
     await requireUncontained(found, { requiresSandbox: requiresSandbox(config) });

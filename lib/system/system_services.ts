@@ -113,7 +113,7 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
 
 /** Returns the browsers, which are loaded when a run first asks for one, and closed with the gateway. */
 function lazyBrowsers(
-  { clock, random, dataDir, marker, urlRules, browserDomains, proxy, opened }: SystemServicesOptions,
+  { clock, random, dataDir, home, environment, marker, urlRules, browserDomains, proxy, opened }: SystemServicesOptions,
   { commands, urls }: Pick<SystemServices, "commands" | "urls">,
 ): SystemServices["browsers"] {
   const loaded = lazily(async () => {
@@ -128,6 +128,7 @@ function lazyBrowsers(
       clock,
       marker: marker.text,
       loadDriver: () => import("playwright-core"),
+      session: { environment, home },
       network: { clock, random, proxy, policy: urls, rules: urlRules, allowedDomains: browserDomains, folder },
     });
   });

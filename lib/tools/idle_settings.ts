@@ -72,12 +72,9 @@ function* idleNames(config: Config, known: readonly string[]): Iterable<IdleSett
   }
 }
 
-function* idleValues({ storage, tools, browser }: Config, known: readonly string[]): Iterable<IdleSetting> {
+function* idleValues({ storage, tools }: Config, known: readonly string[]): Iterable<IdleSetting> {
   if (storage.url !== "" && storage.driver !== "postgres") {
     yield { path: ["storage", "url"], message: `"storage.url" does nothing: storage.driver is "${storage.driver}"` };
-  }
-  if (!browser.headless) {
-    yield { path: ["browser", "headless"], message: '"browser.headless" does nothing: the browser has no display' };
   }
   for (const name of Object.keys(tools)) {
     if (FOREIGN.test(name)) continue;

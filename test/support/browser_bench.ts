@@ -116,6 +116,8 @@ export interface BrowserBenchOptions {
   readonly config?: ConfigChanges;
   readonly policy?: UrlPolicy;
   readonly proxy?: ProxySettings;
+  /** Variables of a desktop session. Default: there is none */
+  readonly session?: Readonly<Record<string, string>>;
 }
 
 /** Marks a call as one inside of a run. */
@@ -155,6 +157,7 @@ export async function withBrowserBench(
       clock,
       marker: "browser-bench",
       loadDriver: () => import("playwright-core"),
+      session: { environment: (name) => options.session?.[name], home: "/nonexistent" },
       network: {
         ...{ clock, random, policy: urls, rules: () => rules },
         proxy: () => options.proxy ?? { http: "", https: "", no_proxy: [] },

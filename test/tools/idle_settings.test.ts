@@ -48,9 +48,6 @@ for (
     ["a list of an agent", { agents: { helper: { allowed_tools: ["read_fil", "memory_*"] } } }, [
       '"read_fil" in "agents.helper.allowed_tools" does nothing unless a plugin has such a tool: no built-in one has this name',
     ]],
-    ["a window of the browser", { browser: { headless: false } }, [
-      '"browser.headless" does nothing: the browser has no display',
-    ]],
     ["nothing", {}, []],
     ["what is used", { gateway: { port: 1 }, url_access: { allow_loopback: true }, enable_git: true }, []],
   ] as const

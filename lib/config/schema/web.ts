@@ -90,7 +90,10 @@ export const webSearchSchema = v.strictObject({
 export const browserSchema = v.strictObject({
   enabled: about("Turns the tools `browser` and `browser_open` on", boolean(false)),
   executable: about("Absolute path of a Chromium. Empty: looked for by its usual names", text("")),
-  headless: about("Shows no window. `false` does nothing: the browser has no display", boolean(true)),
+  headless: about(
+    "Shows no window. `false` needs a desktop session, whose display the browser then reaches",
+    boolean(true),
+  ),
   keep_cookies: about(
     "Keeps the cookies of a conversation's pages, encrypted, until the conversation is deleted. They sign its next runs in",
     boolean(false),

@@ -13,6 +13,8 @@ import { type BrowserAction, type BrowserView, BrowserViews } from "./browser_vi
 import { requireUncontained, uncontainedLine } from "./uncontained_browser.ts";
 import { openUncontainedNetwork } from "./uncontained_network.ts";
 import { chromiumLine, findChromium } from "./chromium.ts";
+import type { DesktopOptions } from "../desktop/desktop.ts";
+import { type BrowserDisplay, findDisplay } from "./browser_display.ts";
 import { type OpenBrowser, openBrowser } from "./open_browser.ts";
 
 /** Browsers for tools, one for each run that uses one (docs/design/browser.md "Life"). */
@@ -42,6 +44,8 @@ export interface BrowserRequest extends StepOptions {
   readonly requiresSandbox: boolean;
   /** `[browser] max_download_bytes` */
   readonly maxDownloadBytes: number;
+  /** True: shows its window. Default false */
+  readonly isVisible?: boolean;
   /** True: opens a browser where the run has none */
   readonly opens: boolean;
   /** Prepares the pages of a browser that was just opened. Default: nothing is prepared */
@@ -56,6 +60,8 @@ export interface BrowsersOptions {
   readonly marker: string;
   /** Loads playwright-core. @throws when it is not installed */
   readonly loadDriver: () => Promise<typeof import("playwright-core")>;
+  /** Environment of the gateway and the user's home, for the display of a browser with a window */
+  readonly session: Pick<DesktopOptions, "environment" | "home">;
   /** The way to the outside that each browser gets */
   readonly network: BrowserNetworkOptions;
 }
@@ -150,7 +156,8 @@ class RunBrowsers implements Browsers {
     const { commands, clock, loadDriver } = this.#options;
     const bubblewrap = await this.#bubblewrap(request);
     const program = await findChromium(request.executable, commands);
-    const { network, line, prove } = await this.#way(program, bubblewrap, request);
+    const display = request.isVisible === true ? await findDisplay(this.#options.session) : undefined;
+    const { network, line, prove } = await this.#way(program, { bubblewrap, display, request });
     try {
       const problems = () => network.newProblems().map(({ reason }) => reason);
       const { downloads } = network;
@@ -174,17 +181,25 @@ class RunBrowsers implements Browsers {
     }
   }
 
-  /** Opens the way of a browser. @param bubblewrap undefined: there is none */
-  async #way(program: string, bubblewrap: string | undefined, { maxDownloadBytes }: BrowserRequest) {
+  /** Opens the way of a browser. @param given.bubblewrap undefined: there is none */
+  async #way(
+    program: string,
+    { bubblewrap, display, request: { maxDownloadBytes } }: {
+      readonly bubblewrap: string | undefined;
+      readonly display: BrowserDisplay | undefined;
+      readonly request: BrowserRequest;
+    },
+  ) {
     const { marker, network: options } = this.#options;
     const env = { [MARKER_VARIABLE]: marker };
     if (bubblewrap !== undefined) {
       const network = await openBrowserNetwork(options);
-      const line = () => Promise.resolve(chromiumLine({ program, bubblewrap, network, maxDownloadBytes, env }));
+      const line = () =>
+        Promise.resolve(chromiumLine({ program, bubblewrap, network, maxDownloadBytes, env, display }));
       return { network, line, prove: undefined };
     }
     const network = await openUncontainedNetwork(options);
-    const line = () => uncontainedLine(program, { place: network, env });
+    const line = () => uncontainedLine(program, { place: network, env, display });
     return { network, line, prove: (context: BrowserContext) => network.prove(context) };
   }
 

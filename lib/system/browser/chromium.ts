@@ -3,6 +3,7 @@ import { dirname, isAbsolute } from "node:path";
 import process from "node:process";
 import { Buffer } from "node:buffer";
 import { ToolError } from "../../base/errors.ts";
+import type { BrowserDisplay } from "./browser_display.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandLookup } from "../process/command_lookup.ts";
 import { type CommandLine, FIRST_GIVEN } from "../process/process_group.ts";
@@ -89,6 +90,8 @@ export interface ChromiumOptions {
   readonly network: ContainedNetwork;
   /** Bytes of one download */
   readonly maxDownloadBytes: number;
+  /** Display that it shows a window on. Default: it shows none */
+  readonly display?: BrowserDisplay | undefined;
 }
 
 /** The one way from a contained browser to the outside. */
@@ -141,7 +144,7 @@ const FOLDERS = [
  * to through a pipe, so there is no port that others could reach.
  */
 export function chromiumLine(
-  { program, bubblewrap, env, network, maxDownloadBytes }: ChromiumOptions,
+  { program, bubblewrap, env, network, maxDownloadBytes, display }: ChromiumOptions,
 ): CommandLine {
   const folder = dirname(program);
   const policies = Buffer.from(JSON.stringify(POLICIES));
@@ -160,13 +163,14 @@ export function chromiumLine(
       ...["--size", String(maxDownloadBytes + DOWNLOAD_SLACK_BYTES), "--tmpfs", DOWNLOADS],
       ...["--size", String(MAX_SHARED_BYTES), "--tmpfs", "/dev/shm"],
       ...network.mounts,
+      ...display?.inside.mounts ?? [],
       ...["--chdir", "/tmp", "--"],
       ...network.launcher,
       program,
-      ...chromiumFlags({ proxy: network.proxy, profile: "/tmp/profile" }),
+      ...chromiumFlags({ proxy: network.proxy, profile: "/tmp/profile", display }),
     ],
     cwd: "/",
-    env: { ...env, HOME: "/tmp", LANG: "C.UTF-8", PATH: "/usr/bin:/bin" },
+    env: { ...env, ...display?.inside.env, HOME: "/tmp", LANG: "C.UTF-8", PATH: "/usr/bin:/bin" },
     given: POLICY_FILES.map(() => policies),
     hasChannel: true,
   };
@@ -244,11 +248,14 @@ const DISABLED_FEATURES = [
 
 /** Returns the switches of the browser. Those for automation are the ones that playwright-core starts its own browsers with. */
 export function chromiumFlags(
-  { proxy, profile }: { readonly proxy: string; readonly profile: string },
+  { proxy, profile, display }: {
+    readonly proxy: string;
+    readonly profile: string;
+    readonly display?: BrowserDisplay | undefined;
+  },
 ): readonly string[] {
   return [
-    "--headless",
-    "--hide-scrollbars",
+    ...display?.flags ?? ["--headless", "--hide-scrollbars"],
     "--mute-audio",
     "--remote-debugging-pipe",
     `--user-data-dir=${profile}`,

@@ -4,6 +4,7 @@ import process from "node:process";
 import { ToolError } from "../../base/errors.ts";
 import type { Containment } from "../process/containment.ts";
 import type { CommandLine } from "../process/process_group.ts";
+import type { BrowserDisplay } from "./browser_display.ts";
 import { chromiumFlags } from "./chromium.ts";
 
 /** Folder of one uncontained browser, and its way out. */
@@ -30,9 +31,11 @@ const PREFERENCES = {
  */
 export async function uncontainedLine(
   program: string,
-  { place: { folder, proxy }, env }: {
+  { place: { folder, proxy }, env, display }: {
     readonly place: UncontainedPlace;
     readonly env: Readonly<Record<string, string>>;
+    /** Display that it shows a window on. Default: it shows none */
+    readonly display?: BrowserDisplay | undefined;
   },
 ): Promise<CommandLine> {
   const profile = join(folder, "profile");
@@ -42,9 +45,9 @@ export async function uncontainedLine(
   await writeFile(join(profile, "Default", "Preferences"), JSON.stringify(PREFERENCES));
   return {
     file: program,
-    args: chromiumFlags({ proxy, profile }),
+    args: chromiumFlags({ proxy, profile, display }),
     cwd: folder,
-    env: { ...env, HOME: folder, TMPDIR: temporary, LANG: "C.UTF-8", PATH: "/usr/bin:/bin" },
+    env: { ...env, ...display?.env, HOME: folder, TMPDIR: temporary, LANG: "C.UTF-8", PATH: "/usr/bin:/bin" },
     hasChannel: true,
   };
 }

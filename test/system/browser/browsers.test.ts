@@ -42,6 +42,7 @@ async function withBrowsers(
       commands: createCommandLookup(programs),
       clock,
       marker: "browsers-test",
+      session: { environment: () => undefined, home: "/nonexistent" },
       loadDriver,
       network: {
         ...{ clock: systemClock, random, policy, rules: () => RULES, allowedDomains: () => [] },

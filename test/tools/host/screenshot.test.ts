@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
@@ -14,6 +13,7 @@ import {
 } from "../../support/tool_bench.ts";
 import { until } from "../../support/until.ts";
 import { OUTSIDE, withWorkspace, type Workspace } from "../../support/workspace.ts";
+import { startXvfb } from "../../support/xvfb.ts";
 
 const PIXEL = Buffer.from(
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
@@ -215,17 +215,6 @@ test("supervised asks first, and allowed_root is that of write_file", () =>
     assert.equal((await bench.call("screenshot", "a.png")).result.isError, false);
     assert.deepEqual(readFileSync(workspace.path("shots/a.png")), PIXEL);
   }));
-
-/** Starts an X server on a free display and waits until it answers. */
-async function startXvfb(file: string) {
-  const server = spawn(file, ["-displayfd", "1", "-screen", "0", "320x200x24", "-nolisten", "tcp"], {
-    stdio: ["ignore", "pipe", "ignore"],
-  });
-  let display = "";
-  server.stdout.on("data", (chunk: Uint8Array) => void (display += Buffer.from(chunk).toString()));
-  await until(() => display.endsWith("\n") || server.exitCode !== null, "the X server never answered");
-  return { display: `:${display.trim()}`, stop: () => void server.kill() };
-}
 
 const { find } = createCommandLookup();
 const xvfb = await find("Xvfb");

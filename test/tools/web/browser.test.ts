@@ -4,6 +4,8 @@ import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { noContainedBrowser, openSite, refOf, type Site, withBrowserBench } from "../../support/browser_bench.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
+import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
+import { startXvfb } from "../../support/xvfb.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 const skip = await noContainedBrowser();
@@ -49,6 +51,9 @@ before(async () => {
     "/download": (_request, response) => {
       response.writeHead(200, { "content-disposition": "attachment; filename=evil.sh" }).end("#!/bin/sh");
     },
+    // Chromium tells each page whether it shows a window
+    "/window":
+      "<title></title><h1>Here</h1><script>document.title = /Headless/.test(navigator.userAgent) ? 'hidden' : 'shown'</script>",
     "/busy": "<title>Busy</title><script>for (;;) {}</script>",
   });
 });
@@ -250,7 +255,9 @@ test(
       const page = (await call({ op: "snapshot" })).output;
       await call({ op: "fill", ref: refOf(page, /textbox "Password"/), text: "lovelace" });
       await call({ op: "press", key: "x" });
+      await call({ op: "press", key: "Shift+X" });
       await call({ op: "click", ref: "e999" });
+      await call({ op: "navigate", url: `${site.origin}/thanks?item=lovelace#lovelace` });
       const view = await browsers.view("run_1");
       assert.equal(view?.isOpen, true);
       assert.deepEqual(
@@ -263,12 +270,39 @@ test(
         ["snapshot", "", false],
         ["fill", 'textbox "Password"', false],
         ["press", "a character", false],
+        ["press", "a character", false],
         ["click", "e999", true],
+        ["navigate", "/thanks?...", false],
       ]);
       assert.doesNotMatch(JSON.stringify(view?.actions), /lovelace/);
       await browsers.closeRun("run_1");
       const later = await browsers.view("run_1");
-      assert.deepEqual([later?.isOpen, later?.actions.length], [false, 5]);
+      assert.deepEqual([later?.isOpen, later?.actions.length], [false, 7]);
       assert.notEqual(later?.picture, undefined);
     }),
 );
+
+const xvfb = await createCommandLookup().find("Xvfb");
+test("with headless = false the browser shows a window, and the page is used as without one", {
+  skip: skip || (xvfb === undefined ? "Xvfb is not installed" : false),
+}, async () => {
+  const { display, stop } = await startXvfb(xvfb ?? "");
+  try {
+    const config = { ...LOOPBACK, browser: { headless: false } };
+    await withBrowserBench({ config, session: { DISPLAY: display } }, async ({ call }) => {
+      const { output } = await call({ op: "navigate", url: `${site.origin}/window` });
+      assert.match(output, /title="shown"/);
+      assert.match((await call({ op: "snapshot" })).output, /heading "Here"/);
+    });
+    await withBrowserBench({ config: LOOPBACK, session: { DISPLAY: display } }, async ({ call }) => {
+      assert.match((await call({ op: "navigate", url: `${site.origin}/window` })).output, /title="hidden"/);
+    });
+    await withBrowserBench({ config }, async ({ call }) => {
+      const { output, isError } = await call({ op: "navigate", url: `${site.origin}/window` });
+      assert.equal(isError, true);
+      assert.match(output, /Cannot open the browser with a window: the gateway has no display/);
+    });
+  } finally {
+    stop();
+  }
+});
