@@ -4,7 +4,7 @@ import type { ProviderError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { AgentEvent, AgentEventBody, FinishReason } from "../base/records/agent_event.ts";
 import type { Caller } from "../base/records/caller.ts";
-import type { Message } from "../base/records/message.ts";
+import type { Message, Picture } from "../base/records/message.ts";
 import type { RunKind } from "../base/records/run.ts";
 import type { Usage } from "../base/records/usage.ts";
 import type { RunTaint, Taint } from "../base/taint.ts";
@@ -14,6 +14,7 @@ import type { Tool } from "../tools/runtime/tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, Inherited } from "../tools/runtime/tool_call.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { ParkedClientCalls } from "./parked_client_calls.ts";
+import type { PictureMemory } from "./picture_memory.ts";
 import type { TokenBudget } from "./token_budget.ts";
 
 /** Bounds of one run; the values of `[agent]` and `[budget]`. */
@@ -73,6 +74,8 @@ export interface RecordedResult {
   readonly isError: boolean;
   /** Origins of outside content in the output. The model gets it in the untrusted envelope */
   readonly taint: Taint;
+  /** Pictures of the output, without their bytes. Default: none */
+  readonly pictures?: readonly Picture[] | undefined;
 }
 
 /** A finished turn of the model, as the journal has it. */
@@ -188,6 +191,8 @@ export interface AgentRun {
   readonly abort: (error: CancelError) => void;
   readonly tools: ToolExecutor;
   readonly approve: AgentApprover;
+  /** Keeps the bytes of pictures in tool results. Default: they are not kept, and the model is told so */
+  readonly pictures?: PictureMemory | undefined;
   readonly parked: ParkedClientCalls;
   readonly journal: AgentJournal;
   readonly clock: Clock;

@@ -1,6 +1,7 @@
 import { ProviderError } from "../base/errors.ts";
-import { type Message, textOf } from "../base/records/message.ts";
+import { isImagePart, type Message, textOf } from "../base/records/message.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
+import { describePicture } from "../providers/picture_parts.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "../providers/provider.ts";
 import { inputBytes, messageBytes, messageTokens, toTokens } from "./estimate_tokens.ts";
 import { outputLimit } from "./token_budget.ts";
@@ -89,7 +90,7 @@ const RESULT_CHARACTERS = [4000, 1000, 200] as const;
 /**
  * Makes a history fit the model's window, estimated as bytes/4.
  *
- * Tool results are shortened first, the oldest first; then whole turns go from the middle, the oldest after the first one first, and
+ * Pictures become a line of text first, those of the newest step excepted; then tool results are shortened, the oldest first; then whole turns go from the middle, the oldest after the first one first, and
  * at last the finished steps of the running turn; a marker stands where they were. System messages and the last user message stay
  * as they are; what still does not fit is left to the model to refuse.
  * Source: docs/design/runs.md "Conversations"
@@ -108,6 +109,16 @@ export function fitContext(messages: readonly Message[], maxTokens: number, fixe
 
   const kept = [...messages];
   const shortened = new Set<number>();
+  const lastUser = kept.findLastIndex(({ role }) => role === "user");
+  const latest = kept.findLastIndex(({ role }) => role !== "tool");
+  for (let i = fixed; i < latest && total > maxTokens; i++) {
+    const message = kept[i] as Message; // the index is below the length
+    const plain = i === lastUser ? message : withoutPictures(message);
+    if (plain === message) continue;
+    total += size(plain) - size(message);
+    kept[i] = plain;
+    shortened.add(i);
+  }
   for (const limit of RESULT_CHARACTERS) {
     for (let i = fixed; i < kept.length && total > maxTokens; i++) {
       const message = kept[i];
@@ -140,6 +151,20 @@ export function fitContext(messages: readonly Message[], maxTokens: number, fixe
     };
   }
   return { messages: kept.filter((message) => message !== undefined), shortened: shortened.size, dropped };
+}
+
+/** Puts a line of text in the place of a message's pictures. The message itself when it has none. */
+function withoutPictures(message: Message): Message {
+  if (message.role === "tool" && message.pictures !== undefined) {
+    const { pictures, frame: _, ...rest } = message;
+    const lines = pictures.map((picture) => `[Postern] ${describePicture(picture)} was left out here.`);
+    return { ...rest, content: [textOf(message.content), ...lines].join("\n") };
+  }
+  if (message.role !== "user" || typeof message.content === "string" || !message.content.some(isImagePart)) {
+    return message;
+  }
+  const left = { type: "text", text: "[Postern] A picture was left out here." } as const;
+  return { ...message, content: message.content.map((part) => isImagePart(part) ? left : part) };
 }
 
 /** Groups of indexes that may go, in the order in which they go: whole turns, or a call together with its results. */
@@ -183,6 +208,7 @@ export function createFittingProvider(
       [Symbol.asyncIterator]: () => new FittingIterator(provider, { request, call, learn, fixed }),
     }),
     listModels: (signal) => provider.listModels(signal),
+    sees: provider.sees,
     close: () => provider.close(),
   };
 }

@@ -10,6 +10,8 @@ import {
 
 /** Tokens counted for an image, whether sent as URL or as data: more than common models count. */
 const IMAGE_TOKENS = 4096;
+/** The same as bytes of a window, for 1,600 tokens: what a picture costs that fills the resolution of common models */
+const PICTURE_BYTES = 6400;
 /** A tool result of 200 characters with the line that says so, and its envelope */
 const SHORTENED_RESULT_TOKENS = 120;
 /** Tokens that the common chat templates put around a message */
@@ -32,9 +34,19 @@ export function lastBytes(messages: readonly Message[]): number {
   return Buffer.byteLength(textOf(messages.at(-1)?.content ?? null));
 }
 
-/** Bytes of one message as JSON. */
+/** Bytes of one message as JSON, with a flat sum for each picture in place of its own bytes. */
 export function messageBytes(message: Message): number {
-  return Buffer.byteLength(JSON.stringify(message));
+  const images = imagesOf(message);
+  const own = images.reduce((sum, { image_url: { url } }) => sum + Buffer.byteLength(url), 0);
+  return Buffer.byteLength(JSON.stringify(message)) - own + (images.length + picturesOf(message)) * PICTURE_BYTES;
+}
+
+function imagesOf({ content }: Message) {
+  return Array.isArray(content) ? content.filter(isImagePart) : [];
+}
+
+function picturesOf(message: Message): number {
+  return message.role === "tool" ? message.pictures?.length ?? 0 : 0;
 }
 
 /** Tokens messages take, as a window is counted: bytes/4. */
@@ -54,11 +66,8 @@ export function shortenedTokens(messages: readonly Message[]): number {
 export function maxInputTokens({ messages, tools, parameters }: ProviderRequest): number {
   let tokens = inputBytes(messages, tools) + messages.length + LIST_ENVELOPES;
   if (tools.length > 0) tokens += tools.length * TOOL_ENVELOPE + TOOL_USE_TOKENS;
-  for (const { content } of messages) {
-    if (!Array.isArray(content)) continue;
-    for (const part of content) {
-      if (isImagePart(part)) tokens += IMAGE_TOKENS - part.image_url.url.length;
-    }
+  for (const message of messages) {
+    tokens += (imagesOf(message).length + picturesOf(message)) * (IMAGE_TOKENS - PICTURE_BYTES);
   }
   const { response_format: format, passed } = parameters;
   if (passed !== undefined) tokens += Buffer.byteLength(JSON.stringify(passed.body));
@@ -79,7 +88,7 @@ export function toTokens(bytes: number): number {
 export function countInput({ messages, tools }: ProviderRequest, count: TokenCounter): number {
   let tokens = tools.length === 0 ? 0 : count(JSON.stringify(tools));
   for (const message of messages) {
-    tokens += MESSAGE_TOKENS + count(textOf(message.content));
+    tokens += MESSAGE_TOKENS + count(textOf(message.content)) + picturesOf(message) * toTokens(PICTURE_BYTES);
     if (message.role !== "assistant") continue;
     for (const { function: called } of message.tool_calls ?? []) tokens += count(`${called.name} ${called.arguments}`);
   }

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
-import type { Message } from "../base/records/message.ts";
+import type { Message, Picture } from "../base/records/message.ts";
 import type { AgentLimits } from "./agent_run.ts";
 import type { CallResult } from "./tool_calls.ts";
 
@@ -9,6 +9,8 @@ export interface GuardedCall {
   readonly name: string;
   readonly input: string;
   readonly output: string;
+  /** Pictures beside the output. Default: none */
+  readonly pictures?: readonly Pick<Picture, "sha256">[] | undefined;
   readonly isError: boolean;
 }
 
@@ -66,7 +68,9 @@ export function createLoopGuard(): LoopGuard {
 }
 
 function signature(call: GuardedCall): string {
-  return createHash("sha256").update(JSON.stringify([call.name, call.input, call.isError, call.output])).digest(
+  return createHash("sha256").update(
+    JSON.stringify([call.name, call.input, call.isError, call.output, call.pictures?.map(({ sha256 }) => sha256)]),
+  ).digest(
     "base64",
   );
 }
@@ -116,7 +120,14 @@ export function afterTools({ results, verdict, hasNextTurn, turn, callsLeft, lim
   const answers = results.map((result, i): Message => {
     const lines = i === results.length - 1 ? advice.map((line) => `[Postern] ${line}`) : [];
     const content = [result.content, ...lines].join("\n\n");
-    const message: Message = { role: "tool", tool_call_id: result.call.id, content };
+    const { pictures, frame } = result;
+    const message: Message = {
+      role: "tool",
+      tool_call_id: result.call.id,
+      content,
+      ...pictures === undefined ? {} : { pictures: [...pictures] },
+      ...frame === undefined ? {} : { frame },
+    };
     return result.isError ? { ...message, is_error: true } : message;
   });
   return { answers, notices };

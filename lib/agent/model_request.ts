@@ -172,7 +172,7 @@ function ask(
   { number, last }: { readonly number: number; readonly last: boolean },
 ): OpenTurn {
   const { run, requests, events: { stamp }, separator } = loop;
-  const { request } = fitted;
+  const request = withPictures(fitted.request, run);
   loop.startTurn(number, fitted);
   const naming = last ? allOwn(requests) : requests;
   const turn = new LiveTurn({ stamp, separator, naming, shared: hasOwnWork(loop.added) });
@@ -186,6 +186,13 @@ function ask(
       return requests.usageOf(request, turn);
     },
   };
+}
+
+/** Adds the bytes of the newest pictures in the messages, where the model sees. */
+function withPictures(request: ProviderRequest, { provider, providerModel, pictures }: AgentRun): ProviderRequest {
+  const shown = request.messages.flatMap((message) => message.role === "tool" ? message.pictures ?? [] : []);
+  if (shown.length === 0 || provider.sees?.(providerModel) !== true) return request;
+  return { ...request, pictures: pictures?.load(shown) ?? new Map<string, string>() };
 }
 
 function callOf(run: AgentRun, requests: ModelRequests): ProviderCallOptions {

@@ -270,7 +270,13 @@ class AgentLoop implements LoopState {
     this.requests.takeResults(results);
     noteResults(this.run, results);
     const verdict = (this.#guard ??= createLoopGuard()).observe(
-      results.map(({ call, output, isError }) => ({ name: call.name, input: call.arguments, output, isError })),
+      results.map(({ call, output, isError, pictures }) => ({
+        name: call.name,
+        input: call.arguments,
+        output,
+        isError,
+        pictures,
+      })),
     );
     const hasNextTurn = client.length === 0 && verdict.kind !== "stop";
     const { callsLeft } = this;

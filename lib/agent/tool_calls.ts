@@ -3,13 +3,15 @@ import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
 import type { Caller } from "../base/records/caller.ts";
+import type { Picture, ToolMessage } from "../base/records/message.ts";
 import { type RunTaint, type Taint, taintField, UNTAINTED } from "../base/taint.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { Approver } from "../tools/runtime/tool_call.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
 import type { AgentApprover, AgentJournal, AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
-import { wrapUntrusted } from "./untrusted_text.ts";
+import type { PictureMemory } from "./picture_memory.ts";
+import { envelopeLines, wrapUntrusted } from "./untrusted_text.ts";
 
 /** The calls of one turn, and the bounds they run under. */
 export interface ToolWorkOptions {
@@ -45,6 +47,7 @@ export async function* toolWork(
     parallel: limits.parallelTools,
     known,
     gone: run.resume?.gone,
+    sees: run.provider.sees?.(run.providerModel) === true,
     beforeEffect: (callId, options) => journal.beforeEffect(callId, options),
     afterCall: (callId) => journal.afterCall(callId),
     emit(body) {
@@ -89,6 +92,10 @@ export interface CallToolsOptions {
   readonly requestId: string | undefined;
   readonly conversationId: string | null;
   readonly caller: Caller;
+  /** Set when the run's model is shown pictures */
+  readonly sees: boolean;
+  /** As in AgentRun */
+  readonly pictures?: PictureMemory | undefined;
   readonly depth: number;
   readonly taint: RunTaint;
   readonly signal: AbortSignal;
@@ -109,6 +116,10 @@ export interface CallResult {
   readonly output: string;
   readonly content: string;
   readonly isError: boolean;
+  /** Pictures of the result; undefined: none */
+  readonly pictures?: readonly Picture[] | undefined;
+  /** Lines of the envelope for the pictures, where the result came from outside */
+  readonly frame?: ToolMessage["frame"];
 }
 
 /** At most this many read calls run at once. */
@@ -182,7 +193,11 @@ class RunningCall {
       }
       const { output, isError, data } = outcome.result;
       if (this.#options.isCall) return this.#end(output, isError, { data, taint: outcome.taint });
-      return this.#end(output, isError, { taint: outcome.taint });
+      const pictures = outcome.pictures?.map(({ picture, bytes }) => {
+        this.#options.pictures?.keep(picture.sha256, bytes);
+        return picture;
+      });
+      return this.#end(output, isError, { taint: outcome.taint, pictures });
     } catch (error) {
       return this.#failed(error);
     }
@@ -200,6 +215,7 @@ class RunningCall {
       conversationId: options.conversationId,
       caller: options.caller,
       depth: options.depth,
+      sees: options.sees,
       taint: options.taint,
       signal: options.signal,
       approver,
@@ -255,7 +271,10 @@ class RunningCall {
   #end(
     output: string,
     isError: boolean,
-    { taint = UNTAINTED, data }: { readonly taint?: Taint | undefined; readonly data?: unknown } = {},
+    { taint = UNTAINTED, data, pictures }: Partial<Pick<RecordedResult, "pictures">> & {
+      readonly taint?: Taint | undefined;
+      readonly data?: unknown;
+    } = {},
   ): CallResult {
     const { emit, afterCall, clock } = this.#options;
     emit({
@@ -267,9 +286,10 @@ class RunningCall {
       duration_ms: Math.round(clock.monotonic() - this.#begun),
       ...(data === undefined ? {} : { data }),
       ...taintField(taint),
+      ...(pictures === undefined ? {} : { pictures: [...pictures] }),
     });
     afterCall(this.#call.id);
-    return toResult(this.#call, { output, isError, taint }, this.#options);
+    return toResult(this.#call, { output, isError, taint, pictures }, this.#options);
   }
 }
 
@@ -282,11 +302,15 @@ interface ParsedInput {
 /** The output of a single call without a model is the reply, and goes on as it is. */
 function toResult(
   call: TurnCall,
-  { output, isError, taint }: RecordedResult,
+  { output, isError, taint, pictures }: RecordedResult,
   { isCall, random }: Pick<CallToolsOptions, "isCall" | "random">,
 ): CallResult {
-  const content = isCall || taint.length === 0 ? output : wrapUntrusted(call.name, output, { origin: taint, random });
-  return { call, output, isError, content };
+  const envelope = { origin: taint, random };
+  const isOutside = !isCall && taint.length > 0;
+  const content = isOutside ? wrapUntrusted(call.name, output, envelope) : output;
+  if (pictures === undefined) return { call, output, isError, content };
+  const frame = isOutside ? envelopeLines(call.name, envelope) : undefined;
+  return { call, output, isError, content, pictures, frame };
 }
 
 /** Models leave the arguments empty for a tool without parameters. */

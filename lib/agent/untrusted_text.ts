@@ -16,10 +16,16 @@ export interface Envelope {
  * The closing line carries a random mark: content cannot end its own envelope. Events and records keep the plain output.
  * Source: docs/design/network.md "Text from outside"
  */
-export function wrapUntrusted(source: string, content: string, { origin, random }: Envelope): string {
+export function wrapUntrusted(source: string, content: string, envelope: Envelope): string {
+  const { open, close } = envelopeLines(source, envelope);
+  return `${open}\n${neutralized(content)}\n${close}`;
+}
+
+/** Returns the first and the last line of an envelope with a mark of its own. */
+export function envelopeLines(source: string, { origin, random }: Envelope) {
   const mark = random.id("");
   const from = `source=${JSON.stringify(source)} origin=${JSON.stringify(origin.join(", "))}`;
-  return `<untrusted ${from} mark="${mark}">\n${neutralized(content)}\n</untrusted mark="${mark}">`;
+  return { open: `<untrusted ${from} mark="${mark}">`, close: `</untrusted mark="${mark}">` };
 }
 
 /**

@@ -84,6 +84,7 @@ function toSettings({ provider, model, api_key_env }: AgentProviderSettings): Pr
     timeout_secs: TIMEOUT_SECONDS,
     max_retries: MAX_RETRIES,
     fallback: [],
+    vision: "auto",
   };
 }
 

@@ -65,6 +65,11 @@ export interface ProviderRequest {
   readonly toolChoice?: ToolChoice | undefined;
   readonly parallelToolCalls?: boolean | undefined;
   readonly parameters: ModelParameters;
+  /**
+   * Bytes of pictures in tool results as base64, by SHA-256. A picture that is not among them is told of in words. undefined: the model
+   * is shown none
+   */
+  readonly pictures?: ReadonlyMap<string, string> | undefined;
 }
 
 /** Options of one request that are no part of what the model reads. */
@@ -110,6 +115,8 @@ export interface Provider {
   readonly embed?: ((request: EmbedRequest, signal: AbortSignal) => Promise<readonly Float32Array[]>) | undefined;
   /** Set when declared tools cost no tokens: such a provider is told of all tools in each turn. Default false */
   readonly toolsAreFree?: boolean | undefined;
+  /** Tells whether a model is shown pictures of tool results. Default: none is */
+  readonly sees?: ((model: string) => boolean) | undefined;
   close(): Promise<void>;
 }
 

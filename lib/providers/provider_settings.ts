@@ -11,6 +11,8 @@ export interface ProviderSettings {
   readonly timeout_secs: number;
   readonly max_retries: number;
   readonly fallback: readonly string[];
+  /** Decides whether models are shown pictures of tool results; `auto`: by their names */
+  readonly vision: "auto" | "on" | "off";
 }
 
 /** Usual settings of a kind of provider. */

@@ -64,6 +64,8 @@ export function withRetries(attempts: readonly [Attempt, ...Attempt[]], options:
     embed: provider.embed,
     // Each attempt is sent the same tools
     toolsAreFree: attempts.every(({ provider }) => provider.toolsAreFree === true),
+    // A fallback that does not see is told in words; so it is for every attempt by itself
+    sees: provider.sees,
     close: () => provider.close(),
   };
 }

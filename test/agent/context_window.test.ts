@@ -31,6 +31,24 @@ describe("fitContext()", () => {
     assert.ok(tokens(fitted.messages) <= 1500);
   });
 
+  test("puts words in the place of old pictures first, and leaves those of the newest step and of the user's last words", () => {
+    const picture = { sha256: "ab", media_type: "image/png", bytes: 9, width: 8, height: 6 } as const;
+    const seen = (id: string): Message => ({ role: "tool", tool_call_id: id, content: "Taken", pictures: [picture] });
+    const image = { type: "image_url", image_url: { url: `data:image/png;base64,${"A".repeat(400_000)}` } } as const;
+    const old: Message = { role: "user", content: [image] };
+    const messages = [old, call("1"), seen("1"), old, call("2"), seen("2")];
+    assert.ok(tokens(messages) < 7000, "a picture counts a flat sum");
+    const fitted = fitContext(messages, 4000);
+    assert.deepEqual([fitted.dropped, fitted.shortened], [0, 2]);
+    assert.deepEqual(fitted.messages[0]?.content, [{ type: "text", text: "[Postern] A picture was left out here." }]);
+    assert.match(
+      String(fitted.messages[2]?.content),
+      /^Taken\n\[Postern\] A picture \(PNG, 8 x 6 pixels\) was left out/,
+    );
+    assert.deepEqual(fitted.messages.slice(3), messages.slice(3));
+    assert.equal(JSON.stringify(fitted.messages[2]).includes("pictures"), false);
+  });
+
   test("drops turns from the middle, marks the place, and keeps the first and the last", () => {
     const messages = [
       system,

@@ -211,6 +211,7 @@ function provider(table: string, kind: string): Record<string, unknown> {
     [`${table}.api_key_file`]: "",
     [`${table}.timeout_secs`]: 120,
     [`${table}.max_retries`]: 2,
+    [`${table}.vision`]: "auto",
     [`${table}.fallback`]: [],
   };
 }

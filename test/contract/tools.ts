@@ -66,9 +66,9 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
   image_info: {
     access: "read",
     enabled: "always",
-    fields: ["path"],
+    fields: ["path", "show?"],
     textField: "path",
-    maxBytes: 375,
+    maxBytes: 440,
     sample: { path: "gate.png" },
   },
   write_file: {

@@ -50,6 +50,8 @@ export interface RunningGatewayOptions {
   readonly config?: Readonly<Record<string, unknown>>;
   /** Answers of the model; undefined: the configured providers, `offline` unless the config says otherwise */
   readonly script?: Script;
+  /** Set when the model of the script is shown pictures. Default false */
+  readonly sees?: boolean;
   /** Files of the workspace */
   readonly files?: Readonly<Record<string, string>>;
   readonly environment?: Readonly<Record<string, string>>;
@@ -85,7 +87,7 @@ export async function withRunningGateway(
     withTemporaryFolder(async (folder) => {
       const dataDir = options.dataDir ?? join(folder, "data");
       const log: LogRecord[] = [];
-      const provider = createScriptedProvider(options.script ?? []);
+      const provider = createScriptedProvider(options.script ?? [], { sees: options.sees });
       const services = await createServices({
         config: configOf({ provider: { kind: "offline" }, ...options.config }),
         dataDir,

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { approvalSchema, containmentSchema } from "./approval.ts";
+import { pictureSchema } from "./message.ts";
 import { usageSchema } from "./usage.ts";
 
 /** Fields of every event: `seq` counts from 1 within a run without a gap, `time` is ISO 8601. */
@@ -71,6 +72,8 @@ export const agentEventSchema = v.variant("type", [
     data: v.optional(v.unknown()),
     /** Origins of outside content in the output, as `web_fetch example.com`. Absent: none */
     taint: v.optional(v.array(v.string())),
+    /** Pictures of the output, without their bytes. Absent: none */
+    pictures: v.optional(v.array(pictureSchema)),
   }),
   event("approval_needed", {
     approval_id: v.string(),

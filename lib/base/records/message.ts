@@ -48,6 +48,24 @@ export const toolCallSchema = v.object({
 /** Call of a function by the model. */
 export type ToolCall = v.InferOutput<typeof toolCallSchema>;
 
+/** Media types of pictures that models are shown. */
+export const PICTURE_TYPES = ["image/png", "image/jpeg", "image/webp", "image/gif"] as const;
+/** Picture of a tool result, without its bytes: those are kept in memory alone. */
+export const pictureSchema = v.object({
+  /** SHA-256 of the bytes, hexadecimal */
+  sha256: v.string(),
+  media_type: v.picklist(PICTURE_TYPES),
+  /** Number of bytes */
+  bytes: v.number(),
+  /** Pixels */
+  width: v.number(),
+  height: v.number(),
+  /** File of the workspace that holds the picture too. Absent: none */
+  saved_as: v.optional(v.string()),
+});
+/** Picture of a tool result, without its bytes. */
+export type Picture = v.InferOutput<typeof pictureSchema>;
+
 /** Message of a conversation, tagged by `role`. `content` of an assistant is null when the model only calls tools. */
 export const messageSchema = v.variant("role", [
   v.object({ role: v.literal("system"), content: contentSchema, name: v.optional(v.string()), extra }),
@@ -69,6 +87,10 @@ export const messageSchema = v.variant("role", [
     tool_call_id: v.string(),
     /** Only where the call failed; chat-completions has no place for it */
     is_error: v.optional(v.literal(true)),
+    /** Pictures of a result of the agent's own tools; absent: none. No client can set them */
+    pictures: v.optional(v.array(pictureSchema)),
+    /** Lines of the untrusted envelope around the pictures, where a format has them outside of the result; absent: none is needed */
+    frame: v.optional(v.object({ open: v.string(), close: v.string() })),
     extra,
   }),
 ]);
@@ -76,6 +98,9 @@ export const messageSchema = v.variant("role", [
 export type Message = v.InferOutput<typeof messageSchema>;
 /** Message of the model, with its tool calls. */
 export type AssistantMessage = Extract<Message, { role: "assistant" }>;
+
+/** Result of a tool call. */
+export type ToolMessage = Extract<Message, { role: "tool" }>;
 
 /** Returns the text of a content: the string itself, or its text parts joined by newlines. */
 export function textOf(content: Content | null): string {

@@ -12,6 +12,10 @@ const keys = {
     "Other providers as `name` or `name/model`, tried in order when this one fails before its first byte",
     texts([]),
   ),
+  vision: about(
+    "Whether the models see pictures in results of tools. `auto`: those that are known by name to see",
+    choice(["auto", "on", "off"], "auto"),
+  ),
 };
 
 /** Provider kinds that name a vendor or a protocol. */

@@ -52,6 +52,8 @@ export interface CallEvent extends AuditedCall {
   readonly output_bytes: number | null;
   /** SHA-256 of that output, hexadecimal */
   readonly output_digest: string | null;
+  /** SHA-256 of each picture given to the model beside the output, hexadecimal. Absent: none */
+  readonly picture_digests?: readonly string[];
 }
 
 /** A new state of an approval. */

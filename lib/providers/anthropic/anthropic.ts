@@ -6,6 +6,7 @@ import {
   type ProviderRequest,
   thinkingTokens,
 } from "../provider.ts";
+import { splitPictures } from "../picture_parts.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
 import { ProviderError } from "../../base/errors.ts";
 import {
@@ -93,7 +94,7 @@ function toAnthropicRequest(request: ProviderRequest, provider: string): Anthrop
     model: request.model,
     max_tokens: (parameters.max_completion_tokens ?? parameters.max_tokens ?? DEFAULT_MAX_TOKENS) + budget,
     stream: true,
-    messages: toTurns(messages, provider),
+    messages: toTurns(request, provider),
     ...(system.length === 0 ? {} : { system: toSystem(system.join("\n\n"), stableTools > 0) }),
     ...(stop === undefined ? {} : { stop_sequences: stop }),
     ...(user === undefined ? {} : { metadata: { user_id: user } }),
@@ -164,12 +165,12 @@ function mayThink(messages: readonly Message[], provider: string): boolean {
   );
 }
 
-function toTurns(messages: readonly Message[], provider: string): readonly Turn[] {
+function toTurns({ messages, pictures }: ProviderRequest, provider: string): readonly Turn[] {
   const turns: Turn[] = [];
   for (const message of messages) {
     if (message.role === "system" || message.role === "developer") continue;
     const role = message.role === "assistant" ? "assistant" : "user";
-    const content = blocksOf(message, provider);
+    const content = blocksOf(message, provider, pictures);
     if (content.length === 0) continue;
     const last = turns.at(-1);
     if (last?.role === role) last.content.push(...content);
@@ -178,11 +179,22 @@ function toTurns(messages: readonly Message[], provider: string): readonly Turn[
   return turns;
 }
 
-function blocksOf(message: Exclude<Message, { role: "system" | "developer" }>, provider: string): Block[] {
+function blocksOf(
+  message: Exclude<Message, { role: "system" | "developer" }>,
+  provider: string,
+  pictures: ProviderRequest["pictures"],
+): Block[] {
   if (message.role === "user") return toBlocks(message.content, provider);
   if (message.role === "tool") {
-    const content = typeof message.content === "string" ? message.content : toBlocks(message.content, provider);
-    const failed = message.is_error === true ? { is_error: true } : {};
+    const { shown, plain } = splitPictures(message, pictures);
+    const images = shown.map(({ media_type, base64: data }) => ({
+      type: "image",
+      source: { type: "base64", media_type, data },
+    }));
+    const text = plain.content;
+    const content = typeof text === "string" && images.length === 0 ? text : [...toBlocks(text, provider), ...images];
+    // The vendor takes text alone in a result that failed
+    const failed = message.is_error === true && images.length === 0 ? { is_error: true } : {};
     return [{ type: "tool_result", tool_use_id: toToolId(message.tool_call_id), content, ...failed }];
   }
   return [

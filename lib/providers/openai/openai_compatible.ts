@@ -9,6 +9,7 @@ import {
 } from "../../base/records/message.ts";
 import { OpenAiDecoder, type OpenAiOpaque } from "./openai_decoder.ts";
 import { readEmbeddings } from "./embeddings.ts";
+import { hasPictures, splitPictures } from "../picture_parts.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest, ToolDeclaration } from "../provider.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
 import type { Fields } from "../../base/join_fields.ts";
@@ -138,9 +139,8 @@ interface OpenAiRequestOptions {
  */
 function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
   const { max_tokens, passed, ...parameters } = request.parameters;
-  const messages = request.messages.some(isSpecial)
-    ? request.messages.map((message) => toWire(message, options))
-    : request.messages;
+  const said = request.messages.some(hasPictures) ? spreadPictures(request) : request.messages;
+  const messages = said.some(isSpecial) ? said.map((message) => toWire(message, options)) : said;
   const body: Record<string, unknown> = {
     model: request.model,
     messages: options.ownApi ? messages : withOneSystem(messages),
@@ -163,6 +163,38 @@ function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions
     else if (toolChoice !== undefined) body["tool_choice"] = { type: "function", function: { name: toolChoice.name } };
   }
   return JSON.stringify(body);
+}
+
+/**
+ * Puts the pictures of tool results into a user message after all results of their turn, since a tool message of this format holds
+ * text alone. Pictures from outside stand in their envelope there.
+ */
+function spreadPictures({ messages, pictures }: ProviderRequest): readonly Message[] {
+  const spread: Message[] = [];
+  let waiting: ContentPart[] = [];
+  const flush = () => {
+    if (waiting.length > 0) spread.push({ role: "user", content: waiting });
+    waiting = [];
+  };
+  for (const message of messages) {
+    if (message.role !== "tool") flush();
+    if (message.role !== "tool" || !hasPictures(message)) {
+      spread.push(message);
+      continue;
+    }
+    const { shown, plain } = splitPictures(message, pictures);
+    spread.push(plain);
+    if (shown.length === 0) continue;
+    const { open, close } = message.frame ?? { open: undefined, close: undefined };
+    const title = `[Postern] Pictures of the result of the tool call ${JSON.stringify(message.tool_call_id)}:`;
+    waiting.push({ type: "text", text: open === undefined ? title : `${title}\n${open}` });
+    for (const { media_type, base64 } of shown) {
+      waiting.push({ type: "image_url", image_url: { url: `data:${media_type};base64,${base64}` } });
+    }
+    if (close !== undefined) waiting.push({ type: "text", text: close });
+  }
+  flush();
+  return spread;
 }
 
 /** Tells whether a message must be sent in another form than the one it is kept in. */

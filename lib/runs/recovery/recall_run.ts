@@ -164,6 +164,7 @@ class JournalReader {
     this.#turns.at(-1)?.results.set(event.call_id, {
       output: event.output,
       isError: event.is_error,
+      ...(event.pictures === undefined ? {} : { pictures: event.pictures }),
       taint: event.taint ?? (record.outside?.includes(event.call_id) === true ? [event.tool] : UNTAINTED),
     });
   }

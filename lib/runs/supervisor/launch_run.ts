@@ -1,5 +1,6 @@
 import type { AgentApprover, AgentRun, RunResume } from "../../agent/agent_run.ts";
 import { createFittingProvider } from "../../agent/context_window.ts";
+import type { PictureMemory } from "../../agent/picture_memory.ts";
 import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import { taintOfMessages } from "../../agent/untrusted_text.ts";
 import { CancelError, cancelReason } from "../../base/cancel.ts";
@@ -44,6 +45,7 @@ export interface LaunchParts {
   readonly providers: Providers;
   readonly tools: ToolExecutor;
   readonly agent: () => AgentSettings;
+  readonly pictures: PictureMemory;
   readonly approverOf?: ((run: ApprovableRun) => AgentApprover) | undefined;
   readonly clock: Clock;
   readonly time: () => string;
@@ -280,6 +282,7 @@ export class RunLauncher {
       onAgain: (isAsking) => (entry.isAskedAgain = isAsking),
       tools,
       approve: this.#approverOf(plan, recorder),
+      pictures: this.#parts.pictures,
       parked,
       journal: this.#journalOf(plan, { entry, recorder, leave }),
       clock,

@@ -2,6 +2,7 @@ import type { AgentApprover } from "../../agent/agent_run.ts";
 import { createIsoTime } from "../../agent/event_recorder.ts";
 import { lastBytes } from "../../agent/estimate_tokens.ts";
 import { runAgent } from "../../agent/run_agent.ts";
+import { createPictureMemory } from "../../agent/picture_memory.ts";
 import { createParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import { CancelError, type CancelReason } from "../../base/cancel.ts";
 import { type Clock, type Timer, withTimeout } from "../../base/clock.ts";
@@ -139,6 +140,7 @@ class Supervisor implements RunSupervisor {
       runs: this.#runs,
       conversations: this.#conversations,
       parked,
+      pictures: createPictureMemory(),
       parkedRecords: this.#parkedRecords,
       queue: createRunQueue(options.limits),
       active: this.#active,

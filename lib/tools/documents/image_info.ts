@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { readScope } from "../files/file_scope.ts";
+import { MAX_PICTURE_BYTES } from "../runtime/check_pictures.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { DocumentError } from "../../documents/document_error.ts";
 import { fileSource } from "../../documents/image/byte_source.ts";
@@ -17,15 +18,32 @@ export const imageInfo = defineTool({
   needs: ["files"],
   input: v.strictObject({
     path: v.pipe(v.string(), v.minLength(1), v.description("Relative to the allowed root")),
+    show: v.optional(
+      v.pipe(v.boolean(), v.description("Shows you the picture")),
+    ),
   }),
   textField: "path",
   effects: ({ path }) => ({ root: "read_file", paths: [path] }),
-  async run({ path }, context) {
+  async run({ path, show = false }, context) {
     const file = await context.services.files.open(path, readScope(context));
     try {
       const { readImage } = await import("../../documents/image/read_image.ts");
       const image = await readImage(fileSource(file, context));
-      return { output: describe(image, file.size), isError: false, data: toData(image, { path, size: file.size }) };
+      const result = {
+        output: describe(image, file.size),
+        isError: false,
+        data: toData(image, { path, size: file.size }),
+      };
+      if (!show) return result;
+      const refusal = context.sees
+        ? file.size > MAX_PICTURE_BYTES ? `it has more than ${MAX_PICTURE_BYTES} bytes` : undefined
+        : "this model is not given pictures ([provider] vision)";
+      if (refusal !== undefined) {
+        return { ...result, output: `${result.output}\n[The picture is not shown: ${refusal}]` };
+      }
+      const bytes = new Uint8Array(file.size);
+      const read = await file.read(bytes, 0);
+      return { ...result, pictures: [{ bytes: bytes.subarray(0, read), savedAs: path }] };
     } catch (error) {
       if (!(error instanceof DocumentError)) throw error;
       throw new ToolError(error.code, `Cannot read ${shown(path)}: ${error.message}`, { cause: error });

@@ -48,6 +48,8 @@ export const screenshot = defineTool({
       }: ${width} x ${height} pixels, ${bytes.length} bytes, by ${program}`,
       isError: false,
       data: { path: filename, bytes: bytes.length, width, height, program, created: expected === undefined },
+      // Anybody's page may stand on the screen
+      ...context.sees ? { pictures: [{ bytes, savedAs: filename }], taint: ["screenshot"] } : {},
     };
   },
 });

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { Picture } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { AuditEvent } from "../../guard/audit/audit_event.ts";
@@ -20,6 +21,8 @@ export interface AuditedEnd {
   readonly durationMs: number;
   /** Text that the caller gets. undefined when the call gives none, since it was cancelled */
   readonly output: string | undefined;
+  /** Pictures that the caller gets beside the text */
+  readonly pictures: readonly { readonly picture: Pick<Picture, "sha256"> }[];
 }
 
 /** Writes the audit's records of one call. */
@@ -68,7 +71,7 @@ export function auditCall(
         reason: kind === "allow" ? "" : reason,
         approval_id: approvalId,
       }),
-    async ended({ prepared, outcome, durationMs, output }) {
+    async ended({ prepared, outcome, durationMs, output, pictures }) {
       await write({
         type: "call",
         ...about(prepared),
@@ -76,6 +79,7 @@ export function auditCall(
         duration_ms: Math.round(durationMs),
         output_bytes: output === undefined ? null : Buffer.byteLength(output),
         output_digest: output === undefined ? null : createHash("sha256").update(output).digest("hex"),
+        ...pictures.length === 0 ? {} : { picture_digests: pictures.map(({ picture }) => picture.sha256) },
       });
     },
   };

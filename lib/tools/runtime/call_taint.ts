@@ -35,6 +35,9 @@ export interface CallTaint {
 /** Tools that change a part of a file: what they do depends on the rest of it, and their errors quote it. */
 const EDITING: ReadonlySet<string> = new Set(["file_edit", "apply_patch"]);
 
+/** Tools that write what anybody may have put before the user's eyes. */
+const CAPTURING: ReadonlySet<string> = new Set(["screenshot"]);
+
 /** Creates the way of outside content through the calls of one executor. */
 export function createCallTaint(options: CallTaintOptions): CallTaint {
   return new ExecutorTaint(options);
@@ -54,7 +57,8 @@ class ExecutorTaint implements CallTaint {
     if (command !== undefined) request.taint?.add(await this.#readByCommand(command));
     const written = this.#writtenBy(tool, prepared);
     const edited = EDITING.has(tool.name) ? await taintedFiles?.of(written) : undefined;
-    const taint = joinTaints(taintOf(request), originOf(tool, prepared), edited);
+    const captured = CAPTURING.has(tool.name) ? [tool.name] : undefined;
+    const taint = joinTaints(taintOf(request), originOf(tool, prepared), edited, captured);
     if (taint.length > 0) await taintedFiles?.mark(written, { taint, root });
   }
 

@@ -1,6 +1,6 @@
 import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
-import { redactJson } from "../../base/redact.ts";
+import { type KnownSecrets, redactJson } from "../../base/redact.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { RULE_ENABLED } from "../../guard/policy.ts";
@@ -18,7 +18,8 @@ import {
   surroundings,
 } from "./run_call.ts";
 import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
-import type { CallBinding } from "./tool_call.ts";
+import type { CheckedPicture } from "./check_pictures.ts";
+import type { CallBinding, ToolResult } from "./tool_call.ts";
 import type { BoundCall, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
 import { createToolPolicy, prepareUnder, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 
@@ -198,15 +199,36 @@ async function runPermitted(
   const durationMs = options.clock.monotonic() - started;
   observeDuration(durationMs);
   count(label, ended.outcome);
-  const result = "error" in ended ? undefined : boundResult(ended.result, options.services.redactor);
+  const bounded = "error" in ended ? undefined : boundResult(ended.result, options.services.redactor);
+  const { result, pictures } = "error" in ended || bounded === undefined
+    ? { result: undefined, pictures: [] }
+    : await withPictures(bounded, ended.result, options.services.redactor);
   if (ended.outcome === "denied") {
     const { approvalId } = permitted;
     await audit.decided({ prepared, kind: "deny", rule: "owner", reason: result?.output ?? "", approvalId });
   }
-  await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result?.output });
+  await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result?.output, pictures });
   if (result === undefined) throw cancelError(request.signal);
   const taint = await parts.taint.after({ tool, prepared, request }, "error" in ended ? undefined : ended.result);
-  return { result, ran: true, access: prepared.access, ...taint.length === 0 ? {} : { taint } };
+  return {
+    result,
+    ran: true,
+    access: prepared.access,
+    ...taint.length === 0 ? {} : { taint },
+    ...pictures.length === 0 ? {} : { pictures },
+  };
+}
+
+/** Adds the pictures of a result that are within the bounds, and a line for each that is not. */
+async function withPictures(
+  bounded: ToolResult,
+  { pictures: given = [] }: ToolResult,
+  known: KnownSecrets,
+): Promise<{ readonly result: ToolResult; readonly pictures: readonly CheckedPicture[] }> {
+  if (given.length === 0) return { result: bounded, pictures: [] };
+  const { checkPictures } = await import("./check_pictures.ts");
+  const { pictures, notes } = await checkPictures(given, known);
+  return { result: { ...bounded, output: [bounded.output, ...notes].join("\n") }, pictures };
 }
 
 function unaudited(tool: string): string {

@@ -102,6 +102,7 @@ function toCallContext(
     taint: taintOf(request),
     inherited: request.inherited,
     direct: request.direct ?? false,
+    sees: request.sees ?? false,
     clock: runner.clock,
     log: logOf(runner, tool, request),
     progress: (message) => request.onProgress?.(runner.redact(message)),

@@ -33,6 +33,15 @@ export interface ToolResult {
   readonly reads?: readonly string[];
   /** Command whose output the result has, where another call started it */
   readonly command?: readonly string[];
+  /** Pictures for a model that sees. The executor checks them; it leaves out what is too large, and says so. Default: none */
+  readonly pictures?: readonly ToolPicture[];
+}
+
+/** Picture of a tool result. Its first bytes decide its format. */
+export interface ToolPicture {
+  readonly bytes: Uint8Array;
+  /** File of the workspace that the tool saved the picture in, or read it from. Default: none */
+  readonly savedAs?: string | undefined;
 }
 
 /** The caller's part of a call's context: the run and the token that it comes from, and the rights that it passes on. */
@@ -54,6 +63,8 @@ export interface CallContext {
   readonly inherited?: Inherited | undefined;
   /** Set when the caller makes the call itself, not a model for the caller. With the scope `approve` it counts as a person's approval */
   readonly direct: boolean;
+  /** Set when the model that made the call is shown pictures */
+  readonly sees: boolean;
   readonly signal: AbortSignal;
   /** Reports progress to the readers of the run */
   progress(message: string): void;

@@ -3,6 +3,7 @@ import type { ObjectJsonSchema } from "../../base/json.ts";
 import { type RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
 import type { Approver, CallBinding, Inherited, ToolResult } from "./tool_call.ts";
+import type { CheckedPicture } from "./check_pictures.ts";
 import type { Judgement } from "./tool_policy.ts";
 
 /** Description of a tool, as `/v1/tools` and `postern tools` show it. */
@@ -38,6 +39,8 @@ export interface ToolCallRequest {
   readonly inherited?: Inherited | undefined;
   /** Set when the caller makes the call itself, not a model for the caller. Default false */
   readonly direct?: boolean;
+  /** Set when the model that makes the call is shown pictures. Default false */
+  readonly sees?: boolean | undefined;
   readonly signal: AbortSignal;
   readonly approver: Approver;
   /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
@@ -61,6 +64,8 @@ export interface ToolCallOutcome {
   readonly access: Access | undefined;
   /** Outside content that the output has: the model gets it in an envelope. Default: none */
   readonly taint?: Taint;
+  /** Pictures of the result that are within the bounds. Default: none */
+  readonly pictures?: readonly CheckedPicture[];
   /** Set when a person may still answer for exactly this call */
   readonly approvalId?: string;
 }

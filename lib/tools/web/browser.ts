@@ -55,7 +55,10 @@ const inputSchema = v.strictObject({
   amount: v.optional(
     v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(100_000), v.description("scroll: pixels. Default 600")),
   ),
-  path: short("upload: file to give; screenshot: new PNG file; download: new file. Relative to the allowed root", 4096),
+  path: short(
+    "upload: file to give; screenshot: new PNG file, needless if you see pictures; download: new file. Relative to the allowed root",
+    4096,
+  ),
   for: short("wait: text that must appear", 1000),
   timeout_secs: v.optional(
     v.pipe(v.number(), v.minValue(1), v.maxValue(3600), v.description("wait: default as configured")),
@@ -72,7 +75,10 @@ export const browser = defineTool({
     "Uses web pages in a real browser, one for each run. navigate, then snapshot shows the page with a ref for each element that click, fill and the others take. download clicks a ref, or opens a url, and saves the file",
   access: "write",
   // What a download brings is written to a file: see accessesOf
-  accessOf: ({ op }) => op === "download" ? "network" : LOOKS.has(op) ? "read" : "write",
+  accessOf: ({ op, path }) => {
+    if (op === "download") return "network";
+    return LOOKS.has(op) || (op === "screenshot" && path === undefined) ? "read" : "write";
+  },
   outside: true,
   enabled: (config) => config.browser.enabled,
   enabledBy: "[browser] enabled = true",
@@ -90,7 +96,6 @@ export const browser = defineTool({
       upload: ["ref", "path"],
       download: ["path"],
       press: ["key"],
-      screenshot: ["path"],
       wait: ["for"],
     });
     requireFitting(input);

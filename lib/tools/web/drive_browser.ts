@@ -43,6 +43,12 @@ export async function driveBrowser(input: BrowserInput, context: Context): Promi
   const { services: { browsers, redactor }, config, runId, signal, clock } = context;
   const { url: URL = "", text = "", value = "" } = input;
   refuseSecrets({ URL, text, value }, redactor);
+  if (input.op === "screenshot" && input.path === undefined && !context.sees) {
+    throw new ToolError(
+      "invalid_input",
+      'Cannot call "browser": op "screenshot" needs "path", since this model is not shown pictures ([provider] vision)',
+    );
+  }
   if (input.op === "close") {
     const wasOpen = await browsers.closeRun(runId);
     if (wasOpen) browsers.note(runId, { op: "close", target: "", url: "", error: null });
@@ -203,8 +209,9 @@ async function operate(input: BrowserInput, { pages, context, step }: Operation)
       return await answer();
     case "screenshot": {
       const bytes = await pages.screenshot(step);
-      await saveNew(path, bytes, context);
-      return await answer(undefined, { path, bytes: bytes.length });
+      if (input.path !== undefined) await saveNew(path, bytes, context);
+      const result = await answer(undefined, { ...input.path === undefined ? {} : { path }, bytes: bytes.length });
+      return context.sees ? { ...result, pictures: [{ bytes, savedAs: input.path }] } : result;
     }
     // Address and title are a part of every answer
     case "title":

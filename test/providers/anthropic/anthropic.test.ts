@@ -343,3 +343,33 @@ test("the stable beginning of a run's requests is marked for the vendor's cache,
   const plain = await send({});
   assert.deepEqual([plain.system, plain.tools], ["Be brief", [block("a"), block("b")]]);
 });
+
+test("pictures of a result stand in its block; a result that failed is not marked beside a picture", async (t) => {
+  const { upstream, provider } = await start(t);
+  const result = (id: string, isError: boolean): Message => ({
+    role: "tool",
+    tool_call_id: id,
+    content: "Taken",
+    pictures: [PICTURE],
+    frame: { open: "<untrusted>", close: "</untrusted>" },
+    ...isError ? { is_error: true } : {},
+  });
+  const request = { model: "claude-sonnet-4-5", messages: [result("a", false), result("b", true)] };
+  await collect(provider, { ...request, pictures: new Map([[PICTURE.sha256, "AAAA"]]) });
+  await collect(provider, { ...request, pictures: new Map() });
+  const image = { type: "image", source: { type: "base64", media_type: "image/png", data: "AAAA" } };
+  const block = (id: string, content: unknown) => ({ type: "tool_result", tool_use_id: id, content });
+  const shown = [{ type: "text", text: "Taken" }, image];
+  assert.deepEqual(sentTo(upstream, 0), [{ role: "user", content: [block("a", shown), block("b", shown)] }]);
+  const told =
+    `Taken\n[Postern] A picture (PNG, 8 x 6 pixels, saved as "a.png") is not shown: it is too old, and not kept any more.`;
+  assert.deepEqual(sentTo(upstream, 1), [
+    { role: "user", content: [block("a", told), { ...block("b", told), is_error: true }] },
+  ]);
+});
+
+const PICTURE = { sha256: "ab", media_type: "image/png", bytes: 3, width: 8, height: 6, saved_as: "a.png" } as const;
+
+function sentTo({ requests }: AnthropicUpstream, place: number): unknown {
+  return (requests[place]?.json as { readonly messages?: unknown }).messages;
+}

@@ -669,3 +669,65 @@ test("a reply that has begun and says nothing yet is told once, by an empty arra
   assert.equal(await settled, "waiting");
   await iterator.return?.();
 });
+
+const PICTURE = { sha256: "ab", media_type: "image/png", bytes: 3, width: 8, height: 6, saved_as: "a.png" } as const;
+const WITH_PICTURES: readonly Message[] = [
+  {
+    role: "tool",
+    tool_call_id: "a",
+    content: "One",
+    pictures: [PICTURE],
+    frame: { open: "<untrusted x>", close: "</untrusted x>" },
+  },
+  { role: "tool", tool_call_id: "b", content: "Two", pictures: [PICTURE, { ...PICTURE, sha256: "old" }] },
+  { role: "tool", tool_call_id: "c", content: "Three" },
+  { role: "assistant", content: "Seen" },
+  { role: "user", content: "Go on" },
+];
+
+async function sentPictures(context: TestContext, vision: "auto" | "on", model: string): Promise<unknown> {
+  const upstream = await startOpenAiUpstream();
+  context.after(() => upstream.close());
+  const { providers } = await setUp(context, { base_url: upstream.baseUrl, vision });
+  const pictures = new Map([[PICTURE.sha256, "AAAA"]]);
+  await collect(providers.resolve("").provider, { model, messages: WITH_PICTURES, pictures });
+  return (upstream.requests[0]?.json as { readonly messages?: unknown }).messages;
+}
+
+test("pictures of results follow all results of their turn, in their envelope", async (t) => {
+  const image = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } };
+  assert.deepEqual(await sentPictures(t, "on", "upstream-model"), [
+    { role: "tool", tool_call_id: "a", content: "One" },
+    {
+      role: "tool",
+      tool_call_id: "b",
+      content:
+        'Two\n[Postern] A picture (PNG, 8 x 6 pixels, saved as "a.png") is not shown: it is too old, and not kept any more.',
+    },
+    { role: "tool", tool_call_id: "c", content: "Three" },
+    {
+      role: "user",
+      content: [
+        { type: "text", text: '[Postern] Pictures of the result of the tool call "a":\n<untrusted x>' },
+        image,
+        { type: "text", text: "</untrusted x>" },
+        { type: "text", text: '[Postern] Pictures of the result of the tool call "b":' },
+        image,
+      ],
+    },
+    { role: "assistant", content: "Seen" },
+    { role: "user", content: "Go on" },
+  ]);
+});
+
+test("a model that does not see is told of pictures in words", async (t) => {
+  const line =
+    '[Postern] A picture (PNG, 8 x 6 pixels, saved as "a.png") is not shown: this model is not given pictures.';
+  assert.deepEqual(await sentPictures(t, "auto", "upstream-model"), [
+    { role: "tool", tool_call_id: "a", content: `One\n${line}` },
+    { role: "tool", tool_call_id: "b", content: `Two\n${line}\n${line}` },
+    { role: "tool", tool_call_id: "c", content: "Three" },
+    { role: "assistant", content: "Seen" },
+    { role: "user", content: "Go on" },
+  ]);
+});

@@ -23,6 +23,7 @@ export function settings(changes: Partial<ProviderSettings> = {}): ProviderSetti
     api_key_file: "",
     timeout_secs: 120,
     max_retries: 0,
+    vision: "auto",
     fallback: [],
     ...changes,
   };

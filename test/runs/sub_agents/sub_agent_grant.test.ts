@@ -22,6 +22,7 @@ const caller = (more: Partial<CallContext> = {}): CallContext => ({
   depth: 0,
   taint: [],
   direct: false,
+  sees: false,
   signal: new AbortController().signal,
   progress: () => {},
   ...more,

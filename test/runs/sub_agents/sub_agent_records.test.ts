@@ -15,6 +15,7 @@ const by = (callId: string, tokenId = "tok_1", scopes: readonly Scope[] = ["chat
   depth: 0,
   taint: [],
   direct: false,
+  sees: false,
   inherited: {
     limits: { maxIterations: 5, maxToolCalls: 5, tokensPerRun: 0 },
     tools: undefined,

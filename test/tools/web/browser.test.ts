@@ -282,6 +282,24 @@ test(
     }),
 );
 
+test(
+  "a screenshot is a picture for a model that sees, and needs a file for one that does not",
+  { skip },
+  () =>
+    withBrowserBench({ config: LOOPBACK }, async ({ call, bench }) => {
+      await call({ op: "navigate", url: `${site.origin}/` });
+      const { result, pictures } = await bench.call("browser", { op: "screenshot" }, { runId: "run_1", sees: true });
+      assert.equal(result.isError, false, result.output);
+      assert.deepEqual(pictures?.map(({ picture: { media_type, width, height } }) => [media_type, width, height]), [
+        ["image/png", 1280, 800],
+      ]);
+      await call({ op: "navigate", url: `${site.origin}/` });
+      const blind = await bench.call("browser", { op: "screenshot" }, { runId: "run_1" });
+      assert.deepEqual([blind.result.isError, blind.pictures], [true, undefined]);
+      assert.match(blind.result.output, /"path"/);
+    }),
+);
+
 const xvfb = await createCommandLookup().find("Xvfb");
 test("with headless = false the browser shows a window, and the page is used as without one", {
   skip: skip || (xvfb === undefined ? "Xvfb is not installed" : false),
