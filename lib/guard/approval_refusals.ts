@@ -1,4 +1,5 @@
 import { HttpError } from "../base/errors.ts";
+import { HANDOFF } from "./policy.ts";
 import type { Approval, ApprovalStatus } from "../base/records/approval.ts";
 import { APPROVAL_LIMITS } from "./approvals.ts";
 
@@ -17,9 +18,13 @@ export function settledBefore(status: ApprovalStatus): HttpError {
   return conflict(`Cannot answer this approval: it is ${status} already`);
 }
 
-/** 400: a tool in `always_ask` and a step of a procedure need an approval each time. */
+/** 400: a tool in `always_ask`, a step of a procedure and a page that is handed over need an approval each time. */
 export function notRemembered({ tool, rule }: Pick<Approval, "tool" | "rule">): HttpError {
-  const why = rule.startsWith("sop:") ? "it is about a procedure's step" : `[autonomy] always_ask names "${tool}"`;
+  const why = rule.startsWith("sop:")
+    ? "it is about a procedure's step"
+    : rule.startsWith(HANDOFF)
+    ? "it hands a page over to a person"
+    : `[autonomy] always_ask names "${tool}"`;
   return new HttpError(
     "invalid_request",
     `Cannot remember the answer: ${why}, so it is asked about each time; leave "remember" out`,

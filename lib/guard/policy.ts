@@ -14,6 +14,8 @@ export interface Effects {
   readonly root?: "read_file" | "write_file";
   readonly urls?: readonly string[];
   readonly command?: readonly string[];
+  /** Task of a person before the call goes on, in the model's words. Such a call always asks */
+  readonly handoff?: string;
 }
 
 /** A rule that was looked at, with its answer. `pass`: the rule does not apply to this call. */
@@ -44,12 +46,15 @@ export interface Decision {
 export const RULE_OUTSIDE_CONTENT = "outside_content";
 
 /**
- * Tells whether a rule asks each time, by `always_ask`, after content from outside or for a step of a procedure. Such an answer counts
- * for one call alone.
+ * Tells whether a rule asks each time, by `always_ask`, after content from outside, for a step of a procedure or to hand a page over. Such
+ * an answer counts for one call alone.
  */
 export function asksAlways(rule: string): boolean {
-  return rule.startsWith("always_ask:") || rule.startsWith("sop:") || rule === RULE_OUTSIDE_CONTENT;
+  return ["always_ask:", "sop:", HANDOFF].some((prefix) => rule.startsWith(prefix)) || rule === RULE_OUTSIDE_CONTENT;
 }
+
+/** Begin of the rule of a call that a person does a part of. */
+export const HANDOFF = "handoff:";
 
 /** Tells whether a call changes the files that its effects name: a write does, and a download that goes to a file. */
 export function changesFiles(call: Pick<DecideInput, "access" | "effects">): boolean {
@@ -189,6 +194,11 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   const missing = needed.filter((_, index) => approving[index]?.length === 0);
   const approve = says === "ask" ? missing.map((name) => `add "${name}" to [autonomy] auto_approve`) : [];
 
+  if (effects.handoff !== undefined) {
+    const rule = `${HANDOFF}${tool}`;
+    const reason = `Cannot go on with "${tool}" without a person, who is asked to: ${effects.handoff}`;
+    return { kind: "ask", reason, rule, path: [...path, { rule, says: "ask" }], change: [] };
+  }
   if (asking.length > 0) {
     const rule = `always_ask:${tool}`;
     const allow = isAfterOutside ? [ALLOW_OUTSIDE] : [];

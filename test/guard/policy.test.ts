@@ -298,6 +298,16 @@ test("a question after content from outside names the origin and every edit that
   assert.ok(asksAlways(asked.rule), "no remembered answer counts");
 });
 
+test("a page that is handed over asks at each level, and no list or answer stands for the person", () => {
+  for (const level of ["read_only", "supervised", "full"] as const) {
+    const effects = { handoff: "Solve the puzzle" };
+    const asked = ask({ tool: "browser", access: "read", effects, level, auto_approve: ["browser"] });
+    assert.deepEqual([asked.kind, asked.rule, asked.change], ["ask", "handoff:browser", []], level);
+    assert.match(asked.reason, /without a person, who is asked to: Solve the puzzle$/);
+    assert.ok(asksAlways(asked.rule), "no remembered answer counts");
+  }
+});
+
 test("a long path is shortened in the sentence", () => {
   const { reason } = ask({ effects: { paths: [`/etc/${"x".repeat(100_000)}`] } });
   assert.ok(reason.length < 500);

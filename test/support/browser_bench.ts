@@ -121,7 +121,7 @@ export interface BrowserBenchOptions {
 }
 
 /** Marks a call as one inside of a run. */
-const IN_RUN: NonNullable<ToolCallRequest["inherited"]> = {
+export const IN_RUN: NonNullable<ToolCallRequest["inherited"]> = {
   limits: { maxIterations: 1, maxToolCalls: 1, tokensPerRun: 0 },
   tools: undefined,
   durable: false,

@@ -68,12 +68,15 @@ export interface BrowsersOptions {
 
 /** Browsers at the same time: each holds hundreds of megabytes */
 const MAX_BROWSERS = 4;
-/** A browser that no call uses for so long is closed */
+/** A browser that no call uses for so long is closed. A person may be at work in one with a window */
 const IDLE_MS = 300_000;
+const VISIBLE_IDLE_MS = 3_600_000;
 
 interface Entry {
   readonly browser: OpenBrowser;
   readonly network: BrowserWay;
+  /** Milliseconds without a call after which it is closed */
+  readonly idleMs: number;
   idle: Timer;
 }
 
@@ -108,7 +111,7 @@ class RunBrowsers implements Browsers {
       try {
         return await work(entry.browser.pages);
       } finally {
-        entry.idle = this.#options.clock.after(IDLE_MS, () => this.#closeIdle(runId, entry));
+        entry.idle = this.#options.clock.after(entry.idleMs, () => this.#closeIdle(runId, entry));
         if (this.#entries.get(runId) !== entry) entry.idle.clear();
       }
     });
@@ -172,7 +175,8 @@ class RunBrowsers implements Browsers {
         await browser.close();
         throw error;
       }
-      const entry: Entry = { browser, network, idle: clock.after(IDLE_MS, () => {}) };
+      const idleMs = display === undefined ? IDLE_MS : VISIBLE_IDLE_MS;
+      const entry: Entry = { browser, network, idleMs, idle: clock.after(idleMs, () => {}) };
       void browser.ended.then((reason) => this.#forget(runId, entry, reason));
       return entry;
     } catch (error) {
@@ -212,7 +216,7 @@ class RunBrowsers implements Browsers {
   }
 
   #closeIdle(runId: string, entry: Entry): void {
-    this.#ends.set(runId, `the one before was closed after ${IDLE_MS / 60_000} minutes without use`);
+    this.#ends.set(runId, `the one before was closed after ${entry.idleMs / 60_000} minutes without use`);
     void this.#end(runId, entry);
   }
 

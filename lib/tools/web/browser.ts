@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { exactLine } from "../../base/text.ts";
 import { lazily } from "../../base/lazily.ts";
 import { ToolError } from "../../base/errors.ts";
 import { shown } from "../../system/files/parse_path.ts";
@@ -24,14 +25,17 @@ export const BROWSER_OPS = [
   "back",
   "screenshot",
   "wait",
+  "handoff",
   "close",
 ] as const;
 
+/** Characters of what a person is asked to do. */
+const MAX_HANDOFF = 500;
 /** Time beside the operation itself: a browser may have to start, and a page to finish loading. */
 const MARGIN_MS = 45_000;
 
 /** Operations that only look at the page that is there, or close it. */
-const LOOKS: ReadonlySet<string> = new Set(["snapshot", "text", "title", "url", "wait", "close"]);
+const LOOKS: ReadonlySet<string> = new Set(["snapshot", "text", "title", "url", "wait", "handoff", "close"]);
 
 const driving = lazily(() => import("./drive_browser.ts"));
 
@@ -48,7 +52,9 @@ const inputSchema = v.strictObject({
       v.description("click, fill, type, hover, select, upload, download: element from snapshot, as e12"),
     ),
   ),
-  text: v.optional(v.pipe(v.string(), v.maxLength(100_000), v.description("fill, type: the text"))),
+  text: v.optional(
+    v.pipe(v.string(), v.maxLength(100_000), v.description("fill, type: the text; handoff: what a person shall do")),
+  ),
   value: short("select: value or label of the option", 1000),
   key: short("press: key, as Enter or Control+A", 64),
   direction: v.optional(v.pipe(v.picklist(["up", "down", "left", "right"]), v.description("scroll. Default down"))),
@@ -97,13 +103,22 @@ export const browser = defineTool({
       download: ["path"],
       press: ["key"],
       wait: ["for"],
+      handoff: ["text"],
     });
     requireFitting(input);
     if (input.op === "download" && (input.ref === undefined) === (input.url === undefined)) {
       throw new ToolError("invalid_input", 'Cannot call "browser": op "download" needs either "ref" or "url"');
     }
+    if (input.op === "handoff" && (input.text ?? "").length > MAX_HANDOFF) {
+      const most = `at most ${MAX_HANDOFF} characters`;
+      throw new ToolError("invalid_input", `Cannot call "browser": "text" of op "handoff" has ${most}`);
+    }
   },
-  admit({ op, path = "" }, { security }) {
+  admit({ op, path = "" }, { security, browser: { headless } }) {
+    if (op === "handoff" && headless) {
+      const wayOut = "set [browser] headless = false, which needs a desktop session";
+      throw new ToolError("no_window", `Cannot hand the page over: the browser shows no window; ${wayOut}`);
+    }
     if (op !== "download" || security.write_file.enabled) return;
     throw new ToolError(
       "write_off",
@@ -111,7 +126,8 @@ export const browser = defineTool({
     );
   },
   // An upload reads its file, which files.open checks and the approval shows. The call does not change that file
-  effects: ({ op, url, path }) => ({
+  effects: ({ op, url, path, text }) => ({
+    ...(op === "handoff" ? { handoff: exactLine(text ?? "") } : {}),
     ...(url === undefined ? {} : { urls: [url] }),
     ...((op === "screenshot" || op === "download") && path !== undefined
       ? { root: "write_file" as const, paths: [path] }
@@ -126,7 +142,7 @@ export const browser = defineTool({
 const FIELDS_OF: Readonly<Record<string, readonly string[]>> = {
   url: ["navigate", "download"],
   ref: ["click", "fill", "type", "hover", "select", "upload", "download"],
-  text: ["fill", "type"],
+  text: ["fill", "type", "handoff"],
   value: ["select"],
   key: ["press"],
   direction: ["scroll"],

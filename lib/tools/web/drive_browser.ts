@@ -213,7 +213,8 @@ async function operate(input: BrowserInput, { pages, context, step }: Operation)
       const result = await answer(undefined, { ...input.path === undefined ? {} : { path }, bytes: bytes.length });
       return context.sees ? { ...result, pictures: [{ bytes, savedAs: input.path }] } : result;
     }
-    // Address and title are a part of every answer
+    // The person has answered: what was done is on the page. Address and title are a part of every answer
+    case "handoff":
     case "title":
     case "url":
       return await answer();

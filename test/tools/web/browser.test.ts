@@ -2,8 +2,17 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { noContainedBrowser, openSite, refOf, type Site, withBrowserBench } from "../../support/browser_bench.ts";
+import {
+  IN_RUN,
+  noContainedBrowser,
+  openSite,
+  refOf,
+  type Site,
+  withBrowserBench,
+} from "../../support/browser_bench.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
+import { systemClock } from "../../../lib/base/clock.ts";
+import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { startXvfb } from "../../support/xvfb.ts";
 import { withWorkspace } from "../../support/workspace.ts";
@@ -205,10 +214,10 @@ test("what an operation needs and takes is checked before anybody is asked", () 
     assert.match(await answer({ op: "click" }), /"ref" is missing, which op "click" needs$/);
     assert.match(
       await answer({ op: "click", ref: "e1", text: "x" }),
-      /op "click" takes no "text", which is for fill, type$/,
+      /op "click" takes no "text", which is for fill, type, handoff$/,
     );
     assert.match(await answer({ op: "click", ref: "css=button" }), /"ref"/);
-    assert.match(await answer({ op: "handoff" }), /"op" must be one of/);
+    assert.match(await answer({ op: "teleport" }), /"op" must be one of/);
     assert.match(await answer({ op: "upload", ref: "e1", path: "../a.txt" }), /^Cannot/);
     assert.match(await answer({ op: "upload", ref: "e1", path: "id_rsa" }), /sensitive|credentials/);
     assert.match(await answer({ op: "screenshot", path: ".git/x.png" }), /^Cannot .*\.git/);
@@ -324,3 +333,68 @@ test("with headless = false the browser shows a window, and the page is used as 
     stop();
   }
 });
+
+test("handoff waits for a person, who uses the page meanwhile, and the run goes on from there", {
+  skip: skip || (xvfb === undefined ? "Xvfb is not installed" : false),
+}, async () => {
+  const { display, stop } = await startXvfb(xvfb ?? "");
+  try {
+    const config = { ...LOOPBACK, browser: { headless: false } };
+    await withBrowserBench({ config, session: { DISPLAY: display } }, async ({ call, bench, browsers }) => {
+      await call({ op: "navigate", url: `${site.origin}/login` });
+      const page = (await call({ op: "snapshot" })).output;
+      const signal = new AbortController().signal;
+      const use = {
+        executable: "",
+        requiresSandbox: true,
+        maxDownloadBytes: 1,
+        opens: false,
+        timeoutMs: 20_000,
+        signal,
+        clock: systemClock,
+      };
+      const asked: unknown[] = [];
+      const approver: ToolCallRequest["approver"] = async ({ rule, reason }) => {
+        asked.push([rule, reason]);
+        await browsers.use("run_1", use, async (pages) => {
+          await pages.fill(refOf(page, /textbox "Name"/), "ada", use);
+          await pages.fill(refOf(page, /textbox "Password"/), "lovelace", use);
+          await pages.press("Enter", use);
+          await pages.waitFor("Welcome, ada", use);
+        });
+        return { decision: "approve", reason: "done" };
+      };
+      const input = { op: "handoff", text: "Sign in, please" };
+      const { result } = await bench.call("browser", input, {
+        runId: "run_1",
+        inherited: { ...IN_RUN, approver },
+        approver,
+      });
+      assert.deepEqual(asked, [[
+        "handoff:browser",
+        'Cannot go on with "browser" without a person, who is asked to: Sign in, please',
+      ]]);
+      assert.match(result.output, /title="Home"/);
+      const refusing: ToolCallRequest["approver"] = () =>
+        Promise.resolve({ decision: "deny", reason: "not now", rule: "approval" });
+      const denied = await bench.call("browser", input, {
+        runId: "run_1",
+        inherited: { ...IN_RUN, approver: refusing },
+        approver: refusing,
+      });
+      assert.equal(denied.result.isError, true);
+    });
+  } finally {
+    stop();
+  }
+});
+
+test("handoff is refused where the browser shows no window, and says what does", () =>
+  withWorkspace({}, async ({ root }) => {
+    const { call } = createToolBench({ root, config: { browser: { enabled: true }, autonomy: { level: "full" } } });
+    const { result } = await call("browser", { op: "handoff", text: "Sign in" });
+    assert.equal(result.isError, true);
+    assert.match(result.output, /the browser shows no window; set \[browser\] headless = false/);
+    const long = await call("browser", { op: "handoff", text: "x".repeat(501) });
+    assert.match(long.result.output, /"text" of op "handoff" has at most 500 characters/);
+  }));
