@@ -25,6 +25,7 @@ import {
 } from "./screen_arguments.ts";
 import {
   type AfterProgram,
+  changesFrom,
   requireSurveyed,
   type SurveyOf,
   uncontainable,
@@ -93,9 +94,6 @@ interface Screening {
 
 type Changes = Pick<CallNote, "changes">;
 type LineRequest = Pick<AnyRequest, "words" | "scope" | "composed">;
-
-/** Milliseconds that the clock of a file system may be behind */
-const CLOCK_STEP_MS = 20;
 
 /** The whole environment of a program: no variable of the gateway, and a home without configuration files or keys. */
 export const ENVIRONMENT: Readonly<Record<string, string>> = {
@@ -193,7 +191,7 @@ class CommandPreparation implements Preparation {
   /** Returns the part of a note that says what a command with taint writes. */
   #changesOf({ taint = UNTAINTED }: Pick<AnyRequest, "taint">): Changes {
     if (taint.length === 0) return {};
-    return { changes: { since: this.#options.clock.now() - CLOCK_STEP_MS, taint: [...taint] } };
+    return { changes: changesFrom(this.#options.clock, taint) };
   }
 
   /** Watches a command for the files that it writes alone, where it has taint. */

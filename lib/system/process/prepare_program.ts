@@ -3,7 +3,9 @@ import { realpath } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
+import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import type { Taint } from "../../base/taint.ts";
 import type { RelayProblem } from "../net/relay.ts";
 import type { AllowedHosts } from "../net/url_rules.ts";
 import type { CallNote } from "./call_notes.ts";
@@ -17,6 +19,7 @@ import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
 import type { ArgumentScope } from "./screen_arguments.ts";
 import {
   type AfterProgram,
+  changesFrom,
   requireSurveyed,
   uncontainable,
   unwatched,
@@ -37,6 +40,8 @@ export interface ProgramRequest {
   /** Variables beside the fixed ones. Default: none */
   readonly env?: Readonly<Record<string, string>>;
   readonly workspace: "none" | "read" | "write";
+  /** Origins of what it writes to the workspace, whose files are marked */
+  readonly taint: Taint;
   readonly scope: ArgumentScope;
   /** Hosts that it may reach. Empty: it has no network */
   readonly hosts: AllowedHosts;
@@ -71,6 +76,7 @@ export interface RunningProgram {
 /** Services that preparing a program needs. */
 export interface ProgramOptions {
   readonly commands: Pick<CommandLookup, "find">;
+  readonly clock: Pick<Clock, "now">;
   readonly marker: string;
   readonly containment: ContainmentFinder;
   readonly watch: WorkspaceWatch;
@@ -165,12 +171,12 @@ export function runtimeProgram(): RuntimeProgram {
 async function prepareUncontained(
   line: CommandLine,
   request: ProgramRequest,
-  { launcher, watch }: ProgramOptions,
+  { launcher, watch, clock }: ProgramOptions,
 ): Promise<PreparedProgram> {
   const [file, ...prefix] = await launcher();
   const launched = file === undefined ? line : { ...line, file, args: [...prefix, line.file, ...line.args] };
   return {
-    ...request.workspace === "write" ? await watchedWorkspace(request, watch) : unwatched(false),
+    ...request.workspace === "write" ? await watchedWorkspace(request, { watch, clock }) : unwatched(false),
     key: keyOf([launched.file, ...launched.args], []),
     contained: false,
     start: () => Promise.resolve().then(() => running(launched)),
@@ -179,14 +185,15 @@ async function prepareUncontained(
 
 /** Returns the eyes on the workspace of an uncontained program: what it makes under protected names is moved away. */
 async function watchedWorkspace(
-  { title, scope, signal }: ProgramRequest,
-  watch: WorkspaceWatch,
+  { title, scope, taint, signal }: ProgramRequest,
+  { watch, clock }: Pick<ProgramOptions, "watch" | "clock">,
 ): Promise<AfterProgram> {
   await watch.requireRoom(title);
   const workspace = await realpath(scope.workspaceRoot);
   const skip = await watch.skippedIn(scope);
   const { finished, guarded } = await watch.surveyOf(skip, signal)(workspace, false);
-  return finished ? await watch.watch(noteOf(workspace, skip, guarded)) : unwatched(true);
+  if (!finished) return unwatched(true);
+  return await watch.watch({ ...noteOf(workspace, skip, guarded), changes: changesFrom(clock, taint) });
 }
 
 function noteOf(
@@ -204,8 +211,8 @@ interface SeenWorkspace extends AfterProgram {
 
 /** Looks through the workspace, and says what the program sees of it. */
 async function seenWorkspace(
-  { title, section, workspace, scope, signal }: ProgramRequest,
-  { watch }: ProgramOptions,
+  { title, section, workspace, scope, taint, signal }: ProgramRequest,
+  { watch, clock }: ProgramOptions,
 ): Promise<SeenWorkspace> {
   if (workspace === "none") return { seen: { hidden: [] }, ...unwatched(false) };
   const writes = workspace === "write";
@@ -217,7 +224,8 @@ async function seenWorkspace(
   const before = await watch.surveyOf(skip, signal)(root, !scope.allowSensitive);
   requireSurveyed(title, before, { place: "the workspace", section });
   const seen = { ...await watch.coversOf(before, scope), workspaceRoot: root, readOnly: !writes };
-  const after = writes ? await watch.watch(noteOf(root, skip, before.guarded)) : unwatched(false);
+  const note = { ...noteOf(root, skip, before.guarded), changes: changesFrom(clock, taint) };
+  const after = writes ? await watch.watch(note) : unwatched(false);
   return { seen, ...after };
 }
 

@@ -348,6 +348,6 @@ async function loadRunner(options: ProcessesOptions, containment: ContainmentFin
   const { commands, clock, marker } = options;
   const launcher = createLauncherFinder({ commands, clock, env: ENVIRONMENT });
   const preparation = createPreparation({ ...options, containment, launcher, watch, relays });
-  const programs = { commands, marker, containment, watch, relays, launcher, environment: ENVIRONMENT };
+  const programs = { commands, clock, marker, containment, watch, relays, launcher, environment: ENVIRONMENT };
   return { preparation, programs, surveys, requireStarted, runCommand };
 }

@@ -1,5 +1,6 @@
 import { realpath } from "node:fs/promises";
 import { ToolError } from "../../base/errors.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { Taint } from "../../base/taint.ts";
 import { forbiddenNames, isWithin } from "../files/forbidden_paths.ts";
 import { shown } from "../files/parse_path.ts";
@@ -154,6 +155,14 @@ class SurveyedWorkspace implements WorkspaceWatch {
       return false;
     }
   }
+}
+
+/** Milliseconds that the clock of a file system may be behind */
+const CLOCK_STEP_MS = 20;
+
+/** Returns the part of a note by which all that changes from now on is marked. */
+export function changesFrom(clock: Pick<Clock, "now">, taint: Taint): NonNullable<CallNote["changes"]> {
+  return { since: clock.now() - CLOCK_STEP_MS, taint: [...taint] };
 }
 
 /** Returns the end of a program without a survey after it. @param unchecked true: it may have made protected names that nobody found */

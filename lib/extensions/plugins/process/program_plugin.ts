@@ -122,6 +122,8 @@ class ProgramHost implements PluginHost {
       ...program,
       title: this.#title,
       workspace: capabilities.workspace,
+      // A plugin is a program of others: what it writes counts as what it says
+      taint: [`plugin ${id}`],
       hosts: { entries: capabilities.hosts, key: `the capabilities of plugin "${id}", which its manifest names,` },
       sandbox: config.plugins.sandbox,
       section: "[plugins]",

@@ -9,7 +9,7 @@ import { systemClock } from "../../../../lib/base/clock.ts";
 import { parsePluginManifest, type PluginManifest } from "../../../../lib/extensions/plugins/manifest.ts";
 import type { PluginHost } from "../../../../lib/extensions/plugins/plugin_host.ts";
 import { createProcessOpener } from "../../../../lib/extensions/plugins/process/process_plugin.ts";
-import { createToolBench } from "../../../support/tool_bench.ts";
+import { createToolBench, type ToolBench } from "../../../support/tool_bench.ts";
 import { sampleTool, sha256 } from "../../../support/plugin_package.ts";
 import { configOf } from "../../../support/running_gateway.ts";
 import { isGone } from "../../../support/is_gone.ts";
@@ -35,6 +35,7 @@ interface SampleBench {
   readonly workspace: Workspace;
   readonly folder: string;
   readonly host: PluginHost;
+  readonly bench: ToolBench;
   call(input?: Readonly<Record<string, string>>, signal?: AbortSignal): ReturnType<PluginHost["call"]>;
 }
 
@@ -59,10 +60,11 @@ async function withPlugin(
     chmodSync(join(folder, "tool"), 0o700);
     const own = command === undefined ? { command: "./tool", sha256: sha256(bytes) } : { command, args };
     const manifest = manifestOf({ process: { ...own, mode }, capabilities });
-    const { processes } = createToolBench({
+    const bench = createToolBench({
       root: workspace.root,
       config: { url_access: { allow_loopback: true } },
     });
+    const { processes } = bench;
     const open = createProcessOpener({ processes, clock: systemClock });
     const config = configOf({ plugins: { allow_process: true, sandbox: "off", timeout_secs: 20, ...plugins } });
     const host = await open({ manifest, folder, digest: "", main: bytes, config });
@@ -74,7 +76,7 @@ async function withPlugin(
     const call: SampleBench["call"] = (input = {}, signal = new AbortController().signal) =>
       host.call({ tool: "say", input, context }, signal);
     try {
-      await use({ workspace, folder, host, call });
+      await use({ workspace, folder, host, call, bench });
     } finally {
       await host.close();
       await processes.close();
@@ -306,6 +308,21 @@ test("protected names that a program makes are moved to quarantine", { skip: unc
     assert.match(output, /^made\n\["sub\/\.git" appeared during the call and was moved to quarantine/);
     assert.equal(existsSync(workspace.path("sub/.git")), false);
   }));
+
+for (const sandbox of uncontained === false ? ["require", "off"] : ["off"]) {
+  test(`what a program writes to the workspace counts as content from outside, with sandbox ${sandbox}`, () =>
+    withPlugin({
+      script: `${LOOK}echo planted > $root/planted.txt; answer made`,
+      files: { "own.txt": "mine" },
+      capabilities: { workspace: "write" },
+      plugins: { sandbox },
+    }, async ({ call, bench }) => {
+      await call();
+      const taintOf = async (path: string) => (await bench.call("read_file", { path })).taint;
+      assert.deepEqual(await taintOf("planted.txt"), ["plugin sample"]);
+      assert.deepEqual(await taintOf("own.txt"), undefined);
+    }));
+}
 
 test("a contained program reaches the hosts of its manifest and nothing else", { skip: uncontained }, async (t) => {
   const port = await listening(t);
