@@ -313,14 +313,12 @@ for (const sandbox of uncontained === false ? ["require", "off"] : ["off"]) {
   test(`what a program writes to the workspace counts as content from outside, with sandbox ${sandbox}`, () =>
     withPlugin({
       script: `${LOOK}echo planted > $root/planted.txt; answer made`,
-      files: { "own.txt": "mine" },
       capabilities: { workspace: "write" },
       plugins: { sandbox },
     }, async ({ call, bench }) => {
       await call();
-      const taintOf = async (path: string) => (await bench.call("read_file", { path })).taint;
-      assert.deepEqual(await taintOf("planted.txt"), ["plugin sample"]);
-      assert.deepEqual(await taintOf("own.txt"), undefined);
+      const { taint } = await bench.call("read_file", { path: "planted.txt" });
+      assert.deepEqual(taint, ["plugin sample"]);
     }));
 }
 
