@@ -1,7 +1,6 @@
 import { ConfigError, ToolError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
-import { compileSchema } from "./runtime/json_schema.ts";
-import { parseInput } from "./runtime/parse_input.ts";
+import { createForeignInput } from "./runtime/foreign_input.ts";
 import type { PreparedCall, Tool, ToolContext } from "./runtime/tool.ts";
 import type { ToolResult } from "./runtime/tool_call.ts";
 
@@ -78,17 +77,9 @@ export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
 ): ProgramTool {
   checkDefinition(definition);
   const { name, description, access, outside = true, timeoutMs, execute } = definition;
-  const { schema, check } = compileSchema(structuredClone(definition.inputSchema));
-  const fields = Object.keys(schema.properties);
-  const [first = ""] = fields;
-  const textField = schema.properties[first]?.["type"] === "string" ? first : undefined;
+  const { schema, read } = createForeignInput(name, structuredClone(definition.inputSchema));
   const prepare = (text: string): PreparedCall => {
-    const input = parseInput(text, { tool: name, fields, required: schema.required ?? [], textField });
-    const fault = check(input);
-    if (fault !== undefined) {
-      const field = fault.path === "" ? "the input" : JSON.stringify(fault.path.slice(0, 200));
-      throw new ToolError("invalid_input", `Cannot call "${name}": ${field} ${fault.reason}`);
-    }
+    const input = read(text);
     return {
       input,
       digest: canonicalDigest(input),

@@ -1,8 +1,7 @@
 import { canonicalDigest, type JsonObject } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
-import { compileSchema } from "../../tools/runtime/json_schema.ts";
-import { parseInput } from "../../tools/runtime/parse_input.ts";
+import { createForeignInput } from "../../tools/runtime/foreign_input.ts";
 import type { PreparedCall, Tool, ToolContext } from "../../tools/runtime/tool.ts";
 import type { ToolResult } from "../../tools/runtime/tool_call.ts";
 import type { PluginManifest, PluginToolManifest } from "./manifest.ts";
@@ -29,17 +28,9 @@ const GRACE_MS = 5_000;
 export function createPluginTool(plugin: OfferedPlugin, tool: PluginToolManifest): Tool {
   const { manifest, digest, config, wayOn } = plugin;
   const { name } = tool;
-  const { schema, check } = compileSchema(tool.input_schema);
-  const fields = Object.keys(schema.properties);
-  const [first = ""] = fields;
-  const textField = schema.properties[first]?.["type"] === "string" ? first : undefined;
+  const { schema, read } = createForeignInput(name, tool.input_schema);
   const prepare = (text: string): PreparedCall => {
-    const input = parseInput(text, { tool: name, fields, required: schema.required ?? [], textField });
-    const fault = check(input);
-    if (fault !== undefined) {
-      const field = fault.path === "" ? "the input" : JSON.stringify(fault.path.slice(0, 200));
-      throw new ToolError("invalid_input", `Cannot call "${name}": ${field} ${fault.reason}`);
-    }
+    const input = read(text);
     return {
       input,
       digest: canonicalDigest(input),

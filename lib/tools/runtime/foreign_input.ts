@@ -1,0 +1,30 @@
+import type { ObjectJsonSchema } from "../../base/json.ts";
+import { ToolError } from "../../base/errors.ts";
+import { compileSchema } from "./json_schema.ts";
+import { parseInput } from "./parse_input.ts";
+
+/** Reader of the inputs of a tool that has only a JSON Schema, as a plugin's or a program's. */
+export interface ForeignInput {
+  readonly schema: ObjectJsonSchema;
+  /** Parses an input and checks it. A plain text is the value of the first property where that is a text. @throws {ToolError} `invalid_input` */
+  read(text: string): Readonly<Record<string, unknown>>;
+}
+
+/** Makes the reader of a tool's inputs. @throws {SchemaError} a schema with a part that is not understood */
+export function createForeignInput(tool: string, inputSchema: unknown): ForeignInput {
+  const { schema, check } = compileSchema(inputSchema);
+  const fields = Object.keys(schema.properties);
+  const [first = ""] = fields;
+  const textField = schema.properties[first]?.["type"] === "string" ? first : undefined;
+  const parsing = { tool, fields, required: schema.required ?? [], textField };
+  return {
+    schema,
+    read(text) {
+      const input = parseInput(text, parsing);
+      const fault = check(input);
+      if (fault === undefined) return input;
+      const field = fault.path === "" ? "the input" : JSON.stringify(fault.path.slice(0, 200));
+      throw new ToolError("invalid_input", `Cannot call "${tool}": ${field} ${fault.reason}`);
+    },
+  };
+}
