@@ -28,3 +28,16 @@ export function cancelReason(signal: AbortSignal): CancelReason {
 export function cancelError(signal: AbortSignal): CancelError {
   return signal.reason instanceof CancelError ? signal.reason : new CancelError("cancelled");
 }
+
+/** Waits for work that others wait for too, as the one look for bubblewrap. @throws {CancelError} when the signal aborts first; the work goes on */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  if (signal.aborted) throw cancelError(signal);
+  const { promise, reject } = Promise.withResolvers<never>();
+  const onAbort = () => reject(cancelError(signal));
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}

@@ -1,7 +1,7 @@
 import { lstat, realpath } from "node:fs/promises";
 import { relative } from "node:path";
 import process from "node:process";
-import { cancelError } from "../../base/cancel.ts";
+import { unlessAborted } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { UNTAINTED } from "../../base/taint.ts";
@@ -301,17 +301,4 @@ function withRelay(prepared: PreparedCommand, relay: CommandRelay | undefined): 
     after: () => relay.close().then(after),
     drop: () => relay.close().then(drop),
   };
-}
-
-/** Waits for work that others wait for too, as the one look for bubblewrap. @throws {CancelError} when the signal aborts first; the work goes on */
-async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  if (signal.aborted) throw cancelError(signal);
-  const { promise, reject } = Promise.withResolvers<never>();
-  const onAbort = () => reject(cancelError(signal));
-  signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
 }

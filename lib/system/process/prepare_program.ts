@@ -3,6 +3,7 @@ import { realpath } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
+import { unlessAborted } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { Taint } from "../../base/taint.ts";
@@ -93,8 +94,8 @@ export interface ProgramOptions {
  * @throws {ToolError} `unsupported_platform`, `command_not_found`, `sandbox_unavailable`, `quarantine_full` @throws {CancelError}
  */
 export async function prepareProgram(request: ProgramRequest, options: ProgramOptions): Promise<PreparedProgram> {
-  const { title, sandbox, section, hosts } = request;
-  const found = sandbox === "off" ? undefined : await options.containment.find();
+  const { title, sandbox, section, hosts, signal } = request;
+  const found = sandbox === "off" ? undefined : await unlessAborted(options.containment.find(), signal);
   requireContainment(title, { sandbox, section }, found);
   const line = await lineOf(request, options);
   if (found?.kind !== "bubblewrap") return await prepareUncontained(line, request, options);
@@ -105,13 +106,17 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
     if (inside === undefined) throw uncontainable(title, section);
     return inside;
   };
-  const { file, args, given = [] } = await containedLine();
+  const withoutRelay = await containedLine().catch(async (error: unknown) => {
+    await call.drop();
+    throw error;
+  });
+  const { file, args, given = [] } = withoutRelay;
   return {
     ...call,
     key: keyOf([file, ...args], given),
     contained: true,
     async start() {
-      if (hosts.entries.length === 0) return running(await containedLine());
+      if (hosts.entries.length === 0) return running(withoutRelay);
       const relay = await options.relays.open(title, hosts);
       try {
         return running(await containedLine(relay), relay);
@@ -236,9 +241,9 @@ function running(line: CommandLine, relay?: CommandRelay): RunningProgram {
   let ending: Promise<void> | undefined;
   const end = async () => {
     group.kill();
-    // What could not be started has ended
+    // A program that could not be started has ended
     await exited.catch(() => {});
-    // What is left in the group
+    // The rest of the group outlived its leader
     group.kill();
     for (const stream of [stdin, stdout, stderr]) stream.destroy();
     await relay?.close();
