@@ -92,7 +92,7 @@ export const pluginPackageCommand = defineCliCommand({
     await writeFile(path, bytes).catch((cause: Error) => {
       throw new CommandError(`Cannot write "${path}": ${cause.message}`, { cause });
     });
-    // What an index of a registry says about it
+    // These are the fields of the package in the index of a registry
     const entry = { version, kind, url: basename(path), size: bytes.length, sha256: sha256Of(bytes), capabilities };
     const text =
       `Wrote ${path}: ${plugin.files.length} files, ${bytes.length} bytes\nSHA-256: ${entry.sha256}\nDigest: ${plugin.digest}`;
@@ -243,7 +243,7 @@ function toObject(text: string): JsonObject {
     // A JSON object that is no list
     if (value !== null && typeof value === "object" && !Array.isArray(value)) return value as JsonObject;
   } catch {
-    // It is no JSON at all
+    // The text is no JSON at all
   }
   throw new UsageError("Cannot use the input: it must be a JSON object");
 }

@@ -277,7 +277,7 @@ async function refusing<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    // Its module is not loaded at the start
+    // The error is known by its name, because its module is not loaded at the start
     if (!(error instanceof Error) || error.name !== "PluginError" || !("code" in error)) throw error;
     throw httpError(CODES[error.code as PluginErrorCode], error.message, { cause: error });
   }

@@ -249,7 +249,7 @@ function asksAfterOutside(input: DecideInput, level: Level): boolean {
     case "read":
       return false;
     case "state":
-      // What outside content wrote there, a later run would obey; what it deleted, nobody gets back
+      // A later run would obey records that outside content wrote, and nobody gets back those that it deleted
       return input.carriesTaint !== true;
     case "write":
       return true;

@@ -109,7 +109,7 @@ function measureSeen(document: HtmlElement, body: HtmlElement, budget: WorkBudge
     return hiding === "hidden" && hidden.add(element) !== undefined;
   };
   const whole = measure(body, { budget, skip });
-  // Of elements inside each other the outer one counts
+  // The outer one of elements inside each other counts
   const asides = new Set(aside);
   const outer = aside.filter((element) => !isInside(element, asides));
   const text = outer.reduce((sum, element) => sum + of(whole, element).text, 0);

@@ -14,7 +14,7 @@ import { createFfiOpener } from "../../lib/extensions/plugins/ffi/ffi_plugin.ts"
 import { readPluginFolder } from "../../lib/extensions/plugins/plugin_files.ts";
 import type { PluginHost } from "../../lib/extensions/plugins/plugin_host.ts";
 import { openPlugin } from "../../lib/extensions/plugins/plugin_openers.ts";
-import { createProcessOpener } from "../../lib/extensions/plugins/process/process_plugin.ts";
+import { createProcessOpener } from "../../lib/extensions/plugins/process/program_plugin.ts";
 import { sampleTool } from "../support/plugin_package.ts";
 import { configOf } from "../support/running_gateway.ts";
 import { createWorkspaceProcesses } from "../support/workspace_processes.ts";

@@ -120,7 +120,7 @@ for (const tool of BUILTIN_TOOLS) {
     assert.ok(rows !== undefined, "say here what the tool does in a run that has read content from outside");
     for (const { asks, why, input = TOOLS[tool.name]?.sample } of [rows].flat()) {
       const on = { ...tool, enabled: "always" as const };
-      // Whether the configuration lets the call run is not the question here
+      // The test asks about outside content, and not whether the configuration lets the call run
       const { admit: _admit, ...prepared } = tool.prepare(JSON.stringify(input));
       const { rule, kind } = policy.decide(on, prepared, new RunTaint(["web_fetch example.com"]));
       const said = `${why}: ${JSON.stringify(input)}`;

@@ -35,7 +35,7 @@ export async function createPluginServices(options: PluginServicesOptions): Prom
 function createOpeners(services: PluginServicesOptions): PluginOpeners {
   return {
     async process(plugin) {
-      const { createProcessOpener } = await import("./process/process_plugin.ts");
+      const { createProcessOpener } = await import("./process/program_plugin.ts");
       return await createProcessOpener(services)(plugin);
     },
     async ffi(plugin) {

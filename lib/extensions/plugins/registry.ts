@@ -164,7 +164,7 @@ export function chooseVersion(
  * @throws {PluginError} `registry_failed`, `hash_mismatch`
  */
 export async function fetchPackage(chosen: RegistryVersion, options: RegistryOptions): Promise<Uint8Array> {
-  // One more byte shows that the package is longer than it is said to be
+  // A byte more than the index says is read, so that a longer package shows
   const bytes = await readFileOf(options, { path: chosen.url, maxBytes: chosen.size + 1 });
   if (bytes.length !== chosen.size) {
     const found = bytes.length > chosen.size ? `more than ${chosen.size}` : String(bytes.length);

@@ -79,7 +79,7 @@ export class BrowserPages {
   /** Gives cookies to all pages. @returns how many the browser did not take */
   async addCookies(cookies: readonly Cookie[]): Promise<number> {
     let refused = 0;
-    // One by one: a cookie that is refused takes those beside it along
+    // Each cookie goes alone: the browser refuses all cookies of a call when it refuses one
     for (const cookie of cookies) await this.#context.addCookies([cookie]).catch(() => refused++);
     return refused;
   }

@@ -100,7 +100,7 @@ export class BrowserViews {
   async takeLast(runId: string, pages: BrowserPages): Promise<void> {
     const entry = this.#entries.get(runId);
     if (entry === undefined) return;
-    // One that somebody asked for before may take longer
+    // A picture that somebody asked for before may take longer
     await withTimeout(this.#take(entry, pages, LAST_PICTURE_MS), { ms: LAST_PICTURE_MS, clock: this.#clock });
   }
 

@@ -72,7 +72,7 @@ class PipeTransport implements ConnectOverCDPTransport {
     this.#parts = [];
     this.#bytes = 0;
     if (this.#waiting.length > 1) return;
-    // What comes while messages wait stays in the pipe
+    // The pipe holds back further bytes while messages wait
     this.#channel.output.pause();
     void this.#deliver();
   }

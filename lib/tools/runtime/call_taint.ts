@@ -53,7 +53,7 @@ class ExecutorTaint implements CallTaint {
   async before({ tool, prepared, request }: TaintedCall): Promise<void> {
     const { taintedFiles, workspaceRoot: root } = this.#options;
     const { command } = prepared.effects;
-    // What a command copies is made from what it reads
+    // A copy that a command makes has the taint of the files that the command reads
     if (command !== undefined) request.taint?.add(await this.#readByCommand(command));
     const written = this.#writtenBy(tool, prepared);
     const edited = EDITING.has(tool.name) ? await taintedFiles?.of(written) : undefined;

@@ -80,7 +80,7 @@ export const browser = defineTool({
   description:
     "Uses web pages in a real browser, one for each run. navigate, then snapshot shows the page with a ref for each element that click, fill and the others take. download clicks a ref, or opens a url, and saves the file",
   access: "write",
-  // What a download brings is written to a file: see accessesOf
+  // A download is written to a file, so `accessesOf` makes it a write too
   accessOf: ({ op, path }) => {
     if (op === "download") return "network";
     return LOOKS.has(op) || (op === "screenshot" && path === undefined) ? "read" : "write";

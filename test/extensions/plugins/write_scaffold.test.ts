@@ -7,7 +7,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { createFfiOpener } from "../../../lib/extensions/plugins/ffi/ffi_plugin.ts";
 import { readPluginFolder } from "../../../lib/extensions/plugins/plugin_files.ts";
 import { openPlugin, type PluginOpeners } from "../../../lib/extensions/plugins/plugin_openers.ts";
-import { createProcessOpener } from "../../../lib/extensions/plugins/process/process_plugin.ts";
+import { createProcessOpener } from "../../../lib/extensions/plugins/process/program_plugin.ts";
 import { SCAFFOLD_KINDS, type ScaffoldKind } from "../../../lib/extensions/plugins/scaffold_files.ts";
 import { writeScaffold } from "../../../lib/extensions/plugins/write_scaffold.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";

@@ -89,7 +89,7 @@ function openOnDeno({ library, symbol }: FfiPlace): FfiLibrary {
     call: entry,
     callAside: { ...entry, nonblocking: true },
     free: { name: `${symbol}_free`, parameters: ["pointer"], result: "void" },
-    // Of the C library that it is linked with: Deno writes to no descriptor that it did not open
+    // The function comes from the C library that the plugin is linked with: Deno writes to no descriptor that it did not open
     write: { name: "write", parameters: ["i32", "buffer", "usize"], result: "isize" },
   });
   const encode = (text: string) => new TextEncoder().encode(`${text}\0`);

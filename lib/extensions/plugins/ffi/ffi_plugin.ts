@@ -43,7 +43,7 @@ function openProgram(
   const { file, evaluate, env } = runtimeProgram();
   const program = {
     file: "sh",
-    // What the library prints must not stand among the answers
+    // The shell leads what the library prints to the error output, away from the answers
     args: ["-c", 'exec "$@" 3>&1 1>&2', "sh", file, ...evaluate, code, place.library, place.symbol, place.koffi],
     folder,
     shown: [file, fileURLToPath(module), ...shown],

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { cancelError } from "../../../base/cancel.ts";
 import type { Clock, Timer } from "../../../base/clock.ts";
 import { ToolError } from "../../../base/errors.ts";
@@ -9,6 +10,7 @@ import type { Processes } from "../../../system/process/processes.ts";
 import { aftermathLines, relayLines } from "../../../tools/process/command_rules.ts";
 import type { PluginCapabilities } from "../manifest.ts";
 import type { PluginAnswer, PluginCall, PluginHost } from "../plugin_host.ts";
+import type { OpenPlugin } from "../plugin_openers.ts";
 import { readAnswer, writeCall } from "../plugin_wire.ts";
 import { LineChannel } from "./line_channel.ts";
 
@@ -56,6 +58,20 @@ interface Lane {
  */
 export function openProgramPlugin(plugin: ProgramPlugin, services: ProgramServices): PluginHost {
   return new ProgramHost(plugin, services);
+}
+
+/**
+ * Creates the opener of process plugins: programs that read a call from their input, as one line of JSON, and write the answer to their
+ * output, as one line of JSON. What they write to their error output is shown in the error of a call that fails.
+ */
+export function createProcessOpener(services: ProgramServices): OpenPlugin<"process"> {
+  return ({ manifest: { id, process, capabilities }, folder, config }) => {
+    const { command, args, mode } = process;
+    // A file of the package begins with "./"
+    const file = command.startsWith("./") ? join(folder, command) : command;
+    const program = { file, args, folder };
+    return Promise.resolve(openProgramPlugin({ id, program, mode, capabilities, config }, services));
+  };
 }
 
 class ProgramHost implements PluginHost {

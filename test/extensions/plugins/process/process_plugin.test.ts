@@ -8,7 +8,7 @@ import { test, type TestContext } from "node:test";
 import { systemClock } from "../../../../lib/base/clock.ts";
 import { parsePluginManifest, type PluginManifest } from "../../../../lib/extensions/plugins/manifest.ts";
 import type { PluginHost } from "../../../../lib/extensions/plugins/plugin_host.ts";
-import { createProcessOpener } from "../../../../lib/extensions/plugins/process/process_plugin.ts";
+import { createProcessOpener } from "../../../../lib/extensions/plugins/process/program_plugin.ts";
 import { createToolBench, type ToolBench } from "../../../support/tool_bench.ts";
 import { sampleTool, sha256 } from "../../../support/plugin_package.ts";
 import { configOf } from "../../../support/running_gateway.ts";

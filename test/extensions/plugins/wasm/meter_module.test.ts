@@ -188,7 +188,7 @@ test("meterModule() refuses or keeps what damaged bytes are, and throws nothing 
       const damaged = bytes.slice();
       damaged[at] = byte;
       if (refusalOf(damaged) !== "none") return;
-      // What the engine takes with metering it takes without, so metering makes no damaged module valid
+      // The engine takes a metered module only where it takes the plain one: metering makes no damaged module valid
       if (WebAssembly.validate(meterModule(damaged, LIMITS).bytes)) {
         assert.ok(WebAssembly.validate(damaged), `${at} ${byte}`);
       }
