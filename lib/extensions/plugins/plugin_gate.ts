@@ -53,18 +53,18 @@ export function accessOfPlugin(manifest: PluginManifest, tool: string, { tools }
 }
 
 /** Returns a sentence about the rights that a plugin of this kind runs with. */
-export function rightsOf({ kind, capabilities }: PluginManifest): string {
+export function rightsOf({ kind }: Pick<PluginManifest, "kind">): string {
   switch (kind) {
     case "wasm":
       return "It runs in a WASM sandbox and can do what its capabilities say, and no more";
     case "process":
-      return capabilities.workspace === "none" && capabilities.hosts.length === 0
-        ? "It is a program on this machine: contained where bubblewrap works ([plugins] sandbox), else with your rights"
-        : "It is a program on this machine: contained to its capabilities where bubblewrap works, else with your rights";
+      return `It is a program on this machine: ${CONTAINED}`;
     case "ffi":
-      return "It is a library of machine code: it can do everything that you can do on this machine";
+      return `It is a library of machine code: ${CONTAINED}; [plugins] ffi = "in_process" gives it all that the gateway may`;
   }
 }
+
+const CONTAINED = "contained to its capabilities where bubblewrap works ([plugins] sandbox), else with your rights";
 
 /** Returns why a plugin cannot run in this version; undefined when it can. */
 export function misfitOf(manifest: PluginManifest, kinds: readonly string[]): string | undefined {
