@@ -1,0 +1,32 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { meterModule } from "../../../../lib/extensions/plugins/wasm/meter_module.ts";
+import { WasmRefusal } from "../../../../lib/extensions/plugins/wasm/module_bytes.ts";
+import { answering, HOSTILE_MODULES } from "../../../support/wasm_modules.ts";
+
+const LIMITS = {
+  memoryMb: 64,
+  moduleMb: 50,
+  isGranted: (module: string, name: string) => module === "extism:host/env" && /^(?!spawn)[a-z_0-9]+$/.test(name),
+};
+
+/** The runtime's WASM, of which neither Node's types nor the project's speak. */
+const { WebAssembly } = globalThis as unknown as {
+  readonly WebAssembly: { validate(bytes: Uint8Array): boolean };
+};
+
+function fateOf(bytes: Uint8Array): string {
+  try {
+    return WebAssembly.validate(meterModule(bytes, LIMITS).bytes) ? "loaded" : "not valid";
+  } catch (error) {
+    assert.ok(error instanceof WasmRefusal, String(error));
+    return "refused";
+  }
+}
+
+test("a module that answers is loaded", () => assert.equal(fateOf(answering()), "loaded"));
+
+for (const { name, fate, make } of HOSTILE_MODULES) {
+  test(`meterModule() ${fate === "refused" ? "refuses" : "loads"} a module with ${name}`, () =>
+    assert.equal(fateOf(make()), fate === "refused" ? "refused" : "loaded"));
+}
