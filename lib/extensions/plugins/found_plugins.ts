@@ -4,7 +4,6 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import { MANIFEST_NAME, type PluginManifest } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
 import { readPluginFolder, stampOfFolder } from "./plugin_files.ts";
-import type { PluginRecord } from "./plugin_record.ts";
 
 /**
  * Place of a plugin, from the one that is overridden by all others on: an installed package, the user's folder, `.plugins` and `plugins`
@@ -24,20 +23,6 @@ export interface FoundPlugin {
   readonly content: { readonly manifest: PluginManifest; readonly digest: string } | undefined;
   /** Why the folder cannot be used; undefined when it can */
   readonly fault: string | undefined;
-}
-
-/** A plugin at one of its places, with its record. */
-export interface KnownPlugin extends Omit<FoundPlugin, "folder"> {
-  /** Folder that it was found in; null for a package */
-  readonly folder: string | null;
-  /** Undefined for a found plugin that nobody has enabled or disabled */
-  readonly record: PluginRecord | undefined;
-}
-
-/** Tells whether somebody has enabled exactly this content, or `postern plugin dev` serves it. */
-export function isEnabled({ layer, record, content }: Pick<KnownPlugin, "layer" | "record" | "content">): boolean {
-  if (content === undefined) return false;
-  return layer === "dev" || (record?.state === "enabled" && record.grant?.digest === content.digest);
 }
 
 /** Folder in which plugins are looked for. */

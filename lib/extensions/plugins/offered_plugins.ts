@@ -1,7 +1,8 @@
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
-import { type FoundPlugin, isEnabled, type KnownPlugin } from "./found_plugins.ts";
+import type { FoundPlugin } from "./found_plugins.ts";
+import { isEnabled, type KnownPlugin } from "./known_plugins.ts";
 import { isTakenToolName, mainFile } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
 import { type PluginFiles, readPluginFolder } from "./plugin_files.ts";

@@ -23,3 +23,16 @@ export class PluginError extends Error {
     this.code = code;
   }
 }
+
+/** Returns the refusal of an id that no plugin has. */
+export function pluginNotFound(id: string): PluginError {
+  return new PluginError(
+    "plugin_not_found",
+    `Cannot find the plugin ${JSON.stringify(id.slice(0, 64))}: see postern plugin list`,
+  );
+}
+
+/** Returns the refusal of what the state of a plugin does not allow. */
+export function pluginConflict(message: string): PluginError {
+  return new PluginError("plugin_conflict", message);
+}

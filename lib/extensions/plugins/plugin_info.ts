@@ -1,6 +1,7 @@
 import type { PluginConfig } from "./plugin_gate.ts";
 import { misfitOf, missingGrant, rightsOf } from "./plugin_gate.ts";
-import { isEnabled, type KnownPlugin, PLUGIN_LAYERS, type PluginLayer } from "./found_plugins.ts";
+import { PLUGIN_LAYERS, type PluginLayer } from "./found_plugins.ts";
+import { isEnabled, type KnownPlugin } from "./known_plugins.ts";
 import { NO_CAPABILITIES, type PluginCapabilities, type PluginKind, widened } from "./manifest.ts";
 import { beyondGrant, grantOf, type PluginState } from "./plugin_record.ts";
 

@@ -9,7 +9,8 @@ import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import { PluginError } from "./plugin_error.ts";
 import type { PluginInfo } from "./plugin_info.ts";
 import { readPackage } from "./plugin_package.ts";
-import type { PluginActor, Plugins } from "./plugins.ts";
+import type { PluginActor } from "./plugin_records.ts";
+import type { Plugins } from "./plugins.ts";
 import {
   chooseVersion,
   compareManifest,

@@ -2,45 +2,23 @@ import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
-import type { Caller } from "../../base/records/caller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
-import { resolvePath } from "../../config/folders.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
-import type { PluginEvent } from "../../guard/audit/audit_event.ts";
-import { readable, scanAll } from "../../storage/read_records.ts";
-import type { Store, Write } from "../../storage/store.ts";
+import type { Store } from "../../storage/store.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
-import {
-  findPlugins,
-  isEnabled,
-  type KnownPlugin,
-  PLUGIN_LAYERS,
-  type PluginLayer,
-  watchPlugins,
-} from "./found_plugins.ts";
-import { NO_CAPABILITIES, type PluginManifest, widened } from "./manifest.ts";
+import { type KnownPlugin, KnownPlugins } from "./known_plugins.ts";
 import { OfferedPlugins } from "./offered_plugins.ts";
-import { PluginError } from "./plugin_error.ts";
+import { pluginConflict, PluginError, pluginNotFound } from "./plugin_error.ts";
 import { createPluginFiles, type PluginFiles, readPluginFolder } from "./plugin_files.ts";
+import { FOLDER_LAYERS, type FolderLayer, PluginFolders } from "./plugin_folders.ts";
 import { misfitOf } from "./plugin_gate.ts";
 import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
 import { type PluginInfo, toPluginInfo } from "./plugin_info.ts";
 import type { PluginOpeners } from "./plugin_openers.ts";
 import { type PluginPackage, readPackage, sha256Of } from "./plugin_package.ts";
-import {
-  beyondGrant,
-  grantOf,
-  nextState,
-  parsePluginRecord,
-  type PluginGrant,
-  type PluginRecord,
-  PLUGINS,
-  recordKey,
-} from "./plugin_record.ts";
-
-/** Person or program that changes a plugin. */
-export type PluginActor = Pick<Caller, "via" | "tokenId">;
+import type { PluginRecord } from "./plugin_record.ts";
+import { type PluginActor, PluginRecords } from "./plugin_records.ts";
 
 /** The plugins of one gateway (docs/design/plugins.md "Plugins"). */
 export interface Plugins {
@@ -110,20 +88,21 @@ export async function createPlugins(options: PluginsOptions): Promise<Plugins> {
   return plugins;
 }
 
-type EventFields = Pick<PluginEvent, "action"> & { readonly by: PluginActor | null };
-
 class StoredPlugins implements Plugins {
   readonly #options: PluginsOptions;
   readonly #files: PluginFiles;
+  readonly #records: PluginRecords;
+  readonly #folders: PluginFolders;
+  readonly #known = new KnownPlugins();
   readonly #offered: OfferedPlugins;
   readonly #mutex = createKeyedMutex();
-  /** Every plugin at each of its places */
-  #known: readonly KnownPlugin[] = [];
   #endWatch: () => void = () => {};
   #isClosed = false;
 
   constructor(options: PluginsOptions) {
     this.#options = options;
+    this.#records = new PluginRecords(options);
+    this.#folders = new PluginFolders({ ...options, records: this.#records });
     this.#files = createPluginFiles({ root: join(options.dataDir, "plugins"), random: options.random });
     this.#offered = new OfferedPlugins({
       ...options,
@@ -133,41 +112,33 @@ class StoredPlugins implements Plugins {
   }
 
   async start(): Promise<void> {
-    const { clock, log, workspaceRoot } = this.#options;
     await this.#alone(async () => {
-      const records = await this.#readRecords();
-      const installed = await Promise.all(
-        records.filter(({ folder }) => folder === null).map((record) => this.#openInstalled(record)),
-      );
-      this.#known = installed;
-      for (const layer of FOLDER_LAYERS) await this.#lookIn(layer, records);
-      await this.#settle();
+      const installed = (await this.#records.read()).filter(({ folder }) => folder === null);
+      this.#known.putLayer("package", await Promise.all(installed.map((record) => this.#openInstalled(record))));
+      await this.#lookIn(FOLDER_LAYERS);
     });
     const look = () =>
-      this.#alone(async () => {
-        await this.#lookIn("workspace", await this.#readRecords());
-        await this.#settle();
-      }).catch((error: unknown) => log.error("The plugins of the workspace cannot be read", { error }));
-    this.#endWatch = await watchPlugins(join(workspaceRoot, "plugins"), { clock, onChange: look });
+      this.#alone(() => this.#lookIn(["workspace"])).catch((error: unknown) =>
+        this.#options.log.error("The plugins of the workspace cannot be read", { error })
+      );
+    this.#endWatch = await this.#folders.watch(look);
   }
 
   list(): readonly PluginInfo[] {
-    return this.#effective().map((plugin) => this.#infoOf(plugin));
+    return this.#known.effective().map((plugin) => this.#infoOf(plugin));
   }
 
   get(id: string): PluginInfo | undefined {
-    const plugin = this.#effective().find((one) => one.id === id);
+    const plugin = this.#known.find(id);
     return plugin === undefined ? undefined : this.#infoOf(plugin);
   }
 
   require(id: string): PluginInfo {
-    const info = this.get(id);
-    if (info === undefined) throw notFound(id);
-    return info;
+    return this.#infoOf(this.#find(id));
   }
 
   installed(id: string): PluginRecord | undefined {
-    return this.#known.find((known) => known.id === id && known.layer === "package")?.record;
+    return this.#known.at("package", id)?.record;
   }
 
   async install(
@@ -177,16 +148,16 @@ class StoredPlugins implements Plugins {
     const plugin = this.#readFitting(bytes);
     return await this.#alone(async () => {
       const { id } = plugin.manifest;
-      const before = this.#known.find((known) => known.id === id && known.layer === "package")?.record;
+      const before = this.installed(id);
       if (before?.digest === plugin.digest) return this.require(id);
       await this.#files.write(plugin);
-      const record = this.#installedRecord(plugin, { before, packageSha256: sha256Of(bytes), registry });
+      const record = this.#records.toInstalled(plugin, { before, packageSha256: sha256Of(bytes), registry });
       const isTurnedOff = before?.state === "enabled" && record.state !== "enabled";
-      await this.#keep(record, [
+      await this.#records.keep(record, [
         { action: before === undefined ? "installed" : "updated", by },
         ...(isTurnedOff ? [{ action: "turned_off" as const, by: null }] : []),
       ]);
-      this.#place({ id, layer: "package", folder: null, content: plugin, fault: undefined, record });
+      this.#known.put({ id, layer: "package", folder: null, content: plugin, fault: undefined, record });
       await this.#settle();
       return this.require(id);
     });
@@ -194,27 +165,17 @@ class StoredPlugins implements Plugins {
 
   enable(id: string, { by, digest }: { readonly by: PluginActor; readonly digest: string }): Promise<PluginInfo> {
     return this.#alone(async () => {
-      const known = this.#known.length === 0 ? undefined : this.#find(id);
-      if (known === undefined) throw notFound(id);
+      const known = this.#find(id);
       const plugin = await this.#contentToEnable(known);
-      if (plugin.digest !== digest) throw this.#changed(id, { asked: digest, found: plugin.digest });
-      const misfit = misfitOf(plugin.manifest, Object.keys(this.#options.openers));
-      if (misfit !== undefined) throw conflict(`Cannot enable "${id}": ${misfit}`);
-      this.#checkNames(plugin.manifest);
-      const { record: before } = known;
-      const grant = grantOf(plugin);
-      if (before?.state === "enabled" && before.grant?.digest === digest) return this.require(id);
+      if (plugin.digest !== digest) throw changed(id, { asked: digest, found: plugin.digest });
+      const misfit = this.#misfitOf(plugin);
+      if (misfit !== undefined) throw pluginConflict(`Cannot enable "${id}": ${misfit}`);
+      this.#known.checkNames(plugin.manifest);
+      if (known.record?.state === "enabled" && known.record.grant?.digest === digest) return this.require(id);
       if (known.folder !== null) await this.#files.write(plugin);
-      const record: PluginRecord = {
-        ...this.#recordOf(known, plugin),
-        state: nextStateOf(before, "enable"),
-        version: plugin.manifest.version,
-        digest,
-        grant,
-        off_because: null,
-      };
-      await this.#keep(record, [{ action: "enabled", by }]);
-      this.#place({ ...known, content: plugin, fault: undefined, record });
+      const record = this.#records.toEnabled(known, plugin);
+      await this.#records.keep(record, [{ action: "enabled", by }]);
+      this.#known.put({ ...known, content: plugin, fault: undefined, record });
       await this.#settle();
       return this.require(id);
     });
@@ -223,19 +184,14 @@ class StoredPlugins implements Plugins {
   disable(id: string, { by }: { readonly by: PluginActor }): Promise<PluginInfo> {
     return this.#alone(async () => {
       const known = this.#find(id);
-      if (known === undefined) throw notFound(id);
       if (known.layer === "dev") {
-        throw conflict(`Cannot disable "${id}": postern plugin dev serves it; end that command`);
+        throw pluginConflict(`Cannot disable "${id}": postern plugin dev serves it; end that command`);
       }
-      if (known.content === undefined) throw conflict(`Cannot disable "${id}": ${known.fault}`);
+      if (known.content === undefined) throw pluginConflict(`Cannot disable "${id}": ${known.fault}`);
       if (known.record?.state === "disabled") return this.require(id);
-      const record: PluginRecord = {
-        ...this.#recordOf(known, known.content),
-        state: nextStateOf(known.record, "disable"),
-        off_because: null,
-      };
-      await this.#keep(record, [{ action: "disabled", by }]);
-      this.#place({ ...known, record });
+      const record = this.#records.toDisabled(known, known.content);
+      await this.#records.keep(record, [{ action: "disabled", by }]);
+      this.#known.put({ ...known, record });
       await this.#settle();
       return this.require(id);
     });
@@ -243,16 +199,15 @@ class StoredPlugins implements Plugins {
 
   remove(id: string, { by }: { readonly by: PluginActor }): Promise<void> {
     return this.#alone(async () => {
-      const installed = this.#known.find((known) => known.id === id && known.layer === "package");
+      const installed = this.#known.at("package", id);
       if (installed?.record === undefined) {
-        const known = this.#find(id);
-        if (known === undefined) throw notFound(id);
-        throw conflict(
-          `Cannot remove "${id}": it lies in "${known.folder ?? "a folder"}"; delete that folder, or disable it`,
+        const { folder } = this.#find(id);
+        throw pluginConflict(
+          `Cannot remove "${id}": it lies in "${folder ?? "a folder"}"; delete that folder, or disable it`,
         );
       }
-      await this.#drop(installed.record, { action: "removed", by });
-      this.#known = this.#known.filter((known) => known !== installed);
+      await this.#records.drop(installed.record, by);
+      this.#known.delete(installed);
       await this.#settle();
     });
   }
@@ -260,12 +215,11 @@ class StoredPlugins implements Plugins {
   async serve(bytes: Uint8Array, { by }: { readonly by: PluginActor }): Promise<PluginInfo> {
     const plugin = this.#readFitting(bytes);
     return await this.#alone(async () => {
-      const { id, version } = plugin.manifest;
-      this.#checkNames(plugin.manifest);
+      const { id } = plugin.manifest;
+      this.#known.checkNames(plugin.manifest);
       await this.#files.write(plugin);
-      const granted = describeGrant(grantOf(plugin));
-      await this.#audit({ action: "served", by }, { id, version, digest: plugin.digest, folder: null, granted });
-      this.#place({ id, layer: "dev", folder: null, content: plugin, fault: undefined, record: undefined });
+      await this.#records.noteServed(plugin, by);
+      this.#known.put({ id, layer: "dev", folder: null, content: plugin, fault: undefined, record: undefined });
       await this.#settle();
       return this.require(id);
     });
@@ -273,16 +227,16 @@ class StoredPlugins implements Plugins {
 
   endServing(id: string): Promise<void> {
     return this.#alone(async () => {
-      const served = this.#known.find((known) => known.id === id && known.layer === "dev");
-      if (served === undefined) throw notFound(id);
-      this.#known = this.#known.filter((known) => known !== served);
+      const served = this.#known.at("dev", id);
+      if (served === undefined) throw pluginNotFound(id);
+      this.#known.delete(served);
       await this.#settle();
     });
   }
 
   async call(id: string, call: PluginCall, signal: AbortSignal): Promise<PluginAnswer> {
     const { on, reason } = this.require(id);
-    if (!on) throw conflict(`Cannot call "${id}": ${reason}`);
+    if (!on) throw pluginConflict(`Cannot call "${id}": ${reason}`);
     return await this.#offered.call(id, call, signal);
   }
 
@@ -300,13 +254,9 @@ class StoredPlugins implements Plugins {
     return this.#mutex("plugins", work);
   }
 
-  async #readRecords(): Promise<readonly PluginRecord[]> {
-    const { store } = this.#options;
-    const records: PluginRecord[] = [];
-    for await (const stored of scanAll(store, PLUGINS)) {
-      records.push(...readable(store, PLUGINS, [stored], parsePluginRecord).map(({ value }) => value));
-    }
-    return records;
+  async #lookIn(layers: readonly FolderLayer[]): Promise<void> {
+    for (const layer of layers) this.#known.putLayer(layer, await this.#folders.look(layer));
+    await this.#settle();
   }
 
   async #openInstalled(record: PluginRecord): Promise<KnownPlugin> {
@@ -321,221 +271,53 @@ class StoredPlugins implements Plugins {
     }
   }
 
-  /** Looks in the folder of a layer anew. What was enabled with another content is turned off. */
-  async #lookIn(layer: PluginLayer, records: readonly PluginRecord[]): Promise<void> {
-    const found = await findPlugins({ layer, path: this.#folderOf(layer) });
-    const known: KnownPlugin[] = [];
-    for (const plugin of found) {
-      const record = records.find(({ id, folder }) =>
-        folder === plugin.folder && (id === plugin.id || plugin.content === undefined)
-      );
-      known.push(
-        await this.#withChange({
-          ...plugin,
-          id: plugin.content === undefined ? record?.id ?? plugin.id : plugin.id,
-          record,
-        }),
-      );
-    }
-    this.#known = [...this.#known.filter((plugin) => plugin.layer !== layer), ...known];
-  }
-
-  #folderOf(layer: PluginLayer): string {
-    const { config, dataDir, home, workspaceRoot } = this.#options;
-    const { user_dir: userDir } = config().plugins;
-    if (layer === "workspace") return join(workspaceRoot, "plugins");
-    if (layer === "project") return join(workspaceRoot, ".plugins");
-    return userDir === "" ? join(dataDir, "plugins") : resolvePath(userDir, dataDir, home);
-  }
-
-  async #withChange(known: KnownPlugin): Promise<KnownPlugin> {
-    const { record, content } = known;
-    if (record === undefined || record.state !== "enabled" || record.grant?.digest === content?.digest) return known;
-    const off: PluginRecord = { ...record, state: "disabled", off_because: "changed" };
-    await this.#keep(off, [{ action: "turned_off", by: null }]);
-    this.#options.log.warn("A plugin has changed and is off until it is enabled again", {
-      plugin: known.id,
-      folder: known.folder,
-      digest: content?.digest,
-    });
-    return { ...known, record: off };
-  }
-
   /** Returns the content that enabling would run: a folder is read anew, a package is compared with its digest. */
   async #contentToEnable(known: KnownPlugin): Promise<PluginPackage> {
     if (known.layer === "dev") {
-      throw conflict(`Cannot enable "${known.id}": postern plugin dev serves it; end that command`);
+      throw pluginConflict(`Cannot enable "${known.id}": postern plugin dev serves it; end that command`);
     }
     if (known.folder !== null) return await readPluginFolder(known.folder);
-    if (known.record === undefined) throw notFound(known.id);
+    if (known.record === undefined) throw pluginNotFound(known.id);
     return await this.#files.read(known.record.digest);
   }
 
   #readFitting(bytes: Uint8Array): PluginPackage {
     const plugin = readPackage(bytes);
-    const misfit = misfitOf(plugin.manifest, Object.keys(this.#options.openers));
-    if (misfit !== undefined) throw conflict(`Cannot use the plugin "${plugin.manifest.id}": ${misfit}`);
+    const misfit = this.#misfitOf(plugin);
+    if (misfit !== undefined) throw pluginConflict(`Cannot use the plugin "${plugin.manifest.id}": ${misfit}`);
     return plugin;
   }
 
-  /** Refuses tools whose names another enabled plugin has. */
-  #checkNames({ id, tools }: PluginManifest): void {
-    for (const other of this.#effective()) {
-      if (other.id === id || !isEnabled(other)) continue;
-      const name = tools.find((tool) => other.content?.manifest.tools.some((taken) => taken.name === tool.name))?.name;
-      if (name === undefined) continue;
-      throw conflict(
-        `Cannot enable "${id}": the enabled plugin "${other.id}" has a tool "${name}" too; disable it first`,
-      );
-    }
+  #misfitOf({ manifest }: PluginPackage): string | undefined {
+    return misfitOf(manifest, Object.keys(this.#options.openers));
   }
 
-  #installedRecord(
-    { manifest, digest }: PluginPackage,
-    { before, packageSha256, registry }: {
-      readonly before: PluginRecord | undefined;
-      readonly packageSha256: string;
-      readonly registry: string | undefined;
-    },
-  ): PluginRecord {
-    const now = this.#now();
-    const next = grantOf({ manifest, digest });
-    const stays = before?.state === "enabled" && before.grant !== null && beyondGrant(before.grant, next).length === 0;
-    const isWidened = before?.state === "enabled" && !stays;
-    return {
-      v: 1,
-      id: manifest.id,
-      state: before === undefined || isWidened ? "installed" : before.state,
-      folder: null,
-      version: manifest.version,
-      digest,
-      package_sha256: packageSha256,
-      registry: registry ?? null,
-      grant: stays ? next : before?.grant ?? null,
-      off_because: isWidened ? "widened" : null,
-      created_at: before?.created_at ?? now,
-      changed_at: now,
-    };
-  }
-
-  #recordOf(
-    { id, folder, record }: KnownPlugin,
-    { manifest, digest }: Pick<PluginPackage, "manifest" | "digest">,
-  ): PluginRecord {
-    const now = this.#now();
-    if (record !== undefined) return { ...record, changed_at: now };
-    return {
-      v: 1,
-      ...{ id, folder, digest },
-      state: "installed",
-      version: manifest.version,
-      package_sha256: null,
-      registry: null,
-      grant: null,
-      off_because: null,
-      created_at: now,
-      changed_at: now,
-    };
-  }
-
-  async #keep(record: PluginRecord, events: readonly EventFields[]): Promise<void> {
-    const write: Write = { op: "put", collection: PLUGINS, key: recordKey(record), body: record };
-    const granted = record.state === "enabled" && record.grant !== null ? describeGrant(record.grant) : [];
-    const [first, ...more] = events.map((event) => toEvent(event, { ...record, granted }));
-    if (first === undefined) throw new TypeError("A change of a plugin is recorded");
-    await this.#options.audit(first, [write], more);
-  }
-
-  async #drop(record: PluginRecord, event: EventFields): Promise<void> {
-    const write: Write = { op: "delete", collection: PLUGINS, key: recordKey(record) };
-    await this.#options.audit(toEvent(event, { ...record, granted: [] }), [write]);
-  }
-
-  async #audit(event: EventFields, plugin: EventSubject): Promise<void> {
-    await this.#options.audit(toEvent(event, plugin));
-  }
-
-  /** Puts a plugin in the place of the one with its id, layer and folder. */
-  #place(plugin: KnownPlugin): void {
-    const isSame = (other: KnownPlugin) =>
-      other.id === plugin.id && other.layer === plugin.layer && other.folder === plugin.folder;
-    this.#known = [...this.#known.filter((other) => !isSame(other)), plugin];
-  }
-
-  /** Returns the plugins that count: of one id, the one of the latest layer. */
-  #effective(): readonly KnownPlugin[] {
-    const byId = new Map<string, KnownPlugin>();
-    for (const layer of PLUGIN_LAYERS) {
-      for (const plugin of this.#known) if (plugin.layer === layer) byId.set(plugin.id, plugin);
-    }
-    return [...byId.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
-  }
-
-  #find(id: string): KnownPlugin | undefined {
-    return this.#effective().find((plugin) => plugin.id === id);
+  #find(id: string): KnownPlugin {
+    const known = this.#known.find(id);
+    if (known === undefined) throw pluginNotFound(id);
+    return known;
   }
 
   #infoOf(plugin: KnownPlugin): PluginInfo {
     const { config, openers } = this.#options;
-    const overridden = this.#known.filter((other) => other.id === plugin.id && other !== plugin);
+    const overridden = this.#known.othersOf(plugin);
     return toPluginInfo(plugin, { config: config(), overridden, kinds: Object.keys(openers) });
   }
 
   /** Makes tools and hosts fit what is known now, and removes files that nothing uses. */
   async #settle(): Promise<void> {
-    this.#offered.settle(this.#effective());
+    this.#offered.settle(this.#known.effective());
     await this.#tidy();
   }
 
   async #tidy(): Promise<void> {
-    const kept = this.#known.flatMap(({ layer, record, content }) => {
-      if (layer === "dev") return content === undefined ? [] : [content.digest];
-      return record === undefined || (record.folder !== null && record.state !== "enabled") ? [] : [record.digest];
-    });
-    await this.#files.keepOnly(new Set([...kept, ...this.#offered.inUse()]));
-  }
-
-  #changed(id: string, { asked, found }: { readonly asked: string; readonly found: string }): PluginError {
-    return new PluginError(
-      "plugin_changed",
-      `Cannot enable "${id}" with the digest ${asked}: its content has the digest ${found}; look at it again`,
-    );
-  }
-
-  #now(): string {
-    return new Date(this.#options.clock.now()).toISOString();
+    await this.#files.keepOnly(new Set([...this.#known.digests(), ...this.#offered.inUse()]));
   }
 }
 
-const FOLDER_LAYERS: readonly PluginLayer[] = ["user_dir", "project", "workspace"];
-
-function nextStateOf(record: PluginRecord | undefined, trigger: "enable" | "disable") {
-  const state = nextState(record?.state ?? "installed", trigger);
-  if (state === "removed") throw new TypeError("Only a removal removes a plugin");
-  return state;
-}
-
-/** Plugin that an event is about. */
-interface EventSubject extends Pick<PluginRecord, "id" | "version" | "digest" | "folder"> {
-  readonly granted: readonly string[];
-}
-
-function toEvent({ action, by }: EventFields, { id, version, digest, folder, granted }: EventSubject): PluginEvent {
-  const actor = by === null ? null : { via: by.via, token_id: by.tokenId };
-  return { type: "plugin", action, plugin_id: id, version, digest, folder, granted, by: actor };
-}
-
-function describeGrant({ capabilities }: PluginGrant): readonly string[] {
-  return widened(NO_CAPABILITIES, capabilities);
-}
-
-function notFound(id: string): PluginError {
+function changed(id: string, { asked, found }: { readonly asked: string; readonly found: string }): PluginError {
   return new PluginError(
-    "plugin_not_found",
-    `Cannot find the plugin ${JSON.stringify(id.slice(0, 64))}: see postern plugin list`,
+    "plugin_changed",
+    `Cannot enable "${id}" with the digest ${asked}: its content has the digest ${found}; look at it again`,
   );
-}
-
-function conflict(message: string): PluginError {
-  return new PluginError("plugin_conflict", message);
 }
