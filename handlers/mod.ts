@@ -10,7 +10,8 @@ import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";
 import { BUILTIN_TOOLS } from "../lib/tools/builtin.ts";
 import { warnOfIdleSettings } from "../lib/tools/idle_settings.ts";
-import { type ProgramTool, toTools } from "../lib/tools/program_tool.ts";
+import { toTools } from "../lib/tools/made_tool.ts";
+import type { ProgramTool } from "../lib/tools/program_tool.ts";
 import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
 

@@ -1,5 +1,6 @@
-import { ConfigError, ToolError } from "../base/errors.ts";
+import { ToolError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
+import { MadeTool } from "./made_tool.ts";
 import { createForeignInput } from "./runtime/foreign_input.ts";
 import type { PreparedCall, Tool, ToolContext } from "./runtime/tool.ts";
 import type { ToolResult } from "./runtime/tool_call.ts";
@@ -52,22 +53,6 @@ const MAX_TIMEOUT_MS = 3_600_000;
 const MAX_DATA = 1_048_576;
 const KEYS = ["name", "description", "access", "inputSchema", "outside", "timeoutMs", "execute"];
 
-/** Handle on a tool that was made here. Any other object in the option `tools` is refused, whatever its shape. */
-class MadeTool implements ProgramTool {
-  readonly name: string;
-  readonly #tool: Tool;
-
-  constructor(tool: Tool) {
-    this.name = tool.name;
-    this.#tool = tool;
-  }
-
-  /** Returns the tool behind a handle; undefined for anything else. */
-  static toolOf(value: unknown): Tool | undefined {
-    return typeof value === "object" && value !== null && #tool in value ? value.#tool : undefined;
-  }
-}
-
 /**
  * Makes a tool of the program that mounts the gateway. Its calls go the way of all calls: schema, policy, approval, audit, journal, bounds.
  * @throws {TypeError} for a definition that breaks the rules above; {SchemaError} for a schema with a part that is not understood
@@ -104,24 +89,6 @@ export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
     execute: async (text, context) => await prepare(text).run(context),
   };
   return new MadeTool(tool);
-}
-
-/** Returns the tools behind what a program gave. @throws {ConfigError} `tool_invalid`, `tool_name_taken` */
-export function toTools(given: unknown, isTaken: (name: string) => boolean): readonly Tool[] {
-  if (!Array.isArray(given)) throw new ConfigError("tool_invalid", 'Cannot use the option "tools": it must be a list');
-  const names = new Set<string>();
-  return given.map((one: unknown) => {
-    const tool = MadeTool.toolOf(one);
-    if (tool === undefined) {
-      throw new ConfigError("tool_invalid", 'Cannot use an entry of the option "tools": make it with defineTool()');
-    }
-    if (names.has(tool.name) || isTaken(tool.name)) {
-      const owner = names.has(tool.name) ? "another tool of the list" : "a built-in tool";
-      throw new ConfigError("tool_name_taken", `Cannot add the tool "${tool.name}": ${owner} has this name`);
-    }
-    names.add(tool.name);
-    return tool;
-  });
 }
 
 function checkDefinition(definition: ProgramToolDefinition<never>): void {
