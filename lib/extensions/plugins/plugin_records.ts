@@ -115,9 +115,12 @@ export class PluginRecords {
     };
   }
 
-  /** Returns the record of a plugin that a person disables. */
-  toDisabled(known: KnownPlugin, content: Content): PluginRecord {
-    return { ...this.#recordOf(known, content), state: stateAfter(known.record, "disable"), off_because: null };
+  /** Returns the record of a plugin that a person disables. Undefined for a folder that nobody enabled and that cannot be used. */
+  toDisabled(known: KnownPlugin): PluginRecord | undefined {
+    const { record, content } = known;
+    const before = record ?? (content === undefined ? undefined : this.#recordOf(known, content));
+    if (before === undefined) return undefined;
+    return { ...before, state: stateAfter(record, "disable"), off_because: null, changed_at: this.#now() };
   }
 
   #recordOf({ id, folder, record }: KnownPlugin, { manifest, digest }: Content): PluginRecord {

@@ -148,10 +148,12 @@ class StoredPlugins implements Plugins {
     const plugin = this.#readFitting(bytes);
     return await this.#alone(async () => {
       const { id } = plugin.manifest;
-      const before = this.installed(id);
-      if (before?.digest === plugin.digest) return this.require(id);
-      await this.#files.write(plugin);
+      const known = this.#known.at("package", id);
+      const before = known?.record;
+      if (known !== undefined && before?.digest === plugin.digest) return await this.#mend(known, plugin);
       const record = this.#records.toInstalled(plugin, { before, packageSha256: sha256Of(bytes), registry });
+      if (record.state === "enabled") this.#known.checkNames(plugin.manifest);
+      await this.#files.write(plugin);
       const isTurnedOff = before?.state === "enabled" && record.state !== "enabled";
       await this.#records.keep(record, [
         { action: before === undefined ? "installed" : "updated", by },
@@ -187,9 +189,9 @@ class StoredPlugins implements Plugins {
       if (known.layer === "dev") {
         throw pluginConflict(`Cannot disable "${id}": postern plugin dev serves it; end that command`);
       }
-      if (known.content === undefined) throw pluginConflict(`Cannot disable "${id}": ${known.fault}`);
+      const record = this.#records.toDisabled(known);
+      if (record === undefined) throw pluginConflict(`Cannot disable "${id}": ${known.fault}`);
       if (known.record?.state === "disabled") return this.require(id);
-      const record = this.#records.toDisabled(known, known.content);
       await this.#records.keep(record, [{ action: "disabled", by }]);
       this.#known.put({ ...known, record });
       await this.#settle();
@@ -269,6 +271,14 @@ class StoredPlugins implements Plugins {
       this.#options.log.warn("An installed plugin cannot be used", { plugin: id, reason: fault });
       return { id, layer: "package", folder: null, content: undefined, fault, record };
     }
+  }
+
+  /** Writes the files of an installed plugin anew when they are gone or damaged. Its state stays. */
+  async #mend(known: KnownPlugin, plugin: PluginPackage): Promise<PluginInfo> {
+    await this.#files.write(plugin);
+    if (known.content === undefined) this.#known.put({ ...known, content: plugin, fault: undefined });
+    await this.#settle();
+    return this.require(known.id);
   }
 
   /** Returns the content that enabling would run: a folder is read anew, a package is compared with its digest. */

@@ -436,6 +436,42 @@ test("serve() serves a package at once, in place of all others, and leaves nothi
     assert.deepEqual(again.list().map(({ id }) => id), ["words"], "a restart ends it");
   }));
 
+test("an installed plugin whose files are gone can be disabled, removed, and mended by the same package", () =>
+  withPlugins(async (bench) => {
+    const { digest } = await bench.plugins.install(samplePackage(), { by: BY });
+    await enable(bench);
+    rmSync(join(bench.dataDir, "plugins", digest ?? ""), { recursive: true });
+    await bench.restart();
+    assert.deepEqual([bench.plugins.get("words")?.state, bench.plugins.get("words")?.on], ["enabled", false]);
+    const mended = await bench.plugins.install(samplePackage(), { by: BY });
+    assert.deepEqual([mended.state, mended.on, filesOf(bench)], ["enabled", true, [digest]]);
+    assert.equal((await bench.call("count_words")).output, "1.0.0");
+    assert.deepEqual(eventsOf(bench), ["installed", "enabled"], "its state has not changed");
+    rmSync(join(bench.dataDir, "plugins", digest ?? ""), { recursive: true });
+    await bench.restart();
+    assert.equal((await bench.plugins.disable("words", { by: BY })).state, "disabled");
+    await bench.plugins.remove("words", { by: BY });
+    assert.deepEqual(bench.plugins.list(), []);
+  }));
+
+test("a new version cannot take the name of a tool from another enabled plugin", () =>
+  withPlugins(async (bench) => {
+    const { plugins } = bench;
+    await plugins.install(samplePackage(), { by: BY });
+    await enable(bench);
+    const other = (version: string, name: string) => samplePackage({ id: "a", version, tools: [sampleTool(name)] });
+    await plugins.install(other("1.0.0", "mine"), { by: BY });
+    await enable(bench, "a");
+    const message = /enabled plugin "words" has a tool "count_words"/;
+    await assert.rejects(plugins.install(other("1.0.1", "count_words"), { by: BY }), {
+      code: "plugin_conflict",
+      message,
+    });
+    assert.deepEqual(plugins.tools().map(({ origin }) => origin), ["plugin a 1.0.0", "plugin words 1.0.0"]);
+    await plugins.disable("a", { by: BY });
+    assert.equal((await plugins.install(other("1.0.1", "count_words"), { by: BY })).version, "1.0.1", "it is off");
+  }));
+
 test("a damaged record is set aside, and the others count", () =>
   withPlugins(async (bench) => {
     await bench.plugins.install(samplePackage(), { by: BY });
