@@ -12,7 +12,8 @@ import {
 } from "../../lib/runs/conversations/conversation_records.ts";
 import { journalOf, OPEN_RUNS, RUN_INPUTS, RUNS } from "../../lib/runs/journal/run_records.ts";
 import { SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
-import { backUp, DATABASE_NAME } from "../../lib/storage/back_up.ts";
+import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
+import { backUpAll } from "../restore/back_up_all.ts";
 import { findUnreadable, inspectDatabase, type UnreadableFound } from "../../lib/storage/inspect_database.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
@@ -54,7 +55,7 @@ export async function repair(dataDir: string, clock: Clock = systemClock): Promi
     const { unreadable, finished } = lookThrough(path);
     if (unreadable.length === 0) return { backup: null, removed: [], finished };
     const time = new Date(clock.now()).toISOString().replaceAll(":", "-");
-    const backup = backUp(dataDir, join(dataDir, `before-repair-${time}.db`), { isInUse: false }).path;
+    const { path: backup } = await backUpAll(dataDir, join(dataDir, `before-repair-${time}.db`), { isInUse: false });
     const store = await openSqliteStore({ path, clock });
     try {
       for (const record of unreadable) await store.batch(await removalOf(store, record));

@@ -18,19 +18,34 @@ export interface BackupFacts {
   readonly records: number;
   /** Names of the keys in it */
   readonly keys: readonly string[];
+  /** Names of the further parts in it */
+  readonly parts: readonly string[];
+}
+
+/** Part of a backup beside the records and the keys. */
+export interface BackupPart {
+  readonly name: string;
+  readonly content: Uint8Array;
+}
+
+/** Options of `backUp`. */
+export interface BackupOptions {
+  /** False: the caller holds the data directory's lock */
+  readonly isInUse: boolean;
+  /** Returns the further parts that the records need. @param bodiesOf returns the bodies of a collection, as the backup has them */
+  readonly parts: (bodiesOf: (collection: string) => readonly unknown[]) => AsyncIterable<BackupPart>;
 }
 
 /**
- * Writes all records of a data directory and its keys to one new file, mode 0600: the state of one moment, also while a gateway writes.
- * The file appears under its name when it is whole and on the disk. Blocks until it is done: call it outside a gateway's process.
- * @param options.isInUse false: the caller holds the data directory's lock
+ * Writes all records of a data directory, its keys and further parts to one new file, mode 0600: the records are those of one moment,
+ * also while a gateway writes. The file appears under its name when it is whole and on the disk. Blocks: call it outside a gateway's process.
  * @throws {ConfigError} `database_unusable`: there is no database, the file exists, or it cannot be written
  */
-export function backUp(
+export async function backUp(
   dataDir: string,
   to: string,
-  { isInUse }: { readonly isInUse: boolean },
-): BackupFacts {
+  { isInUse, parts }: BackupOptions,
+): Promise<BackupFacts> {
   const from = join(dataDir, DATABASE_NAME);
   const unusable = (reason: string, cause?: unknown) =>
     new ConfigError("database_unusable", `Cannot back up "${from}" to "${to}": ${reason}`, { file: to, cause });
@@ -52,7 +67,7 @@ export function backUp(
   }
   try {
     copyDatabase(from, partial, isInUse);
-    const facts = addKeys(dataDir, partial);
+    const facts = await addFiles(dataDir, partial, parts);
     const file = openSync(partial, "r+");
     fsyncSync(file);
     closeSync(file);
@@ -83,7 +98,11 @@ function copyDatabase(from: string, to: string, isInUse: boolean): void {
   }
 }
 
-function addKeys(dataDir: string, path: string): Pick<BackupFacts, "records" | "keys"> {
+async function addFiles(
+  dataDir: string,
+  path: string,
+  parts: BackupOptions["parts"],
+): Promise<Pick<BackupFacts, "records" | "keys" | "parts">> {
   const database = new DatabaseSync(path);
   try {
     database.exec(
@@ -92,9 +111,24 @@ function addKeys(dataDir: string, path: string): Pick<BackupFacts, "records" | "
     const insert = database.prepare("INSERT INTO backup_files (name, content) VALUES (?, ?)");
     const keys = KEPT_FILES.filter((name) => statSync(join(dataDir, name), { throwIfNoEntry: false })?.isFile());
     for (const name of keys) insert.run(name, readFileSync(join(dataDir, name)));
+    const select = database.prepare("SELECT body FROM records WHERE collection = ?");
+    const names: string[] = [];
+    for await (const { name, content } of parts((collection) => select.all(collection).map(toBody))) {
+      insert.run(name, content);
+      names.push(name);
+    }
     const records = Number(database.prepare("SELECT count(*) AS n FROM records").get()?.["n"]);
-    return { records, keys };
+    return { records, keys, parts: names };
   } finally {
     database.close();
+  }
+}
+
+/** Returns the body of a row; undefined for one that is damaged. */
+function toBody({ body }: Readonly<Record<string, unknown>>): unknown {
+  try {
+    return JSON.parse(String(body));
+  } catch {
+    return undefined;
   }
 }

@@ -10,8 +10,11 @@ import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
 import { ROOT, RUN, RUN_ENV } from "../../support/gateway_process.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { restoredText } from "../../../cli/commands/backup.ts";
+import type { PluginInfo } from "../../../lib/extensions/plugins/plugin_info.ts";
+import { samplePackage, sampleTool } from "../../support/plugin_package.ts";
 import { type Machine, onMachine } from "../support/run_in.ts";
 
+const PROCESS = { kind: "process", wasm: undefined, process: { command: "node" } };
 const KEY = new Uint8Array(32).fill(7);
 
 async function fill({ dataDir, run }: Machine): Promise<void> {
@@ -37,6 +40,40 @@ test("backup makes one file of the owner with all records and the key, and says 
     assert.equal(kept?.["body"], '{"v":1,"text":"kept"}');
     assert.deepEqual(database.prepare("SELECT content FROM backup_files").get()?.["content"], KEY);
     database.close();
+  }));
+
+test("a backup holds the packages of installed plugins, and a restore puts them back, but none that is forged", () =>
+  onMachine(async (machine) => {
+    const { run, cwd, dataDir } = machine;
+    for (const id of ["words", "forged", "lost"]) {
+      writeFileSync(join(cwd, `${id}.tar`), samplePackage({ ...PROCESS, id, tools: [sampleTool(`${id}_count`)] }));
+      assert.equal((await run(["plugin", "install", "--package", `${id}.tar`])).code, 0);
+    }
+    assert.equal((await run(["plugin", "enable", "words", "--yes"])).code, 0);
+    const { digest } = JSON.parse((await run(["plugin", "info", "forged", "--json"])).stdout);
+    const lost = JSON.parse((await run(["plugin", "info", "lost", "--json"])).stdout).digest;
+    rmSync(join(dataDir, "plugins", lost), { recursive: true });
+    const made = await run(["backup", "kept.db"]);
+    assert.match(made.stdout, / records and 2 plugins of /);
+    assert.match(made.stderr, /files of the plugin lost are missing or damaged/);
+    const database = new DatabaseSync(join(cwd, "kept.db"));
+    const forge = database.prepare("UPDATE backup_files SET content = ? WHERE name = ?");
+    forge.run(samplePackage({ version: "9.9.9" }), `plugins/${digest}.tar`);
+    const insert = database.prepare("INSERT INTO backup_files (name, content) VALUES (?, ?)");
+    insert.run(`plugins/../../${digest}.tar`, samplePackage());
+    insert.run("plugins/x.tar", samplePackage());
+    database.close();
+    rmSync(dataDir, { recursive: true });
+    const restored = await run(["restore", "kept.db"]);
+    assert.equal(restored.code, 0, restored.stderr);
+    const env = { POSTERN__PLUGINS__ALLOW_PROCESS: "true" };
+    const plugins: readonly PluginInfo[] = JSON.parse((await run(["plugin", "list", "--json"], { env })).stdout);
+    assert.deepEqual(plugins.map(({ id, state, on }) => [id, state, on]), [
+      ["forged", "installed", false],
+      ["lost", "installed", false],
+      ["words", "enabled", true],
+    ]);
+    assert.deepEqual(readdirSync(join(dataDir, "plugins")), [plugins[2]?.digest]);
   }));
 
 test("backup replaces no file, and needs records", () =>
@@ -188,15 +225,16 @@ test("in a narrow terminal the word of care after a backup breaks between words"
 
 test("a restore ends with what waits for the person, each with its command, and leaves out what does not", () => {
   const held = { runs: 1, procedures: 0, deliveries: 2, schedules: 0, approvals: 0, tokens: 1 };
-  const text = restoredText({ held, before: "/data.before", keepTokens: false }, undefined);
+  const text = restoredText({ held, before: "/data.before", plugins: 1, keepTokens: false }, undefined);
   assert.match(text, /^ {2}1 run +decide about each: postern runs list --status needs_review$/m);
   assert.match(text, /^ {2}2 deliveries {2}release or drop each/m);
   assert.match(text, /^The tokens of the backup are revoked: pair/m);
   assert.doesNotMatch(text, /procedure {2}|schedule|approval/);
   assert.match(text, /copy its folder sops back/);
+  assert.match(text, /^Installed plugins are as they were/m);
   const nothing = { runs: 0, procedures: 0, deliveries: 0, schedules: 0, approvals: 0, tokens: 0 };
   assert.equal(
-    restoredText({ held: nothing, before: null, keepTokens: false }, undefined),
+    restoredText({ held: nothing, before: null, plugins: 0, keepTokens: false }, undefined),
     "\nNo work was unfinished in the backup.\nNo token counts: pair each client with postern pair.",
   );
 });

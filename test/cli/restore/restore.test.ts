@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { backUpAll } from "../../../cli/restore/back_up_all.ts";
 import { restoreBackup } from "../../../cli/restore/restore_backup.ts";
 import { promiseOf } from "../../../lib/automation/channels/delivery_record.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { backUp } from "../../../lib/storage/back_up.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { type RunningGateway, type RunningGatewayOptions, withRunningGateway } from "../../support/running_gateway.ts";
@@ -56,7 +56,7 @@ function withOpenWork(
         await until(async () => await services.store.count("open_approvals") > 0);
         await dateBack(services.store);
         await services.store.batch(promiseOf(DELIVERY));
-        backUp(dataDir, file, { isInUse: true });
+        await backUpAll(dataDir, file, { isInUse: true });
       });
       await use({
         dataDir,
