@@ -12,10 +12,23 @@ import { BUILTIN_TOOLS } from "../lib/tools/builtin.ts";
 import { warnOfIdleSettings } from "../lib/tools/idle_settings.ts";
 import { toTools } from "../lib/tools/made_tool.ts";
 import type { ProgramTool } from "../lib/tools/program_tool.ts";
+import { toOwnProviders } from "../lib/providers/own_providers.ts";
+import type { ProgramProvider } from "../lib/providers/program_provider.ts";
 import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
 
 export { ConfigError, HttpError, ProviderError, ToolError } from "../lib/base/errors.ts";
+export type {
+  ProgramContent,
+  ProgramEmbedRequest,
+  ProgramMessage,
+  ProgramModel,
+  ProgramPicture,
+  ProgramProvider,
+  ProgramProviderCall,
+  ProgramProviderEvent,
+  ProgramProviderRequest,
+} from "../lib/providers/program_provider.ts";
 export {
   defineProgramTool as defineTool,
   type ProgramTool,
@@ -55,6 +68,11 @@ export interface GatewayOptions {
   readonly localServers?: boolean;
   /** Tools of this program, made with defineTool, beside the built-in ones. They take the way of all calls. Default: none */
   readonly tools?: readonly ProgramTool[];
+  /**
+   * Providers of this program by their names, beside the configured ones. A request asks for `<name>/<model>`; with `kind = "auto"` the
+   * first one is the default. Default: none
+   */
+  readonly providers?: Readonly<Record<string, ProgramProvider>>;
   /** Receives the log, the access log in it. Default: nowhere */
   readonly onLog?: (line: GatewayLogLine) => void;
   /** The class replies are made of, as srvx's FastResponse. Default: the global one */
@@ -98,6 +116,7 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
   agent: true,
   localServers: true,
   tools: true,
+  providers: true,
   onLog: true,
   Response: true,
 };
@@ -115,12 +134,13 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const dataDir = resolve(options.dataDir);
   const workspaceRoot = resolve(options.workspace);
   await requireFolder(workspaceRoot, "name another in the option workspace");
-  const validation = validateConfig([{ ...options.config }]);
+  const validation = validateConfig([{ ...options.config }], Object.keys(options.providers ?? {}));
   if ("findings" in validation) {
     const messages = validation.findings.map(({ path, reason }) => `Cannot use "${toKeyText(path)}": ${reason}`);
     throw new ConfigError("config_invalid", messages.join("\n"));
   }
   const { config } = validation;
+  const ownProviders = toOwnProviders(options.providers ?? {}, Object.keys(config.providers));
   const services = await createServices({
     config,
     dataDir,
@@ -130,6 +150,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     version: VERSION,
     agent: options.agent ?? true,
     tools,
+    ownProviders,
     ...(options.localServers === true ? {} : { localServers: false }),
     logSink: options.onLog ?? (() => {}),
   });

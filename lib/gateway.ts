@@ -17,6 +17,7 @@ import type { PluginServices } from "./extensions/plugins/plugin_services.ts";
 import { createGuardServices, type GuardServices } from "./guard/guard_services.ts";
 import { createMemoryServices, type MemoryServices } from "./memory/memory_services.ts";
 import { createEmbedder } from "./providers/embedder.ts";
+import type { OwnProviders } from "./providers/own_providers.ts";
 import type { Providers } from "./providers/provider.ts";
 import type { TrustedServer } from "./providers/discovery/provider_memory.ts";
 import { createProviderServices, type ProviderServices } from "./providers/provider_services.ts";
@@ -132,6 +133,8 @@ export interface ServicesOptions {
   readonly help?: () => Promise<ReadonlyMap<string, string>>;
   /** Tools of the program that mounts the gateway. Default: none */
   readonly tools?: readonly Tool[];
+  /** Providers of that program. Default: none */
+  readonly ownProviders?: OwnProviders;
   /** Origins where `kind = "auto"` looks for local model servers. False: nowhere. Default: the usual ports on loopback */
   readonly localServers?: readonly string[] | false;
 }
@@ -400,6 +403,7 @@ function createModels(found: Foundations): Promise<ProviderServices> {
     onSecret: redactor.add,
     isOwn: system.ownAddress.isOwn,
     fixed: options.providers,
+    own: options.ownProviders,
     help: options.help,
     localOrigins: options.localServers,
   });

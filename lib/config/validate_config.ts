@@ -28,8 +28,9 @@ const MAX_PUBLIC_RANGES = 100;
 /**
  * The one validator for file, command line and boot: joins the layers (later ones win), fills in defaults, and finds
  * everything that is wrong at once.
+ * @param ownProviders names of providers that a program gives beside the configuration
  */
-export function validateConfig(layers: readonly RawTable[]): Validation {
+export function validateConfig(layers: readonly RawTable[], ownProviders: readonly string[] = []): Validation {
   const normalized = layers.map(normalizeLayer);
   const raw = mergeLayers(normalized.map((layer) => layer.table));
   const conflicts = normalized.flatMap((layer) => layer.conflicts).map((path) => ({
@@ -41,7 +42,7 @@ export function validateConfig(layers: readonly RawTable[]): Validation {
   const unknown = [...lists, ...unknownKeys(raw).map((path) => ({ path, reason: unknownKey(path) }))];
   if (!result.success) return { findings: [...conflicts, ...unknown, ...result.issues.flatMap(toFindings)] };
   const config = complete(result.output, layers);
-  const findings = [...conflicts, ...unknown, ...crossChecks(config)];
+  const findings = [...conflicts, ...unknown, ...crossChecks(config, ownProviders)];
   return findings.length > 0 ? { findings } : { config };
 }
 
@@ -88,8 +89,8 @@ export interface Contradiction {
   readonly reason: string;
 }
 
-/** Returns the contradictions between values that are each within their bounds. */
-export function crossChecks(config: Config): readonly Contradiction[] {
+/** Returns the contradictions between values that are each within their bounds. @param ownProviders see validateConfig */
+export function crossChecks(config: Config, ownProviders: readonly string[] = []): readonly Contradiction[] {
   const checks = [
     gatewayChecks,
     providerChecks,
@@ -101,7 +102,7 @@ export function crossChecks(config: Config): readonly Contradiction[] {
     networkChecks,
     systemChecks,
   ];
-  return checks.flatMap((check) => [...check(config)]);
+  return checks.flatMap((check) => [...check(config, ownProviders)]);
 }
 
 function* gatewayChecks({ gateway }: Config): Iterable<Contradiction> {
@@ -140,7 +141,7 @@ function* gatewayChecks({ gateway }: Config): Iterable<Contradiction> {
   }
 }
 
-function* providerChecks(config: Config): Iterable<Contradiction> {
+function* providerChecks(config: Config, own: readonly string[]): Iterable<Contradiction> {
   const tables = [
     { path: ["provider"], provider: config.provider },
     ...Object.entries(config.providers).map(([name, provider]) => ({ path: ["providers", name], provider })),
@@ -164,18 +165,18 @@ function* providerChecks(config: Config): Iterable<Contradiction> {
     }
     for (const [index, name] of provider.fallback.entries()) {
       const first = name.split("/", 1)[0] ?? name;
-      if (isProvider(first, config)) continue;
+      if (isProvider(first, config, own)) continue;
       yield { path: [...path, "fallback", index], reason: `there is no [providers.${first}]` };
     }
   }
 }
 
-function* routeChecks(config: Config): Iterable<Contradiction> {
+function* routeChecks(config: Config, own: readonly string[]): Iterable<Contradiction> {
   const { query_classification: { enabled, rules } } = config;
   for (const table of ["model_routes", "embedding_routes"] as const) {
     const hints = config[table].map(({ hint }) => hint);
     for (const [index, { hint, provider }] of config[table].entries()) {
-      if (!isProvider(provider, config)) {
+      if (!isProvider(provider, config, own)) {
         const reason = provider.includes("://")
           ? 'it is an address; name a [providers.<name>] here whose "base_url" it is'
           : `there is no [providers.${provider}]`;
@@ -208,8 +209,8 @@ function* memoryChecks({ memory, embedding_routes: routes, providers }: Config):
   }
 }
 
-function isProvider(name: string, config: Config): boolean {
-  return Object.hasOwn(config.providers, name) || PROVIDER_KINDS.some((kind) => kind === name);
+function isProvider(name: string, config: Config, own: readonly string[]): boolean {
+  return Object.hasOwn(config.providers, name) || PROVIDER_KINDS.some((kind) => kind === name) || own.includes(name);
 }
 
 function* extensionChecks(config: Config): Iterable<Contradiction> {

@@ -8,6 +8,7 @@ import {
   type LocalServer,
   type RefusedServer,
 } from "./discovery/local_servers.ts";
+import type { OwnProviders } from "./own_providers.ts";
 import { type ProviderSettings, VENDORS } from "./provider_settings.ts";
 import type { OwnerOf } from "./discovery/server_owner.ts";
 
@@ -29,6 +30,8 @@ export interface ChosenProvider {
 export interface ChooseProviderOptions {
   /** `[provider]` */
   readonly provider: ProviderSettings;
+  /** Providers of the program that mounts the gateway. Default: none */
+  readonly own?: OwnProviders | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly net: ProviderClientFactory;
@@ -47,7 +50,8 @@ const KINDS_BY_KEY = ["openai", "anthropic", "openrouter"];
 
 /**
  * Chooses the default provider: the kind of `[provider]`. For `auto` it is the server at `base_url` where one is given, else the first
- * of a key in OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, a local server, the offline provider. Never throws.
+ * of a provider of the program that mounts the gateway, a key in OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, a local server,
+ * the offline provider. Never throws.
  * Source: docs/design/providers.md "Choosing a provider"
  */
 export async function chooseProvider(options: ChooseProviderOptions): Promise<ChosenProvider> {
@@ -55,6 +59,8 @@ export async function chooseProvider(options: ChooseProviderOptions): Promise<Ch
   const told = (kind: string, reason: string) => ({ settings: { ...provider, kind }, reason, isFound: false });
   if (provider.kind !== "auto") return told(provider.kind, "the configuration names it");
   if (provider.base_url !== "") return told("openai_compatible", "the configuration names its address");
+  const [own] = options.own?.values() ?? [];
+  if (own !== undefined) return { settings: own.settings, reason: "the program gives it", isFound: false };
   for (const kind of KINDS_BY_KEY) {
     const name = VENDORS[kind]?.keyEnv ?? "";
     if ((env[name]?.trim() ?? "") !== "") return told(kind, `${name} is set`);

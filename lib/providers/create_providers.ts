@@ -11,6 +11,7 @@ import { chooseProvider, type ChosenProvider } from "./choose_provider.ts";
 import { createModelList, firstChatModel, withListedModels } from "./models/model_list.ts";
 import { admission, type LocalServer } from "./discovery/local_servers.ts";
 import type { OpenedProvider } from "./open_provider.ts";
+import type { OwnProviders } from "./own_providers.ts";
 import type { Provider, Providers } from "./provider.ts";
 import { type Attempt, createProviderMetrics, type RetryOptions, type StreamObserver, withRetries } from "./retry.ts";
 import { createProviderMemory, type ProviderMemory } from "./discovery/provider_memory.ts";
@@ -29,6 +30,8 @@ export interface CreateProvidersOptions {
   readonly random: Random;
   readonly log: Logger;
   readonly metrics: Metrics;
+  /** Providers of the program that mounts the gateway. Default: none */
+  readonly own?: OwnProviders | undefined;
   /** Counts requests and tokens. Default: the metrics, registered here */
   readonly observer?: StreamObserver;
   /** The built-in provider */
@@ -67,7 +70,12 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
   const missing: ModelNames["missing"] = (...asked) => names.missing(...asked);
   const open = async (name: string, settings: ProviderSettings, table: string, server?: LocalServer) =>
     void bases.set(name, await createBase(name, settings, { table, server, missing, options }));
-  if (chosen.settings.kind !== "none") await open(chosen.settings.kind, chosen.settings, "provider", chosen.server);
+  for (const [name, own] of options.own ?? []) {
+    const { settings } = own;
+    bases.set(name, { provider: own.open(options), settings, model: settings.model, table: `providers.${name}` });
+  }
+  const { kind } = chosen.settings;
+  if (kind !== "none" && !bases.has(kind)) await open(kind, chosen.settings, "provider", chosen.server);
   for (const [name, settings] of Object.entries(options.providers)) await open(name, settings, `providers.${name}`);
 
   const entries = new Map<string, ProviderEntry>();

@@ -11,6 +11,7 @@ import { createProviderClients } from "../system/net/provider_client.ts";
 import { type AgentProviders, createAgentProviders } from "./agent_providers.ts";
 import { createLiveProviders, type LiveProviders } from "./live_providers.ts";
 import { createOfflineProvider } from "./offline/offline.ts";
+import type { OwnProviders } from "./own_providers.ts";
 import type { Providers } from "./provider.ts";
 import {
   type Commit,
@@ -36,6 +37,8 @@ export interface ProviderServicesOptions {
   readonly onSecret: (secret: string) => void;
   /** Tells whether an origin is this gateway, which must not become its own provider. */
   readonly isOwn: (origin: string) => boolean;
+  /** Providers of the program that mounts the gateway, beside the configured ones. Default: none */
+  readonly own?: OwnProviders | undefined;
   /** Used in place of the configured providers. Default: none */
   readonly fixed?: Providers | undefined;
   /** Text of each command's `--help` by its name, for the offline assistant. Default: none */
@@ -98,6 +101,7 @@ async function openProviders(options: ProviderServicesOptions, memory: ProviderM
   const providers: LiveProviders = await createLiveProviders({
     config: config(),
     fixed: options.fixed,
+    own: options.own,
     env,
     // The assistant asks later, when somebody talks to it
     offline: createOfflineProvider({
