@@ -1,3 +1,4 @@
+import type { ModuleLimits } from "../../lib/extensions/plugins/wasm/meter_module.ts";
 import { ModuleWriter } from "../../lib/extensions/plugins/wasm/module_bytes.ts";
 
 /** Function that a module imports: its module and name, and its parameters and results as letters: `i` is i32, `I` is i64. */
@@ -40,6 +41,13 @@ const EXTISM = {
 } as const;
 /** Name of a function of Extism's host. */
 export type ExtismName = keyof typeof EXTISM;
+
+/** Limits of a module without capabilities: it may import the functions above, and no others. */
+export const PLAIN_LIMITS: ModuleLimits = {
+  memoryMb: 64,
+  moduleMb: 50,
+  isGranted: (module, name) => module === "extism:host/env" && Object.hasOwn(EXTISM, name),
+};
 
 const HEADER = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0];
 

@@ -2,7 +2,9 @@ import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isTakenToolName, MANIFEST_NAME, parsePluginManifest } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
-import { type ScaffoldFiles, type ScaffoldKind, SCAFFOLDS } from "./scaffold_files.ts";
+import { PROGRAM_SCAFFOLDS } from "./program_scaffolds.ts";
+import type { ScaffoldFiles, ScaffoldKind } from "./scaffold_files.ts";
+import { WASM_SCAFFOLDS } from "./wasm_scaffolds.ts";
 
 /**
  * Writes the files of a new plugin, which can be built, tested and packaged as its README says.
@@ -39,7 +41,7 @@ export function scaffoldFiles(id: string, kind: ScaffoldKind): ScaffoldFiles {
     const message = `Cannot make the plugin "${id}": "${tool}" is the name of a built-in tool; choose another id`;
     throw new PluginError("tool_name_taken", message);
   }
-  const files = SCAFFOLDS[kind]({ id, tool });
+  const files = { ...PROGRAM_SCAFFOLDS, ...WASM_SCAFFOLDS }[kind]({ id, tool });
   parsePluginManifest(files[MANIFEST_NAME] ?? "");
   return files;
 }

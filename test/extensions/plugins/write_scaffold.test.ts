@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import process from "node:process";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createFfiOpener } from "../../../lib/extensions/plugins/ffi/ffi_plugin.ts";
@@ -10,8 +11,11 @@ import { openPlugin, type PluginOpeners } from "../../../lib/extensions/plugins/
 import { createProcessOpener } from "../../../lib/extensions/plugins/process/program_plugin.ts";
 import { SCAFFOLD_KINDS, type ScaffoldKind } from "../../../lib/extensions/plugins/scaffold_files.ts";
 import { writeScaffold } from "../../../lib/extensions/plugins/write_scaffold.ts";
+import { inspectModule } from "../../../lib/extensions/plugins/wasm/inspect_module.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
+import { buildAssemblyScript, cannotRun, NO_BUILD_TEST } from "../../support/built_plugins.ts";
 import { configOf } from "../../support/running_gateway.ts";
+import { PLAIN_LIMITS } from "../../support/wasm_modules.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
@@ -61,6 +65,37 @@ test("a new plugin for Python answers", { skip: await lacks("python3") }, () =>
 test("a new plugin in C answers", { skip: await lacks("make", "cc") }, () =>
   withTemporaryFolder(async (root) => {
     assert.equal((await callScaffold(root, "ffi-c", ["make"])).output, 'HELLO "YOU"\n');
+  }));
+
+/** Returns what a module imports beside Extism's own functions. */
+function foreignImports(folder: string): readonly string[] {
+  const { imports } = inspectModule(readFileSync(join(folder, "plugin.wasm")), PLAIN_LIMITS);
+  return imports.filter(({ granted }) => !granted).map(({ module, name }) => `${module} ${name}`);
+}
+
+test("a new plugin in AssemblyScript is built, and imports nothing of the workspace before it is used", () =>
+  withTemporaryFolder(async (root) => {
+    const folder = join(root, "made-by-me");
+    await writeScaffold({ id: "made-by-me", kind: "wasm-assemblyscript", folder });
+    buildAssemblyScript(folder);
+    assert.deepEqual(foreignImports(folder), []);
+  }));
+
+test("a new plugin in Go is built, and imports of WASI nothing that opens files", {
+  skip: NO_BUILD_TEST || cannotRun("go", "version"),
+}, () =>
+  withTemporaryFolder(async (root) => {
+    const folder = join(root, "made-by-me");
+    await writeScaffold({ id: "made-by-me", kind: "wasm-go", folder });
+    const [command = "", ...args] = ["go", "build", "-buildmode=c-shared", "-o", "plugin.wasm", "."];
+    execFileSync(command, args, {
+      cwd: folder,
+      stdio: "pipe",
+      env: { ...process.env, GOOS: "wasip1", GOARCH: "wasm" },
+    });
+    const imports = foreignImports(folder);
+    assert.ok(imports.includes("wasi_snapshot_preview1 fd_write"));
+    assert.deepEqual(imports.filter((name) => /path_|sock_|extism/.test(name)), []);
   }));
 
 for (const kind of SCAFFOLD_KINDS) {

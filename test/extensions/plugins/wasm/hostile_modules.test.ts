@@ -2,13 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { meterModule } from "../../../../lib/extensions/plugins/wasm/meter_module.ts";
 import { WasmRefusal } from "../../../../lib/extensions/plugins/wasm/module_bytes.ts";
-import { answering, HOSTILE_MODULES } from "../../../support/wasm_modules.ts";
-
-const LIMITS = {
-  memoryMb: 64,
-  moduleMb: 50,
-  isGranted: (module: string, name: string) => module === "extism:host/env" && /^(?!spawn)[a-z_0-9]+$/.test(name),
-};
+import { answering, HOSTILE_MODULES, PLAIN_LIMITS } from "../../../support/wasm_modules.ts";
 
 /** The runtime's WASM, of which neither Node's types nor the project's speak. */
 const { WebAssembly } = globalThis as unknown as {
@@ -17,7 +11,7 @@ const { WebAssembly } = globalThis as unknown as {
 
 function fateOf(bytes: Uint8Array): string {
   try {
-    return WebAssembly.validate(meterModule(bytes, LIMITS).bytes) ? "loaded" : "not valid";
+    return WebAssembly.validate(meterModule(bytes, PLAIN_LIMITS).bytes) ? "loaded" : "not valid";
   } catch (error) {
     assert.ok(error instanceof WasmRefusal, String(error));
     return "refused";
