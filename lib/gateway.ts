@@ -319,7 +319,7 @@ async function openNodes(found: Foundations): Promise<Nodes> {
 /** Opens the plugins where there are some, and otherwise leaves them for their first use. */
 async function openPlugins(found: Foundations): Promise<LateTools<PluginServices>> {
   const { store, guard, system, redactor, dataDir, workspaceRoot, home, config } = found;
-  const { processes, guardedFetch } = system;
+  const { processes, files, guardedFetch } = system;
   const { user_dir: userDir } = config().plugins;
   return await openLateTools({
     ...found,
@@ -327,8 +327,9 @@ async function openPlugins(found: Foundations): Promise<LateTools<PluginServices
       const { createPluginServices } = await import("./extensions/plugins/plugin_services.ts");
       return await createPluginServices({
         ...found,
-        ...{ processes, guardedFetch },
+        ...{ processes, files, guardedFetch },
         audit: guard.audit.append,
+        taintedFiles: guard.taintedFiles,
         redact: redactor.part,
       });
     },

@@ -128,7 +128,7 @@ export const KEY_CHANGES: Readonly<Record<string, KeyChange>> = {
   "embedding_routes": "live",
   "query_classification": "live",
   "channels": "live",
-  "runtime": "restart",
+  "runtime": "live",
   "plugins.registry_url": "live",
   "plugins.user_dir": "restart",
   "plugins.allow_process": "live",

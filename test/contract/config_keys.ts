@@ -168,6 +168,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "channels.<name>.conversation": "sender",
   "runtime.wasm.tools_dir": "tools/wasm",
   "runtime.wasm.fuel_limit": 1000000,
+  "runtime.wasm.max_fuel": 1000000000,
   "runtime.wasm.memory_limit_mb": 64,
   "runtime.wasm.max_module_size_mb": 50,
   "runtime.wasm.timeout_secs": 30,

@@ -4,7 +4,7 @@ export interface CallInit {
   readonly method?: string;
   /** Headers beside the token and the content type, or in place of them */
   readonly headers?: Readonly<Record<string, string>>;
-  /** A body that is no string is sent as JSON */
+  /** A body that is neither text nor bytes is sent as JSON */
   readonly body?: unknown;
   readonly signal?: AbortSignal;
 }
@@ -24,7 +24,8 @@ export function methodOf({ method, body }: CallInit): string {
 /** Fetches a path of a gateway with its token. */
 export function callGateway({ url, token }: CalledGateway, path: string, init: CallInit = {}): Promise<Response> {
   const { headers, body, signal } = init;
-  const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
+  const isWhole = body === undefined || typeof body === "string" || body instanceof Uint8Array;
+  const text = isWhole ? body as string | Uint8Array<ArrayBuffer> | undefined : JSON.stringify(body);
   return fetch(url + path, {
     method: methodOf(init),
     headers: {

@@ -22,7 +22,14 @@ export const runtimeSchema = v.strictObject({
     v.optional(
       v.strictObject({
         tools_dir: about("Folder of the modules, relative to the workspace", v.optional(required(), "tools/wasm")),
-        fuel_limit: about("Steps of one call. 0: no limit", integer(1_000_000, 0, 1_000_000_000_000)),
+        fuel_limit: about(
+          "Units of fuel of one call, about one for each branch that it takes. 0: no limit",
+          integer(1_000_000, 0, 1_000_000_000_000),
+        ),
+        max_fuel: about(
+          "Most units that a plugin's manifest gets when it asks for more or less than `fuel_limit`. 0: as many as it asks for",
+          integer(1_000_000_000, 0, 1_000_000_000_000),
+        ),
         memory_limit_mb: about("Megabytes of memory of one call", integer(64, 1, 4096)),
         max_module_size_mb: about("Megabytes of a module", integer(50, 1, 1024)),
         timeout_secs: about("Seconds of one call", integer(30, 1, 3600)),

@@ -1,4 +1,6 @@
 import type { RedactPart } from "../../base/redact.ts";
+import type { TaintedFiles } from "../../guard/tainted_files.ts";
+import type { Files } from "../../system/files/files.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import type { Processes } from "../../system/process/processes.ts";
 import type { PluginOpeners } from "./plugin_openers.ts";
@@ -8,6 +10,8 @@ import { createPlugins, type Plugins, type PluginsOptions } from "./plugins.ts";
 /** Options of `createPluginServices`. */
 export interface PluginServicesOptions extends Omit<PluginsOptions, "openers"> {
   readonly processes: Processes;
+  readonly files: Files;
+  readonly taintedFiles: TaintedFiles;
   /** Returns the guarded fetch, which is loaded at the first call. */
   readonly guardedFetch: () => Promise<GuardedFetch>;
   /** Masks secrets in what a plugin says on its standard error. */
@@ -34,6 +38,10 @@ export async function createPluginServices(options: PluginServicesOptions): Prom
 /** Creates the openers by kind. A host is loaded when a plugin of its kind is opened. */
 function createOpeners(services: PluginServicesOptions): PluginOpeners {
   return {
+    async wasm(plugin) {
+      const { createWasmOpener } = await import("./wasm/wasm_host.ts");
+      return await createWasmOpener(services)(plugin);
+    },
     async process(plugin) {
       const { createProcessOpener } = await import("./process/program_plugin.ts");
       return await createProcessOpener(services)(plugin);

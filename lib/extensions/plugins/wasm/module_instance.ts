@@ -1,0 +1,181 @@
+import type { Plugin } from "@extism/extism";
+import { lazily } from "../../../base/lazily.ts";
+import type { PluginCapabilities } from "../manifest.ts";
+import { type FuelLeft, FuelMeter } from "./fuel_meter.ts";
+import { type HostReply, type HostRequest, Kernel, Variables } from "./kernel.ts";
+import { LEFT, METER, type MeteredModule, meterModule, TICK } from "./meter_module.ts";
+import { ModuleFailure } from "./module_failure.ts";
+import { grantsImport, HOST, KERNEL, WASI } from "./module_imports.ts";
+import { createWasi } from "./wasi.ts";
+
+/** Bounds of a module. */
+export interface ModuleBounds {
+  /** Units of fuel for one call; 0: no limit */
+  readonly fuel: number;
+  /** Megabytes of memory */
+  readonly memoryMb: number;
+  /** Megabytes of the module itself */
+  readonly moduleMb: number;
+  /** Rights that the configuration grants too */
+  readonly capabilities: PluginCapabilities;
+}
+
+/** Parts of a thread that a module uses. */
+export interface ModuleMachine {
+  /** Throws when the call is over */
+  readonly check: () => void;
+  readonly ask: (request: HostRequest) => HostReply;
+  readonly say: (bytes: Uint8Array) => void;
+  readonly sleep: (ms: number) => void;
+}
+
+/** Answer of a module, and what it used. */
+export interface ModuleAnswer {
+  readonly output: Uint8Array;
+  readonly fuel: number;
+  readonly memoryBytes: number;
+}
+
+/** Fuel of the initialisation, in calls. */
+const INITIAL_CALLS = 100;
+
+/** The part of WebAssembly that is used: the types of Node do not have it. */
+interface Engine {
+  compile(bytes: Uint8Array): Promise<object>;
+}
+
+/** Instance of a module, as the engine has it. */
+interface Instance {
+  readonly exports: Readonly<Record<string, unknown>>;
+}
+
+const extism = lazily(() => import("@extism/extism"));
+
+/** Module that was checked, metered and compiled. */
+export class LoadedModule {
+  readonly metered: Pick<MeteredModule, "imports" | "exports">;
+  readonly #compiled: object;
+  readonly #bounds: ModuleBounds;
+  readonly #variables = new Variables();
+
+  constructor(compiled: object, metered: MeteredModule, bounds: ModuleBounds) {
+    this.#compiled = compiled;
+    this.metered = { imports: metered.imports, exports: metered.exports };
+    this.#bounds = bounds;
+  }
+
+  /** Checks, meters and compiles a module. @throws {WasmRefusal}; a CompileError of the engine */
+  static async load(bytes: Uint8Array, bounds: ModuleBounds): Promise<LoadedModule> {
+    const { memoryMb, moduleMb, capabilities } = bounds;
+    const metered = meterModule(bytes, { memoryMb, moduleMb, isGranted: grantsImport(capabilities) });
+    const { WebAssembly } = globalThis as unknown as { readonly WebAssembly: Engine };
+    return new LoadedModule(await WebAssembly.compile(metered.bytes), metered, bounds);
+  }
+
+  /** Makes an instance with memory of its own, and initialises it. @throws what the module does wrong */
+  async instantiate({ check, ask, say, sleep }: ModuleMachine): Promise<ModuleInstance> {
+    const { fuel: limit, memoryMb } = this.#bounds;
+    const fuel = new FuelMeter(check);
+    fuel.start(limit * INITIAL_CALLS);
+    const kernel = new Kernel({ fuel, maxBytes: memoryMb * 1_048_576, variables: this.#variables, say, ask });
+    const made: { instance: Instance | undefined } = { instance: undefined };
+    const memory = () => memoryOf(made.instance);
+    const { createPlugin } = await extism();
+    const plugin = await createPlugin(this.#compiled as Parameters<typeof createPlugin>[0], {
+      functions: {
+        [KERNEL]: this.#imported(KERNEL, kernel.functions()),
+        [HOST]: this.#imported(HOST, kernel.workspaceFunctions()),
+        [WASI]: this.#imported(WASI, withoutState(createWasi({ fuel, say, sleep, memory }))),
+        [METER]: { [TICK]: (_: unknown, left: number) => fuel.tick(left) },
+      },
+      // A name such as "constructor" must find nothing
+      config: Object.create(null) as Record<string, string>,
+    });
+    made.instance = await plugin.getInstance("0") as unknown as Instance;
+    // Metering exports exactly this
+    fuel.attach(made.instance.exports[LEFT] as FuelLeft);
+    const initialize = made.instance.exports["_initialize"];
+    if (typeof initialize === "function") initialize();
+    return new ModuleInstance({ plugin, instance: made.instance, kernel, fuel, limit });
+  }
+
+  /** Returns the functions that the module imports. Their parameters are those that the module gives: metering checks the names alone. */
+  #imported(module: string, functions: HostFunctions): Record<string, (...args: unknown[]) => unknown> {
+    const wanted = Object.entries(functions).filter(([name]) => this.metered.imports.includes(`${module} ${name}`));
+    return Object.fromEntries(wanted) as Record<string, (...args: unknown[]) => unknown>;
+  }
+}
+
+/** Parts of a ModuleInstance. */
+interface InstanceParts {
+  readonly plugin: Plugin;
+  readonly instance: Instance;
+  readonly kernel: Kernel;
+  readonly fuel: FuelMeter;
+  readonly limit: number;
+}
+
+/** Instance of a module, for one call. */
+export class ModuleInstance {
+  readonly #parts: InstanceParts;
+
+  constructor(parts: InstanceParts) {
+    this.#parts = parts;
+  }
+
+  /** Units of fuel that the call has used. */
+  get fuel(): number {
+    return this.#parts.fuel.used;
+  }
+
+  /** Bytes of memory that the module has. */
+  get memoryBytes(): number {
+    const { instance, kernel } = this.#parts;
+    return (isMemory(instance.exports["memory"]) ? memoryOf(instance).byteLength : 0) + kernel.bytes;
+  }
+
+  /** Calls an exported function with an input. @throws {ModuleFailure}; traps of the engine */
+  async call(entrypoint: string, input: string): Promise<Omit<ModuleAnswer, "fuel" | "memoryBytes">> {
+    const { plugin, instance, kernel, fuel, limit } = this.#parts;
+    const call = instance.exports[entrypoint];
+    if (typeof call !== "function") {
+      throw new ModuleFailure("failed", `it exports no function ${JSON.stringify(entrypoint)}`);
+    }
+    const ended: { code: unknown } = { code: 0 };
+    // Extism drops what the function returns
+    const exports = { [entrypoint]: () => void (ended.code = call()) };
+    Object.defineProperty(instance, "exports", { value: exports, configurable: true });
+    fuel.start(limit);
+    try {
+      // Extism takes the whole buffer of the bytes that it is given, so they are alone in theirs
+      await plugin.call(["0", entrypoint], new Uint8Array(new TextEncoder().encode(input)));
+    } finally {
+      Reflect.deleteProperty(instance, "exports");
+    }
+    if (kernel.error !== undefined) throw new ModuleFailure("failed", `it says: ${kernel.error}`);
+    if (ended.code !== 0 && ended.code !== undefined) {
+      throw new ModuleFailure("failed", `${entrypoint}() returned ${String(ended.code)} and set no error`);
+    }
+    return { output: kernel.output ?? new Uint8Array() };
+  }
+}
+
+/** Functions that a module may import, by name, with Extism's state of the call first. */
+type HostFunctions = Readonly<Record<string, (...args: never[]) => unknown>>;
+
+/** Functions of WASI know nothing of Extism's state of a call, which is their first parameter here. */
+function withoutState(functions: HostFunctions): HostFunctions {
+  return Object.fromEntries(
+    Object.entries(functions).map(([name, run]) => [name, (_: unknown, ...args: never[]) => run(...args)]),
+  );
+}
+
+function isMemory(value: unknown): value is { readonly buffer: ArrayBuffer } {
+  return typeof value === "object" && value !== null && "buffer" in value;
+}
+
+function memoryOf(instance: Instance | undefined): ArrayBuffer {
+  const memory = instance?.exports["memory"];
+  if (isMemory(memory)) return memory.buffer;
+  throw new ModuleFailure("failed", 'it calls WASI and exports no memory, or does so in its "start" function');
+}

@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ToolError } from "../../../../lib/base/errors.ts";
+import { withModule } from "../../../support/wasm_bench.ts";
+import { answeringWat, compileWat, EXTISM_WAT, programWat } from "../../../support/wat.ts";
+
+const LOOP = "(loop $again (br $again)) (i32.const 0)";
+const HELLO = answeringWat("hello");
+/** An answer that is written after the code of a test. */
+const OK = '(data (i32.const 1000) "{\\"output\\":\\"ok\\"}")';
+const SAY_OK = "(call $answer (i32.const 1000) (i32.const 15)) (i32.const 0)";
+
+const refusalOf = (source: string | Uint8Array, options = {}) =>
+  withModule(source, () => Promise.resolve(), options).then(
+    () => "none",
+    ({ code, message }: ToolError) => `${code}: ${message}`,
+  );
+
+test("a module answers, and what it used is known", () =>
+  withModule(HELLO, async ({ call, host }) => {
+    const first = await call();
+    assert.equal(first.output, "hello");
+    assert.equal(first.is_error, false);
+    assert.equal(first.used?.fuel, 43);
+    assert.ok((first.used?.memory_bytes ?? 0) >= 131_072);
+    const second = await call();
+    assert.equal(second.used?.fuel, first.used?.fuel, "each call begins with a fresh memory");
+    assert.deepEqual(host.facts.exports, ["execute"]);
+  }));
+
+test("a loop ends by its fuel, and the next call works", () =>
+  withModule(
+    programWat(
+      `(if (i32.eqz (call $input_loads)) (then ${LOOP.replace("(i32.const 0)", "")})) ${SAY_OK}`,
+      `${OK}
+    (func $input_loads (result i32) (i64.gt_u (call $input_length) (i64.const 200)))`,
+    ),
+    async ({ call }) => {
+      await assert.rejects(call(), {
+        code: "plugin_out_of_fuel",
+        message: /used its 1000000 units of fuel; \[runtime\.wasm\] fuel_limit is 1000000/,
+      });
+      assert.equal((await call("x".repeat(200))).output, "ok");
+    },
+  ));
+
+test("a loop without a limit of fuel ends by its time, and by a cancel", () =>
+  withModule(programWat(LOOP), async ({ call }) => {
+    await assert.rejects(call(), { code: "plugin_timeout", message: /1 s, as \[runtime\.wasm\] timeout_secs/ });
+    const stop = new AbortController();
+    const called = call("", stop.signal);
+    stop.abort();
+    await assert.rejects(called, { name: "CancelError" });
+  }, { wasm: { fuel_limit: 0, timeout_secs: 1 } }));
+
+test("a manifest gets the fuel that it asks for, up to max_fuel", async () => {
+  const spent = (options: object) =>
+    withModule(programWat(LOOP), ({ call }) => call().then(() => {}), options).then(() => "", (error) => error.message);
+  assert.match(await spent({ fuel: 5000 }), /its 5000 units of fuel; its manifest asks for no more/);
+  assert.match(await spent({ fuel: 5000, wasm: { max_fuel: 4000 } }), /its 4000 units.*max_fuel is 4000/);
+});
+
+test("traps, the stack, errors and exit codes end one call", async () => {
+  const endings: readonly (readonly [code: string, message: RegExp])[] = [
+    ["unreachable", /it trapped: .*unreachable/],
+    ["(call $deep)", /it used up its stack/],
+    ["(i32.div_s (i32.const 1) (i32.const 0))", /it trapped: .*(divide|division) by zero/],
+    ["(call $error_set (call $keep (i32.const 2000) (i32.const 3))) (i32.const 1)", /it says: bad/],
+    ["(i32.const 3)", /execute\(\) returned 3 and set no error/],
+    ["(call $output_set (i64.const 0x5000000000000) (i64.const 3)) (i32.const 0)", /memory that it did not allocate/],
+    ["(drop (call $alloc (i64.const -1))) (i32.const 0)", /more than the 64 MB of \[runtime\.wasm\] memory_limit_mb/],
+    ["(loop $more (drop (call $alloc (i64.const 1000000))) (br $more)) (i32.const 0)", /more than the 64 MB/],
+    ["(loop $more (drop (call $alloc (i64.const 1))) (br $more)) (i32.const 0)", /more than 32767 pieces/],
+    [
+      "(drop (memory.grow (i32.const 100000))) (i32.store (i32.const 67000000) (i32.const 1)) (i32.const 0)",
+      /it trapped/,
+    ],
+  ];
+  const cases = endings.map(([code], index) => `(func $case${index} (result i32) ${code})`);
+  const dispatch = endings.map((_, index) =>
+    `(if (i32.eq (call $choice) (i32.const ${index})) (then (return (call $case${index}))))`
+  );
+  // The choice is the first character of the text: {"tool":"say","input":{"text":"
+  const source = programWat(
+    `${dispatch.join("\n")} ${SAY_OK}`,
+    `${OK} (data (i32.const 2000) "bad")
+    ${cases.join("\n")}
+    (func $deep (result i32) (i32.add (call $deep) (i32.const 1)))
+    (func $choice (result i32) (i32.sub (call $input_load (i64.const 31)) (i32.const 97)))`,
+  );
+  await withModule(source, async ({ call }) => {
+    for (const [index, [, message]] of endings.entries()) {
+      await assert.rejects(
+        call(String.fromCharCode(97 + index)),
+        { code: "plugin_failed", message },
+        endings[index]?.[0],
+      );
+      assert.equal((await call("z")).output, "ok", "the next call works");
+    }
+  }, { wasm: { fuel_limit: 100_000_000 } });
+});
+
+test("hostile modules are refused before any of their code runs", async () => {
+  assert.match(
+    await refusalOf(new Uint8Array([1, 2, 3])),
+    /^module_invalid: Cannot call plugin "sample": it is no WASM/,
+  );
+  assert.match(await refusalOf(compileWat(HELLO).subarray(0, 200)), /^module_invalid/);
+  assert.match(await refusalOf(new Uint8Array([0, 0x61, 0x73, 0x6d, 0x0d, 0, 1, 0])), /component model/);
+  assert.match(await refusalOf('(module (import "env" "memory" (memory 1)))'), /^module_import.*memory "env memory"/);
+  const smuggled = [
+    "env abort",
+    "wasi_snapshot_preview1 path_open",
+    "wasi_snapshot_preview1 sock_send",
+    "extism:host/env http_request",
+    "extism:host/user workspace_read",
+    "extism:host/user toString",
+    "extism:host/env constructor",
+    "postern:meter tick",
+  ];
+  for (const name of smuggled) {
+    const [module, field] = name.split(" ");
+    assert.match(
+      await refusalOf(`(module (import "${module}" "${field}" (func)))`),
+      new RegExp(`^module_import: .*${name}`),
+    );
+  }
+  assert.match(await refusalOf("(module (memory 2000))"), /^module_too_large.*memory_limit_mb is 64/);
+  assert.match(
+    await refusalOf("(module (memory 1) (memory 1))").catch(String),
+    /several memories|multiple memories|only one memory/,
+  );
+  assert.match(await refusalOf("(module (table 10000000 funcref))"), /^module_too_large/);
+  assert.match(await refusalOf("(module (memory 1 1 shared))"), /^module_feature/);
+  assert.match(
+    await refusalOf(new Uint8Array(2_000_000), { wasm: { max_module_size_mb: 1 } }),
+    /^module_too_large.*max_module_size_mb is 1/,
+  );
+  assert.match(await refusalOf('(module (func (export "other")))'), /^module_invalid.*exports no function "execute"/);
+});
+
+test("the start function and _initialize have a hundred times the fuel, and no more", () =>
+  withModule(
+    `(module ${EXTISM_WAT} (func $begin ${LOOP} drop) (start $begin) (func (export "execute") (result i32) (i32.const 0)))`,
+    async ({ call }) => {
+      await assert.rejects(call(), { code: "plugin_out_of_fuel", message: /100000 units of fuel/ });
+      await assert.rejects(call(), { code: "plugin_out_of_fuel" });
+    },
+    { wasm: { fuel_limit: 1000 } },
+  ));
