@@ -14,6 +14,8 @@ import { toTools } from "../lib/tools/made_tool.ts";
 import type { ProgramTool } from "../lib/tools/program_tool.ts";
 import { toOwnProviders } from "../lib/providers/own_providers.ts";
 import type { ProgramProvider } from "../lib/providers/program_provider.ts";
+import type { GatewayRuns } from "../lib/runs/program_run.ts";
+import { ProgramRuns } from "./program_runs.ts";
 import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
 
@@ -29,6 +31,18 @@ export type {
   ProgramProviderEvent,
   ProgramProviderRequest,
 } from "../lib/providers/program_provider.ts";
+export type {
+  GatewayRuns,
+  ProgramApprovalFile,
+  ProgramBoundState,
+  ProgramContainment,
+  ProgramRuleOffer,
+  ProgramRun,
+  ProgramRunEvent,
+  ProgramRunInput,
+  ProgramRunPicture,
+  ProgramUsage,
+} from "../lib/runs/program_run.ts";
 export {
   defineProgramTool as defineTool,
   type ProgramTool,
@@ -97,6 +111,8 @@ export interface Gateway {
    * The request comes from this machine and passes every check, its token included
    */
   readonly request: (path: string, init?: RequestInit) => Promise<Response>;
+  /** Starts, reads and stops runs without HTTP, with the rights of the program: every scope */
+  readonly runs: GatewayRuns;
   /** Give `resolve` to a crossws adapter or to its server plugin: it runs every check of a request before the upgrade */
   readonly websocket: { readonly resolve: (request: Request) => Partial<Hooks> };
   /** Returns a one-time code for POST /pair, such as `ABCD-EFGH`. An earlier code becomes void */
@@ -162,6 +178,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     basePath,
     ...(options.Response === undefined ? {} : { Response: options.Response }),
   });
+  const runs = new ProgramRuns({ services, followers: router.connections.followers });
   return {
     fetch: async (request, connection) => await router.fetch(request, connection),
     async request(path, init) {
@@ -169,9 +186,11 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       const request = new Request(`http://127.0.0.1${basePath}${path}`, init);
       return await router.fetch(request, { remoteAddress: "127.0.0.1" });
     },
+    runs: { start: runs.start, follow: runs.follow, get: runs.get, cancel: runs.cancel },
     websocket: { resolve: (request) => router.resolveWebSocket(request) },
     createPairingCode: async () => (await services.pairing.createCode()).code,
     async close() {
+      runs.close();
       router.connections.closeIdle();
       await services.drain(config.gateway.shutdown_grace_secs * 1000);
       router.connections.sockets.closeAll();

@@ -1,29 +1,15 @@
 import * as v from "valibot";
 import { reviewOutcomeSchema } from "../../lib/base/records/agent_event.ts";
-import type { Message } from "../../lib/base/records/message.ts";
-import { isEnded, type Run, RUN_ID_SCHEMA, runSchema, runStatusSchema } from "../../lib/base/records/run.ts";
+import { type Run, RUN_ID_SCHEMA, runSchema, runStatusSchema } from "../../lib/base/records/run.ts";
 import { createRunState } from "../../lib/runs/journal/apply_event.ts";
-import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { callerOf } from "../door.ts";
-import { completionSchema } from "../wire/completion_body.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
-import { conversationIdSchema, requireAgent, RUN_ERRORS, runsToRead } from "../wire/agent_runs.ts";
-import { toCompletionInput } from "../wire/to_completion_input.ts";
-
-const startSchema = v.object({
-  /** Message of the user, in place of `messages` */
-  message: v.optional(v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty"))),
-  messages: v.optional(completionSchema.entries.messages),
-  model: v.optional(v.string()),
-  /** Conversation that the run continues and is recorded under; `new` begins one. Default: none */
-  conversation_id: v.optional(conversationIdSchema),
-  /** Name of a configured agent, as in `[agents.<name>]` */
-  agent: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
-});
+import { requireAgent, RUN_ERRORS, runsToRead } from "../wire/agent_runs.ts";
+import { cancelRun, findRun, startRun, startRunSchema } from "../wire/run_work.ts";
 
 const resolveSchema = v.object({
   /** `resume`: the run goes on; `close`: the run ends */
@@ -32,9 +18,6 @@ const resolveSchema = v.object({
   outcome: v.optional(reviewOutcomeSchema),
   note: v.optional(v.pipe(v.string(), v.maxLength(1000))),
 });
-
-/** How long a cancel waits for the end of the run before it replies with the run as it is, in milliseconds. */
-const CANCEL_WAIT_MS = 5_000;
 
 /**
  * POST /v1/runs: starts a durable run, which is on disk before the reply.
@@ -45,7 +28,7 @@ export const startRunRoute: Route = {
   path: "/v1/runs",
   access: "runs",
   summary: "Start a run; it is on disk before the reply, and goes on after a restart",
-  body: startSchema,
+  body: startRunSchema,
   reply: { status: 202, type: "application/json", schema: runSchema },
   errors: [...RUN_ERRORS, "model_not_found", "provider_error"],
   idempotency: "by_run",
@@ -53,23 +36,12 @@ export const startRunRoute: Route = {
     accepted(request, context, await findRun(requireAgent(context.services).runs, runId ?? "")),
   async handler(request, context) {
     const { runs } = requireAgent(context.services);
-    const { model, conversation_id: conversationId, agent, ...said } = await readJson(request, context, startSchema);
-    const handle = await runs.start({
-      kind: "chat",
-      messages: messagesOf(said),
-      model,
-      conversationId,
-      agent,
+    const run = await startRun(runs, await readJson(request, context, startRunSchema), {
       caller: callerOf(context, "http"),
       requestId: context.requestId,
-      durable: true,
       claim: context.claim?.write,
-      canApprove: false,
-      agentTools: "configured",
-      clientTools: [],
-      parameters: {},
     });
-    return accepted(request, context, await findRun(runs, handle.id));
+    return accepted(request, context, run);
   },
 };
 
@@ -181,14 +153,8 @@ export const cancelRunRoute: Route = {
     return run.status === "cancelled" ? jsonReply(context, 200, run) : await cancelRunRoute.handler(request, context);
   },
   async handler(_request, context) {
-    const id = context.params["id"] ?? "";
     const { runs } = requireAgent(context.services);
-    if (!await runs.cancel(id, "cancelled")) throw notToCancel(await findRun(runs, id));
-    const timeout = context.services.clock.timeoutSignal(CANCEL_WAIT_MS);
-    // The wait is bounded, because a tool may be slow to stop: the reply then says that the run is still at work
-    const ended = await runs.ended(id, timeout.signal).catch(() => undefined);
-    timeout.clear();
-    return jsonReply(context, 200, ended ?? await findRun(runs, id));
+    return jsonReply(context, 200, await cancelRun(runs, context.params["id"] ?? "", context.services.clock));
   },
 };
 
@@ -217,37 +183,3 @@ export const resolveRunRoute: Route = {
     return jsonReply(context, 200, run);
   },
 };
-
-/** Reads the run with this id. @throws {HttpError} 404 not_found */
-async function findRun(runs: StoredRuns, id: string): Promise<Run> {
-  const run = await runs.get(id);
-  if (run !== undefined) return run;
-  throw httpError(
-    "not_found",
-    'Cannot find this run: "postern runs list" and GET /v1/runs show those that are recorded',
-  );
-}
-
-function notToCancel(run: Run) {
-  const reason = isEnded(run.status)
-    ? `it is ${run.status} already`
-    : run.status === "needs_review"
-    ? `it waits for a person; close it with "postern runs resolve ${run.id} close" or POST /v1/runs/${run.id}/resolve`
-    : "it is being stopped already";
-  return httpError("conflict", `Cannot cancel this run: ${reason}`);
-}
-
-type Said = Pick<v.InferOutput<typeof startSchema>, "message" | "messages">;
-
-function messagesOf({ message, messages }: Said): readonly Message[] {
-  if (message !== undefined && messages !== undefined) {
-    throw httpError("invalid_request", 'Cannot take both "message" and "messages": send one of them', {
-      param: "messages",
-    });
-  }
-  if (messages !== undefined) return toCompletionInput({ messages }).messages;
-  if (message !== undefined) return [{ role: "user", content: message }];
-  throw httpError("invalid_request", 'Cannot start a run without a message: send "message" or "messages"', {
-    param: "message",
-  });
-}

@@ -92,7 +92,7 @@ export async function startStepRun(
 }
 
 /** Doors by which a client itself asks, in no run that has fewer rights than its token. */
-const DIRECT_DOORS: readonly string[] = ["cli", "http", "websocket"];
+const DIRECT_DOORS: readonly string[] = ["cli", "http", "websocket", "program"];
 
 /**
  * Returns the scopes that the steps of an execution have: those of whoever started the procedure, and no more than the token has now.

@@ -5,8 +5,21 @@ export type Scope = (typeof SCOPES)[number];
 
 /** Identity and door that a run or a tool call came by. */
 export interface Caller {
-  /** `http`, `websocket`, `cli`, `agent` (the model), `subagent`, `cron`, `sop`, `channel`, `node` (a gateway, on the node) */
-  readonly via: "http" | "websocket" | "cli" | "agent" | "subagent" | "cron" | "sop" | "channel" | "node";
+  /**
+   * `http`, `websocket`, `cli`, `program` (the one that mounts the gateway), `agent` (the model), `subagent`, `cron`, `sop`, `channel`, `node`
+   * (a gateway, on the node)
+   */
+  readonly via:
+    | "http"
+    | "websocket"
+    | "cli"
+    | "program"
+    | "agent"
+    | "subagent"
+    | "cron"
+    | "sop"
+    | "channel"
+    | "node";
   /** Id of the token, null without one (pairing off, or the terminal) */
   readonly tokenId: string | null;
   readonly scopes: readonly Scope[];
