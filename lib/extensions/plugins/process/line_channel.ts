@@ -24,6 +24,8 @@ const MAX_STDERR_BYTES = 2_048;
 const EXIT_MS = 1_000;
 /** Milliseconds for the rest of the error output of a program that has ended. */
 const LAST_WORDS_MS = 250;
+/** Bytes of error output between two calls, after which a program is ended: each costs the gateway time. */
+const MAX_IDLE_ERRORS = 1_048_576;
 const NEWLINE = 0x0a;
 
 /** A call that waits for its line. */
@@ -43,6 +45,8 @@ export class LineChannel {
   #waiting: Waiting | undefined;
   #parts: Uint8Array[] = [];
   #bytes = 0;
+  /** Bytes of error output since the last answer */
+  #idleErrors = 0;
   #isBroken = false;
 
   constructor(program: RunningProgram, options: LineChannelOptions) {
@@ -52,7 +56,7 @@ export class LineChannel {
     const { stdout, stderr, exited } = program;
     stdout.on("data", (chunk: Uint8Array) => this.#take(chunk));
     stdout.on("end", () => this.#takeEnd());
-    stderr.on("data", (chunk: Uint8Array) => this.#errors.write(chunk));
+    stderr.on("data", (chunk: Uint8Array) => this.#takeErrors(chunk));
     for (const stream of [stdout, stderr]) stream.on("error", () => {});
     exited.then(
       (exit) =>
@@ -75,6 +79,7 @@ export class LineChannel {
     if (!this.isUsable) throw new TypeError("The program cannot be given another call");
     const { promise, resolve, reject } = Promise.withResolvers<Uint8Array>();
     this.#waiting = { resolve, reject };
+    this.#idleErrors = 0;
     const { stdin } = this.#program;
     stdin.write(`${line}\n`);
     if (isLast) stdin.end();
@@ -92,8 +97,7 @@ export class LineChannel {
   #take(chunk: Uint8Array): void {
     if (this.#waiting === undefined) {
       this.#bytes += chunk.length;
-      this.#isBroken = true;
-      return;
+      return this.#breakOff();
     }
     const end = chunk.indexOf(NEWLINE);
     const part = end === -1 ? chunk : chunk.subarray(0, end);
@@ -105,6 +109,19 @@ export class LineChannel {
     if (end === -1) return;
     if (chunk.length > end + 1) return this.#fail(this.#tooManyLines());
     this.#answer();
+  }
+
+  #takeErrors(chunk: Uint8Array): void {
+    this.#errors.write(chunk);
+    if (this.#waiting !== undefined) return;
+    this.#idleErrors += chunk.length;
+    if (this.#idleErrors > MAX_IDLE_ERRORS) this.#breakOff();
+  }
+
+  /** Ends a program that nobody can use, and that may write on and on. */
+  #breakOff(): void {
+    this.#isBroken = true;
+    void this.#program.end();
   }
 
   /** The last line of an output may have no end. */

@@ -69,7 +69,8 @@ export function createProcessOpener(services: ProgramServices): OpenPlugin<"proc
     const { command, args, mode } = process;
     // A file of the package begins with "./"
     const file = command.startsWith("./") ? join(folder, command) : command;
-    const program = { file, args, folder };
+    // What Python compiles would change the digest of the package
+    const program = { file, args, folder, env: { PYTHONDONTWRITEBYTECODE: "1" } };
     return Promise.resolve(openProgramPlugin({ id, program, mode, capabilities, config }, services));
   };
 }

@@ -9,6 +9,7 @@ import { systemClock } from "../../../../lib/base/clock.ts";
 import { parsePluginManifest, type PluginManifest } from "../../../../lib/extensions/plugins/manifest.ts";
 import type { PluginHost } from "../../../../lib/extensions/plugins/plugin_host.ts";
 import { createProcessOpener } from "../../../../lib/extensions/plugins/process/program_plugin.ts";
+import { createCommandLookup } from "../../../../lib/system/process/command_lookup.ts";
 import { createToolBench, type ToolBench } from "../../../support/tool_bench.ts";
 import { sampleTool, sha256 } from "../../../support/plugin_package.ts";
 import { configOf } from "../../../support/running_gateway.ts";
@@ -18,6 +19,7 @@ import { withWorkspace, type Workspace } from "../../../support/workspace.ts";
 
 const probe = await createToolBench({ root: process.cwd() }).processes.containment("auto");
 const uncontained = probe.kind === "contained" ? false : probe.text;
+const python = await createCommandLookup().find("python3");
 
 interface SamplePlugin {
   /** Text of the program, for `sh` */
@@ -129,6 +131,7 @@ test("a program starts in the folder of its package, with no variable of the gat
         "PATH",
         "POSTERN_GATEWAY",
         "PWD",
+        "PYTHONDONTWRITEBYTECODE",
         "TERM",
       ]);
     },
@@ -228,6 +231,26 @@ test("a pooled program answers one call after the other, until it breaks", () =>
       assert.notEqual((await call()).output, second);
     },
   ));
+
+for (const flood of ["yes", "yes >&2"]) {
+  test(`a pooled program that floods its outputs between two calls is ended: ${flood}`, () =>
+    withPlugin({ mode: "pooled", script: `ask; reply $$; sleep 0.1; exec ${flood}` }, async ({ call }) => {
+      const { output } = await call();
+      const tooLate = systemClock.sleep(20_000).then(() => false);
+      assert.ok(await Promise.race([isGone(output), tooLate]));
+      assert.notEqual((await call()).output, output);
+    }));
+}
+
+test("a program in Python leaves nothing in its package that would change the package's digest", {
+  skip: python === undefined ? "there is no python3" : false,
+}, () =>
+  withPlugin({ command: "python3", args: ["main.py"] }, async ({ call, folder }) => {
+    writeFileSync(join(folder, "main.py"), "import part\nprint(part.ANSWER)\n");
+    writeFileSync(join(folder, "part.py"), 'ANSWER = \'{"output": "ok"}\'\n');
+    assert.equal((await call()).output, "ok");
+    assert.deepEqual(readdirSync(folder).sort(), ["main.py", "part.py", "tool"]);
+  }));
 
 test("pooled calls at the same time get programs of their own, and no more than four", () =>
   withPlugin(
