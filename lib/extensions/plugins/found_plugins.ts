@@ -3,7 +3,8 @@ import { basename, join } from "node:path";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { MANIFEST_NAME, type PluginManifest } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
-import { readPluginFolder, stampOfFolder } from "./plugin_files.ts";
+import { type FolderBounds, readPluginFolder, stampOfFolder } from "./plugin_files.ts";
+import { MAX_PACKAGE_BYTES, MAX_PACKAGE_FILES } from "./plugin_package.ts";
 
 /**
  * Place of a plugin, from the one that is overridden by all others on: an installed package, the user's folder, `.plugins` and `plugins`
@@ -34,6 +35,10 @@ export interface PluginFolder {
 
 /** Plugins that one folder may hold. */
 const MAX_PLUGINS = 64;
+/** Bytes of all plugins of a folder: whoever writes a project could make each look cost as much as a disk holds. */
+const MAX_BYTES = 268_435_456;
+/** Files of all plugins of a folder. */
+const MAX_FILES = 2_000;
 /** Packages and unfinished packages in `{data_dir}/plugins`. */
 const OURS = /^([0-9a-f]{64}|\..*)$/;
 const ID = /^[a-z0-9][a-z0-9-]{0,63}$/;
@@ -41,20 +46,40 @@ const ID = /^[a-z0-9][a-z0-9-]{0,63}$/;
 /** How often a watched folder is looked at. A change counts when the next look finds it again: an editor writes in steps. */
 const LOOK_MS = 350;
 
-/** Looks for plugins in a folder. A folder that is not there holds none, and one that is a link holds none either. Never throws. */
+/**
+ * Looks for plugins in a folder, one after the other: at most 64, with 2,000 files and 256 MiB together. A folder that is not there holds
+ * none, and one that is a link holds none either. Never throws.
+ */
 export async function findPlugins({ layer, path }: PluginFolder): Promise<readonly FoundPlugin[]> {
-  const names = await pluginNames(path);
-  return await Promise.all(names.map((name) => findPlugin({ layer, folder: join(path, name) })));
+  const plugins: FoundPlugin[] = [];
+  const left = { bytes: MAX_BYTES, files: MAX_FILES };
+  // What is refused counts too: it was read
+  const onRead = (bytes: number) => {
+    left.bytes -= bytes;
+    left.files--;
+  };
+  for (const name of await pluginNames(path)) {
+    plugins.push(await findPlugin({ layer, folder: join(path, name) }, { left, onRead }));
+  }
+  return plugins;
 }
 
 /** Reads one plugin folder. Never throws. */
-async function findPlugin({ layer, folder }: Pick<FoundPlugin, "layer" | "folder">): Promise<FoundPlugin> {
+async function findPlugin(
+  { layer, folder }: Pick<FoundPlugin, "layer" | "folder">,
+  { left, onRead }: { readonly left: FolderBounds; readonly onRead: (bytes: number) => void },
+): Promise<FoundPlugin> {
+  const most = { bytes: Math.min(left.bytes, MAX_PACKAGE_BYTES), files: Math.min(left.files, MAX_PACKAGE_FILES) };
   try {
-    const { manifest, digest } = await readPluginFolder(folder);
+    const { manifest, digest } = await readPluginFolder(folder, { most, onRead });
     return { id: manifest.id, layer, folder, content: { manifest, digest }, fault: undefined };
   } catch (error) {
     const fault = error instanceof PluginError ? error.message : `Cannot read "${folder}": ${reasonOf(error)}`;
-    return { id: basename(folder), layer, folder, content: undefined, fault };
+    const isFull = most.bytes < MAX_PACKAGE_BYTES || most.files < MAX_PACKAGE_FILES;
+    const more = isFull
+      ? `; the plugins before it have most of ${MAX_FILES} files and ${MAX_BYTES} bytes, the bound`
+      : "";
+    return { id: basename(folder), layer, folder, content: undefined, fault: `${fault}${more}` };
   }
 }
 
@@ -122,8 +147,13 @@ async function pluginNames(path: string): Promise<readonly string[]> {
 }
 
 async function stampOf(path: string): Promise<string> {
-  const names = await pluginNames(path);
-  const stamps = await Promise.all(names.map(async (name) => `${name}\n${await stampOfFolder(join(path, name))}`));
+  const stamps: string[] = [];
+  let left = MAX_FILES;
+  for (const name of await pluginNames(path)) {
+    const stamp = await stampOfFolder(join(path, name), Math.min(left, MAX_PACKAGE_FILES));
+    left -= stamp.split("\n").length;
+    stamps.push(`${name}\n${stamp}`);
+  }
   return stamps.join("\n\n");
 }
 

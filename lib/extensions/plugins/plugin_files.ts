@@ -16,6 +16,14 @@ const DOCUMENTS = /^(readme|license|licence|notice|changelog)(\.(md|txt))?$/i;
 /** Files and folders of a process plugin that never belong to its package. */
 const LEFT_OUT = /^\.|^(__pycache__|target)$|\.(tar|tgz|pyc)$/;
 
+/** Bytes and files that a plugin folder may have. */
+export interface FolderBounds {
+  readonly bytes: number;
+  readonly files: number;
+}
+
+const PACKAGE_BOUNDS: FolderBounds = { bytes: MAX_PACKAGE_BYTES, files: MAX_PACKAGE_FILES };
+
 /** Folder of the packages: `{data_dir}/plugins`, with one folder for each digest. */
 export interface PluginFiles {
   /** Returns the absolute path of the folder of a digest. */
@@ -73,24 +81,33 @@ export function createPluginFiles({ root, random }: { readonly root: string; rea
  * README, LICENSE and the like; for a process everything but hidden files, archives and caches. Links are refused.
  * @param options.module content of the file that runs, in place of the one in the folder. Its digest is put into the manifest
  * @param options.fillDigest puts the digest of the file that runs into the manifest. Default false: a wrong digest is refused
+ * @param options.most bytes and files that it may have. Default: those of a package
+ * @param options.onRead called with the bytes of each file that was read
  * @throws {PluginError} see `readPackage`
  */
 export async function readPluginFolder(
   folder: string,
-  options: { readonly module?: Uint8Array | undefined; readonly fillDigest?: boolean | undefined } = {},
+  options: {
+    readonly module?: Uint8Array | undefined;
+    readonly fillDigest?: boolean | undefined;
+    readonly most?: FolderBounds;
+    readonly onRead?: (bytes: number) => void;
+  } = {},
 ): Promise<PluginPackage> {
   await requireRealFolder(folder);
+  const { most = PACKAGE_BOUNDS } = options;
   const manifestFile = await readPart(folder, { path: MANIFEST_NAME, maxBytes: MAX_MANIFEST_BYTES });
   const manifest = parsePluginManifest(manifestFile.bytes);
-  const names = await filesOf(folder, manifest);
+  const names = await filesOf(folder, manifest, most.files);
   const files: PackageFile[] = [];
-  let left = MAX_PACKAGE_BYTES;
+  let left = most.bytes;
   for (const path of names) {
     const isReplaced = options.module !== undefined && path === mainFile(manifest)?.path;
     const file = isReplaced
       ? { path, bytes: options.module ?? new Uint8Array(), executable: false }
       : await readPart(folder, { path, maxBytes: left });
     left -= file.bytes.length;
+    options.onRead?.(file.bytes.length);
     files.push(file);
   }
   const isFilled = options.fillDigest === true || options.module !== undefined;
@@ -98,11 +115,12 @@ export async function readPluginFolder(
 }
 
 /**
- * Returns the files of a plugin's package in its folder with their sizes and times, as one text: another text means that the plugin may have
- * changed. Of a folder that cannot be used, the manifest alone counts. Never throws.
+ * Returns the files of a plugin's package in its folder with their sizes and times, a line for each: another text means that the plugin may
+ * have changed. Of a folder that cannot be used, the manifest alone counts. Never throws.
+ * @param maxFiles files that the folder may have. Default: those of a package
  */
-export async function stampOfFolder(folder: string): Promise<string> {
-  const names = await namesIn(folder).catch(() => [MANIFEST_NAME]);
+export async function stampOfFolder(folder: string, maxFiles = MAX_PACKAGE_FILES): Promise<string> {
+  const names = await namesIn(folder, maxFiles).catch(() => [MANIFEST_NAME]);
   const stamps = await Promise.all(names.map(async (path) => {
     const info = await stat(join(folder, path), { bigint: true }).catch(() => undefined);
     return info === undefined ? path : `${path} ${info.ino} ${info.size} ${info.mtimeNs} ${info.ctimeNs}`;
@@ -110,15 +128,15 @@ export async function stampOfFolder(folder: string): Promise<string> {
   return stamps.sort().join("\n");
 }
 
-async function namesIn(folder: string): Promise<readonly string[]> {
+async function namesIn(folder: string, maxFiles: number): Promise<readonly string[]> {
   const { bytes } = await readPart(folder, { path: MANIFEST_NAME, maxBytes: MAX_MANIFEST_BYTES });
-  return [MANIFEST_NAME, ...await filesOf(folder, parsePluginManifest(bytes))];
+  return [MANIFEST_NAME, ...await filesOf(folder, parsePluginManifest(bytes), maxFiles)];
 }
 
 /** Lists the files that belong to the package of a plugin, beside its manifest. */
-async function filesOf(folder: string, manifest: PluginManifest): Promise<readonly string[]> {
+async function filesOf(folder: string, manifest: PluginManifest, maxFiles: number): Promise<readonly string[]> {
   const names = manifest.kind === "process"
-    ? await listFiles(folder, (name) => !LEFT_OUT.test(name))
+    ? await listFiles(folder, { isWanted: (name) => !LEFT_OUT.test(name), maxFiles })
     : await chosenFiles(folder, manifest);
   return names.filter((name) => name !== MANIFEST_NAME);
 }
@@ -148,7 +166,10 @@ function withDigest(
 }
 
 /** Lists the plain files below a folder. @throws {PluginError} a link, a device, or too many files */
-async function listFiles(folder: string, isWanted: (name: string) => boolean): Promise<readonly string[]> {
+async function listFiles(
+  folder: string,
+  { isWanted, maxFiles }: { readonly isWanted: (name: string) => boolean; readonly maxFiles: number },
+): Promise<readonly string[]> {
   const found: string[] = [];
   const open = [""];
   for (let place = open.pop(); place !== undefined; place = open.pop()) {
@@ -158,9 +179,7 @@ async function listFiles(folder: string, isWanted: (name: string) => boolean): P
       if (entry.isDirectory()) open.push(path);
       else if (entry.isFile()) found.push(path);
       else throw wrong(`"${path}" in "${folder}" is a link or a device`);
-      if (found.length + open.length > MAX_PACKAGE_FILES) {
-        throw wrong(`"${folder}" has over ${MAX_PACKAGE_FILES} files`);
-      }
+      if (found.length + open.length > maxFiles) throw wrong(`"${folder}" has over ${maxFiles} files`);
     }
   }
   return found;
@@ -234,7 +253,7 @@ async function readAll(folder: string): Promise<PluginPackage> {
   await requireRealFolder(folder);
   const files: PackageFile[] = [];
   let left = MAX_PACKAGE_BYTES;
-  for (const path of await listFiles(folder, () => true)) {
+  for (const path of await listFiles(folder, { isWanted: () => true, maxFiles: MAX_PACKAGE_FILES })) {
     const file = await readPart(folder, { path, maxBytes: left });
     left -= file.bytes.length;
     files.push(file);

@@ -390,6 +390,18 @@ describe("plugins that are found in folders", () => {
       await noticed(() => bench.plugins.get("words") === undefined);
     }));
 
+  test("have a bound together: a project cannot make each look cost what a disk holds", () =>
+    withPlugins(async (bench) => {
+      for (const name of ["a", "b", "c", "d"]) {
+        const fields = { id: name, kind: "process", wasm: undefined, process: { command: "node" } };
+        const folder = bench.write(`plugins/${name}`, { ...fields, tools: [sampleTool(`${name}_tool`)] });
+        for (let i = 0; i < 700; i++) writeFileSync(join(folder, `${i}.txt`), "");
+      }
+      const list = (await bench.restart()).list();
+      assert.deepEqual(list.map(({ digest }) => digest !== null), [true, true, false, false]);
+      assert.match(list[2]?.reason ?? "", /over \d+ files; the plugins before it have most of 2000 files/);
+    }));
+
   test("links are refused: of the folder, of a plugin, of a file", () =>
     withPlugins(async (bench) => {
       bench.write("real/words");
