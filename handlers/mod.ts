@@ -170,7 +170,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     ...(options.localServers === true ? {} : { localServers: false }),
     logSink: options.onLog ?? (() => {}),
   });
-  warnOfIdleSettings(config, services.log);
+  warnOfIdleSettings(config, services);
   const basePath = (options.basePath ?? "").replace(/\/+$/, "");
   const router = createRouter({
     services,

@@ -411,7 +411,7 @@ function createModels(found: Foundations): Promise<ProviderServices> {
 }
 
 function createConfigReloads({ current, clock, log, config, options, ...wings }: Wings): Reloads {
-  const { guard, redactor, models, runs, automation } = wings;
+  const { guard, redactor, models, runs, automation, calls } = wings;
   return createReloads({
     clock,
     log,
@@ -426,7 +426,7 @@ function createConfigReloads({ current, clock, log, config, options, ...wings }:
       return () => {
         const before = current.config;
         current.config = next;
-        warnOfIdleSettings(next, log);
+        warnOfIdleSettings(next, { log, tools: calls.executor });
         useProviders?.();
         if (runs === undefined || current.draining || before.cron.enabled === next.cron.enabled) return;
         automation.switchCron(next.cron.enabled);

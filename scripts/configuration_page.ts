@@ -114,7 +114,7 @@ function changeOf(path: readonly string[]): string {
 /** Tells whether a table is for a feature that this version does not have. */
 function isIdle([first = "", second = ""]: readonly string[]): boolean {
   const given = [first, `${first}.${second}`];
-  return idleSettings({ ...defaultConfig(), given }).some(({ path }) => given.includes(path.join(".")));
+  return idleSettings({ ...defaultConfig(), given }, { others: [] }).some(({ path }) => given.includes(path.join(".")));
 }
 
 if (import.meta.main) writeFileSync(PAGE, configurationPage(readFileSync(PAGE, "utf8")));

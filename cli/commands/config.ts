@@ -54,7 +54,7 @@ export const configCheckCommand = defineCliCommand({
   async run(context) {
     const loaded = await context.loadConfig();
     const { file } = loaded;
-    const warnings = await configWarnings(loaded);
+    const warnings = await configWarnings(loaded, context.io.home);
     for (const { message } of warnings) context.say(`Warning: ${message}`);
     const place = file === undefined ? "No configuration file: all defaults" : file.path;
     const verdict = warnings.length > 0

@@ -5,6 +5,7 @@ import { toKeyText } from "../../lib/config/toml.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { knownSecrets } from "../../lib/config/secrets.ts";
 import { idleSettings } from "../../lib/tools/idle_settings.ts";
+import { pluginToolNames } from "../../lib/extensions/plugins/plugin_tool_names.ts";
 import type { CommandContext } from "../command.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
 
@@ -27,7 +28,7 @@ export async function checkConfiguration(
         ...await checkModes(loaded),
         ...await checkKeyFiles(loaded),
         ...await checkUnused(context, loaded),
-        ...await checkIdle(loaded),
+        ...await checkIdle(loaded, context.io.home),
         ...checkProxy(loaded),
       ],
     };
@@ -78,8 +79,8 @@ async function checkKeyFiles({ config: { provider, providers } }: LoadedConfig):
 }
 
 /** Warns about settings that do nothing. */
-async function checkIdle(loaded: LoadedConfig): Promise<readonly Finding[]> {
-  const warnings = await configWarnings(loaded);
+async function checkIdle(loaded: LoadedConfig, home: string): Promise<readonly Finding[]> {
+  const warnings = await configWarnings(loaded, home);
   return warnings.map(({ key, message }) => warning(NAME, message, `take ${key} out of the configuration`));
 }
 
@@ -108,8 +109,12 @@ export interface ConfigWarning {
 }
 
 /** Lists the settings of a configuration that do nothing in this version, as `postern.toml:12: [plugins] does nothing: ...`. */
-export async function configWarnings({ config, file, sources }: LoadedConfig): Promise<readonly ConfigWarning[]> {
-  const idle = idleSettings(config);
+export async function configWarnings(
+  { config, file, sources, dataDir, workspace }: LoadedConfig,
+  home: string,
+): Promise<readonly ConfigWarning[]> {
+  const others = await pluginToolNames({ dataDir, workspace, home, userDir: config.plugins.user_dir });
+  const idle = idleSettings(config, { others });
   if (idle.length === 0) return [];
   const { locateKeys } = await import("../../lib/config/locate_keys.ts");
   const located = file === undefined ? undefined : await locateKeys(file.text);

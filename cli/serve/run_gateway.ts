@@ -144,13 +144,14 @@ async function printBanner(
 }
 
 /** Logs settings that do nothing, and variables that the configuration names and nobody set. */
-async function logDoubtfulSettings({ io }: CommandContext, { options, services: { log } }: Start): Promise<void> {
+async function logDoubtfulSettings({ io }: CommandContext, { options, services }: Start): Promise<void> {
   const { config } = options.loaded;
+  const { log } = services;
   for (const { name, key } of missingVariables(config, io.env)) {
     log.warn("A variable that the configuration names is not set", { variable: name, key });
   }
   const { warnOfIdleSettings } = await import("../../lib/tools/idle_settings.ts");
-  warnOfIdleSettings(config, log);
+  warnOfIdleSettings(config, services);
 }
 
 /** Waits for the end of the drain, or for damage of the database. @throws {Error} the damage, after all work was cancelled */

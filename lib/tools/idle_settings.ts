@@ -2,6 +2,7 @@ import type { Logger } from "../base/telemetry/log.ts";
 import type { Config } from "../config/config.ts";
 import { type KeyPath, toKeyText } from "../config/toml.ts";
 import { BUILTIN_TOOLS } from "./builtin.ts";
+import type { ToolExecutor } from "./runtime/tool_executor.ts";
 
 /** Setting that was given and changes nothing in this version. */
 export interface IdleSetting {
@@ -28,18 +29,33 @@ const FOREIGN = /^(node|mcp)__/;
 /**
  * Lists the settings that were given and do nothing, each named with the reason: they must not look as if they protected or enabled
  * anything.
- * @param tools names of the tools that this version has. Default: the built-in ones
+ * @param options.builtin names of the tools that this version has. Default: the built-in ones
+ * @param options.others names of tools of plugins, of nodes and of the program that the gateway is mounted in
  */
 export function idleSettings(
   config: Config,
-  tools: readonly string[] = BUILTIN_TOOLS.map(({ name }) => name),
+  { builtin = BUILTIN_TOOLS.map(({ name }) => name), others }: {
+    readonly builtin?: readonly string[];
+    readonly others: readonly string[];
+  },
 ): readonly IdleSetting[] {
-  return [...idleSections(config, tools), ...idleNames(config, tools), ...idleValues(config, tools)];
+  const known: KnownTools = { builtin, all: new Set([...builtin, ...others, ...OTHER_NAMES]) };
+  return [...idleSections(config, builtin), ...idleNames(config, known), ...idleValues(config, known)];
 }
 
-/** Logs a warning for each setting that does nothing: for a start, and for a changed configuration. */
-export function warnOfIdleSettings(config: Config, log: Logger): void {
-  for (const { path, message } of idleSettings(config)) log.warn(message, { key: toKeyText(path) });
+/** Names of tools. */
+interface KnownTools {
+  readonly builtin: readonly string[];
+  readonly all: ReadonlySet<string>;
+}
+
+/** Logs a warning for each setting that does nothing: for a start, and for a changed configuration. @param tools all tools, on or off */
+export function warnOfIdleSettings(
+  config: Config,
+  { log, tools }: { readonly log: Logger; readonly tools: Pick<ToolExecutor, "list"> },
+): void {
+  const others = tools.list().map(({ name }) => name);
+  for (const { path, message } of idleSettings(config, { others })) log.warn(message, { key: toKeyText(path) });
 }
 
 function idleSections(config: Config, known: readonly string[]): readonly IdleSetting[] {
@@ -50,10 +66,10 @@ function idleSections(config: Config, known: readonly string[]): readonly IdleSe
     }));
 }
 
-const IDLE_NAME = "does nothing unless a plugin has such a tool: no built-in one has this name";
+const IDLE_NAME = "does nothing: no built-in tool and no plugin that is there has this name";
 
 /** Finds names in the lists of tools that no tool has. A pattern is never idle: tools that match may come later. */
-function* idleNames(config: Config, known: readonly string[]): Iterable<IdleSetting> {
+function* idleNames(config: Config, { all }: KnownTools): Iterable<IdleSetting> {
   const { autonomy, agent, agents } = config;
   const lists: readonly (readonly [KeyPath, readonly string[]])[] = [
     [["autonomy", "auto_approve"], autonomy.auto_approve],
@@ -65,21 +81,21 @@ function* idleNames(config: Config, known: readonly string[]): Iterable<IdleSett
   ];
   for (const [path, names] of lists) {
     for (const name of names) {
-      if (name.includes("*") || FOREIGN.test(name) || known.includes(name) || OTHER_NAMES.includes(name)) continue;
+      if (name.includes("*") || FOREIGN.test(name) || all.has(name)) continue;
       const message = `${JSON.stringify(name)} in "${toKeyText(path)}" ${IDLE_NAME}`;
       yield { path, message };
     }
   }
 }
 
-function* idleValues({ storage, tools }: Config, known: readonly string[]): Iterable<IdleSetting> {
+function* idleValues({ storage, tools }: Config, { builtin, all }: KnownTools): Iterable<IdleSetting> {
   if (storage.url !== "" && storage.driver !== "postgres") {
     yield { path: ["storage", "url"], message: `"storage.url" does nothing: storage.driver is "${storage.driver}"` };
   }
   for (const name of Object.keys(tools)) {
-    if (FOREIGN.test(name)) continue;
+    const isBuiltIn = builtin.includes(name);
+    if (FOREIGN.test(name) || (all.has(name) && !isBuiltIn)) continue;
     const path = ["tools", name];
-    const isBuiltIn = known.includes(name);
     const why = isBuiltIn ? "does nothing: the access of a built-in tool is its own" : IDLE_NAME;
     yield { path, message: `[${toKeyText(path)}] ${why}` };
   }

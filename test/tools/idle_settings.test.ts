@@ -9,7 +9,9 @@ import { sourceFiles } from "../support/source_files.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 const idle = (tables: Readonly<Record<string, unknown>>, tools?: readonly string[]) =>
-  idleSettings(configOf(tables), tools).map(({ message }) => message);
+  idleSettings(configOf(tables), { others: ["count_words"], ...(tools === undefined ? {} : { builtin: tools }) }).map((
+    { message },
+  ) => message);
 
 /** Tables without which these tools cannot be, with a value. */
 const SECTIONS: readonly (readonly [tool: string, shown: string, tables: Readonly<Record<string, unknown>>])[] = [
@@ -37,16 +39,20 @@ for (
       "[tools.read_file] does nothing: the access of a built-in tool is its own",
     ]],
     ["the access of a tool that is not there", { tools: { nothing: { access: "read" } } }, [
-      "[tools.nothing] does nothing unless a plugin has such a tool: no built-in one has this name",
+      "[tools.nothing] does nothing: no built-in tool and no plugin that is there has this name",
     ]],
     ["the access of a node's tool", { tools: { node__pi__read_file: { access: "read" } } }, []],
     ["a rule for a tool that is not there", {
       autonomy: { always_ask: ["http_post", "shell", "glob", "mcp__x__y"] },
     }, [
-      '"http_post" in "autonomy.always_ask" does nothing unless a plugin has such a tool: no built-in one has this name',
+      '"http_post" in "autonomy.always_ask" does nothing: no built-in tool and no plugin that is there has this name',
     ]],
+    ["rules for tools of plugins", {
+      autonomy: { auto_approve: ["count_words"] },
+      tools: { count_words: { access: "read" } },
+    }, []],
     ["a list of an agent", { agents: { helper: { allowed_tools: ["read_fil", "memory_*"] } } }, [
-      '"read_fil" in "agents.helper.allowed_tools" does nothing unless a plugin has such a tool: no built-in one has this name',
+      '"read_fil" in "agents.helper.allowed_tools" does nothing: no built-in tool and no plugin that is there has this name',
     ]],
     ["nothing", {}, []],
     ["what is used", { gateway: { port: 1 }, url_access: { allow_loopback: true }, enable_git: true }, []],
@@ -62,7 +68,7 @@ test("every key that no code reads is in a table that is warned about", () => {
   const text = files.map(({ text }) => text).join("\n");
   const isIdle = (key: string) => {
     const [first = "", second = ""] = key.split(".");
-    return idleSettings({ ...configOf({}), given: [first, `${first}.${second}`] }).length > 0;
+    return idleSettings({ ...configOf({}), given: [first, `${first}.${second}`] }, { others: [] }).length > 0;
   };
   const unread = Object.keys(CONFIG_KEYS).filter((key) => {
     const name = key.split(".").filter((part) => !part.startsWith("<")).at(-1) ?? "";

@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { parseToml } from "../../../lib/config/toml.ts";
 import { validateConfig } from "../../../lib/config/validate_config.ts";
+import { EMPTY_MODULE, sampleManifest, samplePackage, sampleTool } from "../../support/plugin_package.ts";
 import { until } from "../../support/until.ts";
 import { onMachine } from "../support/run_in.ts";
 
@@ -120,6 +121,30 @@ test("trust refuses a file that is missing or wrong", () =>
     assert.equal((await run(["trust"])).code, 1);
     write(join(cwd, "postern.toml"), "port = 1\n");
     assert.equal((await run(["trust"])).code, 78);
+  }));
+
+test("config check, doctor and a start know the tools of plugins, installed or found, on or off", () =>
+  onMachine(async ({ run, home, cwd, withGateway }) => {
+    const path = join(home, ".config/postern/postern.toml");
+    const lists = 'auto_approve = ["count_words", "found_words", "no_words"]';
+    write(path, `[autonomy]\n${lists}\n[tools.count_words]\naccess = "read"\n`);
+    const warnings = async () => JSON.parse((await run(["config", "check", "--json"])).stdout).warnings;
+    assert.equal((await warnings()).length, 4);
+    writeFileSync(
+      join(cwd, "words.tar"),
+      samplePackage({ kind: "process", wasm: undefined, process: { command: "node" } }),
+    );
+    assert.equal((await run(["plugin", "install", "--package", "words.tar"])).code, 0);
+    const found = sampleManifest({ id: "found", tools: [sampleTool("found_words")] });
+    write(join(cwd, ".plugins/found/plugin.json"), JSON.stringify(found));
+    writeFileSync(join(cwd, ".plugins/found/words.wasm"), EMPTY_MODULE);
+    write(join(cwd, "plugins/odd/plugin.json"), "{");
+    const [only, ...more] = await warnings();
+    assert.deepEqual([only?.line, more], [2, []]);
+    assert.match(only?.message ?? "", /"no_words" .* no built-in tool and no plugin/);
+    const { stderr } = await withGateway([], () => Promise.resolve());
+    assert.match(stderr, /no_words.* does nothing/);
+    assert.doesNotMatch(stderr, /count_words.* does nothing|found_words.* does nothing/);
   }));
 
 test("config check, doctor and a start name each setting that does nothing, with its line", () =>
