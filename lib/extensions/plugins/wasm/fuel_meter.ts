@@ -15,6 +15,7 @@ export interface FuelLeft {
 export class FuelMeter {
   readonly #check: () => void;
   #limit = 0;
+  #what = "it";
   #used = 0;
   #granted = 0;
   #left: FuelLeft | undefined;
@@ -29,9 +30,10 @@ export class FuelMeter {
     return this.#used + this.#granted - (this.#left?.value ?? 0);
   }
 
-  /** Counts anew. @param limit units until `out_of_fuel`; 0: none */
-  start(limit: number): void {
+  /** Counts anew. @param limit units until `out_of_fuel`; 0: none. @param what the work, for the message. Default: a call */
+  start(limit: number, what = "it"): void {
     this.#limit = limit;
+    this.#what = what;
     this.#used = 0;
     this.#granted = 0;
     if (this.#left !== undefined) this.#left.value = 0;
@@ -70,6 +72,6 @@ export class FuelMeter {
   #requireMore(): void {
     this.#check();
     if (this.#limit === 0 || this.#used <= this.#limit) return;
-    throw new ModuleFailure("out_of_fuel", `it used its ${this.#limit} units of fuel`);
+    throw new ModuleFailure("out_of_fuel", `${this.#what} used all of its ${this.#limit} units of fuel`);
   }
 }

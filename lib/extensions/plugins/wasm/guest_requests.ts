@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { ToolError } from "../../../base/errors.ts";
 import type { Config } from "../../../config/config.ts";
 import type { TaintedFiles } from "../../../guard/tainted_files.ts";
-import type { Files, FileScope } from "../../../system/files/files.ts";
+import type { Files, FileScope, WalkedFile } from "../../../system/files/files.ts";
 import { shown } from "../../../system/files/parse_path.ts";
 import type { GuardedFetch } from "../../../system/net/guarded_fetch.ts";
 import { decodeText } from "../../../tools/files/read_text.ts";
@@ -37,7 +37,9 @@ export interface Guest {
 
 /** Most bytes of a reply of the network, whatever memory the module has. */
 const MAX_REPLY_BYTES = 8 * 1_048_576;
-const MAX_FILES = 10_000;
+/** Files and folders that one listing looks at, and files that it has. */
+const MAX_LOOKED_AT = 20_000;
+const MAX_ENTRIES = 2_000;
 const MAX_PATH = 4_096;
 const MAX_HEADERS = 50;
 
@@ -157,12 +159,26 @@ async function listFor(
   { path }: v.InferOutput<typeof listSchema>,
   { guest, services: { files }, signal }: Asked,
 ): Promise<HostReply> {
-  const walk = files.walk(path, scopeOf(guest, "read"), { respectGitignore: true, maxEntries: MAX_FILES, signal });
-  const found: string[] = [];
+  const walk = files.walk(path, scopeOf(guest, "read"), { respectGitignore: true, maxEntries: MAX_LOOKED_AT, signal });
+  const entries: { readonly path: string; readonly size: number }[] = [];
   for (let step = await walk.next();; step = await walk.next()) {
-    if (step.done === true) return { head: { files: found, truncated: step.value.truncated } };
-    found.push(...step.value.map((file) => file.path));
+    if (step.done === true) return { head: { entries, truncated: step.value.truncated } };
+    for (const file of step.value) {
+      if (entries.length >= MAX_ENTRIES) return { head: { entries, truncated: true } };
+      const size = await sizeOf(file);
+      if (size !== undefined) entries.push({ path: file.path, size });
+    }
   }
+}
+
+/** Returns the size of a file; undefined for one that may not be read. */
+async function sizeOf(file: WalkedFile): Promise<number | undefined> {
+  const opened = await file.open().catch((error: unknown) => {
+    if (error instanceof ToolError) return undefined;
+    throw error;
+  });
+  await opened?.close();
+  return opened?.size;
 }
 
 async function writeFor(

@@ -76,7 +76,7 @@ export class LoadedModule {
   async instantiate({ check, ask, say, sleep }: ModuleMachine): Promise<ModuleInstance> {
     const { fuel: limit, memoryMb } = this.#bounds;
     const fuel = new FuelMeter(check);
-    fuel.start(limit * INITIAL_CALLS);
+    fuel.start(limit * INITIAL_CALLS, `its initialisation, which has ${INITIAL_CALLS} times the fuel of a call,`);
     const kernel = new Kernel({ fuel, maxBytes: memoryMb * 1_048_576, variables: this.#variables, say, ask });
     const made: { instance: Instance | undefined } = { instance: undefined };
     const memory = () => memoryOf(made.instance);

@@ -5,7 +5,7 @@ import { createKeyedSemaphore } from "../../../base/keyed_queues.ts";
 import type { RedactPart } from "../../../base/redact.ts";
 import type { Config } from "../../../config/config.ts";
 import type { PluginCapabilities } from "../manifest.ts";
-import type { PluginAnswer, PluginCall, PluginHost } from "../plugin_host.ts";
+import type { PluginAnswer, PluginCall, PluginHost, PluginUse } from "../plugin_host.ts";
 import type { OpenPlugin } from "../plugin_openers.ts";
 import { answerTooLarge, readAnswer, writeCall } from "../plugin_wire.ts";
 import { createGuestAnswers, type GuestServices } from "./guest_requests.ts";
@@ -28,8 +28,8 @@ export interface ModuleToOpen {
   /** Origin of what it writes, as `plugin weather` */
   readonly origin: string;
   readonly bytes: Uint8Array;
-  /** Exported function that answers calls */
-  readonly entrypoint: string;
+  /** Exported function that answers calls. Default: none, for a module that is called by `callExport` alone */
+  readonly entrypoint?: string | undefined;
   /** Units of fuel that one call asks for. Default: `[runtime.wasm] fuel_limit` */
   readonly fuel?: number | undefined;
   /** Rights that the manifest asks for and the configuration grants */
@@ -41,6 +41,23 @@ export interface ModuleToOpen {
 export interface WasmHost extends PluginHost {
   /** Imports and exports of the module */
   readonly facts: ModuleFacts;
+  /**
+   * Calls an exported function with an input as it is, and gives its output as it is: for modules that know nothing of Postern.
+   * @throws as `call`
+   */
+  callExport(call: ExportCall, signal: AbortSignal): Promise<ExportAnswer>;
+}
+
+/** Call of one exported function of a module. */
+export interface ExportCall {
+  readonly name: string;
+  readonly input: string;
+}
+
+/** Output of an exported function, and what it used. */
+export interface ExportAnswer {
+  readonly output: Uint8Array;
+  readonly used: PluginUse;
 }
 
 /** Milliseconds that a thread waits for its next call before it is ended. */
@@ -65,6 +82,11 @@ export function createWasmOpener(services: WasmServices): OpenPlugin<"wasm"> {
  * @throws {ToolError} `module_invalid`, `module_feature`, `module_import`, `module_too_large`, `plugin_timeout`
  */
 export async function openWasmModule(module: ModuleToOpen, services: WasmServices): Promise<WasmHost> {
+  const { max_module_size_mb: maxMb } = module.config.runtime.wasm;
+  if (module.bytes.length > maxMb * 1_048_576) {
+    const why = `it has ${module.bytes.length} bytes, and [runtime.wasm] max_module_size_mb is ${maxMb}`;
+    throw new ToolError("module_too_large", `Cannot load ${module.title}: ${why}`);
+  }
   const host = new ModuleHost(module, services);
   try {
     await host.load();
@@ -105,28 +127,42 @@ class ModuleHost implements WasmHost {
     );
     this.#facts = end.facts;
     const { title, entrypoint } = this.#module;
-    if (end.facts.exports.includes(entrypoint)) return;
-    throw new ToolError("module_invalid", `Cannot call ${title}: it exports no function ${JSON.stringify(entrypoint)}`);
+    if (entrypoint === undefined || end.facts.exports.includes(entrypoint)) return;
+    throw new ToolError("module_invalid", `Cannot load ${title}: it exports no function ${JSON.stringify(entrypoint)}`);
   }
 
   async call(call: PluginCall, signal: AbortSignal): Promise<PluginAnswer> {
-    const { clock } = this.#services;
-    const { title, entrypoint, config } = this.#module;
-    const start = clock.monotonic();
-    const job = { kind: "call", entrypoint, input: writeCall(call) } as const;
-    const { output, use } = await this.#slot.pass("", signal, () => this.#run(job, signal, call));
-    this.#prepare();
-    const { max_output_bytes: maxBytes } = config.plugins;
-    if (output.length > maxBytes) throw answerTooLarge(title, maxBytes);
-    // Copied, since not every decoder takes shared bytes
-    const answer = readAnswer(output.slice(), { title });
-    return { ...answer, used: { fuel: use.fuel, memory_bytes: use.memoryBytes, ms: clock.monotonic() - start } };
+    const { title, entrypoint: name = "execute" } = this.#module;
+    const { output, used } = await this.#callExport({ name, input: writeCall(call) }, signal, call);
+    return { ...readAnswer(output, { title }), used };
+  }
+
+  callExport(call: ExportCall, signal: AbortSignal): Promise<ExportAnswer> {
+    return this.#callExport(call, signal, undefined);
   }
 
   async close(): Promise<void> {
     this.#closing.abort();
     this.#idle?.clear();
     await this.#thread?.end();
+  }
+
+  async #callExport(
+    { name, input }: ExportCall,
+    signal: AbortSignal,
+    call: PluginCall | undefined,
+  ): Promise<ExportAnswer> {
+    const { clock } = this.#services;
+    const { title, config } = this.#module;
+    const start = clock.monotonic();
+    const job = { kind: "call", entrypoint: name, input } as const;
+    const { output, use } = await this.#slot.pass("", signal, () => this.#run(job, signal, call));
+    this.#prepare();
+    const { max_output_bytes: maxBytes } = config.plugins;
+    if (output.length > maxBytes) throw answerTooLarge(title, maxBytes);
+    // Copied, since not every decoder takes shared bytes
+    const bytes = output.slice();
+    return { output: bytes, used: { fuel: use.fuel, memory_bytes: use.memoryBytes, ms: clock.monotonic() - start } };
   }
 
   /** Makes the instance of the next call while there is none. What goes wrong is told by the call that needs it. */
@@ -146,10 +182,10 @@ class ModuleHost implements WasmHost {
         signal,
       });
       if (end.kind === "done") return end;
-      throw this.#errorOf(end, signal);
+      throw this.#errorOf(end, { signal, kind: job.kind });
     } catch (error) {
       if (error instanceof ToolError) throw error;
-      throw this.#errorOf({ ...failureOf(error), said: new Uint8Array() }, signal);
+      throw this.#errorOf({ ...failureOf(error), said: new Uint8Array() }, { signal, kind: job.kind });
     } finally {
       this.#keep(thread);
     }
@@ -170,11 +206,11 @@ class ModuleHost implements WasmHost {
   /** Returns the error of a call. Secrets are masked in what the module says. */
   #errorOf(
     { code, reason, said }: { readonly code: string; readonly reason: string; readonly said: Uint8Array },
-    signal: AbortSignal,
+    { signal, kind }: { readonly signal: AbortSignal; readonly kind: ThreadJob["kind"] },
   ): Error {
     if (signal.aborted) return cancelError(signal);
     const { title, config } = this.#module;
-    const about = `Cannot call ${title}: `;
+    const about = `Cannot ${kind === "load" ? "load" : "call"} ${title}: `;
     switch (code) {
       case "timeout": {
         const { timeout_secs: seconds } = config.runtime.wasm;

@@ -98,7 +98,7 @@ export class WasmThread {
       this.#over.abort();
       this.#job = undefined;
       this.#services = undefined;
-      this.#worker.unref();
+      if (!this.#hasEnded) this.#worker.unref();
     }
   }
 
@@ -106,6 +106,8 @@ export class WasmThread {
   async end(): Promise<void> {
     this.#break("its thread was ended");
     this.#answers.close();
+    // The process waits for the end
+    this.#worker.ref();
     await this.#worker.terminate();
   }
 

@@ -38,7 +38,7 @@ test("a loop ends by its fuel, and the next call works", () =>
     async ({ call }) => {
       await assert.rejects(call(), {
         code: "plugin_out_of_fuel",
-        message: /used its 1000000 units of fuel; \[runtime\.wasm\] fuel_limit is 1000000/,
+        message: /it used all of its 1000000 units of fuel; \[runtime\.wasm\] fuel_limit is 1000000/,
       });
       assert.equal((await call("x".repeat(200))).output, "ok");
     },
@@ -103,7 +103,7 @@ test("traps, the stack, errors and exit codes end one call", async () => {
 test("hostile modules are refused before any of their code runs", async () => {
   assert.match(
     await refusalOf(new Uint8Array([1, 2, 3])),
-    /^module_invalid: Cannot call plugin "sample": it is no WASM/,
+    /^module_invalid: Cannot load plugin "sample": it is no WASM/,
   );
   assert.match(await refusalOf(compileWat(HELLO).subarray(0, 200)), /^module_invalid/);
   assert.match(await refusalOf(new Uint8Array([0, 0x61, 0x73, 0x6d, 0x0d, 0, 1, 0])), /component model/);
@@ -143,7 +143,10 @@ test("the start function and _initialize have a hundred times the fuel, and no m
   withModule(
     `(module ${EXTISM_WAT} (func $begin ${LOOP} drop) (start $begin) (func (export "execute") (result i32) (i32.const 0)))`,
     async ({ call }) => {
-      await assert.rejects(call(), { code: "plugin_out_of_fuel", message: /100000 units of fuel/ });
+      await assert.rejects(call(), {
+        code: "plugin_out_of_fuel",
+        message: /its initialisation, which has 100 times .* its 100000 units of fuel/,
+      });
       await assert.rejects(call(), { code: "plugin_out_of_fuel" });
     },
     { wasm: { fuel_limit: 1000 } },
