@@ -16,6 +16,8 @@ import { toOwnProviders } from "../lib/providers/own_providers.ts";
 import type { ProgramProvider } from "../lib/providers/program_provider.ts";
 import type { GatewayRuns } from "../lib/runs/program_run.ts";
 import { ProgramRuns } from "./program_runs.ts";
+import { createNodeBodyReader, watchNodeClient } from "./node/node_body.ts";
+import { isCleanPath } from "./request_context.ts";
 import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
 
@@ -49,6 +51,14 @@ export {
   type ProgramToolCall,
   type ProgramToolDefinition,
 } from "../lib/tools/program_tool.ts";
+export {
+  type MountableGateway,
+  type NodeHandler,
+  type NodeReplyMessage,
+  type NodeRequestMessage,
+  toNodeHandler,
+  type UpgradedConnection,
+} from "./node/node_handler.ts";
 
 /** A line of the gateway's log. Secrets are removed. */
 export interface GatewayLogLine {
@@ -67,7 +77,7 @@ export interface GatewayOptions {
   readonly workspace: string;
   /** The tables and keys of `postern.toml` as an object. Default: every default */
   readonly config?: Readonly<Record<string, unknown>>;
-  /** Path the gateway is mounted under, as `/gateway`. Default: the root */
+  /** Path the gateway is mounted under, as `/gateway`, the whole of it where mounts are nested. Default: the root */
   readonly basePath?: string;
   /** Environment variables, for the API keys the configuration names and for `POSTERN_TOKEN`. Default: none */
   readonly environment?: Readonly<Record<string, string | undefined>>;
@@ -102,8 +112,18 @@ export interface GatewayConnection {
   readonly remoteAddress?: string | undefined;
 }
 
+/** The WebSocket half of a gateway. */
+export interface GatewayWebSocket {
+  /** Give it to a crossws adapter or to its server plugin: it runs every check of a request before the upgrade */
+  readonly resolve: (request: Request, connection?: GatewayConnection) => Partial<Hooks>;
+  /** Longest frame that the gateway takes, in bytes: `gateway.websocket.max_message_bytes`. Adapters have other limits by default */
+  readonly maxMessageBytes: number;
+}
+
 /** A gateway inside another server. */
 export interface Gateway {
+  /** Path the gateway is mounted under, without a slash at its end; empty at the root */
+  readonly basePath: string;
   /** Answers a request; never rejects */
   readonly fetch: (request: Request, connection?: GatewayConnection) => Promise<Response>;
   /**
@@ -113,8 +133,8 @@ export interface Gateway {
   readonly request: (path: string, init?: RequestInit) => Promise<Response>;
   /** Starts, reads and stops runs without HTTP, with the rights of the program: every scope */
   readonly runs: GatewayRuns;
-  /** Give `resolve` to a crossws adapter or to its server plugin: it runs every check of a request before the upgrade */
-  readonly websocket: { readonly resolve: (request: Request) => Partial<Hooks> };
+  /** The WebSocket half, for servers that toNodeHandler does not serve */
+  readonly websocket: GatewayWebSocket;
   /** Returns a one-time code for POST /pair, such as `ABCD-EFGH`. An earlier code becomes void */
   readonly createPairingCode: () => Promise<string>;
   /** Stops the agent's work, waiting up to `shutdown_grace_secs`, and releases the data directory */
@@ -142,10 +162,11 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
  *
  * The guards follow the configuration: with the default `gateway.host`, requests must name a loopback host or one of
  * `gateway.allowed_hosts`.
- * @throws {ConfigError} an unknown option, a workspace that is absent or no folder, a wrong configuration, a data directory in use
+ * @throws {ConfigError} an unknown option, a wrong basePath, a workspace that is absent or no folder, a wrong configuration, a data directory in use
  */
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   checkOptions(options);
+  const basePath = readBasePath(options.basePath);
   const tools = toTools(options.tools ?? [], (name) => BUILTIN_TOOLS.some((tool) => tool.name === name));
   const dataDir = resolve(options.dataDir);
   const workspaceRoot = resolve(options.workspace);
@@ -171,15 +192,17 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     logSink: options.onLog ?? (() => {}),
   });
   warnOfIdleSettings(config, services);
-  const basePath = (options.basePath ?? "").replace(/\/+$/, "");
   const router = createRouter({
     services,
     routes: ROUTES,
     basePath,
+    readBody: createNodeBodyReader(),
+    watchClient: watchNodeClient,
     ...(options.Response === undefined ? {} : { Response: options.Response }),
   });
   const runs = new ProgramRuns({ services, followers: router.connections.followers });
   return {
+    basePath,
     fetch: async (request, connection) => await router.fetch(request, connection),
     async request(path, init) {
       if (!path.startsWith("/")) throw new TypeError(`Cannot request ${JSON.stringify(path)}: a path begins with "/"`);
@@ -187,7 +210,10 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       return await router.fetch(request, { remoteAddress: "127.0.0.1" });
     },
     runs: { start: runs.start, follow: runs.follow, get: runs.get, cancel: runs.cancel },
-    websocket: { resolve: (request) => router.resolveWebSocket(request) },
+    websocket: {
+      resolve: (request, connection) => router.resolveWebSocket(request, connection),
+      maxMessageBytes: config.gateway.websocket.max_message_bytes,
+    },
     createPairingCode: async () => (await services.pairing.createCode()).code,
     async close() {
       runs.close();
@@ -224,4 +250,14 @@ function checkOptions(options: unknown): void {
       key: name,
     });
   }
+}
+
+/** Returns the base path without a slash at its end. @throws {ConfigError} `base_path_invalid`: no request could ever match it */
+function readBasePath(given: unknown = ""): string {
+  const path = typeof given === "string" ? given.replace(/\/+$/, "") : undefined;
+  if (path === "" || (path !== undefined && isCleanPath(path) && !/[?#%]/.test(path))) return path;
+  throw new ConfigError(
+    "base_path_invalid",
+    `Cannot mount the gateway under ${JSON.stringify(given)}: basePath begins with "/" and is plain, as "/agent"`,
+  );
 }

@@ -214,6 +214,15 @@ export function tooLarge(maxBytes: number) {
   return httpError("payload_too_large", `Cannot accept the request body: it is longer than ${maxBytes} bytes`);
 }
 
+/** Returns the refusal of a body that other code of the server has read before. */
+export function bodyTaken() {
+  return httpError(
+    "internal_error",
+    "Cannot read the request body: other code of this server has read it; mount Postern before express.json() and every other body parser",
+    { headers: { "x-should-retry": "false" } },
+  );
+}
+
 function slowBody(seconds: number) {
   return httpError("request_timeout", `Cannot accept the request body: it did not arrive within ${seconds} s`, {
     headers: { connection: "close" },
@@ -230,9 +239,10 @@ export const watchSignal: ClientWatch = ({ signal }, onGone) => {
 /** Reads the body as a web stream, which works with any fetch-based server. */
 export const readWebBody: BodyReader = (request, maxBytes) => {
   const { promise: bytes, resolve, reject } = Promise.withResolvers<Uint8Array>();
-  readStream(request.body, maxBytes).then(resolve, (error: unknown) => {
-    reject(error instanceof HttpError ? error : new CancelError("client_gone"));
-  });
+  if (request.bodyUsed) reject(bodyTaken());
+  else {readStream(request.body, maxBytes).then(resolve, (error: unknown) => {
+      reject(error instanceof HttpError ? error : new CancelError("client_gone"));
+    });}
   return { bytes, fail: reject };
 };
 

@@ -134,7 +134,11 @@ const RULES: readonly Rule[] = [
     imports: /^(undici|node:(https?2?|net|tls|dns|dgram)(\/.*)?)$/,
     globals: /(?<![.\w])(fetch\s*\(|new WebSocket\b|Deno\.connect)/,
   },
-  { name: "servers", allowed: ["cli/serve/"], imports: /^(srvx(\/.*)?|crossws\/(adapters|server).*)$/ },
+  {
+    name: "servers",
+    allowed: ["cli/serve/", "handlers/node/"],
+    imports: /^(srvx(\/.*)?|crossws\/(adapters|server).*)$/,
+  },
   { name: "child processes", allowed: ["lib/system/process/", "lib/host/"], imports: /^node:child_process$/ },
   { name: "the file system", forbidden: ["lib/tools/", "handlers/"], imports: /^node:fs(\/.*)?$/ },
   {

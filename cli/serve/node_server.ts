@@ -1,7 +1,7 @@
 import type { Server } from "srvx";
 import { UNKNOWN_TRANSFER_CODING } from "../../handlers/middleware/guards.ts";
-import { hasDotSegment } from "../../handlers/request_context.ts";
-import { errorBody, type ErrorCode, httpError } from "../../handlers/wire/http_errors.ts";
+import { earlyRefusal, isSound, OTHER_UPGRADE, toHttpText, UNSOUND } from "../../handlers/node/unsound_request.ts";
+import type { ErrorCode } from "../../handlers/wire/http_errors.ts";
 import type { Connection, NodeConnections, NodeReply } from "./node_connections.ts";
 import type { SocketServer } from "./socket_server.ts";
 
@@ -75,14 +75,8 @@ export function hardenNodeServer(server: Server, { sockets, connections, newRequ
   node.maxHeadersCount = 0;
   // A client may end its half of the connection after the request. Node would close the whole connection
   node.httpAllowHalfOpen = true;
-  const refuse = (socket: Connection, code: ErrorCode, message: string) => {
-    const { status, headers, body } = refusal(code, message, newRequestId());
-    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-    connections.refuse(
-      socket,
-      `HTTP/1.1 ${status} ${STATUS_TEXT[status] ?? "Bad Request"}\r\n${lines.join("")}\r\n${body}`,
-    );
-  };
+  const refuse = (socket: Connection, code: ErrorCode, message: string) =>
+    connections.refuse(socket, toHttpText(earlyRefusal(code, message, newRequestId())));
   const on = (event: string, listener: Listener) => node.on(event, listener as () => void);
   const [answer] = node.listeners("request") as ((request: Incoming, reply: Reply) => void)[];
   node.removeAllListeners("request");
@@ -93,7 +87,7 @@ export function hardenNodeServer(server: Server, { sockets, connections, newRequ
     reply.end = endWithText;
     reply.ended = connections.closeUnlessDrained;
     if (isSound(request)) return answer?.(request, reply);
-    const { status, headers, body } = refusal("invalid_request", UNSOUND, newRequestId());
+    const { status, headers, body } = earlyRefusal("invalid_request", UNSOUND, newRequestId());
     reply.writeHead(status, headers);
     reply.end(body);
   };
@@ -115,7 +109,7 @@ export function hardenNodeServer(server: Server, { sockets, connections, newRequ
     socket.on("error", () => socket.destroy());
     if (!isSound(request)) refuse(socket, "invalid_request", UNSOUND);
     else if (isWebSocket(request.headers.upgrade)) sockets.upgradeOnNode?.(request, socket, head);
-    else refuse(socket, "invalid_request", "Cannot read the request: the only upgrade here is to a WebSocket");
+    else refuse(socket, "invalid_request", OTHER_UPGRADE);
   });
 }
 
@@ -165,33 +159,4 @@ function isWebSocket(upgrade: string | undefined): boolean {
   return upgrade?.toLowerCase() === "websocket";
 }
 
-function isSound({ httpVersion, headers, url = "" }: Incoming): boolean {
-  if (headers.host === undefined && httpVersion === "1.1") return false;
-  // Attack: srvx resolves dot segments and turns backslashes into slashes before the router checks the path
-  const [path = ""] = url.split("?", 1);
-  if (hasDotSegment(path) || path.includes("\\")) return false;
-  return url.startsWith("/") || url === "*" || (/^https?:\/\/[^/?#]/i.test(url) && URL.canParse(url));
-}
-
-function refusal(code: ErrorCode, message: string, requestId: string) {
-  const error = httpError(code, message);
-  const body = JSON.stringify(errorBody(error));
-  const headers = {
-    "x-request-id": requestId,
-    "content-type": "application/json",
-    "content-length": Buffer.byteLength(body),
-    connection: "close",
-    ...(error.status === 501 ? { "x-should-retry": "false" } : {}),
-  };
-  return { status: error.status, headers, body };
-}
-
 const NOT_HTTP = "Cannot read the request: it is not valid HTTP";
-const UNSOUND = "Cannot read the request: it names no host, or its target is no address in its plain form";
-
-const STATUS_TEXT: Readonly<Record<number, string>> = {
-  408: "Request Timeout",
-  413: "Payload Too Large",
-  431: "Request Header Fields Too Large",
-  501: "Not Implemented",
-};

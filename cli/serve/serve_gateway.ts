@@ -1,11 +1,11 @@
 import { FastResponse, serve, type Server, type ServerRequest } from "srvx";
 import type { Connections } from "../../handlers/connections.ts";
+import { createNodeBodyReader, watchNodeClient } from "../../handlers/node/node_body.ts";
 import { createRouter, type GatewayRouter } from "../../handlers/router.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import type { ResponseClass } from "../../handlers/route.ts";
 import { withTimeout } from "../../lib/base/clock.ts";
 import type { GatewayServices } from "../../lib/gateway.ts";
-import { createNodeBodyReader, watchNodeClient } from "./node_body.ts";
 import { watchNodeConnections } from "./node_connections.ts";
 import { hardenNodeServer, nodeServerOptions } from "./node_server.ts";
 import { createSocketServer, type SocketServer } from "./socket_server.ts";

@@ -1,6 +1,5 @@
-import type { Peer } from "crossws";
-import type { NodeAdapter } from "crossws/adapters/node";
 import type { ServerRequest } from "srvx";
+import { createNodeSockets } from "../../handlers/node/node_sockets.ts";
 import type { GatewayRouter } from "../../handlers/router.ts";
 import { lazily } from "../../lib/base/lazily.ts";
 import type { Logger } from "../../lib/base/telemetry/log.ts";
@@ -31,40 +30,12 @@ export function createSocketServer(options: SocketServerOptions): SocketServer {
 }
 
 function onNode({ router, maxMessageBytes, log }: SocketServerOptions): SocketServer {
-  let peers: NodeAdapter["peers"] | undefined;
-  const load = lazily(() =>
-    reporting(log, async () => {
-      const [{ default: nodeAdapter }, { NodeRequest }] = await Promise.all([
-        import("crossws/adapters/node"),
-        import("srvx/node"),
-      ]);
-      const adapter = nodeAdapter({
-        resolve: resolverOf(router),
-        idleTimeout: 0,
-        getNamespace: () => "gateway",
-        serverOptions: { maxPayload: maxMessageBytes },
-      });
-      peers = adapter.peers;
-      return { adapter, NodeRequest };
-    })
-  );
-  type Upgrade = Parameters<NodeAdapter["handleUpgrade"]>;
-  const upgrade = async (req: Upgrade[0], connection: Upgrade[1], head: Upgrade[2]) => {
-    const { adapter, NodeRequest } = await load();
-    const webRequest = new NodeRequest(
-      { req, upgrade: { socket: connection, head } } as unknown as ConstructorParameters<typeof NodeRequest>[0],
-    );
-    await adapter.handleUpgrade(req, connection, head, webRequest as Upgrade[3]);
-  };
-  return {
-    terminate: () => terminateAll(peers),
-    upgradeInFetch: () => undefined,
-    upgradeOnNode(request, socket, head) {
-      // The three are the arguments of Node's upgrade event
-      const [req, connection, bytes] = [request, socket, head] as unknown as [Upgrade[0], Upgrade[1], Upgrade[2]];
-      upgrade(req, connection, bytes).catch(() => connection.destroy());
-    },
-  };
+  const { upgrade, terminate } = createNodeSockets({
+    resolve: router.resolveWebSocket,
+    maxMessageBytes,
+    onLoadError: (error) => log.error(CANNOT_LOAD, { error }),
+  });
+  return { terminate, upgradeInFetch: () => undefined, upgradeOnNode: upgrade };
 }
 
 function onDeno({ router, heartbeatSecs, log }: SocketServerOptions): SocketServer {
@@ -96,11 +67,9 @@ async function reporting<T>(log: Logger, load: () => Promise<T>): Promise<T> {
   try {
     return await load();
   } catch (error) {
-    log.error("Cannot load the WebSocket adapter", { error });
+    log.error(CANNOT_LOAD, { error });
     throw error;
   }
 }
 
-function terminateAll(peers: ReadonlyMap<string, ReadonlySet<Peer>> = new Map()): void {
-  for (const some of peers.values()) for (const peer of [...some]) peer.terminate();
-}
+const CANNOT_LOAD = "Cannot load the WebSocket adapter";

@@ -1,27 +1,44 @@
+import { Buffer } from "node:buffer";
+import { CancelError } from "../../lib/base/cancel.ts";
+import { batchPerTick } from "../../lib/base/tick.ts";
 import {
   type BodyReader,
+  bodyTaken,
   type ClientWatch,
   type PendingBody,
   readWebBody,
   tooLarge,
   watchSignal,
-} from "../../handlers/request_context.ts";
-import { CancelError } from "../../lib/base/cancel.ts";
-import { batchPerTick } from "../../lib/base/tick.ts";
+} from "../request_context.ts";
 
-/** Members of Node's request stream that this file uses. */
-interface BodyStream {
+/** Parts of a request of Node that tell of its body. */
+interface BodyHead {
   readonly httpVersion: string;
   readonly headers: {
-    readonly "content-length"?: string;
-    readonly "transfer-encoding"?: string;
+    readonly "content-length"?: string | undefined;
+    readonly "transfer-encoding"?: string | undefined;
     readonly expect?: string;
   };
+}
+
+/** Tells whether a request has no body. In HTTP/2 a body needs no header that says so. */
+export function hasNoBody({ httpVersion, headers }: BodyHead): boolean {
+  const length = headers["content-length"];
+  if (length !== undefined) return length === "0";
+  return headers["transfer-encoding"] === undefined && httpVersion !== "2.0";
+}
+
+/** Members of Node's request stream that this file uses. */
+interface BodyStream extends BodyHead {
+  readonly readableDidRead?: boolean;
+  readonly destroyed?: boolean;
   on(event: string, listener: (value: never) => void): unknown;
 }
 
 /** Members of Node's reply under way that this file uses. */
 interface ReplyStream {
+  /** True once `100 Continue` was sent: Node does so by itself where its server has no listener for `checkContinue` */
+  readonly _sent100?: boolean;
   writeContinue(): void;
   readonly destroyed: boolean;
   on(event: "close", listener: () => void): unknown;
@@ -56,9 +73,13 @@ function readNodeBody(
   const node = (request as { runtime?: { node?: { req?: BodyStream; res?: ReplyStream } } }).runtime?.node;
   const stream = node?.req;
   if (stream === undefined) return readWebBody(request, maxBytes);
-  if (stream.headers["content-length"] === undefined && stream.headers["transfer-encoding"] === undefined) return EMPTY;
+  if (hasNoBody(stream)) return EMPTY;
+  if (request.bodyUsed) return failed(bodyTaken());
+  // Another middleware has the bytes: srvx knows where, such as in a clone of the request
+  if (stream.readableDidRead) return readWebBody(request, maxBytes);
+  if (stream.destroyed) return failed(new CancelError("client_gone"));
   // A request that its headers condemn has been refused before: the client may send the body now
-  if (stream.headers.expect && stream.httpVersion === "1.1") node?.res?.writeContinue();
+  if (stream.headers.expect && stream.httpVersion === "1.1" && !node?.res?._sent100) node?.res?.writeContinue();
   // Undefined once the body has been read: a reply may go on for minutes, and the listeners keep what they refer to in memory
   let reading: Reading | undefined;
   const fail = (error: Error) => {
@@ -94,3 +115,7 @@ interface Reading {
 }
 
 const EMPTY: PendingBody = { bytes: Promise.resolve(new Uint8Array(0)), fail() {} };
+
+function failed(error: Error): PendingBody {
+  return { bytes: Promise.reject(error), fail() {} };
+}

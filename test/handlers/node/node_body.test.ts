@@ -4,7 +4,7 @@ import process from "node:process";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { createNodeBodyReader } from "../../../cli/serve/node_body.ts";
+import { createNodeBodyReader } from "../../../handlers/node/node_body.ts";
 import { until } from "../../support/until.ts";
 
 const MAX_BYTES = 1_000_000;
