@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { LogRecord } from "../../lib/base/telemetry/log.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
 import type { PluginAnswer, PluginCall } from "../../lib/extensions/plugins/plugin_host.ts";
@@ -23,6 +24,7 @@ export interface PluginBench {
   readonly store: Store;
   readonly audit: FakeAudit;
   readonly clock: FakeClock;
+  readonly logged: readonly LogRecord[];
   readonly dataDir: string;
   readonly workspaceRoot: string;
   /** Hosts that were opened and are not closed */
@@ -55,7 +57,7 @@ export async function withPlugins(
   mkdirSync(workspaceRoot);
   const audit = createFakeAudit(store);
   const clock = createFakeClock();
-  const { log } = createFakeServices();
+  const { log, logged } = createFakeServices();
   const open = new Set<PluginToOpen>();
   const opener = (plugin: PluginToOpen) => {
     open.add(plugin);
@@ -86,7 +88,7 @@ export async function withPlugins(
     set config(next) {
       state.config = next;
     },
-    ...{ store, audit, clock, dataDir, workspaceRoot, open },
+    ...{ store, audit, clock, logged, dataDir, workspaceRoot, open },
     answer: ({ manifest }) => Promise.resolve({ output: manifest.version, is_error: false }),
     async call(tool, input = { text: "a b" }, signal = new AbortController().signal) {
       const found = plugins().tools().find(({ name }) => name === tool);

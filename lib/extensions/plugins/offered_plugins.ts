@@ -139,10 +139,10 @@ export class OfferedPlugins {
   }
 
   /** Reads the files of an enabled plugin. Those of a folder that went and came back are written anew. */
-  async #read({ folder }: KnownPlugin, digest: string): Promise<PluginPackage> {
+  async #read({ id, folder }: KnownPlugin, digest: string): Promise<PluginPackage> {
     const { files } = this.#options;
     try {
-      return await files.read(digest);
+      return await files.read(digest, { onChangedModule: onChangedModule(id, this.#options) });
     } catch (error) {
       if (folder === null) throw error;
       const found = await readPluginFolder(folder);
@@ -151,6 +151,16 @@ export class OfferedPlugins {
       return found;
     }
   }
+}
+
+/** Returns the way to say that a module has changed, where `[runtime.wasm.security] module_hash_policy` lets it run. */
+export function onChangedModule(
+  id: string,
+  { config, log }: Pick<OfferedPluginsOptions, "config" | "log">,
+): ((reason: string) => void) | undefined {
+  if (config().runtime.wasm.security.module_hash_policy !== "warn") return undefined;
+  return (reason) =>
+    log.warn("The module of a plugin has changed, and module_hash_policy lets it run", { plugin: id, reason });
 }
 
 /** Returns the part of a configuration that a host may be opened by, as a text to compare. */

@@ -5,7 +5,14 @@ import { syncFolder } from "../../base/durable_files.ts";
 import type { Random } from "../../base/random.ts";
 import { mainFile, MANIFEST_NAME, MAX_MANIFEST_BYTES, parsePluginManifest, type PluginManifest } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
-import { MAX_PACKAGE_BYTES, MAX_PACKAGE_FILES, type PluginPackage, sha256Of, toPackage } from "./plugin_package.ts";
+import {
+  MAX_PACKAGE_BYTES,
+  MAX_PACKAGE_FILES,
+  type PluginPackage,
+  sha256Of,
+  toChangedModule,
+  toPackage,
+} from "./plugin_package.ts";
 import type { PackageFile } from "./tar.ts";
 
 /** Prefix of a folder that a package is being written to. */
@@ -33,8 +40,16 @@ export interface PluginFiles {
    * @throws {PluginError} `package_invalid` when the disk refuses
    */
   write(plugin: PluginPackage): Promise<void>;
-  /** Reads a written package again and compares it with its digest. @throws {PluginError} `plugin_changed` */
-  read(digest: string): Promise<PluginPackage>;
+  /**
+   * Reads a written package again and compares it with its digest.
+   * @param options.onChangedModule takes the reason when nothing but the module of a WASM plugin has changed, which is then given as it
+   * is. Default: it is refused too
+   * @throws {PluginError} `plugin_changed`
+   */
+  read(
+    digest: string,
+    options?: { readonly onChangedModule?: ((reason: string) => void) | undefined },
+  ): Promise<PluginPackage>;
   /** Removes everything but these digests: also what an interrupted writing left. Never throws */
   keepOnly(digests: ReadonlySet<string>): Promise<void>;
 }
@@ -61,12 +76,20 @@ export function createPluginFiles({ root, random }: { readonly root: string; rea
         throw new PluginError("package_invalid", `Cannot write the package to "${root}": ${reason}`, { cause });
       }
     },
-    async read(digest) {
-      const found = await readAll(folderOf(digest)).catch((cause: unknown) => {
+    async read(digest, { onChangedModule } = {}) {
+      try {
+        const files = await readFiles(folderOf(digest));
+        const other = onChangedModule === undefined ? undefined : toChangedModule(files, digest);
+        if (other !== undefined) {
+          tellChanged(other, onChangedModule);
+          return other;
+        }
+        const found = toPackage(files);
+        if (found.digest !== digest) throw new TypeError(`its content now has the digest ${found.digest}`);
+        return found;
+      } catch (cause) {
         throw changed(digest, cause instanceof Error ? cause.message : String(cause), cause);
-      });
-      if (found.digest !== digest) throw changed(digest, `its content now has the digest ${found.digest}`);
-      return found;
+      }
     },
     async keepOnly(digests) {
       const names = await readdir(root).catch(() => []);
@@ -245,11 +268,19 @@ async function writeFiles(folder: string, files: readonly PackageFile[]): Promis
 }
 
 async function isWhole(folder: string, digest: string): Promise<boolean> {
-  return await readAll(folder).then((found) => found.digest === digest, () => false);
+  return await readFiles(folder).then((files) => toPackage(files).digest === digest).catch(() => false);
+}
+
+/** Says that a module is another than the manifest names, where it is. */
+function tellChanged({ manifest, files }: PluginPackage, tell: ((reason: string) => void) | undefined): void {
+  const main = mainFile(manifest);
+  const found = sha256Of(files.find(({ path }) => path === main?.path)?.bytes ?? new Uint8Array());
+  if (main === undefined || found === main.sha256) return;
+  tell?.(`"${main.path}" has the SHA-256 ${found}, and ${MANIFEST_NAME} says ${main.sha256}`);
 }
 
 /** Reads every file of a written package. */
-async function readAll(folder: string): Promise<PluginPackage> {
+async function readFiles(folder: string): Promise<readonly PackageFile[]> {
   await requireRealFolder(folder);
   const files: PackageFile[] = [];
   let left = MAX_PACKAGE_BYTES;
@@ -258,7 +289,7 @@ async function readAll(folder: string): Promise<PluginPackage> {
     left -= file.bytes.length;
     files.push(file);
   }
-  return toPackage(files);
+  return files;
 }
 
 function wrong(reason: string): PluginError {

@@ -17,7 +17,10 @@ export function missingGrant(manifest: PluginManifest, { plugins, runtime }: Plu
     case "ffi":
       return plugins.allow_ffi ? undefined : "set [plugins] allow_ffi = true";
     case "wasm":
-      return missingCapability(manifest, runtime.wasm);
+      switch (runtime.wasm.security.capability_escalation_mode) {
+        case "deny":
+          return missingCapability(manifest, runtime.wasm);
+      }
   }
 }
 

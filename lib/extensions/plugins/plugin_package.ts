@@ -47,6 +47,24 @@ export function writePackage({ files }: Pick<PluginPackage, "files">): Uint8Arra
  * @throws {PluginError} see `readPackage`
  */
 export function toPackage(files: readonly PackageFile[], folders: readonly string[] = []): PluginPackage {
+  const found = toUncheckedPackage(files, folders);
+  checkMain(found.manifest, found.files);
+  return found;
+}
+
+/**
+ * Returns a WASM package of this digest whose module is another: everything else in it is what it was. undefined: it is no such package.
+ * @throws {PluginError} as `readPackage`, but for `hash_mismatch`
+ */
+export function toChangedModule(files: readonly PackageFile[], digest: string): PluginPackage | undefined {
+  const found = toUncheckedPackage(files, []);
+  const main = mainFile(found.manifest);
+  if (found.manifest.kind !== "wasm" || main === undefined) return undefined;
+  return digestOf(found.files, main) === digest ? { ...found, digest } : undefined;
+}
+
+/** Checks everything but the digest of the file that runs. */
+function toUncheckedPackage(files: readonly PackageFile[], folders: readonly string[]): PluginPackage {
   if (files.length > MAX_PACKAGE_FILES) throw wrong(`it has over ${MAX_PACKAGE_FILES} files`);
   for (const path of [...files.map((file) => file.path), ...folders]) checkPath(path);
   checkCollisions(files.map(({ path }) => path), folders);
@@ -54,7 +72,6 @@ export function toPackage(files: readonly PackageFile[], folders: readonly strin
   const found = sorted.find(({ path }) => path === MANIFEST_NAME);
   if (found === undefined) throw wrong(`it has no ${MANIFEST_NAME} at its top`);
   const manifest = parsePluginManifest(found.bytes);
-  checkMain(manifest, sorted);
   return { manifest, files: sorted, digest: digestOf(sorted) };
 }
 
@@ -63,8 +80,11 @@ export function sha256Of(bytes: Uint8Array): string {
   return createHash("sha256").update(bytes).digest("hex");
 }
 
-function digestOf(files: readonly PackageFile[]): string {
-  return canonicalDigest(files.map(({ path, bytes, executable }) => [path, sha256Of(bytes), executable]));
+/** @param main file that counts with the digest of the manifest, and not with its own. Default: none */
+function digestOf(files: readonly PackageFile[], main?: { readonly path: string; readonly sha256: string }): string {
+  return canonicalDigest(files.map(({ path, bytes, executable }) => {
+    return [path, path === main?.path ? main.sha256 : sha256Of(bytes), executable];
+  }));
 }
 
 function checkPath(path: string): void {

@@ -8,7 +8,7 @@ import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import { type KnownPlugin, KnownPlugins } from "./known_plugins.ts";
-import { OfferedPlugins } from "./offered_plugins.ts";
+import { OfferedPlugins, onChangedModule } from "./offered_plugins.ts";
 import { pluginConflict, PluginError, pluginNotFound } from "./plugin_error.ts";
 import { createPluginFiles, type PluginFiles, readPluginFolder } from "./plugin_files.ts";
 import { FOLDER_LAYERS, type FolderLayer, PluginFolders } from "./plugin_folders.ts";
@@ -264,7 +264,7 @@ class StoredPlugins implements Plugins {
   async #openInstalled(record: PluginRecord): Promise<KnownPlugin> {
     const { id, digest } = record;
     try {
-      const { manifest } = await this.#files.read(digest);
+      const { manifest } = await this.#files.read(digest, { onChangedModule: onChangedModule(id, this.#options) });
       return { id, layer: "package", folder: null, content: { manifest, digest }, fault: undefined, record };
     } catch (error) {
       const fault = error instanceof Error ? error.message : String(error);

@@ -7,7 +7,8 @@ import { nextState, PLUGIN_STATES } from "../../../lib/extensions/plugins/plugin
 import type { PluginAnswer } from "../../../lib/extensions/plugins/plugin_host.ts";
 import type { ToolContext } from "../../../lib/tools/runtime/tool.ts";
 import { BY, type PluginBench, withPlugins } from "../../support/plugin_bench.ts";
-import { type SampleManifest, samplePackage, sampleTool } from "../../support/plugin_package.ts";
+import { type SampleManifest, sampleManifest, samplePackage, sampleTool } from "../../support/plugin_package.ts";
+import { configOf } from "../../support/running_gateway.ts";
 import { until } from "../../support/until.ts";
 
 const eventsOf = (bench: PluginBench) => bench.audit.events.map((event) => (event as PluginEvent).action);
@@ -88,6 +89,24 @@ test("the tools of a plugin are there with its state, and a call reaches its hos
     await assert.rejects(bench.call("count_words", { text: "", more: 1 }), /"more" is not one of its fields/);
     await plugins.disable("words", { by: BY });
     await until(() => bench.open.size === 0, "its host is closed");
+  }));
+
+test("module_hash_policy decides about a module that has changed, and about nothing else", () =>
+  withPlugins(async (bench) => {
+    await bench.plugins.install(samplePackage(), { by: BY });
+    const { digest } = await enable(bench);
+    const folder = join(bench.dataDir, "plugins", digest ?? "");
+    writeFileSync(join(folder, "words.wasm"), "other");
+    await assert.rejects(bench.call("count_words"), { code: "plugin_changed" });
+    bench.config = configOf({ runtime: { wasm: { security: { module_hash_policy: "warn" } } } });
+    assert.deepEqual(await bench.call("count_words"), { output: "1.0.0", isError: false });
+    assert.equal(Buffer.from([...bench.open][0]?.main ?? []).toString(), "other");
+    await bench.restart();
+    assert.equal((await bench.call("count_words")).isError, false);
+    assert.equal(bench.logged.filter(({ message }) => /has changed/.test(message)).length, 3);
+    writeFileSync(join(folder, "plugin.json"), JSON.stringify(sampleManifest({ version: "6.6.6" })));
+    await bench.restart();
+    assert.match(bench.plugins.get("words")?.reason ?? "", /digest/);
   }));
 
 test("enable() counts for exactly one content", () =>
