@@ -39,6 +39,8 @@ import type { BrowserView } from "./system/browser/browser_views.ts";
 import { parseMarker, PROCESSES } from "./system/process/leftover_processes.ts";
 import { createSystemServices, type SystemServices } from "./system/system_services.ts";
 import { createTools } from "./tools/create_tools.ts";
+import { lazily, lazyService } from "./base/lazily.ts";
+import type { WasmModules } from "./tools/wasm/wasm_modules.ts";
 import { joinTools, type LateTools, openLateTools } from "./tools/late_tools.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
 import type { Tool } from "./tools/runtime/tool.ts";
@@ -343,6 +345,21 @@ async function openPlugins(found: Foundations): Promise<LateTools<PluginServices
   });
 }
 
+/** Leaves the WASM modules of `[runtime.wasm] tools_dir` for their first use. */
+function openWasmModules({ system, guard, redactor, clock, log, opened }: Foundations): WasmModules {
+  const { files, workers, guardedFetch } = system;
+  const load = lazily(async () => {
+    const { createToolModules } = await import("./extensions/plugins/wasm/tool_modules.ts");
+    return createToolModules({
+      ...{ files, workers, guardedFetch, clock, log },
+      taintedFiles: guard.taintedFiles,
+      redact: redactor.part,
+    });
+  });
+  opened.own(load, async () => await (await load.made()?.catch(() => undefined))?.close());
+  return lazyService(load, ["list", "inspect", "load", "call"]);
+}
+
 function createGatewayTools(
   found: Foundations,
   { automation, nodes, plugins, memory }: {
@@ -376,7 +393,7 @@ function createGatewayTools(
         environment,
         documents,
       },
-      ...{ ...memory, schedules, sops, subAgents },
+      ...{ ...memory, schedules, sops, subAgents, wasmModules: openWasmModules(found) },
     },
     remembered: (...call) => guard.approvals.remembered(...call),
     taintedFiles: guard.taintedFiles,

@@ -30,6 +30,7 @@ const THREADS: Readonly<Record<string, string>> = {
   [`${CHUNKS}/page_worker`]: "lib/tools/web/page_worker",
   [`${CHUNKS}/relay_forwarder`]: "lib/system/process/relay_forwarder",
   [`${CHUNKS}/ffi_library`]: "lib/extensions/plugins/ffi/ffi_library",
+  [`${CHUNKS}/inspect_worker`]: "lib/extensions/plugins/wasm/inspect_worker",
   [`${CHUNKS}/wasm_worker`]: "lib/extensions/plugins/wasm/wasm_worker",
 };
 

@@ -49,6 +49,8 @@ import { webFetch } from "./web/web_fetch.ts";
 import { proxyConfig } from "./web/proxy_config.ts";
 import { urlValidation } from "./web/url_validation.ts";
 import { webSearch } from "./web/web_search.ts";
+import { wasmModule } from "./wasm/wasm_module.ts";
+import { wasmToolExec } from "./wasm/wasm_tool_exec.ts";
 
 /** All built-in tools, by family. */
 export const BUILTIN_TOOLS: readonly Tool[] = [
@@ -102,4 +104,6 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   hardwareBoardInfo,
   hardwareMemoryMap,
   hardwareMemoryRead,
+  wasmModule,
+  wasmToolExec,
 ];

@@ -15,7 +15,6 @@ export interface IdleSetting {
 const SERVED: readonly { readonly key: string; readonly tools: readonly string[]; readonly feature: string }[] = [
   { key: "web_fetch", tools: ["web_fetch"], feature: 'tool "web_fetch"' },
   { key: "browser", tools: ["browser", "browser_open"], feature: 'tool "browser"' },
-  { key: "runtime", tools: ["wasm_module", "wasm_tool_exec"], feature: 'tool "wasm_tool_exec"' },
   { key: "mcp", tools: ["mcp"], feature: 'tool "mcp"' },
   { key: "security.mcp", tools: ["mcp"], feature: 'tool "mcp"' },
   { key: "skills", tools: [], feature: "skills" },

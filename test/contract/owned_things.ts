@@ -33,6 +33,8 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   subAgents: true,
   boards: false,
   catalogue: false,
+  // Shared by all conversations of the gateway; a call has no effect but its answer
+  wasmModules: false,
 };
 
 /** Call of a tool that reaches things that were begun before. */

@@ -423,4 +423,19 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     maxBytes: 675,
     sample: { board: "bench", address: "0x20000000", length: 64 },
   },
+  wasm_module: {
+    access: "read",
+    enabled: "always",
+    fields: ["op", "path?"],
+    maxBytes: 500,
+    sample: { op: "inspect", path: "words.wasm" },
+  },
+  wasm_tool_exec: {
+    access: "read",
+    enabled: "always",
+    fields: ["tool", "input", "plugin?", "module?"],
+    open: ["input"],
+    maxBytes: 650,
+    sample: { module: "words.wasm", tool: "count_words", input: { text: "a b" } },
+  },
 };

@@ -18,6 +18,7 @@ import { createSubAgents } from "../../lib/runs/sub_agents/sub_agent_service.ts"
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createDocuments } from "../../lib/storage/documents.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
+import { createToolModules, type ToolModules } from "../../lib/extensions/plugins/wasm/tool_modules.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import { createDesktop, type DesktopOptions } from "../../lib/system/desktop/desktop.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
@@ -67,6 +68,10 @@ export interface ConfigChanges {
   readonly web_search?: Partial<Config["web_search"]>;
   readonly cron?: Partial<Config["cron"]>;
   readonly hardware?: Config["hardware"];
+  /** `[runtime.wasm]` */
+  readonly wasm?: Omit<Partial<Config["runtime"]["wasm"]>, "security"> & {
+    readonly security?: Partial<Config["runtime"]["wasm"]["security"]>;
+  };
 }
 
 /** A real executor over the built-in tools, a workspace and a store in memory. */
@@ -78,6 +83,8 @@ export interface ToolBench {
   readonly audit: FakeAudit;
   readonly logged: readonly LogRecord[];
   readonly processes: Processes;
+  /** Threads of WASM modules run on until they are closed, or 60 s */
+  readonly wasmModules: ToolModules;
   /** Calls with an input given as text, or as an object to be written as JSON; everything asked for is refused */
   call(name: string, input: unknown, more?: Partial<ToolCallRequest>): Promise<ToolCallOutcome>;
   /** From now on */
@@ -172,6 +179,17 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     ownPaths: [],
     ...(options.variant === undefined ? {} : { variant: options.variant }),
   });
+  const log = createLogger({
+    level: "debug",
+    now: () => clock.now(),
+    sink: (record) => void logged.push(record),
+    redact: redactor.redact,
+  });
+  const workers = createWorkers({ maxWorkers: 2, clock: systemClock });
+  const wasmModules = createToolModules({
+    ...{ files, workers, taintedFiles, log, clock: systemClock },
+    guardedFetch: () => Promise.resolve(fetch),
+  });
   const executor: ToolExecutor = createToolExecutor({
     tools: options.tools ?? BUILTIN_TOOLS,
     foreign: options.foreign,
@@ -198,7 +216,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       }),
       commands,
       processes,
-      workers: createWorkers({ maxWorkers: 2, clock: systemClock }),
+      workers,
       desktop: createDesktop({
         ...{ processes, commands, environment, clock: systemClock, platform: "linux" },
         home: options.home ?? "/home/nobody",
@@ -254,6 +272,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         settings: () => ({ dirs: [], approvalTimeoutMs: 1000, forbiddenPaths: [], retentionDays: 0 }),
       }),
       boards: createBoards({ config: () => config, clock }),
+      wasmModules,
     },
     config: () => config,
     taintedFiles,
@@ -261,12 +280,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     home: "/home/nobody",
     ownPaths: [],
     clock,
-    log: createLogger({
-      level: "debug",
-      now: () => clock.now(),
-      sink: (record) => void logged.push(record),
-      redact: redactor.redact,
-    }),
+    log,
     metrics,
     redact: redactor.redact,
     audit: audit.append,
@@ -281,6 +295,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     audit,
     logged,
     processes,
+    wasmModules,
     call: (name, input, more) =>
       executor.call({
         name,
@@ -320,6 +335,12 @@ function changed(changes: ConfigChanges): Config {
     given: url_access === undefined ? config.given : [...config.given, "url_access"],
     url_access: { ...config.url_access, ...url_access },
     secrets: changes.secrets ?? config.secrets,
+    runtime: {
+      wasm: {
+        ...{ ...config.runtime.wasm, ...changes.wasm },
+        security: { ...config.runtime.wasm.security, ...changes.wasm?.security },
+      },
+    },
     http_request: { ...config.http_request, ...changes.http_request },
     web_fetch: { ...config.web_fetch, ...changes.web_fetch },
     browser: { ...config.browser, ...changes.browser },

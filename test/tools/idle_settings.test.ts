@@ -17,7 +17,6 @@ const idle = (tables: Readonly<Record<string, unknown>>, tools?: readonly string
 const SECTIONS: readonly (readonly [tool: string, shown: string, tables: Readonly<Record<string, unknown>>])[] = [
   ["web_fetch", "[web_fetch]", { web_fetch: { enabled: false } }],
   ["browser", "[browser]", { browser: { enabled: true } }],
-  ["wasm_tool_exec", "[runtime]", { runtime: { wasm: { fuel_limit: 5 } } }],
   ["mcp", "[security.mcp]", { security: { mcp: { enabled: false } } }],
   ["mcp", "[mcp]", { mcp: { servers: { files: { command: "server" } } } }],
 ];

@@ -18,7 +18,7 @@ const notesOf = (pdk: string, file: string) => [
 | function of \`extism:host/user\` | request | answer |
 |---|---|---|
 | \`workspace_read(i64) -> i64\` | \`{"path", "encoding"?}\` | \`{"content"}\` |
-| \`workspace_list(i64) -> i64\` | \`{"path"}\` | \`{"entries": [{"path", "size"}]}\` |
+| \`workspace_list(i64) -> i64\` | \`{"path"}\` | \`{"entries": [{"path", "size"}], "truncated"}\` |
 | \`workspace_write(i64) -> i64\` | \`{"path", "content", "encoding"?}\` | \`{"bytes"}\` |
 
 \`encoding\` is \`utf8\` (the default) or \`base64\`. Instead of an answer there may be \`{"error": {"code", "message"}}\`.`,
@@ -89,11 +89,11 @@ pub fn execute(Json(call): Json<Call>) -> FnResult<Json<Answer>> {
 use extism_pdk::*;
 use serde::{Deserialize, Serialize};
 
-/// Entry of a folder. A folder has no size.
+/// File of the workspace, with its size in bytes.
 #[derive(Deserialize)]
 pub struct Entry {
     pub path: String,
-    pub size: Option<u64>,
+    pub size: u64,
 }
 
 /// Returns the text of a file, by its path relative to the workspace.
@@ -102,7 +102,7 @@ pub fn read(path: &str) -> Result<String, Error> {
     Ok(answer.content)
 }
 
-/// Returns what is in a folder, "." for the workspace itself.
+/// Returns the files in a folder and in the folders below it, "." for the workspace itself.
 pub fn list(path: &str) -> Result<Vec<Entry>, Error> {
     let answer: Entries = answer_of(unsafe { workspace_list(Json(Place { path: path.into() })) }?)?;
     Ok(answer.entries)
@@ -298,10 +298,10 @@ type place struct {
 	Path string \`json:"path"\`
 }
 
-// entry is a file or a folder. A folder has no size.
+// entry is a file of the workspace, with its size in bytes.
 type entry struct {
 	Path string \`json:"path"\`
-	Size *int64 \`json:"size"\`
+	Size int64  \`json:"size"\`
 }
 
 // readFile returns the text of a file, by its path relative to the workspace.
@@ -313,8 +313,8 @@ func readFile(path string) (string, error) {
 	return answer.Content, err
 }
 
-// listFolder returns what is in a folder, "." for the workspace itself.
-func listFolder(path string) ([]entry, error) {
+// listFiles returns the files in a folder and in the folders below it, "." for the workspace itself.
+func listFiles(path string) ([]entry, error) {
 	var answer struct {
 		Entries []entry \`json:"entries"\`
 	}
@@ -437,7 +437,7 @@ export function readWorkspace(path: string): string {
   return content == null ? "" : content.valueOf();
 }
 
-/** Returns the paths of what is in a folder, "." for the workspace itself. */
+/** Returns the paths of the files in a folder and in the folders below it, "." for the workspace itself. */
 export function listWorkspace(path: string): string[] {
   const paths: string[] = [];
   const entries = answerOf(workspace_list(request(path))).getArr("entries");

@@ -21,6 +21,7 @@ import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
 import type { BoundCall, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
+import { judgeCall, resolveCall } from "./stand_in.ts";
 import { createToolPolicy, prepareUnder, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 
 /** Options of createToolExecutor. */
@@ -86,16 +87,18 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     enabled: catalogue.enabled,
     accessOf(name, input) {
       try {
-        const tool = catalogue.find(name);
-        return tool === undefined ? undefined : prepareUnder(tool, input, options.config()).access;
+        const found = resolveCall({ name, input }, catalogue);
+        return "reason" in found ? undefined : prepareUnder(found.tool, found.input, options.config()).access;
       } catch {
         return undefined;
       }
     },
     shown: (input) => redactJson(input, options.redact),
     explain(name, input) {
-      const tool = catalogue.find(name);
-      return tool === undefined ? undefined : policy.judge(tool, input);
+      if (catalogue.find(name) === undefined) return undefined;
+      const found = resolveCall({ name, input }, catalogue);
+      if (!("reason" in found)) return judgeCall(found, policy);
+      return { kind: "bad_input", error: new ToolError("unknown_tool", found.reason) };
     },
     bind: (name, input, signal) => bindByName({ name, input }, { catalogue, policy, bind, signal }),
     call: (request) => call(request, parts),
@@ -109,9 +112,10 @@ async function bindByName(
     readonly signal: AbortSignal;
   },
 ): Promise<BoundCall> {
-  const tool = catalogue.find(name);
-  if (tool === undefined) return { ok: false, reason: `Cannot call ${JSON.stringify(name)}: there is no such tool` };
-  const judged = policy.judge(tool, input);
+  const found = resolveCall({ name, input }, catalogue);
+  if ("reason" in found) return { ok: false, reason: found.reason };
+  const { tool } = found;
+  const judged = judgeCall(found, policy);
   try {
     if (judged.kind === "bad_input") throw judged.error;
     const { prepared, decision } = judged;
@@ -130,16 +134,18 @@ interface CallUnderWay {
   readonly label: string;
 }
 
-async function call(request: ToolCallRequest, parts: ExecutorParts): Promise<ToolCallOutcome> {
+async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolCallOutcome> {
   const { options, catalogue, policy } = parts;
-  if (request.signal.aborted) throw cancelError(request.signal);
-  const tool = catalogue.resolve(request);
+  if (given.signal.aborted) throw cancelError(given.signal);
+  const found = resolveCall(given, catalogue);
+  const request = "reason" in found ? given : { ...given, name: found.name, input: found.input };
   const audit = auditCall({ audit: options.audit, log: options.log }, request);
   const underWay: CallUnderWay = { request, audit, label: catalogue.find(request.name)?.name ?? "unknown" };
   const refuseWith = (outcome: Outcome, refusal: CallRefusal, prepared?: PreparedCall) =>
     refuse(underWay, { outcome, refusal, prepared }, parts);
-  if ("reason" in tool) return await refuseWith("unknown", { rule: "unknown_tool", reason: tool.reason });
-  const judged = policy.judge(tool, request.input, request.taint);
+  if ("reason" in found) return await refuseWith("unknown", { rule: "unknown_tool", reason: found.reason });
+  const { tool } = found;
+  const judged = judgeCall(found, policy, request.taint);
   if (judged.kind === "bad_input") {
     const { error } = judged;
     return error instanceof ToolError

@@ -11,6 +11,7 @@ import type {
   PreparedCall,
   ScreenContext,
   ServiceName,
+  StandIn,
   Tool,
   ToolContext,
   ToolServices,
@@ -78,6 +79,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
     input: v.InferOutput<S>,
     context: Omit<ScreenContext, "services"> & Pick<ContextWith<N>, "services" | "signal">,
   ) => Promise<BoundParts>;
+  /** Returns the call that a call stands for. undefined: it is a call of its own. Default: it always is */
+  readonly standsFor?: (input: v.InferOutput<S>) => StandIn | undefined;
   /** Returns the effects of a call, as the files it changes. Default: none beyond its access */
   readonly effects?: (input: v.InferOutput<S>) => Effects;
   readonly run: (input: v.InferOutput<S>, context: ContextWith<N>) => Promise<ToolResult>;
@@ -102,7 +105,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
   const { textField, parseText } = definition;
   const parsing = { tool: name, fields, required: inputSchema.required ?? [], textField, parseText };
   const objects = fields.filter((field) => inputSchema.properties[field]?.["type"] === "object");
-  const prepare = (text: string): PreparedCall => {
+  const read = (text: string): v.InferOutput<S> => {
     const given = parseInput(text, parsing);
     const list = objects.find((field) => Array.isArray(given[field]));
     // Valibot accepts an array as an object
@@ -113,6 +116,11 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     if (!parsed.success) throw inputError(name, parsed.issues[0], { fields, given });
     const input = parsed.output;
     definition.check?.(input);
+    return input;
+  };
+  const { standsFor } = definition;
+  const prepare = (text: string): PreparedCall => {
+    const input = read(text);
     return {
       input,
       digest: canonicalDigest(input),
@@ -143,6 +151,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     needs: definition.needs,
     timeoutMs: definition.timeoutMs,
     inputSchema,
+    standsFor: standsFor === undefined ? undefined : (text) => standsFor(read(text)),
     // An object stays an object
     modelSchema: withoutWideBounds(inputSchema) as ObjectJsonSchema,
     prepare,

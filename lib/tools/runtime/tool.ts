@@ -25,6 +25,7 @@ import type { ToolSecrets } from "../secrets/tool_secrets.ts";
 import type { SubAgents } from "../agents/sub_agents.ts";
 import type { Schedules } from "../schedule/schedules.ts";
 import type { Sops } from "../sops/sops.ts";
+import type { WasmModules } from "../wasm/wasm_modules.ts";
 import type { CallContext, CheckedCall, ToolResult } from "./tool_call.ts";
 
 export type { Access, Effects };
@@ -64,8 +65,20 @@ export interface Tool {
   readonly timeoutMs?: ((config: Config) => number) | undefined;
   /** Parses and validates; has no effect. @throws {ToolError} bad input, naming the field */
   prepare(input: string): PreparedCall;
+  /** Returns the call that a call of this tool stands for. undefined: it is a call of its own. Default: it always is. @throws {ToolError} as `prepare` */
+  readonly standsFor?: ((input: string) => StandIn | undefined) | undefined;
   /** Prepares and runs in one. @throws {ToolError} */
   execute(input: string, context: ToolContext): Promise<ToolResult>;
+}
+
+/** Call that another one stands for: it is decided, approved and recorded under its own name. */
+export interface StandIn {
+  /** Name of the tool that is called */
+  readonly tool: string;
+  readonly input: string;
+  readonly source: ToolSource;
+  /** Owner without its version, as `plugin words` */
+  readonly owner: string;
 }
 
 /** Call with a checked input that can be made. The executor, the policy, the approval and the audit all use this one object. */
@@ -154,6 +167,7 @@ export interface ToolServices {
   readonly subAgents: SubAgents;
   readonly boards: Boards;
   readonly catalogue: EnabledTools;
+  readonly wasmModules: WasmModules;
 }
 /** Name of a service in `needs`. */
 export type ServiceName = keyof ToolServices;
