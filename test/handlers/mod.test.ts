@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import "../../fixtures/mounts/without_socket.ts";
 import { createGateway, type GatewayLogLine, type GatewayOptions } from "../../handlers/mod.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";

@@ -4,17 +4,22 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, test } from "node:test";
-import { ROOT, RUN, withGatewayProcess } from "../support/gateway_process.ts";
-import { type GatewayProcess, jsonOf, withWorld } from "../support/world.ts";
+import { pathToFileURL } from "node:url";
+import { freePort } from "../support/free_port.ts";
+import { callGateway } from "../support/gateway_call.ts";
+import { ROOT, RUN, RUN_ENV } from "../support/gateway_process.ts";
+import { type StartedProcess, startProcess } from "../support/started_process.ts";
+import { jsonOf, withWorld } from "../support/world.ts";
 
 const ON_DENO = "Deno" in globalThis;
 const DENO = ON_DENO ? process.execPath : denoThroughNpm();
 const RUN_WITH_DENO = [DENO ?? "", "run", "--allow-all", "--no-check"];
 
-const EXAMPLES = [
-  { file: "node_http.ts", run: RUN, skip: ON_DENO ? "crossws has its Node adapter for Node alone" : false },
+const NODE_ALONE = ON_DENO ? "its server is for Node alone" : false;
+const SERVERS = [
+  { file: "express.ts", run: RUN, skip: false },
+  { file: "hono.ts", run: RUN, skip: NODE_ALONE },
   { file: "srvx.ts", run: RUN, skip: false },
-  { file: "itty.ts", run: RUN, skip: false },
   {
     file: "deno_serve.ts",
     run: RUN_WITH_DENO,
@@ -31,16 +36,28 @@ function denoThroughNpm(): string | undefined {
   return status === 0 ? stdout.trim() : undefined;
 }
 
-/** Runs an example with a workspace that holds `garden.md`. */
-async function withExample(
+const pathOf = (file: string) => join(ROOT, "fixtures", "mounts", file);
+
+/** An example that serves a gateway under `/agent`. */
+interface RunningExample {
+  readonly url: string;
+  readonly code: string;
+  readonly process: StartedProcess;
+}
+
+/** Runs an example as it is, in a folder that holds `garden.md`. */
+async function withServer(
   { file, run }: { readonly file: string; readonly run: readonly string[] },
-  use: (example: GatewayProcess) => Promise<void>,
+  use: (example: RunningExample) => Promise<void>,
 ): Promise<void> {
   await withWorld(async (world) => {
-    const folder = await world.folder();
-    writeFileSync(join(folder, "garden.md"), "Water the beans on Tuesday\n");
-    const command = [...run, join("fixtures", "mounts", file), join(folder, "data"), folder];
-    await use(await world.enter((started) => withGatewayProcess(command, started)));
+    const cwd = await world.folder();
+    writeFileSync(join(cwd, "garden.md"), "Water the beans on Tuesday\n");
+    const port = await freePort();
+    const env = { ...RUN_ENV, PORT: String(port) };
+    const example = await startProcess([...run, pathOf(file)], { cwd, env, ready: /^Pairing code: (\S+)\n/m });
+    world.onEnd(() => example.end("SIGKILL"));
+    await use({ url: `http://127.0.0.1:${port}/agent`, code: example.match[1] ?? "", process: example });
   });
 }
 
@@ -66,45 +83,67 @@ async function chat(url: string, ticket: string, message: string): Promise<strin
 }
 
 describe("mounted under a base path", () => {
-  for (const example of EXAMPLES) {
+  for (const example of SERVERS) {
     test(
       `fixtures/mounts/${example.file} serves the gateway beside its own pages`,
       { skip: example.skip },
       () =>
-        withExample(example, async (running) => {
-          const { url } = running;
+        withServer(example, async ({ url, code, process: running }) => {
           assert.equal(await (await fetch(new URL("/", url))).text(), "The server's own page\n");
-          assert.equal(await (await fetch(new URL("/agentx/health", url))).text(), "The server's own page\n");
-          const health = await fetch(`${url}/health`);
-          assert.equal((await health.json() as { status: string }).status, "ok");
+          assert.doesNotMatch(await (await fetch(new URL("/agentx/health", url))).text(), /"status"/);
+          assert.equal((await jsonOf(fetch(`${url}/health`))).status, "ok");
           assert.match(await (await fetch(url)).text(), /<title>Postern<\/title>/);
-
           const refused = await fetch(`${url}/v1/tools`);
           assert.equal(refused.status, 401);
           await refused.body?.cancel();
-          await running.pair(); // docs/design/access.md "Pairing"
-          const completion = await running.call("/v1/chat/completions", {
-            body: { messages: [{ role: "user", content: "When are the beans watered?" }] },
-          });
-          const { choices: [choice] } = await completion.json() as { choices: { message: { content: string } }[] };
-          assert.match(choice?.message.content ?? "", /garden\.md:1[\s\S]*Water the beans on Tuesday/);
 
-          const stream = await running.call("/v1/chat/completions", {
-            body: { messages: [{ role: "user", content: "hello" }], stream: true },
-          });
-          const chunks = await stream.text();
+          const pairing = fetch(`${url}/pair`, { method: "POST", headers: { "x-pairing-code": code } });
+          const { token } = await jsonOf(pairing); // docs/design/access.md "Pairing"
+          const call = (path: string, body: unknown) => callGateway({ url, token }, path, { body });
+          const messages = [{ role: "user", content: "When are the beans watered?" }];
+          const { choices: [choice] } = await jsonOf(call("/v1/chat/completions", { messages }));
+          assert.match(choice.message.content, /garden\.md:1[\s\S]*Water the beans on Tuesday/);
+          const chunks = await (await call("/v1/chat/completions", { messages, stream: true })).text();
           assert.match(chunks, /^data: \{/);
           assert.match(chunks, /data: \[DONE\]\n\n$/);
 
-          const { ticket } = await jsonOf(running.call("/v1/ws-ticket", { method: "POST" }));
+          const { ticket } = await jsonOf(call("/v1/ws-ticket", {}));
           assert.match(await chat(url, ticket, "/read_file garden.md"), /Water the beans on Tuesday/);
           await assert.rejects(chat(url, ticket, "again"), "a ticket is good for one socket");
 
-          const { exitCode, stderr } = await running.stop();
-          // Deno says once that its request.signal is not what it seems, which the gateway knows
-          assert.equal(stderr.replace(/^Deno\.serve: request\.signal aborts .*\n/m, ""), "");
-          assert.equal(exitCode, 0);
+          assert.equal(await running.end("SIGTERM"), 0);
+          // Deno says where it listens, and that its request.signal is not what it seems, which the gateway knows
+          assert.equal(running.errors().replace(/^(Deno\.serve: request\.signal aborts|Listening on) .*\n/gm, ""), "");
         }),
     );
   }
 });
+
+/** Uses the examples without a server one after the other: each has the data directory of the one before. */
+const USES = `
+await import(process.argv[2]);
+await import(process.argv[3]);
+const { GET, POST } = await import(process.argv[4]);
+const at = (path, init = {}) => new Request("http://0.0.0.0:3000/agent" + path, { headers: { host: "localhost:3000" }, ...init });
+console.log((await GET(at("/health?x=1"))).status);
+const body = JSON.stringify({ message: "hello" });
+console.log((await POST(at("/api/chat", { method: "POST", body }))).status);
+console.log((await GET(at("/health", { headers: { host: "evil.example" } }))).status);
+await (await globalThis.gateway).close();
+`;
+
+test("the examples of tools, providers and routes of Next.js do what they say", () =>
+  withWorld(async (world) => {
+    const cwd = await world.folder();
+    const program = join(cwd, "uses.mjs");
+    writeFileSync(program, USES);
+    const files = ["own_tool.ts", "own_provider.ts", "next_route.ts"].map((file) => pathToFileURL(pathOf(file)).href);
+    // The folder of the program tells Deno nothing about the project
+    const [command = "", ...options] = ON_DENO ? [...RUN, "--config", join(ROOT, "deno.json")] : RUN;
+    const { stdout, stderr } = spawnSync(command, [...options, program, ...files], {
+      cwd,
+      env: RUN_ENV,
+      encoding: "utf8",
+    });
+    assert.match(stdout, /A bean is 3 euros[\s\S]*You said: Hello\n200\n401\n403\n$/, stderr);
+  }));
