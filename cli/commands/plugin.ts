@@ -215,11 +215,13 @@ function tellInstalled(context: CommandContext, plugin: PluginInfo, from?: Regis
 function describePlugin(plugin: PluginInfo): string {
   const { id, version, kind, source, folder, state, reason, description, rights, asks, tools, digest, registry } =
     plugin;
+  const { last_error: failed } = plugin;
   const place = folder ?? registry;
   return [
     `${id} ${version ?? ""} (${kind ?? "unusable"}, ${source}), ${state}`,
     ...(description === null ? [] : [exactLine(description)]),
     ...(reason === null ? [] : [exactLine(reason)]),
+    ...(failed === null ? [] : [`Last error, ${failed.at}: ${exactLine(failed.message)}`]),
     "",
     ...(rights === null ? [] : [rights]),
     ...(asks.length === 0 ? ["Asks for no capability"] : ["Asks for:", ...asks.map((line) => `  ${exactLine(line)}`)]),

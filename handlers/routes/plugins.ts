@@ -47,6 +47,8 @@ const pluginSchema = v.object({
   tools: v.array(v.object({ name: v.string(), description: v.string() })),
   overrides: v.array(v.picklist(LAYERS)),
   changed_at: v.nullable(v.string()),
+  /** Last call of this content that failed since the start of the gateway */
+  last_error: v.nullable(v.object({ at: v.string(), message: v.string() })),
 });
 
 const enableSchema = v.strictObject({

@@ -1,3 +1,4 @@
+import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
@@ -6,7 +7,7 @@ import { isEnabled, type KnownPlugin } from "./known_plugins.ts";
 import { isTakenToolName, mainFile } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
 import { type PluginFiles, readPluginFolder } from "./plugin_files.ts";
-import { wayOn } from "./plugin_info.ts";
+import { type PluginFailure, wayOn } from "./plugin_info.ts";
 import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
 import { openPlugin, type PluginOpeners } from "./plugin_openers.ts";
 import type { PluginPackage } from "./plugin_package.ts";
@@ -17,12 +18,16 @@ import { RunningPlugin } from "./running_plugin.ts";
 export interface OfferedPluginsOptions {
   readonly files: PluginFiles;
   readonly openers: PluginOpeners;
+  readonly clock: Clock;
   /** The newest configuration. */
   readonly config: () => Config;
   readonly log: Logger;
   /** Called when a plugin that was taken away has done its last call. Must not throw */
   readonly onIdle: () => void;
 }
+
+/** UTF-16 units that are kept of the message of an error. */
+const MAX_ERROR = 1_000;
 
 /** Content of a plugin that can be used. */
 type Content = NonNullable<FoundPlugin["content"]>;
@@ -34,6 +39,8 @@ export class OfferedPlugins {
   readonly #running = new Map<string, RunningPlugin>();
   /** Digests of plugins that were taken away and do their last calls, with their number */
   readonly #retiring = new Map<string, number>();
+  /** Last error of a call, by digest */
+  readonly #errors = new Map<string, PluginFailure>();
   #effective: readonly KnownPlugin[] = [];
   #tools: readonly Tool[] = [];
 
@@ -44,6 +51,11 @@ export class OfferedPlugins {
   /** All tools, on or off: the same array until `settle`. */
   get tools(): readonly Tool[] {
     return this.#tools;
+  }
+
+  /** Returns the last error of a call of this content since the start. */
+  lastError(digest: string | undefined): PluginFailure | undefined {
+    return digest === undefined ? undefined : this.#errors.get(digest);
   }
 
   /** Digests whose files are in use by calls that are not done, though their plugin was taken away. */
@@ -60,6 +72,9 @@ export class OfferedPlugins {
       this.#running.delete(digest);
       this.#retire(digest, running);
     }
+    for (const digest of this.#errors.keys()) {
+      if (!effective.some(({ content }) => content?.digest === digest)) this.#errors.delete(digest);
+    }
     this.#tools = this.#makeTools();
   }
 
@@ -69,7 +84,7 @@ export class OfferedPlugins {
     if (plugin?.content === undefined) {
       throw new PluginError("plugin_not_found", `Cannot call "${id}": it is not enabled`);
     }
-    return await this.#runningOf(plugin, plugin.content).call(call, signal);
+    return await this.#call(plugin, { content: plugin.content, call, signal });
   }
 
   /** Closes every host now. */
@@ -116,9 +131,23 @@ export class OfferedPlugins {
           const reason = "its plugin has changed since; look at it again";
           throw new PluginError("plugin_changed", `Cannot call "${call.tool}": ${reason}`);
         }
-        return await this.#runningOf(plugin, content).call(call, signal);
+        return await this.#call(plugin, { content, call, signal });
       },
     };
+  }
+
+  async #call(
+    plugin: KnownPlugin,
+    { content, call, signal }: { readonly content: Content; readonly call: PluginCall; readonly signal: AbortSignal },
+  ): Promise<PluginAnswer> {
+    try {
+      return await this.#runningOf(plugin, content).call(call, signal);
+    } catch (error) {
+      const message = (error instanceof Error ? error.message : String(error)).slice(0, MAX_ERROR);
+      const at = new Date(this.#options.clock.now()).toISOString();
+      if (!signal.aborted) this.#errors.set(content.digest, { at, message });
+      throw error;
+    }
   }
 
   #runningOf(plugin: KnownPlugin, { manifest, digest }: Content): RunningPlugin {

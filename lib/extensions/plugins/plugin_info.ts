@@ -5,6 +5,13 @@ import { isEnabled, type KnownPlugin } from "./known_plugins.ts";
 import { NO_CAPABILITIES, type PluginCapabilities, type PluginKind, widened } from "./manifest.ts";
 import { beyondGrant, grantOf, type PluginState } from "./plugin_record.ts";
 
+/** Call of a plugin that failed. */
+export interface PluginFailure {
+  /** Time in ISO 8601 */
+  readonly at: string;
+  readonly message: string;
+}
+
 /** A plugin, as `/v1/plugins` shows it. Times are in ISO 8601. */
 export interface PluginInfo {
   readonly id: string;
@@ -43,6 +50,8 @@ export interface PluginInfo {
   readonly overrides: readonly PluginLayer[];
   /** null for one that nobody has installed, enabled or disabled */
   readonly changed_at: string | null;
+  /** Last call of this content that failed since the start of the gateway; null: none */
+  readonly last_error: PluginFailure | null;
 }
 
 /** Configuration and kinds that decide whether a plugin is on. */
@@ -80,10 +89,17 @@ function placeOf({ folder }: KnownPlugin, overridden: readonly PluginLayer[]): s
   return `; it lies in "${folder}" and takes the place of the one from ${overridden.join(", ")}`;
 }
 
-/** Describes a plugin. @param options.overridden plugins of the same id that do not count */
+/**
+ * Describes a plugin.
+ * @param options.overridden plugins of the same id that do not count
+ * @param options.lastError last call that failed
+ */
 export function toPluginInfo(
   plugin: KnownPlugin,
-  { overridden, ...circumstances }: Circumstances & { readonly overridden: readonly KnownPlugin[] },
+  { overridden, lastError, ...circumstances }: Circumstances & {
+    readonly overridden: readonly KnownPlugin[];
+    readonly lastError: PluginFailure | undefined;
+  },
 ): PluginInfo {
   const { id, layer, folder, content, record } = plugin;
   const way = wayOn(plugin, circumstances);
@@ -116,5 +132,6 @@ export function toPluginInfo(
     tools: (manifest?.tools ?? []).map(({ name, description }) => ({ name, description })),
     overrides: places,
     changed_at: record?.changed_at ?? null,
+    last_error: lastError ?? null,
   };
 }

@@ -311,7 +311,8 @@ class StoredPlugins implements Plugins {
   #infoOf(plugin: KnownPlugin): PluginInfo {
     const { config, openers } = this.#options;
     const overridden = this.#known.othersOf(plugin);
-    return toPluginInfo(plugin, { config: config(), overridden, kinds: Object.keys(openers) });
+    const lastError = this.#offered.lastError(plugin.content?.digest);
+    return toPluginInfo(plugin, { config: config(), overridden, lastError, kinds: Object.keys(openers) });
   }
 
   /** Makes tools and hosts fit what is known now, and removes files that nothing uses. */

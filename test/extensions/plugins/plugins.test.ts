@@ -467,6 +467,27 @@ test("serve() serves a package at once, in place of all others, and leaves nothi
     assert.deepEqual(again.list().map(({ id }) => id), ["words"], "a restart ends it");
   }));
 
+test("the last call that failed is told with the plugin, until its content is another", () =>
+  withPlugins(async (bench) => {
+    const { plugins } = bench;
+    await plugins.install(samplePackage(), { by: BY });
+    await enable(bench);
+    const lastError = () => plugins.get("words")?.last_error ?? null;
+    assert.equal(lastError(), null);
+    bench.answer = () => Promise.reject(new Error("x".repeat(5000)));
+    await assert.rejects(bench.call("count_words"));
+    assert.deepEqual(lastError(), { at: new Date(bench.clock.now()).toISOString(), message: "x".repeat(1000) });
+    bench.answer = () => Promise.reject(new Error("again"));
+    const signal = new AbortController().signal;
+    const context = { workspace_root: "/", allow_sensitive_file_reads: false, allow_sensitive_file_writes: false };
+    await assert.rejects(plugins.call("words", { tool: "count_words", input: {}, context }, signal));
+    assert.equal(lastError()?.message, "again");
+    await assert.rejects(bench.call("count_words", undefined, AbortSignal.abort()));
+    assert.equal(lastError()?.message, "again", "a call that was cancelled has not failed");
+    await plugins.install(samplePackage({ version: "1.0.1" }), { by: BY });
+    assert.equal(lastError(), null);
+  }));
+
 test("an installed plugin whose files are gone can be disabled, removed, and mended by the same package", () =>
   withPlugins(async (bench) => {
     const { digest } = await bench.plugins.install(samplePackage(), { by: BY });
