@@ -3,6 +3,7 @@ import { after, before, describe, test } from "node:test";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { launchChromium, NO_PAGE_TEST, PATIENCE_MS, pollOnce } from "../support/chromium.ts";
 import { jsonOf } from "../support/json_of.ts";
+import { samplePackage, sampleTool } from "../support/plugin_package.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 
 const WORD = "a".repeat(4000);
@@ -72,6 +73,8 @@ describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
       await gateway.call(`/v1/approvals/${waiting.id}`, { body: { decision: "deny", note: SENTENCE.slice(0, 500) } });
       await gateway.call("/v1/tools/write_file/call", { body: { input: { path: "y.md", content: SENTENCE } } });
       await services.memory.store({ key: WORD.slice(0, 256), value: SENTENCE, tags: [WORD.slice(0, 64)] });
+      const plugin = samplePackage({ description: SENTENCE.slice(0, 1000), tools: [sampleTool(WORD.slice(0, 64))] });
+      await (await services.plugins()).plugins.install(plugin, { by: { via: "cli", tokenId: null } });
       services.log.warn(SENTENCE, { field: SENTENCE, [WORD.slice(0, 100)]: WORD });
       for (const viewport of [{ width: 1200, height: 800 }, { width: 360, height: 640 }]) {
         await withPage(gateway, { viewport }, async (page) => {

@@ -4,13 +4,14 @@ import { byId, element } from "./dom.js";
 import { createLogsView } from "./logs_view.js";
 import { createMemoryView } from "./memory_view.js";
 import { createPairView } from "./pair_view.js";
+import { createPluginsView } from "./plugins_view.js";
 import { createRunsView } from "./runs_view.js";
 import { createSchedulesView } from "./schedules_view.js";
 import { addressOf, createSession } from "./session.js";
 import { createStatusView } from "./status_view.js";
 import { createToolsView } from "./tools_view.js";
 
-const VIEWS = ["chat", "runs", "schedules", "approvals", "memory", "tools", "status", "logs"];
+const VIEWS = ["chat", "runs", "schedules", "approvals", "memory", "tools", "plugins", "status", "logs"];
 const POLL_MS = 3000;
 const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["draining", "Shutting down"]]);
 
@@ -28,6 +29,7 @@ export function start() {
   const runs = createRunsView({ session });
   const schedules = createSchedulesView({ session });
   const tools = createToolsView({ session });
+  const plugins = createPluginsView({ session });
   const memory = createMemoryView({ session });
   const logs = createLogsView({ session });
   const status = createStatusView();
@@ -41,6 +43,7 @@ export function start() {
     approvals.reset();
     runs.reset();
     schedules.reset();
+    plugins.reset();
     memory.reset();
     logs.reset();
     showView("pair", "Pair");
@@ -66,6 +69,7 @@ export function start() {
     if (view === "schedules") void schedules.load();
     if (view === "approvals") void approvals.load();
     if (view === "tools") void tools.load();
+    if (view === "plugins") void plugins.load();
     if (view === "memory") void memory.load();
     if (view === "logs") void logs.load();
     if (view === "status") void poll();

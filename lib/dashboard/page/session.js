@@ -72,14 +72,15 @@ export function createSession({ onRefused }) {
 
   /**
    * @param {string} path
-   * @param {{ method?: string, headers?: Record<string, string>, body?: unknown, signal?: AbortSignal }} [options]
+   * @param {{ method?: string, headers?: Record<string, string>, body?: unknown, raw?: Blob, signal?: AbortSignal }} [options] `raw` is sent as it is
    * @returns {Promise<Response>} with a status below 400, or 503 of /health
    */
-  const request = async (path, { method = "GET", headers = {}, body, signal } = {}) => {
+  const request = async (path, { method = "GET", headers = {}, body, raw, signal } = {}) => {
     /** @type {Record<string, string>} */
     const sent = { ...headers };
     if (token !== "") sent["authorization"] = `Bearer ${token}`;
     if (body !== undefined) sent["content-type"] = "application/json";
+    if (raw !== undefined) sent["content-type"] = raw.type;
     const usedToken = token;
     const response = await fetch(addressOf(path), {
       method,
@@ -87,6 +88,7 @@ export function createSession({ onRefused }) {
       cache: "no-store",
       credentials: "omit",
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(raw === undefined ? {} : { body: raw }),
       ...(signal === undefined ? {} : { signal }),
     }).catch(() => {
       throw new ApiError(0, "unreachable", "The gateway does not answer", 0);
