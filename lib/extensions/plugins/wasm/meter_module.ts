@@ -1,11 +1,6 @@
-import {
-  copyInstruction,
-  helperBodies,
-  meterBody,
-  type MeterPlaces,
-  movedFunction,
-  readValueType,
-} from "./meter_body.ts";
+import { checkGlobal, HELPER_COUNT, helperBodies, type MeterPlaces, movedFunction } from "./charges.ts";
+import { readValueType, skipOperands } from "./instructions.ts";
+import { CodeMeter } from "./meter_body.ts";
 import { ModuleReader, ModuleWriter, WasmRefusal } from "./module_bytes.ts";
 
 /** Bounds of a module, and what it may import. */
@@ -63,9 +58,13 @@ export function meterModule(bytes: Uint8Array, limits: ModuleLimits): MeteredMod
   const functions = readFunctions(sections.get(3), types.count);
   const importedFunctions = imports.names.length;
   const globals = sections.get(6)?.count(MAX_ITEMS, "globals") ?? 0;
-  const places = { importedFunctions, functions: importedFunctions + functions.length, globals };
+  const places = {
+    ...{ types: types.count, importedFunctions, functions: importedFunctions + functions.length },
+    globals,
+  };
   const exports = copyExports(sections.get(7), places);
-  const code = copyCode(sections.get(10), functions.length, places);
+  const parameters = functions.map((type) => types.parameters[type] ?? 0);
+  const code = copyCode(sections.get(10), { bytes, parameters, places });
   const written: Readonly<Record<number, ModuleWriter | undefined>> = {
     ...{ 1: types.written, 2: imports.written, 3: writeFunctions(functions, types.count) },
     4: copyTables(sections.get(4)),
@@ -117,15 +116,21 @@ function copyTypes(reader: ModuleReader | undefined) {
   const count = reader?.count(MAX_ITEMS, "types") ?? 0;
   const written = new ModuleWriter().u32(count + 1);
   const start = reader?.position ?? 0;
+  const parameters: number[] = [];
   for (let index = 0; index < count && reader !== undefined; index++) {
     if (reader.byte() !== 0x60) throw new WasmRefusal("module_feature", "it has types of garbage collection");
-    for (const what of ["parameters", "results"]) {
-      for (let values = reader.count(1000, what); values > 0; values--) readValueType(reader);
-    }
+    parameters.push(readValueTypes(reader, "parameters"));
+    readValueTypes(reader, "results");
   }
   reader?.finish("list of types");
   if (reader !== undefined) written.bytes(reader.since(start));
-  return { count, written: written.bytes([0x60, 1, 0x7f, 1, 0x7f]) };
+  return { count, parameters, written: written.bytes([0x60, 1, 0x7f, 1, 0x7f]) };
+}
+
+function readValueTypes(reader: ModuleReader, what: string): number {
+  const count = reader.count(1000, what);
+  for (let values = count; values > 0; values--) readValueType(reader);
+  return count;
 }
 
 const IMPORT_KINDS = ["function", "table", "memory", "global", "tag"];
@@ -169,7 +174,7 @@ function readFunctions(reader: ModuleReader | undefined, types: number): readonl
 }
 
 function writeFunctions(functions: readonly number[], helperType: number): ModuleWriter {
-  const all = [...functions, helperType, helperType, helperType];
+  const all = [...functions, ...Array<number>(HELPER_COUNT).fill(helperType)];
   return all.reduce((written, type) => written.u32(type), new ModuleWriter().u32(all.length));
 }
 
@@ -224,7 +229,14 @@ const CONSTANT = new Set([0x23, 0x41, 0x42, 0x43, 0x44, 0x6a, 0x6b, 0x6c, 0x7c, 
 function copyConstant(reader: ModuleReader, code: ModuleWriter, places: MeterPlaces): void {
   for (let opcode = reader.byte(); opcode !== 0x0b; opcode = reader.byte()) {
     if (!CONSTANT.has(opcode)) throw new WasmRefusal("module_invalid", "a constant of it is no constant");
-    copyInstruction(opcode, reader, { code, places });
+    const start = reader.position;
+    code.byte(opcode);
+    if (opcode === 0xd2) {
+      code.u32(movedFunction(reader.u32(), places));
+    } else {
+      skipOperands(opcode, reader, places);
+      code.bytes(reader.since(start));
+    }
   }
   code.byte(0x0b);
 }
@@ -254,9 +266,7 @@ function copyExports(reader: ModuleReader | undefined, places: MeterPlaces) {
       throw new WasmRefusal("module_invalid", `it exports ${JSON.stringify(name)}, which is Postern's`);
     }
     if (kind > 3) throw new WasmRefusal("module_feature", "it exports a tag of exceptions");
-    if (kind === 3 && given >= places.globals) {
-      throw new WasmRefusal("module_invalid", "it exports a global that it does not have");
-    }
+    if (kind === 3) checkGlobal(given, places);
     if (kind === 0) names.push(name);
     written.text(name).byte(kind).u32(kind === 0 ? movedFunction(given, places) : given);
   }
@@ -302,16 +312,23 @@ function copyDataCount(reader: ModuleReader | undefined): ModuleWriter | undefin
   return written;
 }
 
-function copyCode(reader: ModuleReader | undefined, functions: number, places: MeterPlaces): ModuleWriter {
+interface CodeParts {
+  readonly bytes: Uint8Array;
+  /** Number of parameters of each function */
+  readonly parameters: readonly number[];
+  readonly places: MeterPlaces;
+}
+
+function copyCode(reader: ModuleReader | undefined, { bytes, parameters, places }: CodeParts): ModuleWriter {
   const count = reader?.u32() ?? 0;
-  if (count !== functions) throw new WasmRefusal("module_invalid", `it has ${functions} functions and ${count} bodies`);
-  const helpers = helperBodies(places);
-  const written = new ModuleWriter().u32(count + helpers.length);
-  for (let index = 0; index < count && reader !== undefined; index++) {
-    written.sized(meterBody(reader.part(reader.u32()), places));
+  if (count !== parameters.length) {
+    throw new WasmRefusal("module_invalid", `it has ${parameters.length} functions and ${count} bodies`);
   }
+  const meter = new CodeMeter(bytes, { places, size: reader === undefined ? 0 : reader.end - reader.position });
+  if (reader !== undefined) { for (const of of parameters) meter.body(reader.part(reader.u32()), of); }
   reader?.finish("code");
-  for (const helper of helpers) written.sized(helper);
+  const written = new ModuleWriter().u32(count + HELPER_COUNT).bytes(meter.view());
+  for (const helper of helperBodies(places)) written.sized(helper);
   return written;
 }
 

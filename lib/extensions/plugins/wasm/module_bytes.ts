@@ -15,6 +15,7 @@ export class WasmRefusal extends Error {
 }
 
 const MAX_NAME_BYTES = 10_000;
+const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Reader of the WASM binary format that never reads past its part. @throws {WasmRefusal} `module_invalid` at the first wrong byte */
 export class ModuleReader {
@@ -34,9 +35,14 @@ export class ModuleReader {
 
   byte(): number {
     const byte = this.position < this.end ? this.#bytes[this.position] : undefined;
-    if (byte === undefined) throw new WasmRefusal("module_invalid", `it ends too early, at byte ${this.position}`);
+    if (byte === undefined) throw this.tooShort();
     this.position++;
     return byte;
+  }
+
+  /** Returns the refusal of a part that ends before what it holds. */
+  tooShort(): WasmRefusal {
+    return new WasmRefusal("module_invalid", `it ends too early, at byte ${this.end}`);
   }
 
   /** Reads an unsigned LEB128 number of 32 bits. */
@@ -83,7 +89,7 @@ export class ModuleReader {
       throw new WasmRefusal("module_invalid", `a name is longer than ${MAX_NAME_BYTES} bytes`);
     }
     try {
-      return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(this.take(length).slice());
+      return UTF8.decode(this.take(length).slice());
     } catch (error) {
       if (error instanceof WasmRefusal) throw error;
       throw new WasmRefusal("module_invalid", "a name is not UTF-8");
@@ -102,6 +108,8 @@ export class ModuleReader {
     if (!this.isAtEnd) throw new WasmRefusal("module_invalid", `its ${what} is longer than what it holds`);
   }
 }
+
+const ENCODER = new TextEncoder();
 
 /** Bytes that grow as they are written. */
 export class ModuleWriter {
@@ -138,7 +146,7 @@ export class ModuleWriter {
   }
 
   text(text: string): this {
-    const bytes = new TextEncoder().encode(text);
+    const bytes = ENCODER.encode(text);
     return this.u32(bytes.length).bytes(bytes);
   }
 
