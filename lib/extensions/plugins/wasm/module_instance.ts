@@ -149,6 +149,9 @@ export class ModuleInstance {
     try {
       // Extism takes the whole buffer of the bytes that it is given, so they are alone in theirs
       await plugin.call(["0", entrypoint], new Uint8Array(new TextEncoder().encode(input)));
+    } catch (error) {
+      // Some compilers end a module by a trap once it has said why
+      if (error instanceof ModuleFailure || kernel.error === undefined) throw error;
     } finally {
       Reflect.deleteProperty(instance, "exports");
     }

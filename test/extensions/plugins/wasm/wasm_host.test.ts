@@ -66,6 +66,7 @@ test("traps, the stack, errors and exit codes end one call", async () => {
     ["(call $deep)", /it used up its stack/],
     ["(i32.div_s (i32.const 1) (i32.const 0))", /it trapped: .*(divide|division) by zero/],
     ["(call $error_set (call $keep (i32.const 2000) (i32.const 3))) (i32.const 1)", /it says: bad/],
+    ["(call $error_set (call $keep (i32.const 2000) (i32.const 3))) unreachable", /it says: bad/],
     ["(i32.const 3)", /execute\(\) returned 3 and set no error/],
     ["(call $output_set (i64.const 0x5000000000000) (i64.const 3)) (i32.const 0)", /memory that it did not allocate/],
     ["(drop (call $alloc (i64.const -1))) (i32.const 0)", /more than the 64 MB of \[runtime\.wasm\] memory_limit_mb/],
