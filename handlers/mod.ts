@@ -2,6 +2,7 @@ import type { Hooks } from "crossws";
 import { resolve } from "node:path";
 import { ConfigError } from "../lib/base/errors.ts";
 import type { LogLevel } from "../lib/base/telemetry/log.ts";
+import { nextTick } from "../lib/base/tick.ts";
 import { VERSION } from "../lib/base/version.ts";
 import { requireFolder } from "../lib/config/folders.ts";
 import { toKeyText } from "../lib/config/toml.ts";
@@ -14,7 +15,7 @@ import { toTools } from "../lib/tools/made_tool.ts";
 import type { ProgramTool } from "../lib/tools/program_tool.ts";
 import { toOwnProviders } from "../lib/providers/own_providers.ts";
 import type { ProgramProvider } from "../lib/providers/program_provider.ts";
-import type { GatewayRuns } from "../lib/runs/program_run.ts";
+import type { GatewayRuns, ProgramApproval, ProgramRunEvent } from "../lib/runs/program_run.ts";
 import { ProgramRuns } from "./program_runs.ts";
 import { createNodeBodyReader, watchNodeClient } from "./node/node_body.ts";
 import { isCleanPath } from "./request_context.ts";
@@ -35,6 +36,7 @@ export type {
 } from "../lib/providers/program_provider.ts";
 export type {
   GatewayRuns,
+  ProgramApproval,
   ProgramApprovalFile,
   ProgramBoundState,
   ProgramContainment,
@@ -69,6 +71,26 @@ export interface GatewayLogLine {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
+/** Functions of the program that the gateway calls. What they throw goes to the log and breaks nothing. */
+export interface GatewayHooks {
+  /**
+   * Told of each event of each run, once and in order, after it is on disk; the events of a run without a record, such as a plain
+   * completion, come at its end. One event after the other: a promise is awaited for 5 s at most. Runs never wait. Where more than 32 MiB
+   * of events wait, further ones are left out
+   */
+  readonly onRunEvent?: ((event: ProgramRunEvent, run: { readonly runId: string }) => unknown) | undefined;
+  /**
+   * Asked about each approval, beside the people: the first answer counts, for this call alone. undefined leaves it to the people. An
+   * error denies, with the reason in the record. While the promise waits, the approval does. `signal` aborts when it is settled
+   */
+  readonly onApproval?:
+    | ((
+      approval: ProgramApproval,
+      options: { readonly signal: AbortSignal },
+    ) => "approve" | "deny" | undefined | Promise<"approve" | "deny" | undefined>)
+    | undefined;
+}
+
 /** Options of `createGateway`. */
 export interface GatewayOptions {
   /** Folder of the gateway's own data; made when missing. Each gateway needs a folder of its own */
@@ -97,6 +119,8 @@ export interface GatewayOptions {
    * first one is the default. Default: none
    */
   readonly providers?: Readonly<Record<string, ProgramProvider>>;
+  /** Functions that the gateway calls, once createGateway has resolved. Default: none */
+  readonly hooks?: GatewayHooks;
   /** Receives the log, the access log in it. Default: nowhere */
   readonly onLog?: (line: GatewayLogLine) => void;
   /** The class replies are made of, as srvx's FastResponse. Default: the global one */
@@ -153,6 +177,7 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
   localServers: true,
   tools: true,
   providers: true,
+  hooks: true,
   onLog: true,
   Response: true,
 };
@@ -177,6 +202,8 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     throw new ConfigError("config_invalid", messages.join("\n"));
   }
   const { config } = validation;
+  const hooks = toHooks(options.hooks ?? {});
+  const { promise: ready, resolve: begin } = Promise.withResolvers<void>();
   const ownProviders = toOwnProviders(options.providers ?? {}, Object.keys(config.providers));
   const services = await createServices({
     config,
@@ -188,6 +215,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     agent: options.agent ?? true,
     tools,
     ownProviders,
+    hooks: { ...hooks, ready },
     ...(options.localServers === true ? {} : { localServers: false }),
     logSink: options.onLog ?? (() => {}),
   });
@@ -200,6 +228,8 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     watchClient: watchNodeClient,
     ...(options.Response === undefined ? {} : { Response: options.Response }),
   });
+  // The program has its gateway in the next tick
+  void nextTick().then(begin);
   const runs = new ProgramRuns({ services, followers: router.connections.followers });
   return {
     basePath,
@@ -230,18 +260,7 @@ function checkOptions(options: unknown): void {
   if (typeof options !== "object" || options === null) {
     throw new ConfigError("missing_option", "Cannot create a gateway without options: give dataDir and workspace");
   }
-  const known = Object.keys(OPTION_NAMES);
-  const unknown = Object.keys(options).filter((name) => !known.includes(name));
-  if (unknown.length > 0) {
-    const named = unknown.map((name) => {
-      const meant = nearest(name, known);
-      return meant === undefined ? `"${name}"` : `"${name}" (did you mean "${meant}"?)`;
-    });
-    throw new ConfigError(
-      "unknown_option",
-      `Cannot create a gateway with the option ${named.join(", ")}: the options are ${known.join(", ")}`,
-    );
-  }
+  refuseUnknown(options, Object.keys(OPTION_NAMES), "the option");
   for (const name of ["dataDir", "workspace"] as const) {
     // Callers in JavaScript may leave out required options
     const path = (options as Partial<GatewayOptions>)[name];
@@ -260,4 +279,34 @@ function readBasePath(given: unknown = ""): string {
     "base_path_invalid",
     `Cannot mount the gateway under ${JSON.stringify(given)}: basePath begins with "/" and is plain, as "/agent"`,
   );
+}
+
+const HOOK_NAMES: Readonly<Record<keyof GatewayHooks, true>> = { onRunEvent: true, onApproval: true };
+
+/** Returns the hooks, checked. @throws {ConfigError} `unknown_option`, `hook_invalid` */
+function toHooks(given: unknown): GatewayHooks {
+  if (typeof given !== "object" || given === null) {
+    throw new ConfigError("hook_invalid", 'Cannot use the option "hooks": it must be an object of functions');
+  }
+  refuseUnknown(given, Object.keys(HOOK_NAMES), "the hook");
+  for (const [name, hook] of Object.entries(given)) {
+    if (hook === undefined || typeof hook === "function") continue;
+    throw new ConfigError("hook_invalid", `Cannot use the hook "${name}": it must be a function`);
+  }
+  // The names and the kind of each value were checked; what a hook takes and gives is its own
+  return { ...given };
+}
+
+/** @throws {ConfigError} `unknown_option` */
+function refuseUnknown(given: object, known: readonly string[], what: string): void {
+  const unknown = Object.keys(given).filter((name) => !known.includes(name));
+  if (unknown.length === 0) return;
+  const named = unknown.map((name) => {
+    const meant = nearest(name, known);
+    return meant === undefined ? `"${name}"` : `"${name}" (did you mean "${meant}"?)`;
+  });
+  const message = `Cannot create a gateway with ${what} ${named.join(", ")}: the ${what.slice(4)}s are ${
+    known.join(", ")
+  }`;
+  throw new ConfigError("unknown_option", message);
 }

@@ -15,6 +15,7 @@ import { allSecrets } from "./config/secrets.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
 import type { PluginServices } from "./extensions/plugins/plugin_services.ts";
 import { createGuardServices, type GuardServices } from "./guard/guard_services.ts";
+import type { AskProgram } from "./guard/program_approver.ts";
 import { createMemoryServices, type MemoryServices } from "./memory/memory_services.ts";
 import { createEmbedder } from "./providers/embedder.ts";
 import type { OwnProviders } from "./providers/own_providers.ts";
@@ -22,6 +23,7 @@ import type { Providers } from "./providers/provider.ts";
 import type { TrustedServer } from "./providers/discovery/provider_memory.ts";
 import { createProviderServices, type ProviderServices } from "./providers/provider_services.ts";
 import type { StoredConversations } from "./runs/conversations/stored_conversations.ts";
+import type { RunEventFeed, TellProgram } from "./runs/journal/run_event_feed.ts";
 import { createStoredRuns, type StoredRuns } from "./runs/journal/stored_runs.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import {
@@ -102,6 +104,16 @@ export interface GatewayServices extends Services {
   close(): Promise<void>;
 }
 
+/** Functions of the program that mounts the gateway. */
+export interface ProgramHooks {
+  /** Resolves when the program has its gateway. Nothing is called before. */
+  readonly ready: Promise<void>;
+  /** Told of each run event. Default: nobody is */
+  readonly onRunEvent?: TellProgram | undefined;
+  /** Asked about each approval. Default: people alone are */
+  readonly onApproval?: AskProgram | undefined;
+}
+
 /** Options of `createServices`. */
 export interface ServicesOptions {
   /** Configuration of the start. */
@@ -137,6 +149,8 @@ export interface ServicesOptions {
   readonly tools?: readonly Tool[];
   /** Providers of that program. Default: none */
   readonly ownProviders?: OwnProviders;
+  /** Functions of that program. Default: none */
+  readonly hooks?: ProgramHooks;
   /** Origins where `kind = "auto"` looks for local model servers. False: nowhere. Default: the usual ports on loopback */
   readonly localServers?: readonly string[] | false;
 }
@@ -177,23 +191,30 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
   const models = await createModels(found);
   if (models.live !== undefined) memory.vectors.start(createEmbedder({ ...found, providers: models.live.providers }));
   found.opened.own(memory.vectors, (vectors) => vectors.close());
+  const feed = await openFeed(found);
   const runs = models.live && createRuns({
     ...found,
     ...models.live,
-    ...{ approvals, tools, audit: audit.append },
+    ...{ approvals, tools, audit: audit.append, onEvents: feed?.take },
     onRunEnd: createRunEnd(found),
   });
   work.join({ tools, runs });
   if (runs !== undefined) await automation.start({ recover: () => runs.recover(), opened });
   const conversations = createConversationServices({ ...found, runs });
-  return { ...found, automation, nodes, plugins, memory, calls, models, runs, conversations };
+  return { ...found, automation, nodes, plugins, memory, calls, models, feed, runs, conversations };
 }
 
 /** Starts what the other wings stand on, in the order of the list. */
 async function startFoundations(basics: Basics) {
   const { options, log, config, redactor, environment } = basics;
   const store = await openStore({ ...basics, driver: config().storage.driver });
-  const guard = await createGuardServices({ ...basics, store, redact: redactor.redact, trustDir: options.trustDir });
+  const guard = await createGuardServices({
+    ...basics,
+    store,
+    redact: redactor.redact,
+    trustDir: options.trustDir,
+    program: options.hooks,
+  });
   const access = await createAccessServices({
     ...basics,
     store,
@@ -412,6 +433,14 @@ function createRunEnd({ system, log }: Foundations): (runId: string) => void {
   };
 }
 
+/** Opens the feed of run events to the program, where it wants them. */
+async function openFeed({ options, clock, log }: Foundations): Promise<RunEventFeed | undefined> {
+  const { onRunEvent: tell, ready } = options.hooks ?? {};
+  if (tell === undefined || ready === undefined) return undefined;
+  const { RunEventFeed } = await import("./runs/journal/run_event_feed.ts");
+  return new RunEventFeed({ tell, ready, clock, log });
+}
+
 function createModels(found: Foundations): Promise<ProviderServices> {
   const { options, config, system, redactor } = found;
   return createProviderServices({
@@ -459,11 +488,15 @@ function stateOf({ current, store, guard, options }: Wings): GatewayState {
   return store.healthy() && guard.audit.healthy() && isLogged && isWhole ? "ok" : "degraded";
 }
 
-async function drain({ current, automation, runs, calls, nodes }: Wings, graceMs: number): Promise<void> {
+/** Time for the program to take the last events of runs. */
+const FEED_MS = 2_000;
+
+async function drain({ current, automation, runs, calls, nodes, feed }: Wings, graceMs: number): Promise<void> {
   current.draining = true;
   await automation.cron.stop();
   await automation.sops.stop();
   await Promise.all([runs?.drain(graceMs), calls.drain(graceMs)]);
   await automation.deliveries.stop();
   nodes?.close();
+  await feed?.close(FEED_MS);
 }

@@ -27,6 +27,14 @@ export const APPROVAL_LIMITS = {
 /** The caller that asked or answered: the door it came by, and the id of its token. */
 export type Actor = Pick<Caller, "via" | "tokenId">;
 
+/** `answered_by` of an approval that the program around the gateway answered. No token has this id. */
+export const ANSWERED_BY_PROGRAM = "program";
+
+/** Says who answered an approval, for sentences. */
+export function sayAnswerer({ answered_by }: Pick<Approval, "answered_by">): "a person" | "the program" {
+  return answered_by === ANSWERED_BY_PROGRAM ? "the program" : "a person";
+}
+
 /** A request for approval of one call. */
 export interface NewApproval extends RuleSubject {
   readonly access: Access;
@@ -47,6 +55,8 @@ export interface NewApproval extends RuleSubject {
   readonly requestedBy: Actor;
   /** Milliseconds that the approval waits, and that an answer counts */
   readonly timeoutMs: number;
+  /** Set when whoever files the approval answers it at once: the program is not asked. Default false */
+  readonly isAnswered?: boolean | undefined;
 }
 
 /** A person's answer to an approval. */
@@ -118,6 +128,14 @@ export interface Approvals {
   revoke(ruleId: string, by: Actor): Promise<boolean>;
   /** Settles what expired while no gateway ran, and forgets what was settled `days` ago (0: nothing) */
   tidy(days: number): Promise<void>;
+  /** The program around the gateway, where it answers approvals. Default: it does not */
+  readonly program?: ProgramWord | undefined;
+}
+
+/** Answers of the program to the approvals that it is asked about. */
+export interface ProgramWord {
+  /** Resolves with true once the program leaves an approval to people, and with false once the approval is settled. Never rejects */
+  isLeft(approvalId: string): Promise<boolean>;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;

@@ -22,6 +22,7 @@ import {
 import { ApprovalRules, offersOf, ruleEvent, ruleOf } from "./approval_rules.ts";
 import {
   type Actor,
+  ANSWERED_BY_PROGRAM,
   APPROVAL_LIMITS,
   type ApprovalPage,
   type ApprovalReply,
@@ -112,7 +113,7 @@ class StoredApprovals implements Approvals {
       ...found.approval,
       status: decision === "approve" ? "approved" : "denied",
       answered_at: this.#now(),
-      answered_by: by.tokenId,
+      answered_by: by.via === "program" ? ANSWERED_BY_PROGRAM : by.tokenId,
       note,
       remember,
       rule_id: rule?.id ?? null,

@@ -13,6 +13,7 @@ import { type Approvals, keepTidy } from "./approvals.ts";
 import { type Audit, createAudit } from "./audit/audit.ts";
 import { accessEvent } from "./audit/audit_event.ts";
 import { createApprovals } from "./create_approvals.ts";
+import type { AskProgram } from "./program_approver.ts";
 import type { TaintedFiles } from "./tainted_files.ts";
 
 /** Options of `createGuardServices`. */
@@ -28,6 +29,8 @@ export interface GuardServicesOptions {
   readonly redact: (text: string) => string;
   /** Folder of the list of configuration files that a person accepted. Default: no acceptance is recorded */
   readonly trustDir?: string | undefined;
+  /** Program around the gateway. Where it answers approvals, it is asked once `ready` resolves. Default: people alone are asked */
+  readonly program?: { readonly onApproval?: AskProgram | undefined; readonly ready: Promise<void> } | undefined;
   readonly opened: OpenedList;
 }
 
@@ -63,7 +66,8 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
     await recordTrust({ store, audit: audit.append, log, trustDir });
   };
   await recordTrust();
-  const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
+  const stored = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
+  const approvals = await withProgram(stored, options);
   opened.own(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }), (stop) => stop());
   const taintedFiles = lazyService(async () => {
     const { createTaintedFiles } = await import("./tainted_files.ts");
@@ -86,4 +90,15 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
         by: { via: by.via, token_id: by.tokenId },
       }, writes),
   };
+}
+
+async function withProgram(
+  approvals: Approvals,
+  { program, log, redact, opened }: GuardServicesOptions,
+): Promise<Approvals> {
+  if (program?.onApproval === undefined) return approvals;
+  const { createProgramApprover } = await import("./program_approver.ts");
+  const { onApproval: ask, ready } = program;
+  const approver = createProgramApprover({ approvals, ask, ready, log, redact });
+  return opened.own(approver, ({ close }) => close()).approvals;
 }

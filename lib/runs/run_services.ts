@@ -18,6 +18,7 @@ import {
   type StoredConversations,
 } from "./conversations/stored_conversations.ts";
 import { cancelRunsOf } from "./journal/stored_runs.ts";
+import type { OnRecorded } from "./journal/run_store.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import { createAgentOf } from "./supervisor/agent_profile.ts";
 import { createApprover } from "./supervisor/create_approver.ts";
@@ -41,6 +42,8 @@ export interface RunsOptions extends CommonOptions {
   readonly providers: Providers;
   /** Providers of `[agents.<name>]`. */
   readonly agents: AgentProviders;
+  /** Told of the events of each run, see SupervisorOptions. Default: nobody is */
+  readonly onEvents?: OnRecorded | undefined;
   /** Closes what a run had open. Default: nothing */
   readonly onRunEnd?: (runId: string) => void;
   readonly opened: OpenedList;

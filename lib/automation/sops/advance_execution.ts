@@ -177,8 +177,8 @@ class ExecutionAdvance {
       const approval = gateApproval({ execution, plan }, this.#approvalOptions());
       return await this.#ask(input, approval, (id) => gateAsked(execution, id));
     }
-    const refusal = await this.#approvals.answer(approvalId, signal);
-    if (refusal !== undefined) return await this.#fail(input, refusal);
+    const answer = await this.#approvals.answer(approvalId, signal);
+    if ("code" in answer) return await this.#fail(input, answer);
     await this.#change(input, gatePassed(execution, approvalId));
   }
 
@@ -275,17 +275,17 @@ class ExecutionAdvance {
   /** Takes the answer to a step's approval. A denial, or no answer in time, ends the execution whatever `on_error` says. */
   async #takeAnswer(current: CurrentStep): Promise<void> {
     const { found: { execution }, state, step, index, signal } = current;
-    const refusal = await this.#approvals.answer(state.approval_id ?? "", signal);
-    if (refusal !== undefined) return await this.#fail(current, refusal);
+    const answer = await this.#approvals.answer(state.approval_id ?? "", signal);
+    if ("code" in answer) return await this.#fail(current, answer);
     if (step.work.kind !== "manual") {
       const next = withStep(execution, index, { status: "pending", granted: true });
       return await this.#change(current, { ...next, status: "running" });
     }
-    // A person who approves a step by hand has done it
+    // Whoever approves a step by hand has done it
     await this.#endStep(current, {
       v: 1,
       status: "completed",
-      output: "Approved by a person",
+      output: `Approved by ${answer.by}`,
       data: null,
     });
   }

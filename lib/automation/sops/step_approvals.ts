@@ -3,7 +3,13 @@ import { canonicalDigest } from "../../base/json.ts";
 import { HttpError } from "../../base/errors.ts";
 import { cutText, exactLine } from "../../base/text.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import { APPROVAL_LIMITS, type Approvals, type NewApproval } from "../../guard/approvals.ts";
+import {
+  ANSWERED_BY_PROGRAM,
+  APPROVAL_LIMITS,
+  type Approvals,
+  type NewApproval,
+  sayAnswerer,
+} from "../../guard/approvals.ts";
 import type { BoundCall, ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopDefinition, SopStep } from "./definition.ts";
 import {
@@ -28,13 +34,18 @@ export interface StepApprovals {
     approval: NewApproval,
     next: (approvalId: string) => Execution,
   ): Promise<"asked" | "changed" | "full">;
-  /** Waits for the answer. @returns undefined when it is yes. @throws {CancelError} when the signal aborts */
-  answer(approvalId: string, signal: AbortSignal): Promise<Failure | undefined>;
+  /** Waits for the answer. @returns who gave it when it is yes. @throws {CancelError} when the signal aborts */
+  answer(approvalId: string, signal: AbortSignal): Promise<Failure | Approved>;
   /**
    * Answers the policy's approval of the very call that a person approved as a step, so that nobody is asked twice. Any other
    * call, or one that would change other files by now, is left to a person.
    */
   passOn(callApprovalId: string, approved: ApprovedCall): Promise<void>;
+}
+
+/** Yes to an approval. */
+export interface Approved {
+  readonly by: ReturnType<typeof sayAnswerer>;
 }
 
 /** Approval of a step, and the digest of the one call that it is bound to. */
@@ -69,12 +80,15 @@ export function createStepApprovals(
         case "approved": {
           // The approval is bound to this execution: only this step can have used it, before a stop
           const used = settled.used_at === null ? await approvals.use(approvalId, settled.digest) : undefined;
-          return used === undefined || used.ok ? undefined : { code: "approval_expired", message: used.reason };
+          if (used?.ok === false) return { code: "approval_expired", message: used.reason };
+          return { by: sayAnswerer(settled) };
         }
         case "denied":
           return {
             code: "approval_denied",
-            message: `A person denied it${settled.note ? `: ${settled.note}` : ""}`,
+            message: `${sayAnswerer(settled) === "a person" ? "A person" : "The program"} denied it${
+              settled.note ? `: ${settled.note}` : ""
+            }`,
           };
         case "expired":
           return { code: "approval_expired", message: "Nobody answered the approval in time" };
@@ -86,7 +100,10 @@ export function createStepApprovals(
     async passOn(callApprovalId, { approvalId, callDigest }) {
       const [asked, given] = await Promise.all([approvals.get(callApprovalId), approvals.get(approvalId)]);
       if (asked?.status !== "pending" || asked.digest !== callDigest || given?.status !== "approved") return;
-      const by = { via: "sop", tokenId: given.answered_by } as const;
+      const { answered_by: tokenId } = given;
+      const by = tokenId === ANSWERED_BY_PROGRAM
+        ? { via: "program", tokenId: null } as const
+        : { via: "sop", tokenId } as const;
       try {
         const note = `Approved as a step, by ${approvalId}`;
         await approvals.answer(callApprovalId, { decision: "approve", note, by });

@@ -89,7 +89,7 @@ export const approvalSchema = v.object({
   /** Every rule that an answer may store; empty where none is. Absent in records of earlier versions: then the exact call */
   offers: v.optional(v.array(ruleOfferSchema)),
   answered_at: v.nullable(time),
-  /** Id of the token that answered */
+  /** Id of the token that answered. `program`: the program around the gateway */
   answered_by: v.nullable(v.string()),
   note: v.nullable(v.string()),
   remember: v.nullable(v.picklist(REMEMBER)),

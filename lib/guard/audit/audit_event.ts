@@ -25,14 +25,14 @@ interface AuditedCall extends AuditPlace {
   readonly by: AuditActor;
 }
 
-/** The decision of the policy, or of a person in its place. Written before the call runs; the last decision of a `call_id` counts. */
+/** The decision of the policy, or the answer of a person or of the program in its place. Written before the call runs; the last decision of a `call_id` counts. */
 export interface DecisionEvent extends AuditedCall {
   readonly type: "decision";
   readonly access: Access | null;
   readonly effects: Effects;
   readonly decision: Decision["kind"];
   /**
-   * The policy's rule; `approval` for a person's word; `nobody_could_answer` where nobody was asked; `approval_expired`,
+   * The policy's rule; `approval` for the answer of a person or of the program; `nobody_could_answer` where nobody was asked; `approval_expired`,
    * `approval_waits`, `approval_failed`; `remembered:<id>`, `binding`, `unknown_tool`, `bad_input`, `audit`;
    * `owner` where the call found a thing of another token, after it was let through
    */

@@ -135,6 +135,12 @@ export class RunRecorder {
     });
   }
 
+  /** Returns all events of a run that ended without a record. */
+  unrecorded(): PackedEvents {
+    this.#packer.add(this.#ending);
+    return this.#packer.take();
+  }
+
   /** Returns the next events after `afterSeq` from memory, 512 at most. Empty when the journal alone has the next events. */
   pending(afterSeq: number): readonly AgentEvent[] {
     const shownTo = shownUpTo(this.#durableSeq);

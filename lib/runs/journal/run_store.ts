@@ -103,9 +103,12 @@ const MAX_READ = 512;
 /** Parsed records that are kept, for many readers of one run. */
 const MAX_PARSED = 8;
 
+/** Told of the events of each record that is on disk. Must not throw. */
+export type OnRecorded = (runId: string, events: PackedEvents) => void;
+
 /** Returns the journal over a store. */
-export function createRunStore(store: Store): RunStore {
-  return new StoreJournal(store);
+export function createRunStore(store: Store, onRecorded?: OnRecorded): RunStore {
+  return new StoreJournal(store, onRecorded);
 }
 
 class StoreJournal implements RunStore {
@@ -115,8 +118,11 @@ class StoreJournal implements RunStore {
   /** Records that were read last, by run and number. A record never changes. */
   readonly #parsed = new Map<string, JournalRecord>();
 
-  constructor(store: Store) {
+  readonly #onRecorded: OnRecorded | undefined;
+
+  constructor(store: Store, onRecorded: OnRecorded | undefined) {
     this.#store = store;
+    this.#onRecorded = onRecorded;
   }
 
   async accept(state: RunState, input: RunInput, claim?: Write | readonly Write[]): Promise<void> {
@@ -151,6 +157,7 @@ class StoreJournal implements RunStore {
     ]);
     if (!written) throw taken(runId);
     if (!over) this.#heads.set(runId, next);
+    this.#onRecorded?.(runId, events);
   }
 
   async *replay(runId: string, afterSeq: number): AsyncGenerator<readonly AgentEvent[], void, undefined> {

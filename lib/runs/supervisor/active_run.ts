@@ -10,6 +10,7 @@ import { type RunTaint, taintField } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { type AcceptedRun, createRunState, endStatus } from "../journal/apply_event.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
+import type { OnRecorded } from "../journal/run_store.ts";
 import type { RunHandle, RunRequest } from "../run_request.ts";
 import type { Conversations } from "../conversations/conversations.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
@@ -94,6 +95,8 @@ export interface RunJournalOptions {
   readonly conversations: Conversations;
   readonly parkedRecords: ParkedRecords;
   readonly log: Logger;
+  /** Told of the events of a run that ended without a record. Default: nobody is */
+  readonly onUnrecorded?: OnRecorded | undefined;
   /** Called once, when the run is over and written. Undefined: stopped for a shutdown, with its journal open for the next start. */
   readonly onEnd: (status: RunStatus | undefined) => void;
 }
@@ -138,6 +141,8 @@ export class RunJournal implements AgentJournal {
     // Finished work must be on disk before the run counts as stopped for the shutdown. Unfinished work is left out.
     if (stopsForShutdown) return recorder?.commit().finally(() => onEnd(undefined));
     if (!recorder?.active()) {
+      const { onUnrecorded } = this.#options;
+      if (recorder !== undefined) onUnrecorded?.(entry.id, recorder.unrecorded());
       const noted = recorder === undefined ? undefined : this.#noteOwnWork(outcome);
       if (noted === undefined) return this.#over(terminal, endStatus(terminal));
       return noted.then(() => this.#over(terminal, endStatus(terminal)));

@@ -2,7 +2,7 @@ import type { AgentApprover } from "../../agent/agent_run.ts";
 import { cancelReason } from "../../base/cancel.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import type { Approvals } from "../../guard/approvals.ts";
+import { type Approvals, sayAnswerer } from "../../guard/approvals.ts";
 import {
   type ApprovalAnswer,
   type ApprovalRequest,
@@ -34,14 +34,15 @@ export interface ApproverOptions {
 /**
  * Returns the approver of each run (docs/design/policy.md "Approvals").
  *
- * Durable work always files an approval. Attached work files one when somebody who may approve follows its events; otherwise the answer is
- * an immediate denial that says how to allow the call. An approval that expires is a denial.
+ * Durable work always files an approval. Attached work files one when somebody who may approve follows its events, or when the program
+ * answers approvals; otherwise the answer is an immediate denial that says how to allow the call. An approval that expires is a denial.
  *
  * A run that goes on after a restart files no second approval for the same call: the earlier approval still waits, or its answer counts.
  */
 export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run: ApprovableRun) => AgentApprover {
   return (run) => {
-    if (!run.durable && !run.canApprove) return denyUnattended;
+    const isUnattended = !run.durable && !run.canApprove;
+    if (isUnattended && approvals.program === undefined) return denyUnattended;
     const earlier = run.earlier === undefined ? undefined : createEarlierApprovals(approvals, run.earlier);
     const ask: AgentApprover = async (request, signal, emit) => {
       const known = await earlier?.find(request, emit);
@@ -54,8 +55,12 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
         return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
       if (known?.isShown !== true) emit(toNeeded(asked));
+      if (isUnattended) withdrawWhenLeft(asked.id, approvals);
       const settled = await wait(asked.id, { approvals, run, signal });
       if (known?.isAnswerShown !== true) emit(toAnswered(settled));
+      if (isUnattended && settled.status === "cancelled") {
+        return denyUnasked(`the program left the answer to people, and ${unattended(request)}`, emit);
+      }
       return await toAnswer(settled, approvals);
     };
     return earlier === undefined ? ask : Object.assign(ask, { withdraw: earlier.withdraw });
@@ -99,16 +104,26 @@ async function wait(
   }
 }
 
+/** Takes an approval back once the program has left it to people, where none of them follows the run. */
+function withdrawWhenLeft(id: string, approvals: Approvals): void {
+  void approvals.program?.isLeft(id).then(async (isLeft) => {
+    if (isLeft) await approvals.cancel(id);
+  }).catch(() => {}); // The approval stays, and expires
+}
+
 async function toAnswer(settled: Approval, approvals: Approvals): Promise<ApprovalAnswer> {
   const { id, status, tool, note, reason } = settled;
   const deny = (rule: DenialRule, why: string) => ({ decision: "deny", rule, reason: why, approvalId: id } as const);
   switch (status) {
     case "approved": {
       const use = await approvals.use(id, settled.digest);
-      return use.ok ? approve(id) : deny("approval_failed", use.reason);
+      return use.ok ? approve(use.approval) : deny("approval_failed", use.reason);
     }
     case "denied":
-      return deny("approval", `Cannot call "${tool}": a person denied it${note === null ? "" : `: ${note}`}`);
+      return deny(
+        "approval",
+        `Cannot call "${tool}": ${sayAnswerer(settled)} denied it${note === null ? "" : `: ${note}`}`,
+      );
     case "expired":
       return deny("approval_expired", `Cannot call "${tool}": nobody answered in time. ${reason}`);
     case "pending":
@@ -145,11 +160,12 @@ function toNeeded(asked: Approval): AgentEventBody {
  * Source: docs/design/policy.md "Approvals"
  */
 export const denyUnattended: AgentApprover = ({ tool, reason }, _signal, emit) =>
-  Promise.resolve(denyUnasked(
-    `nobody who may approve follows this run, so nobody was asked: ${reason}. ` +
-      `The dashboard and "postern chat" at a terminal ask; "postern tools call ${tool} --yes" makes the call`,
-    emit,
-  ));
+  Promise.resolve(denyUnasked(unattended({ tool, reason }), emit));
+
+function unattended({ tool, reason }: Pick<ApprovalRequest, "tool" | "reason">): string {
+  return `nobody who may approve follows this run, so nobody was asked: ${reason}. ` +
+    `The dashboard and "postern chat" at a terminal ask; "postern tools call ${tool} --yes" makes the call`;
+}
 
 /** Denies a call without an approval, and tells the run's reader the same as the model. @param why see nobodyCouldAnswer */
 export function denyUnasked(why: string, emit: (body: AgentEventBody) => void): ApprovalAnswer {
@@ -221,16 +237,16 @@ function createEarlierApprovals(
         isShown: earlier !== undefined,
         isAnswerShown: earlier?.answered === true,
         // The approval is used and the call's start is not in the journal. The journal comes before the effect, so there was none
-        answer: isFree ? approve(approval.id) : undefined,
+        answer: isFree ? approve(approval) : undefined,
       };
     },
     withdraw,
   };
 }
 
-/** Returns the answer of a person who approved the approval with this id. */
-function approve(approvalId: string): ApprovalAnswer {
-  return { decision: "approve", reason: "Approved by a person", approvalId };
+/** Returns the answer of an approval that was approved. */
+function approve(approval: Approval): ApprovalAnswer {
+  return { decision: "approve", reason: `Approved by ${sayAnswerer(approval)}`, approvalId: approval.id };
 }
 
 /** Returns the event for the answer of an approval. */

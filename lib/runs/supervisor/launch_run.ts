@@ -28,7 +28,7 @@ import { RunRecorder, shownUpTo } from "../journal/run_recorder.ts";
 import type { QueuePlace, RunQueue } from "./run_queue.ts";
 import type { RunRequest } from "../run_request.ts";
 import { type AgentSettings, type RunSettings, runSettings } from "./run_settings.ts";
-import type { RunStore } from "../journal/run_store.ts";
+import type { OnRecorded, RunStore } from "../journal/run_store.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
 
 /** Services that all runs of one supervisor share. */
@@ -51,6 +51,8 @@ export interface LaunchParts {
   readonly time: () => string;
   readonly random: Random;
   readonly log: Logger;
+  /** Told of the events of each run: those on record, and at its end those of a run without a record. Default: nobody is */
+  readonly onEvents?: OnRecorded | undefined;
   /** Called once, when a run is over and written. Undefined: the run was stopped for a shutdown. */
   readonly onEnd: (entry: ActiveRun, status: RunStatus | undefined) => void;
 }
@@ -90,7 +92,7 @@ interface Plan {
   readonly controller: AbortController;
   /** True for a run that is recorded from its first event on. */
   readonly keeps: boolean;
-  /** False for a run that can have nothing to record. */
+  /** False for a run that can have nothing to record, and of which nobody is told. */
   readonly isRecorded: boolean;
 }
 
@@ -157,7 +159,7 @@ export class RunLauncher {
       }),
       controller: (request.durable ? undefined : request.controller) ?? new AbortController(),
       keeps,
-      isRecorded: keeps || agentTools.length > 0,
+      isRecorded: keeps || agentTools.length > 0 || this.#parts.onEvents !== undefined,
     };
   }
 
@@ -319,7 +321,7 @@ export class RunLauncher {
   }
 
   #journalOf({ request }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
-    const { conversations, parkedRecords, log, onEnd } = this.#parts;
+    const { conversations, parkedRecords, log, onEnd, onEvents } = this.#parts;
     return new RunJournal({
       entry,
       request,
@@ -327,6 +329,7 @@ export class RunLauncher {
       conversations,
       parkedRecords,
       log,
+      onUnrecorded: onEvents,
       onEnd(status) {
         leave();
         onEnd(entry, status);

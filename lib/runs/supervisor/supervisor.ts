@@ -49,7 +49,7 @@ import type {
   RunSupervisor,
 } from "../run_request.ts";
 import type { AgentSettings } from "./run_settings.ts";
-import { createRunStore, type RunStore } from "../journal/run_store.ts";
+import { createRunStore, type OnRecorded, type RunStore } from "../journal/run_store.ts";
 import { createParkedRecords, type ParkedRecords } from "../conversations/parked_records.ts";
 
 /** Services that runs need, and settings that a reload changes. */
@@ -79,6 +79,8 @@ export interface SupervisorOptions {
   readonly isChannelConversation?: (id: string) => boolean;
   /** Told of the end of each run, one that stopped for a shutdown included. Must not throw. Default: nobody is. */
   readonly onRunEnd?: (runId: string) => void;
+  /** Told of the events of each run, once: those on record, and at its end those of a run without a record. Must not throw. Default: nobody is. */
+  readonly onEvents?: OnRecorded | undefined;
   /** Records the decision of a person about an interrupted run. Default: not recorded. */
   readonly audit?: AuditAppend;
 }
@@ -120,7 +122,7 @@ class Supervisor implements RunSupervisor {
   constructor(options: SupervisorOptions) {
     const { store, clock, random, log, metrics } = options;
     this.#options = options;
-    this.#runs = createRunStore(store);
+    this.#runs = createRunStore(store, options.onEvents);
     this.#conversations = createConversations({ store, random, isChannel: options.isChannelConversation });
     this.#day = createDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
     this.#agentOf = options.agentOf ?? noAgents;

@@ -34,15 +34,16 @@ async function denialOf(more: Parameters<typeof askByReply>[0]) {
 
 test("a denial says whether a person is asked, could not be asked, or the approval does not count", async () => {
   const store = createMemoryStore();
+  const clock = createFakeClock();
   const approvals = createApprovals({
     store,
-    clock: createFakeClock(),
+    clock,
     random: createSeededRandom(),
     log: SILENT,
     metrics: createMetrics(),
     audit: createFakeAudit(store).append,
   });
-  const options = { approvals, given: undefined, granted: false, timeoutMs: 1000 };
+  const options = { approvals, clock, given: undefined, granted: false, timeoutMs: 1000 };
   const asked = await denialOf(options);
   assert.equal(asked.rule, "approval_waits");
   assert.equal((await denialOf({ ...options, given: asked.approvalId })).rule, "approval_waits");
@@ -70,7 +71,7 @@ test("a call that comes approved is let through where approvals expire sooner th
     metrics: createMetrics(),
     audit: createFakeAudit(slow).append,
   });
-  const approver = askByReply({ approvals, given: undefined, granted: true, timeoutMs: 1000 });
+  const approver = askByReply({ approvals, clock, given: undefined, granted: true, timeoutMs: 1000 });
   const answer = await approver(REQUEST, new AbortController().signal);
   assert.equal(answer.decision, "approve", answer.reason);
 });

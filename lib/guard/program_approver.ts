@@ -1,0 +1,161 @@
+import { CancelError } from "../base/cancel.ts";
+import { HttpError } from "../base/errors.ts";
+import type { Approval } from "../base/records/approval.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import { APPROVAL_LIMITS, type Approvals, type ProgramWord } from "./approvals.ts";
+
+/** Function of the program around the gateway that answers approvals. It may give anything: what is given is checked. */
+export type AskProgram = (approval: Approval, options: { readonly signal: AbortSignal }) => unknown;
+
+/** Options of `createProgramApprover`. */
+export interface ProgramApproverOptions {
+  readonly approvals: Approvals;
+  readonly ask: AskProgram;
+  /** Resolves when the program has its gateway. It is not asked before. */
+  readonly ready: Promise<void>;
+  readonly log: Logger;
+  /** Masks known secrets in what the program throws. */
+  readonly redact: (text: string) => string;
+}
+
+/** Approvals that the program is asked about. */
+export interface ProgramApprover {
+  /** The same approvals: each one that is filed is shown to the program. */
+  readonly approvals: Approvals;
+  /** Aborts the signals of the program. Approvals that wait stay open. */
+  close(): void;
+}
+
+/**
+ * Asks the program about each approval, those that wait from before included, beside the people: the first answer counts. What the program gives is an answer for one call; it is
+ * never remembered. An error and an answer of any other form deny, with the reason in the record. A slow program changes nothing: the
+ * approval waits as before, until somebody answers or its time is over.
+ * Source: docs/design/policy.md "Approvals"
+ */
+export function createProgramApprover(options: ProgramApproverOptions): ProgramApprover {
+  const program = new Program(options);
+  const { approvals } = options;
+  return {
+    approvals: {
+      ask: async (request, claim) => {
+        const asked = await approvals.ask(request, claim);
+        if (asked !== undefined && request.isAnswered !== true) program.show(asked);
+        return asked;
+      },
+      settled: (id, signal) => approvals.settled(id, signal),
+      answer: (id, reply) => approvals.answer(id, reply),
+      cancel: (id) => approvals.cancel(id),
+      use: (id, digest) => approvals.use(id, digest),
+      get: (id) => approvals.get(id),
+      list: (page) => approvals.list(page),
+      remembered: (subject, runId) => approvals.remembered(subject, runId),
+      rules: () => approvals.rules(),
+      revoke: (ruleId, by) => approvals.revoke(ruleId, by),
+      tidy: (days) => approvals.tidy(days),
+      program,
+    },
+    close: () => program.close(),
+  };
+}
+
+class Program implements ProgramWord {
+  readonly #options: ProgramApproverOptions;
+  readonly #closing = new AbortController();
+  /** Approvals that the program is being asked about, each with what `isLeft` gives. */
+  readonly #asked = new Map<string, Promise<boolean>>();
+
+  constructor(options: ProgramApproverOptions) {
+    this.#options = options;
+    void options.ready.then(() => this.#showWaiting());
+  }
+
+  close(): void {
+    this.#closing.abort(new CancelError("shutdown"));
+  }
+
+  show(approval: Approval): void {
+    const { id } = approval;
+    if (this.#asked.has(id)) return;
+    this.#asked.set(id, this.#options.ready.then(() => this.#ask(approval)));
+  }
+
+  isLeft(id: string): Promise<boolean> {
+    return this.#asked.get(id) ?? Promise.resolve(true);
+  }
+
+  async #showWaiting(): Promise<void> {
+    const { approvals, log } = this.#options;
+    try {
+      const waiting = await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending });
+      for (const approval of waiting.approvals) this.show(approval);
+    } catch (error) {
+      if (this.#closing.signal.aborted) return;
+      log.error("The program could not be asked about the approvals that wait", { error });
+    }
+  }
+
+  /** Asks about one approval. @returns true when the program leaves it to people. Never rejects */
+  async #ask(approval: Approval): Promise<boolean> {
+    const { id } = approval;
+    const over = new AbortController();
+    const settled = this.#settlement(id);
+    void settled.then(() => {
+      const { aborted, reason } = this.#closing.signal;
+      over.abort(aborted ? reason : new CancelError("cancelled", "The approval is settled"));
+      this.#asked.delete(id);
+    });
+    const word = this.#wordOf(approval, over.signal);
+    const first = await Promise.race([word, settled]);
+    if (first === "settled" || over.signal.aborted) return false;
+    if (first === "left") return true;
+    await this.#answer(id, first);
+    return false;
+  }
+
+  /** Resolves when the approval is settled, by whomever, or when the gateway closes. */
+  async #settlement(id: string): Promise<"settled"> {
+    // An approval that is forgotten, or cannot be read, needs no answer either
+    await this.#options.approvals.settled(id, this.#closing.signal).catch(() => {});
+    return "settled";
+  }
+
+  async #wordOf(approval: Approval, signal: AbortSignal): Promise<Word | "left"> {
+    const { ask, log, redact } = this.#options;
+    try {
+      // A copy: what the program changes in it must not reach the call
+      const given = await ask(structuredClone(approval), { signal });
+      if (given === "approve" || given === "deny") return { decision: given };
+      if (given === undefined) return "left";
+      return { decision: "deny", note: 'onApproval gave neither "approve" nor "deny" nor undefined' };
+    } catch (error) {
+      const { id: approval_id, run_id, tool } = approval;
+      if (!signal.aborted) log.error("onApproval failed: the call is denied", { approval_id, run_id, tool, error });
+      const note = redact(`onApproval failed: ${sayError(error)}`).slice(0, APPROVAL_LIMITS.noteCharacters);
+      return { decision: "deny", note };
+    }
+  }
+
+  async #answer(id: string, word: Word): Promise<void> {
+    try {
+      await this.#options.approvals.answer(id, { ...word, by: { via: "program", tokenId: null } });
+    } catch (error) {
+      // Somebody answered at the same moment, or the approval was taken back
+      if (error instanceof HttpError) return;
+      this.#options.log.error("The program's answer to an approval could not be stored", { approval_id: id, error });
+    }
+  }
+}
+
+/** Answer of the program. */
+interface Word {
+  readonly decision: "approve" | "deny";
+  readonly note?: string;
+}
+
+function sayError(error: unknown): string {
+  try {
+    return error instanceof Error ? `${error.message}` : "it threw something that is no error";
+  } catch {
+    return "its error cannot be read";
+  }
+}
