@@ -65,6 +65,7 @@ export const pluginsRoute: Route = strictRoute({
   reply: { status: 200, type: "application/json", schema: listSchema(pluginSchema) },
   async handler(_request, context) {
     const { plugins } = await context.services.plugins();
+    await plugins.look();
     return listReply(context, plugins.list());
   },
 });
@@ -79,6 +80,7 @@ export const pluginRoute: Route = strictRoute({
   handler: (_request, context) =>
     answer(context, async () => {
       const { plugins } = await context.services.plugins();
+      await plugins.look();
       return plugins.require(idOf(context));
     }),
 });

@@ -201,6 +201,7 @@ function createFakePlugins(): Awaited<ReturnType<Services["plugins"]>> {
   const none = () => Promise.reject(new PluginError("plugin_not_found", "Cannot find the plugin"));
   const plugins: Awaited<ReturnType<Services["plugins"]>>["plugins"] = {
     list: () => [],
+    look: () => Promise.resolve(),
     get: () => undefined,
     require() {
       throw new PluginError("plugin_not_found", "Cannot find the plugin");

@@ -88,7 +88,7 @@ export async function watchPlugins(
   path: string,
   { clock, onChange }: { readonly clock: Clock; readonly onChange: () => Promise<void> },
 ): Promise<() => void> {
-  const watch = new PluginWatch(path, { onChange, stamp: await stampOf(path) });
+  const watch = new PluginWatch(path, { onChange, stamp: await stampOfPlugins(path) });
   return watch.begin(clock);
 }
 
@@ -120,7 +120,7 @@ class PluginWatch {
     if (this.#isLooking || this.#isEnded) return;
     this.#isLooking = true;
     try {
-      const stamp = await stampOf(this.#path);
+      const stamp = await stampOfPlugins(this.#path);
       const isQuiet = stamp === this.#seen;
       this.#seen = stamp;
       if (!isQuiet || stamp === this.#told || this.#isEnded) return;
@@ -146,7 +146,8 @@ async function pluginNames(path: string): Promise<readonly string[]> {
   return names;
 }
 
-async function stampOf(path: string): Promise<string> {
+/** Returns the files of the plugins of a folder with their sizes and times: another text means that one may have changed. Never throws. */
+export async function stampOfPlugins(path: string): Promise<string> {
   const stamps: string[] = [];
   let left = MAX_FILES;
   for (const name of await pluginNames(path)) {

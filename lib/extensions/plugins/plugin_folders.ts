@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { resolvePath } from "../../config/folders.ts";
-import { findPlugins, type PluginLayer, watchPlugins } from "./found_plugins.ts";
+import { findPlugins, type PluginLayer, stampOfPlugins, watchPlugins } from "./found_plugins.ts";
 import type { KnownPlugin } from "./known_plugins.ts";
 import type { PluginRecord } from "./plugin_record.ts";
 import type { PluginRecords } from "./plugin_records.ts";
@@ -31,6 +31,8 @@ export interface PluginFoldersOptions {
 /** The folders that plugins are found in. */
 export class PluginFolders {
   readonly #options: PluginFoldersOptions;
+  /** Stamps of the last looks */
+  readonly #stamps = new Map<FolderLayer, string>();
 
   constructor(options: PluginFoldersOptions) {
     this.#options = options;
@@ -38,6 +40,7 @@ export class PluginFolders {
 
   /** Looks in the folder of a layer anew. What was enabled with another content is turned off. */
   async look(layer: FolderLayer): Promise<readonly KnownPlugin[]> {
+    this.#stamps.set(layer, await stampOfPlugins(this.#pathOf(layer)));
     const records = await this.#options.records.read();
     const known: KnownPlugin[] = [];
     for (const plugin of await findPlugins({ layer, path: this.#pathOf(layer) })) {
@@ -48,6 +51,11 @@ export class PluginFolders {
       known.push(await this.#withChange({ ...plugin, id, record }));
     }
     return known;
+  }
+
+  /** Tells whether the folder of a layer is another than at the last look. */
+  async hasChanged(layer: FolderLayer): Promise<boolean> {
+    return await stampOfPlugins(this.#pathOf(layer)) !== this.#stamps.get(layer);
   }
 
   /** Calls back within a second after a change in `plugins` of the workspace. Returns the end of the watch. */

@@ -24,6 +24,8 @@ import { type PluginActor, PluginRecords } from "./plugin_records.ts";
 export interface Plugins {
   /** Returns all plugins by id; of several with one id the one that counts. */
   list(): readonly PluginInfo[];
+  /** Looks at the folders that are not watched, if they changed since the last look: for a person who asks. */
+  look(): Promise<void>;
   /** undefined: there is none */
   get(id: string): PluginInfo | undefined;
   /** @throws {PluginError} `plugin_not_found` */
@@ -126,6 +128,15 @@ class StoredPlugins implements Plugins {
 
   list(): readonly PluginInfo[] {
     return this.#known.effective().map((plugin) => this.#infoOf(plugin));
+  }
+
+  async look(): Promise<void> {
+    for (const layer of ["user_dir", "project"] as const) {
+      if (!await this.#folders.hasChanged(layer)) continue;
+      await this.#alone(() => this.#lookIn([layer])).catch((error: unknown) =>
+        this.#options.log.error("The plugins of a folder cannot be read", { layer, error })
+      );
+    }
   }
 
   get(id: string): PluginInfo | undefined {

@@ -391,6 +391,31 @@ describe("plugins that are found in folders", () => {
       assert.ok((await enable(bench)).on);
     }));
 
+  test("in .plugins: a change counts when a person looks at the plugins, who can then enable what is there", () =>
+    withPlugins(async (bench) => {
+      bench.write(".plugins/words");
+      const { plugins } = bench;
+      await plugins.look();
+      await enable(bench);
+      bench.write(".plugins/words", { version: "2.0.0" });
+      bench.write(".plugins/more", { id: "more", tools: [sampleTool("more_words")] });
+      await bench.clock.advance(5_000);
+      assert.deepEqual(
+        plugins.list().map(({ version, on }) => [version, on]),
+        [["1.0.0", true]],
+        "nothing happens by itself",
+      );
+      await plugins.look();
+      assert.deepEqual(plugins.list().map(({ id, version, on }) => [id, version, on]), [["more", "1.0.0", false], [
+        "words",
+        "2.0.0",
+        false,
+      ]]);
+      assert.match(plugins.get("words")?.reason ?? "", /reason: changed/);
+      await enable(bench);
+      assert.equal((await bench.call("count_words")).output, "2.0.0");
+    }));
+
   test("a new folder in plugins appears, one that goes disappears, and one that breaks says why", () =>
     withPlugins(async (bench) => {
       const noticed = (holds: () => boolean) =>
