@@ -7,6 +7,7 @@ import { defaultConfig } from "../../lib/config/config.ts";
 import type { PluginAnswer, PluginCall } from "../../lib/extensions/plugins/plugin_host.ts";
 import type { PluginOpeners, PluginToOpen } from "../../lib/extensions/plugins/plugin_openers.ts";
 import { createPlugins, type Plugins } from "../../lib/extensions/plugins/plugins.ts";
+import type { CommandContainment } from "../../lib/system/process/containment.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import type { ToolContext } from "../../lib/tools/runtime/tool.ts";
@@ -32,6 +33,8 @@ export interface PluginBench {
   /** Answer of every host, by the plugin's version unless a test exchanges it */
   answer: (plugin: PluginToOpen, call: PluginCall, signal: AbortSignal) => Promise<PluginAnswer>;
   config: Config;
+  /** How programs are contained on the machine of the test */
+  containment: CommandContainment["kind"];
   /** Calls a tool, as the executor does after its checks */
   call(tool: string, input?: object, signal?: AbortSignal): Promise<ToolResult>;
   /** Writes a plugin folder below the workspace, as `plugins/words` */
@@ -72,6 +75,7 @@ export async function withPlugins(
       ...{ store, clock, log, audit: audit.append, openers, dataDir, workspaceRoot, home: folder },
       random: createSeededRandom(clock.now()),
       config: () => state.config,
+      containment: () => Promise.resolve({ kind: bench.containment, text: "" }),
     });
   const state: { plugins: Plugins | undefined; config: Config } = { plugins: undefined, config: defaultConfig() };
   const plugins = () => {
@@ -89,6 +93,7 @@ export async function withPlugins(
       state.config = next;
     },
     ...{ store, audit, clock, logged, dataDir, workspaceRoot, open },
+    containment: "contained",
     answer: ({ manifest }) => Promise.resolve({ output: manifest.version, is_error: false }),
     async call(tool, input = { text: "a b" }, signal = new AbortController().signal) {
       const found = plugins().tools().find(({ name }) => name === tool);

@@ -1,4 +1,5 @@
 import type { Config } from "../../config/config.ts";
+import type { CommandContainment } from "../../system/process/containment.ts";
 import type { Access } from "../../tools/runtime/tool.ts";
 import { isAmongHosts } from "../../system/net/url_rules.ts";
 import { type PluginManifest, versionMisfit } from "./manifest.ts";
@@ -55,19 +56,33 @@ export function accessOfPlugin(manifest: PluginManifest, tool: string, { tools }
   return workspace === "write" ? "write" : "read";
 }
 
-/** Returns a sentence about the rights that a plugin of this kind runs with. */
-export function rightsOf({ kind }: Pick<PluginManifest, "kind">): string {
+/** Circumstances that decide about the rights of a program or a library. */
+export interface Containing {
+  /** How programs of plugins are contained here. Undefined before somebody looked */
+  readonly containment: CommandContainment["kind"] | undefined;
+  readonly ffi: Config["plugins"]["ffi"];
+}
+
+/** Returns a sentence about the rights that a plugin of this kind runs with on this machine. */
+export function rightsOf({ kind }: Pick<PluginManifest, "kind">, { containment, ffi }: Containing): string {
   switch (kind) {
     case "wasm":
       return "It runs in a WASM sandbox and can do what its capabilities say, and no more";
     case "process":
-      return `It is a program on this machine: ${CONTAINED}`;
+      return `It is a program on this machine: ${CONTAINED[containment ?? "unknown"]}`;
     case "ffi":
-      return `It is a library of machine code: ${CONTAINED}; [plugins] ffi = "in_process" gives it all that the gateway may`;
+      return ffi === "in_process"
+        ? 'It is a library of machine code: [plugins] ffi = "in_process" gives it all that the gateway may'
+        : `It is a library of machine code: ${CONTAINED[containment ?? "unknown"]}`;
   }
 }
 
-const CONTAINED = "contained to its capabilities where bubblewrap works ([plugins] sandbox), else with your rights";
+const CONTAINED: Readonly<Record<CommandContainment["kind"] | "unknown", string>> = {
+  contained: "bubblewrap contains it to its capabilities",
+  uncontained: "nothing contains it here, so that it has your rights ([plugins] sandbox, postern doctor)",
+  refused: "it cannot run here, since nothing can contain it ([plugins] sandbox, postern doctor)",
+  unknown: "contained to its capabilities where bubblewrap works ([plugins] sandbox), else with your rights",
+};
 
 /** Returns why a plugin cannot run in this version; undefined when it can. */
 export function misfitOf(manifest: PluginManifest, kinds: readonly string[]): string | undefined {

@@ -1,5 +1,5 @@
 import type { PluginConfig } from "./plugin_gate.ts";
-import { misfitOf, missingGrant, rightsOf } from "./plugin_gate.ts";
+import { type Containing, misfitOf, missingGrant, rightsOf } from "./plugin_gate.ts";
 import { PLUGIN_LAYERS, type PluginLayer } from "./found_plugins.ts";
 import { isEnabled, type KnownPlugin } from "./known_plugins.ts";
 import { NO_CAPABILITIES, type PluginCapabilities, type PluginKind, widened } from "./manifest.ts";
@@ -93,12 +93,14 @@ function placeOf({ folder }: KnownPlugin, overridden: readonly PluginLayer[]): s
  * Describes a plugin.
  * @param options.overridden plugins of the same id that do not count
  * @param options.lastError last call that failed
+ * @param options.containment how programs of plugins are contained here
  */
 export function toPluginInfo(
   plugin: KnownPlugin,
-  { overridden, lastError, ...circumstances }: Circumstances & {
+  { overridden, lastError, containment, ...circumstances }: Circumstances & {
     readonly overridden: readonly KnownPlugin[];
     readonly lastError: PluginFailure | undefined;
+    readonly containment: Containing["containment"];
   },
 ): PluginInfo {
   const { id, layer, folder, content, record } = plugin;
@@ -128,7 +130,7 @@ export function toPluginInfo(
     fuel: asked?.fuel ?? null,
     asks,
     asks_more: asked === undefined || record?.grant == null ? asks : beyondGrant(record.grant, asked),
-    rights: manifest === undefined ? null : rightsOf(manifest),
+    rights: manifest === undefined ? null : rightsOf(manifest, { containment, ffi: circumstances.config.plugins.ffi }),
     tools: (manifest?.tools ?? []).map(({ name, description }) => ({ name, description })),
     overrides: places,
     changed_at: record?.changed_at ?? null,

@@ -8,7 +8,7 @@ import { createPluginRegistry, type PluginRegistry } from "./plugin_registry.ts"
 import { createPlugins, type Plugins, type PluginsOptions } from "./plugins.ts";
 
 /** Options of `createPluginServices`. */
-export interface PluginServicesOptions extends Omit<PluginsOptions, "openers"> {
+export interface PluginServicesOptions extends Omit<PluginsOptions, "openers" | "containment"> {
   readonly processes: Processes;
   readonly files: Files;
   readonly taintedFiles: TaintedFiles;
@@ -26,7 +26,12 @@ export interface PluginServices extends Pick<Plugins, "tools" | "close"> {
 
 /** Reads the plugins, with a host for each kind that this version runs. */
 export async function createPluginServices(options: PluginServicesOptions): Promise<PluginServices> {
-  const plugins = await createPlugins({ ...options, openers: createOpeners(options) });
+  const { processes } = options;
+  const plugins = await createPlugins({
+    ...options,
+    openers: createOpeners(options),
+    containment: (...settings) => processes.containment(...settings),
+  });
   return {
     plugins,
     registry: createPluginRegistry({ ...options, plugins }),

@@ -6,6 +6,8 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { Store } from "../../storage/store.ts";
+import type { CommandContainment, SandboxMode } from "../../system/process/containment.ts";
+import type { Processes } from "../../system/process/processes.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import { type KnownPlugin, KnownPlugins } from "./known_plugins.ts";
 import { OfferedPlugins, onChangedModule } from "./offered_plugins.ts";
@@ -24,7 +26,7 @@ import { type PluginActor, PluginRecords } from "./plugin_records.ts";
 export interface Plugins {
   /** Returns all plugins by id; of several with one id the one that counts. */
   list(): readonly PluginInfo[];
-  /** Looks at the folders that are not watched, if they changed since the last look: for a person who asks. */
+  /** Looks at the folders that are not watched, if they changed since the last look, and at the sandbox: for a person who asks. */
   look(): Promise<void>;
   /** undefined: there is none */
   get(id: string): PluginInfo | undefined;
@@ -75,6 +77,8 @@ export interface PluginsOptions {
   /** The newest configuration. */
   readonly config: () => Config;
   readonly openers: PluginOpeners;
+  /** Tells how programs of plugins are contained. */
+  readonly containment: Processes["containment"];
   /** Absolute path of the data directory. */
   readonly dataDir: string;
   /** Absolute path of the folder that the agent works in. */
@@ -99,6 +103,8 @@ class StoredPlugins implements Plugins {
   readonly #offered: OfferedPlugins;
   readonly #mutex = createKeyedMutex();
   #endWatch: () => void = () => {};
+  /** How programs of plugins were contained at the last look, by `[plugins] sandbox` */
+  #contained: { readonly sandbox: SandboxMode; readonly kind: CommandContainment["kind"] } | undefined;
   #isClosed = false;
 
   constructor(options: PluginsOptions) {
@@ -131,6 +137,11 @@ class StoredPlugins implements Plugins {
   }
 
   async look(): Promise<void> {
+    const { config, containment } = this.#options;
+    const { sandbox } = config().plugins;
+    if (this.#known.effective().some(({ content }) => content !== undefined && content.manifest.kind !== "wasm")) {
+      this.#contained = { sandbox, kind: (await containment(sandbox)).kind };
+    }
     for (const layer of ["user_dir", "project"] as const) {
       if (!await this.#folders.hasChanged(layer)) continue;
       await this.#alone(() => this.#lookIn([layer])).catch((error: unknown) =>
@@ -323,7 +334,11 @@ class StoredPlugins implements Plugins {
     const { config, openers } = this.#options;
     const overridden = this.#known.othersOf(plugin);
     const lastError = this.#offered.lastError(plugin.content?.digest);
-    return toPluginInfo(plugin, { config: config(), overridden, lastError, kinds: Object.keys(openers) });
+    const containment = this.#contained?.sandbox === config().plugins.sandbox ? this.#contained.kind : undefined;
+    return toPluginInfo(plugin, {
+      ...{ config: config(), overridden, lastError, containment },
+      kinds: Object.keys(openers),
+    });
   }
 
   /** Makes tools and hosts fit what is known now, and removes files that nothing uses. */

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { createPluginFiles, readPluginFolder, stampOfFolder } from "../../../lib/extensions/plugins/plugin_files.ts";
 import { readPackage } from "../../../lib/extensions/plugins/plugin_package.ts";
 import { BY, withPlugins } from "../../support/plugin_bench.ts";
-import { EMPTY_MODULE, sampleManifest, samplePackage, sha256 } from "../../support/plugin_package.ts";
+import { EMPTY_MODULE, sampleManifest, samplePackage, sampleTool, sha256 } from "../../support/plugin_package.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
@@ -64,6 +64,31 @@ test("an installation whose record cannot be written is none", () =>
     await bench.restart();
     assert.deepEqual(bench.plugins.list(), []);
     assert.deepEqual(readdirSync(join(bench.dataDir, "plugins")), []);
+  }));
+
+test("a change whose record cannot be written changes nothing, now and after a restart", () =>
+  withPlugins(async (bench) => {
+    const { digest } = await bench.plugins.install(samplePackage(), { by: BY });
+    await bench.plugins.enable("words", { by: BY, digest: digest ?? "" });
+    await bench.plugins.install(samplePackage({ id: "other", tools: [sampleTool("other")] }), { by: BY });
+    const other = bench.plugins.get("other")?.digest ?? "";
+    const seen = () => bench.plugins.list().map(({ id, version, state, on }) => [id, version, state, on]);
+    const before = seen();
+    bench.audit.fail(new Error("disk full"));
+    const changes = [
+      () => bench.plugins.install(samplePackage({ version: "2.0.0" }), { by: BY }),
+      () => bench.plugins.enable("other", { by: BY, digest: other }),
+      () => bench.plugins.disable("words", { by: BY }),
+      () => bench.plugins.remove("words", { by: BY }),
+    ];
+    for (const change of changes) {
+      await assert.rejects(change(), /disk full/);
+      assert.deepEqual(seen(), before);
+      assert.equal((await bench.call("count_words")).output, "1.0.0");
+      await bench.restart();
+      assert.deepEqual(seen(), before);
+    }
+    assert.deepEqual(readdirSync(join(bench.dataDir, "plugins")).sort(), [digest, other].sort());
   }));
 
 test("a hostile package writes nothing at all", () =>

@@ -7,7 +7,14 @@ import { nextState, PLUGIN_STATES } from "../../../lib/extensions/plugins/plugin
 import type { PluginAnswer } from "../../../lib/extensions/plugins/plugin_host.ts";
 import type { ToolContext } from "../../../lib/tools/runtime/tool.ts";
 import { BY, type PluginBench, withPlugins } from "../../support/plugin_bench.ts";
-import { type SampleManifest, sampleManifest, samplePackage, sampleTool } from "../../support/plugin_package.ts";
+import {
+  EMPTY_MODULE,
+  type SampleManifest,
+  sampleManifest,
+  samplePackage,
+  sampleTool,
+  sha256,
+} from "../../support/plugin_package.ts";
 import { configOf } from "../../support/running_gateway.ts";
 import { until } from "../../support/until.ts";
 
@@ -490,6 +497,31 @@ test("serve() serves a package at once, in place of all others, and leaves nothi
     await plugins.serve(samplePackage({ id: "other", tools: [sampleTool("other")] }), { by: BY });
     const again = await bench.restart();
     assert.deepEqual(again.list().map(({ id }) => id), ["words"], "a restart ends it");
+  }));
+
+test("its rights are told as they are on this machine", () =>
+  withPlugins(async (bench) => {
+    const process = { kind: "process", wasm: undefined, process: { command: "node" } };
+    await bench.plugins.install(samplePackage(process), { by: BY });
+    const rights = async () => {
+      await bench.plugins.look();
+      return bench.plugins.get("words")?.rights ?? "";
+    };
+    assert.match(bench.plugins.get("words")?.rights ?? "", /where bubblewrap works/, "nobody has looked yet");
+    assert.match(await rights(), /bubblewrap contains it to its capabilities/);
+    bench.containment = "uncontained";
+    assert.match(await rights(), /nothing contains it here, so that it has your rights/);
+    bench.containment = "refused";
+    assert.match(await rights(), /it cannot run here/);
+    const ffi = {
+      kind: "ffi",
+      wasm: undefined,
+      ffi: { library: "words.wasm", sha256: sha256(EMPTY_MODULE), symbol: "f" },
+    };
+    await bench.plugins.install(samplePackage({ ...ffi, version: "2.0.0" }), { by: BY });
+    assert.match(await rights(), /library of machine code: it cannot run here/);
+    bench.config = { ...bench.config, plugins: { ...bench.config.plugins, ffi: "in_process" } };
+    assert.match(await rights(), /gives it all that the gateway may/);
   }));
 
 test("the last call that failed is told with the plugin, until its content is another", () =>
