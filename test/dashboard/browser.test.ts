@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_PAGE_TEST, PATIENCE_MS, pollOnce } from "../support/chromium.ts";
+import { launchPageBrowser, NO_PAGE_TEST, PATIENCE_MS, pollOnce } from "../support/chromium.ts";
 import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
 import { until } from "../support/until.ts";
 
@@ -15,7 +15,7 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
   let problems: string[];
 
   before(async () => {
-    browser = await launchChromium();
+    browser = await launchPageBrowser();
   });
   after(() => browser.close());
 

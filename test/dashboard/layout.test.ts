@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser, BrowserContext, Page } from "playwright-core";
-import { launchChromium, NO_PAGE_TEST, PATIENCE_MS, pollOnce } from "../support/chromium.ts";
+import { launchPageBrowser, NO_PAGE_TEST, PATIENCE_MS, pollOnce } from "../support/chromium.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { samplePackage, sampleTool } from "../support/plugin_package.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
@@ -12,7 +12,7 @@ const SENTENCE = `${"A long outcome of many words ".repeat(200)}${WORD}`;
 describe("every view of the dashboard", { skip: NO_PAGE_TEST }, () => {
   let browser: Browser;
   before(async () => {
-    browser = await launchChromium();
+    browser = await launchPageBrowser();
   });
   after(() => browser.close());
 

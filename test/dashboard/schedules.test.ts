@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_PAGE_TEST, PATIENCE_MS } from "../support/chromium.ts";
+import { launchPageBrowser, NO_PAGE_TEST, PATIENCE_MS } from "../support/chromium.ts";
 import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
 
 describe("the dashboard's schedules in Chromium", { skip: NO_PAGE_TEST }, () => {
@@ -10,7 +10,7 @@ describe("the dashboard's schedules in Chromium", { skip: NO_PAGE_TEST }, () => 
   let page: Page;
 
   before(async () => {
-    browser = await launchChromium();
+    browser = await launchPageBrowser();
   });
   after(() => browser.close());
   beforeEach(async () => {

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
+import { launchPageBrowser, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
 import { jsonOf, type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const FILES = { "garden.md": "# Garden\n\nWater the beans on Tuesday.\n", "notes/peas.md": "Peas climb.\n" };
@@ -11,7 +11,7 @@ const FILES = { "garden.md": "# Garden\n\nWater the beans on Tuesday.\n", "notes
 describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
   let browser: Browser;
   before(async () => {
-    browser = await launchChromium();
+    browser = await launchPageBrowser();
   });
   after(() => browser.close());
 

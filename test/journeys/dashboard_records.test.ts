@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
+import { launchPageBrowser, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
 import { jsonOf, type RunningGateway, withWorld } from "../support/world.ts";
 
 const MARKDOWN = [
@@ -17,7 +17,7 @@ const MARKDOWN = [
 describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
   let browser: Browser;
   before(async () => {
-    browser = await launchChromium();
+    browser = await launchPageBrowser();
   });
   after(() => browser.close());
 

@@ -8,6 +8,8 @@ const PLACES = [
   "/usr/bin/google-chrome",
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 ];
+/** Chromium without windows: the same engine, and a page of its own costs a quarter of the time. */
+const HEADLESS_SHELLS = ["/usr/bin/chromium-headless-shell", "/usr/bin/chrome-headless-shell"];
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -37,9 +39,19 @@ export const NO_PAGE_TEST: string | false = process.versions.deno === undefined
   ? NO_CHROMIUM
   : "the page is the same on every runtime, and the tests on Node look at it";
 
-/** A headless browser with a fresh profile, which goes when it is closed. */
+/** A headless browser with a fresh profile, which goes when it is closed. It is the headless shell where that is installed. */
+export function launchPageBrowser(): Promise<Browser> {
+  return launch(
+    process.env["CHROMIUM"] === undefined ? HEADLESS_SHELLS.find(existsSync) ?? findChromium() : findChromium(),
+  );
+}
+
+/** The browser that people use, headless, with a fresh profile which goes when it is closed. */
 export function launchChromium(): Promise<Browser> {
-  const executablePath = findChromium();
+  return launch(findChromium());
+}
+
+function launch(executablePath: string | undefined): Promise<Browser> {
   if (executablePath === undefined) throw new TypeError("No Chromium was found");
   return chromium.launch({ executablePath, headless: true, args: FLAGS, timeout: PATIENCE_MS });
 }
