@@ -1,3 +1,4 @@
+import process from "node:process";
 import type { Random } from "../../lib/base/random.ts";
 
 /** Repeatable numbers for tests: never for a gateway. */
@@ -15,4 +16,9 @@ export function createSeededRandom(seed = 1): Random {
     bytes: (count) => Uint8Array.from({ length: count }, next),
     id: (prefix) => prefix + Array.from({ length: 24 }, () => "0123456789abcdefghijklmnopqrstuv"[next() & 31]).join(""),
   };
+}
+
+/** Returns how many examples a property is tried with: `usual`, or the factor `TRIES` of the environment times as many. */
+export function triesOf(usual: number): number {
+  return usual * Number(process.env["TRIES"] ?? 1);
 }

@@ -18,6 +18,7 @@ import { applyEdit, type ConfigTable, toConfig } from "../support/config_edits.t
 import { createFakeClock } from "../support/fake_clock.ts";
 import { initRepository, isThere } from "../support/git_fixture.ts";
 import { type ConfigChanges, createToolBench } from "../support/tool_bench.ts";
+import { triesOf } from "../support/seeded_random.ts";
 import { toolInputs } from "./tool_inputs.ts";
 import { withWorkspace } from "../support/workspace.ts";
 
@@ -32,7 +33,8 @@ const ALWAYS_ENABLED = new Set([
 /** Off only when `enable_agents_ipc` says so. */
 const ON_BY_DEFAULT = new Set([...ALWAYS_ENABLED, "agents_ipc", "tool_search"]);
 
-const RUNS = { numRuns: 100 };
+/** Tables and inputs for each tool; every run of the tests has others */
+const RUNS = { numRuns: triesOf(30) };
 
 test("with the default configuration exactly the tools that are always on are on", () => {
   const executor = executorOf(BUILTIN_TOOLS, {});
@@ -177,7 +179,7 @@ async function eachInput(use: (name: string, input: string) => Promise<void>): P
   for (const tool of BUILTIN_TOOLS) {
     const sample = JSON.stringify(TOOLS[tool.name]?.sample ?? {});
     const property = fc.asyncProperty(toolInputs(tool), (input) => use(tool.name, input));
-    await fc.assert(property, { numRuns: 12, examples: [[sample]] });
+    await fc.assert(property, { numRuns: triesOf(8), examples: [[sample]] });
   }
 }
 

@@ -9,13 +9,14 @@ import type { FileScope } from "../../../lib/system/files/files.ts";
 import { searchFiles } from "../../../lib/tools/files/search_files.ts";
 import type { FileSearch } from "../../../lib/tools/files/search_job.ts";
 import { SEARCH_LIMITS, searchPattern } from "../../../lib/tools/files/search_pattern.ts";
+import { triesOf } from "../../support/seeded_random.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 /** Searches of many trees are compared with a plain reading of each file: no literals, no bytes, no parts of lines. */
 
 const files = createFiles({ home: "/home/nobody", ownPaths: [], clock: systemClock, blocking: true });
 const { signal } = new AbortController();
-const RUNS = 150;
+const RUNS = triesOf(50);
 const KEY = `${"-".repeat(5)}BEGIN PRIVATE KEY${"-".repeat(5)}\n${"A".repeat(40)}`;
 
 const encoder = new TextEncoder();
