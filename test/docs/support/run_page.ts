@@ -16,8 +16,7 @@ const ADDRESS = /(127\.0\.0\.1|localhost):42617/g;
 /** Head of the audit: position and hash */
 const HEAD = /\b\d+:[0-9a-f]{64}\b/g;
 const SCOPES = "chat,runs,tools,approve,admin";
-/** On Deno without the programs: it finds packages in its own way */
-const RUN_LANGUAGES = "Deno" in globalThis ? ["sh", "console"] : ["sh", "console", "ts", "js"];
+const RUN_LANGUAGES = ["sh", "console", "ts", "js"];
 /** Environment of each command of a page, beside a home of its own */
 const ENVIRONMENT = { POSTERN__GATEWAY__PORT: "0", NO_COLOR: "1" };
 const document = (path: string) => readFileSync(join(PROJECT_ROOT, "fixtures/documents", path));
