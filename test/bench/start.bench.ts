@@ -5,7 +5,7 @@
  */
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { get } from "node:http";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -86,7 +86,6 @@ try {
   console.log(`Loaded until /health: ${own} files of postern, ${packages} of packages`);
   console.log(`Load of the machine after: ${load()}`);
 } finally {
-  rmSync(built, { recursive: true, force: true });
   await removeFolder(folder);
 }
 process.exitCode = missed ? 1 : 0;

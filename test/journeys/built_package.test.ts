@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join, sep } from "node:path";
 import process from "node:process";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { buildPackage } from "../support/build_package.ts";
 import { documentFixture } from "../support/document_fixtures.ts";
@@ -15,13 +15,7 @@ import { until, withWorld } from "../support/world.ts";
 const ON_DENO = "Deno" in globalThis && "Deno has no hook that sees modules load";
 const TOKEN = "test-token-of-the-environment-0123456789";
 
-let built = "";
-
-before(() => {
-  built = buildPackage();
-});
-
-after(() => rmSync(built, { recursive: true, force: true }));
+const built = buildPackage();
 
 test("the package finds its dashboard and the modules of its threads", () =>
   withWorld(async (world) => {

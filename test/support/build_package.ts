@@ -1,17 +1,44 @@
 import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { createHash } from "node:crypto";
+import {
+  existsSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+} from "node:fs";
 import { delimiter, join } from "node:path";
 import process from "node:process";
 import { ROOT, RUN } from "./gateway_process.ts";
 
+/** Everything that the build reads */
+const SOURCES = ["{cli,handlers,lib}/**/*.*", "scripts/build.ts", "package-lock.json", "tsconfig*.json"];
+const PREFIX = "postern-package-";
+
 /**
- * Builds the package from the source as it is, into a fresh folder from where it finds what it imports; the caller removes it.
- * @returns the folder's path
+ * Builds the package from the source as it is, into a folder from where it finds what it imports. The folder stays, and is used
+ * again while the source is the same: the tests of both runtimes look at one package.
+ * @returns the folder's path; nothing may be changed there
  * @throws {Error} it cannot be built, with the output of the build
  */
 export function buildPackage(): string {
   const cache = join(realpathSync(join(ROOT, "node_modules")), ".cache");
   mkdirSync(cache, { recursive: true });
+  const name = `${PREFIX}${digestOfSources()}`;
+  if (existsSync(join(cache, name))) return join(cache, name);
+  const fresh = build(cache);
+  for (const entry of readdirSync(cache).filter((entry) => entry.startsWith(PREFIX))) {
+    rmSync(join(cache, entry), { recursive: true, force: true });
+  }
+  renameSync(fresh, join(cache, name));
+  return join(cache, name);
+}
+
+function build(cache: string): string {
   const folder = mkdtempSync(join(cache, "postern-test-"));
   const [command = "", ...options] = RUN;
   const PATH = [join(ROOT, "node_modules/.bin"), process.env["PATH"]].join(delimiter);
@@ -23,4 +50,12 @@ export function buildPackage(): string {
   if (status === 0) return folder;
   rmSync(folder, { recursive: true, force: true });
   throw new Error(`Cannot build the package: ${stdout}${stderr}`);
+}
+
+function digestOfSources(): string {
+  const digest = createHash("sha256");
+  for (const path of globSync(SOURCES, { cwd: ROOT }).sort()) {
+    digest.update(`${path}\0`).update(readFileSync(join(ROOT, path))).update("\0");
+  }
+  return digest.digest("hex").slice(0, 32);
 }
