@@ -64,14 +64,19 @@ export const pluginTestCommand = defineCliCommand({
     const plugin = await readPlugin(context, { manifest: file, wasm });
     const { id, version, kind, tools, capabilities } = plugin.manifest;
     const names = tools.map(({ name }) => name);
+    const module = await checkModule(context, plugin);
     if (execute !== true) {
-      const facts = { id, version, kind, tools: names, capabilities, digest: plugin.digest };
-      context.print(facts, `${id} ${version} (${kind}) is well formed, with the tools ${names.join(", ")}`);
+      const facts = { id, version, kind, tools: names, capabilities, digest: plugin.digest, ...module };
+      const text = `${id} ${version} (${kind}) is well formed, with the tools ${names.join(", ")}`;
+      context.print(facts, [text, ...module === undefined ? [] : [linesOf(module)]].join("\n"));
       return EXIT.ok;
     }
-    const name = tool ?? names[0] ?? "";
-    if (!names.includes(name)) throw new UsageError(`Cannot call "${name}": the tools are ${names.join(", ")}`);
-    return await callTool(context, plugin, { tool: name, input: toObject(await readInput(input ?? "{}", context.io)) });
+    const called = tools.find(({ name }) => name === (tool ?? names[0]));
+    if (called === undefined) throw new UsageError(`Cannot call "${tool}": the tools are ${names.join(", ")}`);
+    const { createForeignInput } = await import("../../lib/tools/runtime/foreign_input.ts");
+    const given = toObject(await readInput(input ?? "{}", context.io));
+    await told(() => Promise.resolve(createForeignInput(called.name, called.input_schema).read(JSON.stringify(given))));
+    return await callTool(context, plugin, { tool: called.name, input: given });
   },
 });
 
@@ -187,6 +192,45 @@ async function readPlugin(
     throw new UsageError(`Cannot use --wasm: "${plugin.manifest.id}" is a ${plugin.manifest.kind} plugin`);
   }
   return plugin;
+}
+
+/** Facts about the module of a WASM plugin that its author is shown. */
+interface CheckedModule {
+  readonly module_bytes: number;
+  readonly imports: readonly string[];
+  readonly exports: readonly string[];
+}
+
+/** Checks the module of a WASM plugin as a gateway would that grants all its capabilities. @throws {CommandError} why it is refused */
+async function checkModule(context: CommandContext, plugin: PluginPackage): Promise<CheckedModule | undefined> {
+  const { manifest } = plugin;
+  if (manifest.kind !== "wasm") return undefined;
+  const [{ inspectModule }, { grantsImport }] = await Promise.all([
+    import("../../lib/extensions/plugins/wasm/inspect_module.ts"),
+    import("../../lib/extensions/plugins/wasm/module_imports.ts"),
+  ]);
+  const { config: { runtime: { wasm } } } = await context.loadConfig();
+  const bytes = plugin.files.find(({ path }) => path === manifest.wasm.file)?.bytes ?? new Uint8Array();
+  const { imports, exports, refusal } = inspectModule(bytes, {
+    memoryMb: wasm.memory_limit_mb,
+    moduleMb: wasm.max_module_size_mb,
+    isGranted: grantsImport(manifest.capabilities),
+  });
+  const { entrypoint, file } = manifest.wasm;
+  const functions = exports.filter(({ kind }) => kind === "function").map(({ name }) => name);
+  if (refusal !== null) {
+    const way = refusal.code === "module_import" ? '; "capabilities" in plugin.json says what it may import' : "";
+    throw new CommandError(`Cannot use "${file}": ${refusal.reason}${way}`);
+  }
+  if (!functions.includes(entrypoint)) {
+    throw new CommandError(`Cannot use "${file}": it exports no function "${entrypoint}"`);
+  }
+  const imported = imports.map(({ module, name }) => `${module} ${name}`);
+  return { module_bytes: bytes.length, imports: imported, exports: functions };
+}
+
+function linesOf({ module_bytes: bytes, imports, exports }: CheckedModule): string {
+  return `Module: ${bytes} bytes\nExports: ${exports.join(", ")}\nImports: ${imports.join(", ") || "none"}`;
 }
 
 /** Calls a tool in services of their own, whose data directory is removed afterwards. @returns exit code 0, or 1 for an answer that is an error */

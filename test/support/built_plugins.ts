@@ -38,7 +38,8 @@ export function buildAssemblyScript(folder: string): void {
   };
   const [compiler, ...args] = scripts.build.split(" ");
   if (compiler !== "asc") throw new TypeError(`The plugin is built by ${compiler}, not by AssemblyScript's compiler`);
-  symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  const modules = join(folder, "node_modules");
+  if (!existsSync(modules)) symlinkSync(join(ROOT, "node_modules"), modules);
   execFileSync(join(ROOT, "node_modules/.bin/node"), [join(ROOT, "node_modules/assemblyscript/bin/asc.js"), ...args], {
     cwd: folder,
     stdio: "pipe",

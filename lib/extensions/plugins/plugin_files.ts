@@ -226,6 +226,9 @@ async function readPart(
     constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0),
   )
     .catch((cause: NodeJS.ErrnoException) => {
+      if (cause.code === "ENOENT" && path !== MANIFEST_NAME) {
+        throw wrong(`"${path}" in "${folder}" is not there: build it first`);
+      }
       throw wrong(
         `"${path}" in "${folder}" cannot be read: ${cause.code === "ELOOP" ? "it is a link" : cause.message}`,
       );
