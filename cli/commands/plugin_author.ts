@@ -230,7 +230,13 @@ async function checkModule(context: CommandContext, plugin: PluginPackage): Prom
 }
 
 function linesOf({ module_bytes: bytes, imports, exports }: CheckedModule): string {
-  return `Module: ${bytes} bytes\nExports: ${exports.join(", ")}\nImports: ${imports.join(", ") || "none"}`;
+  const names = new Map<string, string[]>();
+  for (const line of imports) {
+    const [module = "", name = ""] = line.split(" ");
+    names.set(module, [...names.get(module) ?? [], name]);
+  }
+  const lines = [...names].map(([module, list]) => `Imports of ${module}: ${[...new Set(list)].sort().join(", ")}`);
+  return [`Module: ${bytes} bytes`, `Exports: ${exports.join(", ")}`, ...lines].join("\n");
 }
 
 /** Calls a tool in services of their own, whose data directory is removed afterwards. @returns exit code 0, or 1 for an answer that is an error */

@@ -22,6 +22,11 @@ export function cannotRun(command: string, ...args: readonly string[]): string |
   }
 }
 
+/** Puts the sample that reads, lists and writes the workspace in place of the source of a new AssemblyScript plugin. */
+export function useSampleSource(folder: string): void {
+  copyFileSync(join(ROOT, "fixtures/plugins/wasm-assemblyscript/index.as"), join(folder, "assembly/index.ts"));
+}
+
 /**
  * Builds the AssemblyScript plugin in a folder by the command of its `package.json`, with the compiler of this project. The same sources
  * are built once: a compiler that reads them again makes the same module.

@@ -51,7 +51,7 @@ function describe({ path, bytes, sha256, ...module }: InspectedModule): string {
     `${path}: ${bytes} bytes, SHA-256 ${sha256}`,
     refusal === null ? "It can be loaded" : `It is refused: ${refusal.reason}`,
     `Exports: ${listed(exports.map(({ name, kind, type }) => `${name} ${type ?? kind}`))}`,
-    `Imports: ${listed(imports.map(importLine))}`,
+    ...importLines(imports),
     `Functions: ${functions}${hasStart ? ", one of which runs at the start" : ""}`,
     `Memory: ${memory === null ? "none" : `${sizes(memory)} pages of 64 KiB`}`,
     `Tables: ${listed(tables.map((table) => `${sizes(table)} entries`))}`,
@@ -60,8 +60,16 @@ function describe({ path, bytes, sha256, ...module }: InspectedModule): string {
   return lines.join("\n");
 }
 
-function importLine({ module, name, kind, type, granted }: InspectedModule["imports"][number]): string {
-  return `${module} ${name} ${type ?? kind}${granted ? "" : " (not granted)"}`;
+/** Returns a line for each module that it imports from. */
+function importLines(imports: InspectedModule["imports"]): readonly string[] {
+  const modules = [...new Set(imports.map(({ module }) => module))];
+  return modules.map((module) => {
+    const ofModule = imports.filter((one) => one.module === module);
+    const names = ofModule.map(({ name, kind, type, granted }) =>
+      `${name} ${type ?? kind}${granted ? "" : " (not granted)"}`
+    );
+    return `Imports of ${module}: ${names.join(", ")}`;
+  });
 }
 
 const listed = (items: readonly string[]) => (items.length === 0 ? "none" : items.join(", "));

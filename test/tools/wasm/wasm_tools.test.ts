@@ -58,7 +58,7 @@ test("modules are listed, inspected without running, loaded and called", () => {
     );
     const inspected = await look(bench, "inspect", "more/endless.wasm");
     assert.match(inspected.output, /^more\/endless\.wasm: \d+ bytes, SHA-256 [0-9a-f]{64}\nIt can be loaded\n/);
-    assert.match(inspected.output, /\nImports: extism:host\/env alloc \(i64\) -> i64, /);
+    assert.match(inspected.output, /\nImports of extism:host\/env: alloc \(i64\) -> i64, /);
     assert.match(
       inspected.output,
       /\nFunctions: 2, one of which runs at the start\nMemory: 1 or more pages of 64 KiB\n/,
