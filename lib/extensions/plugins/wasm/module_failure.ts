@@ -2,9 +2,15 @@ import { WasmRefusal } from "./module_bytes.ts";
 
 /**
  * Reason why a module gave no answer. `cancelled` and `timeout`: it was told to stop. `out_of_fuel`: it used what it had. `failed`: it
- * trapped, said an error or broke a rule. Others come from the gateway's own checks, as `module_import` or `url_not_allowed`.
+ * trapped, said an error or broke a rule. `exited`: it ended itself as done. Others come from the gateway's own checks, as `module_import` or `url_not_allowed`.
  */
-export type ModuleFailureCode = "cancelled" | "timeout" | "out_of_fuel" | "failed" | (string & Record<never, never>);
+export type ModuleFailureCode =
+  | "cancelled"
+  | "timeout"
+  | "out_of_fuel"
+  | "failed"
+  | "exited"
+  | (string & Record<never, never>);
 
 /** Failure of a module, thrown through its code: modules cannot catch. The message is the end of a sentence. */
 export class ModuleFailure extends Error {

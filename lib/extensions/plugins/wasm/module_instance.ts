@@ -150,8 +150,7 @@ export class ModuleInstance {
       // Extism takes the whole buffer of the bytes that it is given, so they are alone in theirs
       await plugin.call(["0", entrypoint], new Uint8Array(new TextEncoder().encode(input)));
     } catch (error) {
-      // Some compilers end a module by a trap once it has said why
-      if (error instanceof ModuleFailure || kernel.error === undefined) throw error;
+      if (!isEnd(error, kernel)) throw error;
     } finally {
       Reflect.deleteProperty(instance, "exports");
     }
@@ -161,6 +160,11 @@ export class ModuleInstance {
     }
     return { output: kernel.output ?? new Uint8Array() };
   }
+}
+
+/** Tells whether a module ended itself as done, or by a trap once it has said why, as some compilers do. */
+function isEnd(error: unknown, { error: said }: Kernel): boolean {
+  return error instanceof ModuleFailure ? error.code === "exited" : said !== undefined;
 }
 
 /** Functions that a module may import, by name, with Extism's state of the call first. */

@@ -73,7 +73,7 @@ export function createWasi(machine: WasiMachine): WasiFunctions {
     poll_oneoff: (from: number, to: number, count: number, written: number) =>
       poll(machine, { from: from >>> 0, to: to >>> 0, count: count >>> 0, written: written >>> 0 }),
     proc_exit(code: number) {
-      throw new ModuleFailure("failed", `it ended itself with the code ${code}`);
+      throw new ModuleFailure(code === 0 ? "exited" : "failed", `it ended itself with the code ${code}`);
     },
     fd_write(descriptor: number, list: number, count: number, written: number) {
       if (descriptor !== 1 && descriptor !== 2) return BAD_DESCRIPTOR;

@@ -97,6 +97,8 @@ export async function openWasmModule(module: ModuleToOpen, services: WasmService
   return host;
 }
 
+const CLOSED = { code: "failed", reason: "it was closed", said: new Uint8Array() };
+
 class ModuleHost implements WasmHost {
   readonly #module: ModuleToOpen;
   readonly #services: WasmServices;
@@ -173,6 +175,7 @@ class ModuleHost implements WasmHost {
 
   async #run(job: ThreadJob, signal: AbortSignal, call?: PluginCall): Promise<Extract<JobEnd, { kind: "done" }>> {
     const { config: { runtime: { wasm } } } = this.#module;
+    if (this.#closing.signal.aborted) throw this.#errorOf(CLOSED, { signal, kind: job.kind });
     const thread = this.#open();
     this.#idle?.clear();
     try {
@@ -200,6 +203,7 @@ class ModuleHost implements WasmHost {
   }
 
   #keep(thread: WasmThread): void {
+    if (this.#closing.signal.aborted) return;
     this.#idle = this.#services.clock.after(IDLE_MS, () => void thread.end());
   }
 
@@ -220,7 +224,7 @@ class ModuleHost implements WasmHost {
       case "out_of_fuel":
         return new ToolError("plugin_out_of_fuel", `${about}${reason}; ${fuelOf(this.#module).way}`);
       default: {
-        const known = code === "failed" || code === "cancelled" ? "plugin_failed" : code;
+        const known = code === "failed" || code === "exited" || code === "cancelled" ? "plugin_failed" : code;
         const why = new TextEncoder().encode(reason);
         const shown = this.#masked(why, { from: 0, to: Math.min(why.length, MAX_SHOWN) });
         return new ToolError(known, about + shown + this.#quoted(said));

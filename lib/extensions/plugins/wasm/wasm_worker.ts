@@ -76,6 +76,8 @@ class ModuleThread {
     while (Atomics.load(shared, PLACES.reply) === 0) Atomics.wait(shared, PLACES.reply, 0, LOOK_MS);
     // The gateway posts the answer before it says that there is one
     const { message: answer } = receiveMessageOnPort(this.#data.answers) as { readonly message: HostAnswer };
+    // A request that was given up for its call has no other reason
+    this.#check();
     if (answer.kind === "refusal") throw new ModuleFailure(answer.code, answer.reason);
     return answer.reply;
   }

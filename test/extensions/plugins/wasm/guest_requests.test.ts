@@ -116,7 +116,7 @@ test("a module reaches the hosts of its manifest by the rules of every request, 
   }
 });
 
-test("a request of a call that is cancelled ends, and the next call works", async () => {
+test("a request of a call that is cancelled, or takes too long, ends, and the next call works", async () => {
   const stop = new AbortController();
   const server = await startFakeServer((seen, response) => {
     if (seen.path === "/hang") stop.abort();
@@ -129,7 +129,14 @@ test("a request of a call that is cancelled ends, and the next call works", asyn
         name: "CancelError",
       });
       assert.deepEqual((await call(`${JSON.stringify({ url: server.origin })}~`)).data, {});
-    }, { capabilities: { hosts: [host] }, config: { url_access: { allow_loopback: true } } });
+      // Nobody answers: the time limit ends the call
+      await assert.rejects(call(`${JSON.stringify({ url: `${server.origin}/hang` })}~`), { code: "plugin_timeout" });
+      assert.deepEqual((await call(`${JSON.stringify({ url: server.origin })}~`)).data, {});
+    }, {
+      capabilities: { hosts: [host] },
+      config: { url_access: { allow_loopback: true } },
+      wasm: { timeout_secs: 1 },
+    });
   } finally {
     await server.close();
   }

@@ -10,6 +10,9 @@ const HELLO = answeringWat("hello");
 const OK = '(data (i32.const 1000) "{\\"output\\":\\"ok\\"}")';
 const SAY_OK = "(call $answer (i32.const 1000) (i32.const 15)) (i32.const 0)";
 
+/** Units of a call that uses everything that is charged by length: counted once, and the same wherever the test runs. */
+const SAME_FUEL = 28_466;
+
 const refusalOf = (source: string | Uint8Array, options = {}) =>
   withModule(source, () => Promise.resolve(), options).then(
     () => "none",
@@ -27,6 +30,45 @@ test("a module answers, and what it used is known", () =>
     assert.equal(second.used?.fuel, first.used?.fuel, "each call begins with a fresh memory");
     assert.deepEqual(host.facts.exports, ["execute"]);
   }));
+
+test("a call uses the same fuel on every runtime", () =>
+  withModule(
+    programWat(
+      `(local $at i32)
+      (loop $again
+        (memory.fill (i32.const 20000) (i32.const 1) (i32.const 10000))
+        (drop (table.grow 0 (ref.null func) (i32.const 100)))
+        (drop (call $alloc (i64.const 6400)))
+        (br_if $again (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 1))) (i32.const 100))))
+      (drop (memory.grow (i32.const 2)))
+      ${SAY_OK}`,
+      `${OK} (table 10 funcref)`,
+    ),
+    async ({ call }) => {
+      for (const fuel of [SAME_FUEL, SAME_FUEL]) assert.equal((await call()).used?.fuel, fuel);
+    },
+  ));
+
+test("a module that is done may end itself, and one that is closed answers no more", () =>
+  withModule(
+    programWat(
+      `(call $answer (i32.const 1000) (i32.const 15)) (if (i64.gt_u (call $input_length) (i64.const 200))
+      (then (loop $again (br $again)))) (call $exit (i32.const 0)) (i32.const 1)`,
+      OK,
+    ).replace(
+      "(module",
+      '(module (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))',
+    ),
+    async ({ call, host }) => {
+      assert.equal((await call()).output, "ok");
+      const called = call("x".repeat(200));
+      const ended = assert.rejects(called, { code: "plugin_failed", message: /its thread was ended|it was closed/ });
+      await host.close();
+      await ended;
+      await assert.rejects(call(), { code: "plugin_failed", message: /it was closed/ });
+    },
+    { wasm: { fuel_limit: 0 } },
+  ));
 
 test("a loop ends by its fuel, and the next call works", () =>
   withModule(
