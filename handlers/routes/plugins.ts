@@ -159,10 +159,9 @@ export const removePluginRoute: Route = strictRoute({
   errors: ["conflict", "request_timeout"],
   handler: async (_request, context) => {
     const { plugins } = await context.services.plugins();
+    const [id, by] = [idOf(context), callerOf(context, "http")];
     const isServing = context.query.get("serve") === "true";
-    await refusing(() =>
-      isServing ? plugins.endServing(idOf(context)) : plugins.remove(idOf(context), { by: callerOf(context, "http") })
-    );
+    await refusing(() => isServing ? plugins.endServing(id, { by }) : plugins.remove(id, { by }));
     return new context.Response(null, { status: 204 });
   },
 });

@@ -67,11 +67,11 @@ export class PluginRecords {
     await this.#options.audit(toEvent({ action: "removed", by }, { ...record, granted: [] }), [write]);
   }
 
-  /** Records that a package is served, which leaves no record of the plugin. */
-  async noteServed({ manifest, digest }: Content, by: PluginActor): Promise<void> {
+  /** Records that a package is served, or no longer, which leaves no record of the plugin. */
+  async noteServed({ manifest, digest }: Content, action: PluginAction): Promise<void> {
     const { id, version } = manifest;
-    const granted = describeGrant(grantOf({ manifest, digest }));
-    await this.#options.audit(toEvent({ action: "served", by }, { id, version, digest, folder: null, granted }));
+    const granted = action.action === "served" ? describeGrant(grantOf({ manifest, digest })) : [];
+    await this.#options.audit(toEvent(action, { id, version, digest, folder: null, granted }));
   }
 
   /** Returns the record of a package that takes the place of `before`: it stays enabled unless it asks for more. */

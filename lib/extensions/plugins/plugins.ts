@@ -55,7 +55,7 @@ export interface Plugins {
   /** Serves a package at once, in place of every other plugin of its id, until `endServing` or the end of the gateway. */
   serve(bytes: Uint8Array, options: { readonly by: PluginActor }): Promise<PluginInfo>;
   /** Ends `serve`. @throws {PluginError} `plugin_not_found` */
-  endServing(id: string): Promise<void>;
+  endServing(id: string, options: { readonly by: PluginActor }): Promise<void>;
   /**
    * Calls a tool of a plugin that is on, without policy and audit: for a person who tests the plugin.
    * @throws {PluginError} `plugin_not_found`, `plugin_conflict` for one that is off
@@ -242,17 +242,18 @@ class StoredPlugins implements Plugins {
       const { id } = plugin.manifest;
       this.#known.checkNames(plugin.manifest);
       await this.#files.write(plugin);
-      await this.#records.noteServed(plugin, by);
+      await this.#records.noteServed(plugin, { action: "served", by });
       this.#known.put({ id, layer: "dev", folder: null, content: plugin, fault: undefined, record: undefined });
       await this.#settle();
       return this.require(id);
     });
   }
 
-  endServing(id: string): Promise<void> {
+  endServing(id: string, { by }: { readonly by: PluginActor }): Promise<void> {
     return this.#alone(async () => {
       const served = this.#known.at("dev", id);
-      if (served === undefined) throw pluginNotFound(id);
+      if (served?.content === undefined) throw pluginNotFound(id);
+      await this.#records.noteServed(served.content, { action: "serving_ended", by });
       this.#known.delete(served);
       await this.#settle();
     });

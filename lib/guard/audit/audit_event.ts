@@ -195,7 +195,7 @@ export interface PluginEvent {
   readonly type: "plugin";
   /**
    * `updated`: another version took the place of the installed one; `turned_off`: its content changed, or its new version asks for more;
-   * `served`: `postern plugin dev` serves it; `key_trusted`: the key of a publisher was accepted in place of the pinned one
+   * `served`, `serving_ended`: `postern plugin dev` serves it, or has ended; `key_trusted`: the key of a publisher was accepted in place of the pinned one
    */
   readonly action:
     | "installed"
@@ -205,6 +205,7 @@ export interface PluginEvent {
     | "removed"
     | "turned_off"
     | "served"
+    | "serving_ended"
     | "key_trusted";
   readonly plugin_id: string;
   readonly version: string;

@@ -491,7 +491,8 @@ test("serve() serves a package at once, in place of all others, and leaves nothi
     await assert.rejects(plugins.serve(samplePackage({ version: "x" }), { by: BY }), { code: "manifest_invalid" });
     assert.equal((await bench.call("count_words")).output, "9.0.1", "a broken one keeps the old");
     await assert.rejects(enable(bench), { code: "plugin_conflict" });
-    await plugins.endServing("words");
+    await plugins.endServing("words", { by: BY });
+    assert.deepEqual(eventsOf(bench), ["installed", "served", "served", "serving_ended"], "each is in the audit");
     assert.equal(plugins.get("words")?.version, "1.0.0");
     await until(() => filesOf(bench).length === 1);
     await plugins.serve(samplePackage({ id: "other", tools: [sampleTool("other")] }), { by: BY });
