@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { CancelError, cancelError } from "../base/cancel.ts";
+import { cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, ProviderError } from "../base/errors.ts";
 import type { ModelEntry } from "../base/records/provider_event.ts";
@@ -142,15 +142,13 @@ function openOwn(name: string, given: ProgramProvider, services: OwnServices): P
     signal: AbortSignal,
     work: (call: ProgramProviderCall) => T | PromiseLike<T>,
   ) => {
-    const own = new AbortController();
     const waiting = new BoundedWait({ provider: name, signal, clock, timeoutMs: ms });
     try {
-      return await waiting.for((async () => await work({ signal: own.signal }))());
+      return await waiting.for((async () => await work({ signal: waiting.signal }))());
     } catch (error) {
       throw toProgramError(error, { name, signal, log });
     } finally {
       waiting.end();
-      own.abort(new CancelError("client_gone", "Nobody waits any more"));
     }
   };
   async function* asked(given: ProviderRequest, call: ProgramProviderCall) {

@@ -69,14 +69,13 @@ const MAX_OPAQUE_UNITS = 1024 * 1024;
  */
 export async function* streamTurn(turn: ProgramTurn): AsyncGenerator<readonly ProviderEvent[], void, undefined> {
   const { provider, clock, signal } = turn;
-  const own = new AbortController();
   const waiting = new BoundedWait(turn);
   const check = new TurnCheck(provider);
   const yielder = createYielder({ clock, signal });
   let iterator: AsyncIterator<unknown> | undefined;
   try {
     if (signal.aborted) throw cancelError(signal);
-    iterator = iteratorOf(turn.open(own.signal), provider);
+    iterator = iteratorOf(turn.open(waiting.signal), provider);
     while (!check.isFinished) {
       const step = toStep(await waiting.for<unknown>(iterator.next()), provider);
       if (step.done === true) throw broken(provider, 'it ended without a "finish" event');
@@ -86,8 +85,6 @@ export async function* streamTurn(turn: ProgramTurn): AsyncGenerator<readonly Pr
     }
   } finally {
     waiting.end();
-    // It must not keep a connection open for a turn that nobody reads
-    own.abort(signal.aborted ? cancelError(signal) : new CancelError("client_gone", "The turn is over"));
     leave(iterator);
   }
 }
@@ -102,6 +99,8 @@ export function broken(provider: string, problem: string): ProviderError {
 /** Waits for a provider of a program: until it answers, its time is over, or the run is cancelled. */
 export class BoundedWait {
   readonly #turn: Pick<ProgramTurn, "provider" | "signal" | "clock" | "timeoutMs">;
+  /** Aborts with the run, and at the end: a provider must not keep a connection open for a turn that nobody reads */
+  readonly #own = new AbortController();
   #reject: ((error: Error) => void) | undefined = undefined;
   /** Start of the running wait, in monotonic milliseconds */
   #since = 0;
@@ -111,6 +110,11 @@ export class BoundedWait {
   constructor(turn: Pick<ProgramTurn, "provider" | "signal" | "clock" | "timeoutMs">) {
     this.#turn = turn;
     turn.signal.addEventListener("abort", this.#onAbort, { once: true });
+  }
+
+  /** Signal for the provider: aborts when nobody waits any more. */
+  get signal(): AbortSignal {
+    return this.#own.signal;
   }
 
   /** @throws {ProviderError} `provider_timeout`; {CancelError}; the error of the work */
@@ -129,10 +133,11 @@ export class BoundedWait {
     }
   }
 
-  /** Stops the timer, and listening to the signal. */
+  /** Stops the timer, and aborts the provider's signal. */
   end(): void {
     this.#timer?.clear();
     this.#turn.signal.removeEventListener("abort", this.#onAbort);
+    this.#own.abort(new CancelError("client_gone", "Nobody waits for the provider any more"));
   }
 
   readonly #look = (): void => {
@@ -144,7 +149,11 @@ export class BoundedWait {
     else this.#timer = clock.after(left, this.#look);
   };
 
-  readonly #onAbort = (): void => this.#reject?.(cancelError(this.#turn.signal));
+  readonly #onAbort = (): void => {
+    const error = cancelError(this.#turn.signal);
+    this.#own.abort(error);
+    this.#reject?.(error);
+  };
 }
 
 function tooLate(provider: string, ms: number): ProviderError {

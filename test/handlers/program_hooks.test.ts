@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
@@ -341,6 +341,38 @@ test("approvals that wait from before a restart are shown to the program of the 
       await second.close();
     }
   }));
+
+test("a step of a procedure that the program approves says so, and not that a person did it", () =>
+  withHooks(() => ({ onApproval: () => "approve" }), async ({ gateway, folder }) => {
+    await mkdir(join(folder, "data", "sops"), { recursive: true });
+    const text = '[[steps]]\nid = "call"\nmanual = "Call them"\nrequires_approval = true\n';
+    await writeFile(join(folder, "data", "sops", "calls.toml"), text);
+    const call = async (name: string, input: unknown) => {
+      const body = JSON.stringify({ input, approved: true });
+      const reply = await gateway.request(`/v1/tools/${name}/call`, { method: "POST", headers, body });
+      return await reply.json() as { output: string };
+    };
+    const started = await call("sop_execute", { sop: "calls" });
+    const [id = ""] = started.output.match(/sop_[0-9a-z]+/) ?? [started.output];
+    let shown = "";
+    await until(async () => /completed/.test(shown = JSON.stringify(await call("sop_status", id))), () => shown);
+    assert.match(shown, /Approved by the program/);
+  }));
+
+test("a hook may close the gateway", async () => {
+  let closed = 0;
+  await withHooks((world) => ({
+    async onApproval() {
+      await world().gateway.close();
+      closed++;
+      return undefined;
+    },
+  }), async ({ gateway }) => {
+    const { id } = await gateway.runs.start({ message: "write" });
+    for await (const event of gateway.runs.follow(id)) assert.notEqual(event.type, "tool_end");
+    await until(() => closed === 1);
+  });
+});
 
 test("hooks of two gateways in one process do not mix", async () => {
   const told: string[] = [];

@@ -79,12 +79,30 @@ describe("providers of the program", () => {
     },
   };
 
+  let asked = 0;
+  /** Asks itself, without end. */
+  const self: ProgramProvider = {
+    models: ["self"],
+    maxRetries: 0,
+    timeoutMs: 200,
+    async *stream(_request, { signal }) {
+      asked++;
+      const reply = await ask(gateway, "self/self", { signal });
+      yield say(await reply.text());
+      yield FINISH;
+    },
+  };
+
   before(() =>
     new Promise<void>((resolve, reject) => {
       done = withTemporaryFolder(async (folder) => {
         gateway = await open(folder, {
-          config: { model_routes: [{ hint: "fast", provider: "talk", model: "wide" }] },
-          providers: { talk, hang, fail, relay },
+          config: {
+            model_routes: [{ hint: "fast", provider: "talk", model: "wide" }],
+            agents: { helper: { model: "talk/wide" } },
+            runs: { max_concurrent: 4, max_queued: 4 },
+          },
+          providers: { talk, hang, fail, relay, self },
         });
         const held = new Promise<void>((free) => release = free);
         resolve();
@@ -128,6 +146,7 @@ describe("providers of the program", () => {
       "fail/long",
       "fail/bug",
       "relay/relay",
+      "self/self",
     ]);
     assert.equal(data[1]?.context_length, 4000);
     const unknown = await ask(gateway, "talk/other");
@@ -166,6 +185,21 @@ describe("providers of the program", () => {
       choices: { message: { content: string } }[];
     };
     assert.equal(choices[0]?.message.content, "relayed heard ");
+  });
+
+  test("a configured agent has a model of the program", async () => {
+    const run = await gateway.runs.start({ message: "hi", agent: "helper" });
+    for await (const event of gateway.runs.follow(run.id)) assert.notEqual(event.type, "error");
+    const { model, result } = await gateway.runs.get(run.id);
+    assert.deepEqual([model, result], ["talk/wide", "wide heard hi!"]);
+  });
+
+  test("a provider that asks itself without end ends by its time and the bounds of runs", async () => {
+    assert.match(await (await ask(gateway, "self/self")).text(), /provider_timeout|overloaded/);
+    assert.ok(asked <= 8, `${asked} times`);
+    const before = asked;
+    assert.match(await (await ask(gateway, "default")).text(), /small heard hi!/);
+    assert.equal(asked, before);
   });
 
   test("a run of another gateway in the same process is not mixed up with it", () =>
