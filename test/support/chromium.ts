@@ -9,7 +9,7 @@ const PLACES = [
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 ];
 /** Chromium without windows: the same engine, and a page of its own costs a quarter of the time. */
-const HEADLESS_SHELLS = ["/usr/bin/chromium-headless-shell", "/usr/bin/chrome-headless-shell"];
+const HEADLESS_SHELLS = ["/usr/lib/chromium/chromium-headless-shell", "/usr/bin/chrome-headless-shell"];
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -26,6 +26,9 @@ export function findChromium(): string | undefined {
   return [process.env["CHROMIUM"] ?? "", ...PLACES].find((path) => path !== "" && existsSync(path));
 }
 
+/** `[browser] executable` of a test for which any Chromium will do: the headless shell, or empty where none is installed. */
+export const ANY_CHROMIUM: string = HEADLESS_SHELLS.find((path) => existsSync(path)) ?? "";
+
 /** `skip` of a browser test: false, or the reason that is printed. */
 export const NO_CHROMIUM: string | false = findChromium() === undefined
   ? "no Chromium was found: install one, or name it in CHROMIUM"
@@ -41,9 +44,7 @@ export const NO_PAGE_TEST: string | false = process.versions.deno === undefined
 
 /** A headless browser with a fresh profile, which goes when it is closed. It is the headless shell where that is installed. */
 export function launchPageBrowser(): Promise<Browser> {
-  return launch(
-    process.env["CHROMIUM"] === undefined ? HEADLESS_SHELLS.find(existsSync) ?? findChromium() : findChromium(),
-  );
+  return launch(process.env["CHROMIUM"] ?? (ANY_CHROMIUM || findChromium()));
 }
 
 /** The browser that people use, headless, with a fresh profile which goes when it is closed. */

@@ -10,6 +10,7 @@ import {
   type Site,
   withBrowserBench,
 } from "../../support/browser_bench.ts";
+import { ANY_CHROMIUM } from "../../support/chromium.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
@@ -19,6 +20,8 @@ import { withWorkspace } from "../../support/workspace.ts";
 
 const skip = await noContainedBrowser();
 const LOOPBACK = { url_access: { allow_loopback: true } };
+/** For what is the same in every Chromium; the first test and those with a window take the one that people have */
+const LIGHT = { ...LOOPBACK, browser: { executable: ANY_CHROMIUM } };
 
 const LOGIN = `<title>Sign in</title><form method=post action=/login>
 <label>Name <input name=name></label><label>Password <input name=password type=password></label><button>Sign in</button></form>`;
@@ -113,7 +116,7 @@ test(
   "each run has a browser of its own, with its own cookies",
   { skip },
   () =>
-    withBrowserBench({ config: LOOPBACK }, async ({ call, browsers }) => {
+    withBrowserBench({ config: LIGHT }, async ({ call, browsers }) => {
       await call({ op: "navigate", url: `${site.origin}/login` }, "run_a");
       const page = (await call({ op: "snapshot" }, "run_a")).output;
       await call({ op: "fill", ref: refOf(page, /textbox "Name"/), text: "ada" }, "run_a");
@@ -132,56 +135,71 @@ test(
   "dialogs, new windows and downloads are reported, in one line each",
   { skip },
   () =>
-    withBrowserBench({ config: { ...LOOPBACK, browser: { timeout_secs: 5 } } }, async ({ call }) => {
-      await call({ op: "navigate", url: `${site.origin}/dialog` });
-      const page = (await call({ op: "snapshot" })).output;
-      const asked = await call({ op: "click", ref: refOf(page, /button "Ask"/) });
-      assert.match(
-        asked.output,
-        /^\[The page showed a dialog \(confirm\), which was dismissed: "Really\\n\[fine\]\?"\]$/m,
-      );
-      assert.match(asked.output, /^url=".*\/table"\ntitle="Table"$/m, "the answer is about the new window");
-      await call({ op: "wait", for: "Jena" });
-      const download = await call({ op: "navigate", url: `${site.origin}/download` });
-      assert.match(download.output, /^Cannot open the address: it is a download; save it with "op": "download"$/);
-    }),
+    withBrowserBench(
+      { config: { ...LOOPBACK, browser: { executable: ANY_CHROMIUM, timeout_secs: 5 } } },
+      async ({ call }) => {
+        await call({ op: "navigate", url: `${site.origin}/dialog` });
+        const page = (await call({ op: "snapshot" })).output;
+        const asked = await call({ op: "click", ref: refOf(page, /button "Ask"/) });
+        assert.match(
+          asked.output,
+          /^\[The page showed a dialog \(confirm\), which was dismissed: "Really\\n\[fine\]\?"\]$/m,
+        );
+        assert.match(asked.output, /^url=".*\/table"\ntitle="Table"$/m, "the answer is about the new window");
+        await call({ op: "wait", for: "Jena" });
+        const download = await call({ op: "navigate", url: `${site.origin}/download` });
+        assert.match(download.output, /^Cannot open the address: it is a download; save it with "op": "download"$/);
+      },
+    ),
 );
 
 test(
   "a page that never settles, never answers or never rests ends by the limit of the operation",
   { skip },
   () =>
-    withBrowserBench({ config: { ...LOOPBACK, browser: { timeout_secs: 1 } } }, async ({ call }) => {
-      const drip = await call({ op: "navigate", url: `${site.origin}/drip` });
-      assert.match(drip.output, /^status=200\n.*title="Drip"$/s);
-      assert.match((await call({ op: "text" })).output, /Begun/);
-      const silent = await call({ op: "navigate", url: `${site.origin}/silent` });
-      assert.equal(silent.output, "Cannot open the address: it was not done within 1 s");
-      assert.match((await call({ op: "text" })).output, /Begun/, "the page before can be read again");
-      await call({ op: "navigate", url: `${site.origin}/busy` });
-      assert.match((await call({ op: "text" })).output, /it was not done within 1 s/);
-      assert.match((await call({ op: "wait", for: "Nothing", timeout_secs: 1 })).output, /it was not done within 1 s/);
-      assert.equal((await call({ op: "close" })).output, "closed");
-      assert.match((await call({ op: "navigate", url: `${site.origin}/` })).output, /title="Hello"/);
-    }),
+    withBrowserBench(
+      { config: { ...LOOPBACK, browser: { executable: ANY_CHROMIUM, timeout_secs: 1 } } },
+      async ({ call }) => {
+        const drip = await call({ op: "navigate", url: `${site.origin}/drip` });
+        assert.match(drip.output, /^status=200\n.*title="Drip"$/s);
+        assert.match((await call({ op: "text" })).output, /Begun/);
+        const silent = await call({ op: "navigate", url: `${site.origin}/silent` });
+        assert.equal(silent.output, "Cannot open the address: it was not done within 1 s");
+        assert.match((await call({ op: "text" })).output, /Begun/, "the page before can be read again");
+        await call({ op: "navigate", url: `${site.origin}/busy` });
+        assert.match((await call({ op: "text" })).output, /it was not done within 1 s/);
+        assert.match(
+          (await call({ op: "wait", for: "Nothing", timeout_secs: 1 })).output,
+          /it was not done within 1 s/,
+        );
+        assert.equal((await call({ op: "close" })).output, "closed");
+        assert.match((await call({ op: "navigate", url: `${site.origin}/` })).output, /title="Hello"/);
+      },
+    ),
 );
 
 test(
   "an unknown ref, a covered element and a wrong option are errors that say what to do",
   { skip },
   () =>
-    withBrowserBench({ config: { ...LOOPBACK, browser: { timeout_secs: 2 } } }, async ({ call }) => {
-      await call({ op: "navigate", url: `${site.origin}/form` });
-      const page = (await call({ op: "snapshot" })).output;
-      assert.match((await call({ op: "click", ref: "e999" })).output, /has no such element now; take a new snapshot$/);
-      const ref = refOf(page, /combobox/);
-      assert.match(
-        (await call({ op: "select", ref, value: "Huge" })).output,
-        /^Cannot select in "e\d+": it was not done/,
-      );
-      assert.match((await call({ op: "press", key: "Enterr" })).output, /^Cannot press "Enterr": Unknown key/);
-      assert.match((await call({ op: "back" })).output, /there is no page before this one|about:blank/);
-    }),
+    withBrowserBench(
+      { config: { ...LOOPBACK, browser: { executable: ANY_CHROMIUM, timeout_secs: 2 } } },
+      async ({ call }) => {
+        await call({ op: "navigate", url: `${site.origin}/form` });
+        const page = (await call({ op: "snapshot" })).output;
+        assert.match(
+          (await call({ op: "click", ref: "e999" })).output,
+          /has no such element now; take a new snapshot$/,
+        );
+        const ref = refOf(page, /combobox/);
+        assert.match(
+          (await call({ op: "select", ref, value: "Huge" })).output,
+          /^Cannot select in "e\d+": it was not done/,
+        );
+        assert.match((await call({ op: "press", key: "Enterr" })).output, /^Cannot press "Enterr": Unknown key/);
+        assert.match((await call({ op: "back" })).output, /there is no page before this one|about:blank/);
+      },
+    ),
 );
 
 test("addresses are refused by the policy before a browser is opened, and each refusal names its key", () =>
@@ -258,7 +276,7 @@ test(
   "people see what a run does in its browser, also after its end, and nothing of what was typed",
   { skip },
   () =>
-    withBrowserBench({ config: LOOPBACK }, async ({ call, browsers }) => {
+    withBrowserBench({ config: LIGHT }, async ({ call, browsers }) => {
       assert.equal(await browsers.view("run_1"), undefined);
       await call({ op: "navigate", url: `${site.origin}/login` });
       const page = (await call({ op: "snapshot" })).output;
@@ -295,7 +313,7 @@ test(
   "a screenshot is a picture for a model that sees, and needs a file for one that does not",
   { skip },
   () =>
-    withBrowserBench({ config: LOOPBACK }, async ({ call, bench }) => {
+    withBrowserBench({ config: LIGHT }, async ({ call, bench }) => {
       await call({ op: "navigate", url: `${site.origin}/` });
       const { result, pictures } = await bench.call("browser", { op: "screenshot" }, { runId: "run_1", sees: true });
       assert.equal(result.isError, false, result.output);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { ANY_CHROMIUM } from "../../support/chromium.ts";
 import { noContainedBrowser, openSite, type Site, withBrowserBench } from "../../support/browser_bench.ts";
 
 const skip = await noContainedBrowser();
@@ -21,7 +22,10 @@ after(() => site.close());
 
 /** Signs in during a first run of a conversation, and returns what the site knows of three later runs. */
 async function whoIsKnown(keepCookies: boolean): Promise<Readonly<Record<string, string | undefined>>> {
-  const config = { url_access: { allow_loopback: true }, browser: { keep_cookies: keepCookies } };
+  const config = {
+    url_access: { allow_loopback: true },
+    browser: { keep_cookies: keepCookies, executable: ANY_CHROMIUM },
+  };
   const known: Record<string, string | undefined> = {};
   await withBrowserBench({ config }, async ({ call, browsers }) => {
     const open = async (path: string, runId: string, conversationId?: string) => {
