@@ -12,7 +12,13 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { serve, type ServerRequest } from "srvx";
 import { Deno } from "../../fixtures/mounts/deno_api.ts";
-import { createGateway, type Gateway, type GatewayLogLine, toNodeHandler } from "../../handlers/mod.ts";
+import {
+  createGateway,
+  type Gateway,
+  type GatewayConnection,
+  type GatewayLogLine,
+  toNodeHandler,
+} from "../../handlers/mod.ts";
 import { lastAnswer, openRawSocket } from "../support/raw_socket.ts";
 import { withWorld, type World } from "../support/world.ts";
 
@@ -73,18 +79,19 @@ async function mountInSrvx(gateway: Gateway, world: World): Promise<Mount> {
 /** Deno.serve, and a Hono app in it. */
 function mountInDeno(gateway: Gateway, world: World): readonly Mount[] {
   if (!ON_DENO) return [];
-  const sockets = denoAdapter({ resolve: gateway.websocket.resolve });
+  const peers = new WeakMap<Request, GatewayConnection>();
+  const sockets = denoAdapter({
+    resolve: (request) => gateway.websocket.resolve(request, peers.get(request as Request)),
+  });
   type Info = { readonly remoteAddr: { readonly hostname: string } };
   const fetchOf = (request: Request, info: Info) => gateway.fetch(request, { remoteAddress: info.remoteAddr.hostname });
   const app = new Hono<{ Bindings: Info }>().all("/agent/*", (c) => fetchOf(c.req.raw, c.env));
   const serving = (name: string, answer: (request: Request, info: Info) => Response | Promise<Response>) => {
-    const server = Deno.serve(
-      { hostname: "127.0.0.1", port: 0, onListen() {} },
-      (request, info) =>
-        request.headers.get("upgrade") === "websocket"
-          ? sockets.handleUpgrade(request, info as never)
-          : answer(request, info),
-    );
+    const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request, info) => {
+      if (request.headers.get("upgrade") !== "websocket") return answer(request, info);
+      peers.set(request, { remoteAddress: info.remoteAddr.hostname });
+      return sockets.handleUpgrade(request, info as never);
+    });
     world.onEnd(() => server.shutdown());
     return { name, port: server.addr.port, prefix: "/agent" };
   };
@@ -293,9 +300,8 @@ describe("every mount refuses the same attacks", () => {
   test("the peer in the log is the socket's, whatever the headers say", () => {
     const peers = lines.filter(({ message }) => message === "Request").map(({ fields }) => fields["remote_address"]);
     assert.ok(peers.length > mounts.length * 10);
-    // The Deno adapter of crossws does not hand the peer of a handshake on
-    const known = new Set(["127.0.0.1", "::ffff:127.0.0.1", ...(ON_DENO ? [null] : [])]);
-    assert.deepEqual(peers.filter((peer) => !known.has(peer as string)), []);
+    const known = new Set<unknown>(["127.0.0.1", "::ffff:127.0.0.1"]);
+    assert.deepEqual(peers.filter((peer) => !known.has(peer)), []);
   });
 
   test("a client that leaves a stream ends the work behind it", async () => {

@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
-import { EventEmitter } from "node:events";
+import { EventEmitter, once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import process from "node:process";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { NodeRequest } from "srvx/node";
 import { createNodeBodyReader } from "../../../handlers/node/node_body.ts";
 import { until } from "../../support/until.ts";
 
@@ -35,4 +38,30 @@ test("a body that was read is not kept for as long as its request is answered", 
     }, "it is kept");
     assert.equal(stream.listenerCount("data"), 1, "the request is still there, with what listens to it");
   }
+});
+
+test("a body that a clone of the request reads too is whole, and a body that was read before is refused", async () => {
+  const readings: Promise<unknown>[] = [];
+  const server = createServer((req, res) => {
+    const request = new NodeRequest({ req, res });
+    const read = () => createNodeBodyReader()(request, MAX_BYTES).bytes;
+    readings.push(
+      (async () => {
+        if (req.url === "/clone") return await Promise.all([request.clone().text(), read()]);
+        await request.text();
+        return await assert.rejects(read(), { code: "internal_error" });
+      })().finally(() => res.end()),
+    );
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const body = "x".repeat(200_000);
+  for (const path of ["/clone", "/read"]) {
+    await (await fetch(`http://127.0.0.1:${port}${path}`, { method: "POST", body })).text();
+  }
+  const [both] = await Promise.all(readings) as [[string, Uint8Array]];
+  assert.deepEqual(both.map(({ length }) => length), [200_000, 200_000]);
+  server.close();
+  server.closeAllConnections();
 });
