@@ -41,9 +41,13 @@ export interface ProgramToolDefinition<Input> {
   readonly execute: (input: Input, call: ProgramToolCall) => unknown;
 }
 
-/** Tool of a program, ready for the option `tools` of createGateway. */
+/** Mark of a tool that defineTool made. It exists in the types alone, so that no other object passes for a tool. */
+declare const made: unique symbol;
+
+/** Tool of a program, ready for the option `tools` of createGateway. Only defineTool makes one. */
 export interface ProgramTool {
   readonly name: string;
+  readonly [made]: true;
 }
 
 const NAME = /^[a-z][a-z0-9_]{0,63}$/;
@@ -88,7 +92,7 @@ export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
     prepare,
     execute: async (text, context) => await prepare(text).run(context),
   };
-  return new MadeTool(tool);
+  return new MadeTool(tool) as unknown as ProgramTool; // the mark is a type, and toTools checks the class
 }
 
 function checkDefinition(definition: ProgramToolDefinition<never>): void {

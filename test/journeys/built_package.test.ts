@@ -1,14 +1,23 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readdirSync, readFileSync } from "node:fs";
-import { join, sep } from "node:path";
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join, sep } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { buildPackage } from "../support/build_package.ts";
 import { documentFixture } from "../support/document_fixtures.ts";
-import { RUN, RUN_ENV } from "../support/gateway_process.ts";
+import { ROOT, RUN, RUN_ENV } from "../support/gateway_process.ts";
 import { loadsUntilHealth, RECORD_LOADS } from "../support/loads_until_health.ts";
 import { until, withWorld } from "../support/world.ts";
 
@@ -46,6 +55,57 @@ test("the package finds its dashboard and the modules of its threads", () =>
       assert.match((await fetch("/v1/tools/web_fetch/call", { url: `${origin}/a` })).text, /status=200.*# Gates/);
     });
   }));
+
+/** Compiles a strict project that has the package and none of its optional packages. @returns what the compiler printed, with the files it read */
+function compileProject(folder: string, resolution: { readonly module: string; readonly moduleResolution: string }) {
+  const strict = {
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    noUncheckedIndexedAccess: true,
+    skipLibCheck: false,
+  };
+  const compilerOptions = {
+    ...strict,
+    ...resolution,
+    target: "es2024",
+    types: ["node"],
+    noEmit: true,
+    listFiles: true,
+  };
+  const project = join(folder, `${resolution.moduleResolution}.json`);
+  writeFileSync(project, JSON.stringify({ compilerOptions, files: ["program.ts"] }));
+  const compiler = join(ROOT, "node_modules/typescript/bin/tsc");
+  return spawnSync("node", [compiler, "-p", project], { encoding: "utf8" });
+}
+
+test("strict projects compile against the package, without its optional packages", {
+  skip: ON_DENO && "it is the same compiler",
+}, (t) => {
+  // Beside the package, from where it finds the packages of the project
+  const folder = mkdtempSync(join(dirname(built), "strict-project-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const installed = join(folder, "node_modules/postern");
+  mkdirSync(installed, { recursive: true });
+  copyFileSync(join(ROOT, "package.json"), join(installed, "package.json"));
+  symlinkSync(built, join(installed, "dist"));
+  writeFileSync(join(folder, "package.json"), '{"type":"module"}');
+  const types = readFileSync(join(ROOT, "test/handlers/public_types.ts"), "utf8");
+  writeFileSync(join(folder, "program.ts"), types.replace('"../../handlers/mod.ts"', '"postern"'));
+  for (
+    const resolution of [
+      { module: "nodenext", moduleResolution: "nodenext" },
+      { module: "esnext", moduleResolution: "bundler" },
+    ]
+  ) {
+    const { status, stdout } = compileProject(folder, resolution);
+    const lines = stdout.split("\n");
+    assert.equal(status, 0, lines.filter((line) => line.includes("error")).join("\n"));
+    assert.deepEqual(lines.filter((line) => /\/(playwright-core|koffi|gpt-tokenizer)\//.test(line)), []);
+    // The types that a program uses stand alone. A type of the gateway's inside would bring hundreds of files with it
+    const own = lines.filter((line) => line.startsWith(built) && line.endsWith(".d.ts"));
+    assert.ok(own.length >= 4 && own.length <= 20, own.join("\n"));
+  }
+});
 
 test("the package has the licences of Adobe's maps and names of glyphs", () => {
   const text = (path: string) => readFileSync(join(built, "chunks", path), "utf8").replaceAll("%%Copyright: ", "");
