@@ -11,8 +11,8 @@ export const PLACES = {
   count: 2,
 } as const;
 
-/** Reasons why a call is told to stop. */
-export const STOPS = { cancelled: 1, timeout: 2 } as const;
+/** Reasons why a call is told to stop. After `ended` nobody answers the thread any more */
+export const STOPS = { cancelled: 1, timeout: 2, ended: 3 } as const;
 
 /** Data that a thread starts with. */
 export interface ThreadData {

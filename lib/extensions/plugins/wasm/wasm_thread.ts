@@ -105,6 +105,10 @@ export class WasmThread {
   /** Ends the thread, whatever it does. */
   async end(): Promise<void> {
     this.#break("its thread was ended");
+    // Deno ends no thread that runs or waits: it must end itself
+    Atomics.store(this.#shared, PLACES.stop, STOPS.ended);
+    Atomics.notify(this.#shared, PLACES.stop);
+    Atomics.notify(this.#shared, PLACES.reply);
     this.#answers.close();
     // The process waits for the end
     this.#worker.ref();

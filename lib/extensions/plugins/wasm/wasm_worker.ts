@@ -73,7 +73,10 @@ class ModuleThread {
     const { shared } = this.#data;
     Atomics.store(shared, PLACES.reply, 0);
     this.#post({ kind: "ask", request });
-    while (Atomics.load(shared, PLACES.reply) === 0) Atomics.wait(shared, PLACES.reply, 0, LOOK_MS);
+    while (Atomics.load(shared, PLACES.reply) === 0) {
+      if (Atomics.load(shared, PLACES.stop) === STOPS.ended) this.#check();
+      Atomics.wait(shared, PLACES.reply, 0, LOOK_MS);
+    }
     // The gateway posts the answer before it says that there is one
     const { message: answer } = receiveMessageOnPort(this.#data.answers) as { readonly message: HostAnswer };
     // A request that was given up for its call has no other reason

@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import process from "node:process";
 import { test } from "node:test";
+import { systemClock } from "../../../../lib/base/clock.ts";
 import type { ToolError } from "../../../../lib/base/errors.ts";
+import { nextTick } from "../../../../lib/base/tick.ts";
 import { withModule } from "../../../support/wasm_bench.ts";
 import { answeringWat, compileWat, EXTISM_WAT, programWat } from "../../../support/wat.ts";
 
@@ -94,6 +98,41 @@ test("a loop without a limit of fuel ends by its time, and by a cancel", () =>
     stop.abort();
     await assert.rejects(called, { name: "CancelError" });
   }, { wasm: { fuel_limit: 0, timeout_secs: 1 } }));
+
+test(
+  "a module that is closed in a call leaves no thread that runs on",
+  { skip: process.platform !== "linux" },
+  async () => {
+    const threads = () => readdirSync("/proc/self/task").filter((thread) => /^worker/i.test(nameOf(thread)));
+    const before = new Set(threads());
+    const added = () => threads().filter((thread) => !before.has(thread));
+    await withModule(programWat(LOOP), async ({ call, host }) => {
+      const called = assert.rejects(call(), { code: "plugin_failed", message: /its thread was ended/ });
+      await until(() => added().length > 0);
+      await host.close();
+      await called;
+      await until(() => added().length === 0);
+    }, { wasm: { fuel_limit: 0, timeout_secs: 60 } });
+  },
+);
+
+/** Returns the name of a thread of this process; "" once it is gone. */
+function nameOf(thread: string): string {
+  try {
+    return readFileSync(`/proc/self/task/${thread}/comm`, "utf8").trim();
+  } catch {
+    return "";
+  }
+}
+
+/** Looks in each turn of the event loop until something holds, for 10 seconds at most. */
+async function until(holds: () => boolean): Promise<void> {
+  const end = systemClock.monotonic() + 10_000;
+  while (!holds()) {
+    assert.ok(systemClock.monotonic() < end, "it does not hold within 10 s");
+    await nextTick();
+  }
+}
 
 test("a manifest gets the fuel that it asks for, up to max_fuel", async () => {
   const spent = (options: object) =>
