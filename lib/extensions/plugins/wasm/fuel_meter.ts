@@ -65,8 +65,9 @@ export class FuelMeter {
       this.#used += units;
       return this.#requireMore();
     }
-    this.#left.value -= units;
-    if (this.#left.value < 0) this.#left.value = this.tick(this.#left.value);
+    // Not in the global, which holds 32 bits: a large charge would come out as a gift
+    const left = this.#left.value - units;
+    this.#left.value = left < 0 ? this.tick(left) : left;
   }
 
   #requireMore(): void {

@@ -104,8 +104,9 @@ function replyTo(request: HostRequest, asked: Asked): Promise<HostReply> {
 
 async function fetchFor(
   { request, body }: Extract<HostRequest, { kind: "http" }>,
-  { guest: { module }, services, signal }: Asked,
+  { guest: { module, call }, services, signal }: Asked,
 ): Promise<HostReply> {
+  if (call === undefined) throw notCalled("network", module.title);
   const { url, method, headers, header } = parse(httpSchema, request);
   const { runtime: { wasm }, url_access: rules } = module.config;
   const maxBytes = Math.min(MAX_REPLY_BYTES, wasm.memory_limit_mb * 1_048_576);
@@ -205,9 +206,7 @@ async function writeFor(
 
 /** Returns the files that a module reaches: those of the workspace, whatever else the tools may read. */
 function scopeOf({ module: { config, title }, call }: Guest, what: "read" | "write"): FileScope {
-  if (call === undefined) {
-    throw new ToolError("plugin_failed", `Cannot reach the workspace for ${title}: nobody has called it yet`);
-  }
+  if (call === undefined) throw notCalled("workspace", title);
   const { workspace_root: workspaceRoot, allow_sensitive_file_reads: reads, allow_sensitive_file_writes: writes } =
     call.context;
   return {
@@ -216,6 +215,11 @@ function scopeOf({ module: { config, title }, call }: Guest, what: "read" | "wri
     forbiddenPaths: config.autonomy.forbidden_paths,
     allowSensitive: what === "read" ? reads : writes,
   };
+}
+
+/** Returns the refusal of a module that is initialised before its next call: no policy has decided about that. */
+function notCalled(what: "network" | "workspace", title: string): ToolError {
+  return new ToolError("plugin_failed", `Cannot reach the ${what} for ${title}: nobody has called it yet`);
 }
 
 function parse<const S extends v.GenericSchema>(schema: S, value: unknown): v.InferOutput<S> {

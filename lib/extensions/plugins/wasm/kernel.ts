@@ -34,6 +34,8 @@ const MAX_PIECES = 32_767;
 const MAX_ERROR = 8192;
 const MAX_VARIABLES = 1_000;
 const MAX_VARIABLE_BYTES = 1_048_576;
+/** Fields of a request, and headers in it */
+const MAX_FIELDS = 100;
 const OFFSET = (1n << 48n) - 1n;
 /** Level of the log as Extism counts: from debug on. */
 const LOG_LEVEL = 1;
@@ -125,7 +127,7 @@ export class Kernel {
   workspaceFunctions(): Readonly<Record<string, (memory: CurrentPlugin, ...args: never[]) => unknown>> {
     const names = ["workspace_read", "workspace_list", "workspace_write"] as const;
     return Object.fromEntries(names.map((kind) => [kind, (memory: CurrentPlugin, at: bigint) => {
-      const { head } = this.#machine.ask({ kind, input: this.#json(memory, at) });
+      const { head } = this.#machine.ask({ kind, input: this.#fields(memory, at) });
       return this.#put(memory, toBytes(JSON.stringify(head)));
     }]));
   }
@@ -181,9 +183,11 @@ export class Kernel {
     return new TextDecoder().decode(this.#copy(memory, at));
   }
 
-  #json(memory: CurrentPlugin, at: bigint): unknown {
+  /** Returns the fields of a request; null for anything else, which the gateway refuses. Reading it would take the gateway long. */
+  #fields(memory: CurrentPlugin, at: bigint): unknown {
     try {
-      return JSON.parse(this.#text(memory, at));
+      const value: unknown = JSON.parse(this.#text(memory, at));
+      return isSmallObject(value, 2) ? value : null;
     } catch (error) {
       if (error instanceof ModuleFailure) throw error;
       throw new ModuleFailure("failed", "it called a function of the host with a text that is no JSON");
@@ -199,7 +203,7 @@ export class Kernel {
   }
 
   #request(memory: CurrentPlugin, at: bigint, bodyAt: bigint): bigint {
-    const request = this.#json(memory, at);
+    const request = this.#fields(memory, at);
     const body = bodyAt === 0n ? undefined : this.#copy(memory, bodyAt);
     const reply = this.#machine.ask({ kind: "http", request, body });
     // The gateway answers exactly this
@@ -208,6 +212,16 @@ export class Kernel {
     this.#headers = headers;
     return this.#put(memory, reply.body ?? new Uint8Array());
   }
+}
+
+/** Tells whether a value is an object of a few fields that hold texts, numbers and so on, or such objects, `levels` deep. */
+function isSmallObject(value: unknown, levels: number): boolean {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const fields = Object.values(value);
+  if (fields.length > MAX_FIELDS) return false;
+  return fields.every((field) =>
+    typeof field !== "object" || field === null || (levels > 1 && isSmallObject(field, levels - 1))
+  );
 }
 
 function toBytes(text: string): Uint8Array {

@@ -3,8 +3,10 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { startFakeServer } from "../../../../fixtures/upstream/fake_server.ts";
+import { createGuestAnswers } from "../../../../lib/extensions/plugins/wasm/guest_requests.ts";
+import type { Files } from "../../../../lib/system/files/files.ts";
 import { withModule } from "../../../support/wasm_bench.ts";
-import { EXTISM_WAT } from "../../../support/wat.ts";
+import { answeringWat, EXTISM_WAT } from "../../../support/wat.ts";
 
 /**
  * Returns a module that hands the `text` of its input, up to the first "~", to a function of the host, and answers with the text that the
@@ -114,6 +116,26 @@ test("a module reaches the hosts of its manifest by the rules of every request, 
   } finally {
     await server.close();
   }
+});
+
+test("a module that is initialised before its next call reaches neither network nor workspace", async () => {
+  const signal = new AbortController().signal;
+  await withModule(answeringWat(""), async ({ config }) => {
+    const nothing = () => Promise.reject(new Error("was reached"));
+    const answer = createGuestAnswers({
+      module: {
+        title: "it",
+        origin: "it",
+        capabilities: { workspace: "read", hosts: ["a.test"], host_functions: [] },
+        config,
+      },
+      call: undefined,
+    }, { files: {} as Files, taintedFiles: { mark: nothing, written: nothing }, guardedFetch: nothing });
+    const http = await answer({ kind: "http", request: { url: "http://a.test/" }, body: undefined }, signal);
+    assert.match(JSON.stringify(http), /refusal.*plugin_failed.*nobody has called it yet/);
+    const read = await answer({ kind: "workspace_read", input: { path: "a" } }, signal);
+    assert.match(JSON.stringify(read), /plugin_failed.*nobody has called it yet/);
+  });
 });
 
 test("a request of a call that is cancelled, or takes too long, ends, and the next call works", async () => {
