@@ -431,7 +431,8 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     sample: { op: "inspect", path: "words.wasm" },
   },
   wasm_tool_exec: {
-    access: "read",
+    access: "network",
+    sampleAccess: "read",
     enabled: "always",
     fields: ["tool", "input", "plugin?", "module?"],
     open: ["input"],

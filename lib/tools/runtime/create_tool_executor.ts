@@ -21,7 +21,7 @@ import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
 import type { BoundCall, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
-import { judgeCall, resolveCall } from "./stand_in.ts";
+import { judgeCall, resolveCall, type ResolvedCall } from "./stand_in.ts";
 import { createToolPolicy, prepareUnder, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 
 /** Options of createToolExecutor. */
@@ -105,6 +105,11 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
   };
 }
 
+/** Returns the input as the call names it, for the events of its run. */
+function namedInput({ tool, input }: NonNullable<ResolvedCall["by"]>): unknown {
+  return tool.prepare(input).input;
+}
+
 async function bindByName(
   { name, input }: { readonly name: string; readonly input: string },
   { catalogue, policy, bind, signal }: Pick<ExecutorParts, "catalogue" | "policy"> & {
@@ -162,7 +167,7 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
     return await refuseWith("failed", { rule: "audit", reason: unaudited(tool.name) }, prepared);
   }
   await parts.taint.before({ tool, prepared, request });
-  await request.onStart?.(prepared);
+  await request.onStart?.(found.by === undefined ? prepared : { ...prepared, input: namedInput(found.by) });
   return await runPermitted({ tool, prepared, permitted }, underWay, parts);
 }
 

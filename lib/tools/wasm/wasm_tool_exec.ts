@@ -14,7 +14,9 @@ const GRACE_MS = 5_000;
 export const wasmToolExec = defineTool({
   name: "wasm_tool_exec",
   description: "Calls a tool of an enabled WASM plugin, or a WASM module, which computes and reaches nothing",
-  access: "read",
+  // The widest that a plugin may have. A module computes, and the call of a plugin's tool has that tool's own access
+  access: "network",
+  accessOf: () => "read",
   outside: true,
   enabled: "always",
   needs: ["wasmModules"],

@@ -32,11 +32,13 @@ async function callBy(
   const asked: ApprovalRequest[] = [];
   let audit: unknown[] = [];
   let access: Access | undefined;
+  let started: unknown;
   await withWorkspace({}, async ({ root }) => {
     const bench = createToolBench({ root, foreign: () => [tool], config: { autonomy } });
     access = bench.executor.accessOf("wasm_tool_exec", JSON.stringify(input));
     outcome = await bench.call("wasm_tool_exec", input, {
       ...(allowed === undefined ? {} : { allowed }),
+      onStart: ({ input, access: width }) => Promise.resolve(void (started = { input, access: width })),
       approver: (request) => {
         asked.push(request);
         return Promise.resolve({ decision: "approve", reason: "" });
@@ -44,7 +46,7 @@ async function callBy(
     });
     audit = bench.audit.events.map((event) => "tool" in event ? event.tool : "");
   });
-  return { output: outcome?.result.output, ran: outcome?.ran, access, asked, audit };
+  return { output: outcome?.result.output, ran: outcome?.ran, access, asked, audit, started };
 }
 
 test("a call by wasm_tool_exec is the call of the plugin's tool, under its name, access and audit", async () => {
@@ -60,6 +62,16 @@ test("a tool that writes or reaches hosts is asked about as itself", async () =>
     assert.deepEqual(asked[0]?.input, { channel: "a" });
   }
 });
+
+test("the events of a run show the call as the model made it, with the access of what runs", async () => {
+  const { started } = await callBy({ tool: pluginTool("write") });
+  assert.deepEqual(started, { input: { ...CALL }, access: "write" });
+});
+
+test("a list shows the widest access, so that nobody takes a failed call for one without effect", () =>
+  withWorkspace({}, ({ root }) => {
+    assert.equal(createToolBench({ root }).executor.get("wasm_tool_exec")?.access, "network");
+  }));
 
 test("a rule about either name holds", async () => {
   for (const name of ["count_words", "wasm_tool_exec"]) {
