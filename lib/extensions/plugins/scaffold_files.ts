@@ -78,3 +78,30 @@ While you work on it, \`postern plugin dev .\` serves each change at once.
 ${notes.join("\n\n")}
 `;
 }
+
+/** Returns the text of the manifest of a WASM plugin. */
+export function wasmManifest(names: ScaffoldNames): string {
+  return scaffoldManifest(names, { kind: "wasm", wasm: { file: "plugin.wasm", sha256: NO_DIGEST } });
+}
+
+/**
+ * Returns the notes of a README about what a module may import.
+ * @param pdk what speaks to the host, as `The crate x`
+ * @param file file of the plugin with the functions of the workspace
+ */
+export const wasmNotes = (pdk: string, file: string): readonly string[] => [
+  `${pdk} is the interface to the host. A call is JSON, \`{"tool", "input", "context"}\`; the answer is JSON, \`{"output", "is_error"?, "data"?}\`.`,
+  `\`${file}\` has the functions of the workspace. Each takes and returns the offset of JSON in Extism's memory:
+
+| function of \`extism:host/user\` | request | answer |
+|---|---|---|
+| \`workspace_read(i64) -> i64\` | \`{"path", "encoding"?}\` | \`{"content"}\` |
+| \`workspace_list(i64) -> i64\` | \`{"path"}\` | \`{"entries": [{"path", "size"}], "truncated"}\` |
+| \`workspace_write(i64) -> i64\` | \`{"path", "content", "encoding"?}\` | \`{"bytes"}\` |
+
+\`encoding\` is \`utf8\` (the default) or \`base64\`. Instead of an answer there may be \`{"error": {"code", "message"}}\`.`,
+  "`capabilities` in `plugin.json` says what the module gets: `workspace` is `none`, `read` or `write`, and `hosts` lists what it may reach by " +
+  "Extism's HTTP. A module that imports more is not loaded. A capability counts only where the configuration grants it too:",
+  "```sh\npostern config set runtime.wasm.allow_workspace_read true\npostern config set runtime.wasm.allow_workspace_write true\n" +
+  `postern config set runtime.wasm.allowed_hosts '["api.example.com"]'\n\`\`\``,
+];

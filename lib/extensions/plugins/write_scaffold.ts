@@ -1,10 +1,20 @@
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { assemblyscriptScaffold } from "./assemblyscript_scaffold.ts";
+import { goScaffold } from "./go_scaffold.ts";
 import { isTakenToolName, MANIFEST_NAME, parsePluginManifest } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
 import { PROGRAM_SCAFFOLDS } from "./program_scaffolds.ts";
-import type { ScaffoldFiles, ScaffoldKind } from "./scaffold_files.ts";
-import { WASM_SCAFFOLDS } from "./wasm_scaffolds.ts";
+import { rustScaffold } from "./rust_scaffold.ts";
+import type { MakeScaffold, ScaffoldFiles, ScaffoldKind } from "./scaffold_files.ts";
+
+/** Makers of new plugins by their kinds. */
+const SCAFFOLDS: Readonly<Record<ScaffoldKind, MakeScaffold>> = {
+  ...PROGRAM_SCAFFOLDS,
+  "wasm-rust": rustScaffold,
+  "wasm-go": goScaffold,
+  "wasm-assemblyscript": assemblyscriptScaffold,
+};
 
 /**
  * Writes the files of a new plugin, which can be built, tested and packaged as its README says.
@@ -41,7 +51,7 @@ export function scaffoldFiles(id: string, kind: ScaffoldKind): ScaffoldFiles {
     const message = `Cannot make the plugin "${id}": "${tool}" is the name of a built-in tool; choose another id`;
     throw new PluginError("tool_name_taken", message);
   }
-  const files = { ...PROGRAM_SCAFFOLDS, ...WASM_SCAFFOLDS }[kind]({ id, tool });
+  const files = SCAFFOLDS[kind]({ id, tool });
   parsePluginManifest(files[MANIFEST_NAME] ?? "");
   return files;
 }
