@@ -19,7 +19,8 @@ export interface WasmModules {
    */
   load(path: string, scope: ModuleScope): Promise<InspectedModule>;
   /**
-   * Calls a module by its function `execute`.
+   * Calls a module by its function `execute`, which gets a call as a plugin does. Where there is none, the call's tool names a function,
+   * which gets the input as JSON, or the text of `{"text": ...}` alone, and whose output is text.
    * @throws {ToolError} as `load`, and what a plugin's call throws; {CancelError} when the signal aborts
    */
   call(path: string, call: ModuleCall, scope: ModuleScope): Promise<ModuleReply>;
@@ -86,7 +87,7 @@ export interface InspectedSizes {
   readonly max: number | null;
 }
 
-/** Call of a module, which gets it as a plugin does. */
+/** Call of a module. */
 export interface ModuleCall {
   readonly tool: string;
   readonly input: JsonObject;

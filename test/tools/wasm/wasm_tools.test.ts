@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import type { InspectedModule, ModuleList } from "../../../lib/tools/wasm/wasm_modules.ts";
 import { type ConfigChanges, createToolBench, type ToolBench } from "../../support/tool_bench.ts";
-import { answering, forever, HOSTILE_MODULES, i32, wasmModule } from "../../support/wasm_modules.ts";
+import { answering, forever, HOSTILE_MODULES, i32, i64, wasmModule } from "../../support/wasm_modules.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 type Wasm = NonNullable<ConfigChanges["wasm"]>;
@@ -78,6 +78,29 @@ test("modules are listed, inspected without running, loaded and called", () => {
   }, { fuel_limit: 10_000 });
 });
 
+test("a module of others, without the function execute, is called by the function that the tool names", () => {
+  const echo = wasmModule({
+    imports: ["input_length", "input_load_u8", "alloc", "store_u8", "output_set"],
+    entrypoint: "echo",
+    execute: (call) => [
+      ...[...call("input_length"), 0x22, 1, ...call("alloc"), 0x21, 0, 0x03, 0x40],
+      ...[0x20, 0, 0x20, 2, 0x7c, 0x20, 2, ...call("input_load_u8"), ...call("store_u8")],
+      ...[0x20, 2, ...i64(1), 0x7c, 0x22, 2, 0x20, 1, 0x54, 0x0d, 0, 0x0b],
+      ...[0x20, 0, 0x20, 1, ...call("output_set"), ...i32(0)],
+    ],
+  });
+  return withModules({ "echo.wasm": echo }, async (bench) => {
+    const say = async (tool: string, input: object) =>
+      (await bench.call("wasm_tool_exec", { module: "echo", tool, input })).result.output;
+    assert.equal(await say("echo", { text: "hä" }), "hä");
+    assert.equal(await say("echo", { text: "a", more: 1 }), '{"text":"a","more":1}');
+    assert.equal(
+      await say("shout", {}),
+      'Cannot call the module "echo.wasm": it exports neither "execute" nor "shout", but the functions echo',
+    );
+  });
+});
+
 test("a module that asks for the workspace, a host or a host function is refused, whatever the configuration grants", () => {
   const imports = [{ module: "extism:host/user", name: "workspace_read", type: "I:I" }] as const;
   const modules = {
@@ -129,6 +152,9 @@ test("paths out of the folder, hard links and folders are refused", () =>
     linkSync(join(root, "tools/wasm/good.wasm"), join(root, "tools/wasm/second.wasm"));
     mkdirSync(join(root, "tools/wasm/folder.wasm"));
     put(join(root, "tools/above.wasm"), answering());
+    put(join(root, "tools/wasm/other.wasm"), answering());
+    const { modules } = (await look(bench, "list")).data as ModuleList;
+    assert.deepEqual(modules.map(({ path }) => path), ["other.wasm"], "what cannot be opened is left out");
     for (const path of ["../above.wasm", "/etc/passwd", "a\0.wasm", "second.wasm", "folder.wasm", "absent", "."]) {
       for (const result of [await look(bench, "load", path), await exec(bench, path)]) {
         assert.deepEqual(

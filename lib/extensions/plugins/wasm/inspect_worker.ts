@@ -1,5 +1,5 @@
 import { answerJobs } from "../../../system/process/workers.ts";
-import { NO_CAPABILITIES } from "../manifest.ts";
+import type { PluginCapabilities } from "../manifest.ts";
 import { inspectModule, type ModuleReport } from "./inspect_module.ts";
 import { grantsImport } from "./module_imports.ts";
 
@@ -10,13 +10,15 @@ export interface InspectJob {
   readonly memoryMb: number;
   /** `[runtime.wasm] max_module_size_mb` */
   readonly moduleMb: number;
+  /** Rights that it has */
+  readonly capabilities: PluginCapabilities;
 }
 
 // Runs as a thread of its own: a large module takes seconds
 answerJobs((input): Promise<ModuleReport> => {
   // tool_modules.ts gives exactly this
-  const { bytes, memoryMb, moduleMb } = input as InspectJob;
+  const { bytes, memoryMb, moduleMb, capabilities } = input as InspectJob;
   return Promise.resolve(
-    inspectModule(new Uint8Array(bytes), { memoryMb, moduleMb, isGranted: grantsImport(NO_CAPABILITIES) }),
+    inspectModule(new Uint8Array(bytes), { memoryMb, moduleMb, isGranted: grantsImport(capabilities) }),
   );
 });
