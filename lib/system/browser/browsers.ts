@@ -1,21 +1,17 @@
-import type { BrowserContext } from "playwright-core";
 import { cancelError } from "../../base/cancel.ts";
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
-import type { CommandLookup } from "../process/command_lookup.ts";
-import { createContainmentFinder } from "../process/containment.ts";
-import { MARKER_VARIABLE } from "../process/leftover_processes.ts";
-import type { BrowserPages } from "./browser_page.ts";
+import { BrowserPages } from "./browser_page.ts";
 import type { StepOptions } from "./browser_step.ts";
-import { type BrowserNetworkOptions, type BrowserWay, openBrowserNetwork } from "./browser_network.ts";
 import { type BrowserAction, type BrowserView, BrowserViews } from "./browser_views.ts";
-import { requireUncontained, uncontainedLine } from "./uncontained_browser.ts";
-import { openUncontainedNetwork } from "./uncontained_network.ts";
-import { chromiumLine, findChromium } from "./chromium.ts";
-import type { DesktopOptions } from "../desktop/desktop.ts";
-import { type BrowserDisplay, findDisplay } from "./browser_display.ts";
-import { type OpenBrowser, openBrowser } from "./open_browser.ts";
+import {
+  type BrowserStarter,
+  type BrowserStarterOptions,
+  createBrowserStarter,
+  type NewBrowser,
+  type StartedBrowser,
+} from "./start_browser.ts";
 
 /** Browsers for tools, one for each run that uses one (docs/design/browser.md "Life"). */
 export interface Browsers {
@@ -37,15 +33,7 @@ export interface Browsers {
 }
 
 /** Limits of a piece of work, and the browser that it may open. */
-export interface BrowserRequest extends StepOptions {
-  /** `[browser] executable` */
-  readonly executable: string;
-  /** True: opens no browser without bubblewrap */
-  readonly requiresSandbox: boolean;
-  /** `[browser] max_download_bytes` */
-  readonly maxDownloadBytes: number;
-  /** True: shows its window. Default false */
-  readonly isVisible?: boolean;
+export interface BrowserRequest extends StepOptions, NewBrowser {
   /** True: opens a browser where the run has none */
   readonly opens: boolean;
   /** Prepares the pages of a browser that was just opened. Default: nothing is prepared */
@@ -53,18 +41,7 @@ export interface BrowserRequest extends StepOptions {
 }
 
 /** Services that browsers need. */
-export interface BrowsersOptions {
-  readonly commands: CommandLookup;
-  readonly clock: Clock;
-  /** Marker of the gateway's processes: what a killed gateway leaves is found by it */
-  readonly marker: string;
-  /** Loads playwright-core. @throws when it is not installed */
-  readonly loadDriver: () => Promise<typeof import("playwright-core")>;
-  /** Environment of the gateway and the user's home, for the display of a browser with a window */
-  readonly session: Pick<DesktopOptions, "environment" | "home">;
-  /** The way to the outside that each browser gets */
-  readonly network: BrowserNetworkOptions;
-}
+export type BrowsersOptions = Omit<BrowserStarterOptions, "signal">;
 
 /** Browsers at the same time: each holds hundreds of megabytes */
 const MAX_BROWSERS = 4;
@@ -73,8 +50,8 @@ const IDLE_MS = 300_000;
 const VISIBLE_IDLE_MS = 3_600_000;
 
 interface Entry {
-  readonly browser: OpenBrowser;
-  readonly network: BrowserWay;
+  readonly browser: StartedBrowser;
+  readonly pages: BrowserPages;
   /** Milliseconds without a call after which it is closed */
   readonly idleMs: number;
   idle: Timer;
@@ -91,7 +68,7 @@ class RunBrowsers implements Browsers {
   readonly #lock = createKeyedMutex();
   readonly #views: BrowserViews;
   readonly #closing = new AbortController();
-  readonly #finder: ReturnType<typeof createContainmentFinder>;
+  readonly #starter: BrowserStarter;
   /** Reasons of ends that the run was not told of yet */
   readonly #ends = new Map<string, string>();
   #opening = 0;
@@ -99,7 +76,7 @@ class RunBrowsers implements Browsers {
   constructor(options: BrowsersOptions) {
     this.#options = options;
     this.#views = new BrowserViews(options.clock);
-    this.#finder = createContainmentFinder({ ...options, signal: this.#closing.signal });
+    this.#starter = createBrowserStarter({ ...options, signal: this.#closing.signal });
   }
 
   use<T>(runId: string, request: BrowserRequest, work: (pages: BrowserPages) => Promise<T>): Promise<T> {
@@ -109,7 +86,7 @@ class RunBrowsers implements Browsers {
       const entry = this.#entries.get(runId) ?? await this.#open(runId, { ...request, signal });
       entry.idle.clear();
       try {
-        return await work(entry.browser.pages);
+        return await work(entry.pages);
       } finally {
         entry.idle = this.#options.clock.after(entry.idleMs, () => this.#closeIdle(runId, entry));
         if (this.#entries.get(runId) !== entry) entry.idle.clear();
@@ -122,13 +99,13 @@ class RunBrowsers implements Browsers {
   }
 
   view(runId: string): Promise<BrowserView | undefined> {
-    return this.#views.view(runId, this.#entries.get(runId)?.browser.pages);
+    return this.#views.view(runId, this.#entries.get(runId)?.pages);
   }
 
   async closeRun(runId: string): Promise<boolean> {
     this.#ends.delete(runId);
     const open = this.#entries.get(runId);
-    if (open !== undefined) await this.#views.takeLast(runId, open.browser.pages);
+    if (open !== undefined) await this.#views.takeLast(runId, open.pages);
     const wasOpen = await this.#end(runId, this.#entries.get(runId));
     // A browser that was being opened meanwhile has an entry only now
     return await this.#lock(runId, () => this.#end(runId, this.#entries.get(runId))) || wasOpen;
@@ -147,7 +124,7 @@ class RunBrowsers implements Browsers {
     this.#opening++;
     try {
       const entry = await this.#start(runId, request);
-      if (before !== undefined) entry.browser.pages.note(`This is a new browser: ${before}`);
+      if (before !== undefined) entry.pages.note(`This is a new browser: ${before}`);
       this.#entries.set(runId, entry);
       return entry;
     } finally {
@@ -156,63 +133,20 @@ class RunBrowsers implements Browsers {
   }
 
   async #start(runId: string, request: BrowserRequest): Promise<Entry> {
-    const { commands, clock, loadDriver } = this.#options;
-    const bubblewrap = await this.#bubblewrap(request);
-    const program = await findChromium(request.executable, commands);
-    const display = request.isVisible === true ? await findDisplay(this.#options.session) : undefined;
-    const { network, line, prove } = await this.#way(program, { bubblewrap, display, request });
+    const { clock } = this.#options;
+    const browser = await this.#starter.start(request);
+    const { context, downloads, windows, problems } = browser;
+    const pages = new BrowserPages(context, { downloads, windows, problems, clock });
     try {
-      const problems = () => network.newProblems().map(({ reason }) => reason);
-      const { downloads } = network;
-      const browser = await openBrowser({
-        ...{ clock, loadDriver, problems, downloads, prove },
-        line: await line(),
-        signal: request.signal,
-      });
-      try {
-        await request.onOpened?.(browser.pages);
-      } catch (error) {
-        await browser.close();
-        throw error;
-      }
-      const idleMs = display === undefined ? IDLE_MS : VISIBLE_IDLE_MS;
-      const entry: Entry = { browser, network, idleMs, idle: clock.after(idleMs, () => {}) };
-      void browser.ended.then((reason) => this.#forget(runId, entry, reason));
-      return entry;
+      await request.onOpened?.(pages);
     } catch (error) {
-      await network.close();
+      await browser.close();
       throw error;
     }
-  }
-
-  /** Opens the way of a browser. @param given.bubblewrap undefined: there is none */
-  async #way(
-    program: string,
-    { bubblewrap, display, request: { maxDownloadBytes } }: {
-      readonly bubblewrap: string | undefined;
-      readonly display: BrowserDisplay | undefined;
-      readonly request: BrowserRequest;
-    },
-  ) {
-    const { marker, network: options } = this.#options;
-    const env = { [MARKER_VARIABLE]: marker };
-    if (bubblewrap !== undefined) {
-      const network = await openBrowserNetwork(options);
-      const line = () =>
-        Promise.resolve(chromiumLine({ program, bubblewrap, network, maxDownloadBytes, env, display }));
-      return { network, line, prove: undefined };
-    }
-    const network = await openUncontainedNetwork(options);
-    const line = () => uncontainedLine(program, { place: network, env, display });
-    return { network, line, prove: (context: BrowserContext) => network.prove(context) };
-  }
-
-  /** Returns the path of bubblewrap, undefined where a browser may run without. @throws {ToolError} `browser_not_contained` */
-  async #bubblewrap({ requiresSandbox }: BrowserRequest): Promise<string | undefined> {
-    const found = await this.#finder.find();
-    if (found.kind === "bubblewrap") return found.file;
-    await requireUncontained(found, { requiresSandbox });
-    return undefined;
+    const idleMs = request.isVisible === true ? VISIBLE_IDLE_MS : IDLE_MS;
+    const entry: Entry = { browser, pages, idleMs, idle: clock.after(idleMs, () => {}) };
+    void browser.ended.then((reason) => this.#forget(runId, entry, reason));
+    return entry;
   }
 
   #closeIdle(runId: string, entry: Entry): void {
@@ -232,7 +166,6 @@ class RunBrowsers implements Browsers {
     if (this.#entries.get(runId) === entry) this.#entries.delete(runId);
     entry.idle.clear();
     await entry.browser.close();
-    await entry.network.close();
     return true;
   }
 }

@@ -4,14 +4,15 @@ import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { type CommandLine, type ProcessGroup, startGroup } from "../process/process_group.ts";
 import { BrowserDownloads, type DownloadPlace } from "./browser_downloads.ts";
-import { BrowserPages } from "./browser_page.ts";
 import { memoryOf } from "./memory_of.ts";
 import { OpeningWindows } from "./opening_windows.ts";
 import { createPipeTransport } from "./pipe_transport.ts";
 
-/** Chromium of one run with its pages. */
+/** Chromium with one context, which has no page yet. */
 export interface OpenBrowser {
-  readonly pages: BrowserPages;
+  readonly context: BrowserContext;
+  readonly downloads: BrowserDownloads;
+  readonly windows: OpeningWindows;
   /** Resolves when the browser has ended, with the reason in a sentence where Postern ended it. */
   readonly ended: Promise<string | undefined>;
   /** Kills the browser and waits for its end. Repeating it does nothing */
@@ -25,8 +26,8 @@ export interface OpenBrowserOptions {
   readonly signal: AbortSignal;
   /** Loads the driver. @throws when it is not installed */
   readonly loadDriver: () => Promise<typeof import("playwright-core")>;
-  /** Returns sentences about requests that were refused since the last call */
-  readonly problems: () => readonly string[];
+  /** True: pages are as large as their window, for a person who uses them. Default: VIEWPORT */
+  readonly fitsWindow?: boolean | undefined;
   /** Checks the context before a page of the run is opened in it. Default: nothing is checked */
   readonly prove?: ((context: BrowserContext) => Promise<void>) | undefined;
   /** Where the browser puts downloads that a call asks for */
@@ -100,19 +101,19 @@ class RunningBrowser {
 
   async connect(
     { chromium }: typeof import("playwright-core"),
-    { problems, downloads: place, prove = () => Promise.resolve() }: OpenBrowserOptions,
+    { fitsWindow = false, downloads: place, prove = () => Promise.resolve() }: OpenBrowserOptions,
   ): Promise<OpenBrowser> {
     const { channel, exited } = this.#group;
     if (channel === undefined) throw await exited.then(() => new Error("it has no pipes"), (error: unknown) => error);
     const transport = createPipeTransport(channel, () => this.kill());
     const connecting = chromium.connectOverCDP(transport, { timeout: START_TIMEOUT_MS });
     const browser = await this.#unlessEnded(connecting);
-    const context = await this.#unlessEnded(newContext(browser));
+    const context = await this.#unlessEnded(newContext(browser, fitsWindow));
     await this.#unlessEnded(prove(context));
     const watched = await this.#unlessEnded(watch(browser, place));
-    const pages = new BrowserPages(context, { ...watched, clock: this.#clock, problems });
     return {
-      pages,
+      context,
+      ...watched,
       ended: this.#over.then(() => this.#reason),
       close: () => this.close(),
     };
@@ -169,8 +170,8 @@ class RunningBrowser {
 }
 
 /** A context is a profile of its own that nobody else shares, without files, permissions and downloads. */
-async function newContext(browser: Browser) {
-  const context = await browser.newContext({ acceptDownloads: false, viewport: VIEWPORT });
+async function newContext(browser: Browser, fitsWindow: boolean) {
+  const context = await browser.newContext({ acceptDownloads: false, viewport: fitsWindow ? null : VIEWPORT });
   await context.grantPermissions([]);
   // Whatever page the browser itself began with is not the run's
   await Promise.all(
