@@ -195,6 +195,18 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Accept another key of a plugin's publisher",
     async () => (await import("./commands/plugin.ts")).pluginTrustKeyCommand,
   ),
+  "browser login": verb(
+    "Sign the agent's browser in at a site, in a window",
+    async () => (await import("./commands/browser.ts")).browserLoginCommand,
+  ),
+  "browser logins": verb(
+    "List the sites that the agent's browser is signed in at",
+    async () => (await import("./commands/browser.ts")).browserLoginsCommand,
+  ),
+  "browser logout": verb(
+    "Remove the login of a site",
+    async () => (await import("./commands/browser.ts")).browserLogoutCommand,
+  ),
   "policy explain": verb(
     "Say what the policy decides about a call, and why",
     async () => (await import("./commands/policy.ts")).policyExplainCommand,

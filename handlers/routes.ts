@@ -6,6 +6,7 @@ import {
   approvalsRoute,
   revokeApprovalRuleRoute,
 } from "./routes/approvals.ts";
+import { browserLoginsRoute, removeBrowserLoginRoute, saveBrowserLoginRoute } from "./routes/browser_logins.ts";
 import { chatRoute, chatSocketRoute, legacyWebhookRoute } from "./routes/chat.ts";
 import { completionsRoute } from "./routes/completions.ts";
 import {
@@ -104,6 +105,9 @@ export const ROUTES: readonly Route[] = [
   nodeRoute,
   describeNodeRoute,
   invokeNodeRoute,
+  browserLoginsRoute,
+  saveBrowserLoginRoute,
+  removeBrowserLoginRoute,
   pluginsRoute,
   pluginRoute,
   installPluginRoute,

@@ -57,7 +57,7 @@ export interface Services
     AccessServices,
     Pick<AutomationServices, "cron" | "deliveries">,
     Pick<GuardServices, "audit" | "approvals" | "taintedFiles">,
-    Pick<MemoryServices, "memory">,
+    Pick<MemoryServices, "memory" | "browserLogins">,
     Pick<SystemServices, "containment">,
     Pick<Telemetry, "log" | "metrics" | "recentLog"> {
   readonly version: string;
@@ -185,6 +185,8 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
     ...found,
     redact: found.redactor.redact,
     isKept: config().storage.driver !== "memory",
+    usedLogins: () => config().browser.logins,
+    recordLogin: guard.recordLogin,
   });
   const calls = createGatewayTools(found, { automation, nodes, plugins, memory });
   const tools = calls.executor;
@@ -265,6 +267,7 @@ function toServices(wings: Wings): GatewayServices {
     listensOn: system.ownAddress.listensOn,
     conversations: wings.conversations,
     memory: wings.memory.memory,
+    browserLogins: wings.memory.browserLogins,
     nodes: wings.nodes,
     browserOf: (runId) => system.browsers.view(runId),
     plugins: wings.plugins.load,

@@ -102,6 +102,7 @@ function byOf(record: AuditRecord): string {
     case "token":
     case "trust":
     case "plugin":
+    case "browser_login":
       return actorOf(record.by);
     case "pairing":
       return record.address ?? (record.action === "paired" ? "" : actorOf(record.by));
@@ -161,6 +162,8 @@ function whatOf(record: AuditRecord): string {
       return `${record.action} node ${record.node_id}${record.reason === null ? "" : `: ${record.reason}`}`;
     case "plugin":
       return `${record.action} plugin ${record.plugin_id} ${record.version} ${record.digest.slice(0, 12)}`;
+    case "browser_login":
+      return `${record.action} login ${record.site}${record.run_id === undefined ? "" : ` in ${record.run_id}`}`;
     case "retention":
       return `forgot the records up to ${record.through}`;
   }

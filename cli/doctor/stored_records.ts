@@ -28,6 +28,7 @@ import {
 import { AUDIT_HEAD, AUDIT_RECORDS, readAuditHead, readAuditRecord } from "../../lib/guard/audit/audit_chain.ts";
 import { parseRecordedTrust, RECORDED_TRUST } from "../../lib/guard/audit/record_trust.ts";
 import { parseTaintedFile, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
+import { BROWSER_LOGINS, parseBrowserLogin } from "../../lib/base/records/browser_login.ts";
 import { COOKIE_JARS, parseCookieJar } from "../../lib/base/records/cookie_jar.ts";
 import { MAILBOXES, parseMailbox } from "../../lib/memory/mailbox.ts";
 import { MEMORY, parseMemoryRecord } from "../../lib/memory/memory.ts";
@@ -67,6 +68,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [AUDIT_RECORDS]: readAuditRecord,
   [BUDGET_DAYS]: parseDay,
   [CONVERSATIONS]: parseConversation,
+  [BROWSER_LOGINS]: parseBrowserLogin,
   [COOKIE_JARS]: parseCookieJar,
   [DELIVERIES]: parseDelivery,
   [DOCUMENTS]: parseDocument,

@@ -7,11 +7,12 @@ import type { Caller } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Config } from "../config/config.ts";
+import type { LoginEvent } from "../memory/browser_logins.ts";
 import type { Commit, TrustedServer } from "../providers/discovery/provider_memory.ts";
-import type { Store } from "../storage/store.ts";
+import type { Store, Write } from "../storage/store.ts";
 import { type Approvals, keepTidy } from "./approvals.ts";
 import { type Audit, createAudit } from "./audit/audit.ts";
-import { accessEvent } from "./audit/audit_event.ts";
+import { accessEvent, loginEvent } from "./audit/audit_event.ts";
 import { createApprovals } from "./create_approvals.ts";
 import type { AskProgram } from "./program_approver.ts";
 import type { TaintedFiles } from "./tainted_files.ts";
@@ -44,6 +45,8 @@ export interface GuardServices {
   readonly recordAccess: RecordAccess;
   /** Records the configuration files that a person has accepted since the last call. */
   readonly recordTrust: () => Promise<void>;
+  /** Records a change or use of a login of the agent's browser, in one transaction with its writes. */
+  readonly recordLogin: (event: LoginEvent, writes?: readonly Write[]) => Promise<unknown>;
   /** Returns what stores the trust in a model server in one transaction with its audit event. @param by person who trusts it */
   readonly recordServerTrust: (by: Pick<Caller, "via" | "tokenId">) => (server: TrustedServer) => Commit;
 }
@@ -79,6 +82,7 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
     taintedFiles,
     recordAccess: (change, writes) => audit.append(accessEvent(change), writes),
     recordTrust,
+    recordLogin: (event, writes) => audit.append(loginEvent(event), writes),
     recordServerTrust: (by) => ({ origin, uid }) => (writes) =>
       audit.append({
         type: "trust",

@@ -14,6 +14,8 @@ export interface Effects {
   readonly root?: "read_file" | "write_file";
   readonly urls?: readonly string[];
   readonly command?: readonly string[];
+  /** Sites that a person signed the call's browser in at */
+  readonly logins?: readonly string[];
   /** Task of a person before the call goes on, in the model's words. Such a call always asks */
   readonly handoff?: string;
 }
@@ -180,7 +182,7 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   const level = parseLevel(autonomy.level) as Level;
   const accesses = accessesOf({ access, effects });
   const says = strictest(accesses.map((each) => LEVEL_TABLE[level][each]));
-  const does = effectOf(accesses);
+  const does = `${effectOf(accesses)}${signedIn(effects)}`;
   const isAfterOutside = asksAfterOutside(input, level);
   const needed = namesOf({ tool, access, effects });
   const asking = needed.flatMap((name) => named(autonomy.always_ask, name));
@@ -204,7 +206,7 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
     const allow = isAfterOutside ? [ALLOW_OUTSIDE] : [];
     const change = [...remove(asking, "always_ask"), ...approve, ...allow];
     const named = asking.includes(tool) || needed.length === 1 ? "it" : `"${WRITING}", and the call writes a file`;
-    const reason = toAsk(tool, `[autonomy] always_ask names ${named}`, change);
+    const reason = toAsk(tool, `[autonomy] always_ask names ${named}${signedIn(effects)}`, change);
     return { kind: "ask", reason, rule, path: [...path, { rule, says: "ask" }], change };
   }
   const listed: readonly RuleStep[] = [...path, { rule: "always_ask", says: "pass" }];
@@ -224,7 +226,7 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   if (isApproved) {
     const rule = `auto_approve:${tool}`;
     const change = remove(approving[0] ?? [], "auto_approve");
-    const reason = toAllow(tool, "[autonomy] auto_approve names it", change);
+    const reason = toAllow(tool, `[autonomy] auto_approve names it${signedIn(effects)}`, change);
     return { kind: "allow", reason, rule, path: [...unlisted, { rule, says: "allow" }], change };
   }
   const reason = toAsk(tool, `it ${does}, which level "${level}" asks about`, approve);
@@ -291,6 +293,11 @@ export function noLookupReason(run: Pick<DecideInput, "autonomy" | "taint">): st
 /** Returns the effect of a call with these accesses, as the verb of a sentence. */
 function effectOf(accesses: readonly Access[]): string {
   return accesses.map((each) => DOES[each]).join(" and ");
+}
+
+/** Says where a person signed the browser of a call in, as the end of a sentence part; empty where nobody has. */
+function signedIn({ logins = [] }: Effects): string {
+  return logins.length === 0 ? "" : `, in a browser that is signed in at ${logins.map(shown).join(", ")}`;
 }
 
 function strictest(answers: readonly Answer[]): Answer {

@@ -7,6 +7,7 @@ import { readable } from "../storage/read_records.ts";
 import { KEY_BYTES, loadKeyFile } from "../storage/key_file.ts";
 import type { KEPT_FILES } from "../storage/back_up.ts";
 import type { Store } from "../storage/store.ts";
+import type { BrowserLogins, BrowserLoginsOptions } from "./browser_logins.ts";
 import type { CookieJars } from "./cookie_jars.ts";
 import type { Mailbox } from "./mailbox.ts";
 import { createMemory, MEMORY, type Memory, memoryText, parseMemoryRecord } from "./memory.ts";
@@ -25,6 +26,10 @@ export interface MemoryServicesOptions {
   readonly dataDir: string;
   /** False: the store is in memory, so that the key is kept nowhere. */
   readonly isKept: boolean;
+  /** Returns the newest `[browser] logins`. */
+  readonly usedLogins: BrowserLoginsOptions["used"];
+  /** Records a change or use of a login. */
+  readonly recordLogin: BrowserLoginsOptions["record"];
 }
 
 /** Everything that agents keep between conversations and send each other. */
@@ -38,6 +43,8 @@ export interface MemoryServices {
   readonly mailbox: Mailbox;
   /** Loaded at its first use, and its key with it. */
   readonly cookieJars: CookieJars;
+  /** Loaded at its first use, and its key with it. */
+  readonly browserLogins: BrowserLogins;
 }
 
 /** Creates memory, plans and mailboxes over a store. */
@@ -73,5 +80,14 @@ export function createMemoryServices(options: MemoryServicesOptions): MemoryServ
       const cipher = async () => createRecordCipher(await loadKey("browser_cookies.key"), random);
       return createCookieJars({ store, cipher });
     }, ["get", "set"]),
+    browserLogins: lazyService(async () => {
+      const [{ createBrowserLogins }, { createRecordCipher }] = await Promise.all([
+        import("./browser_logins.ts"),
+        import("../storage/record_cipher.ts"),
+      ]);
+      const cipher = async () => createRecordCipher(await loadKey("browser_cookies.key"), random);
+      const { usedLogins: used, recordLogin: record } = options;
+      return createBrowserLogins({ store, clock, cipher, used, record });
+    }, ["list", "save", "remove", "open"]),
   };
 }

@@ -134,6 +134,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "browser.executable": "",
   "browser.headless": true,
   "browser.keep_cookies": false,
+  "browser.logins": [],
   "browser.sandbox": "auto",
   "browser.timeout_secs": 30,
   "browser.max_download_bytes": 104857600,

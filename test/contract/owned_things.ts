@@ -14,6 +14,8 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   mailbox: false,
   // Each conversation has its own
   cookieJars: false,
+  // The operator names those that runs get
+  browserLogins: false,
   commands: false,
   processes: true,
   workers: false,

@@ -32,6 +32,7 @@ const LISTS = [
 /** Read by a key that nobody asks for in this test, so that only the doctor finds their damaged records. */
 const BY_KEY = [
   "browser_cookies",
+  "browser_logins",
   "budget_days",
   "documents",
   "idempotent_replies",

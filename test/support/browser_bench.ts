@@ -165,7 +165,10 @@ export async function withBrowserBench(
         folder: join(workspace.outside, "browsers"),
       },
     });
-    const bench = createToolBench({ root: workspace.root, config, browsers, urls });
+    const bench = createToolBench({
+      ...{ root: workspace.root, config, browsers, urls },
+      ...options.proxy === undefined ? {} : { proxy: options.proxy },
+    });
     try {
       await use({
         ...{ workspace, bench, browsers },

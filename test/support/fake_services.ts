@@ -10,11 +10,14 @@ import { PluginError } from "../../lib/extensions/plugins/plugin_error.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
+import { loginEvent } from "../../lib/guard/audit/audit_event.ts";
+import { createBrowserLogins } from "../../lib/memory/browser_logins.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
+import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { createSeededRandom } from "./seeded_random.ts";
@@ -86,6 +89,11 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     logged,
     metrics,
     browserOf: options.browserOf ?? (() => Promise.resolve(undefined)),
+    browserLogins: createBrowserLogins({
+      ...{ store, clock, used: () => [] },
+      cipher: () => Promise.resolve(createRecordCipher(random.bytes(32), random)),
+      record: (event, writes) => audit.append(loginEvent(event), writes),
+    }),
     plugins: options.plugins ?? (() => Promise.resolve(createFakePlugins())),
     config: () => config,
     configStatus: () => ({ loaded_at: new Date(clock.now()).toISOString(), needs_restart: [], last_reload: null }),

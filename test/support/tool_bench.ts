@@ -6,6 +6,8 @@ import { createRedactor, type Redactor } from "../../lib/base/redact.ts";
 import { createLogger, type LogRecord, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
 import { type Config, defaultConfig } from "../../lib/config/config.ts";
+import { loginEvent } from "../../lib/guard/audit/audit_event.ts";
+import { type BrowserLogins, createBrowserLogins } from "../../lib/memory/browser_logins.ts";
 import { createCookieJars } from "../../lib/memory/cookie_jars.ts";
 import { createMailbox } from "../../lib/memory/mailbox.ts";
 import { createCron } from "../../lib/automation/cron/cron_service.ts";
@@ -85,6 +87,7 @@ export interface ToolBench {
   readonly processes: Processes;
   /** Threads of WASM modules run on until they are closed, or 60 s */
   readonly wasmModules: ToolModules;
+  readonly browserLogins: BrowserLogins;
   /** Calls with an input given as text, or as an object to be written as JSON; everything asked for is refused */
   call(name: string, input: unknown, more?: Partial<ToolCallRequest>): Promise<ToolCallOutcome>;
   /** From now on */
@@ -190,6 +193,14 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     ...{ files, workers, taintedFiles, log, clock: systemClock },
     guardedFetch: () => Promise.resolve(fetch),
   });
+  const browserLogins = createBrowserLogins({
+    ...{ store, clock: systemClock, used: () => config.browser.logins },
+    cipher: () => Promise.resolve(createRecordCipher(new Uint8Array(32), random)),
+    async record(event, writes = []) {
+      await audit.append(loginEvent(event));
+      await store.batch(writes);
+    },
+  });
   const executor: ToolExecutor = createToolExecutor({
     tools: options.tools ?? BUILTIN_TOOLS,
     foreign: options.foreign,
@@ -214,6 +225,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         store,
         cipher: () => Promise.resolve(createRecordCipher(random.bytes(32), random)),
       }),
+      browserLogins,
       commands,
       processes,
       workers,
@@ -296,6 +308,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     logged,
     processes,
     wasmModules,
+    browserLogins,
     call: (name, input, more) =>
       executor.call({
         name,

@@ -35,9 +35,10 @@ const time = v.string();
 export const boundStateSchema = v.object({
   /**
    * `file`: one that the call changes or its arguments name; `files`: what git would take from a folder; `index`: git's index;
-   * `head`: the checked-out commit; `commit`: what a name stands for; `remote`: the address of a remote; `plugin`: the plugin that answers
+   * `head`: the checked-out commit; `commit`: what a name stands for; `remote`: the address of a remote; `plugin`: the plugin that answers;
+   * `login`: site that a person signed the browser in at
    */
-  kind: v.picklist(["file", "files", "index", "head", "commit", "remote", "plugin"]),
+  kind: v.picklist(["file", "files", "index", "head", "commit", "remote", "plugin", "login"]),
   /** Path, or name of the branch, commit or remote */
   name: v.string(),
   /** SHA-256 of the content or list, hexadecimal; null: there is none */
@@ -63,7 +64,7 @@ export const approvalSchema = v.object({
   access: v.picklist(["read", "state", "write", "network"]),
   /** Input that the tool would get, with known secrets masked. */
   input: v.unknown(),
-  /** SHA-256 of the whole input's canonical JSON, secrets included */
+  /** SHA-256 of the whole input's canonical JSON, secrets included; in a browser that is signed in, of its digest and the logins */
   input_digest: v.string(),
   /** Why the policy asks, with what would allow the call without asking */
   reason: v.string(),

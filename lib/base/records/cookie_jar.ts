@@ -3,7 +3,8 @@ import * as v from "valibot";
 /** Collection of the cookies that the browsers of conversations keep, by conversation. */
 export const COOKIE_JARS = "browser_cookies";
 
-const cookieSchema = v.strictObject({
+/** Cookie of a page. */
+export const keptCookieSchema = v.strictObject({
   name: v.string(),
   value: v.string(),
   domain: v.string(),
@@ -17,7 +18,7 @@ const cookieSchema = v.strictObject({
 });
 
 /** Cookie of a page, as the browser tells it. */
-export type KeptCookie = v.InferOutput<typeof cookieSchema>;
+export type KeptCookie = v.InferOutput<typeof keptCookieSchema>;
 
 const bodySchema = v.object({
   v: v.literal(1),
@@ -31,5 +32,5 @@ export function parseCookieJar(body: unknown): v.InferOutput<typeof bodySchema> 
 
 /** Parses the opened text of a jar. @throws {v.ValiError} {SyntaxError} for a text that no version sealed */
 export function parseCookies(text: string): readonly KeptCookie[] {
-  return v.parse(v.array(cookieSchema), JSON.parse(text));
+  return v.parse(v.array(keptCookieSchema), JSON.parse(text));
 }

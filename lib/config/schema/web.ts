@@ -98,6 +98,10 @@ export const browserSchema = v.strictObject({
     "Keeps the cookies of a conversation's pages, encrypted, until the conversation is deleted. They sign its next runs in",
     boolean(false),
   ),
+  logins: about(
+    "Sites whose logins the browsers of all runs get. `postern browser login` keeps a login, and `postern browser logins` shows their names",
+    texts([]),
+  ),
   sandbox: about(
     "`auto` runs the browser in bubblewrap where that works, and else in a weaker way, of which `postern doctor` warns. `require` refuses the " +
       'weaker way, as does `[security.shell] sandbox = "require"`',

@@ -1,6 +1,7 @@
 import type { AccessActor, AccessChange, TokenRecord } from "../../access/identity.ts";
 import type { ReviewOutcome } from "../../base/records/agent_event.ts";
 import type { Caller, Scope } from "../../base/records/caller.ts";
+import type { LoginEvent } from "../../memory/browser_logins.ts";
 import type { Access, Decision, Effects } from "../policy.ts";
 
 /** The actor of an event: the door it came by and the id of its token, never the token. */
@@ -218,6 +219,17 @@ export interface PluginEvent {
   readonly by: AuditActor | null;
 }
 
+/** A login of the agent's browser was stored or removed, or a run got it. Never holds a value of it. */
+export interface BrowserLoginEvent extends AuditPlace {
+  readonly type: "browser_login";
+  readonly action: "stored" | "used" | "removed";
+  /** Host that the person signed in at */
+  readonly site: string;
+  /** Hosts that the login counts for; empty for a removed one that could not be read */
+  readonly hosts: readonly string[];
+  readonly by: AuditActor;
+}
+
 /** Records up to `through` were older than the retention and are gone; their last hash is kept so that the chain still begins somewhere. */
 export interface RetentionEvent {
   readonly type: "retention";
@@ -241,6 +253,7 @@ export type AuditEvent =
   | AccessFailuresEvent
   | NodeEvent
   | PluginEvent
+  | BrowserLoginEvent
   | RetentionEvent;
 
 /** Types of events, for a filter. */
@@ -257,6 +270,7 @@ export const AUDIT_TYPES = [
   "access_failures",
   "node",
   "plugin",
+  "browser_login",
   "retention",
 ] as const satisfies readonly AuditEvent["type"][];
 
@@ -276,6 +290,17 @@ export function accessEvent(change: AccessChange): AuditEvent {
     case "locked":
       return { type: "pairing", action: "locked", address: change.address, by: null };
   }
+}
+
+/** Returns what the audit is told of a login of the agent's browser. */
+export function loginEvent(event: LoginEvent): BrowserLoginEvent {
+  const { action, site, hosts } = event;
+  if (action !== "used") {
+    return { type: "browser_login", action, site, hosts, by: { via: event.by.via, token_id: event.by.tokenId } };
+  }
+  const { runId, callId, requestId = null, conversationId, caller } = event.use;
+  const place = { request_id: requestId, run_id: runId, call_id: callId, conversation_id: conversationId };
+  return { type: "browser_login", action, site, hosts, ...place, by: { via: caller.via, token_id: caller.tokenId } };
 }
 
 function tokenFields({ id, label, scopes, expires_at, idle_ttl_seconds }: TokenRecord) {

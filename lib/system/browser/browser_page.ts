@@ -3,7 +3,9 @@ import type { BrowserContext, CDPSession, Cookie, Dialog, Locator, Page } from "
 import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import type { LoginState } from "../../base/records/browser_login.ts";
 import type { BrowserDownloads, DownloadedFile } from "./browser_downloads.ts";
+import { reachesLogin } from "./login_hosts.ts";
 import type { OpeningWindows } from "./opening_windows.ts";
 import { type StepOptions, takeStep } from "./browser_step.ts";
 
@@ -57,6 +59,7 @@ export class BrowserPages {
   readonly #windows: OpeningWindows;
   readonly #pages: Page[] = [];
   #events: string[] = [];
+  #loginHosts: readonly string[] = [];
   /** Labels that the last snapshot gave the elements, by their refs */
   #labels: ReadonlyMap<string, string> = new Map();
 
@@ -82,6 +85,31 @@ export class BrowserPages {
     // Each cookie goes alone: the browser refuses all cookies of a call when it refuses one
     for (const cookie of cookies) await this.#context.addCookies([cookie]).catch(() => refused++);
     return refused;
+  }
+
+  /** Hosts of the logins that the browser was given. */
+  get loginHosts(): readonly string[] {
+    return this.#loginHosts;
+  }
+
+  /** Gives logins to a browser that has no cookies yet; later ones go before earlier ones. @returns how many cookies it did not take */
+  async addLogins(logins: readonly LoginState[]): Promise<number> {
+    this.#loginHosts = [...new Set(logins.flatMap(({ hosts }) => hosts))];
+    const storage = logins.flatMap((login) => login.storage);
+    if (storage.length > 0) {
+      const origins = storage.map(({ origin, items }) => ({ origin, localStorage: items }));
+      await this.#context.setStorageState({ cookies: [], origins });
+    }
+    return await this.addCookies(logins.flatMap(({ cookies }) => cookies));
+  }
+
+  /** Keeps pages of other sites from using cookies that the sites of the logins have set meanwhile. */
+  async guardLogins(): Promise<void> {
+    if (this.#loginHosts.length === 0) return;
+    const open = (await this.cookies()).filter((cookie) =>
+      cookie.sameSite === "None" && reachesLogin(cookie, this.#loginHosts)
+    );
+    await this.addCookies(open.map((cookie) => ({ ...cookie, sameSite: "Lax" })));
   }
 
   /** True when a page is open. */

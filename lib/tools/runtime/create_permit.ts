@@ -1,5 +1,6 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
+import { canonicalDigest } from "../../base/json.ts";
 import type { ApprovalRule } from "../../base/records/approval.ts";
 import { redactJson } from "../../base/redact.ts";
 import type { Approvals } from "../../guard/approvals.ts";
@@ -171,7 +172,10 @@ function subjectOf(
   const text = JSON.stringify(wider);
   const isWider = (folder !== undefined || command !== undefined) && redact(text) === text;
   const reachesNetwork = command !== undefined && access === "network";
-  return { tool, workspace, inputDigest: digest, wider: isWider ? wider : undefined, reachesNetwork };
+  // An answer about a browser that nobody knows does not count for one that is signed in
+  const { logins = [] } = effects;
+  const inputDigest = logins.length === 0 ? digest : canonicalDigest({ input: digest, logins });
+  return { tool, workspace, inputDigest, wider: isWider ? wider : undefined, reachesNetwork };
 }
 
 function changed(tool: string): string {

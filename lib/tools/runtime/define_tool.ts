@@ -41,6 +41,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly accessOf?: (input: v.InferOutput<S>) => Access;
   /** Returns the access that a configuration gives to every call and to lists, when that is wider. Default: it gives none */
   readonly accessUnder?: (config: Config) => Access;
+  /** Returns the sites that a configuration signs every call in to. Default: none */
+  readonly loginsUnder?: (config: Config) => readonly string[];
   /**
    * Set when making a call twice does no more than making it once: after a crash that left the outcome unknown, the call is made
    * again. Default false: a person reviews the run. Calls that only read are always made again
@@ -142,6 +144,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     description: definition.description,
     access,
     accessUnder: definition.accessUnder,
+    loginsUnder: definition.loginsUnder,
     source: "builtin",
     outside: definition.outside,
     verbatim: definition.verbatim,

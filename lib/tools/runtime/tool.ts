@@ -6,6 +6,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { Access, Effects } from "../../guard/policy.ts";
 import type { Boards } from "../../hardware/boards.ts";
+import type { BrowserLogins } from "../../memory/browser_logins.ts";
 import type { CookieJars } from "../../memory/cookie_jars.ts";
 import type { Mailbox } from "../../memory/mailbox.ts";
 import type { Memory } from "../../memory/memory.ts";
@@ -41,6 +42,8 @@ export interface Tool {
   readonly access: Access;
   /** Returns the access that a configuration gives to every call and to lists, when that is wider. Default: it gives none */
   readonly accessUnder?: ((config: Config) => Access) | undefined;
+  /** Returns the sites that a configuration signs every call in to, which decisions and approvals name. Default: none */
+  readonly loginsUnder?: ((config: Config) => readonly string[]) | undefined;
   readonly source: ToolSource;
   /** Tells whether the configuration enables the tool. Required, so that no tool is enabled by accident */
   readonly enabled: "always" | ((config: Config) => boolean);
@@ -146,6 +149,7 @@ export interface ToolServices {
   readonly plans: Plans;
   readonly mailbox: Mailbox;
   readonly cookieJars: CookieJars;
+  readonly browserLogins: Pick<BrowserLogins, "open" | "list">;
   readonly commands: CommandLookup;
   readonly processes: Processes;
   readonly workers: Workers;

@@ -43,11 +43,13 @@ export function accessUnder(
   return WIDTHS.indexOf(wider) > WIDTHS.indexOf(access) ? wider : access;
 }
 
-/** Prepares a call with the access that it has under a configuration. @throws {ToolError} as `Tool.prepare` */
+/** Prepares a call with the access and the logins that it has under a configuration. @throws {ToolError} as `Tool.prepare` */
 export function prepareUnder(tool: Tool, input: string, config: Config): PreparedCall {
   const prepared = tool.prepare(input);
   const access = accessUnder(tool, { access: prepared.access, config });
-  return access === prepared.access ? prepared : { ...prepared, access };
+  const logins = access === "read" ? [] : tool.loginsUnder?.(config) ?? [];
+  const effects = logins.length === 0 ? prepared.effects : { ...prepared.effects, logins };
+  return access === prepared.access && effects === prepared.effects ? prepared : { ...prepared, access, effects };
 }
 
 /** Options of createToolPolicy. */

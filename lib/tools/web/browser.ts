@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import type { Config } from "../../config/config.ts";
 import { exactLine } from "../../base/text.ts";
 import { lazily } from "../../base/lazily.ts";
 import { ToolError } from "../../base/errors.ts";
@@ -74,6 +75,11 @@ const inputSchema = v.strictObject({
 /** Input of one call. */
 export type BrowserInput = v.InferOutput<typeof inputSchema>;
 
+/** Returns the sites that the browsers of runs are signed in to, in the order in which their logins are given. */
+export function loginsOf({ browser: { logins } }: Pick<Config, "browser">): readonly string[] {
+  return [...new Set(logins)];
+}
+
 /** `browser`: uses pages in a real browser that sees nothing of the machine (docs/design/browser.md "Operations"). */
 export const browser = defineTool({
   name: "browser",
@@ -88,7 +94,8 @@ export const browser = defineTool({
   outside: true,
   enabled: (config) => config.browser.enabled,
   enabledBy: "[browser] enabled = true",
-  needs: ["browsers", "cookieJars", "files", "urls", "redactor"],
+  loginsUnder: loginsOf,
+  needs: ["browsers", "cookieJars", "browserLogins", "files", "urls", "proxyOf", "redactor"],
   timeoutMs: ({ browser: { timeout_secs } }) => timeout_secs * 1000 + MARGIN_MS,
   input: inputSchema,
   check(input) {
@@ -134,7 +141,7 @@ export const browser = defineTool({
       : {}),
   }),
   screen: async (input, context) => await (await driving()).screenCall(input, context),
-  bind: async (input, context) => await (await driving()).boundUpload(input, context),
+  bind: async (input, context) => await (await driving()).boundBrowser(input, context),
   run: async (input, context) => await (await driving()).driveBrowser(input, context),
 });
 

@@ -5,15 +5,15 @@ import type { BrowserPages, PageState } from "../../system/browser/browser_page.
 import { createBrowserPolicy } from "../../system/browser/browser_network.ts";
 import type { ContentSource } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
-import { MAX_JAR_BYTES } from "../../memory/cookie_jars.ts";
 import { readScope, writeScope } from "../files/file_scope.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
 import type { BoundParts } from "../runtime/tool.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
-import type { BrowserInput } from "./browser.ts";
+import { type BrowserInput, loginsOf } from "./browser.ts";
+import { giveState, keepState } from "./browser_state.ts";
 import { refuseSecrets } from "./refuse_secrets.ts";
 
-type Needs = "browsers" | "cookieJars" | "files" | "urls" | "redactor";
+type Needs = "browsers" | "cookieJars" | "browserLogins" | "files" | "urls" | "proxyOf" | "redactor";
 type Context = ContextWith<Needs>;
 type EarlyContext = Pick<
   Context,
@@ -31,11 +31,16 @@ export async function screenCall({ op, path }: BrowserInput, context: EarlyConte
   if (op === "upload") await readUpload(path, context);
 }
 
-/** Returns the file that an approval of an upload counts for; a new file is bound as every other. */
-export async function boundUpload({ op, path }: BrowserInput, context: EarlyContext): Promise<BoundParts> {
-  if (op !== "upload" || path === undefined) return { shown: [], throughFiles: true };
+/**
+ * Returns the logins that an approval counts for, and the file of an upload: a call that was allowed in a browser that nobody knows must
+ * not be made in one that is signed in. A new file is bound as every other.
+ */
+export async function boundBrowser({ op, path }: BrowserInput, context: EarlyContext): Promise<BoundParts> {
+  const logins = loginsOf(context.config).map((name) => ({ kind: "login" as const, name, sha256: null }));
+  if (op !== "upload" || path === undefined) return { shown: logins, throughFiles: true };
   const bytes = await readUpload(path, context);
-  return { shown: [{ kind: "file", name: path, sha256: createHash("sha256").update(bytes).digest("hex") }] };
+  const sha256 = createHash("sha256").update(bytes).digest("hex");
+  return { shown: [{ kind: "file", name: path, sha256 }, ...logins] };
 }
 
 /** Makes one operation in the browser of the run. @throws {ToolError} as `Browsers.use` and `BrowserPages` */
@@ -68,7 +73,7 @@ export async function driveBrowser(input: BrowserInput, context: Context): Promi
         maxDownloadBytes,
         requiresSandbox: requiresSandbox(config),
         opens,
-        onOpened: (pages) => giveCookies(pages, context),
+        onOpened: (pages) => giveState(pages, context),
       },
       async (pages) => {
         try {
@@ -79,7 +84,7 @@ export async function driveBrowser(input: BrowserInput, context: Context): Promi
           noteAction(input, { pages, context, error });
           throw error;
         } finally {
-          await keepCookies(pages, context);
+          await keepState(pages, context);
         }
       },
     );
@@ -115,36 +120,6 @@ function noteAction(
 function withoutQuery(address: string): string {
   const end = address.search(/[?#]/);
   return end === -1 ? address : `${address.slice(0, end)}${address[end] === "?" ? "?..." : ""}`;
-}
-
-/** Returns the conversation whose cookies are kept; undefined where none are. */
-function keeperOf({ config, conversationId }: Pick<Context, "config" | "conversationId">): string | undefined {
-  return config.browser.keep_cookies ? conversationId ?? undefined : undefined;
-}
-
-/** Gives a new browser the cookies of its conversation. @throws {ToolError} as `CookieJars.get` */
-async function giveCookies(pages: BrowserPages, context: Context): Promise<void> {
-  const conversation = keeperOf(context);
-  if (conversation === undefined) return;
-  const refused = await pages.addCookies(await context.services.cookieJars.get(conversation));
-  if (refused > 0) pages.note(`The browser took ${refused} of the kept cookies no more`);
-}
-
-/** Keeps the cookies after each operation: a browser may end at any time. Says in the next answer when it cannot. Never throws */
-async function keepCookies(pages: BrowserPages, context: Context): Promise<void> {
-  const conversation = keeperOf(context);
-  if (conversation === undefined) return;
-  // A browser that has ended has none to tell
-  const cookies = await pages.cookies().catch(() => undefined);
-  if (cookies === undefined) return;
-  try {
-    const isKept = await context.services.cookieJars.set(conversation, cookies);
-    if (!isKept) pages.note(`The cookies of the pages have more than ${MAX_JAR_BYTES} bytes and were not kept`);
-  } catch (error) {
-    // The operation was made, and must not look as if it had failed
-    context.log.error("Cookies of a browser could not be kept", { error });
-    pages.note("The cookies of the pages could not be kept");
-  }
 }
 
 /** Tells whether the operator wants no program of the agent to run without the sandbox. */
@@ -242,7 +217,9 @@ function toResult(
 /** Refuses an address before a browser is opened, by the same policy that each request of the page is asked. @throws {ToolError} as UrlPolicy */
 async function requireReachable(url: string, { services, config, signal }: Context): Promise<void> {
   const policy = createBrowserPolicy(services.urls, () => config.browser.allowed_domains);
-  await policy.check(url, config.url_access, { signal });
+  const target = URL.parse(url);
+  const isByProxy = target !== null && services.proxyOf(target).resolve === "proxy";
+  await policy.check(url, config.url_access, { signal, isByProxy });
 }
 
 async function readUpload(path: string, context: EarlyContext): Promise<Uint8Array> {

@@ -17,6 +17,8 @@ export interface RunOptions {
   readonly stdin?: string;
   /** Lines that the person types */
   readonly answers?: readonly string[];
+  /** Waits for the line of a person who takes their time, in place of `answers`; undefined: Ctrl-C */
+  readonly onAsk?: () => Promise<string | undefined>;
   /** Told the history that a chat begins with */
   readonly onHistory?: (history: readonly string[]) => void;
   /** Told when stdout or stderr got text */
@@ -109,14 +111,14 @@ async function runOn(
       told();
     },
     readStdin: () => Promise.resolve(options.stdin),
-    canAsk: options.answers !== undefined,
+    canAsk: options.answers !== undefined || options.onAsk !== undefined,
     ask: () => Promise.resolve(answers.shift()),
     openReader({ history }) {
-      if (options.answers === undefined) return Promise.resolve(undefined);
+      if (options.answers === undefined && options.onAsk === undefined) return Promise.resolve(undefined);
       options.onHistory?.(history);
       return Promise.resolve({
         read: (prompt) => Promise.resolve(typed(prompt)),
-        ask: (question) => Promise.resolve(typed(question)),
+        ask: (question) => options.onAsk?.() ?? Promise.resolve(typed(question)),
         onInterrupt(listener) {
           listeners.add(listener);
           return () => void listeners.delete(listener);
