@@ -78,8 +78,8 @@ export class LoadedModule {
     const fuel = new FuelMeter(check);
     fuel.start(limit * INITIAL_CALLS, `its initialisation, which has ${INITIAL_CALLS} times the fuel of a call,`);
     const kernel = new Kernel({ fuel, maxBytes: memoryMb * 1_048_576, variables: this.#variables, say, ask });
-    const made: { instance: Instance | undefined } = { instance: undefined };
-    const memory = () => memoryOf(made.instance);
+    const made: { exports: Instance["exports"] | undefined } = { exports: undefined };
+    const memory = () => memoryOf(made.exports);
     const { createPlugin } = await extism();
     const plugin = await createPlugin(this.#compiled as Parameters<typeof createPlugin>[0], {
       functions: {
@@ -91,12 +91,15 @@ export class LoadedModule {
       // A name such as "constructor" must find nothing
       config: Object.create(null) as Record<string, string>,
     });
-    made.instance = await plugin.getInstance("0") as unknown as Instance;
+    const instance = await plugin.getInstance("0") as unknown as Instance;
+    // Kept, since a call shows Extism other exports
+    const { exports } = instance;
+    made.exports = exports;
     // Metering exports exactly this
-    fuel.attach(made.instance.exports[LEFT] as FuelLeft);
-    const initialize = made.instance.exports["_initialize"];
+    fuel.attach(exports[LEFT] as FuelLeft);
+    const initialize = exports["_initialize"];
     if (typeof initialize === "function") initialize();
-    return new ModuleInstance({ plugin, instance: made.instance, kernel, fuel, limit });
+    return new ModuleInstance({ plugin, instance, exports, kernel, fuel, limit });
   }
 
   /** Returns the functions that the module imports. Their parameters are those that the module gives: metering checks the names alone. */
@@ -110,6 +113,8 @@ export class LoadedModule {
 interface InstanceParts {
   readonly plugin: Plugin;
   readonly instance: Instance;
+  /** Exports of the module itself */
+  readonly exports: Instance["exports"];
   readonly kernel: Kernel;
   readonly fuel: FuelMeter;
   readonly limit: number;
@@ -130,14 +135,14 @@ export class ModuleInstance {
 
   /** Bytes of memory that the module has. */
   get memoryBytes(): number {
-    const { instance, kernel } = this.#parts;
-    return (isMemory(instance.exports["memory"]) ? memoryOf(instance).byteLength : 0) + kernel.bytes;
+    const { exports, kernel } = this.#parts;
+    return (isMemory(exports["memory"]) ? memoryOf(exports).byteLength : 0) + kernel.bytes;
   }
 
   /** Calls an exported function with an input. @throws {ModuleFailure}; traps of the engine */
   async call(entrypoint: string, input: string): Promise<Omit<ModuleAnswer, "fuel" | "memoryBytes">> {
-    const { plugin, instance, kernel, fuel, limit } = this.#parts;
-    const call = instance.exports[entrypoint];
+    const { plugin, instance, exports: own, kernel, fuel, limit } = this.#parts;
+    const call = own[entrypoint];
     if (typeof call !== "function") {
       throw new ModuleFailure("failed", `it exports no function ${JSON.stringify(entrypoint)}`);
     }
@@ -181,8 +186,8 @@ function isMemory(value: unknown): value is { readonly buffer: ArrayBuffer } {
   return typeof value === "object" && value !== null && "buffer" in value;
 }
 
-function memoryOf(instance: Instance | undefined): ArrayBuffer {
-  const memory = instance?.exports["memory"];
+function memoryOf(exports: Instance["exports"] | undefined): ArrayBuffer {
+  const memory = exports?.["memory"];
   if (isMemory(memory)) return memory.buffer;
   throw new ModuleFailure("failed", 'it calls WASI and exports no memory, or does so in its "start" function');
 }

@@ -134,6 +134,25 @@ async function until(holds: () => boolean): Promise<void> {
   }
 }
 
+test("a module reaches the clocks, the randomness and the outputs of WASI in a call", () =>
+  withModule(
+    `(module
+      (import "wasi_snapshot_preview1" "clock_time_get" (func $clock (param i32 i64 i32) (result i32)))
+      (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
+      (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+      ${EXTISM_WAT}
+      (data (i32.const 8) "\\64\\00\\00\\00\\05\\00\\00\\00") (data (i32.const 100) "hello") ${OK}
+      (func (export "execute") (result i32)
+        (if (call $clock (i32.const 0) (i64.const 1) (i32.const 200)) (then unreachable))
+        (if (i64.eqz (i64.load (i32.const 200))) (then unreachable))
+        (if (call $random (i32.const 300) (i32.const 64)) (then unreachable))
+        (if (i64.eqz (i64.or (i64.load (i32.const 300)) (i64.load (i32.const 356)))) (then unreachable))
+        (if (call $write (i32.const 1) (i32.const 8) (i32.const 1) (i32.const 400)) (then unreachable))
+        (if (i32.ne (i32.load (i32.const 400)) (i32.const 5)) (then unreachable))
+        ${SAY_OK}))`,
+    async ({ call }) => assert.equal((await call()).output, "ok"),
+  ));
+
 test("a manifest gets the fuel that it asks for, up to max_fuel", async () => {
   const spent = (options: object) =>
     withModule(programWat(LOOP), ({ call }) => call().then(() => {}), options).then(() => "", (error) => error.message);
