@@ -75,12 +75,13 @@ export async function readToolModule(given: string, scope: ModuleScope, files: F
   }
   if (security.reject_symlink_modules) await refuseLinks(path, root);
   const inside = fileScope(root, scope);
+  const hash = createHash("sha256");
   const bytes = await withFile(files, { path, scope: inside }, async (file) => {
-    if (file.size <= maxMb * 1_048_576) return await readAll(file, scope.signal);
+    if (file.size <= maxMb * 1_048_576) return await readAll(file, scope.signal, (part) => void hash.update(part));
     const why = `it has ${file.size} bytes, and [runtime.wasm] max_module_size_mb is ${maxMb}`;
     throw new ToolError("module_too_large", `Cannot read ${shown(path)}: ${why}`);
   });
-  const sha256 = createHash("sha256").update(new Uint8Array(bytes)).digest("hex");
+  const sha256 = hash.digest("hex");
   const wanted = await wantedDigest(files, { path: `${path}.sha256`, scope: inside, signal: scope.signal });
   return { path, place: join(root, path), bytes, sha256, wanted };
 }
@@ -178,14 +179,22 @@ async function withFile<T>(
   }
 }
 
-/** Reads a file into shared memory, which a thread gets without a copy. */
-async function readAll(file: OpenFile, signal: AbortSignal): Promise<SharedArrayBuffer> {
+/**
+ * Reads a file into shared memory, which a thread gets without a copy.
+ * @param onPart takes each part as it is read, so that a large file is not hashed in one go
+ */
+async function readAll(
+  file: OpenFile,
+  signal: AbortSignal,
+  onPart: (part: Uint8Array) => void = () => {},
+): Promise<SharedArrayBuffer> {
   const shared = new SharedArrayBuffer(file.size);
   const bytes = new Uint8Array(shared);
   const part = new Uint8Array(Math.min(READ_BYTES, bytes.length));
   for (let at = 0; at < bytes.length; at += part.length) {
     if (signal.aborted) throw cancelError(signal);
     const length = await file.read(part.subarray(0, bytes.length - at), at);
+    onPart(part.subarray(0, length));
     bytes.set(part.subarray(0, length), at);
   }
   return shared;
