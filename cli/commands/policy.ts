@@ -1,11 +1,13 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { ToolError } from "../../lib/base/errors.ts";
+import { canonicalDigest } from "../../lib/base/json.ts";
 import { RunTaint } from "../../lib/base/taint.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { asksAlways } from "../../lib/guard/policy.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
+import { judgeCall, resolveCall, standInOf } from "../../lib/tools/runtime/stand_in.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
@@ -20,8 +22,8 @@ import { findTool, INPUT_ARG, readInput } from "./tools.ts";
  * Command `postern policy explain`: the decision that a call would get under the present configuration, the rules that lead to it,
  * and the smallest change that flips it.
  *
- * Runs nothing, and needs no gateway and no data directory. Only the tools of a node must be asked of the running gateway. The
- * workspace is that of the running gateway, if there is one and --workspace names no other.
+ * Runs nothing, and needs no gateway and no data directory. Only the tools of nodes and plugins must be asked of the running gateway.
+ * The workspace is that of the running gateway, if there is one and --workspace names no other.
  *
  * Exit code 0 whatever the decision, 1 for an input that the tool does not accept.
  */
@@ -38,8 +40,8 @@ export const policyExplainCommand = defineCliCommand({
   async run(context, { tool: name, input, outside }) {
     const { config, dataDir, workspace, ownPaths } = await context.loadConfig();
     const record = await readControlFile(dataDir);
-    const ofNode = record === undefined ? undefined : await runningNodeTool(name, { config, record });
-    const tool = ofNode ?? findTool(BUILTIN_TOOLS, name);
+    const call = await findCall({ name, input: await readInput(input ?? "{}", context.io) }, { config, record });
+    const { tool } = call;
     const running = context.flags.workspace === undefined ? record : undefined;
     const policy = createToolPolicy({
       config: () => config,
@@ -48,7 +50,7 @@ export const policyExplainCommand = defineCliCommand({
       ownPaths,
     });
     const run = new RunTaint(outside === true ? ["a page"] : []);
-    const judged = policy.judge(tool, await readInput(input ?? "{}", context.io), run);
+    const judged = judgeCall(call, policy, run);
     if (judged.kind === "bad_input") {
       const { error } = judged;
       const hint = input === undefined ? "; give the call's input with --input" : "";
@@ -62,7 +64,7 @@ export const policyExplainCommand = defineCliCommand({
     const rules = toTable(["RULE", "SAYS"], path.map((step) => [step.rule, step.says]), context.io.columns);
     const changes = change.length === 0 ? "" : `\n\nWhat flips it\n${change.map((edit) => `  ${edit}`).join("\n")}`;
     context.print(
-      { tool: name, access, decision: kind, rule, reason, path, change, notes },
+      { tool: tool.name, access, decision: kind, rule, reason, path, change, notes },
       printable([kind, reason, "", rules + changes, ...notes.flatMap((note) => ["", note])].join("\n")),
     );
     if (!matchesPatterns(name, config.agent.tools)) {
@@ -74,6 +76,64 @@ export const policyExplainCommand = defineCliCommand({
     return EXIT.ok;
   },
 });
+
+/** Part of the running gateway that is asked for tools. */
+interface Asked {
+  readonly config: Config;
+  /** undefined: no gateway runs */
+  readonly record: ControlRecord | undefined;
+}
+
+/** Finds the call that is judged: that of a plugin's tool where `wasm_tool_exec` stands for it. @throws {UsageError} {CommandError} */
+async function findCall({ name, input }: { readonly name: string; readonly input: string }, asked: Asked) {
+  const tool = await runningTool(name, asked) ?? findTool(BUILTIN_TOOLS, name);
+  const named = standInOf(tool, input)?.tool;
+  const other = named === undefined ? undefined : await runningTool(named, asked);
+  const found = resolveCall({ name, input }, {
+    resolve: ({ name: wanted }) =>
+      wanted === name
+        ? tool
+        : other ?? { reason: `Cannot explain the call: no running gateway has the tool "${wanted}"` },
+  });
+  if ("reason" in found) throw new CommandError(found.reason);
+  return found;
+}
+
+/** Asks the running gateway for a tool of a node or a plugin. Undefined for a built-in tool, and where no gateway has it. */
+async function runningTool(name: string, { config, record }: Asked): Promise<Tool | undefined> {
+  if (record === undefined || BUILTIN_TOOLS.some((tool) => tool.name === name)) return undefined;
+  return await runningNodeTool(name, { config, record }) ?? await runningPluginTool(name, record);
+}
+
+const FROM_PLUGINS: readonly string[] = ["wasm", "process", "ffi"];
+
+/** Asks the running gateway for a tool of a plugin, to judge a call of it. The tool cannot be called. */
+async function runningPluginTool(name: string, record: ControlRecord): Promise<Tool | undefined> {
+  const info = await askForTool(name, record);
+  if (info === undefined || !FROM_PLUGINS.includes(info.source)) return undefined;
+  const { access, enabled, reason, source, description, origin } = info;
+  const { createForeignInput } = await import("../../lib/tools/runtime/foreign_input.ts");
+  const { schema, read } = createForeignInput(name, info.input_schema);
+  const run = () => Promise.reject(new Error("A tool that is judged alone was called"));
+  return {
+    ...{ name, description, access, source, enabledBy: undefined, needs: [], inputSchema: schema, execute: run },
+    origin: origin ?? undefined,
+    enabled: () => enabled,
+    wayOn: () => reason?.replace(/^it is off; /, "") ?? "",
+    prepare(text) {
+      const input = read(text);
+      return { input, digest: canonicalDigest(input), access, effects: {}, run };
+    },
+  };
+}
+
+/** Asks the running gateway for what it says of a tool. Undefined for one that it does not know. */
+async function askForTool(name: string, record: ControlRecord): Promise<ToolInfo | undefined> {
+  requireControl(record);
+  const client = createGatewayClient({ ...record, clock: systemClock, timeoutMs: TIMEOUT_MS });
+  const reply = await client.request({ method: "GET", path: `/v1/tools/${encodeURIComponent(name)}` });
+  return reply.status === 404 ? undefined : expectSuccess(reply) as ToolInfo;
+}
 
 const NODE_TOOL = /^node__((?:(?!__).)+)__(.+)$/;
 const TIMEOUT_MS = 5_000;
@@ -90,11 +150,9 @@ export async function runningNodeTool(
 ): Promise<Tool | undefined> {
   const [, nodeId, tool] = NODE_TOOL.exec(name) ?? [];
   if (nodeId === undefined || tool === undefined) return undefined;
-  requireControl(record);
-  const client = createGatewayClient({ ...record, clock: systemClock, timeoutMs: TIMEOUT_MS });
-  const reply = await client.request({ method: "GET", path: `/v1/tools/${encodeURIComponent(name)}` });
-  if (reply.status === 404) return undefined;
-  const { description, access, enabled, input_schema } = expectSuccess(reply) as ToolInfo;
+  const info = await askForTool(name, record);
+  if (info === undefined) return undefined;
+  const { description, access, enabled, input_schema } = info;
   const { createNodeTool } = await import("../../lib/extensions/nodes/known_node.ts");
   return createNodeTool({
     nodeId,

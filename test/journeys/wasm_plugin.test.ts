@@ -77,6 +77,11 @@ test("a new WASM plugin is built, tested, packaged, installed, enabled and used 
       assert.match(await say(machine, gateway, ["plugin", "enable", "yell"], { answers: ["y"] }), /WASM sandbox/);
       assert.match(await told("hello"), /HELLO/);
       assert.match(await told("again"), /AGAIN/);
+      const explain = async (tool: string, input: string) =>
+        await say(machine, gateway, ["policy", "explain", tool, "--input", input]);
+      assert.match(await explain("yell", '{"text": "x"}'), /^allow\nCan call "yell"/);
+      const byOther = '{"plugin": "yell", "tool": "yell", "input": {"text": "x"}}';
+      assert.match(await explain("wasm_tool_exec", byOther), /^allow\nCan call "yell"/);
 
       useWorkspace(folder);
       buildAssemblyScript(folder);

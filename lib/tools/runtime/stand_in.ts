@@ -54,8 +54,8 @@ export function judgeCall({ tool, input, by }: ResolvedCall, policy: ToolPolicy,
 
 const STRICTNESS = ["allow", "ask", "deny"];
 
-/** A bad input stands for nothing: the tool itself refuses it. */
-function standInOf(tool: Tool, input: string): StandIn | undefined {
+/** Returns the call that a call stands for. Undefined for a call of its own, and for a bad input, which the tool itself refuses. */
+export function standInOf(tool: Tool, input: string): StandIn | undefined {
   try {
     return tool.standsFor?.(input);
   } catch (error) {
