@@ -23,11 +23,11 @@ export const runtimeSchema = v.strictObject({
       v.strictObject({
         tools_dir: about("Folder of the modules, relative to the workspace", v.optional(required(), "tools/wasm")),
         fuel_limit: about(
-          "Units of fuel of one call, about one for each branch that it takes. 0: no limit",
+          "Units of fuel of one call: about one for each branch that its code takes. 0: no limit",
           integer(1_000_000, 0, 1_000_000_000_000),
         ),
         max_fuel: about(
-          "Most units that a plugin's manifest gets when it asks for more or less than `fuel_limit`. 0: as many as it asks for",
+          "Most units that a manifest may ask for in place of `fuel_limit`. 0: as many as it asks for",
           integer(1_000_000_000, 0, 1_000_000_000_000),
         ),
         memory_limit_mb: about("Megabytes of memory of one call", integer(64, 1, 4096)),

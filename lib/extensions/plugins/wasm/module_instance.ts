@@ -3,7 +3,7 @@ import { lazily } from "../../../base/lazily.ts";
 import type { PluginCapabilities } from "../manifest.ts";
 import { type FuelLeft, FuelMeter } from "./fuel_meter.ts";
 import { type HostReply, type HostRequest, Kernel, Variables } from "./kernel.ts";
-import { LEFT, METER, type MeteredModule, meterModule, TICK } from "./meter_module.ts";
+import { LEFT, METER, meterModule, TICK } from "./meter_module.ts";
 import { ModuleFailure } from "./module_failure.ts";
 import { grantsImport, HOST, KERNEL, WASI } from "./module_imports.ts";
 import { createWasi } from "./wasi.ts";
@@ -51,25 +51,34 @@ interface Instance {
 
 const extism = lazily(() => import("@extism/extism"));
 
-/** Module that was checked, metered and compiled. */
+/** Module that was checked, metered and compiled. Threads may hand it to each other. */
+export interface CompiledModule {
+  /** Module as the engine has it */
+  readonly compiled: object;
+  /** Functions that it imports itself, as `extism:host/env alloc` */
+  readonly imports: readonly string[];
+  /** Functions that it exports */
+  readonly exports: readonly string[];
+}
+
+/** Checks, meters and compiles a module. @throws {WasmRefusal}; a CompileError of the engine */
+export async function compileModule(bytes: Uint8Array, bounds: ModuleBounds): Promise<CompiledModule> {
+  const { memoryMb, moduleMb, capabilities } = bounds;
+  const metered = meterModule(bytes, { memoryMb, moduleMb, isGranted: grantsImport(capabilities) });
+  const { WebAssembly } = globalThis as unknown as { readonly WebAssembly: Engine };
+  const compiled = await WebAssembly.compile(metered.bytes);
+  return { compiled, imports: metered.imports, exports: metered.exports };
+}
+
+/** Module in a thread, with the variables that its calls leave. */
 export class LoadedModule {
-  readonly metered: Pick<MeteredModule, "imports" | "exports">;
-  readonly #compiled: object;
+  readonly module: CompiledModule;
   readonly #bounds: ModuleBounds;
   readonly #variables = new Variables();
 
-  constructor(compiled: object, metered: MeteredModule, bounds: ModuleBounds) {
-    this.#compiled = compiled;
-    this.metered = { imports: metered.imports, exports: metered.exports };
+  constructor(module: CompiledModule, bounds: ModuleBounds) {
+    this.module = module;
     this.#bounds = bounds;
-  }
-
-  /** Checks, meters and compiles a module. @throws {WasmRefusal}; a CompileError of the engine */
-  static async load(bytes: Uint8Array, bounds: ModuleBounds): Promise<LoadedModule> {
-    const { memoryMb, moduleMb, capabilities } = bounds;
-    const metered = meterModule(bytes, { memoryMb, moduleMb, isGranted: grantsImport(capabilities) });
-    const { WebAssembly } = globalThis as unknown as { readonly WebAssembly: Engine };
-    return new LoadedModule(await WebAssembly.compile(metered.bytes), metered, bounds);
   }
 
   /** Makes an instance with memory of its own, and initialises it. @throws what the module does wrong */
@@ -81,7 +90,7 @@ export class LoadedModule {
     const made: { exports: Instance["exports"] | undefined } = { exports: undefined };
     const memory = () => memoryOf(made.exports);
     const { createPlugin } = await extism();
-    const plugin = await createPlugin(this.#compiled as Parameters<typeof createPlugin>[0], {
+    const plugin = await createPlugin(this.module.compiled as Parameters<typeof createPlugin>[0], {
       functions: {
         [KERNEL]: this.#imported(KERNEL, kernel.functions()),
         [HOST]: this.#imported(HOST, kernel.workspaceFunctions()),
@@ -104,7 +113,7 @@ export class LoadedModule {
 
   /** Returns the functions that the module imports. Their parameters are those that the module gives: metering checks the names alone. */
   #imported(module: string, functions: HostFunctions): Record<string, (...args: unknown[]) => unknown> {
-    const wanted = Object.entries(functions).filter(([name]) => this.metered.imports.includes(`${module} ${name}`));
+    const wanted = Object.entries(functions).filter(([name]) => this.module.imports.includes(`${module} ${name}`));
     return Object.fromEntries(wanted) as Record<string, (...args: unknown[]) => unknown>;
   }
 }

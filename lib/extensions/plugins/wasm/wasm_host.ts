@@ -10,8 +10,8 @@ import type { OpenPlugin } from "../plugin_openers.ts";
 import { answerTooLarge, readAnswer, writeCall } from "../plugin_wire.ts";
 import { createGuestAnswers, type GuestServices } from "./guest_requests.ts";
 import { failureOf } from "./module_failure.ts";
-import type { ModuleBounds } from "./module_instance.ts";
-import type { JobEnd, ModuleFacts, ThreadJob } from "./wasm_messages.ts";
+import type { CompiledModule, ModuleBounds } from "./module_instance.ts";
+import type { JobEnd, ThreadJob } from "./wasm_messages.ts";
 import { WasmThread } from "./wasm_thread.ts";
 
 /** Services that WASM modules need. */
@@ -36,6 +36,9 @@ export interface ModuleToOpen {
   readonly capabilities: PluginCapabilities;
   readonly config: Config;
 }
+
+/** Functions that a module imports, as `extism:host/env alloc`, and exports. */
+export type ModuleFacts = Pick<CompiledModule, "imports" | "exports">;
 
 /** Module that is ready to answer calls. */
 export interface WasmHost extends PluginHost {
@@ -102,10 +105,9 @@ const CLOSED = { code: "failed", reason: "it was closed", said: new Uint8Array()
 class ModuleHost implements WasmHost {
   readonly #module: ModuleToOpen;
   readonly #services: WasmServices;
-  readonly #bytes: Uint8Array;
   readonly #slot = createKeyedSemaphore(1);
   readonly #closing = new AbortController();
-  #facts: ModuleFacts = { imports: [], exports: [] };
+  #loaded: Uint8Array | CompiledModule;
   #thread: WasmThread | undefined;
   #idle: Timer | undefined;
 
@@ -113,12 +115,14 @@ class ModuleHost implements WasmHost {
     this.#module = module;
     this.#services = services;
     // Shared, since a thread would get a copy, which is slow on Deno
-    this.#bytes = new Uint8Array(new SharedArrayBuffer(module.bytes.length));
-    this.#bytes.set(module.bytes);
+    const shared = new Uint8Array(new SharedArrayBuffer(module.bytes.length));
+    shared.set(module.bytes);
+    this.#loaded = shared;
   }
 
   get facts(): ModuleFacts {
-    return this.#facts;
+    const loaded = this.#loaded;
+    return loaded instanceof Uint8Array ? { imports: [], exports: [] } : loaded;
   }
 
   async load(): Promise<void> {
@@ -127,9 +131,10 @@ class ModuleHost implements WasmHost {
       this.#closing.signal,
       () => this.#run({ kind: "load" }, this.#closing.signal),
     );
-    this.#facts = end.facts;
+    // The next thread gets what this one has made of the bytes
+    if (end.module !== undefined) this.#loaded = end.module;
     const { title, entrypoint } = this.#module;
-    if (entrypoint === undefined || end.facts.exports.includes(entrypoint)) return;
+    if (entrypoint === undefined || this.facts.exports.includes(entrypoint)) return;
     throw new ToolError("module_invalid", `Cannot load ${title}: it exports no function ${JSON.stringify(entrypoint)}`);
   }
 
@@ -199,7 +204,7 @@ class ModuleHost implements WasmHost {
     const { capabilities } = this.#module;
     const { memory_limit_mb: memoryMb, max_module_size_mb: moduleMb } = this.#module.config.runtime.wasm;
     const bounds: ModuleBounds = { fuel: fuelOf(this.#module).units, memoryMb, moduleMb, capabilities };
-    return this.#thread = new WasmThread(this.#bytes, { bounds, clock: this.#services.clock });
+    return this.#thread = new WasmThread(this.#loaded, { bounds, clock: this.#services.clock });
   }
 
   #keep(thread: WasmThread): void {

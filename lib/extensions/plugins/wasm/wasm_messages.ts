@@ -1,6 +1,6 @@
 import type { MessagePort } from "node:worker_threads";
 import type { HostReply, HostRequest } from "./kernel.ts";
-import type { ModuleBounds } from "./module_instance.ts";
+import type { CompiledModule, ModuleBounds } from "./module_instance.ts";
 
 /** Places in the numbers that the gateway and a thread share. */
 export const PLACES = {
@@ -16,8 +16,8 @@ export const STOPS = { cancelled: 1, timeout: 2, ended: 3 } as const;
 
 /** Data that a thread starts with. */
 export interface ThreadData {
-  /** Content of the module, in shared memory */
-  readonly module: Uint8Array;
+  /** Content of the module, in shared memory, or what another thread has made of it */
+  readonly module: Uint8Array | CompiledModule;
   readonly bounds: ModuleBounds;
   /** Numbers as PLACES says */
   readonly shared: Int32Array;
@@ -33,14 +33,6 @@ export type ThreadJob =
   | { readonly kind: "load" | "prepare" }
   | { readonly kind: "call"; readonly entrypoint: string; readonly input: string };
 
-/** Facts about a module that was loaded. */
-export interface ModuleFacts {
-  /** Functions that it imports, as `extism:host/env alloc` */
-  readonly imports: readonly string[];
-  /** Functions that it exports */
-  readonly exports: readonly string[];
-}
-
 /** Resources that a job used. */
 export interface JobUse {
   readonly fuel: number;
@@ -51,7 +43,8 @@ export interface JobUse {
 export type JobEnd =
   | {
     readonly kind: "done";
-    readonly facts: ModuleFacts;
+    /** Module that was loaded by the job `load`. undefined for the others */
+    readonly module: CompiledModule | undefined;
     /** Output of a call, in shared memory */
     readonly output: Uint8Array;
     readonly use: JobUse;

@@ -40,8 +40,11 @@ export class WasmThread {
   #over = new AbortController();
   #hasEnded = false;
 
-  /** @param module content of the module, in shared memory */
-  constructor(module: Uint8Array, { bounds, clock }: { readonly bounds: ModuleBounds; readonly clock: Clock }) {
+  /** @param module content of the module, in shared memory, or what another thread has made of it */
+  constructor(
+    module: ThreadData["module"],
+    { bounds, clock }: { readonly bounds: ModuleBounds; readonly clock: Clock },
+  ) {
     const { port1, port2 } = new MessageChannel();
     this.#clock = clock;
     this.#answers = port1;

@@ -2,7 +2,13 @@ import { parentPort, receiveMessageOnPort, workerData } from "node:worker_thread
 import { batchPerTick } from "../../../base/tick.ts";
 import type { HostReply, HostRequest } from "./kernel.ts";
 import { failureOf, ModuleFailure } from "./module_failure.ts";
-import { LoadedModule, type ModuleInstance, type ModuleMachine } from "./module_instance.ts";
+import {
+  type CompiledModule,
+  compileModule,
+  LoadedModule,
+  type ModuleInstance,
+  type ModuleMachine,
+} from "./module_instance.ts";
 import {
   type HostAnswer,
   type JobEnd,
@@ -42,7 +48,7 @@ class ModuleThread {
     const facts = () => ({ said: this.#said, use: useOf(instance) });
     const end = (ended: JobEnd) => this.#post({ kind: "end", end: ended });
     try {
-      const module = this.#module ??= await LoadedModule.load(this.#data.module, this.#data.bounds);
+      const module = this.#module ??= new LoadedModule(await this.#compiled(), this.#data.bounds);
       let output = new Uint8Array(0);
       if (job.kind !== "load") instance = this.#next ?? await module.instantiate(this.#machine);
       this.#next = undefined;
@@ -50,11 +56,16 @@ class ModuleThread {
         output = shared(await instance.call(job.entrypoint, job.input));
       }
       if (job.kind === "prepare") this.#next = instance;
-      end({ kind: "done", facts: module.metered, output, ...facts() });
+      end({ kind: "done", module: job.kind === "load" ? module.module : undefined, output, ...facts() });
     } catch (error) {
       this.#next = undefined;
       end({ kind: "failed", ...failureOf(error), ...facts() });
     }
+  }
+
+  async #compiled(): Promise<CompiledModule> {
+    const { module, bounds } = this.#data;
+    return module instanceof Uint8Array ? await compileModule(module, bounds) : module;
   }
 
   #post(message: ThreadMessage): void {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
-import { systemClock } from "../../../../lib/base/clock.ts";
+import { type Clock, systemClock } from "../../../../lib/base/clock.ts";
 import type { ToolError } from "../../../../lib/base/errors.ts";
 import { nextTick } from "../../../../lib/base/tick.ts";
 import { withModule } from "../../../support/wasm_bench.ts";
@@ -73,6 +73,26 @@ test("a module that is done may end itself, and one that is closed answers no mo
     },
     { wasm: { fuel_limit: 0 } },
   ));
+
+test("a module whose thread was ended, since nobody called it, answers from a new one", () => {
+  const idle = new Set<() => void>();
+  // Nobody waits for the 60 seconds
+  const clock: Clock = {
+    ...systemClock,
+    after(ms, fn) {
+      if (ms !== 60_000) return systemClock.after(ms, fn);
+      idle.add(fn);
+      return { clear: () => void idle.delete(fn) };
+    },
+  };
+  return withModule(HELLO, async ({ call, host }) => {
+    const { used } = await call();
+    await until(() => idle.size === 1);
+    for (const end of idle) end();
+    assert.equal((await call()).used?.fuel, used?.fuel);
+    assert.deepEqual(host.facts.exports, ["execute"]);
+  }, { clock });
+});
 
 test("a loop ends by its fuel, and the next call works", () =>
   withModule(
