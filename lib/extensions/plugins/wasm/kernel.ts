@@ -34,6 +34,8 @@ const MAX_PIECES = 32_767;
 const MAX_ERROR = 8192;
 const MAX_VARIABLES = 1_000;
 const MAX_VARIABLE_BYTES = 1_048_576;
+/** Bytes of a request in JSON but for one that writes a file: reading a text takes many times its bytes */
+const MAX_REQUEST_BYTES = 1_048_576;
 /** Fields of a request, and headers in it */
 const MAX_FIELDS = 100;
 const OFFSET = (1n << 48n) - 1n;
@@ -127,7 +129,10 @@ export class Kernel {
   workspaceFunctions(): Readonly<Record<string, (memory: CurrentPlugin, ...args: never[]) => unknown>> {
     const names = ["workspace_read", "workspace_list", "workspace_write"] as const;
     return Object.fromEntries(names.map((kind) => [kind, (memory: CurrentPlugin, at: bigint) => {
-      const { head } = this.#machine.ask({ kind, input: this.#fields(memory, at) });
+      const { head } = this.#machine.ask({
+        kind,
+        input: this.#fields(memory, at, kind === "workspace_write" ? Infinity : MAX_REQUEST_BYTES),
+      });
       return this.#put(memory, toBytes(JSON.stringify(head)));
     }]));
   }
@@ -184,12 +189,15 @@ export class Kernel {
   }
 
   /** Returns the fields of a request; null for anything else, which the gateway refuses. Reading it would take the gateway long. */
-  #fields(memory: CurrentPlugin, at: bigint): unknown {
+  #fields(memory: CurrentPlugin, at: bigint, maxBytes: number): unknown {
+    const text = this.#copy(memory, at);
+    if (text.length > maxBytes) {
+      throw new ModuleFailure("failed", `it called a function of the host with a text of more than ${maxBytes} bytes`);
+    }
     try {
-      const value: unknown = JSON.parse(this.#text(memory, at));
+      const value: unknown = JSON.parse(new TextDecoder().decode(text));
       return isSmallObject(value, 2) ? value : null;
-    } catch (error) {
-      if (error instanceof ModuleFailure) throw error;
+    } catch {
       throw new ModuleFailure("failed", "it called a function of the host with a text that is no JSON");
     }
   }
@@ -203,7 +211,7 @@ export class Kernel {
   }
 
   #request(memory: CurrentPlugin, at: bigint, bodyAt: bigint): bigint {
-    const request = this.#fields(memory, at);
+    const request = this.#fields(memory, at, MAX_REQUEST_BYTES);
     const body = bodyAt === 0n ? undefined : this.#copy(memory, bodyAt);
     const reply = this.#machine.ask({ kind: "http", request, body });
     // The gateway answers exactly this

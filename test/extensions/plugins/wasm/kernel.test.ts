@@ -4,11 +4,11 @@ import { FuelMeter } from "../../../../lib/extensions/plugins/wasm/fuel_meter.ts
 import { Kernel, Variables } from "../../../../lib/extensions/plugins/wasm/kernel.ts";
 
 /** Returns what reaches the gateway of a request in JSON. */
-function asked(text: string): unknown {
+function asked(text: string, name = "workspace_read"): unknown {
   let input: unknown;
   const kernel = new Kernel({
     fuel: new FuelMeter(() => {}),
-    maxBytes: 1_000_000,
+    maxBytes: 10_000_000,
     variables: new Variables(),
     say: () => {},
     ask(request) {
@@ -19,7 +19,7 @@ function asked(text: string): unknown {
   const bytes = new TextEncoder().encode(text);
   const memory = { read: () => ({ bytes: () => bytes }), alloc: () => 1n, length: () => 1n };
   // The function uses these three of Extism's state alone
-  kernel.workspaceFunctions()["workspace_read"]?.(memory as never, (1n << 48n) as never);
+  kernel.workspaceFunctions()[name]?.(memory as never, (1n << 48n) as never);
   return input;
 }
 
@@ -34,4 +34,10 @@ test("a request reaches the gateway as a few fields, since each list and level w
     "null",
   ];
   for (const text of costly) assert.equal(asked(text), null, text.slice(0, 40));
+});
+
+test("a request of more than 1 MiB is read only when it writes a file", () => {
+  const text = JSON.stringify({ path: "x".repeat(2_000_000) });
+  assert.throws(() => asked(text), { code: "failed", message: /a text of more than 1048576 bytes/ });
+  assert.equal(typeof asked(text, "workspace_write"), "object");
 });
