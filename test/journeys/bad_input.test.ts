@@ -24,6 +24,13 @@ interface PostRoute {
   readonly maxBytes?: number;
 }
 
+const LOGIN = {
+  site: "example.com",
+  hosts: ["example.com"],
+  cookies: [],
+  storage: [{ origin: "https://example.com", items: [{ name: "theme", value: "dark" }] }],
+};
+
 const POST_ROUTES: readonly PostRoute[] = [
   { path: "/pair" },
   { path: "/v1/ping", body: { message: "x" }, optional: true, any: true },
@@ -50,6 +57,7 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/pairing-code" },
   { path: "/v1/tokens", body: { label: "x" }, optional: true, strict: true },
   { path: "/v1/model-servers", body: { address: "127.0.0.1:1" }, missing: true },
+  { path: "/v1/browser-logins", body: LOGIN, strict: true },
 ];
 const WITH_BODY = POST_ROUTES.filter((route) => route.body !== undefined);
 
