@@ -66,7 +66,7 @@ const ABOUT_POSTERN: readonly (readonly [question: string, heading: string])[] =
   ["Where do I put my API key?", "A real model"],
   ["Can a web page reach the gateway?", "Safety"],
   ["How do I install it as a service?", "Service"],
-  ["How do I mount it in my own server?", "In your own server"],
+  ["How do I mount it in my own server?", "Mount it in Express or node:http"],
   ["How do I read the memory of a board?", "Boards"],
   ["How do sub-agents work?", "Sub-agents"],
   ["How do I approve a tool call?", "Answering"],
