@@ -11,6 +11,8 @@ export interface Random {
 
 const ALPHABET = new TextEncoder().encode("0123456789abcdefghijklmnopqrstuv");
 const POOL_BYTES = 4096;
+/** A start needs a few ids. Larger first pools make V8 optimise their loop, which costs 7 ms and 5 MiB */
+const FIRST_POOL_BYTES = 480;
 const ID_CHARACTERS = 24;
 
 /** Creates randomness of the operating system. Ids are cut from a pool, since a call costs microseconds. */
@@ -22,7 +24,7 @@ export function createSystemRandom(): Random {
     bytes: (count) => new Uint8Array(randomBytes(count)),
     id(prefix) {
       if (used + ID_CHARACTERS > pool.length) {
-        pool = randomBytes(POOL_BYTES);
+        pool = randomBytes(pool.length === 0 ? FIRST_POOL_BYTES : POOL_BYTES);
         // The index is below pool.length, and the low five bits index the 32 letters
         for (let i = 0; i < pool.length; i++) pool[i] = ALPHABET[(pool[i] as number) & 31] as number;
         used = 0;
