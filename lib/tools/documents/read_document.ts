@@ -1,7 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
-import { cancelError } from "../../base/cancel.ts";
-import type { OpenFile } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
+import { readShared } from "../../system/files/read_shared.ts";
 import { WorkerError, workerModule } from "../../system/process/workers.ts";
 import { readScope } from "../files/file_scope.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
@@ -11,7 +10,6 @@ import type { PdfText } from "../../documents/pdf/pdf_text.ts";
 import type { WorkLimits } from "../../documents/work_budget.ts";
 
 const MAX_FILE_BYTES = 33_554_432;
-const READ_BYTES = 1_048_576;
 /** Heap of the thread: far more than the bounds below allow, since a thread at its limit may end the process */
 const MAX_HEAP_MB = 1024;
 const LIMITS: WorkLimits = { timeMs: 20_000, maxParts: 2_000_000, maxInflatedBytes: 134_217_728 };
@@ -88,20 +86,8 @@ async function readBytes(
         `Cannot read ${shown(path)}: it has ${file.size} bytes, and documents are read up to ${MAX_FILE_BYTES}`,
       );
     }
-    return await readAll(file, context.signal);
+    return await readShared(file, context);
   } finally {
     await file.close();
   }
-}
-
-async function readAll(file: OpenFile, signal: AbortSignal): Promise<SharedArrayBuffer> {
-  const shared = new SharedArrayBuffer(file.size);
-  const bytes = new Uint8Array(shared);
-  const part = new Uint8Array(Math.min(READ_BYTES, bytes.length));
-  for (let at = 0; at < bytes.length; at += part.length) {
-    if (signal.aborted) throw cancelError(signal);
-    const length = await file.read(part.subarray(0, bytes.length - at), at);
-    bytes.set(part.subarray(0, length), at);
-  }
-  return shared;
 }

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { lstat, realpath } from "node:fs/promises";
 import { isAbsolute, join, relative, resolve, sep } from "node:path";
-import { cancelError } from "../../../base/cancel.ts";
 import { ToolError } from "../../../base/errors.ts";
 import type { Files, FileScope, OpenFile } from "../../../system/files/files.ts";
 import { shown } from "../../../system/files/parse_path.ts";
+import { readShared } from "../../../system/files/read_shared.ts";
 import type { ModuleScope } from "../../../tools/wasm/wasm_modules.ts";
 
 /** Content of a module's file. */
@@ -31,7 +31,6 @@ export interface FoundModule {
 /** Modules of one list, and files looked at for it */
 const MAX_LISTED = 200;
 const MAX_ENTRIES = 5000;
-const READ_BYTES = 1_048_576;
 const MAX_DIGEST_FILE = 1024;
 
 /**
@@ -77,7 +76,12 @@ export async function readToolModule(given: string, scope: ModuleScope, files: F
   const inside = fileScope(root, scope);
   const hash = createHash("sha256");
   const bytes = await withFile(files, { path, scope: inside }, async (file) => {
-    if (file.size <= maxMb * 1_048_576) return await readAll(file, scope.signal, (part) => void hash.update(part));
+    if (file.size <= maxMb * 1_048_576) {
+      return await readShared(file, {
+        signal: scope.signal,
+        onPart: (part) => void hash.update(part),
+      });
+    }
     const why = `it has ${file.size} bytes, and [runtime.wasm] max_module_size_mb is ${maxMb}`;
     throw new ToolError("module_too_large", `Cannot read ${shown(path)}: ${why}`);
   });
@@ -155,7 +159,7 @@ async function wantedDigest(
     return await withFile(files, { path, scope }, async (file) => {
       const text = file.size > MAX_DIGEST_FILE
         ? ""
-        : new TextDecoder().decode(new Uint8Array(await readAll(file, signal)).slice());
+        : new TextDecoder().decode(new Uint8Array(await readShared(file, { signal })).slice());
       const found = /^\s*([0-9a-f]{64})\b/i.exec(text)?.[1]?.toLowerCase();
       if (found !== undefined) return found;
       throw new ToolError("module_changed", `Cannot use ${shown(path)}: it does not begin with a SHA-256`);
@@ -177,27 +181,6 @@ async function withFile<T>(
   } finally {
     await file.close();
   }
-}
-
-/**
- * Reads a file into shared memory, which a thread gets without a copy.
- * @param onPart takes each part as it is read, so that a large file is not hashed in one go
- */
-async function readAll(
-  file: OpenFile,
-  signal: AbortSignal,
-  onPart: (part: Uint8Array) => void = () => {},
-): Promise<SharedArrayBuffer> {
-  const shared = new SharedArrayBuffer(file.size);
-  const bytes = new Uint8Array(shared);
-  const part = new Uint8Array(Math.min(READ_BYTES, bytes.length));
-  for (let at = 0; at < bytes.length; at += part.length) {
-    if (signal.aborted) throw cancelError(signal);
-    const length = await file.read(part.subarray(0, bytes.length - at), at);
-    onPart(part.subarray(0, length));
-    bytes.set(part.subarray(0, length), at);
-  }
-  return shared;
 }
 
 const sorted = (modules: readonly FoundModule[]) => [...modules].sort((a, b) => (a.path < b.path ? -1 : 1));
