@@ -145,7 +145,7 @@ async function unpack(file: string, folder: string): Promise<number> {
   try {
     let plugins = 0;
     const select = database.prepare("SELECT content FROM backup_files WHERE name = ?");
-    // One at a time: packages may be large
+    // Reads one file at a time, since packages may be large
     for (const { name } of database.prepare("SELECT name FROM backup_files").all()) {
       const content = select.get(name ?? null)?.["content"];
       if (!(content instanceof Uint8Array)) continue;

@@ -27,9 +27,9 @@ export interface ProgramApprover {
 }
 
 /**
- * Asks the program about each approval, those that wait from before included, beside the people: the first answer counts. What the program gives is an answer for one call; it is
- * never remembered. An error and an answer of any other form deny, with the reason in the record. A slow program changes nothing: the
- * approval waits as before, until somebody answers or its time is over.
+ * Asks the program about each approval, those that wait from before included. People may answer beside it: the first answer counts. What
+ * the program gives is an answer for one call; it is never remembered. An error and an answer of any other form deny, with the reason in
+ * the record. A slow program changes nothing: the approval waits as before, until somebody answers or its time is over.
  * Source: docs/design/policy.md "Approvals"
  */
 export function createProgramApprover(options: ProgramApproverOptions): ProgramApprover {

@@ -293,6 +293,6 @@ function leave(iterator: AsyncIterator<unknown> | undefined): void {
   try {
     Promise.resolve(iterator?.return?.()).catch(() => {});
   } catch {
-    // Its end is its own affair: the turn is over
+    // An iterator that fails to end changes nothing: the turn is over
   }
 }

@@ -55,7 +55,7 @@ async function mountInNode(gateway: Gateway, world: World): Promise<readonly Mou
   const servers: readonly (readonly [string, Server])[] = [
     ["node:http", createServer(handler)],
     ["Express", createServer(app as unknown as RequestListener)],
-    // Its server has a listener of its own for requests, for Node alone
+    // Hono's server has a listener of its own for requests, which works on Node alone
     ...(ON_DENO ? [] : [["Hono", createAdaptorServer({ fetch: hono.fetch }) as Server] as const]),
   ];
   return await Promise.all(servers.map(([name, server]) => {

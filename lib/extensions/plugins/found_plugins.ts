@@ -53,7 +53,7 @@ const LOOK_MS = 350;
 export async function findPlugins({ layer, path }: PluginFolder): Promise<readonly FoundPlugin[]> {
   const plugins: FoundPlugin[] = [];
   const left = { bytes: MAX_BYTES, files: MAX_FILES };
-  // What is refused counts too: it was read
+  // Bytes of a plugin that is refused count too, since they were read
   const onRead = (bytes: number) => {
     left.bytes -= bytes;
     left.files--;

@@ -69,7 +69,7 @@ export function createProcessOpener(services: ProgramServices): OpenPlugin<"proc
     const { command, args, mode } = process;
     // A file of the package begins with "./"
     const file = command.startsWith("./") ? join(folder, command) : command;
-    // What Python compiles would change the digest of the package
+    // Python would write compiled files into the package, and so change its digest
     const program = { file, args, folder, env: { PYTHONDONTWRITEBYTECODE: "1" } };
     return Promise.resolve(openProgramPlugin({ id, program, mode, capabilities, config }, services));
   };
