@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { type AccessServices, createAccessServices } from "./access/access_services.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
 import { canonicalDigest } from "./base/json.ts";
@@ -9,10 +8,10 @@ import type { Caller } from "./base/records/caller.ts";
 import { createTelemetry, type Telemetry } from "./base/telemetry/create_telemetry.ts";
 import type { LogSink } from "./base/telemetry/log.ts";
 import type { Config } from "./config/config.ts";
-import { resolvePath } from "./config/folders.ts";
 import { type ConfigStatus, createReloads, type Reloads } from "./config/create_reloads.ts";
 import { allSecrets } from "./config/secrets.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
+import { type Extensions, openExtensions } from "./extensions/open_extensions.ts";
 import type { PluginServices } from "./extensions/plugins/plugin_services.ts";
 import { createGuardServices, type GuardServices } from "./guard/guard_services.ts";
 import type { AskProgram } from "./guard/program_approver.ts";
@@ -41,9 +40,6 @@ import type { BrowserView } from "./system/browser/browser_views.ts";
 import { parseMarker, PROCESSES } from "./system/process/leftover_processes.ts";
 import { createSystemServices, type SystemServices } from "./system/system_services.ts";
 import { createTools } from "./tools/create_tools.ts";
-import { lazily, lazyService } from "./base/lazily.ts";
-import type { WasmModules } from "./tools/wasm/wasm_modules.ts";
-import { joinTools, type LateTools, openLateTools } from "./tools/late_tools.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
 import type { Tool } from "./tools/runtime/tool.ts";
 import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
@@ -179,8 +175,7 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
   const automation = createAutomationServices({
     ...{ ...found, ...work, approvals, files, guardedFetch, scopesOf, taintedFiles },
   });
-  const nodes = config().gateway.node_control.enabled ? await openNodes(found) : undefined;
-  const plugins = await openPlugins(found);
+  const extensions = await openExtensions({ ...found, ...system, ...guard, audit: audit.append });
   const memory = createMemoryServices({
     ...found,
     redact: found.redactor.redact,
@@ -188,7 +183,7 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
     usedLogins: () => config().browser.logins,
     recordLogin: guard.recordLogin,
   });
-  const calls = createGatewayTools(found, { automation, nodes, plugins, memory });
+  const calls = createGatewayTools(found, { automation, extensions, memory });
   const tools = calls.executor;
   const models = await createModels(found);
   if (models.live !== undefined) memory.vectors.start(createEmbedder({ ...found, providers: models.live.providers }));
@@ -203,7 +198,7 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
   work.join({ tools, runs });
   if (runs !== undefined) await automation.start({ recover: () => runs.recover(), opened });
   const conversations = createConversationServices({ ...found, runs });
-  return { ...found, automation, nodes, plugins, memory, calls, models, feed, runs, conversations };
+  return { ...found, automation, extensions, memory, calls, models, feed, runs, conversations };
 }
 
 /** Starts what the other wings stand on, in the order of the list. */
@@ -244,7 +239,7 @@ async function startFoundations(basics: Basics) {
 
 /** Returns the services of started wings. */
 function toServices(wings: Wings): GatewayServices {
-  const { options, access, guard, system, automation, models, runs } = wings;
+  const { options, access, guard, system, automation, extensions, models, runs } = wings;
   const reloads = createConfigReloads(wings);
   return {
     version: options.version,
@@ -268,9 +263,9 @@ function toServices(wings: Wings): GatewayServices {
     conversations: wings.conversations,
     memory: wings.memory.memory,
     browserLogins: wings.memory.browserLogins,
-    nodes: wings.nodes,
+    nodes: extensions.nodes,
     browserOf: (runId) => system.browsers.view(runId),
-    plugins: wings.plugins.load,
+    plugins: extensions.plugins.load,
     storedRuns: createStoredRuns({ store: wings.store }),
     agent: models.live && runs && { providers: models.live.providers, runs },
     startedAt: wings.clock.now(),
@@ -334,62 +329,11 @@ async function loadMarker({ store, random, dataDir }: Pick<Foundations, "store" 
   return { text: `${marker}.${place}`, known: found !== undefined };
 }
 
-/** Collection of plugins that were installed, enabled or disabled. Its module is not loaded where there is none. */
-const PLUGINS = "plugins";
-
-async function openNodes(found: Foundations): Promise<Nodes> {
-  const { createConfiguredNodes } = await import("./extensions/nodes/nodes.ts");
-  return createConfiguredNodes({ ...found, audit: found.guard.audit.append });
-}
-
-/** Opens the plugins where there are some, and otherwise leaves them for their first use. */
-async function openPlugins(found: Foundations): Promise<LateTools<PluginServices>> {
-  const { store, guard, system, redactor, dataDir, workspaceRoot, home, config } = found;
-  const { processes, files, guardedFetch } = system;
-  const { user_dir: userDir } = config().plugins;
-  return await openLateTools({
-    ...found,
-    load: async () => {
-      const { createPluginServices } = await import("./extensions/plugins/plugin_services.ts");
-      return await createPluginServices({
-        ...found,
-        ...{ processes, files, guardedFetch },
-        audit: guard.audit.append,
-        taintedFiles: guard.taintedFiles,
-        redact: redactor.part,
-      });
-    },
-    isNeeded: async () => await store.count(PLUGINS) > 0,
-    folders: [
-      userDir === "" ? join(dataDir, "plugins") : resolvePath(userDir, dataDir, home),
-      join(workspaceRoot, ".plugins"),
-      join(workspaceRoot, "plugins"),
-    ],
-    awaited: join(workspaceRoot, "plugins"),
-  });
-}
-
-/** Leaves the WASM modules of `[runtime.wasm] tools_dir` for their first use. */
-function openWasmModules({ system, guard, redactor, clock, log, opened }: Foundations): WasmModules {
-  const { files, workers, guardedFetch } = system;
-  const load = lazily(async () => {
-    const { createToolModules } = await import("./extensions/plugins/wasm/tool_modules.ts");
-    return createToolModules({
-      ...{ files, workers, guardedFetch, clock, log },
-      taintedFiles: guard.taintedFiles,
-      redact: redactor.part,
-    });
-  });
-  opened.own(load, async () => await (await load.made()?.catch(() => undefined))?.close());
-  return lazyService(load, ["list", "inspect", "load", "call"]);
-}
-
 function createGatewayTools(
   found: Foundations,
-  { automation, nodes, plugins, memory }: {
+  { automation, extensions, memory }: {
     readonly automation: AutomationServices;
-    readonly nodes: Nodes | undefined;
-    readonly plugins: LateTools<PluginServices>;
+    readonly extensions: Extensions;
     readonly memory: MemoryServices;
   },
 ): DrainableExecutor {
@@ -401,7 +345,7 @@ function createGatewayTools(
   return createTools({
     ...found,
     own: found.options.tools,
-    foreign: joinTools(nodes === undefined ? [plugins.tools] : [nodes.tools, plugins.tools]),
+    foreign: extensions.tools,
     services: {
       ...{
         files,
@@ -417,7 +361,7 @@ function createGatewayTools(
         environment,
         documents,
       },
-      ...{ ...memory, schedules, sops, subAgents, wasmModules: openWasmModules(found) },
+      ...{ ...memory, schedules, sops, subAgents, wasmModules: extensions.wasmModules },
     },
     remembered: (...call) => guard.approvals.remembered(...call),
     taintedFiles: guard.taintedFiles,
@@ -494,12 +438,12 @@ function stateOf({ current, store, guard, options }: Wings): GatewayState {
 /** Time for the program to take the last events of runs. */
 const FEED_MS = 2_000;
 
-async function drain({ current, automation, runs, calls, nodes, feed }: Wings, graceMs: number): Promise<void> {
+async function drain({ current, automation, runs, calls, extensions, feed }: Wings, graceMs: number): Promise<void> {
   current.draining = true;
   await automation.cron.stop();
   await automation.sops.stop();
   await Promise.all([runs?.drain(graceMs), calls.drain(graceMs)]);
   await automation.deliveries.stop();
-  nodes?.close();
+  extensions.nodes?.close();
   await feed?.close(FEED_MS);
 }

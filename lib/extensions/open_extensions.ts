@@ -1,0 +1,81 @@
+import { join } from "node:path";
+import { lazily, lazyService } from "../base/lazily.ts";
+import type { Redactor } from "../base/redact.ts";
+import { resolvePath } from "../config/folders.ts";
+import { joinTools, type LateTools, openLateTools } from "../tools/late_tools.ts";
+import type { Tool } from "../tools/runtime/tool.ts";
+import type { WasmModules } from "../tools/wasm/wasm_modules.ts";
+import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
+import type { PluginServices, PluginServicesOptions } from "./plugins/plugin_services.ts";
+import type { ToolModulesOptions } from "./plugins/wasm/tool_modules.ts";
+
+/** Other people's tools, each kind loaded when there is one of it. */
+export interface Extensions {
+  /** Returns the tools of all kinds. The same array until they change. */
+  tools(): readonly Tool[];
+  /** Other machines that offer their tools. Undefined while `[gateway.node_control]` is off. */
+  readonly nodes: Nodes | undefined;
+  readonly plugins: LateTools<PluginServices>;
+  /** WASM modules of `[runtime.wasm] tools_dir`. */
+  readonly wasmModules: WasmModules;
+}
+
+/** Services that extensions are built from. */
+export interface ExtensionsOptions
+  extends
+    Omit<ConfiguredNodesOptions, "config">,
+    Omit<PluginServicesOptions, "redact">,
+    Pick<ToolModulesOptions, "workers"> {
+  readonly redactor: Pick<Redactor, "part">;
+}
+
+/** Opens the extensions that there are. The others are left for their first use. */
+export async function openExtensions(options: ExtensionsOptions): Promise<Extensions> {
+  const { config } = options;
+  const nodes = config().gateway.node_control.enabled ? await openNodes(options) : undefined;
+  const plugins = await openPlugins(options);
+  return {
+    nodes,
+    plugins,
+    wasmModules: openWasmModules(options),
+    tools: joinTools(nodes === undefined ? [plugins.tools] : [nodes.tools, plugins.tools]),
+  };
+}
+
+async function openNodes(options: ExtensionsOptions): Promise<Nodes> {
+  const { createConfiguredNodes } = await import("./nodes/nodes.ts");
+  return createConfiguredNodes(options);
+}
+
+/** Collection of plugins that were installed, enabled or disabled. Its module is not loaded where there is none. */
+const PLUGINS = "plugins";
+
+/** Opens the plugins where there are some, and otherwise leaves them for their first use. */
+async function openPlugins(options: ExtensionsOptions): Promise<LateTools<PluginServices>> {
+  const { store, redactor, dataDir, workspaceRoot, home, config } = options;
+  const { user_dir: userDir } = config().plugins;
+  return await openLateTools({
+    ...options,
+    load: async () => {
+      const { createPluginServices } = await import("./plugins/plugin_services.ts");
+      return await createPluginServices({ ...options, redact: redactor.part });
+    },
+    isNeeded: async () => await store.count(PLUGINS) > 0,
+    folders: [
+      userDir === "" ? join(dataDir, "plugins") : resolvePath(userDir, dataDir, home),
+      join(workspaceRoot, ".plugins"),
+      join(workspaceRoot, "plugins"),
+    ],
+    awaited: join(workspaceRoot, "plugins"),
+  });
+}
+
+/** Leaves the WASM modules of `[runtime.wasm] tools_dir` for their first use. */
+function openWasmModules({ redactor, opened, ...services }: ExtensionsOptions): WasmModules {
+  const load = lazily(async () => {
+    const { createToolModules } = await import("./plugins/wasm/tool_modules.ts");
+    return createToolModules({ ...services, redact: redactor.part });
+  });
+  opened.own(load, async () => await (await load.made()?.catch(() => undefined))?.close());
+  return lazyService(load, ["list", "inspect", "load", "call"]);
+}
