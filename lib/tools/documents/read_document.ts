@@ -86,7 +86,7 @@ async function readBytes(
         `Cannot read ${shown(path)}: it has ${file.size} bytes, and documents are read up to ${MAX_FILE_BYTES}`,
       );
     }
-    return await readShared(file, context);
+    return await readShared(file, { path, signal: context.signal });
   } finally {
     await file.close();
   }

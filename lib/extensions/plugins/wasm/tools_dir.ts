@@ -78,6 +78,7 @@ export async function readToolModule(given: string, scope: ModuleScope, files: F
   const bytes = await withFile(files, { path, scope: inside }, async (file) => {
     if (file.size <= maxMb * 1_048_576) {
       return await readShared(file, {
+        path,
         signal: scope.signal,
         onPart: (part) => void hash.update(part),
       });
@@ -159,7 +160,7 @@ async function wantedDigest(
     return await withFile(files, { path, scope }, async (file) => {
       const text = file.size > MAX_DIGEST_FILE
         ? ""
-        : new TextDecoder().decode(new Uint8Array(await readShared(file, { signal })).slice());
+        : new TextDecoder().decode(new Uint8Array(await readShared(file, { path, signal })).slice());
       const found = /^\s*([0-9a-f]{64})\b/i.exec(text)?.[1]?.toLowerCase();
       if (found !== undefined) return found;
       throw new ToolError("module_changed", `Cannot use ${shown(path)}: it does not begin with a SHA-256`);
