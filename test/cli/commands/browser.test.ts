@@ -1,15 +1,12 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
-import { noContainedBrowser } from "../../support/browser_bench.ts";
-import { type LoginSites, openLoginSites } from "../../support/login_sites.ts";
+import { describe, test } from "node:test";
+import { noLoginScreen, useLoginScreen } from "../../support/login_screen.ts";
 import { until } from "../../support/until.ts";
-import { startXvfb } from "../../support/xvfb.ts";
 import { type Machine, onMachine, type RunOptions } from "../support/run_in.ts";
 
-const XVFB = "/usr/bin/Xvfb";
-const skip = await noContainedBrowser() || (existsSync(XVFB) ? false : "there is no Xvfb");
+const skip = await noLoginScreen();
 const SECRETS = /app-secret|parent-secret|idp-secret|stored-secret|tracker-secret/;
 
 test("a host that is none is a wrong command line, and a machine without a display opens no window", () =>
@@ -34,30 +31,24 @@ test("an unknown login is refused with those there are", () =>
   }));
 
 describe("a window", { skip }, () => {
-  let sites: LoginSites;
-  let screen: Awaited<ReturnType<typeof startXvfb>>;
-  before(async () => {
-    sites = await openLoginSites();
-    screen = await startXvfb(XVFB);
-  });
-  after(async () => {
-    screen.stop();
-    await sites.close();
-  });
+  const screen = useLoginScreen();
 
   const env = (more: Readonly<Record<string, string>> = {}) => ({
-    DISPLAY: screen.display,
-    POSTERN__PROXY__HTTP: sites.proxy,
+    DISPLAY: screen().display,
+    POSTERN__PROXY__HTTP: screen().sites.proxy,
     POSTERN__PROXY__RESOLVE: "proxy",
     ...more,
   });
   /** Signs in at the first site as a person who presses Enter once the site has let them in */
   const login = (machine: Machine, more: readonly string[] = [], options: RunOptions = {}) => {
-    const known = sites.cookiesAt("app.example.test", "/favicon.ico").length;
+    const known = screen().sites.cookiesAt("app.example.test", "/favicon.ico").length;
     return machine.run(["browser", "login", "http://app.example.test/", ...more], {
       env: env(),
       async onAsk() {
-        await until(() => sites.cookiesAt("app.example.test", "/favicon.ico").length > known, "nobody was let in");
+        await until(
+          () => screen().sites.cookiesAt("app.example.test", "/favicon.ico").length > known,
+          "nobody was let in",
+        );
         return "";
       },
       ...options,
@@ -96,7 +87,9 @@ describe("a window", { skip }, () => {
         signedIn,
         /\[Cannot use the login of "gone\.test": there is no login of this site; a person signs in/,
       );
-      assert.deepEqual(sites.cookiesAt("app.example.test", "/who"), ["session=app-secret; parent=parent-secret"]);
+      assert.deepEqual(screen().sites.cookiesAt("app.example.test", "/who"), [
+        "session=app-secret; parent=parent-secret",
+      ]);
 
       const listed = await run(["browser", "logins", "--json"]);
       assert.doesNotMatch(listed.stdout, SECRETS);

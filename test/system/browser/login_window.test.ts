@@ -1,37 +1,24 @@
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import type { BrowserContext } from "playwright-core";
 import { systemClock as clock } from "../../../lib/base/clock.ts";
 import { signInByHand } from "../../../lib/system/browser/login_window.ts";
 import { createBrowserStarter, type StartedBrowser } from "../../../lib/system/browser/start_browser.ts";
 import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
-import { noContainedBrowser } from "../../support/browser_bench.ts";
-import { type LoginSites, openLoginSites } from "../../support/login_sites.ts";
+import { noLoginScreen, useLoginScreen } from "../../support/login_screen.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { until } from "../../support/until.ts";
-import { startXvfb } from "../../support/xvfb.ts";
 
-const XVFB = "/usr/bin/Xvfb";
-const skip = await noContainedBrowser() || (existsSync(XVFB) ? false : "there is no Xvfb");
+const skip = await noLoginScreen();
 const RULES = {
   ...{ block_private_ip: true, allow_loopback: false, public_ranges: [] },
   ...{ enforce_domain_allowlist: false, domain_allowlist: [], domain_blocklist: [] },
 };
 
 describe("a window to sign in", { skip }, () => {
-  let sites: LoginSites;
-  let screen: Awaited<ReturnType<typeof startXvfb>>;
-  before(async () => {
-    sites = await openLoginSites();
-    screen = await startXvfb(XVFB);
-  });
-  after(async () => {
-    screen.stop();
-    await sites.close();
-  });
+  const screen = useLoginScreen();
 
   /** Signs in at a host until `end` has done its part with the browser, which shows the page of the site then. */
   async function signIn(
@@ -49,10 +36,10 @@ describe("a window to sign in", { skip }, () => {
       const starter = createBrowserStarter({
         ...{ commands: createCommandLookup(), clock, marker: "login-test", signal },
         loadDriver: () => import("playwright-core"),
-        session: { environment: (name) => name === "DISPLAY" ? screen.display : undefined, home: "/nonexistent" },
+        session: { environment: (name) => name === "DISPLAY" ? screen().display : undefined, home: "/nonexistent" },
         network: {
           ...{ clock, random: createSeededRandom(), policy: createUrlPolicy(), rules: () => RULES, folder },
-          proxy: () => ({ http: sites.proxy, https: "", no_proxy: [], resolve: "proxy" }),
+          proxy: () => ({ http: screen().sites.proxy, https: "", no_proxy: [], resolve: "proxy" }),
           allowedDomains: () => allowedDomains,
         },
       });
