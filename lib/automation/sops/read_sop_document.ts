@@ -1,3 +1,4 @@
+import { DocumentError, readFrontMatter } from "../../config/front_matter.ts";
 import type { KeyPath } from "../../config/toml.ts";
 
 /** A definition's text, parsed and not yet checked. */
@@ -18,18 +19,7 @@ export interface Section {
   readonly line: number;
 }
 
-/** Thrown for a text that cannot be parsed. */
-export class SopDocumentError extends Error {
-  override readonly name = "SopDocumentError";
-  /** 1-based */
-  readonly line: number;
-  constructor(line: number, reason: string) {
-    super(reason);
-    this.line = line;
-  }
-}
-
-/** Parses the text of a definition. Loads the parser at its first use. @throws {SopDocumentError} */
+/** Parses the text of a definition. Loads the parser at its first use. @throws {DocumentError} */
 export async function readSopDocument(text: string, format: "toml" | "markdown"): Promise<SopDocument> {
   return format === "toml" ? await readToml(text) : await readMarkdown(text);
 }
@@ -47,7 +37,7 @@ async function readToml(text: string): Promise<SopDocument> {
   };
 }
 
-/** Runs the TOML parser. Of its message only the first line is kept. @throws {SopDocumentError} */
+/** Runs the TOML parser. Of its message only the first line is kept. @throws {DocumentError} */
 function parsedToml(parse: () => unknown): unknown {
   try {
     return parse();
@@ -55,57 +45,14 @@ function parsedToml(parse: () => unknown): unknown {
     if (!(error instanceof Error)) throw error;
     const [line = ""] = error.message.split("\n", 1);
     const reason = line.replace(/^Invalid TOML document: /, "").slice(0, 200);
-    throw new SopDocumentError(Number("line" in error ? error.line : 1), `it is not valid TOML, ${reason}`);
+    throw new DocumentError(Number("line" in error ? error.line : 1), `it is not valid TOML, ${reason}`);
   }
 }
 
 async function readMarkdown(text: string): Promise<SopDocument> {
-  const lines = text.split(/\r?\n/);
-  const end = lines[0]?.trimEnd() === "---" ? lines.findIndex((line, at) => at > 0 && line.trimEnd() === "---") : -1;
-  if (end === -1) {
-    throw new SopDocumentError(
-      1,
-      'it must begin with front matter: a line "---", the definition in YAML, a line "---"',
-    );
-  }
-  const front = lines.slice(1, end).join("\n");
-  const { raw, lineOf } = await readYaml(front);
-  const { guide, sections } = sectionsOf(lines.slice(end + 1), end + 2);
-  return { raw, guide, sections, lineOf: (path) => Promise.resolve(1 + lineOf(path)) };
-}
-
-/**
- * Parses the front matter as YAML 1.2. Refuses aliases, unknown tags and keys that are not text.
- * @returns the value, and the 1-based line within the front matter of the key at a path, or of the nearest key around it
- */
-async function readYaml(text: string): Promise<{ readonly raw: unknown; lineOf(path: KeyPath): number }> {
-  const { isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, visit } = await import("yaml");
-  const lineCounter = new LineCounter();
-  const document = parseDocument(text, { lineCounter, prettyErrors: false, stringKeys: true });
-  const lineAt = (offset: number) => Math.max(1, lineCounter.linePos(offset).line);
-  const refuse = (offset: number, reason: string): never => {
-    throw new SopDocumentError(1 + lineAt(offset), `it is not valid YAML, ${reason}`);
-  };
-  const [fault] = [...document.errors, ...document.warnings];
-  if (fault?.code === "RESOURCE_EXHAUSTION") refuse(fault.pos[0], "it is nested too deep");
-  if (fault !== undefined) refuse(fault.pos[0], fault.message.slice(0, 200));
-  visit(document, { Alias: (_, { range }) => refuse(range?.[0] ?? 0, "aliases are not taken: write the value out") });
-  return {
-    raw: document.toJS({ maxAliasCount: 0 }),
-    lineOf(path) {
-      let node: unknown = document.contents;
-      let offset = document.contents?.range[0] ?? 0;
-      for (const part of path) {
-        const pair = isMap(node) ? node.items.find(({ key }) => isScalar(key) && key.value === part) : undefined;
-        const item = isSeq(node) && typeof part === "number" ? node.items[part] : undefined;
-        const place = pair?.key ?? item;
-        if (!isNode(place)) break;
-        offset = place.range?.[0] ?? offset;
-        node = pair?.value ?? item;
-      }
-      return lineAt(offset);
-    },
-  };
+  const { raw, lineOf, body, bodyLine } = await readFrontMatter(text, "the definition");
+  const { guide, sections } = sectionsOf(body, bodyLine);
+  return { raw, guide, sections, lineOf: (path) => Promise.resolve(lineOf(path)) };
 }
 
 const STEP_HEADING = /^##\s+([a-z0-9][a-z0-9_-]{0,63})\s*$/;
