@@ -28,6 +28,7 @@ import {
 import { AUDIT_HEAD, AUDIT_RECORDS, readAuditHead, readAuditRecord } from "../../lib/guard/audit/audit_chain.ts";
 import { parseRecordedTrust, RECORDED_TRUST } from "../../lib/guard/audit/record_trust.ts";
 import { parseTaintedFile, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
+import { parseTrustedDocument, TRUSTED_DOCUMENTS } from "../../lib/guard/trusted_documents.ts";
 import { BROWSER_LOGINS, parseBrowserLogin } from "../../lib/base/records/browser_login.ts";
 import { COOKIE_JARS, parseCookieJar } from "../../lib/base/records/cookie_jar.ts";
 import { MAILBOXES, parseMailbox } from "../../lib/memory/mailbox.ts";
@@ -100,6 +101,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [PARKED_CALLS]: parseParkedRecord,
   [TAINTED_FILES]: parseTaintedFile,
   [TOKENS]: parseTokenBody,
+  [TRUSTED_DOCUMENTS]: parseTrustedDocument,
   [WEBHOOK_MESSAGES]: parseAccepted,
   [WEBHOOK_SIGNATURES]: parseDated,
 };

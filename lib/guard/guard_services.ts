@@ -16,6 +16,7 @@ import { accessEvent, loginEvent } from "./audit/audit_event.ts";
 import { createApprovals } from "./create_approvals.ts";
 import type { AskProgram } from "./program_approver.ts";
 import type { TaintedFiles } from "./tainted_files.ts";
+import type { TrustedDocuments } from "./trusted_documents.ts";
 
 /** Options of `createGuardServices`. */
 export interface GuardServicesOptions {
@@ -41,6 +42,8 @@ export interface GuardServices {
   readonly approvals: Approvals;
   /** Files that outside content reached. */
   readonly taintedFiles: TaintedFiles;
+  /** Skills and instructions of a workspace that a person trusts. */
+  readonly trustedDocuments: TrustedDocuments;
   /** Records a change of who may call. */
   readonly recordAccess: RecordAccess;
   /** Records the configuration files that a person has accepted since the last call. */
@@ -76,10 +79,15 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
     const { createTaintedFiles } = await import("./tainted_files.ts");
     return createTaintedFiles({ store, clock, audit: audit.append });
   }, ["of", "mark", "markWritten", "written", "list", "clear"]);
+  const trustedDocuments = lazyService(async () => {
+    const { createTrustedDocuments } = await import("./trusted_documents.ts");
+    return createTrustedDocuments({ store, clock, audit: audit.append });
+  }, ["isTrusted", "examine", "trust", "untrust", "list"]);
   return {
     audit,
     approvals,
     taintedFiles,
+    trustedDocuments,
     recordAccess: (change, writes) => audit.append(accessEvent(change), writes),
     recordTrust,
     recordLogin: (event, writes) => audit.append(loginEvent(event), writes),

@@ -46,6 +46,7 @@ const BY_KEY = [
   "sop_results",
   "sub_agent_turns",
   "suspended_turns",
+  "trusted_documents",
   "webhook_messages",
   "webhook_signatures",
 ];

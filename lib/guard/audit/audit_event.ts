@@ -142,13 +142,18 @@ export interface ConfigEvent {
   readonly needs_restart: readonly string[];
 }
 
-/** A person gave trust to a configuration file of a workspace, to a model server of another user, or to a file made from outside content. */
+/**
+ * A person gave trust to a configuration file of a workspace, a model server of another user, a file made from outside content, a skill or
+ * the instructions of a workspace, or took it back.
+ */
 export interface TrustEvent {
   readonly type: "trust";
-  readonly subject: "config_file" | "model_server" | "tainted_file";
-  /** Path of the file, or origin of the server */
+  /** Absent: given */
+  readonly action?: "given" | "withdrawn";
+  readonly subject: "config_file" | "model_server" | "tainted_file" | "skill" | "workspace_instructions";
+  /** Path of the file or folder, or origin of the server */
   readonly name: string;
-  /** SHA-256 of the configuration file as it was accepted, hexadecimal; null for the others */
+  /** SHA-256 of the content as it was accepted, hexadecimal; null for a model server, a tainted file and a damaged record of trust */
   readonly sha256: string | null;
   /** User who ran the server when it was trusted; null for a file, and where owners cannot be seen */
   readonly uid: number | null;
