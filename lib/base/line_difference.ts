@@ -8,7 +8,7 @@ export interface DifferenceBounds {
   readonly maxBytes?: number | undefined;
 }
 
-/** One line of a difference. */
+/** Line of a difference. */
 interface Edit {
   readonly sign: " " | "-" | "+";
   readonly line: string;

@@ -63,7 +63,7 @@ const MAX_FILES = 500;
 /** Bytes of all files of one skill */
 const MAX_BYTES = 33_554_432;
 
-/** What a search for skills works with. */
+/** Services and bounds of a search for skills. */
 export interface FindSkillsOptions {
   readonly files: Files;
   /** Absolute path of the folder that the agent works in */

@@ -3,11 +3,11 @@ import { DocumentError, type FrontMatter, readFrontMatter } from "../../config/f
 /** Instructions of a skill, with what its front matter says. Source: Agent Skills specification, "SKILL.md format" */
 export interface SkillDocument {
   readonly name: string;
-  /** One line, at most 1024 characters */
+  /** Text of one line, at most 1024 characters */
   readonly description: string;
   /** License, or the file of the skill that holds it. Undefined: not said */
   readonly license: string | undefined;
-  /** What the skill needs, as "Requires git and jq". Undefined: nothing, or not said */
+  /** Needs of the skill, as "Requires git and jq". Undefined: nothing, or not said */
   readonly compatibility: string | undefined;
   readonly metadata: Readonly<Record<string, string>>;
   /** Tools that the author would allow. They grant nothing here */
@@ -96,7 +96,7 @@ function quoted(line: string): string {
   return key === undefined || value === undefined ? line : `${key}: ${JSON.stringify(value.trimEnd())}`;
 }
 
-/** What a FrontReader reads from and writes to. */
+/** Input and output of a FrontReader. */
 interface FrontReaderOptions {
   readonly front: FrontMatter;
   readonly faults: SkillFault[];
