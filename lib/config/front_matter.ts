@@ -1,8 +1,8 @@
 import type { KeyPath } from "./toml.ts";
 
 /** Thrown for a document that cannot be parsed. The message is the reason, as "it is not valid YAML, ...". */
-export class DocumentError extends Error {
-  override readonly name = "DocumentError";
+export class TextFormatError extends Error {
+  override readonly name = "TextFormatError";
   /** 1-based */
   readonly line: number;
   constructor(line: number, reason: string) {
@@ -27,7 +27,7 @@ export interface FrontMatter {
  * Parses a document that begins with a front matter. Loads the parser of YAML at its first use.
  * @param held what the front matter holds, for the error, as "the definition"
  * @param mend changes the lines of the front matter before they are parsed; it must keep their number
- * @throws {DocumentError} also for aliases, unknown tags and keys that are not text
+ * @throws {TextFormatError} also for aliases, unknown tags and keys that are not text
  */
 export async function readFrontMatter(
   text: string,
@@ -37,7 +37,7 @@ export async function readFrontMatter(
   const lines = text.split(/\r?\n/);
   const end = lines[0]?.trimEnd() === "---" ? lines.findIndex((line, at) => at > 0 && line.trimEnd() === "---") : -1;
   if (end === -1) {
-    throw new DocumentError(1, `it must begin with front matter: a line "---", ${held} in YAML, a line "---"`);
+    throw new TextFormatError(1, `it must begin with front matter: a line "---", ${held} in YAML, a line "---"`);
   }
   const { raw, lineOf } = await readYaml(mend(lines.slice(1, end)).join("\n"));
   return { raw, body: lines.slice(end + 1), bodyLine: end + 2, lineOf: (path) => 1 + lineOf(path) };
@@ -50,7 +50,7 @@ async function readYaml(text: string): Promise<{ readonly raw: unknown; lineOf(p
   const document = parseDocument(text, { lineCounter, prettyErrors: false, stringKeys: true });
   const lineAt = (offset: number) => Math.max(1, lineCounter.linePos(offset).line);
   const refuse = (offset: number, reason: string): never => {
-    throw new DocumentError(1 + lineAt(offset), `it is not valid YAML, ${reason}`);
+    throw new TextFormatError(1 + lineAt(offset), `it is not valid YAML, ${reason}`);
   };
   const [fault] = [...document.errors, ...document.warnings];
   if (fault?.code === "RESOURCE_EXHAUSTION") refuse(fault.pos[0], "it is nested too deep");

@@ -3,7 +3,7 @@ import { basename, join, sep } from "node:path";
 import { canonicalDigest } from "../../base/json.ts";
 import { type ConfigProblem, ToolError } from "../../base/errors.ts";
 import { toKeyText, withoutMark } from "../../config/toml.ts";
-import { DocumentError } from "../../config/front_matter.ts";
+import { TextFormatError } from "../../config/front_matter.ts";
 import { nearest } from "../../config/nearest.ts";
 import type { Files, FileScope } from "../../system/files/files.ts";
 import { decodeText } from "../../tools/files/read_text.ts";
@@ -146,7 +146,7 @@ async function loadOne(
     const { definition } = checked;
     return { definition, file, digest: canonicalDigest(definition), inWorkspace: options.folder.inWorkspace };
   } catch (error) {
-    if (error instanceof DocumentError) return { file, problems: [problem(file, error.message, error.line)] };
+    if (error instanceof TextFormatError) return { file, problems: [problem(file, error.message, error.line)] };
     if (error instanceof ToolError) return { file, problems: [problem(file, error.message)] };
     throw error;
   }

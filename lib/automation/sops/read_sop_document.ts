@@ -1,4 +1,4 @@
-import { DocumentError, readFrontMatter } from "../../config/front_matter.ts";
+import { readFrontMatter, TextFormatError } from "../../config/front_matter.ts";
 import type { KeyPath } from "../../config/toml.ts";
 
 /** A definition's text, parsed and not yet checked. */
@@ -19,7 +19,7 @@ export interface Section {
   readonly line: number;
 }
 
-/** Parses the text of a definition. Loads the parser at its first use. @throws {DocumentError} */
+/** Parses the text of a definition. Loads the parser at its first use. @throws {TextFormatError} */
 export async function readSopDocument(text: string, format: "toml" | "markdown"): Promise<SopDocument> {
   return format === "toml" ? await readToml(text) : await readMarkdown(text);
 }
@@ -37,7 +37,7 @@ async function readToml(text: string): Promise<SopDocument> {
   };
 }
 
-/** Runs the TOML parser. Of its message only the first line is kept. @throws {DocumentError} */
+/** Runs the TOML parser. Of its message only the first line is kept. @throws {TextFormatError} */
 function parsedToml(parse: () => unknown): unknown {
   try {
     return parse();
@@ -45,7 +45,7 @@ function parsedToml(parse: () => unknown): unknown {
     if (!(error instanceof Error)) throw error;
     const [line = ""] = error.message.split("\n", 1);
     const reason = line.replace(/^Invalid TOML document: /, "").slice(0, 200);
-    throw new DocumentError(Number("line" in error ? error.line : 1), `it is not valid TOML, ${reason}`);
+    throw new TextFormatError(Number("line" in error ? error.line : 1), `it is not valid TOML, ${reason}`);
   }
 }
 

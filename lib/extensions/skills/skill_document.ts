@@ -1,4 +1,4 @@
-import { DocumentError, type FrontMatter, readFrontMatter } from "../../config/front_matter.ts";
+import { type FrontMatter, readFrontMatter, TextFormatError } from "../../config/front_matter.ts";
 
 /** Instructions of a skill, with what its front matter says. Source: Agent Skills specification, "SKILL.md format" */
 export interface SkillDocument {
@@ -76,7 +76,7 @@ async function readFront(text: string, faults: SkillFault[]): Promise<FrontMatte
   try {
     return await readFrontMatter(text, "its fields");
   } catch (error) {
-    if (!(error instanceof DocumentError)) throw error;
+    if (!(error instanceof TextFormatError)) throw error;
     const fault = { line: error.line, key: undefined, reason: error.message };
     const front = await readFrontMatter(text, "its fields", (lines) => lines.map(quoted)).catch(() => undefined);
     faults.push(
