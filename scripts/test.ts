@@ -30,6 +30,8 @@ const WIDTH = { node: "4", deno: "3" };
 const LIMIT_MS = long ? 3_600_000 : 600_000;
 /** Node keeps here what it made of each module. Hundreds of processes would each remove the types of the same sources otherwise */
 const COMPILE_CACHE = fileURLToPath(new URL("../node_modules/.cache/compile/", import.meta.url));
+/** Only of the whole suite: a file that is named says which of its tests let an error go by */
+const LIGHT_HOOKS = named.length > 0 ? [] : [`--import=${new URL("light_hooks.js", import.meta.url).href}`];
 
 function filesToRun(): readonly string[] {
   if (named.length > 0) return named;
@@ -55,6 +57,7 @@ if (runsOn("node")) {
   console.log(`Tests on Node ${process.versions.node}`);
   failed = run([
     process.execPath,
+    ...LIGHT_HOOKS,
     "--test",
     "--test-reporter=spec",
     `--test-concurrency=${WIDTH.node}`,
