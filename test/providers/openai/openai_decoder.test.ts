@@ -4,6 +4,7 @@ import fc from "fast-check";
 import type { ProviderEvent } from "../../../lib/base/records/provider_event.ts";
 import { OpenAiDecoder } from "../../../lib/providers/openai/openai_decoder.ts";
 import { EventStreamDecoder } from "../../../lib/system/net/event_stream_decoder.ts";
+import { anyCharacter } from "../../support/any_character.ts";
 
 const upstream = { name: "up", keySource: undefined, key: undefined, now: () => 0 };
 const MAX_BYTES = 1_000_000;
@@ -42,7 +43,7 @@ function cut(bytes: Uint8Array, sizes: readonly number[]): Uint8Array[] {
 }
 
 const text = fc.oneof(
-  fc.string({ unit: "binary", maxLength: 12 }),
+  fc.string({ unit: anyCharacter, maxLength: 12 }),
   fc.string({ maxLength: 8 }),
   fc.constantFrom(
     "",

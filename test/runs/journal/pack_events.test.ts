@@ -4,8 +4,9 @@ import fc from "fast-check";
 import type { AgentEvent, AgentEventBody } from "../../../lib/base/records/agent_event.ts";
 import { applyEvent, createRunState } from "../../../lib/runs/journal/apply_event.ts";
 import { createEventPacker, joinedEvents, unpackEvents } from "../../../lib/runs/journal/pack_events.ts";
+import { anyCharacter } from "../../support/any_character.ts";
 
-const text = fc.string({ unit: "binary", maxLength: 8 });
+const text = fc.string({ unit: anyCharacter, maxLength: 8 });
 const usage = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 };
 const body: fc.Arbitrary<AgentEventBody> = fc.oneof(
   { weight: 4, arbitrary: text.map((delta): AgentEventBody => ({ type: "text_delta", delta })) },
