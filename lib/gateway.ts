@@ -39,9 +39,10 @@ import type { Store } from "./storage/store.ts";
 import type { BrowserView } from "./system/browser/browser_views.ts";
 import { parseMarker, PROCESSES } from "./system/process/leftover_processes.ts";
 import { createSystemServices, type SystemServices } from "./system/system_services.ts";
-import { createTools } from "./tools/create_tools.ts";
+import { createLazySecrets, createTools } from "./tools/create_tools.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
 import type { Tool } from "./tools/runtime/tool.ts";
+import type { ToolSecrets } from "./tools/secrets/tool_secrets.ts";
 import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
 
 /** Health of the gateway. `draining`: a shutdown began. `degraded`: storage, audit or log cannot be written, or damaged records are set aside. */
@@ -175,7 +176,8 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
   const automation = createAutomationServices({
     ...{ ...found, ...work, approvals, files, guardedFetch, scopesOf, taintedFiles },
   });
-  const extensions = await openExtensions({ ...found, ...system, ...guard, audit: audit.append });
+  const secrets = createLazySecrets({ ...found, ...system, env: options.environment });
+  const extensions = await openExtensions({ ...found, ...system, ...guard, audit: audit.append, secrets });
   const memory = createMemoryServices({
     ...found,
     redact: found.redactor.redact,
@@ -183,7 +185,7 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
     usedLogins: () => config().browser.logins,
     recordLogin: guard.recordLogin,
   });
-  const calls = createGatewayTools(found, { automation, extensions, memory });
+  const calls = createGatewayTools(found, { automation, extensions, memory, secrets });
   const tools = calls.executor;
   const models = await createModels(found);
   if (models.live !== undefined) memory.vectors.start(createEmbedder({ ...found, providers: models.live.providers }));
@@ -331,10 +333,11 @@ async function loadMarker({ store, random, dataDir }: Pick<Foundations, "store" 
 
 function createGatewayTools(
   found: Foundations,
-  { automation, extensions, memory }: {
+  { automation, extensions, memory, secrets }: {
     readonly automation: AutomationServices;
     readonly extensions: Extensions;
     readonly memory: MemoryServices;
+    readonly secrets: ToolSecrets;
   },
 ): DrainableExecutor {
   const { store, guard, system, work, redactor, environment } = found;
@@ -360,13 +363,13 @@ function createGatewayTools(
         proxyOf,
         environment,
         documents,
+        secrets,
       },
       ...{ ...memory, schedules, sops, subAgents, wasmModules: extensions.wasmModules },
     },
     remembered: (...call) => guard.approvals.remembered(...call),
     taintedFiles: guard.taintedFiles,
     redact: redactor.redact,
-    env: found.options.environment,
     audit: guard.audit.append,
   });
 }

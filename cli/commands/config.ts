@@ -9,7 +9,7 @@ import { maskSecrets } from "../../lib/config/secrets.ts";
 import { acceptFile } from "../../lib/config/trust_store.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { defineCliCommand, EXIT, UsageError } from "../command.ts";
-import { configWarnings } from "../doctor/check_configuration.ts";
+import { configWarnings, secretWarnings } from "../doctor/check_configuration.ts";
 
 /** Command `postern config show`: the values in use as TOML, with secrets masked. A comment tells where each value that is no default came from. */
 export const configShowCommand = defineCliCommand({
@@ -47,18 +47,24 @@ export const configGetCommand = defineCliCommand({
   },
 });
 
-/** Command `postern config check`: exit code 0 with a warning for each setting that does nothing, or 78 with everything that is wrong. */
+/**
+ * Command `postern config check`: exit code 0 with a warning for each setting that does nothing and each secret that is not there, or 78 with
+ * everything that is wrong.
+ */
 export const configCheckCommand = defineCliCommand({
   args: {},
   example: "postern config check",
   async run(context) {
     const loaded = await context.loadConfig();
     const { file } = loaded;
-    const warnings = await configWarnings(loaded, context.io.home);
+    const missing = await secretWarnings(loaded, context.io.env);
+    const warnings = [...await configWarnings(loaded, context.io.home), ...missing];
     for (const { message } of warnings) context.say(`Warning: ${message}`);
     const place = file === undefined ? "No configuration file: all defaults" : file.path;
-    const verdict = warnings.length > 0
+    const verdict = warnings.length > missing.length
       ? `${file === undefined ? "The configuration" : place} can be used; what the warnings name does nothing`
+      : missing.length > 0
+      ? `${place} can be used; what needs the secrets that the warnings name fails`
       : file === undefined
       ? place
       : `${place} is fine`;

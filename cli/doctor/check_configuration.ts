@@ -3,8 +3,9 @@ import { join } from "node:path";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { toKeyText } from "../../lib/config/toml.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
-import { knownSecrets } from "../../lib/config/secrets.ts";
-import { idleSettings } from "../../lib/tools/idle_settings.ts";
+import { secretPlaces } from "../../lib/config/secret_checks.ts";
+import { knownSecrets, missingSecrets } from "../../lib/config/secrets.ts";
+import { type IdleSetting, idleSettings } from "../../lib/tools/idle_settings.ts";
 import { pluginToolNames } from "../../lib/extensions/plugins/plugin_tool_names.ts";
 import type { CommandContext } from "../command.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
@@ -29,6 +30,7 @@ export async function checkConfiguration(
         ...await checkKeyFiles(loaded),
         ...await checkUnused(context, loaded),
         ...await checkIdle(loaded, context.io.home),
+        ...await checkSecrets(loaded),
         ...checkProxy(loaded),
       ],
     };
@@ -84,6 +86,13 @@ async function checkIdle(loaded: LoadedConfig, home: string): Promise<readonly F
   return warnings.map(({ key, message }) => warning(NAME, message, `take ${key} out of the configuration`));
 }
 
+/** Warns about secrets in files that cannot be read. Variables that are not set are found by the check of the environment. */
+async function checkSecrets(loaded: LoadedConfig): Promise<readonly Finding[]> {
+  const everySet = Object.fromEntries(Object.values(loaded.config.secrets).map(({ env }) => [env, "set"]));
+  const missing = await secretWarnings(loaded, everySet);
+  return missing.map(({ key, message }) => warning(NAME, message, `correct ${key}`));
+}
+
 /** Warns about names that a proxy looks up: no address is checked then. */
 function checkProxy({ config: { proxy } }: LoadedConfig): readonly Finding[] {
   if (proxy.resolve === "local") return [];
@@ -100,7 +109,7 @@ async function checkUnused({ io, flags }: CommandContext, { file }: LoadedConfig
   return [warning(NAME, `${here} is not used: ${file.path} comes first`, "postern gateway --config ./postern.toml")];
 }
 
-/** Setting that does nothing, with its place. */
+/** Setting that does nothing, or secret that is not there, with its place. */
 export interface ConfigWarning {
   readonly key: string;
   readonly message: string;
@@ -115,15 +124,41 @@ export async function configWarnings(
 ): Promise<readonly ConfigWarning[]> {
   const others = await pluginToolNames({ dataDir, workspace, home, userDir: config.plugins.user_dir });
   const idle = idleSettings(config, { others });
-  if (idle.length === 0) return [];
+  return await located(idle, { file, sources });
+}
+
+/** Lists the secrets that are not there, as `postern.toml:12: [secrets.forge] cannot be used: the variable "FORGE" is not set`. */
+export async function secretWarnings(
+  loaded: LoadedConfig,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<readonly ConfigWarning[]> {
+  const missing = await missingSecrets(loaded.config, env);
+  return await located(
+    missing.map(({ name, reason }) => {
+      const users = secretPlaces(loaded.config).filter(({ secret }) => secret === name).map(({ path }) =>
+        toKeyText(path)
+      );
+      const needed = users.length === 0 ? "" : `; ${users.join(" and ")} needs it`;
+      return { path: ["secrets", name], message: `[secrets.${name}] cannot be used: ${reason}${needed}` };
+    }),
+    loaded,
+  );
+}
+
+/** Adds the places of settings to what is said of them. */
+async function located(
+  said: readonly Pick<IdleSetting, "path" | "message">[],
+  { file, sources }: Pick<LoadedConfig, "file" | "sources">,
+): Promise<readonly ConfigWarning[]> {
+  if (said.length === 0) return [];
   const { locateKeys } = await import("../../lib/config/locate_keys.ts");
-  const located = file === undefined ? undefined : await locateKeys(file.text);
-  return idle.map(({ path, message }) => {
+  const places = file === undefined ? undefined : await locateKeys(file.text);
+  return said.map(({ path, message }) => {
     const key = toKeyText(path);
     const isInFile = [...sources].some(([name, source]) =>
       source === "file" && (name === key || name.startsWith(`${key}.`))
     );
-    const line = isInFile ? located?.lineOf(path) : undefined;
+    const line = isInFile ? places?.lineOf(path) : undefined;
     return { key, message: line === undefined ? message : `${file?.path}:${line}: ${message}`, line: line ?? null };
   });
 }

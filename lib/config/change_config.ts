@@ -137,6 +137,7 @@ export const KEY_CHANGES: Readonly<Record<string, KeyChange>> = {
   "plugins.ffi": "live",
   "plugins.timeout_secs": "live",
   "plugins.max_output_bytes": "live",
+  "plugins.config": "live",
   "skills": "restart",
   "sops": "live",
   "hardware": "live",

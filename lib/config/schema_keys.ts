@@ -12,7 +12,8 @@ interface Node {
   readonly entries?: Readonly<Record<string, Node>>;
   readonly value?: Node;
   readonly item?: Node;
-  readonly options?: readonly string[];
+  /** Words of a picklist, or the schemas of a union */
+  readonly options?: readonly (string | Node)[];
   readonly pipe?: readonly (Node & { readonly requirement?: unknown; readonly description?: string })[];
 }
 
@@ -104,7 +105,13 @@ function expectation(node: Node): string {
 
 function childOf(node: Node | undefined, part: string | number): Node | undefined {
   if (node?.entries !== undefined) return Object.hasOwn(node.entries, part) ? node.entries[part] : undefined;
+  // Of the values that a key may have, one at most is a table
+  if (node?.type === "union") return childOf(node.options?.find(isTableNode), part);
   return node?.type === "record" ? node.value : typeof part === "number" ? node?.item : undefined;
+}
+
+function isTableNode(node: string | Node): node is Node {
+  return typeof node !== "string" && node.entries !== undefined;
 }
 
 /** Takes away what `optional` and the meaning of a key put around its schema. */

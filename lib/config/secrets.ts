@@ -4,7 +4,6 @@ import { type KeyPath, toKeyText } from "./toml.ts";
 
 const MASK = "***";
 const MAX_KEY_FILE_BYTES = 65_536;
-const SECRET_KEYS = [/^gateway\.node_control\.auth_token$/, /^mcp\.servers\..+\.(env|headers)(\.|$)/];
 /** Keys that name where a secret is: people put the secret itself there by mistake. */
 const NEARLY_SECRET_KEYS =
   /(^|\.)([a-z_]*_(env|file|token|key|secret|password)|secret|url|[a-z_]*_url|http|https|args|provider)$|^secrets\./;
@@ -18,7 +17,9 @@ const SECRET_NAME =
 
 /** Tells whether an error about this key must leave its value out. */
 export function hidesValue(path: KeyPath): boolean {
-  return NEARLY_SECRET_KEYS.test(path.join(".")) || isSecret(path);
+  const [first, second] = path;
+  const isForChild = (first === "mcp" && second === "servers" && path.length > 4) || isPluginSettings(path);
+  return isForChild || NEARLY_SECRET_KEYS.test(path.join(".")) || isSecret(path);
 }
 
 /** A copy to be shown: secret values and the credentials inside addresses are `***`. */
@@ -50,7 +51,12 @@ export function knownSecrets(config: Config, env: Readonly<Record<string, string
   const servers = Object.values(config.mcp.servers).flatMap((
     server,
   ) => [...Object.values(server.env), ...Object.values(server.headers), ...secretArguments(server.args)]);
-  const values = [config.gateway.node_control.auth_token, ...servers, ...commands, ...addressSecrets(config)];
+  const settings = Object.values(config.plugins.config).flatMap((table) =>
+    Object.entries(table).flatMap(([name, value]) => SECRET_NAME.test(name) ? [value] : [])
+  );
+  // A table names a secret, which is known by its own place
+  const given = [...servers, ...settings].filter((value) => typeof value === "string");
+  const values = [config.gateway.node_control.auth_token, ...given, ...commands, ...addressSecrets(config)];
   const named = namedVariables(config).flatMap(({ name }) => env[name] ?? []);
   values.push(...named, ...environmentSecrets(env));
   // Of `Bearer ...` the last word is the secret
@@ -66,7 +72,8 @@ export interface NamedVariable {
 
 /** Variables that the configuration names. */
 export function namedVariables(value: unknown, path: KeyPath = []): readonly NamedVariable[] {
-  if (value === null || typeof value !== "object") return [];
+  // Settings of plugins have names of their own
+  if (value === null || typeof value !== "object" || isPluginSettings(path)) return [];
   return Object.entries(value).flatMap(([key, item]) => {
     const here = [...path, key];
     const isName = key.endsWith("_env") || (path.length === 2 && path[0] === "secrets" && key === "env");
@@ -81,6 +88,29 @@ export function missingVariables(
   env: Readonly<Record<string, string | undefined>>,
 ): readonly NamedVariable[] {
   return namedVariables(config).filter(({ name }) => (env[name] ?? "") === "");
+}
+
+/** A secret of the configuration whose value is not there, with the reason, as `the variable "TOKEN" is not set`. */
+export interface MissingSecret {
+  readonly name: string;
+  readonly reason: string;
+}
+
+/** Finds the secrets that could not be used now. The command of a secret is not run: nobody knows what it does. */
+export async function missingSecrets(
+  { secrets }: Pick<Config, "secrets">,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<readonly MissingSecret[]> {
+  const found = await Promise.all(
+    Object.entries(secrets).map(async ([name, { env: variable, file }]) => {
+      if (variable !== "" && (env[variable]?.trim() ?? "") === "") {
+        return [{ name, reason: `the variable "${variable}" is not set` }];
+      }
+      const isMissing = file !== "" && await readSecretFile(file) === "";
+      return isMissing ? [{ name, reason: `the file "${file}" cannot be read or is empty` }] : [];
+    }),
+  );
+  return found.flat();
 }
 
 /** Returns the values of variables whose name says that they are secret, and the credentials in addresses. */
@@ -114,9 +144,17 @@ function isSecretCommand(path: KeyPath): boolean {
   return path.length === 3 && path[0] === "secrets" && path[2] === "command";
 }
 
+/** Tells whether a text at this path is a secret. The name of a secret that stands in its place is none. */
 function isSecret(path: KeyPath): boolean {
-  const key = path.join(".");
-  return SECRET_KEYS.some((pattern) => pattern.test(key));
+  const [first, second, third, fourth] = path;
+  if (first === "gateway") return path.join(".") === "gateway.node_control.auth_token";
+  if (isPluginSettings(path)) return path.length === 4 && SECRET_NAME.test(String(fourth));
+  const isSetting = first === "mcp" && second === "servers" && (fourth === "env" || fourth === "headers");
+  return isSetting && third !== undefined && path.length <= 5;
+}
+
+function isPluginSettings([first, second]: KeyPath): boolean {
+  return first === "plugins" && second === "config";
 }
 
 function maskArguments(values: readonly unknown[]): readonly unknown[] {

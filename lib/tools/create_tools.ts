@@ -4,15 +4,14 @@ import { BUILTIN_TOOLS } from "./builtin.ts";
 import { createToolExecutor, type ToolExecutorOptions } from "./runtime/create_tool_executor.ts";
 import { createDrainableExecutor, type DrainableExecutor } from "./runtime/drainable_executor.ts";
 import type { Tool, ToolServices } from "./runtime/tool.ts";
-import type { ToolSecrets } from "./secrets/tool_secrets.ts";
+import type { OwnCommand } from "../system/process/own_command.ts";
+import type { ToolSecrets, ToolSecretsOptions } from "./secrets/tool_secrets.ts";
 
 /** Options of `createTools`. */
 export interface ToolsOptions extends Omit<ToolExecutorOptions, "tools" | "services"> {
   /** Services of the other wings. */
-  readonly services: Omit<ToolServices, "boards" | "catalogue" | "secrets" | "redactor">;
+  readonly services: Omit<ToolServices, "boards" | "catalogue" | "redactor">;
   readonly redactor: Redactor;
-  /** The gateway's environment, of which the command of a secret gets a part */
-  readonly env: Readonly<Record<string, string | undefined>>;
   /** Tools of the program that mounts the gateway. Default: none */
   readonly own?: readonly Tool[] | undefined;
 }
@@ -24,7 +23,7 @@ export function createTools(options: ToolsOptions): DrainableExecutor {
     const { createBoards } = await import("../hardware/boards.ts");
     return createBoards({ config, clock });
   }, ["attach", "host"]);
-  const services = { ...options.services, boards, secrets: lazySecrets(options), redactor: options.redactor };
+  const services = { ...options.services, boards, redactor: options.redactor };
   const executor = createToolExecutor({
     ...options,
     tools: [...BUILTIN_TOOLS, ...options.own ?? []],
@@ -48,8 +47,17 @@ function withoutNames({ foreign, own = [] }: Pick<ToolsOptions, "foreign" | "own
   };
 }
 
-function lazySecrets({ clock, config, services, redactor, env, home }: ToolsOptions): ToolSecrets {
-  const { environment, guardedFetch, commands } = services;
+/** Services that the store of secrets uses. */
+export interface LazySecretsOptions
+  extends Omit<ToolSecretsOptions, "onSecret" | "run">, Omit<OwnCommand, "words" | "signal" | "environment"> {
+  readonly redactor: Pick<Redactor, "add">;
+  /** The gateway's environment, of which the command of a secret gets a part */
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** Creates the store of secrets, which is loaded at its first use. */
+export function createLazySecrets(options: LazySecretsOptions): ToolSecrets {
+  const { clock, config, environment, guardedFetch, commands, redactor, env, home } = options;
   return lazyService(async () => {
     const { createToolSecrets } = await import("./secrets/tool_secrets.ts");
     const run = async (words: readonly string[], signal: AbortSignal) => {
@@ -57,5 +65,5 @@ function lazySecrets({ clock, config, services, redactor, env, home }: ToolsOpti
       return await runOwnCommand({ words, home, environment: env, commands, clock, signal });
     };
     return createToolSecrets({ config, clock, environment, guardedFetch, onSecret: redactor.add, run });
-  }, ["value", "guard", "token", "dropToken"]);
+  }, ["value", "fill", "guard", "token", "dropToken"]);
 }

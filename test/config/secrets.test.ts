@@ -112,3 +112,67 @@ test("the keys of files are secrets too; what is no readable file gives none", a
     assert.deepEqual(await secretsOfFiles(config), ["key-of-a-file", "key-of-another"]);
   });
 });
+
+/** Server and plugin that name secrets. */
+const NAMING = {
+  secrets: { forge: { env: "FORGE", hosts: ["mcp.example"], mcp: ["a", "b"], plugins: ["weather"] } },
+  mcp: {
+    servers: {
+      a: { command: "a", env: { TOKEN: { secret: "forge" } } },
+      b: { url: "https://mcp.example/", headers: { Authorization: { secret: "forge", prefix: "Bearer " } } },
+    },
+  },
+  plugins: {
+    config: { weather: { units: "metric", api_key: "plain-secret-1", key: { secret: "forge" }, x_env: "EX" } },
+  },
+};
+
+test("shown values have the names of secrets and no value", () => {
+  const shown = maskSecrets(configOf(NAMING));
+  assert.deepEqual(shown.mcp.servers["a"]?.env, { TOKEN: { secret: "forge", prefix: "" } });
+  assert.deepEqual(shown.mcp.servers["b"]?.headers, { Authorization: { secret: "forge", prefix: "Bearer " } });
+  assert.deepEqual(shown.plugins.config["weather"], {
+    units: "metric",
+    api_key: "***",
+    key: { secret: "forge", prefix: "" },
+    x_env: "EX",
+  });
+  const known = knownSecrets(configOf(NAMING), { FORGE: "value-of-the-variable", EX: "no-secret-at-all" });
+  assert.ok(known.includes("plain-secret-1"));
+  assert.ok(known.includes("value-of-the-variable"));
+  assert.ok(!known.includes("metric"));
+  assert.ok(!known.includes("no-secret-at-all"));
+});
+
+test("a setting that names a secret is refused with its key when the secret is not for it", () => {
+  const { secrets: { forge } } = NAMING;
+  const tables: readonly (readonly [object, RegExp])[] = [
+    [{ secrets: {} }, /"mcp\.servers\.a\.env\.TOKEN\.secret": .*there is none of this name/s],
+    [{ secrets: {} }, /"plugins\.config\.weather\.key\.secret": .*there is none of this name/s],
+    [{ secrets: { forge: { ...forge, mcp: ["b"] } } }, /env\.TOKEN\.secret": add "a" to mcp of \[secrets\.forge\]/],
+    [{ secrets: { forge: { ...forge, mcp: ["a"] } } }, /headers\.Authorization\.secret": add "b" to mcp of/],
+    [{ secrets: { forge: { ...forge, plugins: [] } } }, /key\.secret": add "weather" to plugins of \[secrets\.forge\]/],
+    [{ secrets: { forge: { ...forge, hosts: [] } } }, /hosts of \[secrets\.forge\] must name the host of the server/],
+    [{ secrets: { forge, b: { env: "B", hosts: ["a.example"] } } }, /tools, mcp or plugins must name what may use it/],
+    [{ secrets: { forge, b: { env: "B", tools: ["http_request"] } } }, /"secrets\.b\.hosts": tools need the hosts/],
+    [
+      { mcp: { servers: { a: { command: "a", env: { TOKEN: { secret: "forge", extra: 1 } } } } } },
+      /"mcp\.servers\.a\.env\.TOKEN\.extra": there is no such key/,
+    ],
+    [
+      { mcp: { servers: { a: { command: "a", env: { TOKEN: ["do-not-show"] } } } } },
+      /"mcp\.servers\.a\.env\.TOKEN": it must be text, or \{ secret = "name" \}/,
+    ],
+    [
+      { plugins: { config: { weather: { key: ["do-not-show"] } } } },
+      /"plugins\.config\.weather\.key": it must be text, a number, true or false, or/,
+    ],
+  ];
+  for (const [table, reason] of tables) {
+    const result = validateConfig([{ ...NAMING, ...table }]);
+    assert.ok("findings" in result, String(reason));
+    const said = result.findings.map(({ path, reason }) => `"${path.join(".")}": ${reason}`).join("\n");
+    assert.match(said, reason);
+    assert.doesNotMatch(said, /do-not-show/);
+  }
+});

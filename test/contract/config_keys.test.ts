@@ -33,6 +33,8 @@ test("the tables of the user's naming have the defaults of the configuration tab
     "providers.<name>.base_url",
     "mcp.servers.<name>.command",
     "secrets.<name>.env",
+    "secrets.<name>.hosts",
+    "secrets.<name>.tools",
     "http_request.credentials.<name>.secret",
   ]);
   for (const [key, expected] of Object.entries(CONFIG_KEYS)) {
@@ -43,7 +45,6 @@ test("the tables of the user's naming have the defaults of the configuration tab
 
 test("a key without a default must be given", () => {
   const tables = {
-    secrets: { x: {} },
     http_request: { credentials: { x: {} } },
     model_routes: [{}],
     embedding_routes: [{}],

@@ -1,5 +1,16 @@
 import * as v from "valibot";
-import { about, addressOrFolder, boolean, choice, integer, named, required, text, texts } from "./value.ts";
+import {
+  about,
+  addressOrFolder,
+  boolean,
+  choice,
+  integer,
+  named,
+  required,
+  settingsTable,
+  text,
+  texts,
+} from "./value.ts";
 
 const wasmSecuritySchema = v.strictObject({
   require_workspace_relative_tools_dir: about("Refuses a `tools_dir` outside the workspace", boolean(true)),
@@ -59,6 +70,10 @@ export const pluginsSchema = v.strictObject({
   ),
   timeout_secs: about("Seconds of one call of a program or library", integer(30, 1, 3600)),
   max_output_bytes: about("Bytes of one answer of a program or library", integer(1_048_576, 1024, 67_108_864)),
+  config: about(
+    'Settings that a plugin gets with each call, by its id: `weather = { units = "metric", api_key = { secret = "name" } }`',
+    named(settingsTable()),
+  ),
 });
 
 const regionSchema = v.strictObject({

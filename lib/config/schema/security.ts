@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../../base/built_in_forbidden_paths.ts";
-import { about, boolean, choice, integer, required, text, texts, textTable } from "./value.ts";
+import { about, boolean, choice, fillableTable, integer, required, text, texts } from "./value.ts";
 
 /** `[autonomy]`: what the agent may do by itself. */
 export const autonomySchema = v.strictObject({
@@ -159,7 +159,13 @@ export const securitySchema = v.strictObject({
 export const mcpServerSchema = v.strictObject({
   command: about("Program that is started", text("")),
   args: about("Arguments of the program", v.optional(v.array(v.string()), [])),
-  env: about("Environment of the program", textTable()),
+  env: about(
+    'Environment of the program. `{ secret = "name" }` gives the value of `[secrets.<name>]`, which names the server in `mcp`',
+    fillableTable(),
+  ),
   url: about("Address of a server that runs already", text("")),
-  headers: about("Headers of requests to that server", textTable()),
+  headers: about(
+    'Headers of requests to that server. `{ secret = "name", prefix = "Bearer " }` sends the value of `[secrets.<name>]`',
+    fillableTable(),
+  ),
 });

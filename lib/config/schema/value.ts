@@ -32,9 +32,46 @@ export const choice = <const T extends readonly [string, ...string[]]>(options: 
 export const texts = (fallback: readonly string[]) =>
   v.optional(v.pipe(v.array(v.pipe(v.string(), v.nonEmpty())), v.maxLength(MAX_LIST_ITEMS)), [...fallback]);
 
-/** A table of text values by free name. */
-export const textTable = () =>
-  v.optional(v.record(v.string(), v.pipe(v.string(), v.maxLength(MAX_TEXT_CHARACTERS))), {});
+/** Settings of one program of others: no more than this many. */
+const MAX_SETTINGS = 100;
+
+/** A place for a secret: its name, and what stands before its value, as `{ secret = "forge", prefix = "Bearer " }`. */
+const secretPlace = v.strictObject({
+  secret: about("Name of the `[secrets.<name>]` whose value stands here", required()),
+  prefix: about("Text before the value, as `Bearer ` with a space at its end", text("")),
+});
+
+/** A secret's name in the place of its value. */
+export type SecretPlace = v.InferOutput<typeof secretPlace>;
+
+/** A table of text values by free name, each of which may be the name of a secret instead. */
+export const fillableTable = () =>
+  v.optional(
+    v.pipe(
+      v.record(
+        v.string(),
+        v.pipe(
+          v.union([v.pipe(v.string(), v.maxLength(MAX_TEXT_CHARACTERS)), secretPlace]),
+          v.description('text, or { secret = "name" } for the value of [secrets.name]'),
+        ),
+      ),
+      v.maxEntries(MAX_SETTINGS),
+    ),
+    {},
+  );
+
+/** A table of texts, numbers and switches by free name, each of which may be the name of a secret instead. */
+export const settingsTable = () =>
+  v.pipe(
+    v.record(
+      v.pipe(v.string(), v.regex(/^[A-Za-z0-9_.-]{1,64}$/)),
+      v.pipe(
+        v.union([v.pipe(v.string(), v.maxLength(MAX_TEXT_CHARACTERS)), v.number(), v.boolean(), secretPlace]),
+        v.description('text, a number, true or false, or { secret = "name" } for the value of [secrets.name]'),
+      ),
+    ),
+    v.maxEntries(MAX_SETTINGS),
+  );
 
 /** An http or https address; empty: not set. */
 export const httpUrl = () =>

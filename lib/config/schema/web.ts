@@ -27,10 +27,13 @@ export const secretSchema = v.strictObject({
     texts([]),
   ),
   hosts: about(
-    "Hosts that the value may go to: `example.com` is that host alone, `*.example.com` its subdomains",
-    v.pipe(v.array(required()), v.minLength(1)),
+    "Hosts that the value may go to: `example.com` is that host alone, `*.example.com` its subdomains. Tools, MCP servers by `url` and " +
+      "WASM plugins need one",
+    texts([]),
   ),
-  tools: about("Tools that may use the value", v.pipe(v.array(required()), v.minLength(1))),
+  tools: about("Tools that may use the value", texts([])),
+  mcp: about("MCP servers whose `env` or `headers` may name the value", texts([])),
+  plugins: about("Plugins whose settings in `[plugins.config.<id>]` may name the value", texts([])),
 });
 
 /** `[http_request.credentials.<name>]`: a header for some hosts. Just one of `secret`, `value_env` and `token_url` is given. */

@@ -3,6 +3,7 @@ import type { TaintedFiles } from "../../guard/tainted_files.ts";
 import type { Files } from "../../system/files/files.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import type { Processes } from "../../system/process/processes.ts";
+import type { ToolSecrets } from "../../tools/secrets/tool_secrets.ts";
 import type { PluginOpeners } from "./plugin_openers.ts";
 import { createPluginRegistry, type PluginRegistry } from "./plugin_registry.ts";
 import { createPlugins, type Plugins, type PluginsOptions } from "./plugins.ts";
@@ -14,6 +15,8 @@ export interface PluginServicesOptions extends Omit<PluginsOptions, "openers" | 
   readonly taintedFiles: TaintedFiles;
   /** Returns the guarded fetch, which is loaded at the first call. */
   readonly guardedFetch: () => Promise<GuardedFetch>;
+  /** Fills secrets into the settings of plugins. */
+  readonly secrets: Pick<ToolSecrets, "fill">;
   /** Masks secrets in what a plugin says on its standard error. */
   readonly redact: RedactPart;
 }

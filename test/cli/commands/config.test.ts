@@ -97,6 +97,34 @@ test("config check tells all problems with exit 78", () =>
     assert.equal((await run(["config", "check"])).code, 0);
   }));
 
+test("config check and doctor name the secrets that are not there, with their line and what needs them", () =>
+  onMachine(async ({ run, home }) => {
+    const path = join(home, ".config/postern/postern.toml");
+    const lines = [
+      "[secrets.forge]",
+      'env = "FORGE_VALUE"',
+      'mcp = ["forge"]',
+      "[secrets.shop]",
+      'file = "/nowhere/shop"',
+      'plugins = ["shop"]',
+      '[plugins.config.shop]\nkey = { secret = "shop" }',
+    ];
+    write(path, `${lines.join("\n")}\n`);
+    const { code, stdout, stderr } = await run(["config", "check"]);
+    assert.equal(code, 0);
+    assert.match(stderr, /postern\.toml:1: \[secrets\.forge\] cannot be used: the variable "FORGE_VALUE" is not set$/m);
+    assert.match(
+      stderr,
+      /postern\.toml:4: \[secrets\.shop\] .* "\/nowhere\/shop" cannot be read.*; plugins\.config\.shop\.key needs it/,
+    );
+    assert.match(stdout, /can be used; what needs the secrets that the warnings name fails/);
+    const doctor = JSON.parse((await run(["doctor", "--json"])).stdout);
+    const said = doctor.checks.map(({ message }: { message: string }) => message).join("\n");
+    assert.match(said, /FORGE_VALUE, which secrets\.forge\.env names, is not set/);
+    assert.match(said, /\[secrets\.shop\] cannot be used/);
+    assert.doesNotMatch(said, /\[secrets\.forge\]/);
+  }));
+
 test("config schema prints a JSON Schema", () =>
   onMachine(async ({ run }) => {
     assert.equal(JSON.parse((await run(["config", "schema"])).stdout).type, "object");
