@@ -106,7 +106,9 @@ class ExecutorTaint implements CallTaint {
 
 /** Returns the origin of what a call brings from outside: another program's answer, or what the network said. */
 function originOf({ name, source, outside = false }: Tool, { access, effects }: PreparedCall): Taint {
-  if (source === "builtin" && access !== "network" && !outside) return UNTAINTED;
+  // A program says itself whether its text is its own
+  const isTold = source === "builtin" || source === "program";
+  if (isTold && access !== "network" && !outside) return UNTAINTED;
   const [url = ""] = effects.urls ?? [];
   const host = URL.parse(url)?.host;
   return [host === undefined ? name : `${name} ${host}`];
