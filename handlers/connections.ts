@@ -1,25 +1,32 @@
+import { lazily, type Lazy } from "../lib/base/lazily.ts";
 import type { Services } from "../lib/gateway.ts";
+import type { McpEndpoint } from "./mcp/mcp_endpoint.ts";
 import { createSockets, type Sockets } from "./websocket/sockets.ts";
 import { httpError } from "./wire/http_errors.ts";
 
-/** The connections of one gateway that outlive their request: WebSockets, and event streams of runs. */
+/** The connections of one gateway that outlive their request: WebSockets, event streams of runs, and sessions of MCP. */
 export interface Connections {
   readonly sockets: Sockets;
   readonly followers: EventFollowers;
+  /** The server of MCP, which is loaded with the first request to it. @throws {HttpError} 501 not_implemented without its package */
+  readonly mcp: Lazy<Promise<McpEndpoint>>;
   /** Closes sockets without a run, the others after theirs, and ends the event streams. For the start of a shutdown */
   closeIdle(): void;
 }
 
 /** Creates the lists of a gateway's connections. The end of a token ends its connections. */
-export function createConnections(services: Pick<Services, "metrics" | "tokens">): Connections {
+export function createConnections(services: Services): Connections {
   const sockets = createSockets(services);
   const followers = createEventFollowers(services);
+  const mcp = lazily(async () => await (await import("./mcp/mcp_endpoint.ts")).McpEndpoint.open(services));
   return {
     sockets,
     followers,
+    mcp,
     closeIdle() {
       sockets.closeIdle();
       followers.closeAll();
+      void mcp.made()?.then((endpoint) => endpoint.closeIdle(), () => {});
     },
   };
 }

@@ -21,6 +21,7 @@ import { deliveriesRoute, resolveDeliveryRoute } from "./routes/deliveries.ts";
 import { healthRoute, liveRoute, metricsRoute, pingRoute, statusRoute } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
+import { endMcpSessionRoute, mcpRoute, mcpStreamRoute } from "./routes/mcp.ts";
 import { modelRoute, modelsRoute, trustModelServerRoute } from "./routes/models.ts";
 import { describeNodeRoute, invokeNodeRoute, nodeRoute, nodeSocketRoute, nodesRoute } from "./routes/nodes.ts";
 import {
@@ -87,6 +88,9 @@ export const ROUTES: readonly Route[] = [
   toolsRoute,
   toolRoute,
   callToolRoute,
+  mcpRoute,
+  mcpStreamRoute,
+  endMcpSessionRoute,
   approvalsRoute,
   approvalRoute,
   answerApprovalRoute,

@@ -1,18 +1,9 @@
 import * as v from "valibot";
 import { hasScope } from "../../lib/base/records/caller.ts";
-import { type Clock, withTimeout } from "../../lib/base/clock.ts";
-import type { Approval } from "../../lib/base/records/approval.ts";
 import type { RequestContext } from "../route.ts";
 import { callerOf } from "../door.ts";
+import { askByReply } from "./ask_by_reply.ts";
 import { errorReply, jsonReply } from "./reply.ts";
-import { type Approvals, sayAnswerer } from "../../lib/guard/approvals.ts";
-import { toNewApproval } from "../../lib/runs/supervisor/create_approver.ts";
-import {
-  type ApprovalAnswer,
-  type ApprovalRequest,
-  type Approver,
-  nobodyCouldAnswer,
-} from "../../lib/tools/runtime/tool_call.ts";
 
 /** Fields of a body that calls a tool. */
 export const callFields = {
@@ -88,77 +79,4 @@ export async function makeCall(
   } catch (error) {
     return errorReply(context, error, { hadEffect });
   }
-}
-
-/** Options of `askByReply`. */
-export interface AskByReplyOptions {
-  readonly approvals: Approvals;
-  readonly clock: Clock;
-  /** Id of the approval that the caller brings along; undefined: none */
-  readonly given: string | undefined;
-  /** true: the caller has the scope `approve` and approves this call */
-  readonly granted: boolean;
-  /** How long an approval waits for its answer */
-  readonly timeoutMs: number;
-}
-
-/** Shortest time limit of an approval that is granted at once, in milliseconds: a slow disk must not let it expire before it is used. */
-const AT_ONCE_MS = 60_000;
-
-/** Time that a call waits for the program around the gateway, where it answers approvals, in milliseconds. */
-const PROGRAM_MS = 2_000;
-
-/**
- * Returns the approver of a call whose client does not wait. The reply names the approval; the client repeats the call once a person has
- * answered.
- */
-export function askByReply({ approvals, clock, given, granted, timeoutMs }: AskByReplyOptions): Approver {
-  const use = async (id: string, request: ApprovalRequest): Promise<ApprovalAnswer> => {
-    const used = await approvals.use(id, request.binding.digest);
-    if (used.ok) return { decision: "approve", reason: `Approved by ${sayAnswerer(used.approval)}`, approvalId: id };
-    return used.waiting
-      ? { decision: "deny", rule: "approval_waits", reason: used.reason, approvalId: id }
-      : { decision: "deny", rule: "approval_failed", reason: used.reason };
-  };
-  return async (request) => {
-    if (given !== undefined && !granted) return await use(given, request);
-    const asked = await approvals.ask({
-      ...toNewApproval(request, granted ? Math.max(timeoutMs, AT_ONCE_MS) : timeoutMs),
-      isAnswered: granted,
-    });
-    if (asked === undefined) {
-      return nobodyCouldAnswer(
-        `the limit of waiting approvals is reached, so no person could be asked: ${request.reason}`,
-      );
-    }
-    const { id, expires_at } = asked;
-    if (granted) {
-      await approvals.answer(id, { decision: "approve", by: request.caller });
-      return await use(id, request);
-    }
-    const answered = await answerOfProgram(id, { approvals, clock });
-    if (answered?.status === "approved") return await use(id, request);
-    if (answered?.status === "denied") {
-      const why = answered.note === null ? "" : `: ${answered.note}`;
-      const reason = `Cannot call "${request.tool}": ${sayAnswerer(answered)} denied it${why}`;
-      return { decision: "deny", rule: "approval", reason, approvalId: id };
-    }
-    return {
-      decision: "deny",
-      rule: "approval_waits",
-      reason: `${request.reason}. A person may approve it as "${id}" until ${expires_at}: then repeat this call with ` +
-        `"approval_id": "${id}". With the scope "approve", "approved": true allows it at once`,
-      approvalId: id,
-    };
-  };
-}
-
-/** Returns the approval after the program had its time to answer. Undefined where it answers none. */
-async function answerOfProgram(
-  id: string,
-  { approvals, clock }: Pick<AskByReplyOptions, "approvals" | "clock">,
-): Promise<Approval | undefined> {
-  if (approvals.program === undefined) return undefined;
-  await withTimeout(approvals.program.isLeft(id), { ms: PROGRAM_MS, clock });
-  return await approvals.get(id);
 }

@@ -7,7 +7,7 @@ import { createFakeClock } from "../support/fake_clock.ts";
 import { connect, createFakePeer } from "../support/fake_peer.ts";
 import { ask, readAll, supervised } from "../support/supervised.ts";
 import { createTestRouter } from "../support/test_router.ts";
-import { ENDPOINTS, FRAME_TYPES } from "./endpoints.ts";
+import { ENDPOINTS, FRAME_TYPES, MCP_DOORS } from "./endpoints.ts";
 
 /** A gateway over a scripted model, and tokens that know each other's runs and conversations only by their ids. */
 function setUp(script: Parameters<typeof supervised>[0] = () => "Hello") {
@@ -104,6 +104,25 @@ test("every frame is taken from exactly the tokens that its scope names", async 
         !hasScope(open, access as Scope),
         `${type}, ${open}: ${codes}`,
       );
+    }
+  }
+});
+
+test("every method of MCP is taken from exactly the tokens that its scope names, in both eras", async () => {
+  const { use, newToken } = setUp();
+  for (const [method, access] of MCP_DOORS) {
+    for (const scope of SCOPES) {
+      // The route itself takes tools
+      const open = hasScope([scope], "tools") ? [scope] : (["tools", scope] as const);
+      for (const params of [{}, { _meta: { "io.modelcontextprotocol/protocolVersion": "2026-07-28" } }]) {
+        const body = { jsonrpc: "2.0", method, params, ...method.startsWith("notifications/") ? {} : { id: 1 } };
+        const code = await use("POST /mcp", { token: await newToken(open), body });
+        assert.equal(
+          code === "insufficient_scope",
+          !hasScope(open, access as Scope),
+          `${method} with ${open}: ${code}`,
+        );
+      }
     }
   }
 });

@@ -35,6 +35,9 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["GET", "/v1/tools", "tools"],
   ["GET", "/v1/tools/:name", "tools"],
   ["POST", "/v1/tools/:name/call", "tools"],
+  ["POST", "/mcp", "tools"],
+  ["GET", "/mcp", "tools"],
+  ["DELETE", "/mcp", "tools"],
   ["GET", "/v1/approvals", "approve"],
   ["GET", "/v1/approvals/:id", "approve"],
   ["POST", "/v1/approvals/:id", "approve"],
@@ -80,7 +83,13 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
 ];
 
 /** POST routes whose replies hold a secret: they refuse Idempotency-Key. */
-export const SECRET_ENDPOINTS: readonly string[] = ["/pair", "/v1/ws-ticket", "/v1/pairing-code", "/v1/tokens"];
+export const SECRET_ENDPOINTS: readonly string[] = [
+  "/pair",
+  "/mcp",
+  "/v1/ws-ticket",
+  "/v1/pairing-code",
+  "/v1/tokens",
+];
 
 /**
  * The frames of `/ws/chat`, in the same form: type, access, and what the frame may go on with.
@@ -94,6 +103,24 @@ export const FRAME_TYPES: readonly (readonly [type: string, access: string, cont
   ["deny", "approve"],
   ["hello", "chat"],
   ["ping", "chat"],
+];
+
+/**
+ * The methods of MCP that `/mcp` takes, in the same form: method and access, beside that of the route.
+ * Source: docs/design/mcp.md "Doors"
+ */
+export const MCP_DOORS: readonly (readonly [method: string, access: string])[] = [
+  ["initialize", "tools"],
+  ["server/discover", "tools"],
+  ["ping", "tools"],
+  ["notifications/initialized", "tools"],
+  ["notifications/cancelled", "tools"],
+  ["notifications/progress", "tools"],
+  ["notifications/roots/list_changed", "tools"],
+  ["logging/setLevel", "tools"],
+  ["subscriptions/listen", "tools"],
+  ["tools/list", "tools"],
+  ["tools/call", "tools"],
 ];
 
 /** Routes that refuse unknown fields and query parameters: what is dropped in silence there allows or deletes more than was meant. */

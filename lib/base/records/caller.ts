@@ -6,12 +6,13 @@ export type Scope = (typeof SCOPES)[number];
 /** Identity and door that a run or a tool call came by. */
 export interface Caller {
   /**
-   * `http`, `websocket`, `cli`, `program` (the one that mounts the gateway), `agent` (the model), `subagent`, `cron`, `sop`, `channel`, `node`
-   * (a gateway, on the node)
+   * `http`, `websocket`, `mcp` (an agent that is a client of MCP), `cli`, `program` (the one that mounts the gateway), `agent` (the model),
+   * `subagent`, `cron`, `sop`, `channel`, `node` (a gateway, on the node)
    */
   readonly via:
     | "http"
     | "websocket"
+    | "mcp"
     | "cli"
     | "program"
     | "agent"

@@ -1,0 +1,91 @@
+import type { CallToolRequest, CallToolResult, ContentBlock, ServerContext } from "@modelcontextprotocol/server";
+import { Buffer } from "node:buffer";
+import { wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
+import { UNTAINTED } from "../../lib/base/taint.ts";
+import type { Services } from "../../lib/gateway.ts";
+import type { ToolCallOutcome } from "../../lib/tools/runtime/tool_executor.ts";
+import { askByReply } from "../wire/ask_by_reply.ts";
+import { invalidParams, type McpSdk } from "./mcp_errors.ts";
+import { mcpCallerOf, requestOf } from "./mcp_request.ts";
+
+/** Services and SDK that a call needs. */
+export interface CallParts {
+  readonly sdk: McpSdk;
+  readonly services: Services;
+}
+
+/**
+ * Calls a tool for a client of MCP, by the executor and the policy of all calls.
+ * @throws {ProtocolError} -32602 for a tool that does not exist; {CancelError} when the client cancels or goes away
+ */
+export async function callTool(
+  { params }: CallToolRequest,
+  context: ServerContext,
+  { sdk, services }: CallParts,
+): Promise<CallToolResult> {
+  const { name, arguments: input = {} } = params;
+  if (services.tools.get(name) === undefined) {
+    throw invalidParams(sdk, `Cannot call ${JSON.stringify(name.slice(0, 64))}: there is no such tool; see tools/list`);
+  }
+  const asked = requestOf(context);
+  const { random, clock } = services;
+  const outcome = await services.tools.call({
+    name,
+    input: JSON.stringify(input),
+    runId: random.id("run_"),
+    callId: random.id("call_"),
+    requestId: asked.requestId,
+    caller: mcpCallerOf(asked),
+    depth: 0,
+    direct: true,
+    sees: true,
+    signal: context.mcpReq.signal,
+    onProgress: createProgress(name, context),
+    approver: askByReply({
+      approvals: services.approvals,
+      clock,
+      given: undefined,
+      granted: false,
+      timeoutMs: services.config().runs.approval_timeout_secs * 1000,
+    }),
+  });
+  return toCallResult(name, outcome, services);
+}
+
+/** Returns a function that tells the client what a tool reports: as progress where the client asked for it, otherwise as a log message. */
+function createProgress(name: string, { mcpReq }: ServerContext): (message: string) => void {
+  const progressToken = mcpReq._meta?.progressToken;
+  let progress = 0;
+  return (message) => {
+    const told = progressToken === undefined ? mcpReq.log("info", message, name) : mcpReq.notify({
+      method: "notifications/progress",
+      params: { progressToken, progress: ++progress, message },
+    });
+    // A client that is gone hears nothing, and the call learns of it by its signal
+    told.catch(() => {});
+  };
+}
+
+/** Returns an outcome as MCP writes it. Text from outside stands in an envelope, as it does for the agent's own model. */
+function toCallResult(name: string, outcome: ToolCallOutcome, { random }: Pick<Services, "random">): CallToolResult {
+  const { result, taint = UNTAINTED, pictures = [] } = outcome;
+  const text = taint.length === 0 ? result.output : wrapUntrusted(name, result.output, { origin: taint, random });
+  const content: ContentBlock[] = [
+    { type: "text", text },
+    ...pictures.map(({ picture, bytes }) => ({
+      type: "image" as const,
+      data: Buffer.from(bytes).toString("base64"),
+      mimeType: picture.media_type,
+    })),
+  ];
+  return {
+    content,
+    ...(isObject(result.data) ? { structuredContent: result.data } : {}),
+    ...(result.isError ? { isError: true } : {}),
+    ...(outcome.approvalId === undefined ? {} : { _meta: { "postern/approval_id": outcome.approvalId } }),
+  };
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

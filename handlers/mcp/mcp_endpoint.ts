@@ -1,0 +1,221 @@
+import type { McpHttpHandler } from "@modelcontextprotocol/server";
+import type { Services } from "../../lib/gateway.ts";
+import { checkScope } from "../door.ts";
+import { httpError } from "../wire/http_errors.ts";
+import { createMcpServer } from "./create_mcp_server.ts";
+import type { McpSdk } from "./mcp_errors.ts";
+import { doorOf, methodOf } from "./mcp_methods.ts";
+import { type McpRequest, toAuthInfo } from "./mcp_request.ts";
+import { type McpSession, McpSessions } from "./mcp_sessions.ts";
+import { McpStreams } from "./mcp_streams.ts";
+import { ToolWatch } from "./offered_tools.ts";
+
+/** Loads the SDK. @throws {HttpError} 501 not_implemented where it is not installed */
+async function loadSdk(): Promise<McpSdk> {
+  try {
+    return await import("@modelcontextprotocol/server");
+  } catch (cause) {
+    const reason = 'the optional package "@modelcontextprotocol/server" is not installed';
+    throw httpError("not_implemented", `Cannot serve MCP: ${reason}; run "npm install @modelcontextprotocol/server"`, {
+      cause,
+    });
+  }
+}
+
+/** Interval of comment lines that keep a silent stream open, in milliseconds. */
+const KEEP_ALIVE_MS = 15_000;
+
+/**
+ * The MCP server of one gateway, behind `/mcp`, in both eras of the protocol by the SDK's own handlers: requests of 2026-07-28 stand alone,
+ * those of 2025-11-25 and before belong to a session.
+ * Source: docs/design/mcp.md "Server"
+ */
+export class McpEndpoint {
+  readonly #sdk: McpSdk;
+  readonly #services: Services;
+  readonly #streams: McpStreams;
+  readonly #sessions: McpSessions;
+  readonly #watch: ToolWatch;
+  readonly #standalone: McpHttpHandler;
+  #listeners = 0;
+  #isClosing = false;
+
+  /** Opens the endpoint at its first request. @throws {HttpError} 501 not_implemented without the SDK */
+  static async open(services: Services): Promise<McpEndpoint> {
+    return new McpEndpoint(await loadSdk(), services);
+  }
+
+  private constructor(sdk: McpSdk, services: Services) {
+    this.#sdk = sdk;
+    this.#services = services;
+    this.#streams = new McpStreams(services);
+    this.#sessions = new McpSessions(services);
+    this.#watch = new ToolWatch({
+      tools: services.tools,
+      clock: services.clock,
+      onChange: () => this.#tellToolsChanged(),
+      isNeeded: () => this.#listeners > 0,
+    });
+    this.#standalone = sdk.createMcpHandler(() => this.#createServer(), {
+      legacy: "reject",
+      keepAliveMs: KEEP_ALIVE_MS,
+      onerror: (error) => services.log.debug("A request of MCP was refused", { error }),
+    });
+    services.tokens.onRevoke((tokenId) => {
+      this.#streams.closeToken(tokenId);
+      this.#sessions.endToken(tokenId);
+    });
+    services.metrics.gaugeOf(
+      "postern_mcp_sessions",
+      "Open sessions of MCP clients",
+      () => this.#sessions.list().length,
+    );
+  }
+
+  /**
+   * Answers a request.
+   * @throws {HttpError} 403 insufficient_scope for a method that the token may not use, 404 not_found for a session, 503
+   */
+  async answer(asked: McpRequest): Promise<Response> {
+    if (this.#isClosing) throw httpError("shutting_down", "Cannot serve MCP: the gateway is shutting down");
+    this.#checkDoor(asked);
+    this.#streams.checkRoom(asked.identity.tokenId);
+    const hasSession = asked.http.headers.has("mcp-session-id");
+    const isOld = asked.http.method !== "POST" || hasSession ||
+      await this.#sdk.isLegacyRequest(this.#toRequest(asked), asked.body);
+    return isOld ? await this.#answerInSession(asked) : await this.#answerAlone(asked);
+  }
+
+  /** Ends what waits for news, for the start of a shutdown. Calls at work go on. */
+  closeIdle(): void {
+    this.#isClosing = true;
+    this.#watch.stop();
+    this.#streams.closeStanding();
+    this.#sessions.endIdle();
+  }
+
+  #createServer() {
+    return createMcpServer({ sdk: this.#sdk, services: this.#services });
+  }
+
+  /** @throws {HttpError} 400 invalid_request, 403 insufficient_scope */
+  #checkDoor({ body, identity }: McpRequest): void {
+    if (Array.isArray(body)) {
+      throw httpError("invalid_request", "Cannot take a batch of messages: send each message in a request of its own");
+    }
+    const method = methodOf(body);
+    const door = method === undefined ? undefined : doorOf(method);
+    if (door !== undefined) checkScope(door, identity, `use the method "${method}"`);
+  }
+
+  /** Answers a request of a revision without sessions. */
+  async #answerAlone(asked: McpRequest): Promise<Response> {
+    const isStanding = methodOf(asked.body) === "subscriptions/listen";
+    const leaving = new AbortController();
+    const leave = () => leaving.abort();
+    asked.signal.addEventListener("abort", leave, { once: true });
+    const reply = await this.#standalone.fetch(this.#toRequest(asked, leaving.signal), {
+      authInfo: toAuthInfo(asked),
+      parsedBody: asked.body,
+    });
+    if (isStanding) this.#listen();
+    return this.#streams.guard(reply, {
+      tokenId: asked.identity.tokenId,
+      isStanding,
+      onGone: leave,
+      onOver: () => {
+        asked.signal.removeEventListener("abort", leave);
+        if (isStanding) this.#listeners--;
+      },
+    });
+  }
+
+  async #answerInSession(asked: McpRequest): Promise<Response> {
+    const session = await this.#sessionOf(asked);
+    const isStanding = asked.http.method === "GET";
+    const cancel = () => cancelRequest(session, asked.body);
+    asked.signal.addEventListener("abort", cancel, { once: true });
+    session.openStreams++;
+    const onOver = () => {
+      session.openStreams--;
+      session.usedAt = this.#services.clock.monotonic();
+      asked.signal.removeEventListener("abort", cancel);
+      if (isStanding) this.#listeners--;
+    };
+    if (isStanding) this.#listen();
+    try {
+      const reply = await session.transport.handleRequest(this.#toRequest(asked), {
+        authInfo: toAuthInfo(asked),
+        ...(asked.body === undefined ? {} : { parsedBody: asked.body }),
+      });
+      const { tokenId } = asked.identity;
+      return this.#streams.guard(reply, { tokenId, isStanding, onGone: cancel, onOver });
+    } catch (error) {
+      onOver();
+      throw error;
+    }
+  }
+
+  /** Returns the session of a request; `initialize` opens one. @throws {HttpError} 400 invalid_request, 404 not_found, 405 */
+  async #sessionOf({ http, body, identity: { tokenId } }: McpRequest): Promise<McpSession> {
+    const id = http.headers.get("mcp-session-id");
+    if (id !== null) return this.#sessions.find(id, tokenId);
+    if (methodOf(body) === "initialize") return await this.#openSession(tokenId);
+    if (http.method !== "POST") {
+      throw httpError(
+        "method_not_allowed",
+        "Cannot use this method without a session: send the header Mcp-Session-Id",
+        {
+          headers: { allow: "POST" },
+        },
+      );
+    }
+    throw httpError("invalid_request", 'Cannot take this message without a session: send "initialize" first', {
+      param: "mcp-session-id",
+    });
+  }
+
+  async #openSession(tokenId: string | null): Promise<McpSession> {
+    const id = this.#services.random.id("mcp_");
+    const transport = new this.#sdk.WebStandardStreamableHTTPServerTransport({
+      sessionIdGenerator: () => id,
+      keepAliveMs: KEEP_ALIVE_MS,
+      onsessionclosed: () => this.#sessions.end(session),
+    });
+    const server = this.#createServer();
+    const usedAt = this.#services.clock.monotonic();
+    const session: McpSession = { id, tokenId, server, transport, openStreams: 0, usedAt };
+    await server.connect(transport);
+    this.#sessions.add(session);
+    return session;
+  }
+
+  #listen(): void {
+    this.#listeners++;
+    this.#watch.start();
+  }
+
+  #tellToolsChanged(): void {
+    this.#standalone.notify.toolsChanged();
+    for (const { server } of this.#sessions.list()) server.sendToolListChanged().catch(() => {});
+  }
+
+  /** Returns the request as the SDK reads it, without its body and without the client's token. */
+  #toRequest({ http }: McpRequest, signal?: AbortSignal): Request {
+    const headers = new Headers(http.headers);
+    headers.delete("authorization");
+    return new Request(http.url, { method: http.method, headers, ...(signal === undefined ? {} : { signal }) });
+  }
+}
+
+/** Cancels the call of a client that has gone: in a session, nothing else tells the SDK. */
+function cancelRequest({ transport }: McpSession, body: unknown): void {
+  if (typeof body !== "object" || body === null || !("id" in body) || methodOf(body) === undefined) return;
+  const { id } = body;
+  if (typeof id !== "string" && typeof id !== "number") return;
+  transport.onmessage?.({
+    jsonrpc: "2.0",
+    method: "notifications/cancelled",
+    params: { requestId: id, reason: "The client has gone" },
+  });
+}

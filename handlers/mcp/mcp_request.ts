@@ -1,0 +1,38 @@
+import type { AuthInfo, ServerContext } from "@modelcontextprotocol/server";
+import type { Identity } from "../../lib/access/identity.ts";
+import { type Caller, commonScopes } from "../../lib/base/records/caller.ts";
+
+/** A request to `/mcp` that has passed every check of the router. */
+export interface McpRequest {
+  /** Method and headers; the body is taken already */
+  readonly http: Pick<Request, "method" | "url" | "headers">;
+  /** JSON of the body. undefined where the request has none */
+  readonly body: unknown;
+  readonly identity: Identity;
+  readonly requestId: string;
+  /** Address of the gateway as the client names it, without a slash at its end */
+  readonly gatewayUrl: string;
+  /** Aborts when the client goes away before the reply begins, or the time of the request is over */
+  readonly signal: AbortSignal;
+}
+
+/** Scopes that a client of MCP may use at most: an agent asks for approvals and never answers them. */
+const AGENT_SCOPES = ["chat", "runs", "tools"] as const;
+
+/** Returns the caller of what a client of MCP asks for. */
+export function mcpCallerOf({ identity: { tokenId, scopes } }: Pick<McpRequest, "identity">): Caller {
+  return { via: "mcp", tokenId, scopes: commonScopes(scopes, AGENT_SCOPES) };
+}
+
+/** Returns the request in the form that the SDK hands to its handlers. It holds no token. */
+export function toAuthInfo(asked: McpRequest): AuthInfo {
+  const { tokenId, scopes } = asked.identity;
+  return { token: "", clientId: tokenId ?? "", scopes: [...scopes], extra: { asked } };
+}
+
+/** Returns the request that a handler of the SDK works for. */
+export function requestOf({ http }: Pick<ServerContext, "http">): McpRequest {
+  const asked = http?.authInfo?.extra?.["asked"];
+  if (asked === undefined) throw new TypeError("A handler of MCP was called outside a request");
+  return asked as McpRequest; // toAuthInfo put it there, and no client reaches it
+}
