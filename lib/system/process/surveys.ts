@@ -3,7 +3,7 @@ import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
 import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
-import { workerModule } from "./workers.ts";
+import { threadEnvironment, workerModule } from "./workers.ts";
 
 /** Request to look through a folder before a command is started there, and after it. Plain data: it is handed to a thread. */
 export interface SurveyRequest {
@@ -168,7 +168,7 @@ class SurveyThread {
   constructor(clock: Clock, module: URL) {
     this.#clock = clock;
     this.#worker = new Worker(module, {
-      env: {},
+      env: threadEnvironment(),
       execArgv: [],
       resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB, maxYoungGenerationSizeMb: MAX_YOUNG_MB },
     });

@@ -1,3 +1,6 @@
+import * as nodeModule from "node:module";
+import { dirname } from "node:path";
+import process from "node:process";
 import { parentPort, Worker } from "node:worker_threads";
 import { cancelError } from "../../base/cancel.ts";
 import { batchPerTick } from "../../base/tick.ts";
@@ -48,6 +51,8 @@ export class WorkerError extends Error {
   }
 }
 
+/** Variable by which Node keeps what it has compiled */
+const CACHE_VARIABLE = "NODE_COMPILE_CACHE";
 const MAX_YOUNG_MB = 32;
 const STACK_MB = 4;
 
@@ -175,7 +180,7 @@ class Thread {
   constructor(module: URL, maxHeapMb: number) {
     this.#worker = new Worker(module, {
       // The job gets nothing that it is not given: neither the environment nor the program's own options
-      env: {},
+      env: threadEnvironment(),
       execArgv: [],
       resourceLimits: {
         maxOldGenerationSizeMb: maxHeapMb,
@@ -240,6 +245,8 @@ export interface JobContext {
 
 /** Does the jobs that this thread is given, one after the other; called once by the module a WorkerJob names. */
 export function answerJobs(work: (input: unknown, context: JobContext) => unknown): void {
+  // The thread has used it when it loaded this module
+  delete process.env[CACHE_VARIABLE];
   // Thread posts exactly this
   const answer = async ({ input, stop }: JobMessage) =>
     parentPort?.postMessage(await answerOf(() => work(input, { stopped: () => Atomics.load(stop, 0) !== 0 })));
@@ -253,6 +260,14 @@ async function answerOf(work: () => unknown): Promise<JobAnswer> {
   } catch (error) {
     return { kind: "broken", error: error instanceof Error ? String(error.stack) : String(error) };
   }
+}
+
+/** Returns the environment of a thread: empty, save for the folder where Node keeps what it has compiled, which halves the thread's start. */
+export function threadEnvironment(): Readonly<Record<string, string>> {
+  // Called through the namespace: Deno has no such function
+  const folder = nodeModule.getCompileCacheDir?.();
+  // Node appends its version to the folder that it is given
+  return folder === undefined ? {} : { [CACHE_VARIABLE]: dirname(folder) };
 }
 
 /**

@@ -1,3 +1,4 @@
+import * as nodeModule from "node:module";
 import process from "node:process";
 import { answerJobs } from "../../../lib/system/process/workers.ts";
 
@@ -14,6 +15,8 @@ answerJobs((input, { stopped }) => {
       return void setImmediate(() => process.exit());
     case "environment":
       return Object.keys(process.env);
+    case "compile cache":
+      return nodeModule.getCompileCacheDir?.();
     case "busy":
       while (!stopped());
       return "stopped";

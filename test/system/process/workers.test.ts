@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import * as nodeModule from "node:module";
 import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { nextTick } from "../../../lib/base/tick.ts";
@@ -22,6 +23,12 @@ test("a job's answer comes back", async () => {
 test("a job sees no environment", async () => {
   const workers = createWorkers({ maxWorkers: 1, clock: systemClock });
   assert.deepEqual(await start(workers, "environment"), []);
+});
+
+test("a thread uses what the process has compiled before, where the runtime keeps it", async () => {
+  const workers = createWorkers({ maxWorkers: 1, clock: systemClock });
+  nodeModule.enableCompileCache?.();
+  assert.equal(await start(workers, "compile cache"), nodeModule.getCompileCacheDir?.());
 });
 
 test("a busy job ends when its signal aborts, and gives its place to the next", async () => {

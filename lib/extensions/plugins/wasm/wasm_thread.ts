@@ -3,7 +3,7 @@ import type { Clock } from "../../../base/clock.ts";
 import type { HostRequest } from "./kernel.ts";
 import { ModuleFailure } from "./module_failure.ts";
 import type { ModuleBounds } from "./module_instance.ts";
-import { workerModule } from "../../../system/process/workers.ts";
+import { threadEnvironment, workerModule } from "../../../system/process/workers.ts";
 import {
   type HostAnswer,
   type JobEnd,
@@ -52,7 +52,7 @@ export class WasmThread {
     this.#worker = new Worker(workerModule(import.meta.url, "wasm_worker"), {
       workerData,
       transferList: [port2],
-      env: {},
+      env: threadEnvironment(),
       // Extism loads the WASI of Node, of which Node warns, and does not use it
       execArgv: "Deno" in globalThis ? [] : ["--disable-warning=ExperimentalWarning"],
       resourceLimits: {
