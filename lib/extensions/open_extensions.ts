@@ -5,6 +5,8 @@ import { resolvePath } from "../config/folders.ts";
 import { joinTools, type LateTools, openLateTools } from "../tools/late_tools.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { WasmModules } from "../tools/wasm/wasm_modules.ts";
+import type { McpServers } from "./mcp/mcp_servers.ts";
+import type { ProgramPlaces } from "./mcp/start_program.ts";
 import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
 import type { PluginServices, PluginServicesOptions } from "./plugins/plugin_services.ts";
 import type { ToolModulesOptions } from "./plugins/wasm/tool_modules.ts";
@@ -16,6 +18,8 @@ export interface Extensions {
   /** Other machines that offer their tools. Undefined while `[gateway.node_control]` is off. */
   readonly nodes: Nodes | undefined;
   readonly plugins: LateTools<PluginServices>;
+  /** MCP servers. Undefined while `[security.mcp]` is off or allows none. */
+  readonly mcp: McpServers | undefined;
   /** WASM modules of `[runtime.wasm] tools_dir`. */
   readonly wasmModules: WasmModules;
 }
@@ -25,6 +29,7 @@ export interface ExtensionsOptions
   extends
     Omit<ConfiguredNodesOptions, "config">,
     Omit<PluginServicesOptions, "redact">,
+    Omit<ProgramPlaces, "processes">,
     Pick<ToolModulesOptions, "workers"> {
   readonly redactor: Pick<Redactor, "part">;
 }
@@ -34,17 +39,27 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
   const { config } = options;
   const nodes = config().gateway.node_control.enabled ? await openNodes(options) : undefined;
   const plugins = await openPlugins(options);
+  const mcp = await openMcp(options);
   return {
     nodes,
     plugins,
+    mcp,
     wasmModules: openWasmModules(options),
-    tools: joinTools(nodes === undefined ? [plugins.tools] : [nodes.tools, plugins.tools]),
+    tools: joinTools([nodes, plugins, mcp].flatMap((owner) => (owner === undefined ? [] : [() => owner.tools()]))),
   };
 }
 
 async function openNodes(options: ExtensionsOptions): Promise<Nodes> {
   const { createConfiguredNodes } = await import("./nodes/nodes.ts");
   return createConfiguredNodes(options);
+}
+
+/** Opens the MCP servers where some may be used. */
+async function openMcp({ redactor, ...options }: ExtensionsOptions): Promise<McpServers | undefined> {
+  const { enabled, allowed_servers: allowed } = options.config().security.mcp;
+  if (!enabled || allowed.length === 0) return undefined;
+  const { createMcpServers } = await import("./mcp/mcp_servers.ts");
+  return options.opened.own(createMcpServers({ ...options, redact: redactor.part }), (open) => open.close());
 }
 
 /** Collection of plugins that were installed, enabled or disabled. Its module is not loaded where there is none. */

@@ -15,8 +15,6 @@ export interface IdleSetting {
 const SERVED: readonly { readonly key: string; readonly tools: readonly string[]; readonly feature: string }[] = [
   { key: "web_fetch", tools: ["web_fetch"], feature: 'tool "web_fetch"' },
   { key: "browser", tools: ["browser", "browser_open"], feature: 'tool "browser"' },
-  { key: "mcp", tools: ["mcp"], feature: 'tool "mcp"' },
-  { key: "security.mcp", tools: ["mcp"], feature: 'tool "mcp"' },
   { key: "skills", tools: [], feature: "skills" },
 ];
 
@@ -39,7 +37,8 @@ export function idleSettings(
   },
 ): readonly IdleSetting[] {
   const known: KnownTools = { builtin, all: new Set([...builtin, ...others, ...OTHER_NAMES]) };
-  return [...idleSections(config, builtin), ...idleNames(config, known), ...idleValues(config, known)];
+  const sections = [...idleServers(config), ...idleSections(config, builtin)];
+  return [...sections, ...idleNames(config, known), ...idleValues(config, known)];
 }
 
 /** Names of tools. */
@@ -63,6 +62,28 @@ function idleSections(config: Config, known: readonly string[]): readonly IdleSe
       path: key.split("."),
       message: `[${key}] does nothing: this version has no ${feature}`,
     }));
+}
+
+/** Finds MCP servers that are off, and names of servers that are not there. */
+function* idleServers({ mcp: { servers }, security: { mcp }, given }: Config): Iterable<IdleSetting> {
+  const { enabled, allowed_servers: allowed } = mcp;
+  if (enabled && allowed.length === 0 && given.includes("security.mcp")) {
+    const message = "[security.mcp] does nothing: allowed_servers names no [mcp.servers.<name>]";
+    yield { path: ["security", "mcp"], message };
+  }
+  for (const [index, name] of allowed.entries()) {
+    if (Object.hasOwn(servers, name)) continue;
+    const path = ["security", "mcp", "allowed_servers", index];
+    yield {
+      path,
+      message: `"${name}" in "${toKeyText(path.slice(0, -1))}" does nothing: there is no [mcp.servers.${name}]`,
+    };
+  }
+  for (const name of Object.keys(servers)) {
+    if (enabled && allowed.includes(name)) continue;
+    const why = enabled ? `allowed_servers of [security.mcp] does not name it` : "[security.mcp] enabled is false";
+    yield { path: ["mcp", "servers", name], message: `[mcp.servers.${name}] does nothing: ${why}` };
+  }
 }
 
 const IDLE_NAME = "does nothing: no built-in tool and no plugin that is there has this name";

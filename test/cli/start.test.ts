@@ -11,7 +11,10 @@ const PACKAGES = ["@valibot/to-json-schema", "citty", "confbox", "consola", "itt
 const LATER = [
   "lib/automation/cron/cron_service.ts",
   "lib/automation/sops/sop_service.ts",
-  "lib/extensions/",
+  "lib/extensions/mcp/",
+  "lib/extensions/nodes/",
+  "lib/extensions/plugins/",
+  "lib/extensions/skills/",
   "lib/guard/audit/list_audit.ts",
   "lib/guard/audit/verify_audit.ts",
   "lib/memory/mailbox.ts",

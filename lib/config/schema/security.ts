@@ -157,10 +157,11 @@ export const securitySchema = v.strictObject({
 
 /** `[mcp.servers.<name>]`: a program by `command`, or a server by `url`. */
 export const mcpServerSchema = v.strictObject({
-  command: about("Program that is started", text("")),
+  command: about("Program that is started: an absolute path, or a name in `PATH`", text("")),
   args: about("Arguments of the program", v.optional(v.array(v.string()), [])),
   env: about(
-    'Environment of the program. `{ secret = "name" }` gives the value of `[secrets.<name>]`, which names the server in `mcp`',
+    'Environment of the program beside `PATH`, `HOME`, `LANG` and `TMPDIR`. `{ secret = "name" }` gives the value of `[secrets.<name>]`, ' +
+      "which names the server in `mcp`",
     fillableTable(),
   ),
   url: about("Address of a server that runs already", text("")),
@@ -168,4 +169,19 @@ export const mcpServerSchema = v.strictObject({
     'Headers of requests to that server. `{ secret = "name", prefix = "Bearer " }` sends the value of `[secrets.<name>]`',
     fillableTable(),
   ),
+  sandbox: about(
+    "Sandbox of the program. `auto`: bubblewrap where it works; `require`: the program does not run without it; `off`: it has your rights",
+    choice(["off", "auto", "require"], "off"),
+  ),
+  paths: about(
+    "Absolute paths of files and folders that the program may read and write in the sandbox. With `:ro` at the end it may only read",
+    texts([]),
+  ),
+  network: about("Lets the program use the network from the sandbox", boolean(false)),
+  sampling: about(
+    "Lets the server ask your model. Servers of the protocol from 2026-07-28 on never ask",
+    boolean(false),
+  ),
+  startup_timeout_secs: about("Seconds that the start may take, with the list of tools", integer(30, 1, 3600)),
+  timeout_secs: about("Seconds that the server may take for a request", integer(60, 1, 86_400)),
 });

@@ -20,7 +20,7 @@ export type SandboxMode = "auto" | "require" | "off";
 export type CommandNetwork = "none" | "allowlist";
 
 /** Section of the configuration whose `sandbox` decides about a program. */
-export type SandboxSection = "[security.shell]" | "[plugins]";
+export type SandboxSection = "[security.shell]" | "[plugins]" | `[mcp.servers.${string}]`;
 
 /** The part of a section that decides about containment. */
 export interface ContainmentSettings {

@@ -12,6 +12,8 @@ export const MARKER_VARIABLE = "POSTERN_GATEWAY";
  * marker in the environment they were started with. Only for the one gateway that holds the data directory's lock, before it
  * starts programs of its own.
  *
+ * The programs that have an environment of their own carry it as the name of the folder in `TMPDIR`.
+ *
  * A process is known by the marker, read just before it is killed, never by its id alone: another one that got the id has no
  * marker. One that cleared its environment is not found. Linux alone; elsewhere, or where `/proc` cannot be read, nothing is.
  * @returns how many were killed
@@ -34,7 +36,9 @@ export async function killLeftovers(marker: string): Promise<number> {
 
 async function isMarked(id: string, marker: string): Promise<boolean> {
   const environment = await readFile(`/proc/${id}/environ`, "utf8").catch(() => "");
-  return environment.split("\0").includes(`${MARKER_VARIABLE}=${marker}`);
+  return environment.split("\0").some((entry) =>
+    entry === `${MARKER_VARIABLE}=${marker}` || (entry.startsWith("TMPDIR=") && entry.endsWith(`/${marker}`))
+  );
 }
 
 function kill(id: number): boolean {

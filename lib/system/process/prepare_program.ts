@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { realpath } from "node:fs/promises";
-import { isAbsolute } from "node:path";
+import { mkdir, realpath } from "node:fs/promises";
+import { isAbsolute, join } from "node:path";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
 import { unlessAborted } from "../../base/cancel.ts";
@@ -38,18 +38,31 @@ export interface ProgramRequest {
   readonly folder: string;
   /** Absolute paths of further files and folders that it may read. Default: the system's alone */
   readonly shown?: readonly string[];
+  /** Absolute paths of files and folders that it may write as well. Default: none */
+  readonly writable?: readonly string[];
   /** Variables beside the fixed ones. Default: none */
   readonly env?: Readonly<Record<string, string>>;
+  /** The whole environment beside `env`, in place of the fixed one. Default: the fixed one */
+  readonly ownEnvironment?: OwnEnvironment | undefined;
   readonly workspace: "none" | "read" | "write";
   /** Origins of what it writes to the workspace, whose files are marked */
   readonly taint: Taint;
   readonly scope: ArgumentScope;
   /** Hosts that it may reach. Empty: it has no network */
   readonly hosts: AllowedHosts;
+  /** True: it has the network of the machine. Default false */
+  readonly openNetwork?: boolean;
   readonly sandbox: SandboxMode;
   /** Section of the configuration that `sandbox` stands in */
   readonly section: SandboxSection;
   readonly signal: AbortSignal;
+}
+
+/** Environment of a program that a person configured, as an MCP server. */
+export interface OwnEnvironment {
+  readonly values: Readonly<Record<string, string>>;
+  /** Absolute path of a folder for temporary files. `TMPDIR` is a folder in it whose name is the gateway's marker: a later start finds the program by it. */
+  readonly temporary: string;
 }
 
 /** Program that may be started as it is, for one call. `after` and `drop` belong to the call, not to the program. */
@@ -70,6 +83,8 @@ export interface RunningProgram {
   readonly exited: Promise<Exit>;
   /** Returns the requests that its relay did not carry out until now. */
   problems(): readonly RelayProblem[];
+  /** Asks it, and all it started, to end by SIGTERM. */
+  terminate(): void;
   /** Kills it with all it started, and waits for its end. Repeating it does nothing. Never throws */
   end(): Promise<void>;
 }
@@ -100,9 +115,10 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
   const line = await lineOf(request, options);
   if (found?.kind !== "bubblewrap") return await prepareUncontained(line, request, options);
   const { seen, ...call } = await seenWorkspace(request, options);
+  const { writable, openNetwork: network } = request;
   const shown = [request.folder, ...request.shown ?? [], ...isAbsolute(request.file) ? [] : [line.file]];
   const containedLine = async (relay?: CommandRelay) => {
-    const inside = await contain(line, { ...seen, bubblewrap: found.file, shown, relay });
+    const inside = await contain(line, { ...seen, bubblewrap: found.file, shown, writable, network, relay });
     if (inside === undefined) throw uncontainable(title, section);
     return inside;
   };
@@ -130,7 +146,7 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
 
 /** Returns the line of a program as the system would start it without a sandbox. */
 async function lineOf(
-  { title, file, args, folder, env }: ProgramRequest,
+  { title, file, args, folder, env, ownEnvironment }: ProgramRequest,
   { commands, environment, marker }: ProgramOptions,
 ): Promise<CommandLine> {
   if (process.platform === "win32") {
@@ -141,7 +157,17 @@ async function lineOf(
     const reason = `${title} needs the program ${JSON.stringify(file)}, and no folder of the fixed search path has it`;
     throw new ToolError("command_not_found", `Cannot run ${title}: ${reason}`);
   }
-  return { file: path, args, cwd: await realpath(folder), env: { ...environment, [MARKER_VARIABLE]: marker, ...env } };
+  const fixed = ownEnvironment === undefined
+    ? { ...environment, [MARKER_VARIABLE]: marker }
+    : await markedEnvironment(ownEnvironment, marker);
+  return { file: path, args, cwd: await realpath(folder), env: { ...fixed, ...env } };
+}
+
+/** Makes the folder for temporary files, and returns the environment that names it. */
+async function markedEnvironment({ values, temporary }: OwnEnvironment, marker: string) {
+  const folder = join(temporary, marker);
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  return { ...values, TMPDIR: folder };
 }
 
 /** Returns the path of the program that the gateway runs in, where a name is that runtime's. */
@@ -248,7 +274,12 @@ function running(line: CommandLine, relay?: CommandRelay): RunningProgram {
     for (const stream of [stdin, stdout, stderr]) stream.destroy();
     await relay?.close();
   };
-  return { stdin, stdout, stderr, exited, problems: () => relay?.problems() ?? [], end: () => ending ??= end() };
+  return {
+    ...{ stdin, stdout, stderr, exited },
+    problems: () => relay?.problems() ?? [],
+    terminate: () => group.kill("SIGTERM"),
+    end: () => ending ??= end(),
+  };
 }
 
 /** Returns the digest of a command line and the contents that it names. */

@@ -111,6 +111,8 @@ export interface ContainOptions {
   readonly workspaceRoot?: string | undefined;
   /** Absolute paths of files and folders that are seen read-only; nothing hides them. Default: none beside the system's */
   readonly shown?: readonly string[];
+  /** Absolute paths of files and folders that can be written as well. Default: none */
+  readonly writable?: readonly string[] | undefined;
   /** Absolute paths that appear empty */
   readonly hidden: readonly string[];
   /** Contents that stand read-only in the place of files, by absolute path without links. What is hidden stays hidden. Default: none */
@@ -118,7 +120,7 @@ export interface ContainOptions {
   /** Absolute paths that can only be read, and keep their names. Default: none */
   readonly guarded?: readonly string[];
   /** Default: without */
-  readonly network?: boolean;
+  readonly network?: boolean | undefined;
   /** The only way outside, and the program that leads there, which starts the command. Default: none */
   readonly relay?: Pick<CommandRelay, "mounts" | "launcher" | "env"> | undefined;
   /** True when the workspace can only be read. Default false */
@@ -137,7 +139,7 @@ export async function contain(
   line: CommandLine,
   options: ContainOptions,
 ): Promise<CommandLine | undefined> {
-  const { workspaceRoot, shown = [], relay } = options;
+  const { workspaceRoot, shown = [], writable = [], relay } = options;
   const workspace = workspaceRoot === undefined ? undefined : await realpath(workspaceRoot);
   if (workspace !== undefined && holdsSystem(workspace)) return undefined;
   const network = options.network === true ? ["--share-net"] : [];
@@ -149,12 +151,13 @@ export async function contain(
       ...network,
       ...mounts,
       ...shown.flatMap((path) => ["--ro-bind", path, path]),
+      ...writable.flatMap((path) => ["--bind", path, path]),
       ...relay?.mounts ?? [],
       ...["--chdir", line.cwd, "--", ...relay?.launcher ?? [], line.file],
       ...line.args,
     ],
     cwd: workspace ?? line.cwd,
-    env: { ...line.env, ...relay?.env, HOME: "/tmp" },
+    env: { ...line.env, ...relay?.env, HOME: "/tmp", ...("TMPDIR" in line.env ? { TMPDIR: "/tmp" } : {}) },
     given,
   };
 }

@@ -1,0 +1,54 @@
+import { ToolError } from "../../base/errors.ts";
+
+/**
+ * Codes of failures between the gateway and an MCP server.
+ *
+ * - `mcp_unavailable`: the server is off, cannot be started, or cannot be reached.
+ * - `mcp_timeout`: the server gave no answer in time.
+ * - `mcp_lost`: the session ended before the answer came.
+ * - `mcp_refused`: the server answered with an error of the protocol.
+ * - `mcp_invalid`: the server's answer breaks the protocol or a bound.
+ */
+export type McpErrorCode = "mcp_unavailable" | "mcp_timeout" | "mcp_lost" | "mcp_refused" | "mcp_invalid";
+
+/** Facts about a failure beside its message. */
+export interface McpErrorOptions {
+  /** Name of the server in the configuration */
+  readonly server: string;
+  /** False: no byte of the request reached the server. Default true */
+  readonly written?: boolean | undefined;
+  /** Code of the JSON-RPC error that the server answered with */
+  readonly protocolCode?: number | undefined;
+  /** Data of that error */
+  readonly data?: unknown;
+  readonly cause?: unknown;
+}
+
+/** Characters of a server's own words that an error quotes. */
+const MAX_QUOTED = 2_000;
+
+/** Error of a request to an MCP server. The model is told of it as of any ToolError. */
+export class McpError extends ToolError {
+  override readonly code: McpErrorCode;
+  readonly server: string;
+  /** False: the request can be repeated without risk, since the server never saw it. */
+  readonly written: boolean;
+  readonly protocolCode: number | undefined;
+  readonly data: unknown;
+
+  constructor(code: McpErrorCode, message: string, options: McpErrorOptions) {
+    super(code, message, { cause: options.cause });
+    this.code = code;
+    this.server = options.server;
+    this.written = options.written ?? true;
+    this.protocolCode = options.protocolCode;
+    this.data = options.data;
+  }
+}
+
+/** Returns words of a server for a message: one line, without control characters, at most 2,000 characters. */
+export function foreignWords(words: string): string {
+  // deno-lint-ignore no-control-regex
+  const line = words.slice(0, MAX_QUOTED * 2).replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
+  return line.length > MAX_QUOTED ? `${line.slice(0, MAX_QUOTED)}...` : line;
+}

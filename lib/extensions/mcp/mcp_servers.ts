@@ -1,0 +1,103 @@
+import type { Clock } from "../../base/clock.ts";
+import type { RedactPart } from "../../base/redact.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import type { Config } from "../../config/config.ts";
+import type { Tool } from "../../tools/runtime/tool.ts";
+import type { McpConnection } from "./mcp_connection.ts";
+import { createMcpTool, mcpToolName } from "./mcp_tool.ts";
+import { ServerConnection } from "./server_connection.ts";
+import type { ProgramPlaces } from "./start_program.ts";
+
+/** MCP servers of one gateway: those of `[mcp.servers]` that `allowed_servers` names. */
+export interface McpServers {
+  /** Returns the connections by name. */
+  list(): readonly McpConnection[];
+  /** Returns one. Undefined: there is none of this name that may be used */
+  get(name: string): McpConnection | undefined;
+  /** Returns the tools of all servers, for the registry. The same array until they change. */
+  tools(): readonly Tool[];
+  /** Ends every session. Repeating it does nothing */
+  close(): Promise<void>;
+}
+
+/** Options of `createMcpServers`. */
+export interface McpServersOptions extends ProgramPlaces {
+  /** Returns the newest configuration. */
+  readonly config: () => Config;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Masks secrets in what servers say of themselves. */
+  readonly redact: RedactPart;
+}
+
+/** Creates the connections by the configuration of the start. A server whose tools nobody knows is started, and nothing waits for it. */
+export function createMcpServers(options: McpServersOptions): McpServers {
+  return new ConfiguredServers(options);
+}
+
+/** Returns the names of the servers that may be used, in order. */
+export function allowedServers({ mcp, security }: Config): readonly string[] {
+  if (!security.mcp.enabled) return [];
+  return [...new Set(security.mcp.allowed_servers)].filter((name) => Object.hasOwn(mcp.servers, name)).sort();
+}
+
+class ConfiguredServers implements McpServers {
+  readonly #options: McpServersOptions;
+  readonly #connections: ReadonlyMap<string, ServerConnection>;
+  readonly #ending = new AbortController();
+  /** All tools. Undefined after a change */
+  #tools: readonly Tool[] | undefined;
+
+  constructor(options: McpServersOptions) {
+    this.#options = options;
+    const { servers } = options.config().mcp;
+    this.#connections = new Map(
+      allowedServers(options.config()).flatMap((name) => {
+        const settings = servers[name];
+        if (settings === undefined) return [];
+        return [[name, new ServerConnection({ ...options, name, settings, places: options })]];
+      }),
+    );
+    for (const connection of this.#connections.values()) this.#begin(connection);
+  }
+
+  list(): readonly McpConnection[] {
+    return [...this.#connections.values()];
+  }
+
+  get(name: string): McpConnection | undefined {
+    return this.#connections.get(name);
+  }
+
+  tools(): readonly Tool[] {
+    return this.#tools ??= this.list().flatMap((connection) => this.#toolsOf(connection));
+  }
+
+  async close(): Promise<void> {
+    this.#ending.abort();
+    await Promise.all([...this.#connections.values()].map((connection) => connection.close()));
+  }
+
+  #begin(connection: ServerConnection): void {
+    const { settings, log } = { settings: this.#options.config().mcp.servers[connection.name], log: this.#options.log };
+    if (settings?.url === "" && settings.sandbox === "off") {
+      log.warn("An MCP server runs with your rights and the network", {
+        server: connection.name,
+        reason: `[mcp.servers.${connection.name}] sandbox is "off"`,
+      });
+    }
+    connection.listen(({ type }) => {
+      if (type === "tools") this.#tools = undefined;
+    });
+    // The connection keeps and logs its error
+    connection.freshTools(this.#ending.signal).catch(() => {});
+  }
+
+  #toolsOf(connection: McpConnection): readonly Tool[] {
+    return connection.tools().map((definition) => {
+      const name = mcpToolName(connection.name, definition.name);
+      const access = () => this.#options.config().tools[name]?.access || "network";
+      return createMcpTool({ name, connection, definition, access });
+    });
+  }
+}

@@ -1,0 +1,119 @@
+import { existsSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { isAbsolute, join } from "node:path";
+import { ToolError } from "../../base/errors.ts";
+import type { Config } from "../../config/config.ts";
+import { createCommandLookup, SEARCH_PATH } from "../../system/process/command_lookup.ts";
+import type { ToolSecrets } from "../../tools/secrets/tool_secrets.ts";
+import type { PreparedProgram, ProgramRequest, RunningProgram } from "../../system/process/prepare_program.ts";
+import { McpError } from "./mcp_error.ts";
+
+/** `[mcp.servers.<name>]`. */
+export type McpServerSettings = Config["mcp"]["servers"][string];
+
+/** Services that starting the program of a server needs. */
+export interface ProgramPlaces {
+  readonly processes: { prepareProgram(request: ProgramRequest): Promise<PreparedProgram> };
+  /** Absolute path of the data directory */
+  readonly dataDir: string;
+  /** The user's home folder, absolute */
+  readonly home: string;
+  /** Absolute path of the folder that the agent works in */
+  readonly workspaceRoot: string;
+  /** Returns a variable of the gateway's environment. */
+  readonly environment: (name: string) => string | undefined;
+  /** Fills secrets into `env` and `headers`. */
+  readonly secrets: Pick<ToolSecrets, "fill">;
+}
+
+/** Files that a program with the network needs to find names. */
+const NAME_FILES = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/gai.conf"];
+
+/**
+ * Starts the program of a server, in a folder of its own below the data directory: what lies in the workspace is the agent's, and must
+ * not decide what runs. Its environment is `PATH`, `HOME`, `LANG`, `TMPDIR` and `env`.
+ * @throws {McpError} `mcp_unavailable` @throws {CancelError} when the signal aborts
+ */
+export async function startProgram(
+  { name, settings, signal }: {
+    readonly name: string;
+    readonly settings: McpServerSettings;
+    readonly signal: AbortSignal;
+  },
+  places: ProgramPlaces,
+): Promise<RunningProgram> {
+  try {
+    const request = await requestOf({ name, settings, signal }, places);
+    const prepared = await places.processes.prepareProgram(request);
+    return await prepared.start();
+  } catch (error) {
+    if (!(error instanceof ToolError) || error instanceof McpError) throw error;
+    throw notStarted(name, error.message, error);
+  }
+}
+
+/** Returns the error of a server that did not start. @param reason rest of the sentence */
+export function notStarted(server: string, reason: string, cause?: unknown): McpError {
+  const message = `Cannot start the MCP server "${server}": ${reason}`;
+  return new McpError("mcp_unavailable", message, { server, cause, written: false });
+}
+
+async function requestOf(
+  { name, settings, signal }: Parameters<typeof startProgram>[0],
+  { dataDir, home, workspaceRoot, environment, secrets }: ProgramPlaces,
+): Promise<ProgramRequest> {
+  const { command, args, sandbox, paths, network } = settings;
+  const env = await secrets.fill(settings.env, { child: { kind: "mcp", name }, signal });
+  const own = join(dataDir, "mcp", "servers", name);
+  await mkdir(own, { recursive: true, mode: 0o700 });
+  const path = env["PATH"] ?? environment("PATH") ?? SEARCH_PATH.join(":");
+  const file = isAbsolute(command) ? command : await findCommand(name, command, path);
+  const grants = paths.map((entry) => readGrant(name, entry));
+  const files = [file, ...network ? NAME_FILES : []].filter((shown) => existsSync(shown));
+  return {
+    title: `the MCP server "${name}"`,
+    ...{ file, args, env, sandbox, signal },
+    folder: own,
+    shown: [...files, ...grants.filter(({ readOnly }) => readOnly).map((grant) => grant.path)],
+    writable: [own, ...grants.filter(({ readOnly }) => !readOnly).map((grant) => grant.path)],
+    ownEnvironment: {
+      values: { PATH: path, HOME: home, LANG: environment("LANG") ?? "C.UTF-8" },
+      temporary: join(own, "tmp"),
+    },
+    workspace: "none",
+    taint: [`mcp ${name}`],
+    hosts: { entries: [], key: "" },
+    openNetwork: network,
+    section: `[mcp.servers.${name}]`,
+    scope: { workspaceRoot, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false },
+  };
+}
+
+/** Finds a program as the person's shell does. @throws {McpError} `mcp_unavailable` */
+async function findCommand(server: string, command: string, path: string): Promise<string> {
+  const folders = path.split(":").filter(isAbsolute);
+  const found = await createCommandLookup(folders).find(command);
+  if (found !== undefined) return found;
+  const reason = command.includes("/")
+    ? `"${command}" is no absolute path; [mcp.servers.${server}] command needs one, or the bare name of a program`
+    : `no folder of PATH (${path}) has the program "${command}"`;
+  throw notStarted(server, reason);
+}
+
+/** Path that a program gets in the sandbox. */
+interface PathGrant {
+  readonly path: string;
+  readonly readOnly: boolean;
+}
+
+const READ_ONLY = ":ro";
+
+/** @throws {McpError} `mcp_unavailable` */
+function readGrant(server: string, entry: string): PathGrant {
+  const readOnly = entry.endsWith(READ_ONLY);
+  const path = readOnly ? entry.slice(0, -READ_ONLY.length) : entry;
+  const key = `[mcp.servers.${server}] paths`;
+  if (!isAbsolute(path)) throw notStarted(server, `${key} has "${entry}", which is no absolute path`);
+  if (!existsSync(path)) throw notStarted(server, `${key} has "${path}", and nothing is there`);
+  return { path, readOnly };
+}

@@ -1,0 +1,108 @@
+import { mkdirSync, mkdtempSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { type Clock, systemClock } from "../../lib/base/clock.ts";
+import { createRedactor, type Redactor } from "../../lib/base/redact.ts";
+import type { LogRecord } from "../../lib/base/telemetry/log.ts";
+import type { Config } from "../../lib/config/config.ts";
+import type { McpConnection } from "../../lib/extensions/mcp/mcp_connection.ts";
+import { createMcpServers, type McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
+import type { Processes } from "../../lib/system/process/processes.ts";
+import { createFakeServices } from "./fake_services.ts";
+import { removeFolder } from "./remove_folder.ts";
+import { configOf } from "./running_gateway.ts";
+import { PROJECT_ROOT } from "./source_files.ts";
+import { createToolBench } from "./tool_bench.ts";
+
+/** MCP servers over the programs of a test. */
+export interface McpBench {
+  readonly servers: McpServers;
+  /** Returns the connection to a server of the test. */
+  readonly server: (name?: string) => McpConnection;
+  readonly logged: readonly LogRecord[];
+  readonly redactor: Redactor;
+  readonly dataDir: string;
+  readonly folder: string;
+  readonly processes: Processes;
+  /** Returns the lines that the fixture noted in the file of its behaviour. */
+  notes(): readonly string[];
+  /** Ends the servers and creates others on the same data directory. */
+  restart(): McpServers;
+  config: Config;
+}
+
+/** Behaviour of `fixtures/mcp/server.mjs`. */
+export type FixtureBehaviour = Readonly<Record<string, unknown>>;
+
+/** Returns `[mcp.servers.<name>]` of the fixture. */
+export function fixtureServer(behaviour: FixtureBehaviour = {}): Readonly<Record<string, unknown>> {
+  return { command: "node", args: [join(PROJECT_ROOT, "fixtures/mcp/server.mjs"), JSON.stringify(behaviour)] };
+}
+
+/** Returns the configuration in which these servers may be used. */
+export function mcpConfig(
+  servers: Readonly<Record<string, Readonly<Record<string, unknown>>>>,
+): Readonly<Record<string, unknown>> {
+  return { security: { mcp: { enabled: true, allowed_servers: Object.keys(servers) } }, mcp: { servers } };
+}
+
+/** Signal that never aborts. */
+export const NEVER: AbortSignal = new AbortController().signal;
+
+/** Runs `use` with servers by name: tables of `[mcp.servers.<name>]`, or one behaviour of the fixture under the name "one". Ends them. */
+export async function withMcp(
+  given: FixtureBehaviour | { readonly servers: Readonly<Record<string, Readonly<Record<string, unknown>>>> },
+  use: (bench: McpBench) => Promise<void>,
+  { clock = systemClock, settings = {} }: {
+    readonly clock?: Clock;
+    /** Further keys of the server "one" */
+    readonly settings?: Readonly<Record<string, unknown>>;
+  } = {},
+): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), "postern-mcp-"));
+  const [dataDir, workspaceRoot] = [join(folder, "data"), join(folder, "workspace")];
+  mkdirSync(dataDir);
+  mkdirSync(workspaceRoot);
+  const log = join(folder, "notes");
+  const servers = "servers" in given
+    ? given.servers as Readonly<Record<string, Readonly<Record<string, unknown>>>>
+    : { one: { ...fixtureServer({ log, ...given }), ...settings } };
+  const { processes } = createToolBench({ root: workspaceRoot });
+  const { log: logger, logged } = createFakeServices();
+  const redactor = createRedactor();
+  const create = () =>
+    createMcpServers({
+      ...{ processes, dataDir, workspaceRoot, clock },
+      home: folder,
+      environment: (name) => process.env[name],
+      config: () => bench.config,
+      secrets: { fill: (settings) => Promise.resolve(settings as Readonly<Record<string, never>>) },
+      log: logger,
+      redact: redactor.part,
+    });
+  const state: { servers: McpServers | undefined } = { servers: undefined };
+  const bench: McpBench = {
+    get servers() {
+      if (state.servers === undefined) throw new TypeError("The servers are created below");
+      return state.servers;
+    },
+    server(name = "one") {
+      const found = bench.servers.get(name);
+      if (found === undefined) throw new TypeError(`No server "${name}"`);
+      return found;
+    },
+    ...{ logged, redactor, dataDir, folder, processes },
+    notes: () => readFileSync(log, "utf8").split("\n").filter((line) => line !== ""),
+    restart: () => state.servers = create(),
+    config: configOf(mcpConfig(servers)),
+  };
+  try {
+    bench.restart();
+    await use(bench);
+  } finally {
+    await state.servers?.close();
+    await processes.close();
+    await removeFolder(folder);
+  }
+}
