@@ -15,7 +15,12 @@ import { toTools } from "../lib/tools/made_tool.ts";
 import type { ProgramTool } from "../lib/tools/program_tool.ts";
 import { toOwnProviders } from "../lib/providers/own_providers.ts";
 import type { ProgramProvider } from "../lib/providers/program_provider.ts";
-import type { GatewayRuns, ProgramApproval, ProgramRunEvent } from "../lib/runs/program_run.ts";
+import type {
+  GatewayRuns,
+  ProgramApproval,
+  ProgramElicitationAnswer,
+  ProgramRunEvent,
+} from "../lib/runs/program_run.ts";
 import { ProgramRuns } from "./program_runs.ts";
 import { createNodeBodyReader, watchNodeClient } from "./node/node_body.ts";
 import { isCleanPath } from "./request_context.ts";
@@ -40,6 +45,10 @@ export type {
   ProgramApprovalFile,
   ProgramBoundState,
   ProgramContainment,
+  ProgramElicitationAnswer,
+  ProgramForm,
+  ProgramFormChoice,
+  ProgramFormField,
   ProgramRuleOffer,
   ProgramRun,
   ProgramRunEvent,
@@ -71,6 +80,9 @@ export interface GatewayLogLine {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
+/** Answer of the program to an approval; undefined leaves it to the people. */
+export type ProgramAnswer = "approve" | "deny" | ProgramElicitationAnswer | undefined;
+
 /** Functions of the program that the gateway calls. What they throw goes to the log and breaks nothing. */
 export interface GatewayHooks {
   /**
@@ -81,13 +93,13 @@ export interface GatewayHooks {
   readonly onRunEvent?: ((event: ProgramRunEvent, run: { readonly runId: string }) => unknown) | undefined;
   /**
    * Asked about each approval, beside the people: the first answer counts, for this call alone. undefined leaves it to the people. An
-   * error denies, with the reason in the record. While the promise waits, the approval does. `signal` aborts when it is settled
+   * approval of kind `elicitation` with a form is answered by an object with `content`. An error denies, with the reason in the record. While the promise waits, the approval does. `signal` aborts when it is settled
    */
   readonly onApproval?:
     | ((
       approval: ProgramApproval,
       options: { readonly signal: AbortSignal },
-    ) => "approve" | "deny" | undefined | Promise<"approve" | "deny" | undefined>)
+    ) => ProgramAnswer | Promise<ProgramAnswer>)
     | undefined;
 }
 

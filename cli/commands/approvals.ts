@@ -7,10 +7,12 @@ import {
   RULE_MATCHES,
 } from "../../lib/base/records/approval.ts";
 import { isEnded, type RunStatus } from "../../lib/base/records/run.ts";
-import { type CommandContext, CommandError, defineCliCommand } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
+import { askForm, describeElicitation } from "../terminal/ask_form.ts";
 import { describeApproval, describeOffers, shownOffers } from "../terminal/ask_person.ts";
-import { toTable } from "../terminal/terminal_text.ts";
+import { messageColumns, toTable } from "../terminal/terminal_text.ts";
+import { readInput } from "./tools.ts";
 
 const ID = {
   type: "positional",
@@ -46,13 +48,13 @@ export const approvalsListCommand = defineCliCommand({
         data: readonly Approval[];
         has_more: boolean;
       };
-      const rows = data.map(({ id, status, tool, input, input_digest: digest, created_at, expires_at }) => [
-        id,
-        status,
-        tool,
-        created_at,
-        expires_at,
-        cutText(exactLine(JSON.stringify(input) ?? "null"), { limit: MAX_INPUT_LISTED, digest }),
+      const rows = data.map((approval) => [
+        approval.id,
+        approval.status,
+        approval.tool,
+        approval.created_at,
+        approval.expires_at,
+        listedWords(approval),
       ]);
       const none = status === "pending" ? "No call waits for an answer" : "There is no such approval";
       context.print(
@@ -64,6 +66,15 @@ export const approvalsListCommand = defineCliCommand({
       if (has_more) context.say(`These are the newest ${MAX_SHOWN}; there are more.`);
     }),
 });
+
+/** Returns the input of a call, or what its server asks, in a few words. */
+function listedWords({ kind, server, message = "", input, input_digest: digest }: Approval): string {
+  if (kind !== "elicitation") {
+    return cutText(exactLine(JSON.stringify(input) ?? "null"), { limit: MAX_INPUT_LISTED, digest });
+  }
+  const words = exactLine(`${server} asks: ${message}`);
+  return words.length <= MAX_INPUT_LISTED ? words : `${words.slice(0, MAX_INPUT_LISTED)}...`;
+}
 
 /** Command `postern approvals show <id>`: the whole input of a call, and the rules that an answer may store. */
 export const approvalsShowCommand = defineCliCommand({
@@ -101,10 +112,19 @@ export const approvalsApproveCommand = defineCliCommand({
       description:
         "What is remembered: this exact call, this tool in this folder, or this command with its first argument (default: call)",
     },
+    content: {
+      type: "string",
+      valueHint: "json",
+      description:
+        "What a server asks for, as a JSON object, @file or - for standard input (default: the terminal asks for each field)",
+    },
     note: NOTE,
   },
   example: "postern approvals approve apr_0123456789 --remember always --match folder",
-  run: (context, { id, remember, match, note }) => answer(context, id, { decision: "approve", remember, match, note }),
+  async run(context, { id, remember, match, note, content }) {
+    const given = content === undefined ? undefined : toContent(await readInput(content, context.io));
+    return await answer(context, id, { decision: "approve", remember, match, note, content: given });
+  },
 });
 
 /** Command `postern approvals deny <id>`: denies one call. */
@@ -119,10 +139,24 @@ interface Answer {
   readonly remember?: string | undefined;
   readonly match?: string | undefined;
   readonly note?: string | undefined;
+  readonly content?: Readonly<Record<string, unknown>> | undefined;
 }
 
-function answer(context: CommandContext, id: string, body: Answer): Promise<number> {
+/** @throws {UsageError} a text that is no JSON object */
+function toContent(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    // The gateway checks each field
+    if (value !== null && typeof value === "object" && !Array.isArray(value)) return value as Record<string, unknown>;
+  } catch {
+    // As below
+  }
+  throw new UsageError('Cannot read --content: it must be a JSON object, such as \'{"name": "Ada"}\'');
+}
+
+function answer(context: CommandContext, id: string, given: Answer): Promise<number> {
   return withGateway(context, async (gateway) => {
+    const body = await filledIn(context, gateway, { id, body: given });
     if (!await agrees(context, gateway, { id, body })) {
       throw new CommandError("The rule is not stored, and the call not approved");
     }
@@ -137,6 +171,24 @@ function answer(context: CommandContext, id: string, body: Answer): Promise<numb
       context.say("The run that asked has ended meanwhile, so its call is not made: send its message again");
     }
   });
+}
+
+/**
+ * Returns the answer with the form that a server asks for, where a person at the terminal can fill it in. The gateway names the field that
+ * is missing otherwise.
+ */
+async function filledIn(
+  { io, say, flags }: CommandContext,
+  gateway: ReachedGateway,
+  { id, body }: { readonly id: string; readonly body: Answer },
+): Promise<Answer> {
+  if (body.decision === "deny" || body.content !== undefined || !io.canAsk || flags.json) return body;
+  const approval = await gateway.request({ method: "GET", path: pathOf(id) }) as Approval;
+  if (approval.kind !== "elicitation" || approval.status !== "pending") return body;
+  say(describeElicitation(approval, { columns: messageColumns(io) }));
+  const answered = await askForm({ io, say }, approval);
+  if (answered?.decision !== "approve") throw new CommandError("The server is told nothing: the question still waits");
+  return { ...body, ...answered };
 }
 
 /** Shows the rule that an answer would store, before it is stored. A person at the terminal must confirm it. */

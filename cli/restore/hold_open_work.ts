@@ -160,7 +160,8 @@ async function endApprovals({ store, clock }: HoldOptions, audit: Append): Promi
   }
   for await (const { key, version, value } of readRecords(store, APPROVALS, parseApproval)) {
     const { approval } = value;
-    if (approval.status !== "approved" || approval.used_at !== null || approval.expires_at <= expires_at) continue;
+    const isUsable = approval.kind !== "elicitation" && approval.status === "approved" && approval.used_at === null;
+    if (!isUsable || approval.expires_at <= expires_at) continue;
     const body = toApprovalBody({ ...value, approval: { ...approval, expires_at } });
     await store.batch([{ op: "putIf", collection: APPROVALS, key, version, body }]);
     ended++;

@@ -2,6 +2,7 @@ import { cutText, exactLine, exactText } from "../../lib/base/text.ts";
 import type { Approval, RuleOffer } from "../../lib/base/records/approval.ts";
 import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
+import { askForm, describeElicitation } from "./ask_form.ts";
 import { messageColumns, wrapText } from "./terminal_text.ts";
 
 /** Most characters of an input that a question shows: a few screens */
@@ -15,8 +16,8 @@ const MATCH_WORDS: Readonly<Record<RuleOffer["match"], string>> = {
 };
 
 /**
- * Describes a call to the person who must answer: the exact input, the reason of the question, and the files that the call changes.
- * Invisible characters are spelled out.
+ * Describes a call to the person who must answer: the exact input, the reason of the question, and the files that the call changes. Where
+ * the server of the call asks, its question comes first. Invisible characters are spelled out.
  * @param options.columns width that sentences are wrapped to, in characters; input and names stay as they are. Undefined: no wrapping
  * @param options.whole true shows a long input whole. Default: cut, with its length and digest
  */
@@ -33,11 +34,13 @@ export function describeApproval(
   const others = bound.map(({ kind, name, sha256 }) =>
     `  ${kind} ${JSON.stringify(name)} ${sha256 === null ? "(none)" : `sha256:${sha256}`}`
   );
+  const isElicitation = approval.kind === "elicitation";
   return [
+    ...(isElicitation ? [describeElicitation(approval, { columns })] : []),
     `${exactLine(tool)} (${access}) in ${exactLine(workspace)}`,
     isCut ? cutText(shown, { limit: MAX_INPUT_ASKED, digest }) : shown,
     ...(isCut ? [`postern approvals show ${id} shows it whole`] : []),
-    ...wrapText(exactLine(reason), columns),
+    ...(isElicitation ? [] : wrapText(exactLine(reason), columns)),
     ...(containment === undefined || containment === null ? [] : wrapText(exactLine(containment.text), columns)),
     ...(changes.length === 0 ? [] : ["Files:", ...changes.map(exactLine)]),
     ...(others.length === 0 ? [] : ["Bound to:", ...others.map(exactLine)]),
@@ -46,6 +49,7 @@ export function describeApproval(
 
 /** Describes the rules that an answer may store, each with the flags that store it. */
 export function describeOffers(approval: Approval): string {
+  if (approval.kind === "elicitation") return "The answer goes to the server once, and is not remembered.";
   const offers = shownOffers(approval).map(({ remember, match, text }) =>
     `  --remember ${remember}${match === "call" ? "" : ` --match ${match}`}\n    ${exactLine(text)}`
   );
@@ -73,21 +77,31 @@ export async function askPerson(
   const path = `/v1/approvals/${encodeURIComponent(id)}`;
   const approval = await gateway.request({ method: "GET", path }) as Approval;
   say(describeApproval(approval, { columns: messageColumns(io) }));
-  const choices = choicesOf(shownOffers(approval).filter(({ remember }) => inRun || remember === "always"));
-  for (const [word, { match, remember }] of choices) {
-    say(`  ${word.padEnd(12)} yes, and remember ${MATCH_WORDS[match]}${remember === "run" ? " in this run" : ""}`);
-  }
-  const body = await choose(choices, io.ask, say);
-  if (body === undefined) return undefined;
+  const answer = approval.kind === "elicitation"
+    ? await askForm({ io, say }, approval)
+    : await askAboutCall({ io, say }, { approval, inRun });
+  if (answer === undefined) return undefined;
   try {
-    await gateway.request({ method: "POST", path, body });
-    return body.decision;
+    await gateway.request({ method: "POST", path, body: answer });
+    return answer.decision;
   } catch (error) {
     // The approval expired, or was answered elsewhere
     if (!(error instanceof CommandError)) throw error;
     say(error.message);
     return "deny";
   }
+}
+
+/** Asks whether a call may run. @returns undefined when nobody answered */
+async function askAboutCall(
+  { io, say }: Pick<CommandContext, "say"> & { readonly io: Pick<CommandContext["io"], "ask"> },
+  { approval, inRun }: { readonly approval: Approval; readonly inRun: boolean },
+): Promise<Answer | undefined> {
+  const choices = choicesOf(shownOffers(approval).filter(({ remember }) => inRun || remember === "always"));
+  for (const [word, { match, remember }] of choices) {
+    say(`  ${word.padEnd(12)} yes, and remember ${MATCH_WORDS[match]}${remember === "run" ? " in this run" : ""}`);
+  }
+  return await choose(choices, io.ask, say);
 }
 
 interface Answer {

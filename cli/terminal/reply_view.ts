@@ -45,7 +45,11 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
             }`,
           );
         case "approval_needed":
-          return aside(`[approval] ${event.tool} needs your approval`);
+          return aside(
+            event.kind === "elicitation"
+              ? `[approval] The server "${event.server}" of ${event.tool} asks`
+              : `[approval] ${event.tool} needs your approval`,
+          );
         case "approval_answered":
           return aside(`[approval] ${event.decision}`);
         case "review_answered":

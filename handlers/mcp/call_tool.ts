@@ -47,6 +47,7 @@ export async function callTool(
       given: undefined,
       granted: false,
       timeoutMs: services.config().runs.approval_timeout_secs * 1000,
+      elicitMs: services.config().autonomy.approval_timeout_secs * 1000,
     }),
   });
   return toCallResult(name, outcome, services);

@@ -27,6 +27,8 @@ const answerSchema = v.strictObject({
   /** With `run` or `always`: the exact call, the tool in this folder, or the command with its first argument. Default `call` */
   match: v.optional(v.picklist(RULE_MATCHES)),
   note: v.optional(v.pipe(v.string(), v.maxLength(APPROVAL_LIMITS.noteCharacters))),
+  /** With `approve` of an approval of kind `elicitation`: the fields of its `schema` */
+  content: v.optional(v.record(v.string(), v.unknown())),
 });
 
 const answeredSchema = v.object({
@@ -78,7 +80,7 @@ export const answerApprovalRoute: Route = strictRoute({
   path: "/v1/approvals/:id",
   access: "approve",
   params: { id: { type: "string", pattern: APPROVAL_ID.source } },
-  summary: "Approve or deny a call; what is remembered comes back as stored_rule",
+  summary: "Approve or deny a call, or answer what a server asks; what is remembered comes back as stored_rule",
   body: answerSchema,
   reply: { status: 200, type: "application/json", schema: answeredSchema },
   idempotency: "honoured",
@@ -87,12 +89,13 @@ export const answerApprovalRoute: Route = strictRoute({
 });
 
 async function answer(request: Request, context: RequestContext): Promise<Response> {
-  const { decision, remember, match, note } = await readJson(request, context, answerSchema);
+  const { decision, remember, match, note, content } = await readJson(request, context, answerSchema);
   const { approval, rule } = await context.services.approvals.answer(context.params["id"] ?? "", {
     decision,
     remember,
     match,
     note,
+    content,
     by: callerOf(context, "http"),
   });
   return await answered(context, approval, rule);

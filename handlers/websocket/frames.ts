@@ -36,7 +36,15 @@ export const FRAMES = {
     fields: v.object({ type: v.literal("resume"), run_id: id, after: v.pipe(v.number(), v.integer(), v.minValue(0)) }),
   },
   cancel: { access: "chat", continues: "run", fields: v.object({ type: v.literal("cancel") }) },
-  approve: { access: "approve", fields: v.strictObject({ type: v.literal("approve"), ...answerFields }) },
+  approve: {
+    access: "approve",
+    fields: v.strictObject({
+      type: v.literal("approve"),
+      ...answerFields,
+      /** Fields of the form of an approval of kind `elicitation` */
+      content: v.nullish(v.record(v.string(), v.unknown())),
+    }),
+  },
   deny: { access: "approve", fields: v.strictObject({ type: v.literal("deny"), ...answerFields }) },
   hello: {
     access: "chat",

@@ -235,13 +235,16 @@ export class SocketSession {
   }
 
   /** Answers an approval. The run that waits for it shows the answer as `approval_answered`. */
-  async #answerApproval({ type: decision, approval_id, remember, match }: AnswerFrame): Promise<void> {
+  async #answerApproval(frame: AnswerFrame): Promise<void> {
     const { services, caller } = this.#options;
+    const { type: decision, approval_id, remember, match } = frame;
+    const content = frame.type === "approve" ? frame.content ?? undefined : undefined;
     try {
       await services.approvals.answer(approval_id, {
         decision,
         remember: remember ?? undefined,
         match: match ?? undefined,
+        content,
         by: caller,
       });
     } catch (error) {

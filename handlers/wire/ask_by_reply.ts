@@ -1,6 +1,7 @@
 import { type Clock, withTimeout } from "../../lib/base/clock.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
 import { type Approvals, sayAnswerer } from "../../lib/guard/approvals.ts";
+import { askElicitation } from "../../lib/runs/supervisor/ask_elicitation.ts";
 import { toNewApproval } from "../../lib/runs/supervisor/create_approver.ts";
 import {
   type ApprovalAnswer,
@@ -19,6 +20,8 @@ export interface AskByReplyOptions {
   readonly granted: boolean;
   /** How long an approval waits for its answer */
   readonly timeoutMs: number;
+  /** How long the reply waits for a person whom the call's server asks */
+  readonly elicitMs: number;
 }
 
 /** Shortest time limit of an approval that is granted at once, in milliseconds: a slow disk must not let it expire before it is used. */
@@ -29,9 +32,9 @@ const PROGRAM_MS = 2_000;
 
 /**
  * Returns the approver of a call whose client does not wait. The reply names the approval; the client repeats the call once a person has
- * answered.
+ * answered. What the server of a running call asks has nobody to repeat it: there the reply waits.
  */
-export function askByReply({ approvals, clock, given, granted, timeoutMs }: AskByReplyOptions): Approver {
+export function askByReply({ approvals, clock, given, granted, timeoutMs, elicitMs }: AskByReplyOptions): Approver {
   const use = async (id: string, request: ApprovalRequest): Promise<ApprovalAnswer> => {
     const used = await approvals.use(id, request.binding.digest);
     if (used.ok) return { decision: "approve", reason: `Approved by ${sayAnswerer(used.approval)}`, approvalId: id };
@@ -39,7 +42,7 @@ export function askByReply({ approvals, clock, given, granted, timeoutMs }: AskB
       ? { decision: "deny", rule: "approval_waits", reason: used.reason, approvalId: id }
       : { decision: "deny", rule: "approval_failed", reason: used.reason };
   };
-  return async (request) => {
+  const approver: Approver = async (request) => {
     if (given !== undefined && !granted) return await use(given, request);
     const asked = await approvals.ask({
       ...toNewApproval(request, granted ? Math.max(timeoutMs, AT_ONCE_MS) : timeoutMs),
@@ -70,6 +73,9 @@ export function askByReply({ approvals, clock, given, granted, timeoutMs }: AskB
       approvalId: id,
     };
   };
+  return Object.assign<Approver, Pick<Approver, "elicit">>(approver, {
+    elicit: (request, signal) => askElicitation(request, { approvals, timeoutMs: elicitMs, signal }),
+  });
 }
 
 /** Returns the approval after the program had its time to answer. Undefined where it answers none. */

@@ -68,6 +68,7 @@ export async function makeCall(
         given,
         granted: approved && hasScope(caller.scopes, "approve"),
         timeoutMs: services.config().runs.approval_timeout_secs * 1000,
+        elicitMs: services.config().autonomy.approval_timeout_secs * 1000,
       }),
     });
     return jsonReply(context, 200, {

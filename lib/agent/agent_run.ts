@@ -11,7 +11,13 @@ import type { RunTaint, Taint } from "../base/taint.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
-import type { ApprovalAnswer, ApprovalRequest, Inherited } from "../tools/runtime/tool_call.ts";
+import type {
+  ApprovalAnswer,
+  ApprovalRequest,
+  ElicitationAnswer,
+  ElicitationRequest,
+  Inherited,
+} from "../tools/runtime/tool_call.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { ParkedClientCalls } from "./parked_client_calls.ts";
 import type { PictureMemory } from "./picture_memory.ts";
@@ -33,7 +39,15 @@ export interface AgentLimits {
 export interface AgentApprover {
   (request: ApprovalRequest, signal: AbortSignal, emit: (body: AgentEventBody) => void): Promise<ApprovalAnswer>;
   /** Takes back the approval that was filed for the call before the run was interrupted, if there is one: the call is decided without it */
-  readonly withdraw?: (callId: string, emit: (body: AgentEventBody) => void) => Promise<void>;
+  readonly withdraw?: ((callId: string, emit: (body: AgentEventBody) => void) => Promise<void>) | undefined;
+  /** Puts the question of a call's server to a person. Default: nobody can be asked */
+  readonly elicit?:
+    | ((
+      request: ElicitationRequest,
+      signal: AbortSignal,
+      emit: (body: AgentEventBody) => void,
+    ) => Promise<ElicitationAnswer>)
+    | undefined;
 }
 
 /** The end of a run. */

@@ -205,7 +205,11 @@ class RunningCall {
 
   #ask(): ReturnType<ToolExecutor["call"]> {
     const { emit, approve, passesOn, ...options } = this.#options;
-    const approver: Approver = (request, waiting) => approve(request, waiting, emit);
+    const { elicit } = approve;
+    const approver: Approver = Object.assign<Approver, Pick<Approver, "elicit">>(
+      (request, waiting) => approve(request, waiting, emit),
+      elicit === undefined ? {} : { elicit: (request, waiting) => elicit(request, waiting, emit) },
+    );
     return options.tools.call({
       name: this.#call.name,
       input: inputOf(this.#call),

@@ -103,9 +103,18 @@ export function matchOfRule({ match, input_digest, folder, command, op, access }
   }
 }
 
-/** Returns the audit event of an approval's new state. @param by null when nobody acted, as for an expiry */
-export function approvalEvent(approval: Approval, by: Actor | null): ApprovalEvent {
-  const { id, status, used_at, tool, digest, run_id, call_id, remember, rule_id, note } = approval;
+/**
+ * Returns the audit event of an approval's new state.
+ * @param by null when nobody acted, as for an expiry
+ * @param options.fields names of the fields that the person filled in. Default: the answer has no content
+ */
+export function approvalEvent(
+  approval: Approval,
+  by: Actor | null,
+  { fields }: { readonly fields?: readonly string[] | undefined } = {},
+): ApprovalEvent {
+  const { id, status, used_at, kind = "call", server, tool, digest, run_id, call_id, remember, rule_id, note } =
+    approval;
   return {
     type: "approval",
     action: status === "pending" ? "asked" : used_at === null ? status : "used",
@@ -118,6 +127,8 @@ export function approvalEvent(approval: Approval, by: Actor | null): ApprovalEve
     remember,
     rule_id,
     note,
+    ...(kind === "call" ? {} : { kind, server }),
+    ...(fields === undefined ? {} : { fields }),
   };
 }
 
@@ -133,6 +144,8 @@ export interface ApprovalChange {
   readonly writes?: readonly Write[];
   /** Events of what `writes` change */
   readonly more?: readonly AuditEvent[];
+  /** Names of the fields that the person filled in */
+  readonly fields?: readonly string[] | undefined;
 }
 
 /** Store, clock and audit that the records of approvals work with. */
@@ -154,6 +167,8 @@ export class ApprovalRecords {
   readonly #counted: ReturnType<Metrics["counter"]>;
   /** Wakes whoever waits for an approval, by its id */
   readonly #notifier = createKeyedNotifier();
+  /** Elicitations that a call of this process waits for. */
+  readonly #awaited = new Set<string>();
 
   constructor(options: ApprovalRecordsOptions) {
     this.#options = options;
@@ -177,15 +192,40 @@ export class ApprovalRecords {
     return found === undefined ? undefined : { ...found.value, version: found.version };
   }
 
-  /** Reads an approval, and settles it as expired when its time is over. @returns undefined for an unknown id */
+  /**
+   * Reads an approval, and settles it when nobody can answer it any more: as expired when its time is over, as cancelled when it is an
+   * elicitation of a call that ended with its process.
+   * @returns undefined for an unknown id
+   */
   async findCurrent(id: string): Promise<FoundApproval | undefined> {
+    const { clock } = this.#options;
     for (;;) {
       const found = await this.find(id);
-      if (found?.approval.status !== "pending" || !isOver(found.approval, this.#options.clock.now())) return found;
-      const { expires_at } = found.approval;
+      if (found?.approval.status !== "pending") return found;
+      const { kind, expires_at } = found.approval;
+      const isLost = kind === "elicitation" && !this.#awaited.has(id);
+      if (!isLost && !isOver(found.approval, clock.now())) return found;
+      const end = isLost
+        ? { status: "cancelled", answered_at: new Date(clock.now()).toISOString() } as const
+        : { status: "expired", answered_at: expires_at } as const;
       // When somebody answers at the same moment, the change fails, and the next reading finds the answer
-      await this.change(found, { ...found.approval, status: "expired", answered_at: expires_at });
+      await this.change(found, { ...found.approval, ...end });
     }
+  }
+
+  /** Notes that a call of this process waits for an elicitation, until `release`. */
+  await(id: string): void {
+    this.#awaited.add(id);
+  }
+
+  /** Tells whether a call of this process waits for an elicitation. */
+  isAwaited(id: string): boolean {
+    return this.#awaited.has(id);
+  }
+
+  /** Ends what `await` began. */
+  release(id: string): void {
+    this.#awaited.delete(id);
   }
 
   /** Writes a new approval. @param claim written with it. @returns false when the claim does not hold */
@@ -202,12 +242,12 @@ export class ApprovalRecords {
   async change(
     found: FoundApproval,
     next: Approval,
-    { by = null, writes = [], more = [] }: ApprovalChange = {},
+    { by = null, writes = [], more = [], fields }: ApprovalChange = {},
   ): Promise<boolean> {
     const { version } = found;
     const body = toApprovalBody({ ...found, approval: next });
     const settles = found.approval.status === "pending";
-    const written = await this.#options.audit(approvalEvent(next, by), [
+    const written = await this.#options.audit(approvalEvent(next, by, { fields }), [
       { op: "putIf", collection: APPROVALS, key: next.id, version, body },
       ...(settles ? [{ op: "delete", collection: OPEN_APPROVALS, key: next.id } as const] : []),
       ...writes,

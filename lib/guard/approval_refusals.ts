@@ -1,5 +1,6 @@
 import { HttpError } from "../base/errors.ts";
-import { HANDOFF } from "./policy.ts";
+import { exactLine } from "../base/text.ts";
+import { ELICITATION, HANDOFF } from "./policy.ts";
 import type { Approval, ApprovalStatus } from "../base/records/approval.ts";
 import { APPROVAL_LIMITS } from "./approvals.ts";
 
@@ -24,6 +25,8 @@ export function notRemembered({ tool, rule }: Pick<Approval, "tool" | "rule">): 
     ? "it is about a procedure's step"
     : rule.startsWith(HANDOFF)
     ? "it hands a page over to a person"
+    : rule.startsWith(ELICITATION)
+    ? "a server asks, and each of its questions is a new one"
     : `[autonomy] always_ask names "${tool}"`;
   return new HttpError(
     "invalid_request",
@@ -50,6 +53,28 @@ export function matchWithoutRemember(): HttpError {
     { status: 400, type: "invalid_request_error", param: "match" },
   );
 }
+
+/** 400: an answer has content, and is no answer with content. @param why what takes none */
+export function contentNotTaken(why: string): HttpError {
+  return new HttpError("invalid_request", `Cannot take "content": ${why}; leave it out`, {
+    status: 400,
+    type: "invalid_request_error",
+    param: "content",
+  });
+}
+
+/** 400: the content of an answer does not fit the form. */
+export function contentRefused({ field, reason }: { readonly field: string; readonly reason: string }): HttpError {
+  // The name may be the client's own
+  const name = exactLine(field).slice(0, MAX_NAME_SHOWN);
+  return new HttpError("invalid_request", `Cannot take the answer: "content.${name}" does not fit: ${reason}`, {
+    status: 400,
+    type: "invalid_request_error",
+    param: `content.${name}`,
+  });
+}
+
+const MAX_NAME_SHOWN = 64;
 
 /** 409: as many rules are kept as may be. */
 export function tooManyRules(): HttpError {

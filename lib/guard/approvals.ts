@@ -8,8 +8,10 @@ import type {
   RuleMatchKind,
 } from "../base/records/approval.ts";
 import type { Caller } from "../base/records/caller.ts";
+import type { FormContent } from "../base/records/elicitation.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Write } from "../storage/store.ts";
+import type { Elicitation } from "./elicitation.ts";
 import type { Access } from "./policy.ts";
 import type { RuleSubject } from "./rule_match.ts";
 
@@ -35,7 +37,7 @@ export function sayAnswerer({ answered_by }: Pick<Approval, "answered_by">): "a 
   return answered_by === ANSWERED_BY_PROGRAM ? "the program" : "a person";
 }
 
-/** A request for approval of one call. */
+/** A request for approval of one call, or for the answer to what the server of a running call asks. */
 export interface NewApproval extends RuleSubject {
   readonly access: Access;
   /** For the person; known secrets masked */
@@ -55,6 +57,8 @@ export interface NewApproval extends RuleSubject {
   readonly requestedBy: Actor;
   /** Milliseconds that the approval waits, and that an answer counts */
   readonly timeoutMs: number;
+  /** Question of the call's server to a person. Default: the approval is about the call itself */
+  readonly elicitation?: Elicitation | undefined;
   /** Set when whoever files the approval answers it at once: the program is not asked. Default false */
   readonly isAnswered?: boolean | undefined;
 }
@@ -68,7 +72,16 @@ export interface ApprovalReply {
   readonly match?: RuleMatchKind | undefined;
   /** At most 1,000 characters, for whoever reads the record */
   readonly note?: string | undefined;
+  /** Content for the form of an elicitation that is approved. Default: no field is filled in */
+  readonly content?: Readonly<Record<string, unknown>> | undefined;
   readonly by: Actor;
+}
+
+/** End of an elicitation. */
+export interface ElicitationEnd {
+  readonly approval: Approval;
+  /** Content that the person gave; undefined unless the approval is approved. No record has it */
+  readonly content: FormContent | undefined;
 }
 
 /** Result of using an approval for a call: the call may run, or the reason why not. */
@@ -102,7 +115,14 @@ export interface Approvals {
    */
   settled(id: string, signal: AbortSignal): Promise<Approval>;
   /**
-   * @throws {HttpError} 404 not_found; 409 conflict for one that is settled; 400 invalid_request for a `remember` that is refused
+   * Waits for the end of an elicitation, as `settled`, and gives the content of its answer. To be called right after `ask`, once: the
+   * content is in memory alone, and an elicitation for which nobody waits any more is cancelled.
+   * @throws {CancelError} when the signal aborts first; the approval is then cancelled
+   */
+  elicited(id: string, signal: AbortSignal): Promise<ElicitationEnd>;
+  /**
+   * @throws {HttpError} 404 not_found; 409 conflict for one that is settled; 400 invalid_request for a `remember` that is refused, and for
+   *   content that does not fit the form
    * @returns the approval, and the rule that was stored
    */
   answer(

@@ -1,6 +1,8 @@
 import { cancelError } from "../base/cancel.ts";
+import { createKeyedMutex } from "../base/keyed_queues.ts";
 import type { Random } from "../base/random.ts";
 import { type Approval, APPROVAL_ID, type ApprovalRule } from "../base/records/approval.ts";
+import type { FormContent } from "../base/records/elicitation.ts";
 import { unlessUnreadable } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
 import {
@@ -12,6 +14,8 @@ import {
 } from "./approval_records.ts";
 import {
   approvalClaimed,
+  contentNotTaken,
+  contentRefused,
   matchNotOffered,
   matchWithoutRemember,
   notRemembered,
@@ -28,6 +32,7 @@ import {
   type ApprovalReply,
   type Approvals,
   type ApprovalUse,
+  type ElicitationEnd,
   type NewApproval,
 } from "./approvals.ts";
 import { asksAlways } from "./policy.ts";
@@ -61,6 +66,10 @@ class StoredApprovals implements Approvals {
   readonly #options: CreateApprovalsOptions;
   readonly #records: ApprovalRecords;
   readonly #rules: ApprovalRules;
+  /** Contents of answers, by approval id, until `elicited` gives them. */
+  readonly #contents = new Map<string, FormContent>();
+  /** Answers to one elicitation come one after the other, so that the content is that of the answer that counts. */
+  readonly #answering = createKeyedMutex();
 
   constructor(options: CreateApprovalsOptions) {
     this.#options = options;
@@ -78,8 +87,28 @@ class StoredApprovals implements Approvals {
     const approval = this.#toApproval(request);
     const { wider, reachesNetwork = false } = request;
     const kept: KeptApproval = { approval, wider: toWiderBody(wider), reachesNetwork };
-    if (!await this.#records.insert(kept, request.requestedBy, claim?.(approval.id))) throw approvalClaimed();
+    const isElicitation = request.elicitation !== undefined;
+    if (isElicitation) this.#records.await(approval.id);
+    try {
+      if (!await this.#records.insert(kept, request.requestedBy, claim?.(approval.id))) throw approvalClaimed();
+    } catch (error) {
+      if (isElicitation) this.#records.release(approval.id);
+      throw error;
+    }
     return approval;
+  }
+
+  async elicited(id: string, signal: AbortSignal): Promise<ElicitationEnd> {
+    try {
+      const approval = await this.settled(id, signal);
+      return { approval, content: approval.status === "approved" ? this.#contents.get(id) : undefined };
+    } catch (error) {
+      await this.cancel(id);
+      throw error;
+    } finally {
+      this.#contents.delete(id);
+      this.#records.release(id);
+    }
   }
 
   async settled(id: string, signal: AbortSignal): Promise<Approval> {
@@ -102,10 +131,15 @@ class StoredApprovals implements Approvals {
     }
   }
 
-  async answer(id: string, reply: ApprovalReply): ReturnType<Approvals["answer"]> {
+  answer(id: string, reply: ApprovalReply): ReturnType<Approvals["answer"]> {
+    return this.#answering(id, () => this.#answer(id, reply));
+  }
+
+  async #answer(id: string, reply: ApprovalReply): ReturnType<Approvals["answer"]> {
     const found = await this.#records.findCurrent(id);
     if (found === undefined) throw unknownApproval();
     const rule = ruleFor(found, reply, this.#now());
+    const content = await contentFor(found.approval, reply);
     const writes = rule === undefined ? [] : await this.#rules.store(rule);
     if (writes === undefined) throw tooManyRules();
     const { decision, remember = "once", note = null, by } = reply;
@@ -120,10 +154,16 @@ class StoredApprovals implements Approvals {
     };
     // The rule, its audit event and the answer are stored together or not at all
     const more = rule === undefined ? [] : [ruleEvent("stored", rule, by)];
-    if (!await this.#records.change(found, next, { by, writes, more })) {
+    // Whoever waits may read the answer before the next line does
+    if (content !== undefined) this.#contents.set(id, content);
+    const fields = content === undefined ? undefined : Object.keys(content);
+    if (!await this.#records.change(found, next, { by, writes, more, fields })) {
+      this.#contents.delete(id);
       // Somebody else settled the approval at the same moment, or it was forgotten since
       throw settledBefore((await this.#records.findCurrent(id))?.approval.status ?? "cancelled");
     }
+    // Whoever waited has left at this moment
+    if (!this.#records.isAwaited(id)) this.#contents.delete(id);
     return { approval: next, rule };
   }
 
@@ -137,6 +177,7 @@ class StoredApprovals implements Approvals {
     const found = await this.#records.findCurrent(id);
     if (found === undefined) return refused(id, "it never existed, or was forgotten since");
     const { approval } = found;
+    if (approval.kind === "elicitation") return refused(id, "it answers what a server asks, and lets no call through");
     if (approval.status === "pending") {
       return { ok: false, waiting: true, reason: `Cannot use approval "${id}": it has not been answered yet` };
     }
@@ -204,6 +245,7 @@ class StoredApprovals implements Approvals {
       id: this.#options.random.id("apr_"),
       object: "approval",
       status: "pending",
+      ...partsOf(request.elicitation),
       tool,
       access: request.access,
       input,
@@ -245,6 +287,41 @@ function ruleFor(found: FoundApproval, reply: ApprovalReply, time: string): Appr
   const rule = ruleOf(found, reply, time);
   if (rule === "not_offered") throw matchNotOffered(match ?? "call", kindsOf(approval));
   return rule;
+}
+
+/**
+ * Returns the content of an answer. undefined: the answer has none.
+ * @throws {HttpError} 400 invalid_request, with the field in `param`
+ */
+async function contentFor(
+  { kind, schema }: Approval,
+  { decision, content }: ApprovalReply,
+): Promise<FormContent | undefined> {
+  if (kind !== "elicitation") {
+    if (content !== undefined) throw contentNotTaken("this approval is about a call, which is as it stands");
+    return undefined;
+  }
+  if (decision === "deny") {
+    if (content !== undefined) throw contentNotTaken("a denial tells the server nothing");
+    return undefined;
+  }
+  if (schema === null || schema === undefined) {
+    if (content !== undefined) throw contentNotTaken("the server asks to open an address, and not for fields");
+    return undefined;
+  }
+  const { checkContent } = await import("./elicitation.ts");
+  const checked = checkContent(schema, content ?? {});
+  if (!checked.ok) throw contentRefused(checked);
+  return checked.content;
+}
+
+/** Returns the parts of an approval that say what it is about. */
+function partsOf(
+  elicitation: NewApproval["elicitation"],
+): Pick<Approval, "kind" | "server" | "message" | "schema" | "url"> {
+  if (elicitation === undefined) return { kind: "call" };
+  const { server, message, schema, url } = elicitation;
+  return { kind: "elicitation", server, message, schema, url };
 }
 
 const USED = "it has let its one call through";

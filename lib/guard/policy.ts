@@ -48,15 +48,19 @@ export interface Decision {
 export const RULE_OUTSIDE_CONTENT = "outside_content";
 
 /**
- * Tells whether a rule asks each time, by `always_ask`, after content from outside, for a step of a procedure or to hand a page over. Such
- * an answer counts for one call alone.
+ * Tells whether a rule asks each time, by `always_ask`, after content from outside, for a step of a procedure, to hand a page over or for the
+ * server of a tool. Such an answer counts for one call alone.
  */
 export function asksAlways(rule: string): boolean {
-  return ["always_ask:", "sop:", HANDOFF].some((prefix) => rule.startsWith(prefix)) || rule === RULE_OUTSIDE_CONTENT;
+  return ["always_ask:", "sop:", HANDOFF, ELICITATION].some((prefix) => rule.startsWith(prefix)) ||
+    rule === RULE_OUTSIDE_CONTENT;
 }
 
 /** Begin of the rule of a call that a person does a part of. */
 export const HANDOFF = "handoff:";
+
+/** Begin of the rule of an elicitation, before the name of its server. */
+export const ELICITATION = "elicitation:";
 
 /** Tells whether a call changes the files that its effects name: a write does, and a download that goes to a file. */
 export function changesFiles(call: Pick<DecideInput, "access" | "effects">): boolean {

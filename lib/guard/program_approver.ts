@@ -27,7 +27,8 @@ export interface ProgramApprover {
 }
 
 /**
- * Asks the program about each approval, those that wait from before included. People may answer beside it: the first answer counts. What
+ * Asks the program about each approval, those that wait from before included. An elicitation is answered with
+ * `{ decision: "approve", content }`, or by `approve` where the form needs no field. People may answer beside it: the first answer counts. What
  * the program gives is an answer for one call; it is never remembered. An error and an answer of any other form deny, with the reason in
  * the record. A slow program changes nothing: the approval waits as before, until somebody answers or its time is over.
  * Source: docs/design/policy.md "Approvals"
@@ -43,6 +44,7 @@ export function createProgramApprover(options: ProgramApproverOptions): ProgramA
         return asked;
       },
       settled: (id, signal) => approvals.settled(id, signal),
+      elicited: (id, signal) => approvals.elicited(id, signal),
       answer: (id, reply) => approvals.answer(id, reply),
       cancel: (id) => approvals.cancel(id),
       use: (id, digest) => approvals.use(id, digest),
@@ -126,7 +128,8 @@ class Program implements ProgramWord {
       const given = await ask(structuredClone(approval), { signal });
       if (given === "approve" || given === "deny") return { decision: given };
       if (given === undefined) return "left";
-      return { decision: "deny", note: 'onApproval gave neither "approve" nor "deny" nor undefined' };
+      return wordWithContent(given, approval) ??
+        { decision: "deny", note: 'onApproval gave neither "approve" nor "deny" nor undefined' };
     } catch (error) {
       const { id: approval_id, run_id, tool } = approval;
       if (!signal.aborted) log.error("onApproval failed: the call is denied", { approval_id, run_id, tool, error });
@@ -136,9 +139,18 @@ class Program implements ProgramWord {
   }
 
   async #answer(id: string, word: Word): Promise<void> {
+    const by = { via: "program", tokenId: null } as const;
     try {
-      await this.#options.approvals.answer(id, { ...word, by: { via: "program", tokenId: null } });
+      await this.#options.approvals.answer(id, { ...word, by });
     } catch (error) {
+      // The content does not fit the form: as an answer of no form
+      if (error instanceof HttpError && error.status === 400) {
+        const note = `onApproval gave an answer that does not fit: ${error.message}`.slice(
+          0,
+          APPROVAL_LIMITS.noteCharacters,
+        );
+        return await this.#answer(id, { decision: "deny", note });
+      }
       // Somebody answered at the same moment, or the approval was taken back
       if (error instanceof HttpError) return;
       this.#options.log.error("The program's answer to an approval could not be stored", { approval_id: id, error });
@@ -150,6 +162,19 @@ class Program implements ProgramWord {
 interface Word {
   readonly decision: "approve" | "deny";
   readonly note?: string;
+  readonly content?: Readonly<Record<string, unknown>>;
+}
+
+/** Returns the answer to an elicitation that an object of the program is. undefined: it is none, or the approval is about a call */
+function wordWithContent(given: unknown, { kind }: Approval): Word | undefined {
+  if (kind !== "elicitation" || given === null || typeof given !== "object") return undefined;
+  const { decision, content = {} } = given as { readonly decision?: unknown; readonly content?: unknown };
+  if (decision === "deny") return { decision };
+  if (decision !== "approve" || content === null || typeof content !== "object" || Array.isArray(content)) {
+    return undefined;
+  }
+  // A copy of its own properties, so that the program cannot change what was checked
+  return { decision, content: { ...content } };
 }
 
 function sayError(error: unknown): string {

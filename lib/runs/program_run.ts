@@ -89,11 +89,70 @@ export interface ProgramRuleOffer {
   readonly text: string;
 }
 
+/** Field of a form that a person fills in: a part of JSON Schema. */
+export type ProgramFormField =
+  & { readonly title?: string | undefined; readonly description?: string | undefined }
+  & (
+    | {
+      readonly type: "string";
+      readonly minLength?: number | undefined;
+      readonly maxLength?: number | undefined;
+      readonly format?: "email" | "uri" | "date" | "date-time" | undefined;
+      /** Choices, of which the text is one */
+      readonly oneOf?: readonly ProgramFormChoice[] | undefined;
+      readonly default?: string | undefined;
+    }
+    | {
+      readonly type: "number" | "integer";
+      readonly minimum?: number | undefined;
+      readonly maximum?: number | undefined;
+      readonly default?: number | undefined;
+    }
+    | { readonly type: "boolean"; readonly default?: boolean | undefined }
+    | {
+      readonly type: "array";
+      readonly items: { readonly anyOf: readonly ProgramFormChoice[] };
+      readonly minItems?: number | undefined;
+      readonly maxItems?: number | undefined;
+      readonly default?: readonly string[] | undefined;
+    }
+  );
+
+/** Choice of a field: the value that is sent, and the words that a person reads. */
+export interface ProgramFormChoice {
+  readonly const: string;
+  readonly title: string;
+}
+
+/** Form of an elicitation: a flat object, as JSON Schema. */
+export interface ProgramForm {
+  readonly type: "object";
+  readonly properties: Readonly<Record<string, ProgramFormField>>;
+  readonly required: readonly string[];
+}
+
+/** Answer of the program to an elicitation. */
+export interface ProgramElicitationAnswer {
+  readonly decision: "approve" | "deny";
+  /** Fields of the form. Default: none is filled in */
+  readonly content?: Readonly<Record<string, string | number | boolean | readonly string[]>> | undefined;
+}
+
 /** Approval, as `GET /v1/approvals/:id` shows it. Times are ISO 8601. */
 export interface ProgramApproval {
   readonly id: string;
   readonly object: "approval";
   readonly status: "pending" | "approved" | "denied" | "expired" | "cancelled";
+  /** `elicitation`: the MCP server of a running call asks. Absent in records of earlier versions: `call` */
+  readonly kind?: "call" | "elicitation" | undefined;
+  /** Name of the MCP server that asks */
+  readonly server?: string | undefined;
+  /** Words of that server */
+  readonly message?: string | undefined;
+  /** Form to fill in; null: a person opens `url` */
+  readonly schema?: ProgramForm | null | undefined;
+  /** Address that a person opens; null: `schema` is filled in */
+  readonly url?: string | null | undefined;
   readonly tool: string;
   readonly access: "read" | "state" | "write" | "network";
   /** Input that the tool would get, with known secrets masked */
@@ -184,6 +243,11 @@ export type ProgramRunEvent =
     | {
       readonly type: "approval_needed";
       readonly approval_id: string;
+      readonly kind?: "call" | "elicitation" | undefined;
+      readonly server?: string | undefined;
+      readonly message?: string | undefined;
+      readonly schema?: ProgramForm | null | undefined;
+      readonly url?: string | null | undefined;
       readonly call_id: string;
       readonly tool: string;
       readonly input: unknown;

@@ -308,6 +308,69 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     );
   });
 
+  test("what a server asks is a form of plain text, which is sent once it fits", async () => {
+    gateway.ask({
+      kind: "elicitation",
+      server: "crm",
+      message: "Who <b>is</b> it?\u202e",
+      url: null,
+      schema: {
+        type: "object",
+        properties: {
+          name: { type: "string", title: "<i>Name</i>", minLength: 2 },
+          age: { type: "integer", minimum: 0, maximum: 150 },
+          sure: { type: "boolean", default: true },
+          colour: { type: "string", oneOf: [{ const: "", title: "None" }, { const: "g", title: "Green" }] },
+          days: {
+            type: "array",
+            items: { anyOf: [{ const: "mo", title: "Monday" }, { const: "tu", title: "Tuesday" }] },
+          },
+        },
+        required: ["name"],
+      },
+      offers: [],
+      always_rule: null,
+    });
+    await openPaired();
+    await page.click("nav a[href='#approvals']");
+    const card = page.locator(".ask");
+    await card.getByText("Who <b>is</b> it?\\u202e").waitFor();
+    assert.equal(await card.locator("b, i").count(), 0);
+    await card.getByRole("button", { name: "Send the answer" }).click();
+    assert.equal(await card.locator("input:invalid").count(), 1, "the browser asks for the name first");
+    assert.deepEqual(gateway.answers, []);
+    await card.getByLabel("<i>Name</i>").fill("Ada");
+    await card.getByLabel("age (optional)").fill("36");
+    await card.getByLabel("colour (optional)").selectOption("Green");
+    await card.getByLabel("Tuesday").check();
+    await card.getByRole("button", { name: "Send the answer" }).click();
+    await page.getByText("No call waits for an answer.").waitFor();
+    const content = { name: "Ada", age: 36, sure: true, colour: "g", days: ["tu"] };
+    assert.deepEqual(gateway.answers, [{ path: "/v1/approvals/apr_1", decision: "approve", content }]);
+  });
+
+  test("an address that a server wants opened is shown in full, and nothing opens it by itself", async () => {
+    const url = `https://crm.example/sign?${"x".repeat(500)}`;
+    gateway.ask({
+      kind: "elicitation",
+      server: "crm",
+      message: "Sign in",
+      schema: null,
+      url,
+      offers: [],
+      always_rule: null,
+    });
+    await openPaired();
+    await page.click("nav a[href='#approvals']");
+    const card = page.locator(".ask");
+    assert.equal(await card.locator(".ask-address").innerText(), url);
+    const link = card.getByRole("link");
+    assert.deepEqual([await link.getAttribute("href"), await link.getAttribute("rel")], [url, "noopener noreferrer"]);
+    await card.getByRole("button", { name: "Tell the server that I agree" }).click();
+    await page.getByText("No call waits for an answer.").waitFor();
+    assert.deepEqual(gateway.answers, [{ path: "/v1/approvals/apr_1", decision: "approve" }]);
+  });
+
   test("what is remembered is shown word for word first, listed, and revoked", async () => {
     gateway.ask();
     await openPaired();

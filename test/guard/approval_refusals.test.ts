@@ -12,11 +12,23 @@ test("each refusal of the approvals has the status and type that the contract gi
     refusals.matchWithoutRemember(),
     refusals.tooManyRules(),
     refusals.approvalClaimed(),
+    refusals.contentNotTaken("it is about a call"),
+    refusals.contentRefused({ field: "age\u202e", reason: "it must be an integer" }),
   ];
   assert.deepEqual(Object.keys(refusals).length, made.length);
   for (const { code, status, type } of made) {
     const [, known, kind] = ERROR_TABLE.find(([name]) => name === code) ?? [];
     assert.deepEqual([status, type], [known, kind], code);
   }
-  assert.deepEqual(made.map(({ param }) => param), [null, null, "remember", "match", "match", null, null]);
+  assert.deepEqual(made.map(({ param }) => param), [
+    null,
+    null,
+    "remember",
+    "match",
+    "match",
+    null,
+    null,
+    "content",
+    "content.age\\u202e",
+  ]);
 });

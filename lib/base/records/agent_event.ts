@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { approvalSchema, containmentSchema } from "./approval.ts";
+import { APPROVAL_KINDS, approvalSchema, containmentSchema, elicitationEntries } from "./approval.ts";
 import { pictureSchema } from "./message.ts";
 import { usageSchema } from "./usage.ts";
 
@@ -77,6 +77,9 @@ export const agentEventSchema = v.variant("type", [
   }),
   event("approval_needed", {
     approval_id: v.string(),
+    /** Absent in events of earlier versions: `call` */
+    kind: v.optional(v.picklist(APPROVAL_KINDS)),
+    ...elicitationEntries,
     call_id: v.string(),
     tool: v.string(),
     input: v.unknown(),

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { formSchema } from "./elicitation.ts";
 
 /** States of a question to a person: `pending` until it is answered, expires or its run ends. */
 export const APPROVAL_STATUSES = ["pending", "approved", "denied", "expired", "cancelled"] as const;
@@ -9,6 +10,21 @@ export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
 export const REMEMBER = ["once", "run", "always"] as const;
 /** Reach of an answer. */
 export type Remember = (typeof REMEMBER)[number];
+
+/** Kinds of approvals: of a call before it runs, and of what the server of a running call asks a person (elicitation). */
+export const APPROVAL_KINDS = ["call", "elicitation"] as const;
+
+/** Parts of an elicitation that its approval and its event have. Absent for a call. */
+export const elicitationEntries = {
+  /** Name of the MCP server that asks */
+  server: v.optional(v.string()),
+  /** Words of the server to the person; known secrets masked */
+  message: v.optional(v.string()),
+  /** Form that the person fills in, as JSON Schema; null: the person opens `url` */
+  schema: v.optional(v.nullable(formSchema)),
+  /** Address that the person opens, whole; null: the person fills in `schema` */
+  url: v.optional(v.nullable(v.string())),
+} as const;
 
 /** Form of an approval's id. */
 export const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
@@ -60,6 +76,9 @@ export const approvalSchema = v.object({
   id: v.string(),
   object: v.literal("approval"),
   status: v.picklist(APPROVAL_STATUSES),
+  /** Absent in records of earlier versions: `call` */
+  kind: v.optional(v.picklist(APPROVAL_KINDS)),
+  ...elicitationEntries,
   tool: v.string(),
   access: v.picklist(["read", "state", "write", "network"]),
   /** Input that the tool would get, with known secrets masked. */

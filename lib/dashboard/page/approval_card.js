@@ -1,12 +1,18 @@
 import { element } from "./dom.js";
+import { createElicitationForm } from "./elicitation_form.js";
 import { exactLine, exactText } from "./exact_text.js";
 import { formatDuration } from "./format.js";
 
 /** @typedef {"call" | "folder" | "command"} Match */
-/** @typedef {{ decision: "approve" | "deny", remember?: "run" | "always", match?: Match }} Answer */
+/** @typedef {{ decision: "approve" | "deny", remember?: "run" | "always", match?: Match, content?: Readonly<Record<string, unknown>> }} Answer */
 /** @typedef {{ remember: "run" | "always", match: Match, text: string }} Offer a rule that an answer may store */
 /**
  * @typedef {{
+ *   kind?: "call" | "elicitation",
+ *   server?: string,
+ *   message?: string,
+ *   schema?: import("./elicitation_form.js").Form | null,
+ *   url?: string | null,
  *   tool: string,
  *   input: unknown,
  *   input_digest?: string,
@@ -32,13 +38,71 @@ const LABELS = {
 };
 
 /**
- * A call that waits for a person: the exact input, what it would change, and the answers there are. What cannot be seen is spelled
- * out, and a rule is shown before it is stored.
+ * A call that waits for a person: the exact input, what it would change, and the answers there are; or what the server of a running call
+ * asks. What cannot be seen is spelled out, and a rule is shown before it is stored.
  * @param {object} options
  * @param {Question} options.question
  * @param {(answer: Answer) => Promise<unknown>} options.onAnswer what it rejects with is shown
  */
 export function createApprovalCard({ question, onAnswer }) {
+  return question.kind === "elicitation"
+    ? createElicitationCard({ question, onAnswer })
+    : createCallCard({ question, onAnswer });
+}
+
+/**
+ * A question of the server of a call: its form, which the browser checks before it is sent, as the gateway does after.
+ * @param {{ question: Question, onAnswer: (answer: Answer) => Promise<unknown> }} options
+ */
+function createElicitationCard({ question, onAnswer }) {
+  const { tool, input, input_digest: digest, expires_at: expiresAt, url } = question;
+  const { parts, read } = createElicitationForm(question);
+  const problem = element("p", { class: "field-error", role: "alert" });
+  const label = url === null || url === undefined ? "Send the answer" : "Tell the server that I agree";
+  const submit = element("button", { type: "submit", class: "primary" }, label);
+  const decline = element("button", { type: "button", onclick: () => void send({ decision: "deny" }) }, "Decline");
+  /** @param {Answer} answer */
+  const send = async (answer) => {
+    submit.disabled = decline.disabled = true;
+    problem.textContent = "";
+    try {
+      await onAnswer(answer);
+    } catch (error) {
+      problem.textContent = error instanceof Error ? error.message : String(error);
+      submit.disabled = decline.disabled = false;
+      submit.focus();
+    }
+  };
+  const root = element(
+    "form",
+    {
+      class: "ask",
+      autocomplete: "off",
+      "aria-label": `Question of a server in ${exactLine(tool)}`,
+      onsubmit: (/** @type {Event} */ event) => {
+        event.preventDefault();
+        const content = read();
+        void send({ decision: "approve", ...(content === undefined ? {} : { content }) });
+      },
+    },
+    ...parts,
+    element(
+      "details",
+      { class: "ask-always" },
+      element("summary", {}, "The call that it runs for"),
+      element("pre", { tabIndex: 0, "aria-label": "Input" }, shownInput(input, digest)),
+    ),
+    element("p", { class: "hint" }, `Expires in ${formatDuration((Date.parse(expiresAt) - Date.now()) / 1000)}.`),
+    element("div", { class: "ask-buttons" }, submit, decline),
+    problem,
+  );
+  return { root, focus: () => submit.focus() };
+}
+
+/**
+ * @param {{ question: Question, onAnswer: (answer: Answer) => Promise<unknown> }} options
+ */
+function createCallCard({ question, onAnswer }) {
   const { tool, input, input_digest: digest, reason, expires_at: expiresAt, files = [], bound = [] } = question;
   const { containment } = question;
   const problem = element("p", { class: "field-error", role: "alert" });

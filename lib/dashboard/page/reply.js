@@ -92,7 +92,7 @@ export function createReply({ announce, onAnswer }) {
           const id = event.approval_id;
           const { root: ask } = createApprovalCard({ question: event, onAnswer: (answer) => onAnswer(id, answer) });
           asks.set(id, ask);
-          announce(`${event.tool} needs your approval.`);
+          announce(`${event.tool} ${event.kind === "elicitation" ? "asks you something" : "needs your approval"}.`);
           return place(ask, seq);
         }
         case "approval_answered":

@@ -72,6 +72,12 @@ export interface ApprovalEvent extends AuditPlace {
   /** The rule that the answer stored */
   readonly rule_id: string | null;
   readonly note: string | null;
+  /** Absent for an approval of a call */
+  readonly kind?: "elicitation" | undefined;
+  /** MCP server that asks, for an elicitation */
+  readonly server?: string | undefined;
+  /** Names of the fields that a person filled in; what was filled in is recorded nowhere. Absent: the answer has no content */
+  readonly fields?: readonly string[] | undefined;
 }
 
 /** A remembered answer was stored or revoked. */

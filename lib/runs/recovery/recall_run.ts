@@ -114,6 +114,8 @@ class JournalReader {
         this.#endTurn(event, record);
         break;
       case "approval_needed":
+        // What a server asked ended with its call, and says nothing of the call itself
+        if (event.kind === "elicitation") break;
         this.#approvals.set(event.call_id, { approvalId: event.approval_id, answered: false });
         break;
       case "approval_answered":

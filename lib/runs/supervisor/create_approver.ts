@@ -10,6 +10,8 @@ import {
   nobodyCouldAnswer,
 } from "../../tools/runtime/tool_call.ts";
 import type { RecordedApproval } from "../recovery/recall_run.ts";
+import { toAnswered, toNeeded } from "./approval_events.ts";
+import { askElicitation, cancelUnasked } from "./ask_elicitation.ts";
 import type { QueuePlace } from "./run_queue.ts";
 
 /** Properties of a run that decide whether it asks for approvals, and for how long. */
@@ -63,7 +65,18 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
       }
       return await toAnswer(settled, approvals);
     };
-    return earlier === undefined ? ask : Object.assign(ask, { withdraw: earlier.withdraw });
+    const elicit: AgentApprover["elicit"] = async (request, signal, emit) => {
+      const { attached, durable } = timeoutMs();
+      return await askElicitation(request, {
+        approvals,
+        timeoutMs: run.durable ? durable : attached,
+        signal,
+        emit,
+        pause: (waiting) => run.place.pause(waiting),
+        ...(isUnattended ? { onAsked: (id) => withdrawWhenLeft(id, approvals) } : {}),
+      });
+    };
+    return Object.assign<AgentApprover, Partial<AgentApprover>>(ask, { elicit, withdraw: earlier?.withdraw });
   };
 }
 
@@ -135,32 +148,21 @@ async function toAnswer(settled: Approval, approvals: Approvals): Promise<Approv
   }
 }
 
-function toNeeded(asked: Approval): AgentEventBody {
-  const { id, call_id, tool, input, input_digest, reason, rule, containment = null, expires_at, files, bound, offers } =
-    asked;
-  return {
-    type: "approval_needed",
-    approval_id: id,
-    call_id,
-    tool,
-    input,
-    input_digest,
-    reason,
-    rule,
-    containment,
-    expires_at,
-    files,
-    ...(bound === undefined ? {} : { bound }),
-    ...(offers === undefined ? {} : { offers }),
-  };
-}
-
 /**
  * Denies every call at once and says what would allow it, for runs that nobody follows who may approve.
  * Source: docs/design/policy.md "Approvals"
  */
-export const denyUnattended: AgentApprover = ({ tool, reason }, _signal, emit) =>
-  Promise.resolve(denyUnasked(unattended({ tool, reason }), emit));
+export const denyUnattended: AgentApprover = Object.assign<AgentApprover, Pick<AgentApprover, "elicit">>(
+  ({ tool, reason }, _signal, emit) => Promise.resolve(denyUnasked(unattended({ tool, reason }), emit)),
+  {
+    elicit: ({ elicitation: { server }, tool }, _signal, emit) => {
+      const why =
+        `nobody who may approve follows this run, so nobody was asked what the MCP server "${server}" asks in ` +
+        `"${tool}". The dashboard and "postern chat" at a terminal ask, and so does a durable run`;
+      return Promise.resolve(cancelUnasked(why, emit));
+    },
+  },
+);
 
 function unattended({ tool, reason }: Pick<ApprovalRequest, "tool" | "reason">): string {
   return `nobody who may approve follows this run, so nobody was asked: ${reason}. ` +
@@ -207,7 +209,8 @@ function createEarlierApprovals(
   const unrecorded = async ({ runId, callId }: ApprovalRequest): Promise<Approval | undefined> => {
     const { approvals: newest } = await approvals.list({ limit: MAX_LOOKED_AT });
     return newest.find((approval) =>
-      approval.run_id === runId && approval.call_id === callId && approval.used_at === null
+      approval.run_id === runId && approval.call_id === callId && approval.used_at === null &&
+      approval.kind !== "elicitation"
     );
   };
   const withdraw: EarlierApprovals["withdraw"] = async (callId, emit) => {
@@ -247,16 +250,4 @@ function createEarlierApprovals(
 /** Returns the answer of an approval that was approved. */
 function approve(approval: Approval): ApprovalAnswer {
   return { decision: "approve", reason: `Approved by ${sayAnswerer(approval)}`, approvalId: approval.id };
-}
-
-/** Returns the event for the answer of an approval. */
-function toAnswered({ id, status, answered_by }: Approval): AgentEventBody {
-  const decision = status === "approved"
-    ? "approve"
-    : status === "denied"
-    ? "deny"
-    : status === "cancelled"
-    ? "cancelled"
-    : "expired";
-  return { type: "approval_answered", approval_id: id, decision, by: answered_by };
 }

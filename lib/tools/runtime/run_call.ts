@@ -6,9 +6,11 @@ import type { KnownSecrets } from "../../base/redact.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
+import { createElicitor } from "./create_elicitor.ts";
 import { INSUFFICIENT_SCOPE } from "./owned_things.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolContext, ToolServices } from "./tool.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
+import { TimeLimit } from "./time_limit.ts";
 import { taintOf, type ToolCallRequest } from "./tool_executor.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
@@ -58,10 +60,11 @@ export async function runCall(
   const services = binding === undefined ? runner.services : await boundServices(runner.services, binding);
   const config = runner.config();
   const timeoutMs = tool.timeoutMs?.(config) ?? runner.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-  const work = (signal: AbortSignal) =>
+  const work = (signal: AbortSignal, limit: TimeLimit) =>
     prepared.run({
       ...surroundings(runner, tool, { services, config }),
       ...toCallContext(runner, tool, request),
+      elicit: createElicitor(runner, { tool, prepared, request, limit, signal }),
       signal,
     });
   const ending = await runBounded(work, { clock: runner.clock, timeoutMs, signal: request.signal });
@@ -169,7 +172,7 @@ export type Ending<T> =
  * Work that ignores its signal is given up 2 s after the signal aborted, so that nothing hangs. Its later result is dropped.
  */
 export async function runBounded<T>(
-  work: (signal: AbortSignal) => Promise<T>,
+  work: (signal: AbortSignal, limit: TimeLimit) => Promise<T>,
   options: { readonly clock: Clock; readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<Ending<T>> {
   const { clock, timeoutMs, signal } = options;
@@ -177,10 +180,10 @@ export async function runBounded<T>(
   const controller = new AbortController();
   const abort = () => controller.abort(cancelError(signal));
   signal.addEventListener("abort", abort, { once: true });
-  const limit = clock.after(timeoutMs, () => controller.abort(new CancelError("timeout")));
+  const limit = new TimeLimit({ clock, ms: timeoutMs, onOver: () => controller.abort(new CancelError("timeout")) });
   const stopped = stopAfterGrace(controller.signal, clock);
   try {
-    const working = work(controller.signal).then(
+    const working = work(controller.signal, limit).then(
       (value): Ending<T> => ({ kind: "done", value }),
       // An error after the signal aborted counts as the stop, except a ToolError, which has a message for the model
       (error: unknown): Ending<T> =>

@@ -1,6 +1,8 @@
 import type { BoundState } from "../../base/records/approval.ts";
 import type { Taint } from "../../base/taint.ts";
 import type { Caller } from "../../base/records/caller.ts";
+import type { FormContent } from "../../base/records/elicitation.ts";
+import type { Elicitation } from "../../guard/elicitation.ts";
 import type { Access, Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
 import type { CommandContainment } from "../../system/process/containment.ts";
@@ -68,6 +70,18 @@ export interface CallContext {
   readonly signal: AbortSignal;
   /** Reports progress to the readers of the run */
   progress(message: string): void;
+  /**
+   * Puts a question of the call's server to a person, and waits. The time limit of the call stands still meanwhile. Absent: nobody can be
+   * asked
+   * @param options.signal takes the question back. Default: the call's signal
+   * @throws {CancelError} when the signal aborts
+   */
+  readonly elicit?:
+    | ((
+      elicitation: Elicitation,
+      options?: { readonly signal?: AbortSignal },
+    ) => Promise<ElicitationAnswer>)
+    | undefined;
 }
 
 /** Rights and limits that a run started by a tool inherits from the run that called the tool. */
@@ -154,4 +168,29 @@ export function nobodyCouldAnswer(why: string): Extract<ApprovalAnswer, { decisi
 }
 
 /** Function that answers an approval. Rejects with CancelError when the signal aborts. */
-export type Approver = (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalAnswer>;
+export interface Approver {
+  (request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalAnswer>;
+  /** Puts the question of a call's server to whoever answers. Default: nobody can be asked. Rejects as the approver */
+  readonly elicit?: ((request: ElicitationRequest, signal: AbortSignal) => Promise<ElicitationAnswer>) | undefined;
+}
+
+/** Question of the server of a running call. */
+export interface ElicitationRequest {
+  readonly elicitation: Elicitation;
+  readonly tool: string;
+  readonly access: Access;
+  /** Input of the call for the person who answers: known secrets masked */
+  readonly input: unknown;
+  readonly inputDigest: string;
+  readonly workspaceRoot: string;
+  readonly caller: Caller;
+  readonly runId: string;
+  readonly callId: string;
+}
+
+/** Answer to the question of a server. */
+export type ElicitationAnswer =
+  | { readonly action: "accept"; readonly content: FormContent | undefined }
+  | { readonly action: "decline" }
+  /** Nobody decided: nobody could be asked, or nobody answered in time. `reason` says which */
+  | { readonly action: "cancel"; readonly reason: string };

@@ -113,3 +113,39 @@ test("pages go on after the last id", async () => {
   const second = await json("GET", `/v1/approvals?limit=2&after=${first.last_id}`);
   assert.deepEqual([second.data.map(({ id }: { id: string }) => id), second.has_more], [ids.slice(2), false]);
 });
+
+test("what a server asks is answered with content that fits its form, by the scope approve alone", async () => {
+  const { services, ask, json } = setUp();
+  const schema = { type: "object", properties: { name: { type: "string" } }, required: ["name"] } as const;
+  const elicitation = { server: "crm", message: "Who?", schema: { ...schema, required: ["name"] }, url: null };
+  const id = await ask({ elicitation, rule: "elicitation:crm" });
+  const waiting = services.approvals.elicited(id, new AbortController().signal);
+  const shown = await json("GET", `/v1/approvals/${id}`);
+  assert.deepEqual([shown.kind, shown.server, shown.message, shown.schema], ["elicitation", "crm", "Who?", schema]);
+  const answer = (content: unknown, token?: string) =>
+    json("POST", `/v1/approvals/${id}`, {
+      body: { decision: "approve", content },
+      ...token === undefined ? {} : { token },
+    });
+  assert.equal((await answer({ name: "Ada" }, "token_runs")).error.code, "insufficient_scope");
+  for (
+    const [content, param] of [
+      [{ name: 1 }, "content.name"],
+      [{}, "content.name"],
+      [{ name: "Ada", x: 1 }, "content.x"],
+      ["Ada", "content"],
+      [[], "content"],
+    ]
+  ) {
+    const { status, error } = await answer(content);
+    assert.deepEqual([status, error?.param], [400, param], JSON.stringify(content));
+  }
+  const answered = await answer({ name: "Ada" });
+  assert.deepEqual([answered.status, "content" in answered], ["approved", false]);
+  assert.deepEqual((await waiting).content, { name: "Ada" });
+  const call = await ask();
+  const refused = await json("POST", `/v1/approvals/${call}`, {
+    body: { decision: "approve", content: { name: "Ada" } },
+  });
+  assert.deepEqual([refused.status, refused.error.param], [400, "content"]);
+});

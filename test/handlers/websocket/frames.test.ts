@@ -48,3 +48,10 @@ test("an answer to a question refuses fields it does not know, by name; other fr
   }
   assert.equal(parseFrame('{"type":"ping","x":1}').ok, true);
 });
+
+test("the answer to what a server asks has content, and a denial has none", () => {
+  const frame = { type: "approve", approval_id: "apr_1", content: { name: "Ada" } };
+  assert.deepEqual(parseFrame(JSON.stringify(frame)), { ok: true, frame });
+  assert.equal(parseFrame('{"type":"approve","approval_id":"apr_1","content":"Ada"}').ok, false);
+  assert.equal(parseFrame('{"type":"deny","approval_id":"apr_1","content":{}}').ok, false);
+});

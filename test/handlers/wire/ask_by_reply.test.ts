@@ -43,7 +43,7 @@ test("a denial says whether a person is asked, could not be asked, or the approv
     metrics: createMetrics(),
     audit: createFakeAudit(store).append,
   });
-  const options = { approvals, clock, given: undefined, granted: false, timeoutMs: 1000 };
+  const options = { approvals, clock, given: undefined, granted: false, timeoutMs: 1000, elicitMs: 1000 };
   const asked = await denialOf(options);
   assert.equal(asked.rule, "approval_waits");
   assert.equal((await denialOf({ ...options, given: asked.approvalId })).rule, "approval_waits");
@@ -71,7 +71,7 @@ test("a call that comes approved is let through where approvals expire sooner th
     metrics: createMetrics(),
     audit: createFakeAudit(slow).append,
   });
-  const approver = askByReply({ approvals, clock, given: undefined, granted: true, timeoutMs: 1000 });
+  const approver = askByReply({ approvals, clock, given: undefined, granted: true, timeoutMs: 1000, elicitMs: 1000 });
   const answer = await approver(REQUEST, new AbortController().signal);
   assert.equal(answer.decision, "approve", answer.reason);
 });

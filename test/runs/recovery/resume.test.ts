@@ -403,6 +403,43 @@ describe("a run that waits for a person", () => {
     assert.equal(only(events, "approval_answered").decision, "approve");
   });
 
+  test("asks neither again nor a server's question in its place, when the crash came while the server asked", async () => {
+    const store = createMemoryStore();
+    const first = withApprovals(store);
+    const elicitation = { server: "crm", message: "Who?", schema: null, url: "https://crm.example/" };
+    let asks = true;
+    const asking: FakeTool = {
+      name: "change",
+      access: "write",
+      decision: "ask",
+      repeatable: true,
+      async run(input, { approver, caller, runId, callId, signal }) {
+        if (!asks) return "changed";
+        const call = { tool: "change", access: "write", input, inputDigest: "d", workspaceRoot: "/w" } as const;
+        return JSON.stringify(
+          await approver.elicit?.({ elicitation, ...call, caller, runId, callId }, signal),
+        );
+      },
+    };
+    const before = supervised([{ toolCalls: [{ name: "change" }] }], { store, tools: [asking], ...first });
+    const { id } = await before.runs.start(ask("Go", { durable: true }));
+    await until(async () => (await recorded(first)).some(({ status }) => status === "pending"));
+    await first.approvals.answer((await recorded(first))[0]?.id ?? "", answer);
+    await until(async () => (await recorded(first))[0]?.kind === "elicitation");
+    const needed = async () => (await journalOf(store, id)).filter(({ type }) => type === "approval_needed").length;
+    await until(async () => await needed() === 2);
+
+    asks = false;
+    const second = withApprovals(store);
+    const { runs } = restart(store, ["Done"], { tools: [asking], ...second });
+    await runs.recover();
+    assert.equal((await ended(runs, id)).result, "Done");
+    assert.deepEqual((await recorded(second)).map(({ kind, status }) => [kind, status]), [
+      ["elicitation", "cancelled"],
+      ["call", "approved"],
+    ]);
+  });
+
   test("finds its question though the crash came before the journal had it: the call is known by then", async () => {
     const store = createMemoryStore();
     let asked = false;

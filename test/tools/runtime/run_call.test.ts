@@ -39,6 +39,29 @@ test("work is told to stop at its time limit, not before", async () => {
   assert.deepEqual([kind, error.reason, clock.pending()], ["stopped", "timeout", 0]);
 });
 
+test("the time limit stands still while a person is waited for, also for two at once", async () => {
+  const person = Promise.withResolvers<void>();
+  const second = Promise.withResolvers<void>();
+  const clock = createFakeClock();
+  const ending = runBounded(
+    async (signal, limit) => {
+      const waits = [limit.pause(() => person.promise), limit.pause(() => second.promise)];
+      await Promise.all(waits);
+      return await failsWhenStopped(cancelError)(signal);
+    },
+    { clock, timeoutMs: 1000, signal: new AbortController().signal },
+  );
+  await clock.advance(50_000);
+  person.resolve();
+  await clock.advance(50_000);
+  second.resolve();
+  await clock.advance(999);
+  assert.equal(clock.pending(), 1);
+  await clock.advance(1);
+  const { kind, error } = await ending as { kind: string; error: CancelError };
+  assert.deepEqual([kind, error.reason, clock.pending()], ["stopped", "timeout", 0]);
+});
+
 test("work that does not hear its signal is left behind 2 s after it was told to stop", async () => {
   const { clock, controller, ending } = bounded(() => new Promise<never>(() => {}));
   let isOver = false;

@@ -1,0 +1,38 @@
+import type { AgentEventBody } from "../../base/records/agent_event.ts";
+import type { Approval } from "../../base/records/approval.ts";
+
+/** Returns the event for an approval that was filed. */
+export function toNeeded(asked: Approval): AgentEventBody {
+  const { id, call_id, tool, input, input_digest, reason, rule, containment = null, expires_at, files, bound, offers } =
+    asked;
+  const { kind = "call", server, message, schema = null, url = null } = asked;
+  return {
+    type: "approval_needed",
+    approval_id: id,
+    kind,
+    ...(kind === "call" ? {} : { server, message, schema, url }),
+    call_id,
+    tool,
+    input,
+    input_digest,
+    reason,
+    rule,
+    containment,
+    expires_at,
+    files,
+    ...(bound === undefined ? {} : { bound }),
+    ...(offers === undefined ? {} : { offers }),
+  };
+}
+
+/** Returns the event for the answer of an approval. */
+export function toAnswered({ id, status, answered_by }: Approval): AgentEventBody {
+  const decision = status === "approved"
+    ? "approve"
+    : status === "denied"
+    ? "deny"
+    : status === "cancelled"
+    ? "cancelled"
+    : "expired";
+  return { type: "approval_answered", approval_id: id, decision, by: answered_by };
+}

@@ -1,0 +1,97 @@
+import { canonicalDigest } from "../../base/json.ts";
+import type { AgentEventBody } from "../../base/records/agent_event.ts";
+import type { Approval } from "../../base/records/approval.ts";
+import type { Approvals, NewApproval } from "../../guard/approvals.ts";
+import { ELICITATION } from "../../guard/policy.ts";
+import { type ElicitationAnswer, type ElicitationRequest, nobodyCouldAnswer } from "../../tools/runtime/tool_call.ts";
+import { toAnswered, toNeeded } from "./approval_events.ts";
+
+/** Approvals, and the run whose call asks. */
+export interface AskElicitationOptions {
+  readonly approvals: Approvals;
+  /** How long the question waits, in milliseconds */
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+  /** Shows the run's reader the question and its end. Default: nobody reads */
+  readonly emit?: (body: AgentEventBody) => void;
+  /** Does the waiting, as `QueuePlace.pause`. Default: waits */
+  readonly pause?: <T>(wait: () => Promise<T>) => Promise<T>;
+  /** Called with the approval's id once it is filed */
+  readonly onAsked?: (approvalId: string) => void;
+}
+
+/**
+ * Puts the question of a call's server to a person as an approval of kind `elicitation`, and waits. A denial is `decline`. An approval that
+ * expires, or that nobody can answer, is `cancel`.
+ * @throws {CancelError} when the signal aborts; the approval is then cancelled
+ * Source: docs/design/policy.md "Approvals"; Model Context Protocol, "Elicitation"
+ */
+export async function askElicitation(
+  request: ElicitationRequest,
+  { approvals, timeoutMs, signal, emit = () => {}, pause = (wait) => wait(), onAsked }: AskElicitationOptions,
+): Promise<ElicitationAnswer> {
+  const asked = await approvals.ask(toNewElicitation(request, timeoutMs));
+  if (asked === undefined) {
+    return cancelUnasked("as many approvals wait for a person as may, so nobody was asked", emit);
+  }
+  emit(toNeeded(asked));
+  onAsked?.(asked.id);
+  try {
+    const { approval, content } = await pause(() => approvals.elicited(asked.id, signal));
+    emit(toAnswered(approval));
+    return toAnswer(approval, content, emit);
+  } catch (error) {
+    // The call may go on: a server may take its question back
+    const approval = await approvals.get(asked.id).catch(() => undefined);
+    if (approval !== undefined && approval.status !== "pending") emit(toAnswered(approval));
+    throw error;
+  }
+}
+
+/** Cancels the question of a server that nobody was asked, and tells the run's reader. @param why see nobodyCouldAnswer */
+export function cancelUnasked(why: string, emit: (body: AgentEventBody) => void): ElicitationAnswer {
+  const { reason, rule } = nobodyCouldAnswer(why);
+  emit({ type: "notice", code: rule, message: reason });
+  return { action: "cancel", reason };
+}
+
+function toAnswer(
+  { status }: Approval,
+  content: Extract<ElicitationAnswer, { action: "accept" }>["content"],
+  emit: (body: AgentEventBody) => void,
+): ElicitationAnswer {
+  switch (status) {
+    case "approved":
+      return { action: "accept", content };
+    case "denied":
+      return { action: "decline" };
+    case "expired":
+      return cancelUnasked("nobody answered what the server asks in time", emit);
+    case "pending":
+    case "cancelled":
+      return cancelUnasked("the question of the server was taken back", emit);
+  }
+}
+
+function toNewElicitation(
+  { elicitation, tool, access, input, inputDigest, workspaceRoot, caller, runId, callId }: ElicitationRequest,
+  timeoutMs: number,
+): NewApproval {
+  const { server } = elicitation;
+  return {
+    elicitation,
+    tool,
+    access,
+    workspace: workspaceRoot,
+    input,
+    inputDigest,
+    reason: `The MCP server "${server}" asks while "${tool}" runs. Its words are its own, and the answer goes to it`,
+    rule: `${ELICITATION}${server}`,
+    files: [],
+    digest: canonicalDigest({ kind: "elicitation", tool, callId, ...elicitation }),
+    runId,
+    callId,
+    requestedBy: caller,
+    timeoutMs,
+  };
+}
