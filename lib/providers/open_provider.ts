@@ -3,6 +3,7 @@ import type { Random } from "../base/random.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { createAnthropic } from "./anthropic/anthropic.ts";
 import { createOpenAiCompatible, withDefaultModel } from "./openai/openai_compatible.ts";
+import { withDialect } from "./dialect/with_dialect.ts";
 import { withVision } from "./models/vision.ts";
 import type { Provider } from "./provider.ts";
 import { type ProviderSettings, readProviderAddress, readProviderKey, VENDORS } from "./provider_settings.ts";
@@ -47,8 +48,12 @@ export async function openProvider(
     timeoutMs: settings.timeout_secs * 1000,
     nextId: () => random.id("call_"),
   };
-  const provider = settings.kind === "anthropic" ? withVision(createAnthropic(upstream), settings) : withDefaultModel(
-    withVision(createOpenAiCompatible({ ...upstream, ownApi: settings.kind === "openai" }), settings),
-  );
+  const { kind } = settings;
+  const server = { kind, origin };
+  const provider = kind === "anthropic"
+    ? withDialect(withVision(createAnthropic(upstream), settings), server)
+    : withDefaultModel(
+      withDialect(withVision(createOpenAiCompatible({ ...upstream, ownApi: kind === "openai" }), settings), server),
+    );
   return { provider, model: settings.model || (VENDORS[settings.kind]?.model ?? "") };
 }

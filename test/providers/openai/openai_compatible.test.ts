@@ -65,7 +65,7 @@ test("the request carries messages, tools, choice and parameters, and nothing of
       { role: "assistant", content: "b", opaque: { anthropic: [1] } },
       { role: "tool", tool_call_id: "call_1", content: "No room", is_error: true },
     ],
-    tools: [{ name: "look", description: "Looks", parameters: { type: "object" }, strict: true }],
+    tools: [{ name: "look", description: "Looks", parameters: { type: "object", properties: {} }, strict: true }],
     toolChoice: { name: "look" },
     parallelToolCalls: false,
     parameters: { temperature: 0.5, max_tokens: 7, stop: ["x"] },
@@ -84,7 +84,7 @@ test("the request carries messages, tools, choice and parameters, and nothing of
     max_tokens: 7,
     tools: [{
       type: "function",
-      function: { name: "look", description: "Looks", parameters: { type: "object" }, strict: true },
+      function: { name: "look", description: "Looks", parameters: { type: "object", properties: {} }, strict: true },
     }],
     parallel_tool_calls: false,
     tool_choice: { type: "function", function: { name: "look" } },

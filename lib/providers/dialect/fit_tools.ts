@@ -1,0 +1,92 @@
+import type { JsonSchema } from "../../base/json.ts";
+import type { Message } from "../../base/records/message.ts";
+import type { ProviderEvent } from "../../base/records/provider_event.ts";
+import type { ProviderRequest, ToolDeclaration } from "../provider.ts";
+import { fitSchema, type FittedSchema } from "./fit_schema.ts";
+import { type SchemaDialect, strictDialect } from "./schema_dialect.ts";
+import { createToolNames, type ToolNames } from "./tool_names.ts";
+
+/** Request whose tools a vendor takes, and the way back of the names. */
+export interface FittedTools {
+  readonly request: ProviderRequest;
+  /** Gives the events of the reply with the names that Postern knows. Undefined: they are the same */
+  readonly toOwn: ((events: readonly ProviderEvent[]) => readonly ProviderEvent[]) | undefined;
+}
+
+/** Keeps the fitted schemas of tools that come again in the requests of a provider. */
+export type SchemaCache = WeakMap<SchemaDialect, WeakMap<JsonSchema, FittedSchema>>;
+
+/** Fits names and schemas of the tools in a request, its history among them, to a vendor's dialect. */
+export function fitTools(request: ProviderRequest, dialect: SchemaDialect, cache: SchemaCache): FittedTools {
+  const names = createToolNames(namesOf(request), dialect.toolName);
+  const tools = request.tools.map((tool) => fitTool(tool, { dialect, cache, names }));
+  if (names.changed === 0) return { request: { ...request, tools }, toOwn: undefined };
+  const { toolChoice } = request;
+  return {
+    request: {
+      ...request,
+      tools,
+      messages: request.messages.map((message) => renameCalls(message, names)),
+      toolChoice: typeof toolChoice === "object" ? { name: names.toVendor(toolChoice.name) } : toolChoice,
+    },
+    toOwn: (events) => events.map((event) => renameCall(event, names)),
+  };
+}
+
+function* namesOf({ tools, messages, toolChoice }: ProviderRequest): Generator<string> {
+  for (const { name } of tools) yield name;
+  if (typeof toolChoice === "object") yield toolChoice.name;
+  for (const message of messages) {
+    if (message.role !== "assistant") continue;
+    for (const call of message.tool_calls ?? []) yield call.function.name;
+  }
+}
+
+function fitTool(
+  tool: ToolDeclaration,
+  { dialect, cache, names }: {
+    readonly dialect: SchemaDialect;
+    readonly cache: SchemaCache;
+    readonly names: ToolNames;
+  },
+): ToolDeclaration {
+  const name = names.toVendor(tool.name);
+  const { schema, notes } = tool.parameters === undefined
+    ? NO_PARAMETERS
+    : fitOnce(tool.parameters, tool.strict === true ? strictDialect(dialect) : dialect, cache);
+  const described = notes === "" ? tool.description : `${tool.description} (${notes})`;
+  const max = dialect.maxToolDescription;
+  if (max === undefined || described.length <= max) {
+    return { ...tool, name, description: described, parameters: schema };
+  }
+  const kept = max - GOES_ON.length;
+  const rest = [described.slice(kept), schema?.["description"]].filter((text) => text !== undefined).join(" ");
+  const parameters = { type: "object", properties: {}, ...schema, description: rest };
+  return { ...tool, name, description: `${described.slice(0, kept)}${GOES_ON}`, parameters };
+}
+
+/** End of a description that the vendor bounds: its rest stands in the schema, where there is no bound. */
+const GOES_ON = "... (goes on in the description of the parameters)";
+const NO_PARAMETERS: FittedSchema = { schema: undefined, notes: "" };
+
+function fitOnce(schema: JsonSchema, dialect: SchemaDialect, cache: SchemaCache): FittedSchema {
+  let known = cache.get(dialect);
+  if (known === undefined) cache.set(dialect, known = new WeakMap());
+  let fitted = known.get(schema);
+  if (fitted === undefined) known.set(schema, fitted = fitSchema(schema, dialect));
+  return fitted;
+}
+
+function renameCalls(message: Message, names: ToolNames): Message {
+  if (message.role !== "assistant" || message.tool_calls === undefined) return message;
+  const calls = message.tool_calls.map((call) => {
+    const name = names.toVendor(call.function.name);
+    return name === call.function.name ? call : { ...call, function: { ...call.function, name } };
+  });
+  return { ...message, tool_calls: calls };
+}
+
+function renameCall(event: ProviderEvent, names: ToolNames): ProviderEvent {
+  if (event.type !== "tool_call_delta" || event.name === undefined) return event;
+  return { ...event, name: names.toOwn(event.name) };
+}
