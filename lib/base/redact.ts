@@ -105,6 +105,25 @@ function pendingLength(text: string, whole: RegExp, forms: ReadonlySet<string>):
   return longest;
 }
 
+/** Characters that writers of JSON escape beside those that they must: none outside of ASCII, those of HTML, and all these. */
+const ESCAPED = [/[^\0-\x7f]/g, /[<>&]/g, /[^\0-\x7f]|[<>&'+`]/g];
+const ENTITIES: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
+};
+
+function withSmallEscapes(text: string): string {
+  return text.replace(/\\u[0-9A-F]{4}/g, (escape) => escape.toLowerCase());
+}
+
+/** Returns a UTF-16 unit as JSON escapes it. */
+function toEscape(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0").toUpperCase()}`;
+}
+
 function formsOf(secret: string): string[] {
   const bytes = Buffer.from(secret);
   const hex = bytes.toString("hex");
@@ -123,6 +142,12 @@ function formsOf(secret: string): string[] {
     allEscaped.toUpperCase(),
     json,
     json.replaceAll("/", "\\/"),
+    ...ESCAPED.flatMap((characters) => {
+      const escaped = json.replaceAll('\\"', '"').replace(characters, toEscape);
+      const forms = [escaped.replaceAll('"', '\\"'), escaped.replaceAll('"', "\\u0022")];
+      return [...forms, ...forms.map(withSmallEscapes)];
+    }),
+    secret.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character),
   ];
   // Inside a longer text the secret may start at any of three places of a base64 group: keep the part that does not change
   for (const shift of [0, 1, 2]) {

@@ -36,6 +36,23 @@ test("redact() finds a secret inside a longer base64 text at any offset", () => 
   );
 });
 
+test("redact() masks a secret as writers of JSON and HTML escape it", () => {
+  const secret = `a"b'c<d>&e+f/é`;
+  const { redact } = createRedactor([secret]);
+  const forms = [
+    JSON.stringify(secret),
+    JSON.stringify(secret).replaceAll("/", "\\/"),
+    `"a\\"b'c\\u003Cd\\u003E\\u0026e+f/é"`,
+    `"a\\"b'c<d>&e+f/\\u00E9"`,
+    `"a\\u0022b\\u0027c\\u003Cd\\u003E\\u0026e\\u002Bf/\\u00E9"`,
+  ];
+  for (const form of forms) {
+    assert.equal(redact(form), '"[redacted]"', form);
+    assert.equal(redact(form.toLowerCase()), '"[redacted]"', form.toLowerCase());
+  }
+  assert.equal(redact("<p>a&quot;b&#39;c&lt;d&gt;&amp;e+f/é</p>"), "<p>[redacted]</p>");
+});
+
 test("redact() masks a secret in a form's field", () => {
   const secret = "two words & more";
   const shown = createRedactor([secret]).redact(new URLSearchParams({ field: secret }).toString());

@@ -18,6 +18,7 @@ import { createProcessOpener } from "../../lib/extensions/plugins/process/progra
 import { sampleTool } from "../support/plugin_package.ts";
 import { configOf } from "../support/running_gateway.ts";
 import { createWorkspaceProcesses } from "../support/workspace_processes.ts";
+import { NO_SECRETS } from "../support/plugin_bench.ts";
 
 const CALLS = Number(process.argv[2] ?? 200);
 const PROGRAM = `#include <stdio.h>
@@ -27,7 +28,7 @@ int main(void) { char line[4096]; return fgets(line, sizeof line, stdin) == NULL
 const top = mkdtempSync(join(tmpdir(), "postern-bench-"));
 const root = join(top, "workspace");
 const processes = createWorkspaceProcesses(root);
-const services = { processes, clock: systemClock };
+const services = { processes, clock: systemClock, secrets: NO_SECRETS };
 const openers = { process: createProcessOpener(services), ffi: createFfiOpener(services) };
 const opened: PluginHost[] = [];
 try {

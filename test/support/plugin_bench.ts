@@ -12,6 +12,7 @@ import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import type { ToolContext } from "../../lib/tools/runtime/tool.ts";
 import type { ToolResult } from "../../lib/tools/runtime/tool_call.ts";
+import type { ToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { EMPTY_MODULE, type SampleManifest, sampleManifest } from "./plugin_package.ts";
@@ -42,6 +43,11 @@ export interface PluginBench {
   /** Ends the plugins and starts others on the same records and folders */
   restart(): Promise<Plugins>;
 }
+
+/** Secrets for plugins whose settings name none. */
+export const NO_SECRETS: Pick<ToolSecrets, "fill"> = {
+  fill: () => Promise.reject(new Error("No setting of the test names a secret")),
+};
 
 /** Actor that changes plugins in tests. */
 export const BY = { via: "cli", tokenId: null } as const;

@@ -3,6 +3,7 @@ import type { Config } from "../../lib/config/config.ts";
 import { NO_CAPABILITIES, type PluginCapabilities } from "../../lib/extensions/plugins/manifest.ts";
 import type { PluginAnswer } from "../../lib/extensions/plugins/plugin_host.ts";
 import { type ModuleToOpen, openWasmModule, type WasmHost } from "../../lib/extensions/plugins/wasm/wasm_host.ts";
+import type { SecretHandles } from "../../lib/extensions/plugins/wasm/secret_handles.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import { createGuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
@@ -20,6 +21,8 @@ export interface WasmBenchOptions {
   readonly fuel?: number;
   readonly files?: Readonly<Record<string, string>>;
   readonly clock?: Clock;
+  /** Settings of the module. Default: none */
+  readonly handles?: SecretHandles;
 }
 
 /** Module that was opened over services of a test. */
@@ -50,6 +53,7 @@ export async function withModule(
       fuel: options.fuel,
       capabilities: { ...NO_CAPABILITIES, ...options.capabilities },
       config,
+      handles: options.handles,
     };
     const policy = createUrlPolicy({});
     const host = await openWasmModule(module, {

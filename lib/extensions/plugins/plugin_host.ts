@@ -12,6 +12,8 @@ export interface PluginCall {
     readonly allow_sensitive_file_reads: boolean;
     readonly allow_sensitive_file_writes: boolean;
   };
+  /** Settings of the plugin, which the host fills in. Default: none */
+  readonly config?: JsonObject;
 }
 
 /** Resources that one call used. A host gives those that it measures. */

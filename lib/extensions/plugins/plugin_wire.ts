@@ -17,10 +17,11 @@ const answerSchema = v.strictObject({
  * Writes a call as the JSON that every kind of plugin gets, in one line without its end.
  * @param id number of the call, which the answer must repeat. Default: none, for a plugin that gets no other call meanwhile
  */
-export function writeCall({ tool, input, context }: PluginCall, id?: number): string {
+export function writeCall({ tool, input, context, config }: PluginCall, id?: number): string {
   const { workspace_root, allow_sensitive_file_reads, allow_sensitive_file_writes } = context;
   const shown = { workspace_root, allow_sensitive_file_reads, allow_sensitive_file_writes };
-  return JSON.stringify({ ...(id === undefined ? {} : { id }), tool, input, context: shown });
+  const settings = config === undefined ? {} : { config };
+  return JSON.stringify({ ...(id === undefined ? {} : { id }), tool, input, context: shown, ...settings });
 }
 
 /**

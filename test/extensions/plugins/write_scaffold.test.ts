@@ -18,6 +18,7 @@ import { configOf } from "../../support/running_gateway.ts";
 import { PLAIN_LIMITS } from "../../support/wasm_modules.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
+import { NO_SECRETS } from "../../support/plugin_bench.ts";
 
 /** Writes a plugin, builds it, and calls its tool. @param build the command of its README that builds it, if there is one */
 async function callScaffold(root: string, kind: ScaffoldKind, build?: readonly [string, ...string[]]) {
@@ -26,7 +27,7 @@ async function callScaffold(root: string, kind: ScaffoldKind, build?: readonly [
   if (build !== undefined) execFileSync(build[0], build.slice(1), { cwd: folder, stdio: "pipe" });
   const { manifest, digest } = await readPluginFolder(folder, { fillDigest: true });
   const { processes } = createToolBench({ root });
-  const services = { processes, clock: systemClock };
+  const services = { processes, clock: systemClock, secrets: NO_SECRETS };
   const openers: PluginOpeners = { process: createProcessOpener(services), ffi: createFfiOpener(services) };
   const config = configOf({ plugins: { allow_process: true, allow_ffi: true } });
   const host = await openPlugin(openers, { manifest, folder, digest, main: undefined, config });

@@ -3,13 +3,13 @@ import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { cancelError } from "../../../base/cancel.ts";
-import type { Clock } from "../../../base/clock.ts";
 import { ToolError } from "../../../base/errors.ts";
 import { createKeyedSemaphore } from "../../../base/keyed_queues.ts";
 import { runtimeProgram } from "../../../system/process/prepare_program.ts";
 import { workerModule } from "../../../system/process/workers.ts";
 import type { PluginHost } from "../plugin_host.ts";
 import type { OpenPlugin, PluginToOpen } from "../plugin_openers.ts";
+import { filledSettings, maskAnswer } from "../plugin_settings.ts";
 import { answerTooLarge, readAnswer, writeCall } from "../plugin_wire.ts";
 import { callTooSlow, openProgramPlugin, type ProgramServices } from "../process/program_plugin.ts";
 import { type FfiLibrary, type FfiPlace, openFfiLibrary } from "./ffi_library.ts";
@@ -24,7 +24,7 @@ export function createFfiOpener(services: ProgramServices): OpenPlugin<"ffi"> {
     const koffi = findKoffi(id);
     const place = { library: join(folder, ffi.library), symbol: ffi.symbol, koffi: koffi?.module ?? "" };
     return config.plugins.ffi === "in_process"
-      ? await openInProcess(plugin, { place, clock: services.clock })
+      ? await openInProcess(plugin, { place, services })
       : openProgram(plugin, { place, shown: koffi?.folders ?? [], services });
   };
 }
@@ -57,7 +57,7 @@ function openProgram(
 /** Opens a library in the gateway. One call runs at a time, aside of the gateway's own work; nothing can end it before it returns. */
 async function openInProcess(
   { manifest: { id }, config }: PluginToOpen<"ffi">,
-  { place, clock }: { readonly place: FfiPlace; readonly clock: Clock },
+  { place, services: { clock, redact, secrets } }: { readonly place: FfiPlace; readonly services: ProgramServices },
 ): Promise<PluginHost> {
   const title = `plugin ${JSON.stringify(id)}`;
   const { timeout_secs: seconds, max_output_bytes: maxBytes } = config.plugins;
@@ -66,13 +66,14 @@ async function openInProcess(
   return {
     async call(call, signal) {
       const start = clock.monotonic();
+      const filled = { ...call, ...await filledSettings(id, { config, secrets, signal }) };
       const { promise: stopped, reject } = Promise.withResolvers<never>();
       stopped.catch(() => {});
       const onAbort = () => reject(cancelError(signal));
       signal.addEventListener("abort", onAbort, { once: true });
       const timer = clock.after(seconds * 1000, () => reject(callTooSlow(title, seconds)));
       // The slot is free again when the library has returned, not when nobody waits for that any more
-      const work = slot.pass("", signal, () => library.callAside(writeCall(call)));
+      const work = slot.pass("", signal, () => library.callAside(writeCall(filled)));
       work.catch(() => {});
       try {
         const answer = await Promise.race([work, stopped]);
@@ -80,7 +81,7 @@ async function openInProcess(
           throw new ToolError("plugin_failed", `Cannot call ${title}: its function ${place.symbol} returned NULL`);
         }
         if (Buffer.byteLength(answer) > maxBytes) throw answerTooLarge(title, maxBytes);
-        return { ...readAnswer(answer, { title }), used: { ms: clock.monotonic() - start } };
+        return { ...maskAnswer(readAnswer(answer, { title }), redact), used: { ms: clock.monotonic() - start } };
       } finally {
         timer.clear();
         signal.removeEventListener("abort", onAbort);

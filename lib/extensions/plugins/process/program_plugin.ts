@@ -8,9 +8,11 @@ import type { Config } from "../../../config/config.ts";
 import type { PreparedProgram, ProgramRequest, RunningProgram } from "../../../system/process/prepare_program.ts";
 import type { Processes } from "../../../system/process/processes.ts";
 import { aftermathLines, relayLines } from "../../../tools/process/command_rules.ts";
+import type { ToolSecrets } from "../../../tools/secrets/tool_secrets.ts";
 import type { PluginCapabilities } from "../manifest.ts";
 import type { PluginAnswer, PluginCall, PluginHost } from "../plugin_host.ts";
 import type { OpenPlugin } from "../plugin_openers.ts";
+import { filledSettings, maskAnswer } from "../plugin_settings.ts";
 import { readAnswer, writeCall } from "../plugin_wire.ts";
 import { LineChannel } from "./line_channel.ts";
 
@@ -18,7 +20,9 @@ import { LineChannel } from "./line_channel.ts";
 export interface ProgramServices {
   readonly processes: Pick<Processes, "prepareProgram">;
   readonly clock: Clock;
-  /** Masks secrets in what errors quote. Default: nothing is masked */
+  /** Fills secrets into the settings of plugins */
+  readonly secrets: Pick<ToolSecrets, "fill">;
+  /** Masks secrets in answers and in what errors quote. Default: nothing is masked */
   readonly redact?: RedactPart | undefined;
 }
 
@@ -103,8 +107,11 @@ class ProgramHost implements PluginHost {
   }
 
   async #call(call: PluginCall, signal: AbortSignal): Promise<PluginAnswer> {
-    const { clock } = this.#services;
+    const { clock, redact, secrets } = this.#services;
+    const { id: plugin, config } = this.#plugin;
     const start = clock.monotonic();
+    // Before anything is started: without its secrets the plugin cannot be called
+    const filled = { ...call, ...await filledSettings(plugin, { config, secrets, signal }) };
     const prepared = await this.#prepare(call, signal);
     const lane = await this.#laneFor(prepared, signal).catch(async (error: unknown) => {
       await prepared.drop();
@@ -115,9 +122,9 @@ class ProgramHost implements PluginHost {
     try {
       // The line of another call must never count as the answer to this one
       const id = isPooled ? ++this.#calls : undefined;
-      const line = await this.#ask(lane, { line: writeCall(call, id), signal });
+      const line = await this.#ask(lane, { line: writeCall(filled, id), signal });
       if (!isPooled) await lane.channel.settle();
-      const { output, ...answer } = readAnswer(line, { title: this.#title, id });
+      const { output, ...answer } = maskAnswer(readAnswer(line, { title: this.#title, id }), redact);
       if (isPooled && lane.channel.isUsable && !this.#isClosed) this.#keep(lane, prepared.key);
       else await this.#end(lane);
       const notes = [...relayLines(lane.program.problems().slice(seen)), ...aftermathLines(await prepared.after())];

@@ -1,15 +1,18 @@
 import { resolve } from "node:path";
 import * as v from "valibot";
 import { ToolError } from "../../../base/errors.ts";
+import { redactJson, type RedactPart } from "../../../base/redact.ts";
 import type { Config } from "../../../config/config.ts";
 import type { TaintedFiles } from "../../../guard/tainted_files.ts";
 import type { Files, FileScope, WalkedFile } from "../../../system/files/files.ts";
 import { shown } from "../../../system/files/parse_path.ts";
-import type { GuardedFetch } from "../../../system/net/guarded_fetch.ts";
+import type { GuardedFetch, GuardedReply } from "../../../system/net/guarded_fetch.ts";
 import { decodeText } from "../../../tools/files/read_text.ts";
 import type { PluginCapabilities } from "../manifest.ts";
 import type { PluginCall } from "../plugin_host.ts";
+import { maskText } from "../plugin_settings.ts";
 import type { HostReply, HostRequest } from "./kernel.ts";
+import type { SecretHandles } from "./secret_handles.ts";
 import type { HostAnswer } from "./wasm_messages.ts";
 
 /** Services that functions of the host use. */
@@ -19,6 +22,8 @@ export interface GuestServices {
   readonly taintedFiles: Pick<TaintedFiles, "mark" | "written">;
   /** Returns the guarded fetch, which is loaded at the first call */
   readonly guardedFetch: () => Promise<GuardedFetch>;
+  /** Masks secrets in replies to a module that has some, and in what errors quote. Default: nothing is masked */
+  readonly redact?: RedactPart | undefined;
 }
 
 /** Module that makes requests, and the call that it makes them in. */
@@ -31,6 +36,8 @@ export interface Guest {
     readonly capabilities: PluginCapabilities;
     readonly config: Config;
   };
+  /** Secrets of the module. Default: it has none */
+  readonly handles?: SecretHandles | undefined;
   /** undefined: the module is being initialised, and nobody has called it */
   readonly call: PluginCall | undefined;
 }
@@ -104,17 +111,18 @@ function replyTo(request: HostRequest, asked: Asked): Promise<HostReply> {
 
 async function fetchFor(
   { request, body }: Extract<HostRequest, { kind: "http" }>,
-  { guest: { module, call }, services, signal }: Asked,
+  { guest: { module, handles, call }, services, signal }: Asked,
 ): Promise<HostReply> {
   if (call === undefined) throw notCalled("network", module.title);
   const { url, method, headers, header } = parse(httpSchema, request);
+  const sent = { url, headers: headers ?? header ?? {}, body };
   const { runtime: { wasm }, url_access: rules } = module.config;
   const maxBytes = Math.min(MAX_REPLY_BYTES, wasm.memory_limit_mb * 1_048_576);
   const send = await services.guardedFetch();
   const reply = await send({
     url,
     method: parse(methodSchema, method ?? "GET"),
-    headers: () => headers ?? header ?? {},
+    headers: await handles?.headersFor(sent, signal) ?? (() => sent.headers),
     body: method === "GET" || method === "HEAD" ? undefined : body,
     rules,
     allowed: {
@@ -128,7 +136,18 @@ async function fetchFor(
   if (reply.truncated) {
     throw new ToolError("fetch_failed", `Cannot fetch for ${module.title}: the reply is larger than ${maxBytes} bytes`);
   }
-  return { head: { status: reply.status, headers: reply.headers }, body: toShared(reply.body) };
+  const { headers: told, body: content } = handles?.isUsed === true ? masked(reply, services.redact) : reply;
+  return { head: { status: reply.status, headers: told }, body: toShared(content) };
+}
+
+/** Masks secrets in a reply: a server may send back what it got. */
+function masked(
+  { headers, body }: Pick<GuardedReply, "headers" | "body">,
+  redact: RedactPart | undefined,
+): { readonly headers: unknown; readonly body: Uint8Array } {
+  if (redact === undefined) throw new TypeError("A module that has secrets needs a redactor");
+  const told = redactJson(headers, (text) => maskText(text, redact));
+  return { headers: told, body: redact.redact(body, { from: 0, to: body.length }) };
 }
 
 async function readFor(

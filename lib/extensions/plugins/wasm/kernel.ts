@@ -22,6 +22,8 @@ export interface KernelMachine {
   readonly maxBytes: number;
   /** Variables of the plugin, which outlast a call */
   readonly variables: Variables;
+  /** Settings of the plugin, by their names */
+  readonly settings: ReadonlyMap<string, string>;
   /** Takes what the module logs */
   readonly say: (bytes: Uint8Array) => void;
   /** Asks the gateway, and waits for its reply. @throws {ModuleFailure} the refusal */
@@ -68,7 +70,7 @@ export class Variables {
 }
 
 /**
- * Functions of Extism in place of its own where these have no bound: memory, output, variables, log and HTTP. What they copy is charged
+ * Functions of Extism in place of its own where these have no bound: memory, output, settings, variables, log and HTTP. What they copy is charged
  * by length. Extism's own serve the rest.
  */
 export class Kernel {
@@ -112,6 +114,7 @@ export class Kernel {
       error_set: (memory: CurrentPlugin, at: bigint) => {
         this.#error = at === 0n ? undefined : this.#text(memory, at).slice(0, MAX_ERROR);
       },
+      config_get: (memory: CurrentPlugin, name: bigint) => this.#put(memory, this.#setting(memory, name)),
       var_get: (memory: CurrentPlugin, name: bigint) => this.#put(memory, this.#variable(memory, name)),
       var_set: (memory: CurrentPlugin, name: bigint, at: bigint) => {
         const value = at === 0n ? undefined : this.#copy(memory, at);
@@ -204,6 +207,11 @@ export class Kernel {
 
   #variable(memory: CurrentPlugin, name: bigint): Uint8Array | undefined {
     return this.#machine.variables.get(this.#text(memory, name));
+  }
+
+  #setting(memory: CurrentPlugin, name: bigint): Uint8Array | undefined {
+    const value = this.#machine.settings.get(this.#text(memory, name));
+    return value === undefined ? undefined : toBytes(value);
   }
 
   #say(memory: CurrentPlugin, at: bigint): void {

@@ -74,11 +74,17 @@ export async function compileModule(bytes: Uint8Array, bounds: ModuleBounds): Pr
 export class LoadedModule {
   readonly module: CompiledModule;
   readonly #bounds: ModuleBounds;
+  readonly #settings: ReadonlyMap<string, string>;
   readonly #variables = new Variables();
 
-  constructor(module: CompiledModule, bounds: ModuleBounds) {
+  /** @param options.settings settings that the module may ask for */
+  constructor(
+    module: CompiledModule,
+    { bounds, settings }: { readonly bounds: ModuleBounds; readonly settings: Readonly<Record<string, string>> },
+  ) {
     this.module = module;
     this.#bounds = bounds;
+    this.#settings = new Map(Object.entries(settings));
   }
 
   /** Makes an instance with memory of its own, and initialises it. @throws what the module does wrong */
@@ -86,7 +92,12 @@ export class LoadedModule {
     const { fuel: limit, memoryMb } = this.#bounds;
     const fuel = new FuelMeter(check);
     fuel.start(limit * INITIAL_CALLS, `its initialisation, which has ${INITIAL_CALLS} times the fuel of a call,`);
-    const kernel = new Kernel({ fuel, maxBytes: memoryMb * 1_048_576, variables: this.#variables, say, ask });
+    const kernel = new Kernel({
+      ...{ fuel, say, ask },
+      maxBytes: memoryMb * 1_048_576,
+      variables: this.#variables,
+      settings: this.#settings,
+    });
     const made: { exports: Instance["exports"] | undefined } = { exports: undefined };
     const memory = () => memoryOf(made.exports);
     const { createPlugin } = await extism();

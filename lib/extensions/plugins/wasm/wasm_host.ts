@@ -2,23 +2,31 @@ import { cancelError } from "../../../base/cancel.ts";
 import type { Clock, Timer } from "../../../base/clock.ts";
 import { ToolError } from "../../../base/errors.ts";
 import { createKeyedSemaphore } from "../../../base/keyed_queues.ts";
-import type { RedactPart } from "../../../base/redact.ts";
+import type { Random } from "../../../base/random.ts";
 import type { Config } from "../../../config/config.ts";
+import type { ToolSecrets } from "../../../tools/secrets/tool_secrets.ts";
 import type { PluginCapabilities } from "../manifest.ts";
 import type { PluginAnswer, PluginCall, PluginHost, PluginUse } from "../plugin_host.ts";
 import type { OpenPlugin } from "../plugin_openers.ts";
+import { settingsOf } from "../plugin_settings.ts";
 import { answerTooLarge, readAnswer, writeCall } from "../plugin_wire.ts";
 import { createGuestAnswers, type GuestServices } from "./guest_requests.ts";
 import { failureOf } from "./module_failure.ts";
 import type { CompiledModule, ModuleBounds } from "./module_instance.ts";
+import { SecretHandles } from "./secret_handles.ts";
 import type { JobEnd, ThreadJob } from "./wasm_messages.ts";
 import { WasmThread } from "./wasm_thread.ts";
 
 /** Services that WASM modules need. */
 export interface WasmServices extends GuestServices {
   readonly clock: Clock;
-  /** Masks secrets in what errors quote. Default: nothing is masked */
-  readonly redact?: RedactPart | undefined;
+}
+
+/** Services that WASM plugins need. */
+export interface WasmPluginServices extends WasmServices {
+  /** Fills secrets into the requests of plugins */
+  readonly secrets: Pick<ToolSecrets, "fill">;
+  readonly random: Random;
 }
 
 /** Module that is to be opened. */
@@ -35,6 +43,8 @@ export interface ModuleToOpen {
   /** Rights that the manifest asks for and the configuration grants */
   readonly capabilities: PluginCapabilities;
   readonly config: Config;
+  /** Settings with handles in the places of secrets. Default: none */
+  readonly handles?: SecretHandles | undefined;
 }
 
 /** Functions that a module imports, as `extism:host/env alloc`, and exports. */
@@ -67,17 +77,20 @@ export interface ExportAnswer {
 const IDLE_MS = 60_000;
 
 /** Creates the opener of WASM plugins: modules by the Extism ABI, each in a thread of its own. */
-export function createWasmOpener(services: WasmServices): OpenPlugin<"wasm"> {
-  return ({ manifest: { id, wasm, capabilities }, main, config }) =>
-    openWasmModule({
-      title: `plugin ${JSON.stringify(id)}`,
+export function createWasmOpener(services: WasmPluginServices): OpenPlugin<"wasm"> {
+  return ({ manifest: { id, wasm, capabilities }, main, config }) => {
+    const title = `plugin ${JSON.stringify(id)}`;
+    return openWasmModule({
+      title,
       origin: `plugin ${id}`,
       bytes: main ?? new Uint8Array(),
       entrypoint: wasm.entrypoint,
       fuel: wasm.fuel,
       capabilities,
       config,
+      handles: new SecretHandles({ ...services, id, title, settings: settingsOf(id, config) }),
     }, services);
+  };
 }
 
 /**
@@ -185,7 +198,7 @@ class ModuleHost implements WasmHost {
     this.#idle?.clear();
     try {
       const end = await thread.run(job, {
-        answer: createGuestAnswers({ module: this.#module, call }, this.#services),
+        answer: createGuestAnswers({ module: this.#module, handles: this.#module.handles, call }, this.#services),
         timeoutMs: wasm.timeout_secs * 1000,
         signal,
       });
@@ -201,10 +214,14 @@ class ModuleHost implements WasmHost {
 
   #open(): WasmThread {
     if (this.#thread !== undefined && !this.#thread.hasEnded) return this.#thread;
-    const { capabilities } = this.#module;
+    const { capabilities, handles } = this.#module;
     const { memory_limit_mb: memoryMb, max_module_size_mb: moduleMb } = this.#module.config.runtime.wasm;
     const bounds: ModuleBounds = { fuel: fuelOf(this.#module).units, memoryMb, moduleMb, capabilities };
-    return this.#thread = new WasmThread(this.#loaded, { bounds, clock: this.#services.clock });
+    return this.#thread = new WasmThread(this.#loaded, {
+      bounds,
+      settings: handles?.settings ?? {},
+      clock: this.#services.clock,
+    });
   }
 
   #keep(thread: WasmThread): void {

@@ -19,6 +19,8 @@ export interface ThreadData {
   /** Content of the module, in shared memory, or what another thread has made of it */
   readonly module: Uint8Array | CompiledModule;
   readonly bounds: ModuleBounds;
+  /** Settings that the module may ask for, none of which is a secret */
+  readonly settings: Readonly<Record<string, string>>;
   /** Numbers as PLACES says */
   readonly shared: Int32Array;
   /** Port of the answers to the thread's requests */

@@ -2,7 +2,6 @@ import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
 import type { Clock } from "../../../base/clock.ts";
 import type { HostRequest } from "./kernel.ts";
 import { ModuleFailure } from "./module_failure.ts";
-import type { ModuleBounds } from "./module_instance.ts";
 import { threadEnvironment, workerModule } from "../../../system/process/workers.ts";
 import {
   type HostAnswer,
@@ -43,12 +42,12 @@ export class WasmThread {
   /** @param module content of the module, in shared memory, or what another thread has made of it */
   constructor(
     module: ThreadData["module"],
-    { bounds, clock }: { readonly bounds: ModuleBounds; readonly clock: Clock },
+    { bounds, settings, clock }: Pick<ThreadData, "bounds" | "settings"> & { readonly clock: Clock },
   ) {
     const { port1, port2 } = new MessageChannel();
     this.#clock = clock;
     this.#answers = port1;
-    const workerData: ThreadData = { module, bounds, shared: this.#shared, answers: port2 };
+    const workerData: ThreadData = { module, bounds, settings, shared: this.#shared, answers: port2 };
     this.#worker = new Worker(workerModule(import.meta.url, "wasm_worker"), {
       workerData,
       transferList: [port2],

@@ -48,7 +48,7 @@ class ModuleThread {
     const facts = () => ({ said: this.#said, use: useOf(instance) });
     const end = (ended: JobEnd) => this.#post({ kind: "end", end: ended });
     try {
-      const module = this.#module ??= new LoadedModule(await this.#compiled(), this.#data.bounds);
+      const module = this.#module ??= new LoadedModule(await this.#compiled(), this.#data);
       let output = new Uint8Array(0);
       if (job.kind !== "load") instance = this.#next ?? await module.instantiate(this.#machine);
       this.#next = undefined;

@@ -14,6 +14,7 @@ import { sampleTool, sha256 } from "../../../support/plugin_package.ts";
 import { configOf } from "../../../support/running_gateway.ts";
 import { createToolBench } from "../../../support/tool_bench.ts";
 import { withWorkspace, type Workspace } from "../../../support/workspace.ts";
+import { NO_SECRETS } from "../../../support/plugin_bench.ts";
 
 const compiler = await createCommandLookup().find("cc");
 const skip = compiler === undefined ? "there is no C compiler" : false;
@@ -48,7 +49,7 @@ async function withLibrary(
       ffi: { library: "sample.so", sha256: sha256(main), symbol },
     })) as ManifestOf<"ffi">;
     const config = configOf({ plugins: { allow_ffi: true, timeout_secs: 20, ...plugins } });
-    const open = createFfiOpener({ processes, clock: systemClock });
+    const open = createFfiOpener({ processes, clock: systemClock, secrets: NO_SECRETS });
     const context = {
       workspace_root: workspace.root,
       allow_sensitive_file_reads: false,

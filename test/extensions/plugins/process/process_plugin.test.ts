@@ -4,18 +4,21 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
 import process from "node:process";
-import { test, type TestContext } from "node:test";
+import { describe, test, type TestContext } from "node:test";
 import { systemClock } from "../../../../lib/base/clock.ts";
+import { ToolError } from "../../../../lib/base/errors.ts";
 import { parsePluginManifest, type PluginManifest } from "../../../../lib/extensions/plugins/manifest.ts";
 import type { PluginHost } from "../../../../lib/extensions/plugins/plugin_host.ts";
 import { createProcessOpener } from "../../../../lib/extensions/plugins/process/program_plugin.ts";
 import { createCommandLookup } from "../../../../lib/system/process/command_lookup.ts";
+import type { ToolSecrets } from "../../../../lib/tools/secrets/tool_secrets.ts";
 import { createToolBench, type ToolBench } from "../../../support/tool_bench.ts";
 import { sampleTool, sha256 } from "../../../support/plugin_package.ts";
 import { configOf } from "../../../support/running_gateway.ts";
 import { isGone } from "../../../support/is_gone.ts";
 import { until } from "../../../support/until.ts";
 import { withWorkspace, type Workspace } from "../../../support/workspace.ts";
+import { NO_SECRETS } from "../../../support/plugin_bench.ts";
 
 const probe = await createToolBench({ root: process.cwd() }).processes.containment("auto");
 const uncontained = probe.kind === "contained" ? false : probe.text;
@@ -31,6 +34,8 @@ interface SamplePlugin {
   readonly capabilities?: Readonly<Record<string, unknown>>;
   readonly plugins?: Readonly<Record<string, unknown>>;
   readonly files?: Readonly<Record<string, string>>;
+  /** Default: the settings name none */
+  readonly secrets?: Pick<ToolSecrets, "fill">;
 }
 
 interface SampleBench {
@@ -51,7 +56,16 @@ const ANSWER = [
 
 /** Runs `use` with a process plugin, whose program is a shell script of its package. */
 async function withPlugin(
-  { script = "", command, args = [], mode = "one_shot", capabilities = {}, plugins = {}, files = {} }: SamplePlugin,
+  {
+    script = "",
+    command,
+    args = [],
+    mode = "one_shot",
+    capabilities = {},
+    plugins = {},
+    files = {},
+    secrets = NO_SECRETS,
+  }: SamplePlugin,
   use: (bench: SampleBench) => Promise<void>,
 ): Promise<void> {
   await withWorkspace(files, async (workspace) => {
@@ -67,8 +81,12 @@ async function withPlugin(
       config: { url_access: { allow_loopback: true } },
     });
     const { processes } = bench;
-    const open = createProcessOpener({ processes, clock: systemClock });
-    const config = configOf({ plugins: { allow_process: true, sandbox: "off", timeout_secs: 20, ...plugins } });
+    const open = createProcessOpener({ processes, clock: systemClock, secrets, redact: bench.redactor.part });
+    const forge = { env: "FORGE", plugins: ["sample"] };
+    const config = configOf({
+      secrets: { forge },
+      plugins: { allow_process: true, sandbox: "off", timeout_secs: 20, ...plugins },
+    });
     const host = await open({ manifest, folder, digest: "", main: bytes, config });
     const context = {
       workspace_root: workspace.root,
@@ -118,6 +136,55 @@ test("a program gets one line and answers with one line", () =>
       assert.ok((used?.ms ?? -1) >= 0);
     },
   ));
+
+describe("settings of a program", () => {
+  const VALUE = 'the "value" of a key';
+  const settings = { config: { sample: { days: 3, key: { secret: "forge" } } } };
+  const secrets: Pick<ToolSecrets, "fill"> = {
+    fill: (given, { child }) => {
+      assert.deepEqual(child, { kind: "plugins", name: "sample" });
+      const filled = Object.entries(given).map(([key, value]) => [key, typeof value === "object" ? VALUE : value]);
+      return Promise.resolve(Object.fromEntries(filled));
+    },
+  };
+
+  for (const mode of ["one_shot", "pooled"] as const) {
+    test(`are a field of each call, and what comes back of their secrets is masked (${mode})`, () => {
+      const echo = 'read -r line; id=$(printf %s "$line" | sed -n \'s/.*"id":\\([0-9]*\\),.*/"id":\\1,/p\'); ' +
+        'printf \'{%s"output":"got the \\\\"value\\\\" of a key","data":%s}\\n\' "$id" "$line"';
+      return withPlugin({ script: echo, mode, plugins: settings, secrets }, async ({ call, bench }) => {
+        bench.redactor.add(VALUE);
+        const { output, data } = await call();
+        assert.equal(output, "got [redacted]");
+        assert.deepEqual((data as { readonly config?: unknown }).config, { days: 3, key: "[redacted]" });
+      });
+    });
+  }
+
+  test("are masked in the error of a program that shows them", () =>
+    withPlugin(
+      { script: 'read -r line; printf "%s" "$line" >&2; exit 3', plugins: settings, secrets },
+      async ({ call, bench }) => {
+        bench.redactor.add(VALUE);
+        await assert.rejects(call(), ({ message }: Error) => {
+          assert.match(message, /"key":"\[redacted\]"/);
+          assert.doesNotMatch(message, /value/);
+          return true;
+        });
+      },
+    ));
+
+  test("whose secret is not there are an error of the call, which starts nothing", () => {
+    const missing = () => Promise.reject(new ToolError("secret_missing", "Cannot use the value of [secrets.forge]"));
+    return withPlugin(
+      { script: "touch started; answer ok", plugins: settings, secrets: { fill: missing } },
+      async ({ call, folder }) => {
+        await assert.rejects(call(), { code: "secret_missing", message: /\[secrets\.forge\]/ });
+        assert.ok(!existsSync(join(folder, "started")));
+      },
+    );
+  });
+});
 
 test("a program starts in the folder of its package, with no variable of the gateway", () =>
   withPlugin(
@@ -274,7 +341,7 @@ test("a pooled program that writes to the workspace is refused by its manifest",
 test("a program of the machine that is not there is an error that names it", () =>
   withWorkspace({}, async ({ root }) => {
     const { processes } = createToolBench({ root });
-    const open = createProcessOpener({ processes, clock: systemClock });
+    const open = createProcessOpener({ processes, clock: systemClock, secrets: NO_SECRETS });
     const manifest = manifestOf({ process: { command: "no-such-program" } });
     const config = configOf({ plugins: { sandbox: "off" } });
     const host = await open({ manifest, folder: root, digest: "", main: undefined, config });

@@ -4,7 +4,10 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { startFakeServer } from "../../../../fixtures/upstream/fake_server.ts";
 import { createGuestAnswers } from "../../../../lib/extensions/plugins/wasm/guest_requests.ts";
+import { SecretHandles } from "../../../../lib/extensions/plugins/wasm/secret_handles.ts";
 import type { Files } from "../../../../lib/system/files/files.ts";
+import { NO_SECRETS } from "../../../support/plugin_bench.ts";
+import { createSeededRandom } from "../../../support/seeded_random.ts";
 import { withModule } from "../../../support/wasm_bench.ts";
 import { answeringWat, EXTISM_WAT } from "../../../support/wat.ts";
 
@@ -116,6 +119,18 @@ test("a module reaches the hosts of its manifest by the rules of every request, 
   } finally {
     await server.close();
   }
+});
+
+test("a module asks for its settings by their names, and finds no other", async () => {
+  const settings = { days: 3, units: '"metric"' };
+  const options = { id: "sample", title: "it", settings, secrets: NO_SECRETS, random: createSeededRandom() };
+  await withModule(asking("config_get", "extism:host/env"), async ({ call }) => {
+    assert.equal((await call("days~")).data, 3);
+    assert.equal((await call("units~")).data, "metric");
+    for (const name of ["none", "constructor", "__proto__"]) {
+      await assert.rejects(call(`${name}~`), { code: "plugin_answer_invalid" }, name);
+    }
+  }, { handles: new SecretHandles(options) });
 });
 
 test("a module that is initialised before its next call reaches neither network nor workspace", async () => {

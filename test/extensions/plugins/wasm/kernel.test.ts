@@ -10,6 +10,7 @@ function asked(text: string, name = "workspace_read"): unknown {
     fuel: new FuelMeter(() => {}),
     maxBytes: 10_000_000,
     variables: new Variables(),
+    settings: new Map(),
     say: () => {},
     ask(request) {
       input = request.kind === "http" ? request.request : request.input;
