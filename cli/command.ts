@@ -13,6 +13,8 @@ export interface CliIo {
   readonly stderr: (text: string) => void;
   /** Reads all of standard input as text. Undefined when it is a terminal */
   readonly readStdin: () => Promise<string | undefined>;
+  /** Opens standard input as it comes, for a command that another program speaks to */
+  readonly openStdin: () => AsyncIterable<Uint8Array>;
   /** Tells whether somebody at a terminal can be asked */
   readonly canAsk: boolean;
   /** Asks for a line at the terminal. Undefined at Ctrl-C, at the end of input, or without a terminal */

@@ -16,6 +16,7 @@ export function processIo(): CliIo {
     stdout: (text) => void process.stdout.write(text),
     stderr: (text) => void process.stderr.write(text),
     readStdin: () => (process.stdin.isTTY ? Promise.resolve(undefined) : readAll()),
+    openStdin: () => process.stdin,
     // Questions go to stderr
     canAsk: process.stdin.isTTY === true && process.stderr.isTTY === true,
     ask: (question) => (process.stdin.isTTY ? askLine(question, history) : Promise.resolve(undefined)),

@@ -66,6 +66,10 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/tools.ts")).toolsSchemaCommand,
   ),
   "tools call": verb("Call a tool", async () => (await import("./commands/tools.ts")).toolsCallCommand),
+  "mcp serve": verb(
+    "Offer the tools to another agent, over MCP on standard input and output",
+    async () => (await import("./commands/mcp/serve.ts")).mcpServeCommand,
+  ),
   "approvals list": verb(
     "List tool calls that wait for an answer",
     async () => (await import("./commands/approvals.ts")).approvalsListCommand,

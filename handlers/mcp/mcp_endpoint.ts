@@ -80,8 +80,7 @@ export class McpEndpoint {
     if (this.#isClosing) throw httpError("shutting_down", "Cannot serve MCP: the gateway is shutting down");
     this.#checkDoor(asked);
     this.#streams.checkRoom(asked.identity.tokenId);
-    const hasSession = asked.http.headers.has("mcp-session-id");
-    const isOld = asked.http.method !== "POST" || hasSession ||
+    const isOld = asked.http.method !== "POST" ||
       await this.#sdk.isLegacyRequest(this.#toRequest(asked), asked.body);
     return isOld ? await this.#answerInSession(asked) : await this.#answerAlone(asked);
   }

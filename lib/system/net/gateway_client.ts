@@ -1,4 +1,4 @@
-import { type ClientRequest, type IncomingMessage, request as send } from "node:http";
+import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request as send } from "node:http";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock, TimeoutSignal } from "../../base/clock.ts";
 
@@ -11,6 +11,8 @@ export interface GatewayReply {
 /** A reply that is read piece by piece. */
 export interface GatewayStream {
   readonly status: number;
+  /** By lower-case name */
+  readonly headers: Readonly<IncomingHttpHeaders>;
   readonly body: AsyncIterable<Uint8Array>;
 }
 
@@ -22,6 +24,8 @@ export interface GatewayRequest {
   readonly body?: unknown;
   /** Bytes to send in place of `body`, with their media type. Default: none */
   readonly raw?: { readonly type: string; readonly bytes: Uint8Array } | undefined;
+  /** Headers beside those of the body and the token. Default: none */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -95,12 +99,13 @@ function limited({ signal }: GatewayRequest, { clock, timeoutMs = TIMEOUT_MS }: 
 
 /** Sends a request; `read` gets the reply before its body. */
 function dispatch(
-  { method, path, body, raw }: GatewayRequest,
+  { method, path, body, raw, headers: more }: GatewayRequest,
   options: GatewayClientOptions & { readonly signal: AbortSignal },
   read: (incoming: IncomingMessage) => void,
 ): ClientRequest {
   const payload = raw?.bytes ?? (body === undefined ? undefined : JSON.stringify(body));
   const headers = {
+    ...more,
     authorization: `Bearer ${options.token}`,
     ...(payload === undefined
       ? {}
@@ -153,7 +158,7 @@ function openStream(request: GatewayRequest, options: GatewayClientOptions): Pro
   return new Promise((resolve, reject) => {
     const outgoing = dispatch(request, { ...options, signal }, (incoming) => {
       clear();
-      resolve({ status: incoming.statusCode ?? 0, body: read(incoming) });
+      resolve({ status: incoming.statusCode ?? 0, headers: incoming.headers, body: read(incoming) });
     });
     outgoing.on("error", (cause) => {
       clear();

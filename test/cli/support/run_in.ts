@@ -111,6 +111,9 @@ async function runOn(
       told();
     },
     readStdin: () => Promise.resolve(options.stdin),
+    async *openStdin() {
+      yield new TextEncoder().encode(options.stdin);
+    },
     canAsk: options.answers !== undefined || options.onAsk !== undefined,
     ask: () => Promise.resolve(answers.shift()),
     openReader({ history }) {

@@ -1,0 +1,382 @@
+import { Buffer } from "node:buffer";
+import type { Clock } from "../../../lib/base/clock.ts";
+import { EventStreamDecoder } from "../../../lib/system/net/event_stream_decoder.ts";
+import { type GatewayClient, GatewayClientError, type GatewayStream } from "../../../lib/system/net/gateway_client.ts";
+
+/** Options of `StdioBridge`. */
+export interface StdioBridgeOptions {
+  readonly client: GatewayClient;
+  /** Finds the gateway again, after one that was found does not answer any more */
+  readonly reach: () => Promise<GatewayClient>;
+  /** Writes one message to the client of MCP */
+  readonly write: (line: string) => void;
+  /** Tells the person about something that no message can carry */
+  readonly warn: (message: string) => void;
+  readonly clock: Clock;
+}
+
+/** A message of JSON-RPC, as far as the bridge looks at it. */
+interface Message {
+  readonly id?: unknown;
+  readonly method?: unknown;
+  readonly params?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** Session of a client that speaks a revision with sessions. */
+interface Session {
+  readonly id: string;
+}
+
+/** Longest message in either direction, in bytes. The gateway refuses long before. */
+const MAX_BYTES = 67_108_864;
+/** Time that calls get to end after the end of the input, in milliseconds. */
+const END_MS = 2_000;
+/** Pause before the stream of notifications is opened again, in milliseconds. */
+const REOPEN_MS = 1_000;
+const VERSION_KEY = "io.modelcontextprotocol/protocolVersion";
+
+/** Errors of JSON-RPC. */
+const PARSE_ERROR = -32700;
+const INVALID_REQUEST = -32600;
+const INVALID_PARAMS = -32602;
+const INTERNAL_ERROR = -32603;
+
+/**
+ * Passes messages between a client of MCP on standard input and output and `/mcp` of the gateway, in both eras of the protocol.
+ *
+ * The gateway may be started again meanwhile: the session is then opened again, and nothing is sent twice that the old one may have got.
+ */
+export class StdioBridge {
+  readonly #options: StdioBridgeOptions;
+  readonly #closing = new AbortController();
+  /** Requests that wait for their answer, by the JSON of their id */
+  readonly #waiting = new Map<string, AbortController>();
+  readonly #work = new Set<Promise<void>>();
+  #client: Promise<GatewayClient>;
+  #opening: Promise<void> | undefined = undefined;
+  #initialize: Message | undefined = undefined;
+  #session: Session | undefined = undefined;
+
+  constructor(options: StdioBridgeOptions) {
+    this.#options = options;
+    this.#client = Promise.resolve(options.client);
+  }
+
+  /** Reads messages, one a line, until the input ends. */
+  async read(input: AsyncIterable<Uint8Array>): Promise<void> {
+    let parts: Uint8Array[] = [];
+    let bytes = 0;
+    for await (const chunk of input) {
+      let rest = chunk;
+      for (let end = rest.indexOf(LINE_FEED); end >= 0; end = rest.indexOf(LINE_FEED)) {
+        if (bytes + end > MAX_BYTES) this.#refuse(null, INVALID_REQUEST, "Cannot take a message over 64 MiB");
+        else this.#take(Buffer.concat([...parts, rest.subarray(0, end)]).toString("utf8"));
+        parts = [];
+        bytes = 0;
+        rest = rest.subarray(end + 1);
+      }
+      bytes += rest.length;
+      // The rest of a line that is too long is read and forgotten
+      if (bytes <= MAX_BYTES) parts.push(rest);
+      else parts = [];
+    }
+    await this.#settle();
+  }
+
+  /** Ends the session and everything that waits. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    const session = this.#session;
+    if (session === undefined) return;
+    this.#session = undefined;
+    const client = await this.#client.catch(() => undefined);
+    const ending = client?.request({ method: "DELETE", path: "/mcp", headers: headersOf(session) });
+    const limit = this.#options.clock.timeoutSignal(END_MS);
+    await Promise.race([ending?.catch(() => {}), aborted(limit.signal)]);
+    limit.clear();
+  }
+
+  /** Gives calls at work a moment to end: a script may close the input right after its last message. */
+  async #settle(): Promise<void> {
+    const limit = this.#options.clock.timeoutSignal(END_MS);
+    await Promise.race([Promise.all(this.#work), aborted(limit.signal)]);
+    limit.clear();
+  }
+
+  #take(line: string): void {
+    if (line.trim() === "") return;
+    let message: unknown;
+    try {
+      message = JSON.parse(line);
+    } catch {
+      return this.#refuse(null, PARSE_ERROR, "Cannot read the message: it is no JSON");
+    }
+    if (typeof message !== "object" || message === null || Array.isArray(message)) {
+      return this.#refuse(null, INVALID_REQUEST, "Cannot take the message: it is no object");
+    }
+    const work = this.#pass(message, line);
+    this.#work.add(work);
+    void work.finally(() => this.#work.delete(work));
+  }
+
+  async #pass(message: Message, line: string): Promise<void> {
+    const isNew = versionOf(message) !== undefined;
+    if (message.method === "notifications/cancelled") {
+      this.#waiting.get(JSON.stringify(message.params?.["requestId"]))?.abort();
+      // Without a session, the end of its connection cancels a request
+      if (this.#session === undefined) return;
+    }
+    try {
+      if (message.method === "initialize" && !isNew) {
+        this.#initialize = message;
+        const opening = this.#exchange(message, line);
+        this.#opening = opening.catch(() => {});
+        return await opening;
+      }
+      await this.#opening;
+      await this.#exchange(message, line);
+    } catch (error) {
+      this.#fail(message, error);
+    }
+  }
+
+  /** Sends a message and writes what comes back. @param again set for the second try */
+  async #exchange(message: Message, line: string, again = false): Promise<void> {
+    const isRequest = typeof message.method === "string" && message.id !== undefined;
+    const key = JSON.stringify(message.id);
+    const leaving = new AbortController();
+    if (isRequest) this.#waiting.set(key, leaving);
+    try {
+      const reply = await this.#send(message, line, leaving.signal);
+      if (!again && (reply === undefined || isStale(reply, this.#session))) {
+        await drain(reply);
+        await this.#reopen();
+        return await this.#exchange(message, line, true);
+      }
+      if (reply === undefined) throw new Error("Cannot reach the gateway: it takes no connection");
+      if (message.method === "initialize") this.#note(reply);
+      const isAnswered = await this.#relay(reply, message);
+      if (isRequest && !isAnswered && !leaving.signal.aborted) {
+        throw new GatewayClientError("Cannot finish the request: the gateway ended the stream; the outcome is unknown");
+      }
+      if (message.method === "notifications/initialized" && this.#session !== undefined) {
+        void this.#listen(this.#session);
+      }
+    } catch (error) {
+      if (!leaving.signal.aborted && !this.#closing.signal.aborted) throw error;
+    } finally {
+      if (this.#waiting.get(key) === leaving) this.#waiting.delete(key);
+    }
+  }
+
+  /** Sends a message. @returns undefined where no gateway took it, so that it may be sent again */
+  async #send(message: Message, line: string, signal: AbortSignal): Promise<GatewayStream | undefined> {
+    const client = await this.#client;
+    try {
+      return await client.stream({
+        method: "POST",
+        path: "/mcp",
+        headers: { ...ACCEPT, ...toHeaders(message, this.#session) },
+        raw: { type: "application/json", bytes: Buffer.from(line) },
+        signal: AbortSignal.any([signal, this.#closing.signal]),
+      });
+    } catch (error) {
+      if (error instanceof GatewayClientError && isRefused(error.cause)) return undefined;
+      throw error;
+    }
+  }
+
+  /** Finds the gateway again, and opens the client's session there. */
+  async #reopen(): Promise<void> {
+    const lost = this.#session;
+    this.#client = this.#options.reach();
+    await this.#client;
+    if (lost === undefined || this.#initialize === undefined) return;
+    this.#session = undefined;
+    const message = { ...this.#initialize, id: "postern-reopen" };
+    const reply = await this.#send(message, JSON.stringify(message), this.#closing.signal);
+    if (reply === undefined || reply.status !== 200) throw new Error("the gateway opens no session again");
+    this.#note(reply);
+    await drain(reply);
+    const told = { jsonrpc: "2.0", method: "notifications/initialized" };
+    await drain(await this.#send(told, JSON.stringify(told), this.#closing.signal));
+    this.#options.warn("The gateway was started again: the session goes on");
+    if (this.#session !== undefined) void this.#listen(this.#session);
+  }
+
+  #note({ headers }: GatewayStream): void {
+    const id = headers["mcp-session-id"];
+    if (typeof id === "string") this.#session = { id };
+  }
+
+  /** Writes the messages of a reply. @returns whether the answer to the message was among them */
+  async #relay(reply: GatewayStream, { id }: Message): Promise<boolean> {
+    const isStream = String(reply.headers["content-type"]).startsWith("text/event-stream");
+    if (!isStream) {
+      const text = await textOf(reply);
+      if (reply.status >= 400) throw toRefusal(text, reply.status);
+      if (text === "") return false;
+      this.#write(text);
+      return true;
+    }
+    let isAnswered = false;
+    const decoder = new EventStreamDecoder({ maxBytes: MAX_BYTES });
+    for await (const bytes of reply.body) {
+      for (const data of decoder.push(bytes)) {
+        if (data === "") continue;
+        this.#write(data);
+        isAnswered ||= answers(data, id);
+      }
+    }
+    return isAnswered;
+  }
+
+  /** Passes notifications of a session on, until it ends. */
+  async #listen(session: Session): Promise<void> {
+    const { signal } = this.#closing;
+    while (this.#session === session && !signal.aborted) {
+      try {
+        const client = await this.#client;
+        const reply = await client.stream({
+          method: "GET",
+          path: "/mcp",
+          headers: { accept: "text/event-stream", ...headersOf(session) },
+          signal,
+        });
+        if (reply.status >= 400) return await drain(reply);
+        await this.#relay(reply, {});
+      } catch {
+        // The next message finds out where the gateway is
+      }
+      await this.#options.clock.sleep(REOPEN_MS, signal).catch(() => {});
+    }
+  }
+
+  #write(text: string): void {
+    // A message is one line: JSON has no line break that means anything
+    this.#options.write(text.includes("\n") ? text.replaceAll(/[\r\n]+/g, " ") : text);
+  }
+
+  #fail({ id, method }: Message, error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error);
+    if (id === undefined || typeof method !== "string") return this.#options.warn(`A message was not taken: ${reason}`);
+    if (error instanceof GatewayRefusal) return this.#refuse(id, error.rpcCode, reason, error.data);
+    this.#refuse(id, INTERNAL_ERROR, reason);
+  }
+
+  #refuse(id: unknown, code: number, message: string, data?: unknown): void {
+    const error = { code, message, ...(data === undefined ? {} : { data }) };
+    this.#write(JSON.stringify({ jsonrpc: "2.0", id, error }));
+  }
+}
+
+const LINE_FEED = 10;
+const ACCEPT = { accept: "application/json, text/event-stream" };
+
+/** A refusal of the gateway, as the error of JSON-RPC that the client gets. */
+class GatewayRefusal extends Error {
+  override readonly name = "GatewayRefusal";
+  readonly rpcCode: number;
+  readonly data: unknown;
+
+  constructor(message: string, { rpcCode, data }: { readonly rpcCode: number; readonly data: unknown }) {
+    super(message);
+    this.rpcCode = rpcCode;
+    this.data = data;
+  }
+}
+
+/** Reads an error reply: one of JSON-RPC, or one of the gateway's own shape. */
+function toRefusal(text: string, status: number): GatewayRefusal {
+  const rpcCode = status < 500 ? INVALID_PARAMS : INTERNAL_ERROR;
+  try {
+    const { error } = JSON.parse(text) as { error: { code: unknown; message: unknown; data?: unknown } };
+    const isRpc = typeof error.code === "number";
+    return new GatewayRefusal(String(error.message), {
+      rpcCode: isRpc ? error.code as number : rpcCode, // just checked
+      data: isRpc ? error.data : { code: error.code },
+    });
+  } catch {
+    return new GatewayRefusal(`The gateway answered with status ${status}`, { rpcCode, data: undefined });
+  }
+}
+
+/** Tells whether a reply says that the gateway was started again: it knows neither the token nor the session. */
+function isStale({ status }: GatewayStream, session: Session | undefined): boolean {
+  return status === 401 || (status === 404 && session !== undefined);
+}
+
+function isRefused(cause: unknown): boolean {
+  return cause instanceof Error && "code" in cause && cause.code === "ECONNREFUSED";
+}
+
+function answers(data: string, id: unknown): boolean {
+  try {
+    const message = JSON.parse(data) as Message;
+    return message.method === undefined && JSON.stringify(message.id) === JSON.stringify(id);
+  } catch {
+    return false;
+  }
+}
+
+function headersOf(session: Session | undefined): Record<string, string> {
+  // Without a version, the one that "initialize" agreed on counts
+  return session === undefined ? {} : { "mcp-session-id": session.id };
+}
+
+/** Returns the revision that a message without a session names. */
+function versionOf({ params }: Message): string | undefined {
+  const meta = params?.["_meta"];
+  if (typeof meta !== "object" || meta === null) return undefined;
+  const version = (meta as Record<string, unknown>)[VERSION_KEY];
+  return typeof version === "string" ? version : undefined;
+}
+
+/** Fields that the header Mcp-Name repeats, by method. Source: MCP 2026-07-28 "Standard request headers" */
+const NAMED_BY: Readonly<Record<string, string>> = {
+  "tools/call": "name",
+  "prompts/get": "name",
+  "resources/read": "uri",
+  "tasks/get": "taskId",
+  "tasks/update": "taskId",
+  "tasks/cancel": "taskId",
+};
+
+/** Returns the headers that HTTP wants of a message: the session, or what a message without one repeats of its body. */
+function toHeaders(message: Message, session: Session | undefined): Record<string, string> {
+  const version = versionOf(message);
+  const { method, params } = message;
+  if (version === undefined || typeof method !== "string") return method === "initialize" ? {} : headersOf(session);
+  const field = Object.hasOwn(NAMED_BY, method) ? NAMED_BY[method] ?? "" : "";
+  const name = params?.[field];
+  return {
+    "mcp-protocol-version": version,
+    "mcp-method": toHeader(method),
+    ...(typeof name === "string" ? { "mcp-name": toHeader(name) } : {}),
+  };
+}
+
+/** Writes a value as a header: text that a header cannot carry stands in base64. */
+function toHeader(value: string): string {
+  const isPlain = /^[!-~](?:[ -~]*[!-~])?$/.test(value) && !value.startsWith("=?base64?");
+  return isPlain ? value : `=?base64?${Buffer.from(value).toString("base64")}?=`;
+}
+
+async function textOf({ body }: GatewayStream): Promise<string> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of body) {
+    bytes += part.length;
+    if (bytes > MAX_BYTES) throw new RangeError("the answer is longer than 64 MiB");
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString("utf8");
+}
+
+async function drain(reply: GatewayStream | undefined): Promise<void> {
+  if (reply !== undefined) await textOf(reply).catch(() => {});
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+}
