@@ -18,12 +18,16 @@ export interface McpToolOptions {
 
 const MAX_TOOL_NAME = 64;
 
-/** Returns the name of a server's tool in the registry. What models may not write becomes `_`, and a long name ends with a digest. */
+/**
+ * Returns the name of a server's tool in the registry. What models may not write becomes `_`. A name that is then another one, too long, or
+ * not plainly of this server, ends with a digest.
+ */
 export function mcpToolName(server: string, tool: string): string {
   const plain = `mcp__${server}__${tool}`;
   const name = plain.replace(/[^a-zA-Z0-9_-]/g, "_");
-  if (name === plain && name.length <= MAX_TOOL_NAME) return name;
-  return `${name.slice(0, MAX_TOOL_NAME - 9)}_${hash("sha256", plain).slice(0, 8)}`;
+  const isOfServer = plain.indexOf("__", "mcp__".length) === "mcp__".length + server.length;
+  if (name === plain && name.length <= MAX_TOOL_NAME && isOfServer) return name;
+  return `${name.slice(0, MAX_TOOL_NAME - 9)}_${hash("sha256", JSON.stringify([server, tool])).slice(0, 8)}`;
 }
 
 /** Makes a tool of a server one of the gateway's. Its access is the operator's word, and its output is content from outside. */

@@ -1,3 +1,4 @@
+import type { Logger } from "../../base/telemetry/log.ts";
 import type { Tool } from "./tool.ts";
 import type { ToolCallRequest, ToolInfo } from "./tool_executor.ts";
 import type { ToolPolicy } from "./tool_policy.ts";
@@ -12,16 +13,35 @@ export interface ToolRegistry {
 /** Names that OpenAI and Anthropic accept for a function */
 const NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/;
 
-/** Creates the registry of these tools. @throws {TypeError} for an invalid name and for a name that two tools have */
-export function createToolRegistry(tools: readonly Tool[]): ToolRegistry {
+/**
+ * Creates the registry of these tools.
+ * @param foreign further ones, of others: one whose name is wrong or taken is left out, and the others stay
+ * @param onLeftOut is told the reason, as a sentence
+ * @throws {TypeError} among `tools`, for an invalid name and for a name that two tools have
+ */
+export function createToolRegistry(
+  tools: readonly Tool[],
+  foreign: readonly Tool[] = [],
+  onLeftOut: (reason: string) => void = () => {},
+): ToolRegistry {
   const byName = new Map<string, Tool>();
   for (const tool of tools) {
-    if (!NAME.test(tool.name)) throw new TypeError(`Tool name ${JSON.stringify(tool.name)} is not of ${NAME.source}`);
-    if (byName.has(tool.name)) throw new TypeError(`Tool "${tool.name}" is registered twice`);
+    const fault = faultOf(tool, byName);
+    if (fault !== undefined) throw new TypeError(fault);
     byName.set(tool.name, tool);
+  }
+  for (const tool of foreign) {
+    const fault = faultOf(tool, byName);
+    if (fault === undefined) byName.set(tool.name, tool);
+    else onLeftOut(`${fault}; the tool of ${tool.origin ?? tool.source} is left out`);
   }
   const sorted = [...byName.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
   return { get: (name) => byName.get(name), tools: sorted };
+}
+
+function faultOf({ name }: Tool, taken: ReadonlyMap<string, Tool>): string | undefined {
+  if (!NAME.test(name)) return `Tool name ${JSON.stringify(name)} is not of ${NAME.source}`;
+  return taken.has(name) ? `Tool "${name}" is registered twice` : undefined;
 }
 
 /** Tells whether a tool's name matches one of the patterns of `[agent] tools`: `*`, a name, or `prefix*`. No patterns match nothing. */
@@ -34,6 +54,7 @@ export interface CatalogueOptions {
   readonly tools: readonly Tool[];
   /** Returns further tools, which come and go: the same array until they change. Default: none */
   readonly foreign?: (() => readonly Tool[]) | undefined;
+  readonly log: Logger;
 }
 
 /** Names of tools that are shown to a model after an unknown name */
@@ -53,7 +74,7 @@ export interface ToolCatalogue {
   get(name: string): ToolInfo | undefined;
 }
 
-/** Creates the catalogue of a tool executor. @throws {TypeError} for two tools of one name */
+/** Creates the catalogue of a tool executor. @throws {TypeError} for two of `tools` with one name */
 export function createCatalogue(
   options: CatalogueOptions,
   policy: Pick<ToolPolicy, "isEnabled" | "whyOff" | "accessOf">,
@@ -95,15 +116,15 @@ export function createCatalogue(
 }
 
 /** Returns a function that gives the newest registry; the registry is made anew when the foreign tools change. */
-function registryNow({ tools, foreign }: CatalogueOptions): () => ToolRegistry {
+function registryNow({ tools, foreign, log }: CatalogueOptions): () => ToolRegistry {
   let registry = createToolRegistry(tools);
   if (foreign === undefined) return () => registry;
   let known: readonly Tool[] = [];
   return () => {
     const newest = foreign();
     if (newest === known) return registry;
-    registry = createToolRegistry([...tools, ...newest]);
     known = newest;
+    registry = createToolRegistry(tools, newest, (reason) => log.error("A tool cannot be offered", { reason }));
     return registry;
   };
 }

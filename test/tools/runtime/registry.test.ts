@@ -22,6 +22,19 @@ test("a registry refuses names that models cannot call", () => {
   createToolRegistry([named("mcp__server__read-file")]);
 });
 
+test("a tool of others whose name is wrong or taken is left out, and the others stay", () => {
+  const other = (name: string): Tool => ({ ...named(name), source: "mcp", origin: "mcp files" });
+  const reasons: string[] = [];
+  const foreign = [other("a"), other("m"), other("m"), other("b.c"), other("z")];
+  const registry = createToolRegistry([named("a")], foreign, (reason) => reasons.push(reason));
+  assert.deepEqual(registry.tools.map((tool) => tool.name), ["a", "m", "z"]);
+  assert.equal(registry.get("a")?.source, "builtin");
+  assert.equal(registry.get("m"), foreign[1]);
+  assert.equal(reasons.length, 3);
+  assert.equal(reasons[0], 'Tool "a" is registered twice; the tool of mcp files is left out');
+  assert.match(reasons[2] ?? "", /^Tool name "b\.c" is not of .*; the tool of mcp files is left out$/);
+});
+
 test("patterns name tools whole or by their start; none means no tool", () => {
   const cases: readonly (readonly [name: string, patterns: readonly string[], matches: boolean])[] = [
     ["read_file", ["*"], true],
