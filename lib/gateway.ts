@@ -13,6 +13,7 @@ import { allSecrets } from "./config/secrets.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
 import { type Extensions, openExtensions } from "./extensions/open_extensions.ts";
 import type { PluginServices } from "./extensions/plugins/plugin_services.ts";
+import type { Skills } from "./extensions/skills/skills.ts";
 import { createGuardServices, type GuardServices } from "./guard/guard_services.ts";
 import type { AskProgram } from "./guard/program_approver.ts";
 import { createMemoryServices, type MemoryServices } from "./memory/memory_services.ts";
@@ -25,6 +26,7 @@ import type { StoredConversations } from "./runs/conversations/stored_conversati
 import type { RunEventFeed, TellProgram } from "./runs/journal/run_event_feed.ts";
 import { createStoredRuns, type StoredRuns } from "./runs/journal/stored_runs.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
+import type { RunGuidance } from "./runs/supervisor/run_settings.ts";
 import {
   createConversationServices,
   createLazySubAgents,
@@ -72,6 +74,8 @@ export interface Services
   readonly browserOf: (runId: string) => Promise<BrowserView | undefined>;
   /** Plugins and their registry; loaded at the first call where no plugin was found at the start. */
   readonly plugins: () => Promise<PluginServices>;
+  /** Skills; loaded at the first call. */
+  readonly skills: () => Promise<Skills>;
   /** Recorded runs, for reading where there is no agent. */
   readonly storedRuns: StoredRuns;
   /** Models and runs. Undefined without an agent (`kind = "none"` or --no-agent): requests get 503 `agent_unavailable`. */
@@ -195,6 +199,7 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
     ...found,
     ...models.live,
     ...{ approvals, tools, audit: audit.append, onEvents: feed?.take },
+    guidance: () => guidanceOf(extensions),
     onRunEnd: createRunEnd(found),
   });
   work.join({ tools, runs });
@@ -236,7 +241,8 @@ async function startFoundations(basics: Basics) {
   });
   const work = createWorkSeam();
   access.tokens.onRevoke(createRevocation({ store, log, runs: work.runs }));
-  return { ...basics, store, guard, access, system, work };
+  const documents = createDocuments({ store });
+  return { ...basics, store, documents, guard, access, system, work };
 }
 
 /** Returns the services of started wings. */
@@ -268,6 +274,7 @@ function toServices(wings: Wings): GatewayServices {
     nodes: extensions.nodes,
     browserOf: (runId) => system.browsers.view(runId),
     plugins: extensions.plugins.load,
+    skills: extensions.skills.load,
     storedRuns: createStoredRuns({ store: wings.store }),
     agent: models.live && runs && { providers: models.live.providers, runs },
     startedAt: wings.clock.now(),
@@ -340,8 +347,7 @@ function createGatewayTools(
     readonly secrets: ToolSecrets;
   },
 ): DrainableExecutor {
-  const { store, guard, system, work, redactor, environment } = found;
-  const documents = createDocuments({ store });
+  const { documents, guard, system, work, redactor, environment } = found;
   const { files, commands, processes, workers, git, desktop, urls, browsers, guardedFetch, proxyOf } = system;
   const subAgents = createLazySubAgents({ ...found, tools: work.tools, runs: work.runs });
   const { cron: schedules, sops } = automation;
@@ -366,12 +372,19 @@ function createGatewayTools(
         secrets,
       },
       ...{ ...memory, schedules, sops, subAgents, wasmModules: extensions.wasmModules },
+      skills: { read: async (name, path) => await (await extensions.skills.load()).read(name, path) },
     },
     remembered: (...call) => guard.approvals.remembered(...call),
     taintedFiles: guard.taintedFiles,
     redact: redactor.redact,
     audit: guard.audit.append,
   });
+}
+
+/** Returns the texts that a run begins with. */
+async function guidanceOf({ skills }: Extensions): Promise<RunGuidance> {
+  const { prompt, isAny } = await skills.offer();
+  return { skills: prompt, hasSkills: isAny };
 }
 
 /** Returns a function that closes what a run had open. */

@@ -102,6 +102,7 @@ function byOf(record: AuditRecord): string {
     case "token":
     case "trust":
     case "plugin":
+    case "skill":
     case "browser_login":
       return actorOf(record.by);
     case "pairing":
@@ -153,7 +154,7 @@ function whatOf(record: AuditRecord): string {
         " ",
       );
     case "trust":
-      return `trusted ${record.subject} ${record.name}`;
+      return `${record.action === "withdrawn" ? "no longer trusts" : "trusted"} ${record.subject} ${record.name}`;
     case "review":
       return [record.action, record.run_id ?? "", ...record.tools, record.outcome ?? ""].join(" ").trim();
     case "access_failures":
@@ -162,6 +163,8 @@ function whatOf(record: AuditRecord): string {
       return `${record.action} node ${record.node_id}${record.reason === null ? "" : `: ${record.reason}`}`;
     case "plugin":
       return `${record.action} plugin ${record.plugin_id} ${record.version} ${record.digest.slice(0, 12)}`;
+    case "skill":
+      return `${record.action} skill ${record.name} ${record.digest.slice(0, 12)} from ${record.source} ${record.from}`;
     case "browser_login":
       return `${record.action} login ${record.site}${record.run_id === undefined ? "" : ` in ${record.run_id}`}`;
     case "retention":

@@ -52,6 +52,7 @@ import {
 } from "../../lib/runs/journal/run_records.ts";
 import { parsePluginKey, PLUGIN_KEYS } from "../../lib/extensions/plugins/plugin_registry.ts";
 import { parsePluginRecord, PLUGINS } from "../../lib/extensions/plugins/plugin_record.ts";
+import { parseSkillRecord, SKILLS } from "../../lib/extensions/skills/skill_record.ts";
 import { parseSubAgent, parseTask, SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
 import { PARKED_CALLS, parseParkedRecord } from "../../lib/runs/conversations/parked_records.ts";
 import { DOCUMENTS, parseDocument } from "../../lib/storage/documents.ts";
@@ -93,6 +94,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [RUNS]: parseRunRecord,
   [RUN_INPUTS]: parseRunInput,
   [SCHEDULES]: parseScheduleRecord,
+  [SKILLS]: parseSkillRecord,
   [SOP_EXECUTIONS]: parseExecution,
   [SOP_PLANS]: parseExecutionPlan,
   [SOP_RESULTS]: parseResult,

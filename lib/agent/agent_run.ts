@@ -17,6 +17,7 @@ import type {
   ElicitationAnswer,
   ElicitationRequest,
   Inherited,
+  ReadSkill,
 } from "../tools/runtime/tool_call.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { ParkedClientCalls } from "./parked_client_calls.ts";
@@ -90,6 +91,8 @@ export interface RecordedResult {
   readonly taint: Taint;
   /** Pictures of the output, without their bytes. Default: none */
   readonly pictures?: readonly Picture[] | undefined;
+  /** Skill that the output is from: the model gets it without the envelope. Default: none */
+  readonly skill?: ReadSkill | undefined;
 }
 
 /** A finished turn of the model, as the journal has it. */

@@ -13,6 +13,7 @@ import { afterTools, createLoopGuard, type LoopGuard } from "./loop_guard.ts";
 import { askTurn, type LoopState, ModelRequests, type OpenTurn, replayTurn } from "./model_request.ts";
 import { type ModelTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
 import { hasMoreThanClient } from "./parked_client_calls.ts";
+import { ReadSkills } from "./read_skills.ts";
 import { type CallResult, toolWork, type ToolWorkOptions } from "./tool_calls.ts";
 import { noteOpening, noteResults, noteTurn } from "./untrusted_text.ts";
 
@@ -81,6 +82,8 @@ interface EndedCalls {
 class AgentLoop implements LoopState {
   readonly run: AgentRun;
   readonly events: EventRecorder;
+  /** Skills that the run has read */
+  readonly skills = new ReadSkills();
   /** Messages that the run adds to the history */
   readonly added: Message[] = [];
   /** Events that wait for the turn's first array, to be yielded together with it */
@@ -138,7 +141,12 @@ class AgentLoop implements LoopState {
     this.messages = messages;
     this.#recorded = recorded;
     this.#requests = new ModelRequests(run);
-    for (const { results } of recorded?.turns ?? []) for (const { taint } of results.values()) run.taint.add(taint);
+    for (const { results } of recorded?.turns ?? []) {
+      for (const { taint, skill } of results.values()) {
+        run.taint.add(taint);
+        if (skill !== undefined) this.skills.add(skill);
+      }
+    }
     noteOpening(run, messages);
     if (recorded?.started === true) this.#restartSeq = recorded.fromSeq;
     else {
@@ -254,6 +262,7 @@ class AgentLoop implements LoopState {
       calls: own,
       left: this.callsLeft,
       allowed: this.requests.agentTools,
+      skills: this.skills,
       known: known?.results,
       note: (bodies) => this.events.note(bodies),
     };

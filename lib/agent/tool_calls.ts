@@ -11,6 +11,7 @@ import type { Approver } from "../tools/runtime/tool_call.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
 import type { AgentApprover, AgentJournal, AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
 import type { PictureMemory } from "./picture_memory.ts";
+import type { ReadSkills } from "./read_skills.ts";
 import { envelopeLines, wrapUntrusted } from "./untrusted_text.ts";
 
 /** The calls of one turn, and the bounds they run under. */
@@ -19,6 +20,8 @@ export interface ToolWorkOptions {
   /** Calls that may still run under `max_tool_calls` */
   readonly left: number;
   readonly allowed: readonly string[];
+  /** Skills that the run has read: those of this turn are added */
+  readonly skills: ReadSkills;
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
   /** Stamps and records what the tools emit */
   readonly note: (bodies: readonly AgentEventBody[]) => readonly AgentEvent[];
@@ -32,7 +35,7 @@ export interface ToolWorkOptions {
  */
 export async function* toolWork(
   run: AgentRun,
-  { calls, left, allowed, known, note }: ToolWorkOptions,
+  { calls, left, allowed, skills, known, note }: ToolWorkOptions,
 ): AsyncGenerator<readonly AgentEvent[], readonly CallResult[], undefined> {
   const { journal, limits } = run;
   const queue = createEventQueue();
@@ -44,6 +47,7 @@ export async function* toolWork(
     left,
     maxToolCalls: limits.maxToolCalls,
     allowed,
+    skills,
     parallel: limits.parallelTools,
     known,
     gone: run.resume?.gone,
@@ -80,6 +84,8 @@ export interface CallToolsOptions {
   readonly passesOn: AgentRun["passesOn"];
   /** Names of the tools this run was told of */
   readonly allowed: readonly string[];
+  /** Skills that the run has read, which take tools from it */
+  readonly skills: ReadSkills;
   readonly parallel: boolean;
   /** True for a single call without a model, as in AgentRun */
   readonly isCall: boolean;
@@ -171,8 +177,8 @@ class RunningCall {
 
   async run(mayRun: boolean): Promise<CallResult> {
     const { name } = this.#call;
-    const { gone, signal, maxToolCalls } = this.#options;
-    const problem = gone?.get(name) ?? this.#parsed.problem;
+    const { gone, signal, maxToolCalls, skills } = this.#options;
+    const problem = gone?.get(name) ?? skills.refusalOf(name) ?? this.#parsed.problem;
     if (signal.aborted) throw cancelError(signal);
     if (mayRun && problem === undefined) return await this.#execute();
     await this.#withdraw();
@@ -197,7 +203,9 @@ class RunningCall {
         this.#options.pictures?.keep(picture.sha256, bytes);
         return picture;
       });
-      return this.#end(output, isError, { taint: outcome.taint, pictures });
+      const { taint, skill } = outcome;
+      if (skill !== undefined) this.#options.skills.add(skill);
+      return this.#end(output, isError, { taint, pictures, skill });
     } catch (error) {
       return this.#failed(error);
     }
@@ -224,7 +232,7 @@ class RunningCall {
       signal: options.signal,
       approver,
       ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
-      allowed: options.allowed,
+      allowed: options.skills.narrow(options.allowed),
       onStart: (prepared) => this.#onStart(prepared),
       onProgress: (message) => emit({ type: "tool_progress", call_id: this.#call.id, message }),
     });
@@ -275,7 +283,7 @@ class RunningCall {
   #end(
     output: string,
     isError: boolean,
-    { taint = UNTAINTED, data, pictures }: Partial<Pick<RecordedResult, "pictures">> & {
+    { taint = UNTAINTED, data, pictures, skill }: Partial<Pick<RecordedResult, "pictures" | "skill">> & {
       readonly taint?: Taint | undefined;
       readonly data?: unknown;
     } = {},
@@ -291,9 +299,10 @@ class RunningCall {
       ...(data === undefined ? {} : { data }),
       ...taintField(taint),
       ...(pictures === undefined ? {} : { pictures: [...pictures] }),
+      ...(skill === undefined ? {} : { skill: { name: skill.name, disallowed_tools: [...skill.disallowedTools] } }),
     });
     afterCall(this.#call.id);
-    return toResult(this.#call, { output, isError, taint, pictures }, this.#options);
+    return toResult(this.#call, { output, isError, taint, pictures, skill }, this.#options);
   }
 }
 
@@ -306,11 +315,12 @@ interface ParsedInput {
 /** The output of a single call without a model is the reply, and goes on as it is. */
 function toResult(
   call: TurnCall,
-  { output, isError, taint, pictures }: RecordedResult,
+  { output, isError, taint, pictures, skill }: RecordedResult,
   { isCall, random }: Pick<CallToolsOptions, "isCall" | "random">,
 ): CallResult {
   const envelope = { origin: taint, random };
-  const isOutside = !isCall && taint.length > 0;
+  // Instructions that a person trusts are no data; the run is tainted by them all the same
+  const isOutside = !isCall && taint.length > 0 && skill === undefined;
   const content = isOutside ? wrapUntrusted(call.name, output, envelope) : output;
   if (pictures === undefined) return { call, output, isError, content };
   const frame = isOutside ? envelopeLines(call.name, envelope) : undefined;

@@ -138,7 +138,7 @@ export const KEY_CHANGES: Readonly<Record<string, KeyChange>> = {
   "plugins.timeout_secs": "live",
   "plugins.max_output_bytes": "live",
   "plugins.config": "live",
-  "skills": "restart",
+  "skills": "live",
   "sops": "live",
   "hardware": "live",
   "storage": "restart",

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { lazily, lazyService } from "../base/lazily.ts";
 import type { Redactor } from "../base/redact.ts";
 import { resolvePath } from "../config/folders.ts";
+import { isAnyFolder } from "../system/files/appearing_folder.ts";
 import { joinTools, type LateTools, openLateTools } from "../tools/late_tools.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { WasmModules } from "../tools/wasm/wasm_modules.ts";
@@ -10,6 +11,7 @@ import type { ProgramPlaces } from "./mcp/start_program.ts";
 import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
 import type { PluginServices, PluginServicesOptions } from "./plugins/plugin_services.ts";
 import type { ToolModulesOptions } from "./plugins/wasm/tool_modules.ts";
+import type { SkillOffer, Skills, SkillsOptions } from "./skills/skills.ts";
 
 /** Other people's tools, each kind loaded when there is one of it. */
 export interface Extensions {
@@ -22,6 +24,14 @@ export interface Extensions {
   readonly mcp: McpServers | undefined;
   /** WASM modules of `[runtime.wasm] tools_dir`. */
   readonly wasmModules: WasmModules;
+  readonly skills: LateSkills;
+}
+
+/** Skills, which are loaded when they are asked for, or when a run begins and there is a folder of them. */
+export interface LateSkills {
+  load(): Promise<Skills>;
+  /** Returns what a run that begins now is told of skills. */
+  offer(): Promise<SkillOffer>;
 }
 
 /** Services that extensions are built from. */
@@ -30,6 +40,7 @@ export interface ExtensionsOptions
     Omit<ConfiguredNodesOptions, "config">,
     Omit<PluginServicesOptions, "redact">,
     Omit<ProgramPlaces, "processes">,
+    Omit<SkillsOptions, "config">,
     Pick<ToolModulesOptions, "workers"> {
   readonly redactor: Pick<Redactor, "part">;
 }
@@ -45,6 +56,7 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
     plugins,
     mcp,
     wasmModules: openWasmModules(options),
+    skills: openSkills(options),
     tools: joinTools([nodes, plugins, mcp].flatMap((owner) => (owner === undefined ? [] : [() => owner.tools()]))),
   };
 }
@@ -83,6 +95,39 @@ async function openPlugins(options: ExtensionsOptions): Promise<LateTools<Plugin
     ],
     awaited: join(workspaceRoot, "plugins"),
   });
+}
+
+/** Age of a look for folders that is new enough, in ms. */
+const SKILL_LOOK_MS = 1_000;
+const NO_SKILLS: SkillOffer = { prompt: "", isAny: false };
+
+/** Leaves the skills for their first use. */
+function openSkills({ opened, ...options }: ExtensionsOptions): LateSkills {
+  const load = lazily(async () => {
+    const { createSkills } = await import("./skills/skills.ts");
+    return await createSkills(options);
+  });
+  opened.own(load, async () => await (await load.made()?.catch(() => undefined))?.close());
+  let lookedAt = -Infinity;
+  const isAny = async () => {
+    if (load.made() !== undefined) return true;
+    if (options.clock.monotonic() - lookedAt < SKILL_LOOK_MS) return false;
+    lookedAt = options.clock.monotonic();
+    const { skillFolders } = await import("./skills/skill_folders.ts");
+    return await isAnyFolder(skillFolders(options).map(({ path }) => path));
+  };
+  return {
+    load,
+    async offer() {
+      try {
+        return await isAny() ? await (await load()).offer() : NO_SKILLS;
+      } catch (error) {
+        // A run without skills is better than none
+        options.log.error("The skills cannot be read", { error });
+        return NO_SKILLS;
+      }
+    },
+  };
 }
 
 /** Leaves the WASM modules of `[runtime.wasm] tools_dir` for their first use. */

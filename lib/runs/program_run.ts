@@ -239,6 +239,8 @@ export type ProgramRunEvent =
       readonly taint?: readonly string[] | undefined;
       /** Pictures of the output, without their bytes */
       readonly pictures?: readonly ProgramRunPicture[] | undefined;
+      /** Skill that the output is from, with patterns of tools that the run may not call any more */
+      readonly skill?: { readonly name: string; readonly disallowed_tools: readonly string[] } | undefined;
     }
     | {
       readonly type: "approval_needed";

@@ -22,7 +22,7 @@ import type { OnRecorded } from "./journal/run_store.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import { createAgentOf } from "./supervisor/agent_profile.ts";
 import { createApprover } from "./supervisor/create_approver.ts";
-import { createSupervisor } from "./supervisor/supervisor.ts";
+import { createSupervisor, type SupervisorOptions } from "./supervisor/supervisor.ts";
 
 interface CommonOptions {
   readonly store: Store;
@@ -42,6 +42,8 @@ export interface RunsOptions extends CommonOptions {
   readonly providers: Providers;
   /** Providers of `[agents.<name>]`. */
   readonly agents: AgentProviders;
+  /** Returns the texts that a new run begins with, see SupervisorOptions. Default: there are none */
+  readonly guidance?: SupervisorOptions["guidance"];
   /** Told of the events of each run, see SupervisorOptions. Default: nobody is */
   readonly onEvents?: OnRecorded | undefined;
   /** Closes what a run had open. Default: nothing */

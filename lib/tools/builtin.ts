@@ -32,6 +32,7 @@ import { shell } from "./process/shell.ts";
 import { browser } from "./web/browser.ts";
 import { browserOpen } from "./web/browser_open.ts";
 import type { Tool } from "./runtime/tool.ts";
+import { skillRead } from "./skills/skill_read.ts";
 import { cronAdd } from "./schedule/cron_add.ts";
 import { cronList } from "./schedule/cron_list.ts";
 import { cronPause } from "./schedule/cron_pause.ts";
@@ -106,4 +107,5 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   hardwareMemoryRead,
   wasmModule,
   wasmToolExec,
+  skillRead,
 ];

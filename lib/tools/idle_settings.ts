@@ -15,7 +15,6 @@ export interface IdleSetting {
 const SERVED: readonly { readonly key: string; readonly tools: readonly string[]; readonly feature: string }[] = [
   { key: "web_fetch", tools: ["web_fetch"], feature: 'tool "web_fetch"' },
   { key: "browser", tools: ["browser", "browser_open"], feature: 'tool "browser"' },
-  { key: "skills", tools: [], feature: "skills" },
 ];
 
 /** Names that the lists of tools accept beside the tools' own. Source: docs/design/policy.md "Autonomy" */

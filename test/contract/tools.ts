@@ -423,6 +423,14 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     maxBytes: 675,
     sample: { board: "bench", address: "0x20000000", length: 64 },
   },
+  skill_read: {
+    access: "read",
+    enabled: "always",
+    fields: ["name", "path?"],
+    textField: "name",
+    maxBytes: 400,
+    sample: { name: "pdf-forms", path: "references/forms.md" },
+  },
   wasm_module: {
     access: "read",
     enabled: "always",

@@ -44,6 +44,7 @@ const BY_KEY = [
   "run_inputs",
   "sop_plans",
   "sop_results",
+  "skills",
   "sub_agent_turns",
   "suspended_turns",
   "trusted_documents",

@@ -7,6 +7,7 @@ import { createDeliveries } from "../../lib/automation/channels/delivery_service
 import { createCron } from "../../lib/automation/cron/cron_service.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { PluginError } from "../../lib/extensions/plugins/plugin_error.ts";
+import { SkillError } from "../../lib/extensions/skills/skill_error.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
@@ -32,6 +33,8 @@ export interface FakeServicesOptions {
   /** Default: no run has used a browser */
   readonly browserOf?: Services["browserOf"];
   readonly plugins?: Services["plugins"];
+  /** Default: there are none */
+  readonly skills?: Services["skills"];
 }
 
 /** Services in memory, with a token of each scope (`token_chat`, `token_admin` ...) and the pairing code `GOOD-CODE`. */
@@ -95,6 +98,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       record: (event, writes) => audit.append(loginEvent(event), writes),
     }),
     plugins: options.plugins ?? (() => Promise.resolve(createFakePlugins())),
+    skills: options.skills ?? (() => Promise.resolve(createFakeSkills())),
     config: () => config,
     configStatus: () => ({ loaded_at: new Date(clock.now()).toISOString(), needs_restart: [], last_reload: null }),
     store,
@@ -201,6 +205,17 @@ function createFakeTokens(nextId: () => string): Services["tokens"] {
       return Promise.resolve(size);
     },
     count: () => Promise.resolve(records.size),
+  };
+}
+
+/** Creates skills of which there is none. */
+function createFakeSkills(): Awaited<ReturnType<Services["skills"]>> {
+  const none = () => Promise.reject(new SkillError("skill_not_found", "Cannot find the skill"));
+  return {
+    offer: () => Promise.resolve({ prompt: "", isAny: false }),
+    list: () => Promise.resolve({ skills: [], problems: [] }),
+    ...{ show: none, test: none, trust: none, untrust: none, install: none, remove: none, read: none },
+    close: () => Promise.resolve(),
   };
 }
 

@@ -2,6 +2,8 @@ import { dirname, join } from "node:path";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import type { ApprovalRule } from "../../lib/base/records/approval.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
+import { ToolError } from "../../lib/base/errors.ts";
+import type { ReadableSkills } from "../../lib/tools/skills/skills.ts";
 import { createRedactor, type Redactor } from "../../lib/base/redact.ts";
 import { createLogger, type LogRecord, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
@@ -95,6 +97,8 @@ export interface ToolBench {
 }
 
 export interface ToolBenchOptions {
+  /** Default: there are no skills */
+  readonly skills?: ReadableSkills;
   readonly root: string;
   readonly config?: ConfigChanges;
   readonly tools?: readonly Tool[];
@@ -285,6 +289,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       }),
       boards: createBoards({ config: () => config, clock }),
       wasmModules,
+      skills: options.skills ?? { read: () => Promise.reject(new ToolError("skill_not_found", "No such skill")) },
     },
     config: () => config,
     taintedFiles,

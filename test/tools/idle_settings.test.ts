@@ -28,7 +28,6 @@ for (const [tool, shown, tables] of SECTIONS) {
 
 for (
   const [what, tables, expected] of [
-    ["skills", { skills: { dirs: [] } }, ["[skills] does nothing: this version has no skills"]],
     ["an address of a database that is not used", { storage: { url: "postgres://db/x" } }, [
       '"storage.url" does nothing: storage.driver is "sqlite"',
     ]],
@@ -99,13 +98,12 @@ test("a start logs one warning for each", async () => {
     const config = {
       provider: { kind: "offline" },
       mcp: { servers: { files: { command: "server" } } },
-      skills: { dirs: [] },
     };
     const options = { dataDir: `${folder}/data`, workspace: folder, config };
     const gateway = await createGateway({ ...options, onLog: (line) => void lines.push(line) });
     await gateway.close();
     const warned = lines.filter(({ level, message }) => level === "warn" && message.includes("does nothing"));
-    assert.deepEqual(warned.map(({ fields }) => fields["key"]), ["mcp.servers.files", "skills"]);
+    assert.deepEqual(warned.map(({ fields }) => fields["key"]), ["mcp.servers.files"]);
     assert.equal(BUILTIN_TOOLS.some(({ name }) => name === "mcp"), false);
   });
 });

@@ -74,6 +74,8 @@ export const agentEventSchema = v.variant("type", [
     taint: v.optional(v.array(v.string())),
     /** Pictures of the output, without their bytes. Absent: none */
     pictures: v.optional(v.array(pictureSchema)),
+    /** Skill that the output is from, with patterns of tools that the run may not call any more. Absent: it is from none */
+    skill: v.optional(v.object({ name: v.string(), disallowed_tools: v.array(v.string()) })),
   }),
   event("approval_needed", {
     approval_id: v.string(),

@@ -105,7 +105,9 @@ export const memorySchema = v.strictObject({
 });
 
 /** `[skills]`: further folders of skills. */
-export const skillsSchema = v.strictObject({ dirs: about("Further folders of skills", texts([])) });
+export const skillsSchema = v.strictObject({
+  dirs: about("Further folders of skills: absolute, or relative to the data directory", texts([])),
+});
 
 /** `[sops]`: further folders of SOPs; seconds until an unanswered step is denied. */
 export const sopsSchema = v.strictObject({

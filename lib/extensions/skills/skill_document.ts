@@ -34,7 +34,7 @@ export interface SkillFault {
 }
 
 /** Document as it was read, and where it deviates from the format. */
-export interface ReadSkill {
+export interface SkillReading {
   /** Undefined where a fault is fatal */
   readonly document: SkillDocument | undefined;
   readonly faults: readonly SkillFault[];
@@ -58,7 +58,7 @@ const OBEYED = ["disallowed-tools", "disable-model-invocation"];
  * Reads the text of a SKILL.md leniently: what other programs let pass is a fault that is not fatal.
  * @param folder name of the skill's folder, which its name should be
  */
-export async function readSkillDocument(text: string, folder: string): Promise<ReadSkill> {
+export async function readSkillDocument(text: string, folder: string): Promise<SkillReading> {
   const faults: SkillFault[] = [];
   const front = await readFront(text, faults);
   if (front === undefined) return { document: undefined, faults };

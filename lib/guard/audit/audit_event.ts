@@ -230,6 +230,22 @@ export interface PluginEvent {
   readonly by: AuditActor | null;
 }
 
+/** A skill was installed, updated or removed. */
+export interface SkillEvent {
+  readonly type: "skill";
+  readonly action: "installed" | "updated" | "removed";
+  readonly name: string;
+  /** Digest over all its files, hexadecimal */
+  readonly digest: string;
+  /** Kind of the source that it was installed from */
+  readonly source: "folder" | "archive" | "git";
+  /** Path or URL of the source; empty for a skill that nobody installed through Postern */
+  readonly from: string;
+  /** Commit of a git repository; null for others */
+  readonly commit: string | null;
+  readonly by: AuditActor;
+}
+
 /** A login of the agent's browser was stored or removed, or a run got it. Never holds a value of it. */
 export interface BrowserLoginEvent extends AuditPlace {
   readonly type: "browser_login";
@@ -264,6 +280,7 @@ export type AuditEvent =
   | AccessFailuresEvent
   | NodeEvent
   | PluginEvent
+  | SkillEvent
   | BrowserLoginEvent
   | RetentionEvent;
 
@@ -281,6 +298,7 @@ export const AUDIT_TYPES = [
   "access_failures",
   "node",
   "plugin",
+  "skill",
   "browser_login",
   "retention",
 ] as const satisfies readonly AuditEvent["type"][];

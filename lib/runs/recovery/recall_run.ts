@@ -167,6 +167,9 @@ class JournalReader {
       output: event.output,
       isError: event.is_error,
       ...(event.pictures === undefined ? {} : { pictures: event.pictures }),
+      ...(event.skill === undefined
+        ? {}
+        : { skill: { name: event.skill.name, disallowedTools: event.skill.disallowed_tools } }),
       taint: event.taint ?? (record.outside?.includes(event.call_id) === true ? [event.tool] : UNTAINTED),
     });
   }

@@ -27,7 +27,7 @@ import { resumedTools, toRunInput } from "../recovery/run_input.ts";
 import { RunRecorder, shownUpTo } from "../journal/run_recorder.ts";
 import type { QueuePlace, RunQueue } from "./run_queue.ts";
 import type { RunRequest } from "../run_request.ts";
-import { type AgentSettings, type RunSettings, runSettings } from "./run_settings.ts";
+import { type AgentSettings, type RunGuidance, type RunSettings, runSettings } from "./run_settings.ts";
 import type { OnRecorded, RunStore } from "../journal/run_store.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
 
@@ -61,6 +61,8 @@ export interface LaunchParts {
 export interface LaunchOptions {
   /** Profile of the configured agent that the request names. */
   readonly profile: AgentProfile | undefined;
+  /** Texts that it begins with. Default: none */
+  readonly guidance?: RunGuidance | undefined;
   /** The interrupted run that goes on; undefined for a new run. */
   readonly interrupted?: InterruptedRun | undefined;
 }
@@ -123,13 +125,14 @@ export class RunLauncher {
     return { entry, run, recorder, leave };
   }
 
-  #plan(request: RunRequest, { profile, interrupted }: LaunchOptions): Plan {
+  #plan(request: RunRequest, { profile, guidance, interrupted }: LaunchOptions): Plan {
     const { providers, tools, conversations, active, queue, random, agent } = this.#parts;
     const settings = runSettings(request, {
       settings: agent(),
       providers,
       tools,
       profile,
+      guidance,
       isResumed: interrupted !== undefined,
     });
     const resumed = interrupted === undefined ? undefined : resumedTools(settings.agentTools, interrupted.input, tools);

@@ -21,6 +21,20 @@ export interface AgentSettings extends AgentLimits {
   readonly toolSearch: ToolSearchMode;
 }
 
+/** Texts that a run begins with beside the operator's words, as they are when it begins. */
+export interface RunGuidance {
+  /** Names and descriptions of the skills that it may read; empty: none is offered */
+  readonly skills: string;
+  /** False where there is no skill: the run then has no tool to read one */
+  readonly hasSkills: boolean;
+}
+
+/** Guidance of a gateway that has none. */
+export const NO_GUIDANCE: RunGuidance = { skills: "", hasSkills: false };
+
+/** Name of the tool that reads skills. */
+const SKILL_READ = "skill_read";
+
 /** Settings of one run. */
 export interface RunSettings extends RunModel {
   readonly limits: AgentLimits;
@@ -43,11 +57,13 @@ const CALL_LIMITS = { maxIterations: 2, maxToolCalls: 2 };
  */
 export function runSettings(
   request: RunRequest,
-  { settings: configured, providers, tools, profile, isResumed = false }: {
+  { settings: configured, providers, tools, profile, guidance = NO_GUIDANCE, isResumed = false }: {
     readonly settings: AgentSettings;
     readonly providers: Providers;
     readonly tools: ToolExecutor;
     readonly profile?: AgentProfile | undefined;
+    /** Default: none */
+    readonly guidance?: RunGuidance | undefined;
     /** Set for a run whose deferred tools are pinned. Default false. */
     readonly isResumed?: boolean;
   },
@@ -64,13 +80,15 @@ export function runSettings(
     return { ...model, limits: { ...limits, ...CALL_LIMITS }, agentTools: all, deferred: NONE, passesOn, prompt: null };
   }
   const { provider, providerModel, model } = profile ?? modelOf(providers, request);
-  const { agentTools, deferred } = isResumed ? { agentTools: all, deferred: NONE } : chooseTools(all, {
+  const known = guidance.hasSkills ? all : all.filter(({ name }) => name !== SKILL_READ);
+  const { agentTools, deferred } = isResumed ? { agentTools: all, deferred: NONE } : chooseTools(known, {
     mode: settings.toolSearch,
     clientTools: request.clientTools,
     toolChoice: request.toolChoice,
     isFree: provider.toolsAreFree === true,
   });
-  const extra = [settings.systemPrompt, request.instructions ?? ""].filter((text) => text !== "").join("\n\n");
+  const skills = agentTools.some(({ name }) => name === SKILL_READ) ? guidance.skills : "";
+  const extra = [settings.systemPrompt, request.instructions ?? "", skills].filter((text) => text !== "").join("\n\n");
   const prompt = request.agentTools === "none" ? null : systemPrompt({ hasTools: agentTools.length > 0, extra });
   const passesOn = agentTools.length === 0 ? undefined : { limits, durable, tools: undefined };
   return { provider, providerModel, model, limits, agentTools, deferred, passesOn, prompt };

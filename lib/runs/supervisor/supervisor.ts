@@ -48,7 +48,7 @@ import type {
   RunReview,
   RunSupervisor,
 } from "../run_request.ts";
-import type { AgentSettings } from "./run_settings.ts";
+import type { AgentSettings, RunGuidance } from "./run_settings.ts";
 import { createRunStore, type OnRecorded, type RunStore } from "../journal/run_store.ts";
 import { createParkedRecords, type ParkedRecords } from "../conversations/parked_records.ts";
 
@@ -65,6 +65,8 @@ export interface SupervisorOptions {
   readonly limits: () => RunLimits;
   /** Returns the profile of the agent that `RunRequest.agent` names. Default: no agent is known. */
   readonly agentOf?: AgentOf;
+  /** Returns the texts that a new run with tools of the agent begins with. Undefined: nothing to wait for. Default: there are none. */
+  readonly guidance?: (() => Promise<RunGuidance> | undefined) | undefined;
   /** Tokens of a day for all runs together; 0: no limit. Default 0. */
   readonly tokensPerDay?: () => number;
   /** Days that an ended run is kept; 0: for ever. Default 0. */
@@ -172,7 +174,9 @@ class Supervisor implements RunSupervisor {
     const profile = agent === undefined ? undefined : await this.#agentOf(agent, request.model);
     if (this.#day.isSet() && request.call === undefined) await this.#day.check(lastBytes(messages));
     if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
-    const launched = this.#launcher.launch(request, { profile });
+    const needsGuidance = request.agentTools !== "none" && request.call === undefined;
+    const guidance = needsGuidance ? await this.#options.guidance?.() : undefined;
+    const launched = this.#launcher.launch(request, { profile, guidance });
     const { entry, run, recorder } = launched;
     if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
     try {

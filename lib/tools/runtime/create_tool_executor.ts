@@ -220,12 +220,15 @@ async function runPermitted(
   }
   await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result?.output, pictures });
   if (result === undefined) throw cancelError(request.signal);
-  const taint = await parts.taint.after({ tool, prepared, request }, "error" in ended ? undefined : ended.result);
+  const given = "error" in ended ? undefined : ended.result;
+  const taint = await parts.taint.after({ tool, prepared, request }, given);
+  const skill = tool.source === "builtin" ? given?.skill : undefined;
   return {
     result,
     ran: true,
     access: prepared.access,
     ...taint.length === 0 ? {} : { taint },
+    ...skill === undefined ? {} : { skill },
     ...pictures.length === 0 ? {} : { pictures },
   };
 }

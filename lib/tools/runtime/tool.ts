@@ -25,6 +25,7 @@ import type { Workers } from "../../system/process/workers.ts";
 import type { ToolSecrets } from "../secrets/tool_secrets.ts";
 import type { SubAgents } from "../agents/sub_agents.ts";
 import type { Schedules } from "../schedule/schedules.ts";
+import type { ReadableSkills } from "../skills/skills.ts";
 import type { Sops } from "../sops/sops.ts";
 import type { WasmModules } from "../wasm/wasm_modules.ts";
 import type { CallContext, CheckedCall, ToolResult } from "./tool_call.ts";
@@ -172,6 +173,7 @@ export interface ToolServices {
   readonly boards: Boards;
   readonly catalogue: EnabledTools;
   readonly wasmModules: WasmModules;
+  readonly skills: ReadableSkills;
 }
 /** Name of a service in `needs`. */
 export type ServiceName = keyof ToolServices;

@@ -37,6 +37,15 @@ export interface ToolResult {
   readonly command?: readonly string[];
   /** Pictures for a model that sees. The executor checks them; it leaves out what is too large, and says so. Default: none */
   readonly pictures?: readonly ToolPicture[];
+  /** Skill that the output is from: instructions that a person lets the agent follow. Of built-in tools alone. Default: none */
+  readonly skill?: ReadSkill;
+}
+
+/** Skill that a run has read. */
+export interface ReadSkill {
+  readonly name: string;
+  /** Patterns of tools that the run may not call any more */
+  readonly disallowedTools: readonly string[];
 }
 
 /** Picture of a tool result. Its first bytes decide its format. */

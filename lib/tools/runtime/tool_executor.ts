@@ -2,7 +2,7 @@ import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
 import { type RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
-import type { Approver, CallBinding, Inherited, ToolResult } from "./tool_call.ts";
+import type { Approver, CallBinding, Inherited, ReadSkill, ToolResult } from "./tool_call.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { Judgement } from "./tool_policy.ts";
 
@@ -64,6 +64,8 @@ export interface ToolCallOutcome {
   readonly access: Access | undefined;
   /** Outside content that the output has: the model gets it in an envelope. Default: none */
   readonly taint?: Taint;
+  /** Skill that the output is from. Default: none */
+  readonly skill?: ReadSkill;
   /** Pictures of the result that are within the bounds. Default: none */
   readonly pictures?: readonly CheckedPicture[];
   /** Set when a person may still answer for exactly this call */

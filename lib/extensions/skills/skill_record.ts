@@ -1,0 +1,100 @@
+import * as v from "valibot";
+import type { Clock } from "../../base/clock.ts";
+import type { Caller } from "../../base/records/caller.ts";
+import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
+import type { SkillEvent } from "../../guard/audit/audit_event.ts";
+import { readRecords } from "../../storage/read_records.ts";
+import type { Store, Write } from "../../storage/store.ts";
+
+/** Collection of the installed skills. The key is the name. */
+export const SKILLS = "skills";
+
+/** Kinds of sources that a skill is installed from. */
+export const SOURCE_KINDS = ["folder", "archive", "git"] as const;
+
+const text = v.pipe(v.string(), v.maxLength(4_096));
+
+const recordSchema = v.strictObject({
+  v: v.literal(1),
+  name: text,
+  /** Digest of the content that was installed */
+  digest: v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/)),
+  source: v.strictObject({
+    kind: v.picklist(SOURCE_KINDS),
+    /** Path or URL, as whoever installed the skill named it */
+    from: text,
+    /** Commit of a git repository; null for others */
+    commit: v.nullable(text),
+  }),
+  installed_at: text,
+  by: v.strictObject({ via: text, token_id: v.nullable(text) }),
+});
+/** Record of an installed skill. Times are in ISO 8601. */
+export type SkillRecord = v.InferOutput<typeof recordSchema>;
+
+/** Place that a skill was installed from. */
+export type SkillSource = SkillRecord["source"];
+
+/** Person or program that changes a skill. */
+export type SkillActor = Pick<Caller, "via" | "tokenId">;
+
+/** Parses the record of an installed skill. @throws {v.ValiError} for a body that no version wrote */
+export function parseSkillRecord(body: unknown): SkillRecord {
+  return v.parse(recordSchema, body);
+}
+
+/** The records of installed skills. Every change is in the audit, in one transaction with the record. */
+export class SkillRecords {
+  readonly #options: { readonly store: Store; readonly clock: Clock; readonly audit: AuditAppend };
+
+  constructor(options: { readonly store: Store; readonly clock: Clock; readonly audit: AuditAppend }) {
+    this.#options = options;
+  }
+
+  /** Reads all records by name. Damaged ones are set aside. */
+  async read(): Promise<ReadonlyMap<string, SkillRecord>> {
+    const records = new Map<string, SkillRecord>();
+    for await (const { value } of readRecords(this.#options.store, SKILLS, parseSkillRecord)) {
+      records.set(value.name, value);
+    }
+    return records;
+  }
+
+  /** Records that a content is installed. */
+  async keep(
+    { name, digest, source }: Pick<SkillRecord, "name" | "digest" | "source">,
+    { by, isUpdate }: { readonly by: SkillActor; readonly isUpdate: boolean },
+  ): Promise<void> {
+    const body: SkillRecord = {
+      v: 1,
+      ...{ name, digest, source },
+      installed_at: new Date(this.#options.clock.now()).toISOString(),
+      by: { via: by.via, token_id: by.tokenId },
+    };
+    const event = toEvent(body, { action: isUpdate ? "updated" : "installed", by });
+    await this.#options.audit(event, [{ op: "put", collection: SKILLS, key: name, body }]);
+  }
+
+  /** Records that a skill is removed. @param record undefined: nobody installed it through Postern */
+  async drop(
+    name: string,
+    { record, digest, by }: {
+      readonly record: SkillRecord | undefined;
+      readonly digest: string;
+      readonly by: SkillActor;
+    },
+  ): Promise<void> {
+    const write: Write = { op: "delete", collection: SKILLS, key: name };
+    const source = record?.source ?? { kind: "folder", from: "", commit: null };
+    await this.#options.audit(toEvent({ name, digest, source }, { action: "removed", by }), [write]);
+  }
+}
+
+function toEvent(
+  { name, digest, source }: Pick<SkillRecord, "name" | "digest" | "source">,
+  { action, by }: { readonly action: SkillEvent["action"]; readonly by: SkillActor },
+): SkillEvent {
+  const { kind, from, commit } = source;
+  const actor = { via: by.via, token_id: by.tokenId };
+  return { type: "skill", action, name, digest, source: kind, from, commit, by: actor };
+}

@@ -1,0 +1,331 @@
+import { join } from "node:path";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import { createKeyedMutex } from "../../base/keyed_queues.ts";
+import type { Random } from "../../base/random.ts";
+import { UNTAINTED } from "../../base/taint.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
+import type { TrustedDocuments } from "../../guard/trusted_documents.ts";
+import type { Documents } from "../../storage/documents.ts";
+import type { Store } from "../../storage/store.ts";
+import type { ReadableSkills, SkillText } from "../../tools/skills/skills.ts";
+import { offerSkills } from "./offer_skills.ts";
+import { readSkill, SKILL_NAME, skillDigest, SkillFolderError, textOfFile, type WholeSkill } from "./read_skill.ts";
+import { type KnownSkill, SkillCatalogue } from "./skill_catalogue.ts";
+import { skillChanged, SkillError, skillNotFound } from "./skill_error.ts";
+import { type NewSkillFile, SkillFiles } from "./skill_files.ts";
+import { skillFolders, type SkillPlaces } from "./skill_folders.ts";
+import { createSkillIndex } from "./skill_index.ts";
+import { reasonOff, type SkillDetail, type SkillInfo, textOfSkill, toSkillDetail, toSkillInfo } from "./skill_info.ts";
+import { type SkillActor, SkillRecords, type SkillSource } from "./skill_record.ts";
+import { type SkillTest, testSkill } from "./test_skill.ts";
+import { toToolPatterns } from "./tool_patterns.ts";
+
+/** Skills as a system prompt has them. */
+export interface SkillOffer {
+  /** Part of the system prompt that names them; empty: none is offered */
+  readonly prompt: string;
+  /** Tells whether the agent can read any, offered or not */
+  readonly isAny: boolean;
+}
+
+/** Skills that could be read, and sentences about those that could not. */
+export interface SkillList {
+  readonly skills: readonly SkillInfo[];
+  readonly problems: readonly string[];
+}
+
+/** Skill that is about to be installed: its files were checked. */
+export interface NewSkill {
+  readonly name: string;
+  readonly files: readonly NewSkillFile[];
+  readonly source: SkillSource;
+}
+
+/** The skills of one gateway (docs/design/skills.md "Skills"). */
+export interface Skills extends ReadableSkills {
+  /** Returns what a run that begins now is told of. Looks at the folders where the last look is older than LOOK_MS. */
+  offer(): Promise<SkillOffer>;
+  /** Looks at all folders, and returns the skills by name. */
+  list(): Promise<SkillList>;
+  /** Returns a skill with its text and its changes. @throws {SkillError} `skill_not_found`, `skill_invalid` */
+  show(name: string): Promise<SkillDetail>;
+  /** Checks a skill strictly. @throws {SkillError} `skill_not_found`, `skill_invalid` */
+  test(name: string, tools: readonly string[]): Promise<SkillTest>;
+  /**
+   * Trusts exactly this content.
+   * @throws {SkillError} `skill_not_found`, `skill_changed` for another digest, `skill_conflict` for a skill that breaks the format; {HttpError} 409
+   * where another content was trusted since `before`
+   */
+  trust(
+    name: string,
+    options: { readonly digest: string; readonly before?: string | null | undefined; readonly by: SkillActor },
+  ): Promise<SkillInfo>;
+  /** Takes the trust back. @throws {SkillError} `skill_not_found`, `skill_conflict` where there is none */
+  untrust(name: string, options: { readonly by: SkillActor }): Promise<SkillInfo>;
+  /** Installs a skill, in place of the installed one of its name. @throws {SkillError} `skill_conflict` */
+  install(skill: NewSkill, options: { readonly by: SkillActor }): Promise<SkillInfo>;
+  /** Removes a skill of `{data_dir}/skills`. @throws {SkillError} `skill_not_found`, `skill_conflict` for one of another folder */
+  remove(name: string, options: { readonly by: SkillActor }): Promise<void>;
+  /** Ends the watch. */
+  close(): Promise<void>;
+}
+
+/** Options of `createSkills`. */
+export interface SkillsOptions extends SkillPlaces {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly audit: AuditAppend;
+  readonly documents: Pick<Documents, "get" | "set">;
+  readonly trustedDocuments: TrustedDocuments;
+}
+
+/** How often the skills of the workspace are looked at. */
+const WATCH_MS = 1_000;
+/** Age of a look that is new enough for a run that begins. */
+const LOOK_MS = 1_000;
+
+/** Looks at the folders of skills, and watches those of the workspace. */
+export async function createSkills(options: SkillsOptions): Promise<Skills> {
+  const skills = new FoundSkills(options);
+  await skills.start();
+  return skills;
+}
+
+class FoundSkills implements Skills {
+  readonly #options: SkillsOptions;
+  readonly #records: SkillRecords;
+  readonly #files: SkillFiles;
+  readonly #catalogue: SkillCatalogue;
+  readonly #mutex = createKeyedMutex();
+  #watch: Timer | undefined;
+  #isWatching = false;
+  /** Monotonic time of the last look, in ms */
+  #lookedAt = -Infinity;
+  #offer: SkillOffer = { prompt: "", isAny: false };
+
+  constructor(options: SkillsOptions) {
+    const { dataDir, random, trustedDocuments, documents } = options;
+    this.#options = options;
+    this.#records = new SkillRecords(options);
+    this.#files = new SkillFiles({ root: join(dataDir, "skills"), random });
+    this.#catalogue = new SkillCatalogue({
+      ...options,
+      folders: () => skillFolders(options),
+      index: createSkillIndex(documents),
+      records: this.#records,
+      trusted: trustedDocuments,
+    });
+  }
+
+  async start(): Promise<void> {
+    await this.#files.tidy();
+    await this.#alone(() => this.#look());
+    this.#watch = this.#options.clock.every(WATCH_MS, () => void this.#lookAtWorkspace());
+  }
+
+  async offer(): Promise<SkillOffer> {
+    if (this.#options.clock.monotonic() - this.#lookedAt >= LOOK_MS) await this.#alone(() => this.#look());
+    return this.#offer;
+  }
+
+  async list(): Promise<SkillList> {
+    await this.#alone(() => this.#look());
+    return { skills: this.#catalogue.known.map(toSkillInfo), problems: this.#catalogue.problems };
+  }
+
+  async show(name: string): Promise<SkillDetail> {
+    await this.#alone(() => this.#look());
+    const known = this.#find(name);
+    const whole = await this.#readWhole(known);
+    const text = textOfSkill(whole);
+    const { folder, digest } = whole.skill;
+    const trust = await this.#options.trustedDocuments.examine({ kind: "skill", path: folder, digest, text });
+    return toSkillDetail({ ...known, found: whole.skill }, text, trust);
+  }
+
+  async test(name: string, tools: readonly string[]): Promise<SkillTest> {
+    await this.#alone(() => this.#look());
+    const { found, hides } = this.#find(name);
+    return testSkill(await this.#readWhole({ found }), { tools, hides });
+  }
+
+  async read(name: string, path: string = SKILL_NAME): Promise<SkillText> {
+    const known = this.#catalogue.find(name);
+    if (known === undefined) throw this.#unknown(name);
+    const reason = reasonOff(known);
+    if (reason !== null) throw new ToolError("skill_off", `Cannot read the skill "${known.found.name}": ${reason}`);
+    const whole = await this.#readWhole(known).catch((cause: SkillError) => {
+      throw new ToolError("skill_changed", cause.message, { cause });
+    });
+    if (whole.skill.digest !== known.found.digest || whole.skill.layer !== known.found.layer) {
+      await this.#alone(() => this.#look());
+      const now = this.#catalogue.find(name);
+      const way = now?.state === "on" ? "call skill_read again" : (now && reasonOff(now)) ?? "it is gone";
+      throw new ToolError(
+        "skill_changed",
+        `Cannot read the skill "${known.found.name}": its files just changed; ${way}`,
+      );
+    }
+    return toText(whole, path);
+  }
+
+  trust(
+    name: string,
+    { digest, before, by }: {
+      readonly digest: string;
+      readonly before?: string | null | undefined;
+      readonly by: SkillActor;
+    },
+  ): Promise<SkillInfo> {
+    return this.#alone(async () => {
+      await this.#look();
+      const known = this.#find(name);
+      const whole = await this.#readWhole(known);
+      const { folder: path, digest: found } = whole.skill;
+      if (found !== digest) throw skillChanged(name, { asked: digest, found });
+      if (whole.document === undefined) {
+        throw new SkillError("skill_conflict", `Cannot trust "${name}": ${reasonOff({ ...known, state: "unusable" })}`);
+      }
+      const text = textOfSkill(whole);
+      await this.#options.trustedDocuments.trust({ kind: "skill", path, digest, text }, { by, before });
+      await this.#look();
+      return toSkillInfo(this.#find(name));
+    });
+  }
+
+  untrust(name: string, { by }: { readonly by: SkillActor }): Promise<SkillInfo> {
+    return this.#alone(async () => {
+      await this.#look();
+      const { found } = this.#find(name);
+      if (!await this.#options.trustedDocuments.untrust(found.folder, { by })) {
+        throw new SkillError("skill_conflict", `Cannot take trust from "${name}": nobody gave it any`);
+      }
+      await this.#look();
+      return toSkillInfo(this.#find(name));
+    });
+  }
+
+  install({ name, files, source }: NewSkill, { by }: { readonly by: SkillActor }): Promise<SkillInfo> {
+    return this.#alone(async () => {
+      await this.#look();
+      const fresh = await this.#files.write(files);
+      try {
+        const digest = skillDigest(new Map(files.map(({ path, bytes }) => [path, bytes])));
+        const isUpdate = (await this.#records.read()).has(name);
+        // The record comes first: a crash in between leaves a skill that is off, and none that nobody recorded
+        await this.#records.keep({ name, digest, source }, { by, isUpdate });
+        await this.#files.put(name, fresh);
+      } catch (error) {
+        await this.#files.discard(fresh);
+        throw error;
+      }
+      await this.#look();
+      return toSkillInfo(this.#find(name));
+    });
+  }
+
+  remove(name: string, { by }: { readonly by: SkillActor }): Promise<void> {
+    return this.#alone(async () => {
+      await this.#look();
+      const records = await this.#records.read();
+      const known = this.#catalogue.find(name);
+      const record = records.get(name);
+      const { dataDir } = await this.#catalogue.grounds();
+      const folder = join(dataDir, "skills", name);
+      if (record === undefined && known?.found.folder !== folder) {
+        if (known === undefined) throw skillNotFound(name);
+        const reason = `it lies in "${known.found.folder}"; delete that folder`;
+        throw new SkillError("skill_conflict", `Cannot remove "${name}": ${reason}`);
+      }
+      await this.#records.drop(name, { record, digest: record?.digest ?? known?.found.digest ?? "", by });
+      await this.#files.remove(name);
+      await this.#options.trustedDocuments.untrust(folder, { by });
+      await this.#look();
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#watch?.clear();
+    await this.#alone(() => Promise.resolve());
+  }
+
+  async #look(): Promise<void> {
+    await this.#catalogue.look();
+    this.#lookedAt = this.#options.clock.monotonic();
+    const on = this.#catalogue.known.filter(({ state }) => state === "on");
+    const offered = on.flatMap(({ found: { name, document } }) =>
+      document?.isOffered === true ? [{ name, description: document.description }] : []
+    );
+    this.#offer = { prompt: offerSkills(offered), isAny: on.length > 0 };
+  }
+
+  async #lookAtWorkspace(): Promise<void> {
+    if (this.#isWatching) return;
+    this.#isWatching = true;
+    try {
+      if (await this.#catalogue.hasChanged(({ layer }) => layer === "workspace")) {
+        await this.#alone(() => this.#look());
+      }
+    } catch (error) {
+      this.#options.log.error("The skills of the workspace cannot be read", { error });
+    } finally {
+      this.#isWatching = false;
+    }
+  }
+
+  #find(name: string): KnownSkill {
+    const known = this.#catalogue.find(name);
+    if (known === undefined) throw skillNotFound(name);
+    return known;
+  }
+
+  /** Reads a known skill anew. @throws {SkillError} `skill_not_found`, `skill_invalid` */
+  async #readWhole({ found }: Pick<KnownSkill, "found">): Promise<WholeSkill> {
+    const { name, folder, layer, shownAs } = found;
+    try {
+      const whole = await readSkill(folder, { ...await this.#catalogue.grounds(), layer, shownAs });
+      if (whole !== undefined) return whole;
+    } catch (cause) {
+      if (!(cause instanceof SkillFolderError)) throw cause;
+      throw new SkillError("skill_invalid", `Cannot read the skill "${name}": ${cause.message}`, { cause });
+    }
+    throw skillNotFound(name);
+  }
+
+  #unknown(name: string): ToolError {
+    const names = this.#catalogue.known.filter(({ state }) => state === "on").map(({ found }) => found.name);
+    const shown = names.slice(0, 40).join(", ") || "none";
+    const message = `Cannot read the skill ${
+      JSON.stringify(name.slice(0, 64))
+    }: there is no such skill; the skills are ${shown}`;
+    return new ToolError("skill_not_found", message);
+  }
+
+  /** Does one change after the other. */
+  #alone<T>(work: () => Promise<T>): Promise<T> {
+    return this.#mutex("skills", work);
+  }
+}
+
+function toText({ skill, document, contents }: WholeSkill, path: string): SkillText {
+  const { name, layer } = skill;
+  const wanted = path.replace(/^\.\//, "");
+  const bytes = contents.get(wanted);
+  const files = [...contents.keys()].filter((file) => file !== SKILL_NAME);
+  const where = `Cannot read ${JSON.stringify(path.slice(0, 200))} of the skill "${name}"`;
+  if (bytes === undefined || document === undefined) {
+    throw new ToolError("skill_file", `${where}: its files are ${[SKILL_NAME, ...files].slice(0, 100).join(", ")}`);
+  }
+  const text = wanted === SKILL_NAME ? document.body : textOfFile(bytes);
+  if (text === undefined) throw new ToolError("skill_file", `${where}: it is no text`);
+  return {
+    ...{ name, path: wanted, text, files },
+    compatibility: document.compatibility,
+    disallowedTools: toToolPatterns(document.disallowedTools),
+    taint: layer === "workspace" ? [`skill ${name} of the workspace`] : UNTAINTED,
+  };
+}

@@ -1,0 +1,103 @@
+import { posix } from "node:path";
+import { exactLine } from "../../base/text.ts";
+import { matchesPatterns } from "../../tools/runtime/registry.ts";
+import { SKILL_NAME, textOfFile, type WholeSkill } from "./read_skill.ts";
+import { type SkillProblem, toProblem } from "./skill_info.ts";
+import { toToolPatterns } from "./tool_patterns.ts";
+
+/** Outcome of a strict check. */
+export interface SkillTest {
+  readonly name: string;
+  readonly object: "skill_test";
+  readonly ok: boolean;
+  readonly errors: readonly SkillProblem[];
+}
+
+/** Errors that are named */
+const MAX_ERRORS = 200;
+
+/**
+ * Checks a skill strictly: each deviation from the format is an error, each file that SKILL.md or another Markdown file links to must be
+ * there, and `disallowed-tools` may name tools of this gateway alone.
+ */
+export function testSkill(
+  whole: WholeSkill,
+  { tools, hides }: { readonly tools: readonly string[]; readonly hides: readonly string[] },
+): SkillTest {
+  const { skill: { name, faults, document } } = whole;
+  const unknown = (document?.disallowedTools ?? []).filter((given) =>
+    !toToolPatterns([given]).some((pattern) => tools.some((tool) => matchesPatterns(tool, [pattern])))
+  );
+  const errors: readonly SkillProblem[] = [
+    ...faults.map(toProblem),
+    ...unknown.map((given) => ({
+      file: SKILL_NAME,
+      line: lineOfKey(whole, "disallowed-tools"),
+      key: "disallowed-tools",
+      reason: `no tool is called ${JSON.stringify(given.slice(0, 100))}`,
+    })),
+    ...[...whole.contents].flatMap(([path, bytes]) =>
+      path.endsWith(".md") ? faultsOfLinks(path, { bytes, paths: whole.contents }) : []
+    ),
+    ...hides.map((place) => ({
+      file: SKILL_NAME,
+      line: 1,
+      key: "name",
+      reason: `a skill with this name is in ${place} too, and is hidden`,
+    })),
+  ];
+  return { name, object: "skill_test", ok: errors.length === 0, errors: errors.slice(0, MAX_ERRORS) };
+}
+
+function lineOfKey({ contents }: WholeSkill, key: string): number {
+  const lines = textOfFile(contents.get(SKILL_NAME) ?? new Uint8Array())?.split("\n") ?? [];
+  return Math.max(1, lines.findIndex((line) => line.startsWith(`${key}:`)) + 1);
+}
+
+/** Targets of links and pictures of Markdown, without their titles */
+const LINK = /\]\(\s*(?:<([^<>\n]{1,1024})>|([^\s()<>]{1,1024}))(?:\s+["'(][^\n]{0,200})?\)/g;
+
+function faultsOfLinks(
+  path: string,
+  { bytes, paths }: { readonly bytes: Uint8Array; readonly paths: ReadonlyMap<string, Uint8Array> },
+): readonly SkillProblem[] {
+  const faults: SkillProblem[] = [];
+  let isCode = false;
+  for (const [at, line] of (textOfFile(bytes) ?? "").split("\n").entries()) {
+    if (/^\s*(```|~~~)/.test(line)) isCode = !isCode;
+    if (isCode || line.length > 10_000) continue;
+    for (const [, bracketed, plain] of line.replaceAll(/`[^`]*`/g, "").matchAll(LINK)) {
+      const reason = faultOfTarget(bracketed ?? plain ?? "", { from: path, paths });
+      if (reason !== undefined) faults.push({ file: path, line: at + 1, key: null, reason });
+    }
+  }
+  return faults;
+}
+
+/** Returns why a link leads nowhere. Undefined for one that leads to a file of the skill, or to the web. */
+function faultOfTarget(
+  target: string,
+  { from, paths }: { readonly from: string; readonly paths: ReadonlyMap<string, Uint8Array> },
+): string | undefined {
+  if (/^[a-z][a-z0-9+.-]*:/i.test(target) || target.startsWith("#") || target.startsWith("//")) return undefined;
+  const told = `the link ${exactLine(JSON.stringify(target.slice(0, 200)))}`;
+  const [file = ""] = target.split(/[#?]/, 1);
+  const decoded = decode(file);
+  if (decoded.startsWith("/")) return `${told} is an absolute path; name the file relative to the skill`;
+  // The format names files from the skill's folder; Markdown names them from the file's own
+  const places = [posix.normalize(decoded), posix.normalize(posix.join(posix.dirname(from), decoded))];
+  if (places.every((place) => place.startsWith(".."))) return `${told} leads out of the skill`;
+  const isThere = places.some((place) => {
+    const plain = place.replace(/\/$/, "");
+    return paths.has(plain) || [...paths.keys()].some((known) => known.startsWith(`${plain}/`));
+  });
+  return isThere ? undefined : `${told} leads to no file of the skill`;
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
