@@ -7,7 +7,7 @@ import { joinTools, type LateTools, openLateTools } from "../tools/late_tools.ts
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { WasmModules } from "../tools/wasm/wasm_modules.ts";
 import type { McpServers } from "./mcp/mcp_servers.ts";
-import type { ProgramPlaces } from "./mcp/start_program.ts";
+import type { SessionServices } from "./mcp/open_session.ts";
 import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
 import type { PluginServices, PluginServicesOptions } from "./plugins/plugin_services.ts";
 import type { ToolModulesOptions } from "./plugins/wasm/tool_modules.ts";
@@ -39,7 +39,7 @@ export interface ExtensionsOptions
   extends
     Omit<ConfiguredNodesOptions, "config">,
     Omit<PluginServicesOptions, "redact">,
-    Omit<ProgramPlaces, "processes">,
+    Omit<SessionServices, "processes" | "config">,
     Omit<SkillsOptions, "config">,
     Pick<ToolModulesOptions, "workers"> {
   readonly redactor: Pick<Redactor, "part">;

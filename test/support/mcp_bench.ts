@@ -8,6 +8,8 @@ import type { LogRecord } from "../../lib/base/telemetry/log.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { McpConnection } from "../../lib/extensions/mcp/mcp_connection.ts";
 import { createMcpServers, type McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
+import { createGuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
+import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
 import { createFakeServices } from "./fake_services.ts";
 import { removeFolder } from "./remove_folder.ts";
@@ -69,6 +71,8 @@ export async function withMcp(
     ? given.servers as Readonly<Record<string, Readonly<Record<string, unknown>>>>
     : { one: { ...fixtureServer({ log, ...given }), ...settings } };
   const { processes } = createToolBench({ root: workspaceRoot });
+  const userAgent = "postern/test";
+  const guardedFetch = createGuardedFetch({ policy: createUrlPolicy(), clock: systemClock, userAgent });
   const { log: logger, logged } = createFakeServices();
   const redactor = createRedactor();
   const create = () =>
@@ -77,6 +81,7 @@ export async function withMcp(
       home: folder,
       environment: (name) => process.env[name],
       config: () => bench.config,
+      guardedFetch: () => Promise.resolve(guardedFetch),
       secrets: { fill: (settings) => Promise.resolve(settings as Readonly<Record<string, never>>) },
       log: logger,
       redact: redactor.part,

@@ -6,7 +6,7 @@ import type { Tool } from "../../tools/runtime/tool.ts";
 import type { McpConnection } from "./mcp_connection.ts";
 import { createMcpTool, mcpToolName } from "./mcp_tool.ts";
 import { ServerConnection } from "./server_connection.ts";
-import type { ProgramPlaces } from "./start_program.ts";
+import type { SessionServices } from "./open_session.ts";
 
 /** MCP servers of one gateway: those of `[mcp.servers]` that `allowed_servers` names. */
 export interface McpServers {
@@ -21,9 +21,7 @@ export interface McpServers {
 }
 
 /** Options of `createMcpServers`. */
-export interface McpServersOptions extends ProgramPlaces {
-  /** Returns the newest configuration. */
-  readonly config: () => Config;
+export interface McpServersOptions extends SessionServices {
   readonly clock: Clock;
   readonly log: Logger;
   /** Masks secrets in what servers say of themselves. */
@@ -55,7 +53,7 @@ class ConfiguredServers implements McpServers {
       allowedServers(options.config()).flatMap((name) => {
         const settings = servers[name];
         if (settings === undefined) return [];
-        return [[name, new ServerConnection({ ...options, name, settings, places: options })]];
+        return [[name, new ServerConnection({ ...options, name, settings, services: options })]];
       }),
     );
     for (const connection of this.#connections.values()) this.#begin(connection);

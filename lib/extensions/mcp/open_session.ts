@@ -1,22 +1,28 @@
-import type { Client, DiscoverResult, JSONRPCMessage } from "@modelcontextprotocol/client";
+import type { Client } from "@modelcontextprotocol/client";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { VERSION } from "../../base/version.ts";
+import { HttpTransport, type ServerSignIn } from "./http_transport.ts";
 import { loadSdk, type McpClientSdk } from "./load_sdk.ts";
 import { McpError } from "./mcp_error.ts";
+import { type EraVerdict, probeProgram } from "./probe_program.ts";
+import { createServerFetch, type FetchServices } from "./server_fetch.ts";
 import { ServerSession, type ServerSessionOptions } from "./server_session.ts";
 import { type McpServerSettings, notStarted, type ProgramPlaces, startProgram } from "./start_program.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 
-/** Era of a server as a session found it out, for the next session. */
-export type EraVerdict = { readonly kind: "legacy" } | { readonly kind: "modern"; readonly discover: DiscoverResult };
+/** Services that a session needs: for a program, and for a server by `url`. */
+export interface SessionServices extends ProgramPlaces, FetchServices {
+  /** Sign-in to servers by `url`. Default: requests go without a token */
+  readonly signIn?: ServerSignIn | undefined;
+}
 
 /** Options of `openSession`. */
 export interface OpenSessionOptions extends Pick<ServerSessionOptions, "onEvent" | "onLog"> {
   readonly name: string;
   readonly settings: McpServerSettings;
   readonly clock: Clock;
-  readonly places: ProgramPlaces;
+  readonly services: SessionServices;
   /** Era that an earlier session found out. Undefined: it is found out now */
   readonly verdict: EraVerdict | undefined;
   /** Takes the error output of the program. */
@@ -35,27 +41,31 @@ export interface OpenedSession {
   readonly verdict: EraVerdict;
 }
 
-/** Revision of the protocol that the first question to a server names. */
-const MODERN = "2026-07-28";
-/** Milliseconds for the answer to the first question. A program that is silent is a server of the old era. */
-const PROBE_MS = 5_000;
 const CLIENT = { name: "postern", title: "Postern", version: VERSION };
 const CAPABILITIES = { elicitation: { form: {}, url: {} } };
+/** Time limits are ours, by the injected clock. The SDK's own never come first. */
+const SDK_TIMEOUT_MS = 2_147_483_647;
 
-/** Opens a session with the program of a server. @throws {McpError} {CancelError} when the signal aborts */
+/** Opens a session with a server. @throws {McpError} {CancelError} when the signal aborts */
 export async function openSession(options: OpenSessionOptions): Promise<OpenedSession> {
-  const { name, verdict, signal } = options;
-  const sdk = await loadSdk(name);
+  const sdk = await loadSdk(options.name);
+  const opened = options.settings.url === "" ? await openProgram(options, sdk) : await openRemote(options, sdk);
+  await opened.session.subscribe(options.signal);
+  return opened;
+}
+
+async function openProgram(options: OpenSessionOptions, sdk: McpClientSdk): Promise<OpenedSession> {
+  const { name, verdict, clock, signal } = options;
   let transport = await startTransport(options);
   try {
-    if (verdict !== undefined) return await connect(transport, verdict, { ...options, sdk });
-    const found = await probe(transport, sdk, options);
-    if (found !== "gone") return await connect(transport, found, { ...options, sdk });
+    if (verdict !== undefined) return await connect(transport, verdict, options, sdk);
+    const found = await probeProgram(transport, { sdk, client: CLIENT, capabilities: CAPABILITIES, clock, signal });
+    if (found !== "gone") return await connect(transport, found, options, sdk);
     // Servers of the old era may end, or say nothing, where they are asked something before `initialize`
     await transport.close();
     if (signal.aborted) throw cancelError(signal);
     transport = await startTransport(options);
-    return await connect(transport, { kind: "legacy" }, { ...options, sdk });
+    return await connect(transport, { kind: "legacy" }, options, sdk);
   } catch (error) {
     const { fault } = transport;
     await transport.close();
@@ -68,83 +78,90 @@ export async function openSession(options: OpenSessionOptions): Promise<OpenedSe
 
 async function startTransport(options: OpenSessionOptions): Promise<StdioTransport> {
   const { name, clock, onErrors, onLog } = options;
-  const program = await startProgram(options, options.places);
+  const program = await startProgram(options, options.services);
   program.stderr.on("data", onErrors);
   program.stderr.on("error", () => {});
   const onNoise = (line: Uint8Array) => onLog(new TextDecoder().decode(line.subarray(0, 2_000)));
   return new StdioTransport(program, { server: name, clock, onNoise });
 }
 
-/** Asks for the era. "gone": the program ended or is silent. */
-async function probe(
-  transport: StdioTransport,
-  sdk: McpClientSdk,
-  { clock, signal }: OpenSessionOptions,
-): Promise<EraVerdict | "gone"> {
-  const { promise, resolve } = Promise.withResolvers<JSONRPCMessage | "gone">();
-  transport.onmessage = (message) => {
-    if (!("method" in message)) resolve(message);
+async function openRemote(options: OpenSessionOptions, sdk: McpClientSdk): Promise<OpenedSession> {
+  const { name, settings, verdict, services, clock, signal } = options;
+  const fetch = createServerFetch({ name, settings }, services);
+  const server = { name, url: new URL(settings.url), fetch };
+  const auth = await services.signIn?.provider(server);
+  const open = async (prior: EraVerdict | undefined): Promise<OpenedSession> => {
+    const transport = new HttpTransport({ ...server, sdk, clock, auth });
+    // The SDK's own question for the era cannot be cancelled otherwise
+    const onAbort = () => void transport.close();
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      return await connect(transport, prior, options, sdk);
+    } catch (error) {
+      await transport.close();
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+    }
   };
-  transport.onclose = () => resolve("gone");
-  const onAbort = () => resolve("gone");
-  const timer = clock.after(PROBE_MS, onAbort);
-  signal.addEventListener("abort", onAbort, { once: true });
   try {
-    await transport.start();
-    await transport.send({
-      jsonrpc: "2.0",
-      id: "server-discover-probe",
-      method: "server/discover",
-      params: {
-        _meta: {
-          [sdk.PROTOCOL_VERSION_META_KEY]: MODERN,
-          [sdk.CLIENT_INFO_META_KEY]: CLIENT,
-          [sdk.CLIENT_CAPABILITIES_META_KEY]: CAPABILITIES,
-        },
-      },
-    }).catch(() => resolve("gone"));
-    const answer = await promise;
+    const opened = await open(verdict);
+    if (!settings.sampling || verdict !== undefined || opened.verdict.kind !== "legacy") return opened;
+    // The era decides whether the server may ask a model, and the SDK says so when it connects
+    await opened.session.close();
+    return await open(opened.verdict);
+  } catch (error) {
     if (signal.aborted) throw cancelError(signal);
-    return answer === "gone" ? "gone" : verdictOf(answer);
-  } finally {
-    timer.clear();
-    signal.removeEventListener("abort", onAbort);
-    delete transport.onmessage;
-    delete transport.onclose;
+    throw unreachable(options, sdk, error);
   }
 }
 
-function verdictOf(answer: JSONRPCMessage): EraVerdict {
-  if (!("result" in answer)) return { kind: "legacy" };
-  const { supportedVersions } = answer.result;
-  const isModern = Array.isArray(supportedVersions) && supportedVersions.includes(MODERN);
-  // The SDK checks the rest of it
-  return isModern ? { kind: "modern", discover: answer.result as DiscoverResult } : { kind: "legacy" };
-}
-
+/** @param verdict undefined: the SDK asks for the era */
 async function connect(
-  transport: StdioTransport,
-  verdict: EraVerdict,
-  { name, settings, sdk, clock, signal, onEvent, onLog, onEnd }: OpenSessionOptions & { readonly sdk: McpClientSdk },
+  transport: StdioTransport | HttpTransport,
+  verdict: EraVerdict | undefined,
+  { name, settings, clock, signal, onEvent, onLog, onEnd }: OpenSessionOptions,
+  sdk: McpClientSdk,
 ): Promise<OpenedSession> {
   const client = createClient(sdk);
   const session = new ServerSession(client, {
     ...{ server: name, sdk, clock, onEvent, onLog },
     timeoutMs: settings.timeout_secs * 1000,
     fault: () => transport.fault,
+    onGone: () => void client.close(),
   });
-  if (settings.sampling && verdict.kind === "legacy") session.allowSampling();
+  if (settings.sampling && verdict?.kind === "legacy") session.allowSampling();
   client.onclose = () => onEnd(transport.fault ?? "its session ended");
-  await client.connect(transport, { prior: verdict, signal, timeout: 2_147_483_647 });
-  return { session, verdict };
+  const prior = verdict === undefined ? {} : { prior: verdict };
+  await client.connect(transport, { ...prior, signal, timeout: SDK_TIMEOUT_MS });
+  const discover = client.getDiscoverResult();
+  return { session, verdict: discover === undefined ? { kind: "legacy" } : { kind: "modern", discover } };
 }
 
 function createClient(sdk: McpClientSdk): Client {
   return new sdk.Client(CLIENT, {
     capabilities: CAPABILITIES,
+    versionNegotiation: { mode: "auto", probe: { timeoutMs: SDK_TIMEOUT_MS } },
+    inputRequired: { autoFulfill: false },
     // Results are checked by whoever shows them: the SDK's own check would compile a stranger's schema into code
     jsonSchemaValidator: {
       getValidator: () => (value) => ({ valid: true, data: value as never, errorMessage: undefined }),
     },
   });
+}
+
+/** Returns the error of a server by `url` with which no session began. */
+function unreachable({ name, settings }: OpenSessionOptions, sdk: McpClientSdk, error: unknown): McpError {
+  if (error instanceof McpError) return error;
+  const fail = (reason: string) =>
+    new McpError("mcp_unavailable", `Cannot reach the MCP server "${name}": ${reason}`, {
+      ...{ server: name, cause: error },
+      written: false,
+    });
+  const isRefused = error instanceof sdk.SdkHttpError && error.status === 401;
+  if (isRefused || error instanceof sdk.UnauthorizedError) {
+    const token = Object.keys(settings.headers).length > 0 ? `the headers of [mcp.servers.${name}]` : "a sign-in";
+    return fail(`it refuses ${token}; sign in with: postern mcp login ${name}`);
+  }
+  return fail(error instanceof Error ? error.message : String(error));
 }

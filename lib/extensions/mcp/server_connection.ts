@@ -18,15 +18,16 @@ import type {
 } from "./mcp_connection.ts";
 import { McpError } from "./mcp_error.ts";
 import type { ServerSession } from "./server_session.ts";
-import { type EraVerdict, openSession } from "./open_session.ts";
+import { openSession, type SessionServices } from "./open_session.ts";
+import type { EraVerdict } from "./probe_program.ts";
 import { checkTools } from "./read_lists.ts";
-import type { McpServerSettings, ProgramPlaces } from "./start_program.ts";
+import type { McpServerSettings } from "./start_program.ts";
 
 /** Options of a ServerConnection. */
 export interface ServerConnectionOptions {
   readonly name: string;
   readonly settings: McpServerSettings;
-  readonly places: ProgramPlaces;
+  readonly services: SessionServices;
   readonly clock: Clock;
   readonly log: Logger;
   /** Masks secrets in what the server says of itself. */
@@ -200,13 +201,13 @@ export class ServerConnection implements McpConnection {
   }
 
   async #start(lane: Lane): Promise<ServerSession> {
-    const { name, settings, places, clock } = this.#options;
+    const { name, settings, services, clock } = this.#options;
     const limit = clock.timeoutSignal(settings.startup_timeout_secs * 1000);
     const signal = AbortSignal.any([lane.ending.signal, limit.signal]);
     let session: ServerSession | undefined;
     try {
       const opened = await openSession({
-        ...{ name, settings, places, clock, signal },
+        ...{ name, settings, services, clock, signal },
         verdict: this.#verdict,
         onEvent: (event) => this.#onEvent(lane, event),
         onLog: (line) => this.#write(`${line}\n`),

@@ -1,5 +1,4 @@
 import type {
-  CallToolResult,
   Client,
   CreateMessageRequest,
   CreateMessageResult,
@@ -7,10 +6,12 @@ import type {
   ElicitResult,
   RequestOptions,
   ServerCapabilities,
+  SubscriptionFilter,
   Tool,
 } from "@modelcontextprotocol/client";
 import { cancelError } from "../../base/cancel.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, withTimeout } from "../../base/clock.ts";
+import { STREAM_ENDED } from "./http_transport.ts";
 import type { McpClientSdk } from "./load_sdk.ts";
 import type {
   McpEra,
@@ -21,7 +22,7 @@ import type {
   McpResult,
   McpToolDefinition,
 } from "./mcp_connection.ts";
-import { foreignWords, McpError } from "./mcp_error.ts";
+import { foreignWords, McpError, type McpErrorOptions } from "./mcp_error.ts";
 import { type ListItem, type ListMethod, type ReadList, readServerList } from "./read_lists.ts";
 import { RequestDeadline } from "./request_deadline.ts";
 
@@ -37,6 +38,8 @@ export interface ServerSessionOptions {
   readonly onEvent: (event: McpEvent) => void;
   /** Takes lines of the server's log. */
   readonly onLog: (line: string) => void;
+  /** Called when the server does not know the session any more. */
+  readonly onGone: () => void;
   /** Returns the reason of the end as the rest of a sentence about the server. Undefined: nobody knows it */
   readonly fault: () => string | undefined;
 }
@@ -49,12 +52,28 @@ interface OpenRequest {
 
 /** Time limits are ours, by the injected clock. The SDK's own never come first. */
 const SDK_TIMEOUT_MS = 2_147_483_647;
+/** Times that a server may want more before it answers, and questions that it may ask each time. */
+const MAX_ROUNDS = 10;
+const MAX_QUESTIONS = 16;
+/** Milliseconds before a server is asked again that wants nothing but time. */
+const STATE_PAUSE_MS = 250;
+/** Milliseconds that the start of a session waits for the server's word that it tells its changes. */
+const ACK_MS = 1_000;
+/** Milliseconds for that word in all. */
+const LISTEN_MS = 10_000;
+/** Milliseconds before a server is asked again to tell its changes. They double up to the last. */
+const FIRST_PAUSE_MS = 1_000;
+const MAX_PAUSE_MS = 60_000;
+
+/** Makes an error about the server. @param reason rest of a sentence about it */
+type Fail = (code: McpError["code"], reason: string, more?: Partial<McpErrorOptions>) => McpError;
 
 /** Session with a server: a connected client of the SDK, whose answers are bounded in time. */
 export class ServerSession {
   readonly #client: Client;
   readonly #options: ServerSessionOptions;
   readonly #open = new Set<OpenRequest>();
+  readonly #ending = new AbortController();
 
   constructor(client: Client, options: ServerSessionOptions) {
     this.#client = client;
@@ -94,18 +113,26 @@ export class ServerSession {
     params: McpParams<M>,
     { tool, ...options }: McpRequestOptions & { readonly tool?: McpToolDefinition | undefined },
   ): Promise<McpResult<M>> {
-    return await this.#within(options, async (sdkOptions) => {
-      // The headers of a tool that has some go by its definition
-      if (method === "tools/call" && this.era === "modern" && tool !== undefined) {
-        return await this.#callTool(params as McpParams<"tools/call">, tool, sdkOptions) as McpResult<M>;
-      }
-      // The SDK's types cannot follow a method that is not known yet
-      const ask = this.#client.request.bind(this.#client) as (
-        request: object,
-        options: RequestOptions,
-      ) => Promise<unknown>;
-      return await ask({ method, params }, sdkOptions) as McpResult<M>;
-    });
+    // The SDK has checked the result against the schema of the method
+    return await this.#within(options, (sdkOptions, open) => {
+      const ask = (given: object) => this.#ask({ method, params: given, tool }, sdkOptions);
+      return this.#answering(params, ask, open);
+    }) as McpResult<M>;
+  }
+
+  /** Asks a server of the new era to tell its changes, and again whenever that ends. Waits a moment for the first answer. */
+  async subscribe(signal: AbortSignal): Promise<void> {
+    const { tools, prompts, resources } = this.capabilities;
+    const filter = {
+      ...(tools?.listChanged === true ? { toolsListChanged: true } : {}),
+      ...(prompts?.listChanged === true ? { promptsListChanged: true } : {}),
+      ...(resources?.listChanged === true ? { resourcesListChanged: true } : {}),
+    };
+    if (this.era === "legacy" || Object.keys(filter).length === 0) return;
+    const first = Promise.withResolvers<void>();
+    void this.#listen(filter, first.resolve);
+    await withTimeout(first.promise, { ms: ACK_MS, clock: this.#options.clock });
+    if (signal.aborted) throw cancelError(signal);
   }
 
   /** Reads all the pages of a list. Empty where the server has no such thing. @throws {McpError} {CancelError} */
@@ -130,21 +157,93 @@ export class ServerSession {
 
   /** Ends the session, and the program or the connection behind it. */
   async close(): Promise<void> {
+    this.#ending.abort();
     await this.#client.close();
   }
 
-  async #callTool(
-    params: McpParams<"tools/call">,
-    { name, inputSchema }: McpToolDefinition,
+  async #listen(filter: SubscriptionFilter, onFirst: () => void): Promise<void> {
+    const { signal } = this.#ending;
+    const { clock, onLog } = this.#options;
+    for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)) {
+      try {
+        const { closed } = await this.#client.listen(filter, { signal, timeout: LISTEN_MS });
+        onFirst();
+        if (await closed === "local") return;
+      } catch (error) {
+        if (!signal.aborted) onLog(foreignWords(`its changes are not told: ${String(error)}`));
+        onFirst();
+        // A server that does not know the method will not learn it
+        if (error instanceof this.#options.sdk.ProtocolError) return;
+      }
+      await clock.sleep(pauseMs, signal).catch(() => {});
+      // What changed meanwhile was not told
+      if (!signal.aborted) this.#options.onEvent({ type: "tools" });
+    }
+  }
+
+  /** Asks once. The headers of a tool that has some go by its definition. */
+  async #ask(
+    { method, params, tool }: {
+      readonly method: string;
+      readonly params: object;
+      readonly tool: McpToolDefinition | undefined;
+    },
     options: RequestOptions,
-  ): Promise<CallToolResult> {
-    // Results are checked by whoever shows them: the SDK's check would compile a stranger's schema into code
-    const toolDefinition = { name, inputSchema } as unknown as Tool;
-    return await this.#client.callTool(params, { ...options, toolDefinition });
+  ): Promise<unknown> {
+    if (method === "tools/call" && this.era === "modern" && tool !== undefined) {
+      const { name, inputSchema } = tool;
+      // Results are checked by whoever shows them: the SDK's check would compile a stranger's schema into code
+      const toolDefinition = { name, inputSchema } as unknown as Tool;
+      return await this.#client.callTool(params as McpParams<"tools/call">, { ...options, toolDefinition });
+    }
+    // The SDK's types cannot follow a method that is not known yet
+    const ask = this.#client.request.bind(this.#client) as (
+      request: object,
+      options: RequestOptions,
+    ) => Promise<unknown>;
+    return await ask({ method, params }, options);
+  }
+
+  /** Asks until the answer is complete: a server of the new era may want more first. */
+  async #answering(params: object, ask: (params: object) => Promise<unknown>, open: OpenRequest): Promise<unknown> {
+    const { sdk, clock } = this.#options;
+    let given = params;
+    for (let round = 0;; round++) {
+      const result = await ask(given);
+      if (!sdk.isInputRequiredResult(result)) return result;
+      if (round === MAX_ROUNDS) throw this.#broken(`it wanted more than ${MAX_ROUNDS} times before it answered`);
+      const { inputRequests = {}, requestState } = result;
+      const questions = Object.entries(inputRequests);
+      if (questions.length > MAX_QUESTIONS) throw this.#broken(`it asks more than ${MAX_QUESTIONS} things at once`);
+      if (questions.length === 0) await clock.sleep(STATE_PAUSE_MS, open.options.signal);
+      const inputResponses: Record<string, unknown> = {};
+      for (const [key, question] of questions) inputResponses[key] = await this.#answer(question, open);
+      given = {
+        ...params,
+        ...(questions.length === 0 ? {} : { inputResponses }),
+        ...(requestState === undefined ? {} : { requestState }),
+      };
+      // An answer was given, so that the server begins anew
+      open.deadline.extend();
+    }
+  }
+
+  async #answer(question: unknown, open: OpenRequest): Promise<ElicitResult> {
+    const { isSpecType } = this.#options.sdk;
+    if (!isSpecType.ElicitRequest(question)) throw this.#broken("it asks for something that Postern has not offered");
+    return await this.#elicit(question.params as ElicitRequest["params"], open.options.signal, open);
+  }
+
+  #broken(reason: string): McpError {
+    const { server } = this.#options;
+    return new McpError("mcp_invalid", `Cannot use the MCP server "${server}": ${reason}`, { server });
   }
 
   /** Runs a request within its time. */
-  async #within<T>(options: McpRequestOptions, ask: (options: RequestOptions) => Promise<T>): Promise<T> {
+  async #within<T>(
+    options: McpRequestOptions,
+    ask: (options: RequestOptions, open: OpenRequest) => Promise<T>,
+  ): Promise<T> {
     const { clock, timeoutMs } = this.#options;
     const { signal, onProgress } = options;
     if (signal.aborted) throw cancelError(signal);
@@ -155,11 +254,12 @@ export class ServerSession {
       return await ask({
         signal: AbortSignal.any([signal, deadline.signal]),
         timeout: SDK_TIMEOUT_MS,
+        allowInputRequired: true,
         onprogress: (progress) => {
           deadline.extend();
           onProgress?.(progress);
         },
-      });
+      }, open);
     } catch (error) {
       if (signal.aborted) throw cancelError(signal);
       throw deadline.isOver ? this.#tooSlow(deadline, error) : this.#toMcpError(error);
@@ -244,11 +344,32 @@ export class ServerSession {
     return new McpError("mcp_timeout", `Cannot wait longer: ${reason}`, { server, cause });
   }
 
+  /** Returns the error of a request that was answered with an HTTP status. */
+  #httpError(status: number, fail: Fail): McpError {
+    const { server, onGone } = this.#options;
+    switch (status) {
+      case 404:
+        onGone();
+        return fail("mcp_lost", "it does not know the session any more", { written: false });
+      case 401:
+        return fail("mcp_unavailable", `it wants a sign-in; sign in with: postern mcp login ${server}`, {
+          written: false,
+        });
+      default:
+        return fail("mcp_refused", `it answers with the status ${status}`);
+    }
+  }
+
   #toMcpError(error: unknown): Error {
     const { server, sdk, fault } = this.#options;
     if (error instanceof McpError) return error;
-    const fail = (code: McpError["code"], reason: string, more: object = {}) =>
+    const fail: Fail = (code, reason, more = {}) =>
       new McpError(code, `Cannot use the MCP server "${server}": ${reason}`, { server, cause: error, ...more });
+    if (error instanceof sdk.ProtocolError && error.code === STREAM_ENDED.code) {
+      return fail("mcp_lost", "it ended the stream of the request before it answered");
+    }
+    if (error instanceof sdk.SdkHttpError) return this.#httpError(error.status, fail);
+    if (error instanceof sdk.UnauthorizedError) return this.#httpError(401, fail);
     if (error instanceof sdk.ProtocolError) {
       const { code: protocolCode, data } = error;
       return fail("mcp_refused", `it refuses the request: ${foreignWords(error.message)}`, { protocolCode, data });

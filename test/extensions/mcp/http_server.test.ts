@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, test } from "node:test";
+import { McpError } from "../../../lib/extensions/mcp/mcp_error.ts";
+import { NEVER, withMcp } from "../../support/mcp_bench.ts";
+import { withRunningGateway } from "../../support/running_gateway.ts";
+
+type Handler = (request: IncomingMessage, message: Message, response: ServerResponse) => void;
+interface Message {
+  readonly id?: number | string;
+  readonly method?: string;
+  readonly params?: { readonly name?: string };
+}
+
+/** Runs `use` with an HTTP server that gives each message to a handler, and notes the requests. */
+async function withHttp(
+  handle: Handler,
+  use: (url: string, requests: readonly IncomingMessage[]) => Promise<void>,
+): Promise<void> {
+  const requests: IncomingMessage[] = [];
+  const server = createServer((request, response) => {
+    requests.push(request);
+    let text = "";
+    request.setEncoding("utf8").on("data", (part: string) => text += part);
+    request.on("end", () => {
+      if (request.method !== "POST") return void response.writeHead(405).end();
+      handle(request, JSON.parse(text) as Message, response);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  try {
+    await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`, requests);
+  } finally {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  }
+}
+
+const json = (response: ServerResponse, id: unknown, result: object, headers: Readonly<Record<string, string>> = {}) =>
+  void response.writeHead(200, { "content-type": "application/json", ...headers }).end(
+    JSON.stringify({ jsonrpc: "2.0", id, result }),
+  );
+
+/** Answers as a server of the old era does; `call` answers a call. */
+const legacy = (call: (id: unknown, response: ServerResponse) => void): Handler => (_request, message, response) => {
+  const { id, method } = message;
+  switch (method) {
+    case "initialize": {
+      const result = {
+        protocolVersion: "2025-11-25",
+        capabilities: { tools: {} },
+        serverInfo: { name: "h", version: "1" },
+      };
+      return json(response, id, result, { "mcp-session-id": "s-1" });
+    }
+    case "tools/list":
+      return json(response, id, { tools: [{ name: "echo", inputSchema: { type: "object" } }] });
+    case "tools/call":
+      return call(id, response);
+    default:
+      if (id === undefined) return void response.writeHead(202).end();
+      return void response.writeHead(400, { "content-type": "application/json" }).end(
+        JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32601, message: "Method not found" } }),
+      );
+  }
+};
+
+const servers = (url: string, more: object = {}) => ({ servers: { one: { url, ...more } } });
+const call = { name: "echo", arguments: {} };
+const fails = async (work: Promise<unknown>): Promise<McpError> => {
+  const error = await work.then(() => undefined, (reason: unknown) => reason);
+  assert.ok(error instanceof McpError, String(error));
+  return error;
+};
+
+describe("a server by url", () => {
+  test("it is reached through guarded fetch with its headers, in the new era, and answers", () =>
+    withRunningGateway({ files: { "a.txt": "hello" } }, (gateway) =>
+      withMcp(
+        servers(`${gateway.url}/mcp`, { headers: { authorization: `Bearer ${gateway.token}` } }),
+        async ({ server }) => {
+          const tools = await server().freshTools(NEVER);
+          assert.ok(tools.some(({ name }) => name === "read_file"));
+          assert.equal(server().status().era, "modern");
+          const { content } = await server().request("tools/call", {
+            name: "read_file",
+            arguments: { path: "a.txt" },
+          }, { signal: NEVER });
+          assert.match(JSON.stringify(content), /hello/);
+        },
+      )));
+
+  test("one of the old era gets a session, which ends with DELETE", () =>
+    withHttp(
+      legacy((id, response) => json(response, id, { content: [{ type: "text", text: "yes" }] })),
+      (url, requests) =>
+        withMcp(servers(url, { headers: { "x-key": "k" } }), async ({ server }) => {
+          const { content } = await server().request("tools/call", call, { signal: NEVER });
+          assert.match(JSON.stringify(content), /yes/);
+          assert.equal(server().status().era, "legacy");
+          await server().close();
+          assert.ok(requests.every(({ headers }) => headers["x-key"] === "k"));
+          assert.deepEqual(
+            requests.filter(({ method }) => method === "DELETE").map(({ headers }) => headers["mcp-session-id"]),
+            [
+              "s-1",
+            ],
+          );
+        }),
+    ));
+
+  test("headers with a key are not sent to where a redirect leads", () =>
+    withHttp(
+      (_request, _message, response) => void response.writeHead(200).end(),
+      (other, strayed) =>
+        withHttp((_request, _message, response) => void response.writeHead(307, { location: other }).end(), (url) =>
+          withMcp(servers(url, { headers: { authorization: "Bearer key" } }), async ({ server }) => {
+            const { code, message } = await fails(server().freshTools(NEVER));
+            assert.equal(code, "mcp_unavailable");
+            assert.match(message, /not followed/);
+            assert.equal(strayed.length, 0);
+          })),
+    ));
+
+  const broken:
+    readonly (readonly [what: string, answer: (id: unknown, response: ServerResponse) => void, code: string])[] = [
+      ["a stream that ends without an answer", (_id, response) => {
+        response.writeHead(200, { "content-type": "text/event-stream" }).end(": nothing\n\n");
+      }, "mcp_lost"],
+      ["an event of 11 MB", (_id, response) => {
+        response.writeHead(200, { "content-type": "text/event-stream" }).end(`data: ${"x".repeat(11 * 1_048_576)}\n\n`);
+      }, "mcp_lost"],
+      ["a body of 11 MB", (_id, response) => {
+        response.writeHead(200, { "content-type": "application/json" }).end("x".repeat(11 * 1_048_576));
+      }, "mcp_invalid"],
+      ["a body that is no JSON", (_id, response) => {
+        response.writeHead(200, { "content-type": "application/json" }).end("<html>");
+      }, "mcp_invalid"],
+      [
+        "a page",
+        (_id, response) => void response.writeHead(200, { "content-type": "text/html" }).end("<html>"),
+        "mcp_invalid",
+      ],
+      ["a status", (_id, response) => void response.writeHead(500).end(), "mcp_refused"],
+      ["a session that is gone", (_id, response) => void response.writeHead(404).end(), "mcp_lost"],
+      ["a wish for a sign-in", (_id, response) => void response.writeHead(401).end(), "mcp_unavailable"],
+      ["a connection that breaks", (_id, response) => void response.destroy(), "mcp_lost"],
+    ];
+  for (const [what, answer, code] of broken) {
+    test(`it fails at once for ${what}`, () =>
+      withHttp(legacy(answer), (url) =>
+        withMcp(servers(url), async ({ server }) => {
+          const error = await fails(server().request("tools/call", call, { signal: NEVER }));
+          assert.equal(error.code, code, error.message);
+        })));
+  }
+
+  test("nothing was written where nobody listens", () =>
+    withMcp(servers("http://127.0.0.1:9/mcp"), async ({ server }) => {
+      const { code, written, message } = await fails(server().request("tools/call", call, { signal: NEVER }));
+      assert.deepEqual({ code, written }, { code: "mcp_unavailable", written: false });
+      assert.match(message, /"one"/);
+    }));
+});
