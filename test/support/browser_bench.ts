@@ -118,6 +118,8 @@ export interface BrowserBenchOptions {
   readonly proxy?: ProxySettings;
   /** Variables of a desktop session. Default: there is none */
   readonly session?: Readonly<Record<string, string>>;
+  /** Environment of the gateway. Default: empty */
+  readonly environment?: Readonly<Record<string, string>>;
 }
 
 /** Marks a call as one inside of a run. */
@@ -168,6 +170,7 @@ export async function withBrowserBench(
     const bench = createToolBench({
       ...{ root: workspace.root, config, browsers, urls },
       ...options.proxy === undefined ? {} : { proxy: options.proxy },
+      ...options.environment === undefined ? {} : { environment: options.environment },
     });
     try {
       await use({

@@ -5,6 +5,7 @@ import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { LoginState } from "../../base/records/browser_login.ts";
 import type { BrowserDownloads, DownloadedFile } from "./browser_downloads.ts";
+import { FilledSecrets, type SecretFill } from "./filled_secrets.ts";
 import { reachesLogin } from "./login_hosts.ts";
 import type { OpeningWindows } from "./opening_windows.ts";
 import { type StepOptions, takeStep } from "./browser_step.ts";
@@ -57,6 +58,7 @@ export class BrowserPages {
   readonly #problems: () => readonly string[];
   readonly #downloads: BrowserDownloads;
   readonly #windows: OpeningWindows;
+  readonly #secrets: FilledSecrets;
   readonly #pages: Page[] = [];
   #events: string[] = [];
   #loginHosts: readonly string[] = [];
@@ -70,6 +72,7 @@ export class BrowserPages {
     this.#problems = problems;
     this.#downloads = downloads;
     this.#windows = windows;
+    this.#secrets = new FilledSecrets(context, (sentence) => this.note(sentence));
     downloads.onRefused = (name) => this.note(`The page started a download, which was refused: ${quoted(name)}`);
     context.on("page", (page) => this.#add(page));
   }
@@ -179,6 +182,11 @@ export class BrowserPages {
     await this.#act("fill", ref, (element) => element.fill(text, limits(options)), options);
   }
 
+  /** Replaces the value of a password field by a secret. @throws {ToolError} as FilledSecrets.fill */
+  async fillSecret(ref: string, secret: SecretFill, options: StepOptions): Promise<void> {
+    await this.#act("fill", ref, (element) => this.#secrets.fill(element, secret, options.timeoutMs), options);
+  }
+
   /** Types into an element key by key, as a person does. */
   async type(ref: string, text: string, options: StepOptions): Promise<void> {
     await this.#act("type into", ref, (element) => element.pressSequentially(text, limits(options)), options);
@@ -248,13 +256,15 @@ export class BrowserPages {
     return await takeStep(
       "take a picture of the page",
       options,
-      () => page.screenshot({ ...limits(options), type: "png" }),
+      () => page.screenshot({ ...limits(options), type: "png", mask: this.#secrets.masks(page) }),
     );
   }
 
   /** Returns a small picture of the visible part of the page, as JPEG, for people who watch. Undefined where no page is open */
   async picture(timeoutMs: number): Promise<Uint8Array | undefined> {
-    return await this.#pages.at(-1)?.screenshot({ timeout: timeoutMs, type: "jpeg", quality: 60, scale: "css" });
+    const page = this.#pages.at(-1);
+    const mask = page === undefined ? [] : this.#secrets.masks(page);
+    return await page?.screenshot({ timeout: timeoutMs, type: "jpeg", quality: 60, scale: "css", mask });
   }
 
   /** Address of the current page; empty where none is open. */

@@ -56,6 +56,7 @@ const inputSchema = v.strictObject({
   text: v.optional(
     v.pipe(v.string(), v.maxLength(100_000), v.description("fill, type: the text; handoff: what a person shall do")),
   ),
+  secret: short("fill: name of a [secrets] value for a password field, in place of text", 64),
   value: short("select: value or label of the option", 1000),
   key: short("press: key, as Enter or Control+A", 64),
   direction: v.optional(v.pipe(v.picklist(["up", "down", "left", "right"]), v.description("scroll. Default down"))),
@@ -95,14 +96,14 @@ export const browser = defineTool({
   enabled: (config) => config.browser.enabled,
   enabledBy: "[browser] enabled = true",
   loginsUnder: loginsOf,
-  needs: ["browsers", "cookieJars", "browserLogins", "files", "urls", "proxyOf", "redactor"],
+  needs: ["browsers", "cookieJars", "browserLogins", "files", "urls", "proxyOf", "redactor", "secrets"],
   timeoutMs: ({ browser: { timeout_secs } }) => timeout_secs * 1000 + MARGIN_MS,
   input: inputSchema,
   check(input) {
     requireOpFields("browser", input, {
       navigate: ["url"],
       click: ["ref"],
-      fill: ["ref", "text"],
+      fill: ["ref"],
       type: ["ref", "text"],
       hover: ["ref"],
       select: ["ref", "value"],
@@ -113,6 +114,9 @@ export const browser = defineTool({
       handoff: ["text"],
     });
     requireFitting(input);
+    if (input.op === "fill" && (input.text === undefined) === (input.secret === undefined)) {
+      throw new ToolError("invalid_input", 'Cannot call "browser": op "fill" needs either "text" or "secret"');
+    }
     if (input.op === "download" && (input.ref === undefined) === (input.url === undefined)) {
       throw new ToolError("invalid_input", 'Cannot call "browser": op "download" needs either "ref" or "url"');
     }
@@ -150,6 +154,7 @@ const FIELDS_OF: Readonly<Record<string, readonly string[]>> = {
   url: ["navigate", "download"],
   ref: ["click", "fill", "type", "hover", "select", "upload", "download"],
   text: ["fill", "type", "handoff"],
+  secret: ["fill"],
   value: ["select"],
   key: ["press"],
   direction: ["scroll"],

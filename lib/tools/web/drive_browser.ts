@@ -3,6 +3,9 @@ import { createHash } from "node:crypto";
 import { ToolError } from "../../base/errors.ts";
 import type { BrowserPages, PageState } from "../../system/browser/browser_page.ts";
 import { createBrowserPolicy } from "../../system/browser/browser_network.ts";
+import type { SecretFill } from "../../system/browser/filled_secrets.ts";
+import { hostAndPort, isLoopbackName } from "../../system/net/address.ts";
+import { isAmongHosts } from "../../system/net/url_rules.ts";
 import type { ContentSource } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { readScope, writeScope } from "../files/file_scope.ts";
@@ -13,7 +16,7 @@ import { type BrowserInput, loginsOf } from "./browser.ts";
 import { giveState, keepState } from "./browser_state.ts";
 import { refuseSecrets } from "./refuse_secrets.ts";
 
-type Needs = "browsers" | "cookieJars" | "browserLogins" | "files" | "urls" | "proxyOf" | "redactor";
+type Needs = "browsers" | "cookieJars" | "browserLogins" | "files" | "urls" | "proxyOf" | "redactor" | "secrets";
 type Context = ContextWith<Needs>;
 type EarlyContext = Pick<
   Context,
@@ -150,7 +153,8 @@ async function operate(input: BrowserInput, { pages, context, step }: Operation)
       await pages.click(ref, step);
       return await answer();
     case "fill":
-      await pages.fill(ref, text, step);
+      if (input.secret === undefined) await pages.fill(ref, text, step);
+      else await pages.fillSecret(ref, secretOf(input.secret, context), step);
       return await answer();
     case "type":
       await pages.type(ref, text, step);
@@ -220,6 +224,18 @@ async function requireReachable(url: string, { services, config, signal }: Conte
   const target = URL.parse(url);
   const isByProxy = target !== null && services.proxyOf(target).resolve === "proxy";
   await policy.check(url, config.url_access, { signal, isByProxy });
+}
+
+/** Returns a secret for a field. Every rule about it is asked for the page that the field is on. */
+function secretOf(name: string, { config, services: { secrets }, signal }: Context): SecretFill {
+  const hosts = Object.hasOwn(config.secrets, name) ? config.secrets[name]?.hosts ?? [] : [];
+  return {
+    name,
+    valueFor: (url) => secrets.value(name, { tool: "browser", url, signal }),
+    goesTo: (url) =>
+      isAmongHosts(hostAndPort(url).host, hosts) &&
+      (/^(https|wss):$/.test(url.protocol) || isLoopbackName(url.hostname)),
+  };
 }
 
 async function readUpload(path: string, context: EarlyContext): Promise<Uint8Array> {
