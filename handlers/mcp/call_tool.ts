@@ -1,10 +1,17 @@
-import type { CallToolRequest, CallToolResult, ContentBlock, ServerContext } from "@modelcontextprotocol/server";
+import type {
+  CallToolRequest,
+  CallToolResult,
+  ContentBlock,
+  InputRequiredResult,
+  RequestStateCodec,
+  ServerContext,
+} from "@modelcontextprotocol/server";
 import { Buffer } from "node:buffer";
 import { wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
 import { UNTAINTED } from "../../lib/base/taint.ts";
 import type { Services } from "../../lib/gateway.ts";
 import type { ToolCallOutcome } from "../../lib/tools/runtime/tool_executor.ts";
-import { askByReply } from "../wire/ask_by_reply.ts";
+import { CallApproval, type CallState } from "./call_approval.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
 import { mcpCallerOf, requestOf } from "./mcp_request.ts";
 
@@ -12,23 +19,36 @@ import { mcpCallerOf, requestOf } from "./mcp_request.ts";
 export interface CallParts {
   readonly sdk: McpSdk;
   readonly services: Services;
+  /** Seals the state of calls that wait for a person */
+  readonly states: RequestStateCodec<CallState>;
+}
+
+/** A call of a tool as the SDK hands it over. */
+export interface AskedCall {
+  readonly params: CallToolRequest["params"];
+  readonly context: ServerContext;
+  /** Capability of the client to ask its user. undefined: it has none */
+  readonly elicitation: { readonly form?: unknown; readonly url?: unknown } | undefined;
 }
 
 /**
- * Calls a tool for a client of MCP, by the executor and the policy of all calls.
+ * Calls a tool for a client of MCP, by the executor and the policy of all calls. A call that needs a person is asked about in the client,
+ * where the client can, and refused otherwise.
  * @throws {ProtocolError} -32602 for a tool that does not exist; {CancelError} when the client cancels or goes away
  */
 export async function callTool(
-  { params }: CallToolRequest,
-  context: ServerContext,
-  { sdk, services }: CallParts,
-): Promise<CallToolResult> {
-  const { name, arguments: input = {} } = params;
+  call: AskedCall,
+  { sdk, services, states }: CallParts,
+): Promise<CallToolResult | InputRequiredResult> {
+  const { params: { name, arguments: input = {} }, context } = call;
+  const { random, clock, config, approvals } = services;
   if (services.tools.get(name) === undefined) {
     throw invalidParams(sdk, `Cannot call ${JSON.stringify(name.slice(0, 64))}: there is no such tool; see tools/list`);
   }
+  const approval = new CallApproval({ sdk, approvals, clock, config, states }, call);
+  const approver = await approval.begin();
+  if (typeof approver !== "function") return approver;
   const asked = requestOf(context);
-  const { random, clock } = services;
   const outcome = await services.tools.call({
     name,
     input: JSON.stringify(input),
@@ -41,16 +61,12 @@ export async function callTool(
     sees: true,
     signal: context.mcpReq.signal,
     onProgress: createProgress(name, context),
-    approver: askByReply({
-      approvals: services.approvals,
-      clock,
-      given: undefined,
-      granted: false,
-      timeoutMs: services.config().runs.approval_timeout_secs * 1000,
-      elicitMs: services.config().autonomy.approval_timeout_secs * 1000,
-    }),
+    approver,
   });
-  return toCallResult(name, outcome, services);
+  const question = outcome.ran || outcome.approvalId === undefined
+    ? undefined
+    : await approval.question(outcome.approvalId);
+  return question ?? toCallResult(name, outcome, services);
 }
 
 /** Returns a function that tells the client what a tool reports: as progress where the client asked for it, otherwise as a log message. */

@@ -17,6 +17,7 @@ export function createMcpServer(parts: CallParts): Server {
   const server = new sdk.Server({ name: "postern", title: "Postern", version }, {
     capabilities: { tools: { listChanged: true }, logging: {} },
     instructions: INSTRUCTIONS,
+    requestState: { verify: (state, context) => parts.states.verify(state, context) },
   });
   const guarded = async <T>(context: Parameters<typeof requestOf>[0], work: () => T | Promise<T>): Promise<T> => {
     const { requestId } = requestOf(context);
@@ -32,7 +33,11 @@ export function createMcpServer(parts: CallParts): Server {
   );
   server.setRequestHandler(
     "tools/call",
-    (request, context) => guarded(context, () => callTool(request, context, parts)),
+    ({ params }, context) =>
+      guarded(context, () => {
+        const { elicitation } = server.getClientCapabilities() ?? {};
+        return callTool({ params, context, elicitation }, parts);
+      }),
   );
   return server;
 }

@@ -2,6 +2,7 @@ import type { McpHttpHandler } from "@modelcontextprotocol/server";
 import type { Services } from "../../lib/gateway.ts";
 import { checkScope } from "../door.ts";
 import { httpError } from "../wire/http_errors.ts";
+import type { CallParts } from "./call_tool.ts";
 import { createMcpServer } from "./create_mcp_server.ts";
 import type { McpSdk } from "./mcp_errors.ts";
 import { doorOf, methodOf } from "./mcp_methods.ts";
@@ -36,7 +37,11 @@ export class McpEndpoint {
   readonly #streams: McpStreams;
   readonly #sessions: McpSessions;
   readonly #watch: ToolWatch;
+  readonly #parts: CallParts;
+  /** Handler of requests without a session */
   readonly #standalone: McpHttpHandler;
+  /** Handler of calls without a session: their replies begin at once, so that the time of a request does not end a call */
+  readonly #calls: McpHttpHandler;
   #listeners = 0;
   #isClosing = false;
 
@@ -56,11 +61,14 @@ export class McpEndpoint {
       onChange: () => this.#tellToolsChanged(),
       isNeeded: () => this.#listeners > 0,
     });
-    this.#standalone = sdk.createMcpHandler(() => this.#createServer(), {
+    this.#parts = { sdk, services, states: createStates(sdk, services) };
+    const handlerOptions = {
       legacy: "reject",
       keepAliveMs: KEEP_ALIVE_MS,
-      onerror: (error) => services.log.debug("A request of MCP was refused", { error }),
-    });
+      onerror: (error: Error) => services.log.debug("A request of MCP was refused", { error }),
+    } as const;
+    this.#standalone = sdk.createMcpHandler(() => createMcpServer(this.#parts), handlerOptions);
+    this.#calls = sdk.createMcpHandler(() => createMcpServer(this.#parts), { ...handlerOptions, responseMode: "sse" });
     services.tokens.onRevoke((tokenId) => {
       this.#streams.closeToken(tokenId);
       this.#sessions.endToken(tokenId);
@@ -93,10 +101,6 @@ export class McpEndpoint {
     this.#sessions.endIdle();
   }
 
-  #createServer() {
-    return createMcpServer({ sdk: this.#sdk, services: this.#services });
-  }
-
   /** @throws {HttpError} 400 invalid_request, 403 insufficient_scope */
   #checkDoor({ body, identity }: McpRequest): void {
     if (Array.isArray(body)) {
@@ -109,11 +113,13 @@ export class McpEndpoint {
 
   /** Answers a request of a revision without sessions. */
   async #answerAlone(asked: McpRequest): Promise<Response> {
-    const isStanding = methodOf(asked.body) === "subscriptions/listen";
+    const method = methodOf(asked.body);
+    const isStanding = method === "subscriptions/listen";
+    const handler = method === "tools/call" ? this.#calls : this.#standalone;
     const leaving = new AbortController();
     const leave = () => leaving.abort();
     asked.signal.addEventListener("abort", leave, { once: true });
-    const reply = await this.#standalone.fetch(this.#toRequest(asked, leaving.signal), {
+    const reply = await handler.fetch(this.#toRequest(asked, leaving.signal), {
       authInfo: toAuthInfo(asked),
       parsedBody: asked.body,
     });
@@ -181,7 +187,7 @@ export class McpEndpoint {
       keepAliveMs: KEEP_ALIVE_MS,
       onsessionclosed: () => this.#sessions.end(session),
     });
-    const server = this.#createServer();
+    const server = createMcpServer(this.#parts);
     const usedAt = this.#services.clock.monotonic();
     const session: McpSession = { id, tokenId, server, transport, openStreams: 0, usedAt };
     await server.connect(transport);
@@ -205,6 +211,18 @@ export class McpEndpoint {
     headers.delete("authorization");
     return new Request(http.url, { method: http.method, headers, ...(signal === undefined ? {} : { signal }) });
   }
+}
+
+/** Time that the state of a waiting call counts, in seconds. */
+const STATE_SECONDS = 86_400;
+
+/** Returns the seal of states that clients keep. Its key ends with the gateway: a call that is made anew finds its approval again. */
+function createStates(sdk: McpSdk, { random }: Services): CallParts["states"] {
+  return sdk.createRequestStateCodec({
+    key: random.bytes(32),
+    ttlSeconds: STATE_SECONDS,
+    bind: ({ mcpReq, http }) => `${mcpReq.method}\0${http?.authInfo?.clientId ?? ""}`,
+  });
 }
 
 /** Cancels the call of a client that has gone: in a session, nothing else tells the SDK. */

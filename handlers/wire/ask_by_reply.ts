@@ -22,6 +22,8 @@ export interface AskByReplyOptions {
   readonly timeoutMs: number;
   /** How long the reply waits for a person whom the call's server asks */
   readonly elicitMs: number;
+  /** Returns how the client repeats the call once a person has approved it. Default: by the fields of a body */
+  readonly wayOn?: (approvalId: string) => string;
 }
 
 /** Shortest time limit of an approval that is granted at once, in milliseconds: a slow disk must not let it expire before it is used. */
@@ -34,7 +36,9 @@ const PROGRAM_MS = 2_000;
  * Returns the approver of a call whose client does not wait. The reply names the approval; the client repeats the call once a person has
  * answered. What the server of a running call asks has nobody to repeat it: there the reply waits.
  */
-export function askByReply({ approvals, clock, given, granted, timeoutMs, elicitMs }: AskByReplyOptions): Approver {
+export function askByReply(
+  { approvals, clock, given, granted, timeoutMs, elicitMs, wayOn = byFields }: AskByReplyOptions,
+): Approver {
   const use = async (id: string, request: ApprovalRequest): Promise<ApprovalAnswer> => {
     const used = await approvals.use(id, request.binding.digest);
     if (used.ok) return { decision: "approve", reason: `Approved by ${sayAnswerer(used.approval)}`, approvalId: id };
@@ -68,14 +72,17 @@ export function askByReply({ approvals, clock, given, granted, timeoutMs, elicit
     return {
       decision: "deny",
       rule: "approval_waits",
-      reason: `${request.reason}. A person may approve it as "${id}" until ${expires_at}: then repeat this call with ` +
-        `"approval_id": "${id}". With the scope "approve", "approved": true allows it at once`,
+      reason: `${request.reason}. A person may approve it as "${id}" until ${expires_at}: then ${wayOn(id)}`,
       approvalId: id,
     };
   };
   return Object.assign<Approver, Pick<Approver, "elicit">>(approver, {
     elicit: (request, signal) => askElicitation(request, { approvals, timeoutMs: elicitMs, signal }),
   });
+}
+
+function byFields(id: string): string {
+  return `repeat this call with "approval_id": "${id}". With the scope "approve", "approved": true allows it at once`;
 }
 
 /** Returns the approval after the program had its time to answer. Undefined where it answers none. */

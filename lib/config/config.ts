@@ -16,7 +16,14 @@ import {
 import { hardwareSchema, pluginsSchema, runtimeSchema } from "./schema/extension.ts";
 import { gatewaySchema, loggingSchema, storageSchema } from "./schema/gateway.ts";
 import { namedProviderSchema, providerSchema } from "./schema/provider.ts";
-import { autonomySchema, mcpServerSchema, securitySchema, switches, toolSchema } from "./schema/security.ts";
+import {
+  autonomySchema,
+  mcpOfferSchema,
+  mcpServerSchema,
+  securitySchema,
+  switches,
+  toolSchema,
+} from "./schema/security.ts";
 import { about, named, text } from "./schema/value.ts";
 import {
   browserSchema,
@@ -65,6 +72,7 @@ export const configSchema = v.strictObject({
           "Servers by a name of your choice: a program by `command`, or a server by `url`",
           named(mcpServerSchema),
         ),
+        server: about("The gateway as a server of MCP, at `/mcp`", v.optional(mcpOfferSchema, {})),
       }),
       {},
     ),

@@ -90,6 +90,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "security.mcp.allowed_servers": [],
   "security.audit.enabled": true,
   "security.audit.retention_days": 365,
+  "mcp.server.trust_elicitation": false,
   "mcp.servers.<name>.command": "",
   "mcp.servers.<name>.args": [],
   "mcp.servers.<name>.env": {},

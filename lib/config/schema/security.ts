@@ -155,6 +155,15 @@ export const securitySchema = v.strictObject({
   ),
 });
 
+/** `[mcp.server]`: the gateway as a server of MCP. */
+export const mcpOfferSchema = v.strictObject({
+  trust_elicitation: about(
+    "Lets a client of MCP whose token has the scope `approve` answer approvals of its own calls in its own window. Some clients answer for " +
+      "their agent, without a person",
+    boolean(false),
+  ),
+});
+
 /** `[mcp.servers.<name>]`: a program by `command`, or a server by `url`. */
 export const mcpServerSchema = v.strictObject({
   command: about("Program that is started: an absolute path, or a name in `PATH`", text("")),

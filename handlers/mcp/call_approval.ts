@@ -1,0 +1,224 @@
+import type {
+  CallToolRequest,
+  CallToolResult,
+  InputRequest,
+  InputRequiredResult,
+  RequestStateCodec,
+  ServerContext,
+} from "@modelcontextprotocol/server";
+import type { Clock } from "../../lib/base/clock.ts";
+import { canonicalDigest } from "../../lib/base/json.ts";
+import type { Approval } from "../../lib/base/records/approval.ts";
+import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
+import type { Config } from "../../lib/config/config.ts";
+import type { Approvals } from "../../lib/guard/approvals.ts";
+import type { Approver } from "../../lib/tools/runtime/tool_call.ts";
+import { askByReply } from "../wire/ask_by_reply.ts";
+import { invalidParams, type McpSdk } from "./mcp_errors.ts";
+import { mcpCallerOf, type McpRequest, requestOf } from "./mcp_request.ts";
+
+/**
+ * State of a call that waits for a person, which the client keeps and sends back. It is sealed for the client's token, and has an end.
+ * It proves nothing but which approval the client was shown for which call: the approval itself is what lets the call through.
+ */
+export interface CallState {
+  readonly approvalId: string;
+  /** Digest of the tool's name and its arguments */
+  readonly call: string;
+}
+
+/** Ways to ask the client's user: `url` leads to the dashboard, `form` takes the answer in the client's own window. */
+type AskMode = "url" | "form";
+
+/** Name of the question in the client's request and answer. */
+const QUESTION = "approval";
+/** Characters of a call's input that a question shows. */
+const MAX_SHOWN = 2_000;
+/** Approvals that are looked at for an earlier one of the same call. */
+const MAX_LOOKED_AT = 200;
+
+/** Parts of the gateway that approvals of calls need. */
+export interface CallApprovalParts {
+  readonly sdk: McpSdk;
+  readonly approvals: Approvals;
+  readonly clock: Clock;
+  readonly config: () => Config;
+  readonly states: RequestStateCodec<CallState>;
+}
+
+/** The approval of one call of a client of MCP. */
+export class CallApproval {
+  readonly #parts: CallApprovalParts;
+  readonly #asked: McpRequest;
+  readonly #caller: Caller;
+  readonly #params: CallToolRequest["params"];
+  readonly #context: ServerContext;
+  /** Ways that the client declares, the best first */
+  readonly #modes: readonly AskMode[];
+
+  /** @param elicitation the capability that the client declares; undefined: it cannot ask its user */
+  constructor(
+    parts: CallApprovalParts,
+    { params, context, elicitation }: {
+      readonly params: CallToolRequest["params"];
+      readonly context: ServerContext;
+      readonly elicitation: { readonly form?: unknown; readonly url?: unknown } | undefined;
+    },
+  ) {
+    this.#parts = parts;
+    this.#params = params;
+    this.#context = context;
+    this.#asked = requestOf(context);
+    this.#caller = mcpCallerOf(this.#asked);
+    this.#modes = this.#modesOf(elicitation);
+  }
+
+  /**
+   * Takes the client's answer to an earlier question, where it brings one. Waits for the person who answers in the dashboard.
+   * @returns the approver of the call, or the result of a call that the person does not want
+   * @throws {ProtocolError} -32602 for the state of another call; {CancelError} when the client goes away
+   */
+  async begin(): Promise<Approver | CallToolResult> {
+    const state = this.#context.mcpReq.requestState<CallState>();
+    if (state === undefined) return this.#approver(undefined);
+    if (state.call !== this.#digest()) {
+      throw invalidParams(this.#parts.sdk, "Invalid or expired requestState", { reason: "invalid_request_state" });
+    }
+    const { approvals } = this.#parts;
+    const answer = this.#parts.sdk.inputResponse(this.#context.mcpReq.inputResponses, QUESTION);
+    // A client that brings no answer is asked again, or hears how the approval has ended
+    if (answer.kind !== "elicit") return this.#approver(state.approvalId);
+    if (answer.action !== "accept") {
+      await approvals.cancel(state.approvalId);
+      return refused(`Cannot call "${this.#params.name}": the client's user did not approve it`);
+    }
+    if (this.#modes[0] === "form") await this.#takeForm(state.approvalId, answer.content);
+    else await this.#waitFor(state.approvalId);
+    return this.#approver(state.approvalId);
+  }
+
+  /** Returns the question to the client's user about an approval that waits; undefined where the client can only be refused. */
+  async question(approvalId: string): Promise<InputRequiredResult | undefined> {
+    const [mode] = this.#modes;
+    const approval = await this.#parts.approvals.get(approvalId);
+    if (mode === undefined || approval?.status !== "pending") return undefined;
+    const state: CallState = { approvalId, call: this.#digest() };
+    return this.#parts.sdk.inputRequired({
+      inputRequests: { [QUESTION]: mode === "form" ? this.#formOf(approval) : this.#linkTo(approval) },
+      requestState: await this.#parts.states.mint(state, this.#context),
+    });
+  }
+
+  #modesOf(elicitation: { readonly form?: unknown; readonly url?: unknown } | undefined): readonly AskMode[] {
+    if (elicitation === undefined) return [];
+    // A client without modes speaks the form alone. Source: MCP 2025-11-25 "Elicitation"
+    const hasForm = elicitation.form !== undefined || elicitation.url === undefined;
+    const isTrusted = this.#parts.config().mcp.server.trust_elicitation &&
+      hasScope(this.#asked.identity.scopes, "approve");
+    return [
+      ...(hasForm && isTrusted ? ["form"] as const : []),
+      ...(elicitation.url === undefined ? [] : ["url"] as const),
+    ];
+  }
+
+  #approver(given: string | undefined): Approver {
+    const { approvals, clock, config } = this.#parts;
+    const { runs, autonomy } = config();
+    const approver: Approver = async (request, signal) => {
+      const id = given ?? await this.#earlier(request.binding.digest);
+      return await askByReply({
+        approvals,
+        clock,
+        given: id,
+        granted: false,
+        timeoutMs: runs.approval_timeout_secs * 1000,
+        elicitMs: autonomy.approval_timeout_secs * 1000,
+        wayOn: () => "repeat exactly this call",
+      })(request, signal);
+    };
+    const { elicit } = askByReply({
+      approvals,
+      clock,
+      given: undefined,
+      granted: false,
+      timeoutMs: runs.approval_timeout_secs * 1000,
+      elicitMs: autonomy.approval_timeout_secs * 1000,
+    });
+    return Object.assign(approver, { elicit });
+  }
+
+  /** Finds an approval that this token asked for exactly this call: it still waits, or it lets the call through once. */
+  async #earlier(digest: string): Promise<string | undefined> {
+    const { approvals } = await this.#parts.approvals.list({ limit: MAX_LOOKED_AT });
+    const found = approvals.find((approval) =>
+      approval.digest === digest && approval.requested_by === this.#caller.tokenId &&
+      (approval.status === "pending" || (approval.status === "approved" && approval.used_at === null))
+    );
+    return found?.id;
+  }
+
+  async #waitFor(approvalId: string): Promise<void> {
+    const { signal, _meta } = this.#context.mcpReq;
+    if (_meta?.progressToken !== undefined) {
+      const message = `Waits for a person to answer ${approvalId} at ${this.#dashboard(approvalId)}`;
+      const params = { progressToken: _meta.progressToken, progress: 0, message };
+      await this.#context.mcpReq.notify({ method: "notifications/progress", params }).catch(() => {});
+    }
+    await this.#parts.approvals.settled(approvalId, signal);
+  }
+
+  /** Takes the answer of the form. The modes have seen that this client may give one. */
+  async #takeForm(approvalId: string, content: Readonly<Record<string, unknown>> | undefined): Promise<void> {
+    const decision = content?.["decision"];
+    if (decision !== "approve" && decision !== "deny") {
+      throw invalidParams(this.#parts.sdk, 'Cannot take the answer: "decision" must be "approve" or "deny"');
+    }
+    await this.#parts.approvals.answer(approvalId, { decision, by: this.#caller });
+  }
+
+  #linkTo(approval: Approval): InputRequest {
+    const isOld = this.#context.mcpReq.envelope === undefined;
+    return {
+      method: "elicitation/create",
+      params: {
+        mode: "url",
+        message: `${sayQuestion(approval)} Answer in the dashboard of the gateway.`,
+        url: this.#dashboard(approval.id),
+        // The id exists in revisions with sessions alone
+        ...(isOld ? { elicitationId: approval.id } : {}),
+      },
+    } as InputRequest; // The SDK's type has the id for every revision
+  }
+
+  #formOf(approval: Approval): InputRequest {
+    const input = JSON.stringify(approval.input, null, 2).slice(0, MAX_SHOWN);
+    return this.#parts.sdk.inputRequired.elicit({
+      message: `${sayQuestion(approval)}\n${input}`,
+      requestedSchema: {
+        type: "object",
+        properties: {
+          decision: { type: "string", title: "Decision", enum: ["approve", "deny"], default: "deny" },
+        },
+        required: ["decision"],
+      },
+    });
+  }
+
+  #dashboard(approvalId: string): string {
+    return `${this.#asked.gatewayUrl}/#approvals/${approvalId}`;
+  }
+
+  #digest(): string {
+    const { name, arguments: input = {} } = this.#params;
+    return canonicalDigest({ name, input });
+  }
+}
+
+function sayQuestion({ tool, reason }: Approval): string {
+  return `Postern asks before it calls "${tool}": ${reason}.`;
+}
+
+/** Returns the result of a call that was refused. */
+function refused(text: string): CallToolResult {
+  return { content: [{ type: "text", text }], isError: true };
+}

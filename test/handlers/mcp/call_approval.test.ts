@@ -1,0 +1,133 @@
+import type { Client } from "@modelcontextprotocol/client";
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { MCP_ERAS, type McpEra, type McpGateway, withMcpGateway } from "../../support/mcp_gateway.ts";
+
+const CALL = { name: "write_file", arguments: { path: "note.txt", content: "Hi" } };
+const CONFIG = { autonomy: { level: "supervised" }, security: { write_file: { enabled: true } } };
+const TRUSTING = { ...CONFIG, mcp: { server: { trust_elicitation: true } } };
+
+interface ShownApproval {
+  readonly id: string;
+  readonly status: string;
+  readonly answered_by: string | null;
+}
+
+async function approvalsOf({ ask }: Pick<McpGateway, "ask">): Promise<readonly ShownApproval[]> {
+  return (await ask("GET", "/v1/approvals") as { data: ShownApproval[] }).data;
+}
+
+async function answer({ ask }: Pick<McpGateway, "ask">, decision: "approve" | "deny"): Promise<void> {
+  const [waiting] = (await approvalsOf({ ask })).filter(({ status }) => status === "pending");
+  await ask("POST", `/v1/approvals/${waiting?.id}`, { decision });
+}
+
+const textOf = ({ content }: { content?: unknown }) =>
+  (content as { text: string }[]).map(({ text }) => text).join("\n");
+
+/** Connects a client that answers what it is asked. */
+function connectAsked(
+  started: McpGateway,
+  era: McpEra,
+  { token, elicitation, onAsked }: {
+    readonly token: string;
+    readonly elicitation: { readonly form?: Record<string, never>; readonly url?: Record<string, never> };
+    readonly onAsked: (params: Record<string, unknown>) => Promise<{ action: string; content?: unknown }>;
+  },
+): Promise<Client> {
+  return started.connect({ token, era, capabilities: { elicitation } }, (client) => {
+    client.setRequestHandler("elicitation/create", async ({ params }) => await onAsked(params) as never);
+  });
+}
+
+for (const era of MCP_ERAS) {
+  test(`${era}: a client that cannot ask is refused with an approval id, and may repeat the call after the answer`, async () => {
+    await withMcpGateway({ config: CONFIG }, async (started) => {
+      const client = await started.connect({ token: await started.token("tools"), era });
+      const refused = await client.callTool(CALL);
+      assert.equal(refused.isError, true);
+      const [approval] = await approvalsOf(started);
+      assert.match(textOf(refused), new RegExp(`"${approval?.id}" until .*: then repeat exactly this call`));
+      assert.equal((refused._meta as Record<string, unknown>)["postern/approval_id"], approval?.id);
+      assert.equal((await client.callTool(CALL)).isError, true, "nobody has answered");
+      assert.equal((await approvalsOf(started)).length, 1, "the same call asks once");
+      await answer(started, "approve");
+      const other = await client.callTool({ ...CALL, arguments: { ...CALL.arguments, content: "Another" } });
+      assert.equal(other.isError, true, "another call is not approved");
+      assert.notEqual((await client.callTool(CALL)).isError, true);
+      assert.equal((await client.callTool(CALL)).isError, true, "an approval lets one call through");
+    });
+  });
+
+  test(`${era}: a client that opens addresses leads to the dashboard, and the call goes on after the answer`, async () => {
+    await withMcpGateway({ config: CONFIG }, async (started) => {
+      const seen: Record<string, unknown>[] = [];
+      const client = await connectAsked(started, era, {
+        token: await started.token("tools"),
+        elicitation: { url: {} },
+        async onAsked(params) {
+          seen.push(params);
+          const [waiting] = await approvalsOf(started);
+          assert.equal(waiting?.status, "pending");
+          queueMicrotask(() => void answer(started, seen.length === 1 ? "approve" : "deny"));
+          return { action: "accept" };
+        },
+      });
+      assert.notEqual((await client.callTool(CALL)).isError, true);
+      assert.equal(seen[0]?.["mode"], "url");
+      assert.match(String(seen[0]?.["url"]), /^http:\/\/127\.0\.0\.1\/#approvals\/apr_/);
+      const denied = await client.callTool({ ...CALL, arguments: { ...CALL.arguments, content: "Another" } });
+      assert.equal(denied.isError, true);
+      assert.match(textOf(denied), /denied/);
+    });
+  });
+
+  test(`${era}: a user who declines takes the approval back`, async () => {
+    await withMcpGateway({ config: CONFIG }, async (started) => {
+      const client = await connectAsked(started, era, {
+        token: await started.token("tools"),
+        elicitation: { url: {} },
+        onAsked: () => Promise.resolve({ action: "decline" }),
+      });
+      const declined = await client.callTool(CALL);
+      assert.match(textOf(declined), /did not approve it/);
+      assert.deepEqual((await approvalsOf(started)).map(({ status }) => status), ["cancelled"]);
+    });
+  });
+
+  const untrusted = [
+    { what: "without trust_elicitation", config: CONFIG, scopes: ["tools", "approve"] },
+    { what: "of a token without approve", config: TRUSTING, scopes: ["tools"] },
+  ] as const;
+  for (const { what, config, scopes } of untrusted) {
+    test(`${era}: a client answers no approval of its own call, ${what}`, async () => {
+      await withMcpGateway({ config }, async (started) => {
+        const client = await connectAsked(started, era, {
+          token: await started.token(...scopes),
+          elicitation: { form: {} },
+          onAsked: () => Promise.reject(new Error("nobody may be asked")),
+        });
+        assert.equal((await client.callTool(CALL)).isError, true);
+        assert.deepEqual((await approvalsOf(started)).map(({ status }) => status), ["pending"]);
+      });
+    });
+  }
+
+  test(`${era}: with trust_elicitation, a token with approve answers in the client`, async () => {
+    await withMcpGateway({ config: TRUSTING }, async (started) => {
+      let decision = "approve";
+      const client = await connectAsked(started, era, {
+        token: await started.token("tools", "approve"),
+        elicitation: { form: {} },
+        onAsked: () => Promise.resolve({ action: "accept", content: { decision } }),
+      });
+      assert.notEqual((await client.callTool(CALL)).isError, true);
+      const [approved] = await approvalsOf(started);
+      assert.equal(approved?.status, "approved");
+      decision = "deny";
+      const denied = await client.callTool({ ...CALL, arguments: { ...CALL.arguments, content: "Another" } });
+      assert.equal(denied.isError, true);
+      assert.deepEqual((await approvalsOf(started)).map(({ status }) => status), ["denied", "approved"]);
+    });
+  });
+}
