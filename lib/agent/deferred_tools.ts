@@ -1,3 +1,5 @@
+import type { JsonSchema } from "../base/json.ts";
+import { neutralize, neutralText } from "../base/neutral_text.ts";
 import type { ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 import { foundNames, TOOL_SEARCH } from "../tools/agents/tool_search.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
@@ -6,8 +8,15 @@ import type { CallResult } from "./tool_calls.ts";
 /** Value of `[agent] tool_search`: whether rarely used tools wait until `tool_search` finds them. */
 export type ToolSearchMode = "auto" | "on" | "off";
 
-/** Most tools that a run declares in whole when the mode is `auto` */
+/** Most tools that a run declares in whole when the mode is `auto`, and most characters of those that are not Postern's own */
 const AUTO_ABOVE = 24;
+const AUTO_ABOVE_CHARACTERS = 8_000;
+
+/** Most found tools that a request declares, and most characters of them together: those that were found first go first */
+const MAX_FOUND = 64;
+const MAX_FOUND_CHARACTERS = 64_000;
+/** UTF-16 units of the description of somebody else's tool */
+const MAX_FOREIGN_DESCRIPTION = 4_000;
 
 /** The tools of a run, and those of them that the model is not told of at first. */
 export interface ChosenTools {
@@ -33,7 +42,7 @@ export function chooseTools(tools: readonly Tool[], options: ChooseToolsOptions)
   const others = tools.filter(({ name }) => name !== TOOL_SEARCH);
   const forced = typeof toolChoice === "object" ? toolChoice.name : undefined;
   const canSearch = others.length < tools.length && !clientTools.some(({ name }) => name === TOOL_SEARCH);
-  const isWanted = mode === "on" || (mode === "auto" && others.length > AUTO_ABOVE);
+  const isWanted = mode === "on" || (mode === "auto" && (others.length > AUTO_ABOVE || areLong(others)));
   const rare = others.filter((tool) => tool.alwaysOffered !== true && tool.name !== forced);
   if (!canSearch || !isWanted || isFree || rare.length === 0) return { agentTools: others, deferred: NONE };
   return { agentTools: tools, deferred: new Set(rare.map(({ name }) => name)) };
@@ -42,9 +51,35 @@ export function chooseTools(tools: readonly Tool[], options: ChooseToolsOptions)
 /** The set without a deferred tool. */
 export const NONE: ReadonlySet<string> = new Set();
 
-/** A tool of the agent as the model is told of it. */
+/** Returns whether the tools of others are so long that they had better wait. */
+function areLong(tools: readonly Tool[]): boolean {
+  const foreign = tools.filter((tool) => tool.source !== "builtin");
+  return foreign.length > 0 &&
+    foreign.reduce((sum, tool) => sum + lengthOf(toDeclaration(tool)), 0) > AUTO_ABOVE_CHARACTERS;
+}
+
+function lengthOf(tool: ToolDeclaration): number {
+  return JSON.stringify(tool).length;
+}
+
+/** Returns a tool of the agent as the model is told of it. The words of others are bounded, and hold no control tokens. */
 export function toDeclaration(tool: Tool): ToolDeclaration {
-  return { name: tool.name, description: tool.description, parameters: tool.modelSchema ?? tool.inputSchema };
+  const { name, description, modelSchema, inputSchema, source } = tool;
+  const parameters = modelSchema ?? inputSchema;
+  if (source === "builtin" || source === "program") return { name, description, parameters };
+  return {
+    name,
+    description: neutralText(description, MAX_FOREIGN_DESCRIPTION),
+    parameters: parameters && neutralSchema(parameters),
+  };
+}
+
+/** Returns a schema whose texts hold no control tokens: itself where it has none. */
+function neutralSchema(schema: JsonSchema): JsonSchema {
+  const text = JSON.stringify(schema);
+  const neutral = neutralize(text);
+  // Neither hidden text nor a control token has a character of JSON's own form
+  return neutral === text ? schema : JSON.parse(neutral);
 }
 
 /**
@@ -56,7 +91,9 @@ export class DeclaredTools {
   declared: readonly ToolDeclaration[];
   /** Number of tools at the beginning that each request of the run declares */
   readonly stable: number;
-  readonly #waiting: Map<string, Tool>;
+  /** Number of tools that are no found ones */
+  readonly #always: number;
+  readonly #waiting: ReadonlyMap<string, Tool>;
 
   constructor(
     own: readonly Tool[],
@@ -67,6 +104,7 @@ export class DeclaredTools {
   ) {
     const told = deferred.size === 0 ? own : own.filter(({ name }) => !deferred.has(name));
     this.declared = told.length === 0 ? clientTools : [...told.map(toDeclaration), ...clientTools];
+    this.#always = this.declared.length;
     this.stable = told.length === 0 ? 0 : this.declared.length;
     this.#waiting = new Map(
       deferred.size === 0 ? [] : own.flatMap((tool) => (deferred.has(tool.name) ? [[tool.name, tool]] : [])),
@@ -85,11 +123,24 @@ export class DeclaredTools {
       if (call.name !== TOOL_SEARCH) return [call.name];
       return isError ? [] : foundNames(output);
     });
+    const found: ToolDeclaration[] = [];
     for (const name of names) {
       const tool = this.#waiting.get(name);
-      if (tool === undefined) continue;
-      this.#waiting.delete(name);
-      this.declared = [...this.declared, toDeclaration(tool)];
+      if (tool === undefined || found.some((each) => each.name === name)) continue;
+      // One that is declared keeps its place
+      if (!this.declared.some((each) => each.name === name)) found.push(toDeclaration(tool));
     }
+    if (found.length > 0) this.declared = [...this.declared.slice(0, this.#always), ...this.#bounded(found)];
+  }
+
+  /** Returns the found tools, with those that were just found at the end, as many as a request may declare. */
+  #bounded(newest: readonly ToolDeclaration[]): readonly ToolDeclaration[] {
+    const all = [...this.declared.slice(this.#always), ...newest];
+    let left = MAX_FOUND_CHARACTERS;
+    const from = all.findLastIndex((tool, index) => {
+      left -= lengthOf(tool);
+      return (left < 0 && index < all.length - 1) || all.length - index > MAX_FOUND;
+    });
+    return all.slice(from + 1);
   }
 }

@@ -17,17 +17,21 @@ export interface McpToolOptions {
 }
 
 const MAX_TOOL_NAME = 64;
+/** Hexadecimal digits of the digest that ends a name which is not the tool's own. */
+const DIGEST_LENGTH = 10;
 
 /**
- * Returns the name of a server's tool in the registry. What models may not write becomes `_`. A name that is then another one, too long, or
- * not plainly of this server, ends with a digest.
+ * Returns the name of a server's tool in the registry. What models may not write becomes `_`. A name that is then another one, too long,
+ * not plainly of this server, or like one with a digest, ends with a digest: so no tool can be given the name of another one.
  */
 export function mcpToolName(server: string, tool: string): string {
   const plain = `mcp__${server}__${tool}`;
   const name = plain.replace(/[^a-zA-Z0-9_-]/g, "_");
   const isOfServer = plain.indexOf("__", "mcp__".length) === "mcp__".length + server.length;
-  if (name === plain && name.length <= MAX_TOOL_NAME && isOfServer) return name;
-  return `${name.slice(0, MAX_TOOL_NAME - 9)}_${hash("sha256", JSON.stringify([server, tool])).slice(0, 8)}`;
+  const isLikeDigest = new RegExp(`_[0-9a-f]{${DIGEST_LENGTH}}$`).test(name);
+  if (name === plain && name.length <= MAX_TOOL_NAME && isOfServer && !isLikeDigest) return name;
+  const digest = hash("sha256", JSON.stringify([server, tool])).slice(0, DIGEST_LENGTH);
+  return `${name.slice(0, MAX_TOOL_NAME - DIGEST_LENGTH - 1)}_${digest}`;
 }
 
 /** Makes a tool of a server one of the gateway's. Its access is the operator's word, and its output is content from outside. */
@@ -57,6 +61,7 @@ export function createMcpTool({ name, connection, definition, access }: McpToolO
     enabledBy: undefined,
     needs: [],
     inputSchema,
+    modelSchema: definition.inputSchema,
     prepare,
     execute: async (text, context) => await prepare(text).run(context),
   };

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { BoundState } from "../../base/records/approval.ts";
-import type { ObjectJsonSchema } from "../../base/json.ts";
+import type { JsonSchema, ObjectJsonSchema } from "../../base/json.ts";
 import type { KnownSecrets } from "../../base/redact.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
@@ -63,8 +63,8 @@ export interface Tool {
   /** Names of the services that the tool receives */
   readonly needs: readonly ServiceName[];
   readonly inputSchema: ObjectJsonSchema | undefined;
-  /** Schema as the model is told of it, in fewer bytes. Default: `inputSchema` */
-  readonly modelSchema?: ObjectJsonSchema | undefined;
+  /** Schema as the model is told of it: in fewer bytes, or any JSON Schema of somebody else. Default: `inputSchema` */
+  readonly modelSchema?: JsonSchema | undefined;
   /** Milliseconds that one call may take. Default: the executor's limit */
   readonly timeoutMs?: ((config: Config) => number) | undefined;
   /** Parses and validates; has no effect. @throws {ToolError} bad input, naming the field */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
 import { mcpToolName } from "../../../lib/extensions/mcp/mcp_tool.ts";
 
 test("a tool keeps its name where that is plainly its server's, and no two tools have one name", () => {
@@ -14,4 +15,29 @@ test("a tool keeps its name where that is plainly its server's, and no two tools
   const names = tools.map(([server = "", tool = ""]) => mcpToolName(server, tool));
   assert.deepEqual(names.filter((name) => !/^[a-zA-Z0-9_-]{1,64}$/.test(name)), []);
   assert.equal(new Set(names).size, tools.length, names.join("\n"));
+});
+
+test("no server can call a tool so that it gets the name of another tool, of its own or of another server", () => {
+  const targets = [["files", "read.all"], ["files__read", "all"], ["a", "x".repeat(80)]] as const;
+  for (const [server, tool] of targets) {
+    const name = mcpToolName(server, tool);
+    for (const squatter of ["files", "a", server]) {
+      const crafted = name.slice(`mcp__${squatter}__`.length);
+      assert.notEqual(mcpToolName(squatter, crafted), name, `${squatter} ${crafted}`);
+    }
+  }
+});
+
+test("whatever servers and tools are called, each name is valid and there once", () => {
+  const name = fc.oneof(
+    fc.string({ unit: "grapheme", minLength: 1, maxLength: 90 }),
+    fc.stringMatching(/^[a_]{1,4}$/),
+    fc.stringMatching(/^[a-c._-]{1,5}$/),
+  );
+  const tools = fc.uniqueArray(fc.tuple(name, name), { maxLength: 20, selector: (pair) => JSON.stringify(pair) });
+  fc.assert(fc.property(tools, (pairs) => {
+    const names = pairs.map(([server, tool]) => mcpToolName(server, tool));
+    for (const each of names) assert.match(each, /^[a-zA-Z0-9_-]{1,64}$/);
+    assert.equal(new Set(names).size, pairs.length, names.join(" "));
+  }));
 });
