@@ -5,7 +5,14 @@ import { type CliIo, CommandError, EXIT, UsageError } from "./command.ts";
 import { messageColumns, printable, wrapText } from "./terminal/terminal_text.ts";
 
 /** Names of error classes, beside those of cli/, whose message is meant for the person at the terminal. */
-const FOR_PEOPLE = new Set(["GatewayClientError", "ListenError", "CancelError", "ServiceError", "LinkError"]);
+const FOR_PEOPLE = new Set([
+  "GatewayClientError",
+  "ListenError",
+  "CancelError",
+  "ServiceError",
+  "LinkError",
+  "McpInstallError",
+]);
 
 /** Codes of system errors about the disk: full, read-only, broken or closed to this user. None is a bug of this program. */
 const DISK_CODES = new Set(["EACCES", "EDQUOT", "EIO", "ENOSPC", "EPERM", "EROFS"]);

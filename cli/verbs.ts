@@ -228,6 +228,18 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Trust a local model server that another user runs",
     async () => (await import("./commands/models.ts")).modelsTrustCommand,
   ),
+  "mcp add": verb(
+    "Install an MCP server once, or enter the address of one",
+    async () => (await import("./commands/mcp/add.ts")).mcpAddCommand,
+  ),
+  "mcp import": verb(
+    "Take over the MCP servers of another program",
+    async () => (await import("./commands/mcp/import.ts")).mcpImportCommand,
+  ),
+  "mcp remove": verb(
+    "Take an MCP server out of the configuration",
+    async () => (await import("./commands/mcp/remove.ts")).mcpRemoveCommand,
+  ),
   "config show": verb(
     "Show the configuration in use",
     async () => (await import("./commands/config.ts")).configShowCommand,

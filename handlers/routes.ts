@@ -6,6 +6,7 @@ import {
   approvalsRoute,
   revokeApprovalRuleRoute,
 } from "./routes/approvals.ts";
+import { mcpChangeRoute } from "./routes/mcp_changes.ts";
 import { browserLoginsRoute, removeBrowserLoginRoute, saveBrowserLoginRoute } from "./routes/browser_logins.ts";
 import { chatRoute, chatSocketRoute, legacyWebhookRoute } from "./routes/chat.ts";
 import { completionsRoute } from "./routes/completions.ts";
@@ -109,6 +110,7 @@ export const ROUTES: readonly Route[] = [
   nodeRoute,
   describeNodeRoute,
   invokeNodeRoute,
+  mcpChangeRoute,
   browserLoginsRoute,
   saveBrowserLoginRoute,
   removeBrowserLoginRoute,

@@ -1,15 +1,11 @@
-import { systemClock } from "../../lib/base/clock.ts";
-import { writeConfigValue } from "../../lib/config/edit_config.ts";
-import { userConfigFile } from "../../lib/config/folders.ts";
+import { setConfigValue } from "../../lib/config/edit_config.ts";
 import { parseKeyText, toKeyText, toTomlKey, toTomlValue } from "../../lib/config/toml.ts";
-import { locateConfig } from "../../lib/config/load_config.ts";
 import { parseValue } from "../../lib/config/layers.ts";
 import { nearestKey, schemaAt } from "../../lib/config/schema_keys.ts";
 import { maskSecrets } from "../../lib/config/secrets.ts";
-import { acceptFile } from "../../lib/config/trust_store.ts";
-import { readControlFile } from "../../lib/host/control_file.ts";
 import { defineCliCommand, EXIT, UsageError } from "../command.ts";
-import { configWarnings, secretWarnings } from "../doctor/check_configuration.ts";
+import { editConfiguration } from "../edit_configuration.ts";
+import { configWarnings, floatingWarnings, secretWarnings } from "../doctor/check_configuration.ts";
 
 /** Command `postern config show`: the values in use as TOML, with secrets masked. A comment tells where each value that is no default came from. */
 export const configShowCommand = defineCliCommand({
@@ -48,8 +44,8 @@ export const configGetCommand = defineCliCommand({
 });
 
 /**
- * Command `postern config check`: exit code 0 with a warning for each setting that does nothing and each secret that is not there, or 78 with
- * everything that is wrong.
+ * Command `postern config check`: exit code 0 with a warning for each setting that does nothing, each secret that is not there and
+ * each MCP server that is fetched anew at each start, or 78 with everything that is wrong.
  */
 export const configCheckCommand = defineCliCommand({
   args: {},
@@ -58,13 +54,17 @@ export const configCheckCommand = defineCliCommand({
     const loaded = await context.loadConfig();
     const { file } = loaded;
     const missing = await secretWarnings(loaded, context.io.env);
-    const warnings = [...await configWarnings(loaded, context.io.home), ...missing];
+    const floating = await floatingWarnings(loaded);
+    const idle = await configWarnings(loaded, context.io.home);
+    const warnings = [...idle, ...missing, ...floating];
     for (const { message } of warnings) context.say(`Warning: ${message}`);
     const place = file === undefined ? "No configuration file: all defaults" : file.path;
-    const verdict = warnings.length > missing.length
+    const verdict = idle.length > 0
       ? `${file === undefined ? "The configuration" : place} can be used; what the warnings name does nothing`
       : missing.length > 0
       ? `${place} can be used; what needs the secrets that the warnings name fails`
+      : floating.length > 0
+      ? `${place} can be used`
       : file === undefined
       ? place
       : `${place} is fine`;
@@ -137,21 +137,8 @@ export const configSetCommand = defineCliCommand({
   async run(context, { key, value }) {
     const path = readKey(key);
     const parsed = parseValue(value, path);
-    const { file, trustDir } = await locateConfig(context.loadOptions);
-    const target = file?.path ?? userConfigFile(context.io);
-    const text = await writeConfigValue(target, path, parsed);
-    if (file?.trusted === true) await acceptFile(trustDir, { path: file.path, text }, { now: systemClock.now() });
+    const target = await editConfiguration(context, (text) => setConfigValue(text, path, parsed));
     context.print({ file: target, key }, `Set ${key} in ${target}`);
-    // The value is set, even where something else keeps the configuration from being loaded
-    const loaded = await context.loadConfig().catch(() => undefined);
-    const running = loaded === undefined ? undefined : await readControlFile(loaded.dataDir);
-    if (running !== undefined) {
-      context.say(
-        file === undefined
-          ? "A gateway is running without this file: it uses the file from its next start"
-          : "A gateway is running: it takes the change over where it can; postern doctor says what waits for a restart",
-      );
-    }
     return EXIT.ok;
   },
 });

@@ -31,6 +31,7 @@ export async function checkConfiguration(
         ...await checkUnused(context, loaded),
         ...await checkIdle(loaded, context.io.home),
         ...await checkSecrets(loaded),
+        ...await checkFloating(loaded),
         ...checkProxy(loaded),
       ],
     };
@@ -93,6 +94,15 @@ async function checkSecrets(loaded: LoadedConfig): Promise<readonly Finding[]> {
   return missing.map(({ key, message }) => warning(NAME, message, `correct ${key}`));
 }
 
+/** Warns about MCP servers that may run other code tomorrow. */
+async function checkFloating(loaded: LoadedConfig): Promise<readonly Finding[]> {
+  const floating = await floatingWarnings(loaded);
+  return floating.map(({ message }) => {
+    const [problem = message, fix = "postern mcp add"] = message.split("; install it once with: ");
+    return warning(NAME, problem, fix);
+  });
+}
+
 /** Warns about names that a proxy looks up: no address is checked then. */
 function checkProxy({ config: { proxy } }: LoadedConfig): readonly Finding[] {
   if (proxy.resolve === "local") return [];
@@ -141,6 +151,18 @@ export async function secretWarnings(
       const needed = users.length === 0 ? "" : `; ${users.join(" and ")} needs it`;
       return { path: ["secrets", name], message: `[secrets.${name}] cannot be used: ${reason}${needed}` };
     }),
+    loaded,
+  );
+}
+
+/** Lists the MCP servers whose program is fetched at each start, with the command that installs each once. */
+export async function floatingWarnings(loaded: LoadedConfig): Promise<readonly ConfigWarning[]> {
+  const { servers } = loaded.config.mcp;
+  if (Object.keys(servers).length === 0) return [];
+  const { floatingServers } = await import("../../lib/extensions/mcp/install/floating_command.ts");
+  const found = floatingServers(servers);
+  return await located(
+    found.map(({ name, message }) => ({ path: ["mcp", "servers", name], message })),
     loaded,
   );
 }

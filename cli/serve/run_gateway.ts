@@ -143,7 +143,7 @@ async function printBanner(
   else io.stdout(bannerText(facts, { requiresPairing: loaded.config.gateway.require_pairing, columns: io.columns }));
 }
 
-/** Logs settings that do nothing, and variables that the configuration names and nobody set. */
+/** Logs settings that do nothing, variables that the configuration names and nobody set, and MCP servers that are fetched at each start. */
 async function logDoubtfulSettings({ io }: CommandContext, { options, services }: Start): Promise<void> {
   const { config } = options.loaded;
   const { log } = services;
@@ -152,6 +152,9 @@ async function logDoubtfulSettings({ io }: CommandContext, { options, services }
   }
   const { warnOfIdleSettings } = await import("../../lib/tools/idle_settings.ts");
   warnOfIdleSettings(config, services);
+  if (Object.keys(config.mcp.servers).length === 0) return;
+  const { floatingServers } = await import("../../lib/extensions/mcp/install/floating_command.ts");
+  for (const { message } of floatingServers(config.mcp.servers)) log.warn(message);
 }
 
 /** Waits for the end of the drain, or for damage of the database. @throws {Error} the damage, after all work was cancelled */

@@ -39,15 +39,82 @@ export async function setConfigValue(text: string, key: KeyPath, value: unknown)
 }
 
 /**
- * Sets one value in a configuration file, checked as a whole before a byte is written; a missing file is made.
+ * Changes the text of a configuration file, checked as a whole before a byte is written; a missing file is made.
  * @returns the file's new text
- * @throws {ConfigError} the value or the file is wrong; nothing was written
+ * @throws {ConfigError} the change or its result cannot be used; nothing was written
  */
-export async function writeConfigValue(file: string, key: KeyPath, value: unknown): Promise<string> {
-  const text = await setConfigValue((await readText(file)) ?? "", key, value);
+export async function changeConfigFile(file: string, edit: (text: string) => Promise<string>): Promise<string> {
+  const text = await edit((await readText(file)) ?? "");
   await checkConfigText(text, file);
   await writeAtomically(file, text);
   return text;
+}
+
+/**
+ * Removes a table with everything in it from a TOML text, its own comments included, and leaves every other character as it is.
+ * @returns the text as it is where there is no such table
+ * @throws {ConfigError} `config_syntax` when the text is no TOML, `config_edit` when the table is part of a value on one line
+ */
+export async function removeConfigTable(text: string, path: KeyPath): Promise<string> {
+  const before = parseToml(text, "postern.toml");
+  const wanted = withoutTable(before, path);
+  if (wanted === undefined) return text;
+  const located = await locateKeys(text);
+  const mark = text.startsWith("\uFEFF") ? "\uFEFF" : "";
+  let body = text.slice(mark.length);
+  for (const { start, end } of located === undefined ? [] : tableRanges(body, located, path)) {
+    body = body.slice(0, start) + body.slice(end);
+  }
+  const after = mark + body;
+  if (!isDeepStrictEqual(withoutEmpty(parseToml(after, "postern.toml")), withoutEmpty(wanted))) {
+    throw refuse(path, "it cannot be removed without a change of other keys; remove it in an editor", "remove");
+  }
+  return after;
+}
+
+/** Returns the ranges of the headers, keys and bodies of a table, the last one first. */
+function tableRanges(
+  text: string,
+  { tables, values }: LocatedKeys,
+  path: KeyPath,
+): readonly { readonly start: number; readonly end: number }[] {
+  const isWithin = (key: KeyPath) =>
+    key.length >= path.length && toKeyText(key.slice(0, path.length)) === toKeyText(path);
+  const inTables = tables.filter((table) => isWithin(table.resolvedKey));
+  const dotted = values.filter(({ path: key, node }) =>
+    isWithin(key) && !isWithin(key.slice(0, key.length - keyNamesOf(node.key).length)) &&
+    node.parent.type !== "TOMLInlineTable"
+  );
+  const nodes: readonly AST.TOMLNode[] = [...inTables, ...dotted.map(({ node }) => node)];
+  return nodes.map((node) => {
+    const last = node.type === "TOMLTable" ? node.body.at(-1) ?? node.key : node;
+    const start = text.lastIndexOf("\n", node.range[0] - 1) + 1;
+    const end = text.indexOf("\n", endOfLine(text, last.range[1]));
+    const after = end < 0 ? text.length : end + 1;
+    // The blank line before a table goes with it
+    const blank = /(?:^|\n)((?:[ \t]*\r?\n)+)$/.exec(text.slice(0, start))?.[1]?.length ?? 0;
+    return { start: node.type === "TOMLTable" ? start - blank : start, end: after };
+  }).sort((a, b) => b.start - a.start);
+}
+
+/** @returns undefined where there is no such table */
+function withoutTable(before: RawTable, path: KeyPath): RawTable | undefined {
+  const copy = structuredCopy(before);
+  let table: unknown = copy;
+  for (const [index, part] of path.entries()) {
+    if (!isTable(table) || !Object.hasOwn(table, part)) return undefined;
+    if (index === path.length - 1) delete table[String(part)];
+    else table = table[part];
+  }
+  return copy;
+}
+
+/** Returns a table without the empty tables in it: headers alone may have made those. */
+function withoutEmpty(table: RawTable): RawTable {
+  const entries = Object.entries(table).map(([key, value]) =>
+    [key, isTable(value) ? withoutEmpty(value) : value] as const
+  );
+  return Object.fromEntries(entries.filter(([, value]) => !isTable(value) || Object.keys(value).length > 0));
 }
 
 function findSplice(
@@ -174,7 +241,7 @@ function withValue(before: RawTable, key: KeyPath, value: unknown): RawTable {
     }
     if (!isTable(table)) throw refuse(key, `"${toKeyText(key.slice(0, index))}" is no table`);
     if (last && isTable(table[part])) throw refuse(key, "it is a table; set one of its keys");
-    if (last) table[String(part)] = value;
+    if (last) table[String(part)] = structuredCopy(value);
     else if (table[part] === undefined) setAt(table, [part], Object.create(null));
     table = table[part];
   }
@@ -191,7 +258,7 @@ function structuredCopy<T>(value: T): T {
   );
 }
 
-function refuse(key: KeyPath, reason: string): ConfigError {
+function refuse(key: KeyPath, reason: string, action = "set"): ConfigError {
   const text = toKeyText(key);
-  return new ConfigError("config_edit", `Cannot set "${text}": ${reason}`, { key: text });
+  return new ConfigError("config_edit", `Cannot ${action} "${text}": ${reason}`, { key: text });
 }

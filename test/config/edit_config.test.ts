@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync,
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
-import { setConfigValue, writeConfigValue } from "../../lib/config/edit_config.ts";
+import { changeConfigFile, removeConfigTable, setConfigValue } from "../../lib/config/edit_config.ts";
 import { parseToml } from "../../lib/config/toml.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
@@ -155,10 +155,10 @@ test("a written file is checked first, keeps its mode, and is replaced whole", (
     const file = join(folder, "postern.toml");
     writeFileSync(file, "[gateway]\nport = 1\n");
     chmodSync(file, 0o640);
-    await writeConfigValue(file, ["gateway", "port"], 2);
+    await changeConfigFile(file, (text) => setConfigValue(text, ["gateway", "port"], 2));
     assert.equal(readFileSync(file, "utf8"), "[gateway]\nport = 2\n");
     assert.equal(statSync(file).mode & 0o777, 0o640);
-    await assert.rejects(writeConfigValue(file, ["gateway", "port"], 70_000), {
+    await assert.rejects(changeConfigFile(file, (text) => setConfigValue(text, ["gateway", "port"], 70_000)), {
       code: "config_invalid",
       key: "gateway.port",
       line: 2,
@@ -170,7 +170,7 @@ test("a written file is checked first, keeps its mode, and is replaced whole", (
 test("a file that is not there is made for its user alone", () =>
   withTemporaryFolder(async (folder) => {
     const file = join(folder, "deep/postern.toml");
-    await writeConfigValue(file, ["gateway", "port"], 2);
+    await changeConfigFile(file, (text) => setConfigValue(text, ["gateway", "port"], 2));
     assert.equal(readFileSync(file, "utf8"), "[gateway]\nport = 2\n");
     assert.equal(statSync(file).mode & 0o777, 0o600);
   }));
@@ -180,6 +180,41 @@ test("a symbolic link to the file stays one", () =>
     mkdirSync(join(folder, "dotfiles"));
     writeFileSync(join(folder, "dotfiles/p.toml"), "");
     symlinkSync("dotfiles/p.toml", join(folder, "postern.toml"));
-    await writeConfigValue(join(folder, "postern.toml"), ["enable_git"], true);
+    await changeConfigFile(join(folder, "postern.toml"), (text) => setConfigValue(text, ["enable_git"], true));
     assert.equal(readFileSync(join(folder, "dotfiles/p.toml"), "utf8"), "enable_git = true\n");
   }));
+
+for (
+  const [what, text, left] of [
+    [
+      "with its own tables, and leaves the rest",
+      '# top\n[mcp.servers.a]\ncommand = "x" # c\n\n[mcp.servers.a.env]\nK = "v"\n\n[gateway] # g\nport = 1\n',
+      "# top\n\n[gateway] # g\nport = 1\n",
+    ],
+    [
+      "that dotted keys make",
+      'mcp.servers.a.command = "x"\nmcp.servers.a.args = [\n  "y",\n]\nenable_git = true\n',
+      "enable_git = true\n",
+    ],
+    [
+      "beside another whose name begins like it",
+      '[mcp.servers.ab]\ncommand = "x"\n[mcp.servers.a]\nurl = "http://x"\n',
+      '[mcp.servers.ab]\ncommand = "x"\n',
+    ],
+    [
+      "that is a key of its parent",
+      '[mcp.servers]\na = { command = "x" }\n\n[gateway]\nport = 1\n',
+      "[mcp.servers]\n\n[gateway]\nport = 1\n",
+    ],
+    ["nowhere when there is none", "[gateway]\nport = 1\n", "[gateway]\nport = 1\n"],
+  ] as const
+) {
+  test(`removeConfigTable() removes a table ${what}`, async () => {
+    assert.equal(await removeConfigTable(text, ["mcp", "servers", "a"]), left);
+  });
+}
+
+test("removeConfigTable() refuses a table inside of a value on one line", async () => {
+  const text = 'mcp = { servers = { a = { command = "x" }, b = { command = "y" } } }\n';
+  await assert.rejects(removeConfigTable(text, ["mcp", "servers", "a"]), { code: "config_edit" });
+});

@@ -59,6 +59,11 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/tokens", body: { label: "x" }, optional: true, strict: true },
   { path: "/v1/model-servers", body: { address: "127.0.0.1:1" }, missing: true },
   { path: "/v1/browser-logins", body: LOGIN, strict: true },
+  {
+    path: "/v1/mcp-servers/glob_search/changes",
+    body: { action: "added", source: null, integrity: null },
+    strict: true,
+  },
 ];
 const WITH_BODY = POST_ROUTES.filter((route) => route.body !== undefined);
 

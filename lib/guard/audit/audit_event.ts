@@ -257,6 +257,19 @@ export interface BrowserLoginEvent extends AuditPlace {
   readonly by: AuditActor;
 }
 
+/** An MCP server was entered into the configuration or taken out of it by a command, or a person signed in at it or out. */
+export interface McpServerEvent {
+  readonly type: "mcp_server";
+  readonly action: "added" | "imported" | "removed" | "signed_in" | "signed_out";
+  /** Name in `[mcp.servers.<name>]` */
+  readonly server: string;
+  /** Package with its exact version, as `npm:@scope/name@1.2.3`, or address. Null for another program */
+  readonly source: string | null;
+  /** Digest of the package, as its registry names it. Null where there is none */
+  readonly integrity: string | null;
+  readonly by: AuditActor | null;
+}
+
 /** Records up to `through` were older than the retention and are gone; their last hash is kept so that the chain still begins somewhere. */
 export interface RetentionEvent {
   readonly type: "retention";
@@ -282,6 +295,7 @@ export type AuditEvent =
   | PluginEvent
   | SkillEvent
   | BrowserLoginEvent
+  | McpServerEvent
   | RetentionEvent;
 
 /** Types of events, for a filter. */
@@ -300,6 +314,7 @@ export const AUDIT_TYPES = [
   "plugin",
   "skill",
   "browser_login",
+  "mcp_server",
   "retention",
 ] as const satisfies readonly AuditEvent["type"][];
 

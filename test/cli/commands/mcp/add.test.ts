@@ -1,0 +1,219 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { delimiter, dirname, join } from "node:path";
+import { test } from "node:test";
+import { systemClock } from "../../../../lib/base/clock.ts";
+import { parseToml } from "../../../../lib/config/toml.ts";
+import { openInstallers } from "../../../../lib/extensions/mcp/install/installer_program.ts";
+import { installFromNpm } from "../../../../lib/extensions/mcp/install/npm_package.ts";
+import { installFromPypi } from "../../../../lib/extensions/mcp/install/python_package.ts";
+import { type FakePackage, startRegistries } from "../../../support/fake_registries.ts";
+import { type Machine, onMachine } from "../../support/run_in.ts";
+
+const has = (name: string) =>
+  (process.env["PATH"] ?? "").split(delimiter).some((folder) => existsSync(join(folder, name)));
+const withoutNpm = has("npm") ? false : "there is no npm";
+const withoutPython = has("python3") ? false : "there is no python3";
+
+const PROGRAM = "#!/usr/bin/env node\nconsole.log('server');\n";
+const SERVER: FakePackage = {
+  name: "@acme/server-notes",
+  version: "1.2.3",
+  manifest: { bin: { notes: "dist/index.js" }, dependencies: { "left-part": "^1.0.0" } },
+  files: { "dist/index.js": PROGRAM },
+};
+/** A package whose script would leave a file behind. */
+const WITH_SCRIPT: FakePackage = {
+  name: "left-part",
+  version: "1.1.0",
+  manifest: { scripts: { install: "node -e \"require('fs').writeFileSync('ran', '')\"" } },
+};
+
+function configOf({ home }: Machine) {
+  return parseToml(readFileSync(join(home, ".config/postern/postern.toml"), "utf8"), "postern.toml") as {
+    mcp: { servers: Record<string, { command: string; args: string[]; url?: string }> };
+    security?: { mcp?: Readonly<Record<string, unknown>> };
+  };
+}
+
+function packagesOf({ dataDir }: Machine): readonly string[] {
+  const folder = join(dataDir, "mcp/packages");
+  return existsSync(folder) ? readdirSync(folder) : [];
+}
+
+test(
+  "mcp add installs a package of npm once, without its scripts, enters it and tells the audit",
+  { skip: withoutNpm },
+  () =>
+    onMachine(async (machine) => {
+      await using registries = await startRegistries({ packages: [SERVER, WITH_SCRIPT] });
+      const env = registries.env(machine.home);
+      const added = await machine.run(["mcp", "add", "@acme/server-notes", "one", "--", "--flag"], { env });
+      assert.equal(added.code, 0, added.stderr);
+      assert.match(added.stdout, /^Installed npm:@acme\/server-notes@1\.2\.3 \(sha512-\S+\) into /);
+      assert.match(added.stdout, /Install scripts were not run: "left-part"/);
+      assert.match(
+        added.stdout,
+        /It is off\. To let the agent use it:\n {2}postern config set security\.mcp\.enabled true/,
+      );
+      const { mcp, security } = configOf(machine);
+      const { command = "", args = [] } = mcp.servers["notes"] ?? {};
+      assert.match(command, /^\/.*\/node$/);
+      assert.equal(readFileSync(args[0] ?? "", "utf8"), PROGRAM);
+      assert.deepEqual(args.slice(1), ["one", "--flag"]);
+      assert.equal(security, undefined);
+      const [folder = "", ...others] = packagesOf(machine);
+      assert.deepEqual([folder, others], ["npm-acme+server-notes-1.2.3", []]);
+      const inside = join(machine.dataDir, "mcp/packages", folder);
+      assert.equal(existsSync(join(inside, "node_modules/left-part/ran")), false);
+      const lock = JSON.parse(readFileSync(join(inside, "package-lock.json"), "utf8"));
+      assert.match(lock.packages["node_modules/left-part"].integrity, /^sha512-/);
+      const audit = await machine.run(["audit", "show", "--type", "mcp_server", "--json"]);
+      const [record] = JSON.parse(audit.stdout).records;
+      assert.deepEqual([record.action, record.server, record.source], [
+        "added",
+        "notes",
+        "npm:@acme/server-notes@1.2.3",
+      ]);
+      assert.match(record.integrity, /^sha512-/);
+      // The same bytes are there tomorrow: nothing is asked of the registry
+      const taken = await machine.run(["mcp", "add", "npm:@acme/server-notes"], { env });
+      assert.equal(taken.code, 1);
+      assert.match(taken.stderr, /there is a \[mcp\.servers\.notes\] already; give another --name, or --replace/);
+      const removed = await machine.run(["mcp", "remove", "notes"]);
+      assert.equal(removed.code, 0, removed.stderr);
+      assert.deepEqual(configOf(machine).mcp, undefined);
+      assert.deepEqual(packagesOf(machine), []);
+    }),
+);
+
+for (
+  const [what, packages, target, expected] of [
+    [
+      "one of whose packages was exchanged",
+      [SERVER, { ...WITH_SCRIPT, tampered: true }],
+      "npm:@acme/server-notes",
+      /the bytes are not those that the registry's metadata promise, and nothing was installed/,
+    ],
+    [
+      "that needs a package from git",
+      [{ ...SERVER, manifest: { bin: "x", dependencies: { x: "git+ssh://git@127.0.0.1/x.git" } } }],
+      "npm:@acme/server-notes",
+      /Cannot install "@acme\/server-notes"/,
+    ],
+    [
+      "whose program lies outside of it",
+      [{ ...SERVER, manifest: { bin: { notes: "../../../x" } } }],
+      "npm:@acme/server-notes",
+      /its program is not in its folder/,
+    ],
+    ["of another version", [SERVER], "npm:@acme/server-notes@9.9.9", /it has no version "9\.9\.9"/],
+  ] as const
+) {
+  test(
+    `mcp add refuses a package ${what}, and leaves nothing`,
+    { skip: withoutNpm },
+    () =>
+      onMachine(async (machine) => {
+        await using registries = await startRegistries({ packages });
+        const refused = await machine.run(["mcp", "add", target], { env: registries.env(machine.home) });
+        assert.equal(refused.code, 1, refused.stdout);
+        assert.match(refused.stderr, expected);
+        assert.deepEqual(packagesOf(machine), []);
+        assert.equal(existsSync(join(machine.home, ".config/postern/postern.toml")), false);
+      }),
+  );
+}
+
+test("mcp add takes a name that both registries have only with the registry", () =>
+  onMachine(async (machine) => {
+    await using registries = await startRegistries({
+      packages: [{ name: "clock", version: "1.0.0" }],
+      wheels: [{ name: "clock", version: "1.0.0", files: { "clock.py": "" } }],
+    });
+    const env = registries.env(machine.home);
+    const refused = await machine.run(["mcp", "add", "clock"], { env });
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /npm and PyPI both have .*: "npm:clock" or "pypi:clock"/);
+    assert.match((await machine.run(["mcp", "add", "none"], { env })).stderr, /neither npm nor PyPI has it/);
+    const gone = { ...env, npm_config_registry: "http://127.0.0.1:1/" };
+    assert.match((await machine.run(["mcp", "add", "clock"], { env: gone })).stderr, /npm could not be asked/);
+  }));
+
+test(
+  "mcp add installs a wheel of PyPI by its digest, and refuses what has none",
+  { skip: withoutPython },
+  () =>
+    onMachine(async (machine) => {
+      const files = { "acme_clock.py": "import sys\ndef main():\n    print('tick', sys.argv[1:])\n" };
+      const entryPoints = "[console_scripts]\nclock = acme_clock:main\n";
+      await using registries = await startRegistries({
+        wheels: [
+          { name: "mcp-server-clock", version: "2.0.0", files, entryPoints },
+          { name: "built", version: "1.0.0", files: {}, source: true },
+        ],
+      });
+      const env = registries.env(machine.home);
+      const added = await machine.run(["mcp", "add", "pypi:mcp-server-clock", "--", "-x"], { env });
+      assert.equal(added.code, 0, added.stderr);
+      assert.match(added.stdout, /^Installed pypi:mcp-server-clock==2\.0\.0 \(sha256:[0-9a-f]{64}\)/);
+      const { command = "", args = [] } = configOf(machine).mcp.servers["clock"] ?? {};
+      const started = spawnSync(command, args, { encoding: "utf8", env: {} });
+      assert.equal(started.stdout, "tick ['-x']\n");
+      const list = readFileSync(join(dirname(args[0] ?? ""), "requirements.txt"), "utf8");
+      assert.match(list, /^mcp-server-clock==2\.0\.0 --hash=sha256:[0-9a-f]{64}$/m);
+      const refused = await machine.run(["mcp", "add", "pypi:built"], { env });
+      assert.equal(refused.code, 1);
+      assert.match(refused.stderr, /no wheel .* a package without a wheel would run its own code to be built/);
+      assert.deepEqual(packagesOf(machine), ["pypi-mcp-server-clock-2.0.0"]);
+    }),
+);
+
+test("mcp add says which program is missing", () =>
+  onMachine(async ({ home, cwd }) => {
+    // Programs of the system are found whatever PATH says: their absence is made up
+    const options = { env: {}, home, workspace: cwd, clock: systemClock, signal: new AbortController().signal };
+    const programs = { ...openInstallers(options), find: () => Promise.resolve(undefined) };
+    const request = { name: "x", version: undefined, program: undefined };
+    const code = "installer_missing";
+    const place = { folder: cwd, programs };
+    await assert.rejects(installFromNpm(request, place), { code, message: /no npm; install Node/ });
+    await assert.rejects(installFromPypi(request, place), { code, message: /neither uv nor python3/ });
+  }));
+
+test("no program of the workspace installs anything, and no variable of the person's reaches an installer", () =>
+  onMachine(async ({ home, cwd }) => {
+    writeFileSync(join(cwd, "installer"), "#!/bin/sh\nenv\n", { mode: 0o755 });
+    mkdirSync(join(home, "bin"));
+    writeFileSync(join(home, "bin/installer"), "#!/bin/sh\nenv\n", { mode: 0o755 });
+    const PATH = `${cwd}:relative:${join(home, "bin")}`;
+    const env = { PATH, NODE_OPTIONS: "--require=x", MY_KEY: "k", https_proxy: "p" };
+    const signal = new AbortController().signal;
+    const programs = openInstallers({ env, home, workspace: cwd, clock: systemClock, signal });
+    const file = await programs.find("installer");
+    assert.equal(file, join(home, "bin/installer"));
+    const said = await programs.run({ title: "look", file: file ?? "", args: [], cwd: home });
+    assert.doesNotMatch(said, /NODE_OPTIONS|MY_KEY/);
+    assert.match(said, /^https_proxy=p$/m);
+    assert.doesNotMatch(said, new RegExp(`^PATH=.*${cwd}`, "m"));
+  }));
+
+test("mcp add enters an address, and refuses one with a password", () =>
+  onMachine(async (machine) => {
+    const added = await machine.run(["mcp", "add", "https://mcp.acme.test/mcp", "--enable"]);
+    assert.equal(added.code, 0, added.stderr);
+    assert.equal(configOf(machine).mcp.servers["acme"]?.url, "https://mcp.acme.test/mcp");
+    assert.deepEqual({ ...configOf(machine).security?.mcp }, { enabled: true, allowed_servers: ["acme"] });
+    assert.match(added.stdout, /The agent may use it/);
+    const plain = await machine.run(["mcp", "add", "http://mcp.plain.test/", "--name", "plain"]);
+    assert.match(plain.stderr, /requests to mcp\.plain\.test are not encrypted/);
+    const refused = await machine.run(["mcp", "add", "https://u:hunter2@acme.test/"]);
+    assert.equal(refused.code, 1);
+    assert.doesNotMatch(refused.stderr, /hunter2/);
+    const named = await machine.run(["mcp", "add", "https://x.test/", "--name", "a__b"]);
+    assert.match(named.stderr, /Cannot name a server "a__b"/);
+    assert.match((await machine.run(["mcp", "remove", "none"])).stderr, /the servers are "acme", "plain"/);
+    assert.equal((await machine.run(["mcp", "remove", "acme"])).code, 0);
+    assert.deepEqual({ ...configOf(machine).security?.mcp }, { enabled: true, allowed_servers: [] });
+  }));

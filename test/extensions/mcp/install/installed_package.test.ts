@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { systemClock } from "../../../../lib/base/clock.ts";
+import { createSystemRandom } from "../../../../lib/base/random.ts";
+import {
+  installPackage,
+  packageFolderOf,
+  type PackageProgram,
+  packagesFolder,
+  removePackage,
+  usedPackage,
+} from "../../../../lib/extensions/mcp/install/installed_package.ts";
+import { withTemporaryFolder } from "../../../support/temporary_folder.ts";
+
+const PROGRAM: PackageProgram = {
+  registry: "npm",
+  name: "@acme/notes",
+  version: "1.0.0",
+  integrity: "sha512-x",
+  command: { path: "bin/run", inside: true },
+  args: ["index.js"],
+  notes: [],
+};
+
+const placeIn = (dataDir: string) => ({ dataDir, clock: systemClock, random: createSystemRandom() });
+
+const fill = (text: string) => (folder: string) => {
+  writeFileSync(join(folder, "index.js"), text);
+  return Promise.resolve(PROGRAM);
+};
+
+test("a package is there whole or not at all", () =>
+  withTemporaryFolder(async (dataDir) => {
+    const root = packagesFolder(dataDir);
+    await assert.rejects(
+      installPackage(placeIn(dataDir), (folder) => {
+        writeFileSync(join(folder, "index.js"), "half");
+        throw new Error("killed");
+      }),
+      /killed/,
+    );
+    assert.deepEqual(readdirSync(root), []);
+    // A process that was killed in the middle removes nothing: the next one does
+    const left = join(root, ".postern-999999999-abcdefghijklmnopqrstuvwx.tmp");
+    mkdirSync(left);
+    writeFileSync(join(left, "index.js"), "half");
+    utimesSync(left, 1, 1);
+    const installed = await installPackage(placeIn(dataDir), fill("whole"));
+    assert.deepEqual(readdirSync(root), ["npm-acme+notes-1.0.0"]);
+    assert.equal(installed.command, join(root, "npm-acme+notes-1.0.0/bin/run"));
+    assert.deepEqual(installed.paths, [`${installed.folder}:ro`]);
+    assert.deepEqual(installed.args, [join(root, "npm-acme+notes-1.0.0/index.js")]);
+  }));
+
+test("a package that is installed stays as it is, and one that was changed is installed anew", () =>
+  withTemporaryFolder(async (dataDir) => {
+    const { folder } = await installPackage(placeIn(dataDir), fill("first"));
+    const file = join(folder, "index.js");
+    await installPackage(placeIn(dataDir), fill("second"));
+    assert.equal(readFileSync(file, "utf8"), "first");
+    const line = { command: "/usr/bin/node", args: [file] };
+    assert.equal((await usedPackage(dataDir, line))?.changed, false);
+    writeFileSync(file, "changed");
+    assert.equal((await usedPackage(dataDir, line))?.changed, true);
+    await installPackage(placeIn(dataDir), fill("second"));
+    assert.equal(readFileSync(file, "utf8"), "second");
+    assert.deepEqual(readdirSync(packagesFolder(dataDir)).length, 1);
+  }));
+
+test("a folder outside of the packages is neither found nor removed", () =>
+  withTemporaryFolder(async (dataDir) => {
+    const other = join(dataDir, "other");
+    mkdirSync(other);
+    for (const word of [other, packagesFolder(dataDir), join(packagesFolder(dataDir), "../../other"), "index.js"]) {
+      assert.equal(packageFolderOf(dataDir, [word]), undefined, word);
+    }
+    assert.equal(await usedPackage(dataDir, { command: "/usr/bin/node", args: ["x"] }), undefined);
+    await removePackage(dataDir, other);
+    assert.ok(readdirSync(dataDir).includes("other"));
+  }));
