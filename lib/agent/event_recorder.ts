@@ -5,6 +5,7 @@ import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts"
 import type { Message } from "../base/records/message.ts";
 import type { AgentOutcome, AgentRun } from "./agent_run.ts";
 import { CallFailed } from "./call_provider.ts";
+import { NeedsReview } from "./tool_calls.ts";
 
 /** The event a run ends with, before its stamp. */
 export type TerminalBody = Extract<AgentEventBody, { type: "done" | "error" }>;
@@ -75,6 +76,7 @@ export function toTerminal(error: unknown, run: AgentRun): TerminalBody {
     return { type: "error", code: error.code, message: error.message, upstream: toUpstream(error) };
   }
   if (error instanceof HttpError) return { type: "error", code: error.code, message: error.message };
+  if (error instanceof NeedsReview) return { type: "error", code: "needs_review", message: error.message };
   if (error instanceof CallFailed) return { type: "error", code: "tool_failed", message: error.message };
   run.log.error("Run failed inside", { run_id: run.id, request_id: run.requestId, error });
   return INTERNAL;

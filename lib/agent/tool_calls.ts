@@ -157,6 +157,11 @@ export async function callTools(options: CallToolsOptions): Promise<readonly Cal
   return results;
 }
 
+/** A call of a durable run was cut off, and nobody knows whether it took effect: the run ends as `needs_review`, and a person decides. */
+export class NeedsReview extends Error {
+  override readonly name = "NeedsReview";
+}
+
 /** Tool call on its way through the executor. Its start and its end are shown once each. */
 class RunningCall {
   readonly #call: TurnCall;
@@ -198,6 +203,7 @@ class RunningCall {
         this.#start(this.#parsed.input);
       }
       const { output, isError, data } = outcome.result;
+      if (outcome.isUnknown === true && this.#options.survivesShutdown) throw new NeedsReview(output);
       if (this.#options.isCall) return this.#end(output, isError, { data, taint: outcome.taint });
       const pictures = outcome.pictures?.map(({ picture, bytes }) => {
         this.#options.pictures?.keep(picture.sha256, bytes);
@@ -256,6 +262,8 @@ class RunningCall {
     const { id, name } = this.#call;
     // The next start makes the call again, or asks a person what became of it
     if (survivesShutdown && error instanceof CancelError && error.reason === "shutdown") throw error;
+    // The call has no end: a person says what became of it
+    if (error instanceof NeedsReview) throw error;
     if (!this.#isShown) this.#start(this.#parsed.input);
     if (error instanceof CancelError) {
       this.#end(`The call was stopped: ${error.message}`, true);

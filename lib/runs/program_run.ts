@@ -77,7 +77,7 @@ export interface ProgramApprovalFile {
 
 /** State beside the input that an answer is bound to: a change of it makes the answer count for nothing. */
 export interface ProgramBoundState {
-  readonly kind: "file" | "files" | "index" | "head" | "commit" | "remote" | "plugin" | "login";
+  readonly kind: "file" | "files" | "index" | "head" | "commit" | "remote" | "plugin" | "login" | "tool";
   readonly name: string;
   readonly sha256: string | null;
 }

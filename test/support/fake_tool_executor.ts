@@ -1,4 +1,5 @@
 import { CancelError, cancelError } from "../../lib/base/cancel.ts";
+import { ToolError } from "../../lib/base/errors.ts";
 import { canonicalDigest } from "../../lib/base/json.ts";
 import type { Access, PreparedCall, Tool } from "../../lib/tools/runtime/tool.ts";
 import type {
@@ -63,7 +64,9 @@ export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExec
       if (error instanceof CancelError) throw error;
       const { access } = prepared;
       const brought = access === "network" ? { taint: [tool.name] } : {};
-      return { result: { output: (error as Error).message, isError: true }, ran: true, access, ...brought };
+      const isUnknown = error instanceof ToolError && error.code === "outcome_unknown";
+      const lost = isUnknown ? { isUnknown } : {};
+      return { result: { output: (error as Error).message, isError: true }, ran: true, access, ...brought, ...lost };
     } finally {
       running--;
     }

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -52,6 +52,14 @@ export function mcpConfig(
 /** Signal that never aborts. */
 export const NEVER: AbortSignal = new AbortController().signal;
 
+/** Makes the file of the description of `echo`, which a behaviour names as `state`. */
+function stateOf(given: FixtureBehaviour, folder: string): FixtureBehaviour {
+  if (typeof given["state"] !== "string") return {};
+  const state = join(folder, given["state"]);
+  writeFileSync(state, "Gives its text back");
+  return { state };
+}
+
 /** Runs `use` with servers by name: tables of `[mcp.servers.<name>]`, or one behaviour of the fixture under the name "one". Ends them. */
 export async function withMcp(
   given: FixtureBehaviour | { readonly servers: Readonly<Record<string, Readonly<Record<string, unknown>>>> },
@@ -69,7 +77,7 @@ export async function withMcp(
   const log = join(folder, "notes");
   const servers = "servers" in given
     ? given.servers as Readonly<Record<string, Readonly<Record<string, unknown>>>>
-    : { one: { ...fixtureServer({ log, ...given }), ...settings } };
+    : { one: { ...fixtureServer({ log, ...given, ...stateOf(given, folder) }), ...settings } };
   const { processes } = createToolBench({ root: workspaceRoot });
   const userAgent = "postern/test";
   const guardedFetch = createGuardedFetch({ policy: createUrlPolicy(), clock: systemClock, userAgent });

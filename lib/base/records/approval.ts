@@ -52,9 +52,9 @@ export const boundStateSchema = v.object({
   /**
    * `file`: one that the call changes or its arguments name; `files`: what git would take from a folder; `index`: git's index;
    * `head`: the checked-out commit; `commit`: what a name stands for; `remote`: the address of a remote; `plugin`: the plugin that answers;
-   * `login`: site that a person signed the browser in at
+   * `login`: site that a person signed the browser in at; `tool`: what an MCP server says of its tool
    */
-  kind: v.picklist(["file", "files", "index", "head", "commit", "remote", "plugin", "login"]),
+  kind: v.picklist(["file", "files", "index", "head", "commit", "remote", "plugin", "login", "tool"]),
   /** Path, or name of the branch, commit or remote */
   name: v.string(),
   /** SHA-256 of the content or list, hexadecimal; null: there is none */

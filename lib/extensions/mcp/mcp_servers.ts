@@ -39,6 +39,12 @@ export function allowedServers({ mcp, security }: Config): readonly string[] {
   return [...new Set(security.mcp.allowed_servers)].filter((name) => Object.hasOwn(mcp.servers, name)).sort();
 }
 
+/** Returns the limits of a server. Those of a server that is gone are of no use: its session is closed. */
+function limitsOf({ mcp }: Config, name: string): { readonly startupSecs: number; readonly callSecs: number } {
+  const { startup_timeout_secs: startupSecs = 0, timeout_secs: callSecs = 0 } = mcp.servers[name] ?? {};
+  return { startupSecs, callSecs };
+}
+
 class ConfiguredServers implements McpServers {
   readonly #options: McpServersOptions;
   readonly #connections: ReadonlyMap<string, ServerConnection>;
@@ -95,7 +101,8 @@ class ConfiguredServers implements McpServers {
     return connection.tools().map((definition) => {
       const name = mcpToolName(connection.name, definition.name);
       const access = () => this.#options.config().tools[name]?.access || "network";
-      return createMcpTool({ name, connection, definition, access });
+      const limits = () => limitsOf(this.#options.config(), connection.name);
+      return createMcpTool({ name, connection, definition, access, limits });
     });
   }
 }

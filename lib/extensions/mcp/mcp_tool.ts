@@ -1,10 +1,16 @@
 import { hash } from "node:crypto";
-import type { ContentBlock } from "@modelcontextprotocol/client";
-import { canonicalDigest, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
+import { CancelError } from "../../base/cancel.ts";
+import { ToolError } from "../../base/errors.ts";
+import { canonicalDigest, type JsonObject, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
+import { createForeignInput, type ForeignInput } from "../../tools/runtime/foreign_input.ts";
+import { SchemaError } from "../../tools/runtime/json_schema.ts";
 import { parseInput } from "../../tools/runtime/parse_input.ts";
 import type { Access, PreparedCall, Tool, ToolContext } from "../../tools/runtime/tool.ts";
 import type { ToolResult } from "../../tools/runtime/tool_call.ts";
-import type { McpConnection, McpToolDefinition } from "./mcp_connection.ts";
+import { answerQuestions, type AnswerSampling } from "./answer_server.ts";
+import { toToolResult } from "./call_result.ts";
+import type { McpConnection, McpResult, McpToolDefinition } from "./mcp_connection.ts";
+import { foreignWords, McpError } from "./mcp_error.ts";
 
 /** Tool of a server, and the ways to judge and to call it. */
 export interface McpToolOptions {
@@ -14,11 +20,19 @@ export interface McpToolOptions {
   readonly definition: McpToolDefinition;
   /** Returns the operator's word, `network` without one. */
   readonly access: () => Access;
+  /** Limits of the server, in seconds, from the newest configuration. */
+  readonly limits: () => { readonly startupSecs: number; readonly callSecs: number };
+  /** Answers requests of the server to a model. Default: they are refused */
+  readonly sample?: AnswerSampling | undefined;
 }
 
 const MAX_TOOL_NAME = 64;
 /** Hexadecimal digits of the digest that ends a name which is not the tool's own. */
 const DIGEST_LENGTH = 10;
+/** Progress of the server grants a call its time again, up to this many times; see RequestDeadline. */
+const MAX_EXTENSION = 10;
+/** Milliseconds beyond the limit of the session: its own error comes first and says more. */
+const GRACE_MS = 5_000;
 
 /**
  * Returns the name of a server's tool in the registry. What models may not write becomes `_`. A name that is then another one, too long,
@@ -34,18 +48,33 @@ export function mcpToolName(server: string, tool: string): string {
   return `${name.slice(0, MAX_TOOL_NAME - DIGEST_LENGTH - 1)}_${digest}`;
 }
 
-/** Makes a tool of a server one of the gateway's. Its access is the operator's word, and its output is content from outside. */
-export function createMcpTool({ name, connection, definition, access }: McpToolOptions): Tool {
-  const inputSchema = toObjectSchema(definition.inputSchema);
-  const fields = Object.keys(inputSchema.properties);
+/**
+ * Makes a tool of a server one of the gateway's. Its access is the operator's word, and its output is content from outside. An approval
+ * counts for the definition that it was asked with: description, schemas and claims of the server.
+ */
+export function createMcpTool(options: McpToolOptions): Tool {
+  const { name, connection, definition, access, limits } = options;
+  const { schema, read } = createInput(name, definition.inputSchema);
+  const { hints } = definition;
   const prepare = (text: string): PreparedCall => {
-    const input = parseInput(text, { tool: name, fields, required: inputSchema.required ?? [], textField: undefined });
+    const input = read(text);
     return {
       input,
       digest: canonicalDigest(input),
       access: access(),
       effects: {},
-      run: (context) => call({ connection, definition, input }, context),
+      // The server's claim decides about a repeat alone, never about the policy
+      repeatable: mayRepeat(hints),
+      bind: () => {
+        const now = connection.tools().find((tool) => tool.name === definition.name);
+        const bound = {
+          kind: "tool",
+          name: `${connection.name}/${definition.name}`,
+          sha256: now?.digest ?? null,
+        } as const;
+        return Promise.resolve({ shown: [bound] });
+      },
+      run: (context) => call(options, input as JsonObject, context), // it was parsed from JSON
     };
   };
   return {
@@ -55,39 +84,125 @@ export function createMcpTool({ name, connection, definition, access }: McpToolO
       return access();
     },
     source: "mcp",
-    origin: `mcp ${connection.name}`,
+    origin: `mcp ${connection.name} ${definition.digest.slice(0, 12)}`,
     outside: true,
     enabled: () => true,
     enabledBy: undefined,
-    needs: [],
-    inputSchema,
+    needs: ["redactor"],
+    inputSchema: schema,
     modelSchema: definition.inputSchema,
+    timeoutMs: () => {
+      const { startupSecs, callSecs } = limits();
+      return 2 * (startupSecs + MAX_EXTENSION * callSecs) * 1000 + GRACE_MS;
+    },
     prepare,
     execute: async (text, context) => await prepare(text).run(context),
   };
 }
 
-async function call(
-  { connection, definition, input }: {
-    readonly connection: McpConnection;
-    readonly definition: McpToolDefinition;
-    readonly input: Readonly<Record<string, unknown>>;
-  },
-  { signal, runId }: ToolContext,
+/** Tells whether a call may be made again where nobody knows what became of it. What a server does not claim counts as false. */
+function mayRepeat({ readOnly, idempotent }: McpToolDefinition["hints"]): boolean {
+  return readOnly || idempotent;
+}
+
+/**
+ * Makes a call, and makes it once more where the session broke and no byte of it was written, or where the server claims that a repeat does
+ * no harm. A tool error, a refusal and a timeout are answers: nothing is repeated after them.
+ * @throws {ToolError} `outcome_unknown` where the session broke and the call may have taken effect; {McpError} {CancelError}
+ */
+async function call(options: McpToolOptions, input: JsonObject, context: ToolContext): Promise<ToolResult> {
+  const { connection, definition, access } = options;
+  try {
+    return await callOnce(options, input, context);
+  } catch (error) {
+    if (!isBroken(error)) throw isLate(error) && !mayRepeat(definition.hints) ? mayHaveHappened(error) : error;
+    if (error.written && !mayRepeat(definition.hints)) {
+      throw access() === "read" ? error : outcomeUnknown(options, error);
+    }
+    context.log.info("An MCP call is made once more", { server: connection.name, reason: error.message });
+  }
+  try {
+    return await callOnce(options, input, context);
+  } catch (error) {
+    const isUnknown = isBroken(error) && error.written && !mayRepeat(definition.hints) && access() !== "read";
+    throw isUnknown ? outcomeUnknown(options, error) : error;
+  }
+}
+
+/** Tells whether a request failed with its session: nothing answered it. */
+function isBroken(error: unknown): error is McpError {
+  return error instanceof McpError &&
+    (error.code === "mcp_lost" || (error.code === "mcp_unavailable" && !error.written));
+}
+
+function isLate(error: unknown): error is McpError {
+  return error instanceof McpError && error.code === "mcp_timeout";
+}
+
+function mayHaveHappened(error: McpError): ToolError {
+  const message = `${error.message}. The server was told to stop; the call may have taken effect all the same`;
+  return new ToolError(error.code, message, { cause: error });
+}
+
+function outcomeUnknown({ name, connection }: McpToolOptions, error: McpError): ToolError {
+  return new ToolError(
+    "outcome_unknown",
+    `Cannot tell what became of "${name}": the session with the MCP server "${connection.name}" broke after the call was sent, so it ` +
+      `may have taken effect. Look before you call it again. ${error.message}`,
+    { cause: error },
+  );
+}
+
+async function callOnce(
+  { name, connection, definition, sample }: McpToolOptions,
+  input: JsonObject,
+  context: ToolContext,
 ): Promise<ToolResult> {
-  const { content, isError } = await connection.request("tools/call", {
-    name: definition.name,
-    arguments: { ...input },
-  }, {
+  const { signal, runId, services: { redactor } } = context;
+  const result = await connection.request("tools/call", { name: definition.name, arguments: input }, {
     signal,
     owner: runId,
     digest: definition.digest,
+    onProgress: progressTeller(context),
+    ...answerQuestions({ server: connection.name, redact: (text) => redactor.redact(text), sample }, context),
   });
-  return { output: content.map(textOf).join("\n"), isError: isError === true };
+  if (signal.aborted) throw new CancelError("cancelled");
+  return toToolResult(result as McpResult<"tools/call">, { tool: name, server: connection.name, definition, context });
 }
 
-function textOf(block: ContentBlock): string {
-  return block.type === "text" ? block.text : `[${block.type}]`;
+/** Messages of progress that a call may send at once, and how long one more takes to be granted, in milliseconds. */
+const PROGRESS_BURST = 20;
+const PROGRESS_MS = 250;
+const MAX_PROGRESS_CHARACTERS = 500;
+
+/** Returns a function that tells the run's readers of progress. A storm of it is thinned out. */
+function progressTeller(
+  { clock, progress }: ToolContext,
+): (given: { progress: number; total?: number | undefined; message?: string | undefined }) => void {
+  let granted = PROGRESS_BURST;
+  let since = clock.monotonic();
+  return ({ progress: done, total, message = "" }) => {
+    const now = clock.monotonic();
+    granted = Math.min(PROGRESS_BURST, granted + (now - since) / PROGRESS_MS);
+    since = now;
+    if (granted < 1) return;
+    granted--;
+    const words = foreignWords(message).slice(0, MAX_PROGRESS_CHARACTERS);
+    progress(`${words === "" ? "" : `${words} `}(${done}${total === undefined ? "" : ` of ${total}`})`);
+  };
+}
+
+/** Returns the reader of a tool's input: by its schema where all of that is understood, else by the names of its fields, and the server checks. */
+function createInput(name: string, inputSchema: JsonSchema): ForeignInput {
+  const schema = toObjectSchema(inputSchema);
+  try {
+    return createForeignInput(name, schema);
+  } catch (error) {
+    if (!(error instanceof SchemaError)) throw error;
+  }
+  const fields = Object.keys(schema.properties);
+  const parsing = { tool: name, fields, required: schema.required ?? [], textField: undefined };
+  return { schema, read: (text) => parseInput(text, parsing) };
 }
 
 /** Returns the schema of a server's tool as those of the gateway's own look: an object with named fields. */

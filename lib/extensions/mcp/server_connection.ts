@@ -49,6 +49,8 @@ const IDLE_MS = 300_000;
 /** Milliseconds before a server is started again that failed. They double up to the last. */
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 60_000;
+/** Milliseconds after the loss of a session in which a second loss makes the next start wait. */
+const LOSS_WINDOW_MS = 10_000;
 /** Milliseconds for changes of a list to come together, so that a storm of them costs one reading. */
 const SETTLE_MS = 250;
 
@@ -72,6 +74,8 @@ export class ServerConnection implements McpConnection {
   #lastError: McpStatus["lastError"];
   #hasFailed = false;
   #pauseMs = 0;
+  /** Monotonic time at which a session was last lost */
+  #lostAt = -Infinity;
   /** Monotonic time before which no session is opened */
   #pausedUntil = 0;
   #idle: Timer | undefined;
@@ -272,7 +276,10 @@ export class ServerConnection implements McpConnection {
     if (this.#lane !== lane || lane.session === undefined) return;
     this.#lane = undefined;
     this.#idle?.clear();
-    this.#pauseBeforeNext();
+    // The call that was cut off may be made once more at once. A server that ends again and again has to wait
+    const now = this.#options.clock.monotonic();
+    if (now - this.#lostAt < LOSS_WINDOW_MS) this.#pauseBeforeNext();
+    this.#lostAt = now;
     const error = new McpError("mcp_lost", `The MCP server "${this.name}" is gone: ${reason}${this.#lastWords()}`, {
       server: this.name,
     });

@@ -132,7 +132,10 @@ export class StdioTransport implements Transport {
         return this.#filter.useless();
       }
       const message = this.#filter.received(value);
-      if (message !== undefined) this.onmessage?.(message);
+      if (message === undefined) return;
+      if ("method" in message) return this.onmessage?.(message);
+      // The SDK hands notifications on in a microtask, and forgets the request of a reply at once: its last progress would be lost
+      queueMicrotask(() => this.onmessage?.(message));
     } catch (error) {
       if (error instanceof MessageFault) this.#fail(error.message);
       else this.onerror?.(error instanceof Error ? error : new Error(String(error)));

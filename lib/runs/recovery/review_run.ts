@@ -50,9 +50,7 @@ interface Reviewed {
 }
 
 async function close({ run, recalled, review }: Reviewed, options: ResolveOptions): Promise<void> {
-  const message = `${nameOf(review)} closed it after the gateway had stopped during ${toolsOf(recalled)}${
-    withNote(review)
-  }`;
+  const message = `${nameOf(review)} closed it after a call was cut off: ${toolsOf(recalled)}${withNote(review)}`;
   await write({ run, recalled, review }, [{ type: "error", code: "closed", message }], options);
 }
 
@@ -111,7 +109,7 @@ function toResult({ id, tool }: StartedCall, outcome: "done" | "unknown", review
     : `${
       nameOf(review)
     } does not know whether the call was made to its end; look at what it would have changed before you call it again`;
-  const output = `[Postern] The gateway stopped during this call. ${said}${withNote(review)}`;
+  const output = `[Postern] This call was cut off. ${said}${withNote(review)}`;
   return { type: "tool_end", call_id: id, tool, output, is_error: outcome === "unknown", duration_ms: 0 };
 }
 

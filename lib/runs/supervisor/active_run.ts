@@ -148,7 +148,9 @@ export class RunJournal implements AgentJournal {
       return noted.then(() => this.#over(terminal, endStatus(terminal)));
     }
     // The client repeats a request that failed before anything was said, so the conversation stays as it was.
-    const said = refused === undefined && (terminal.type === "done" || added.length > 0);
+    // A run that waits for a review goes on later, and says then what it did
+    const isOver = terminal.type === "done" || terminal.code !== "needs_review";
+    const said = refused === undefined && isOver && (terminal.type === "done" || added.length > 0);
     return this.#write(recorder, said ? outcome : undefined).then(
       () => this.#over(terminal, endStatus(terminal)),
       (error) => {

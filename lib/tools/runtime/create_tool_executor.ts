@@ -227,6 +227,7 @@ async function runPermitted(
     result,
     ran: true,
     access: prepared.access,
+    ...("isUnknown" in ended && ended.isUnknown === true ? { isUnknown: true } : {}),
     ...taint.length === 0 ? {} : { taint },
     ...skill === undefined ? {} : { skill },
     ...pictures.length === 0 ? {} : { pictures },

@@ -14,6 +14,8 @@ import { TimeLimit } from "./time_limit.ts";
 import { taintOf, type ToolCallRequest } from "./tool_executor.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
+/** Code of the ToolError of a call that was cut off: nobody knows whether it took effect. */
+const OUTCOME_UNKNOWN = "outcome_unknown";
 
 /** Outcome of a call, as the metric counts it. */
 export type Outcome =
@@ -28,7 +30,12 @@ export type Outcome =
   | "failed";
 
 /** End of a call that ran: its result, or the cancellation. */
-export type Ended = { readonly outcome: Outcome; readonly result: ToolResult } | {
+export type Ended = {
+  readonly outcome: Outcome;
+  readonly result: ToolResult;
+  /** Set when nobody knows whether the call took effect */
+  readonly isUnknown?: boolean;
+} | {
   readonly outcome: Outcome;
   readonly error: CancelError;
 };
@@ -82,7 +89,8 @@ export async function runCall(
         return { outcome: "denied", result: failedResult(ending.error.message) };
       }
       if (ending.error instanceof ToolError || isUnreadable(ending.error)) {
-        return { outcome: "error", result: failedResult(ending.error.message) };
+        const isUnknown = ending.error instanceof ToolError && ending.error.code === OUTCOME_UNKNOWN;
+        return { outcome: "error", result: failedResult(ending.error.message), isUnknown };
       }
       return { outcome: "failed", result: failedResult(reportBug(runner, { tool, request, error: ending.error })) };
   }

@@ -68,6 +68,8 @@ export interface ToolCallOutcome {
   readonly skill?: ReadSkill;
   /** Pictures of the result that are within the bounds. Default: none */
   readonly pictures?: readonly CheckedPicture[];
+  /** Set when the call was cut off, and nobody knows whether it took effect. Default false */
+  readonly isUnknown?: boolean;
   /** Set when a person may still answer for exactly this call */
   readonly approvalId?: string;
 }
