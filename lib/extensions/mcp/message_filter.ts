@@ -5,15 +5,27 @@ import { isShallow } from "../../base/json.ts";
 const MAX_DEPTH = 64;
 /** Requests of a server that wait for an answer of ours at the same time. */
 const MAX_ASKED = 32;
+/** Entries of one array or object. The SDK writes an issue for each wrong one, and millions of issues take all the memory. */
+const MAX_ENTRIES = 1_000;
+/** Values of a message in all. */
+const MAX_VALUES = 50_000;
+/** Fields that the SDK hands on without a look: rows of a table are no attack */
+const FREE_FIELDS: ReadonlySet<string> = new Set(["structuredContent"]);
+/** Code of an error of the JSON-RPC protocol: something went wrong inside. */
+const INTERNAL_ERROR = -32603;
 /** Messages of a session that are of no use, as replies to nothing, after which it ends. */
 const MAX_USELESS = 10_000;
 
 /** Id of a request. */
 type MessageId = string | number;
 
+/** Data of the error that stands in place of a reply which the SDK must not see. No server can send this very object. */
+export const BROKEN_REPLY: Readonly<Record<string, never>> = Object.freeze({});
+
 /**
- * Messages of a server that may reach the SDK: well-formed, not too deep, replies to open requests alone, each once.
+ * Messages of a server that may reach the SDK: well-formed, neither too deep nor too large, replies to open requests alone, each once.
  *
+ * A reply that breaks the protocol becomes an error with the data `BROKEN_REPLY`, so that its request does not wait for its time to end.
  * A reply that nobody waits for is dropped: a server may answer a request that was cancelled meanwhile.
  */
 export class MessageFilter {
@@ -39,13 +51,14 @@ export class MessageFilter {
     if (!isTable(value) || value["jsonrpc"] !== "2.0") return this.#drop();
     const { id, method } = value;
     const hasId = typeof id === "string" || typeof id === "number";
-    if (typeof method === "string") {
-      if (hasId) this.#ask(id);
-      else if (id !== undefined) return this.#drop();
-    } else if (!hasId || !this.#open.delete(id) || !isReply(value)) return this.#drop();
+    const isReply = typeof method !== "string";
+    if (isReply ? !hasId || !this.#open.delete(id) : id !== undefined && !hasId) return this.#drop();
     if (!isShallow(value, MAX_DEPTH)) {
       throw new MessageFault(`it sent a message nested deeper than ${MAX_DEPTH} levels`);
     }
+    const fault = isReply && !hasAnswer(value) ? "neither a result nor an error" : faultOfSize(value);
+    if (fault !== undefined) return isReply && hasId ? brokenReply(id, fault) : this.#drop();
+    if (!isReply && hasId) this.#ask(id);
     // The parts that the SDK tells messages apart by were just checked
     return value as unknown as JSONRPCMessage;
   }
@@ -76,7 +89,32 @@ export class MessageFault extends Error {
   override readonly name = "MessageFault";
 }
 
-function isReply(value: Readonly<Record<string, unknown>>): boolean {
+function brokenReply(id: MessageId, fault: string): JSONRPCMessage {
+  return {
+    jsonrpc: "2.0",
+    id,
+    error: { code: INTERNAL_ERROR, message: `it answered with ${fault}`, data: BROKEN_REPLY },
+  };
+}
+
+/** Returns the bound that a message breaks, as the rest of a sentence. */
+function faultOfSize(message: Readonly<Record<string, unknown>>): string | undefined {
+  const waiting: unknown[] = [message];
+  let values = 0;
+  for (let value = waiting.pop(); value !== undefined; value = waiting.pop()) {
+    if (value === null || typeof value !== "object") continue;
+    const entries = Array.isArray(value)
+      ? value
+      : Object.entries(value).flatMap(([name, entry]) => (FREE_FIELDS.has(name) ? [] : [entry]));
+    if (entries.length > MAX_ENTRIES) return `more than ${MAX_ENTRIES} entries in one place`;
+    values += entries.length;
+    if (values > MAX_VALUES) return `more than ${MAX_VALUES} values`;
+    waiting.push(...entries);
+  }
+  return undefined;
+}
+
+function hasAnswer(value: Readonly<Record<string, unknown>>): boolean {
   if (isTable(value["result"])) return !("error" in value);
   const { error } = value;
   return isTable(error) && typeof error["code"] === "number" && typeof error["message"] === "string";

@@ -23,6 +23,7 @@ import type {
   McpToolDefinition,
 } from "./mcp_connection.ts";
 import { foreignWords, McpError, type McpErrorOptions } from "./mcp_error.ts";
+import { BROKEN_REPLY } from "./message_filter.ts";
 import { type ListItem, type ListMethod, type ReadList, readServerList } from "./read_lists.ts";
 import { RequestDeadline } from "./request_deadline.ts";
 
@@ -372,6 +373,7 @@ export class ServerSession {
     if (error instanceof sdk.UnauthorizedError) return this.#httpError(401, fail);
     if (error instanceof sdk.ProtocolError) {
       const { code: protocolCode, data } = error;
+      if (data === BROKEN_REPLY) return fail("mcp_invalid", error.message);
       return fail("mcp_refused", `it refuses the request: ${foreignWords(error.message)}`, { protocolCode, data });
     }
     const message = foreignWords(error instanceof Error ? error.message : String(error));
