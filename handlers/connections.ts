@@ -1,6 +1,6 @@
 import { lazily, type Lazy } from "../lib/base/lazily.ts";
 import type { Services } from "../lib/gateway.ts";
-import type { McpEndpoint } from "./mcp/mcp_endpoint.ts";
+import type { McpDoor } from "./mcp/mcp_request.ts";
 import { createSockets, type Sockets } from "./websocket/sockets.ts";
 import { httpError } from "./wire/http_errors.ts";
 
@@ -9,7 +9,7 @@ export interface Connections {
   readonly sockets: Sockets;
   readonly followers: EventFollowers;
   /** The server of MCP, which is loaded with the first request to it. @throws {HttpError} 501 not_implemented without its package */
-  readonly mcp: Lazy<Promise<McpEndpoint>>;
+  readonly mcp: Lazy<Promise<McpDoor>>;
   /** Closes sockets without a run, the others after theirs, and ends the event streams. For the start of a shutdown */
   closeIdle(): void;
 }
@@ -18,7 +18,9 @@ export interface Connections {
 export function createConnections(services: Services): Connections {
   const sockets = createSockets(services);
   const followers = createEventFollowers(services);
-  const mcp = lazily(async () => await (await import("./mcp/mcp_endpoint.ts")).McpEndpoint.open(services));
+  const mcp = lazily(async (): Promise<McpDoor> =>
+    await (await import("./mcp/mcp_endpoint.ts")).McpEndpoint.open(services)
+  );
   return {
     sockets,
     followers,

@@ -11,9 +11,11 @@ import { wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
 import { UNTAINTED } from "../../lib/base/taint.ts";
 import type { Services } from "../../lib/gateway.ts";
 import type { ToolCallOutcome } from "../../lib/tools/runtime/tool_executor.ts";
+import { checkScope } from "../door.ts";
 import { CallApproval, type CallState } from "./call_approval.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
 import { mcpCallerOf, requestOf } from "./mcp_request.ts";
+import { callRunTool, isRunTool, RUN_TOOLS } from "./run_tools.ts";
 
 /** Services and SDK that a call needs. */
 export interface CallParts {
@@ -42,13 +44,17 @@ export async function callTool(
 ): Promise<CallToolResult | InputRequiredResult> {
   const { params: { name, arguments: input = {} }, context } = call;
   const { random, clock, config, approvals } = services;
+  const asked = requestOf(context);
   if (services.tools.get(name) === undefined) {
+    if (isRunTool(name)) {
+      checkScope(RUN_TOOLS[name], asked.identity, `call "${name}"`);
+      return await callRunTool({ name, input, asked, signal: context.mcpReq.signal }, services);
+    }
     throw invalidParams(sdk, `Cannot call ${JSON.stringify(name.slice(0, 64))}: there is no such tool; see tools/list`);
   }
   const approval = new CallApproval({ sdk, approvals, clock, config, states }, call);
   const approver = await approval.begin();
   if (typeof approver !== "function") return approver;
-  const asked = requestOf(context);
   const outcome = await services.tools.call({
     name,
     input: JSON.stringify(input),

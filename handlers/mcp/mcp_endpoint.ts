@@ -1,12 +1,17 @@
-import type { McpHttpHandler } from "@modelcontextprotocol/server";
+import type { McpHttpHandler, McpRequestContext } from "@modelcontextprotocol/server";
+import * as v from "valibot";
+import type { Identity } from "../../lib/access/identity.ts";
 import type { Services } from "../../lib/gateway.ts";
+import { hasScope } from "../../lib/base/records/caller.ts";
 import { checkScope } from "../door.ts";
 import { httpError } from "../wire/http_errors.ts";
 import type { CallParts } from "./call_tool.ts";
-import { createMcpServer } from "./create_mcp_server.ts";
+import { ConversationResources } from "./conversation_resources.ts";
+import { ConversationWatch } from "./conversation_watch.ts";
+import { createMcpServer, type McpServerParts } from "./create_mcp_server.ts";
 import type { McpSdk } from "./mcp_errors.ts";
 import { doorOf, methodOf } from "./mcp_methods.ts";
-import { type McpRequest, toAuthInfo } from "./mcp_request.ts";
+import { type McpDoor, type McpRequest, requestOf, toAuthInfo } from "./mcp_request.ts";
 import { type McpSession, McpSessions } from "./mcp_sessions.ts";
 import { McpStreams } from "./mcp_streams.ts";
 import { ToolWatch } from "./offered_tools.ts";
@@ -31,13 +36,14 @@ const KEEP_ALIVE_MS = 15_000;
  * those of 2025-11-25 and before belong to a session.
  * Source: docs/design/mcp.md "Server"
  */
-export class McpEndpoint {
+export class McpEndpoint implements McpDoor {
   readonly #sdk: McpSdk;
   readonly #services: Services;
   readonly #streams: McpStreams;
   readonly #sessions: McpSessions;
   readonly #watch: ToolWatch;
-  readonly #parts: CallParts;
+  readonly #conversations: ConversationWatch;
+  readonly #parts: McpServerParts;
   /** Handler of requests without a session */
   readonly #standalone: McpHttpHandler;
   /** Handler of calls without a session: their replies begin at once, so that the time of a request does not end a call */
@@ -61,14 +67,23 @@ export class McpEndpoint {
       onChange: () => this.#tellToolsChanged(),
       isNeeded: () => this.#listeners > 0,
     });
-    this.#parts = { sdk, services, states: createStates(sdk, services) };
+    this.#conversations = new ConversationWatch({
+      resources: new ConversationResources({ sdk, services }),
+      clock: services.clock,
+    });
+    this.#parts = { sdk, services, states: createStates(sdk, services), watch: this.#conversations };
+    const factory = ({ authInfo }: McpRequestContext) =>
+      createMcpServer(
+        this.#parts,
+        requestOf({ http: { ...authInfo === undefined ? {} : { authInfo } } }).identity.scopes,
+      );
     const handlerOptions = {
       legacy: "reject",
       keepAliveMs: KEEP_ALIVE_MS,
       onerror: (error: Error) => services.log.debug("A request of MCP was refused", { error }),
     } as const;
-    this.#standalone = sdk.createMcpHandler(() => createMcpServer(this.#parts), handlerOptions);
-    this.#calls = sdk.createMcpHandler(() => createMcpServer(this.#parts), { ...handlerOptions, responseMode: "sse" });
+    this.#standalone = sdk.createMcpHandler(factory, handlerOptions);
+    this.#calls = sdk.createMcpHandler(factory, { ...handlerOptions, responseMode: "sse" });
     services.tokens.onRevoke((tokenId) => {
       this.#streams.closeToken(tokenId);
       this.#sessions.endToken(tokenId);
@@ -80,10 +95,6 @@ export class McpEndpoint {
     );
   }
 
-  /**
-   * Answers a request.
-   * @throws {HttpError} 403 insufficient_scope for a method that the token may not use, 404 not_found for a session, 503
-   */
   async answer(asked: McpRequest): Promise<Response> {
     if (this.#isClosing) throw httpError("shutting_down", "Cannot serve MCP: the gateway is shutting down");
     this.#checkDoor(asked);
@@ -93,10 +104,10 @@ export class McpEndpoint {
     return isOld ? await this.#answerInSession(asked) : await this.#answerAlone(asked);
   }
 
-  /** Ends what waits for news, for the start of a shutdown. Calls at work go on. */
   closeIdle(): void {
     this.#isClosing = true;
     this.#watch.stop();
+    this.#conversations.stop();
     this.#streams.closeStanding();
     this.#sessions.endIdle();
   }
@@ -123,6 +134,7 @@ export class McpEndpoint {
       authInfo: toAuthInfo(asked),
       parsedBody: asked.body,
     });
+    const watched = isStanding ? this.#watchFor(asked) : [];
     if (isStanding) this.#listen();
     return this.#streams.guard(reply, {
       tokenId: asked.identity.tokenId,
@@ -130,9 +142,18 @@ export class McpEndpoint {
       onGone: leave,
       onOver: () => {
         asked.signal.removeEventListener("abort", leave);
+        for (const remove of watched) remove();
         if (isStanding) this.#listeners--;
       },
     });
+  }
+
+  /** Watches the conversations that a stream of notifications names. The SDK sends it no others, and none without the scope. */
+  #watchFor({ body, identity: { scopes } }: McpRequest): readonly (() => void)[] {
+    if (!hasScope(scopes, "runs")) return [];
+    const { params: { notifications: { resourceSubscriptions: uris } } } = v.parse(LISTEN, body);
+    const tell = (uri: string) => () => this.#standalone.notify.resourceUpdated(uri);
+    return [...new Set(uris)].map((uri) => this.#conversations.add(uri, tell(uri)));
   }
 
   async #answerInSession(asked: McpRequest): Promise<Response> {
@@ -162,10 +183,10 @@ export class McpEndpoint {
   }
 
   /** Returns the session of a request; `initialize` opens one. @throws {HttpError} 400 invalid_request, 404 not_found, 405 */
-  async #sessionOf({ http, body, identity: { tokenId } }: McpRequest): Promise<McpSession> {
+  async #sessionOf({ http, body, identity }: McpRequest): Promise<McpSession> {
     const id = http.headers.get("mcp-session-id");
-    if (id !== null) return this.#sessions.find(id, tokenId);
-    if (methodOf(body) === "initialize") return await this.#openSession(tokenId);
+    if (id !== null) return this.#sessions.find(id, identity.tokenId);
+    if (methodOf(body) === "initialize") return await this.#openSession(identity);
     if (http.method !== "POST") {
       throw httpError(
         "method_not_allowed",
@@ -180,14 +201,14 @@ export class McpEndpoint {
     });
   }
 
-  async #openSession(tokenId: string | null): Promise<McpSession> {
+  async #openSession({ tokenId, scopes }: Identity): Promise<McpSession> {
     const id = this.#services.random.id("mcp_");
     const transport = new this.#sdk.WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => id,
       keepAliveMs: KEEP_ALIVE_MS,
       onsessionclosed: () => this.#sessions.end(session),
     });
-    const server = createMcpServer(this.#parts);
+    const server = createMcpServer(this.#parts, scopes);
     const usedAt = this.#services.clock.monotonic();
     const session: McpSession = { id, tokenId, server, transport, openStreams: 0, usedAt };
     await server.connect(transport);
@@ -212,6 +233,21 @@ export class McpEndpoint {
     return new Request(http.url, { method: http.method, headers, ...(signal === undefined ? {} : { signal }) });
   }
 }
+
+/** Resources that a stream of notifications may name at once. */
+const MAX_SUBSCRIBED = 100;
+
+/** The part of `subscriptions/listen` that names resources. */
+const LISTEN = v.fallback(
+  v.object({
+    params: v.object({
+      notifications: v.object({
+        resourceSubscriptions: v.optional(v.pipe(v.array(v.string()), v.maxLength(MAX_SUBSCRIBED)), []),
+      }),
+    }),
+  }),
+  { params: { notifications: { resourceSubscriptions: [] } } },
+);
 
 /** Time that the state of a waiting call counts, in seconds. */
 const STATE_SECONDS = 86_400;

@@ -16,6 +16,11 @@ export const MCP_METHODS = {
   "subscriptions/listen": { access: "tools" },
   "tools/list": { access: "tools" },
   "tools/call": { access: "tools" },
+  "resources/list": { access: "runs" },
+  "resources/templates/list": { access: "runs" },
+  "resources/read": { access: "runs" },
+  "resources/subscribe": { access: "runs" },
+  "resources/unsubscribe": { access: "runs" },
 } as const satisfies Readonly<Record<string, Door>>;
 
 /** Name of a method of MCP that `/mcp` takes. */

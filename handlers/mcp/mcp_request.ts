@@ -16,6 +16,17 @@ export interface McpRequest {
   readonly signal: AbortSignal;
 }
 
+/** The server of MCP behind `/mcp`, as routes and a shutdown use it. */
+export interface McpDoor {
+  /**
+   * Answers a request.
+   * @throws {HttpError} 403 insufficient_scope for a method that the token may not use, 404 not_found for a session, 503
+   */
+  answer(asked: McpRequest): Promise<Response>;
+  /** Ends what waits for news, for the start of a shutdown. Calls at work go on */
+  closeIdle(): void;
+}
+
 /** Scopes that a client of MCP may use at most: an agent asks for approvals and never answers them. */
 const AGENT_SCOPES = ["chat", "runs", "tools"] as const;
 

@@ -1,11 +1,19 @@
 import type { Tool, ToolAnnotations } from "@modelcontextprotocol/server";
 import { canonicalDigest } from "../../lib/base/json.ts";
 import type { Clock, Timer } from "../../lib/base/clock.ts";
+import { hasScope, type Scope } from "../../lib/base/records/caller.ts";
 import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
+import { RUN_TOOLS } from "./run_tools.ts";
 
-/** Returns the enabled tools as MCP describes them, by name. */
-export function toOfferedTools(tools: Pick<ToolExecutor, "list">): readonly Tool[] {
-  return tools.list().filter(({ enabled }) => enabled).map(toMcpTool);
+/** Returns the enabled tools as MCP describes them, by name, and those for runs where the scopes allow them. */
+export function toOfferedTools(tools: Pick<ToolExecutor, "list">, scopes: readonly Scope[]): readonly Tool[] {
+  const known = tools.list();
+  const names = new Set(known.map(({ name }) => name));
+  const forRuns = Object.values(RUN_TOOLS).filter(({ access, tool }) =>
+    hasScope(scopes, access) && !names.has(tool.name)
+  );
+  const offered = [...known.filter(({ enabled }) => enabled).map(toMcpTool), ...forRuns.map(({ tool }) => tool)];
+  return offered.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 function toMcpTool({ name, description, access, input_schema }: ToolInfo): Tool {
@@ -79,6 +87,6 @@ export class ToolWatch {
   }
 
   #digest(): string {
-    return canonicalDigest(toOfferedTools(this.#options.tools));
+    return canonicalDigest(toOfferedTools(this.#options.tools, []));
   }
 }

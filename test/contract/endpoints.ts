@@ -122,6 +122,11 @@ export const MCP_DOORS: readonly (readonly [method: string, access: string])[] =
   ["subscriptions/listen", "tools"],
   ["tools/list", "tools"],
   ["tools/call", "tools"],
+  ["resources/list", "runs"],
+  ["resources/templates/list", "runs"],
+  ["resources/read", "runs"],
+  ["resources/subscribe", "runs"],
+  ["resources/unsubscribe", "runs"],
 ];
 
 /** Routes that refuse unknown fields and query parameters: what is dropped in silence there allows or deletes more than was meant. */
