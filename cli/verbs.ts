@@ -199,6 +199,26 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Accept another key of a plugin's publisher",
     async () => (await import("./commands/plugin.ts")).pluginTrustKeyCommand,
   ),
+  "skill list": verb(
+    "List skills and why each is on or off",
+    async () => (await import("./commands/skill.ts")).skillListCommand,
+  ),
+  "skill install": verb(
+    "Install a skill from a folder, an archive or a git repository",
+    async () => (await import("./commands/skill.ts")).skillInstallCommand,
+  ),
+  "skill test": verb(
+    "Check a skill strictly",
+    async () => (await import("./commands/skill.ts")).skillTestCommand,
+  ),
+  "skill trust": verb(
+    "Show a skill or what changed of it, and let the agent read it",
+    async () => (await import("./commands/skill.ts")).skillTrustCommand,
+  ),
+  "skill remove": verb(
+    "Remove an installed skill",
+    async () => (await import("./commands/skill.ts")).skillRemoveCommand,
+  ),
   "browser login": verb(
     "Sign the agent's browser in at a site, in a window",
     async () => (await import("./commands/browser.ts")).browserLoginCommand,

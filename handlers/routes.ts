@@ -36,6 +36,16 @@ import {
   searchPluginsRoute,
   trustPluginKeyRoute,
 } from "./routes/plugins.ts";
+import {
+  installSkillFromGitRoute,
+  installSkillRoute,
+  removeSkillRoute,
+  skillRoute,
+  skillsRoute,
+  testSkillRoute,
+  trustSkillRoute,
+  untrustSkillRoute,
+} from "./routes/skills.ts";
 import { openApiRoute } from "./routes/openapi.ts";
 import { clearTaintRoute, taintedFilesRoute } from "./routes/tainted_files.ts";
 import {
@@ -123,6 +133,14 @@ export const ROUTES: readonly Route[] = [
   searchPluginsRoute,
   installFromRegistryRoute,
   trustPluginKeyRoute,
+  skillsRoute,
+  skillRoute,
+  testSkillRoute,
+  installSkillRoute,
+  installSkillFromGitRoute,
+  trustSkillRoute,
+  untrustSkillRoute,
+  removeSkillRoute,
   wsTicketRoute,
   pairingCodeRoute,
   listTokensRoute,

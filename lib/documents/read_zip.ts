@@ -11,8 +11,20 @@ const MAX_ENTRIES = 10_000;
 const STORED = 0;
 const DEFLATED = 8;
 
+/** Part of a ZIP archive, as its directory names it. */
+export interface ZipPart {
+  readonly name: string;
+  readonly bytes: number;
+  /** Set for a symbolic link of a Unix system */
+  readonly isLink: boolean;
+  /** Set for a file of a Unix system that may be started as a program */
+  readonly isExecutable: boolean;
+}
+
 /** The parts of a ZIP archive, by name. Nothing is taken out before it is asked for. */
 export interface Zip {
+  /** All parts, in the order of the directory. A name may stand there twice */
+  readonly parts: readonly ZipPart[];
   has(name: string): boolean;
   /**
    * The bytes of a part, undefined when there is none of that name.
@@ -21,12 +33,11 @@ export interface Zip {
   read(name: string, maxBytes: number): Uint8Array | undefined;
 }
 
-interface Entry {
+interface Entry extends ZipPart {
   readonly method: number;
   readonly encrypted: boolean;
   readonly crc: number;
   readonly packedBytes: number;
-  readonly bytes: number;
   /** Offset of the entry's local header, in bytes */
   readonly offset: number;
 }
@@ -38,8 +49,10 @@ interface Entry {
  */
 export function readZip(bytes: Uint8Array, budget: WorkBudget): Zip {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const entries = readDirectory(view, bytes);
+  const parts = readDirectory(view, bytes);
+  const entries = new Map(parts.map((entry) => [entry.name.toLowerCase(), entry]));
   return {
+    parts,
     has: (name) => entries.has(name.toLowerCase()),
     read(name, maxBytes) {
       const entry = entries.get(name.toLowerCase());
@@ -56,19 +69,23 @@ export function readZip(bytes: Uint8Array, budget: WorkBudget): Zip {
   };
 }
 
-function readDirectory(view: DataView, bytes: Uint8Array): Map<string, Entry> {
+function readDirectory(view: DataView, bytes: Uint8Array): readonly Entry[] {
   const end = findEnd(view);
   const count = view.getUint16(end + 10, true);
   let at = view.getUint32(end + 16, true);
   if (count > MAX_ENTRIES || at === 0xffffffff) throw invalid("its archive has too many parts");
-  const entries = new Map<string, Entry>();
+  const entries: Entry[] = [];
   for (let i = 0; i < count; i++) {
     if (at + 46 > view.byteLength || view.getUint32(at, true) !== ENTRY_SIGNATURE) {
       throw invalid("the directory of its archive is damaged");
     }
     const nameBytes = view.getUint16(at + 28, true);
     const name = new TextDecoder().decode(bytes.subarray(at + 46, at + 46 + nameBytes));
-    entries.set(name.toLowerCase(), {
+    const mode = view.getUint16(at + 40, true);
+    entries.push({
+      name,
+      isLink: (mode & 0o170000) === 0o120000,
+      isExecutable: (mode & 0o111) !== 0,
       encrypted: (view.getUint16(at + 8, true) & 1) !== 0,
       method: view.getUint16(at + 10, true),
       crc: view.getUint32(at + 16, true),

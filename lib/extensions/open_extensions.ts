@@ -40,7 +40,7 @@ export interface ExtensionsOptions
     Omit<ConfiguredNodesOptions, "config">,
     Omit<PluginServicesOptions, "redact">,
     Omit<SessionServices, "processes" | "config">,
-    Omit<SkillsOptions, "config">,
+    Omit<SkillsOptions, "config" | "processes">,
     Pick<ToolModulesOptions, "workers"> {
   readonly redactor: Pick<Redactor, "part">;
 }

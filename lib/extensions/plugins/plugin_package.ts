@@ -66,8 +66,7 @@ export function toChangedModule(files: readonly PackageFile[], digest: string): 
 /** Checks everything but the digest of the file that runs. */
 function toUncheckedPackage(files: readonly PackageFile[], folders: readonly string[]): PluginPackage {
   if (files.length > MAX_PACKAGE_FILES) throw wrong(`it has over ${MAX_PACKAGE_FILES} files`);
-  for (const path of [...files.map((file) => file.path), ...folders]) checkPath(path);
-  checkCollisions(files.map(({ path }) => path), folders);
+  checkPaths(files.map(({ path }) => path), folders);
   const sorted = [...files].sort((a, b) => (a.path < b.path ? -1 : 1));
   const found = sorted.find(({ path }) => path === MANIFEST_NAME);
   if (found === undefined) throw wrong(`it has no ${MANIFEST_NAME} at its top`);
@@ -85,6 +84,16 @@ function digestOf(files: readonly PackageFile[], main?: { readonly path: string;
   return canonicalDigest(files.map(({ path, bytes, executable }) => {
     return [path, path === main?.path ? main.sha256 : sha256Of(bytes), executable];
   }));
+}
+
+/**
+ * Checks that files may be written under these paths on every system, inside one folder, and that no two are one.
+ * @param folders paths of further folders. Default: none
+ * @throws {PluginError} `package_invalid`
+ */
+export function checkPaths(paths: readonly string[], folders: readonly string[] = []): void {
+  for (const path of [...paths, ...folders]) checkPath(path);
+  checkCollisions(paths, folders);
 }
 
 function checkPath(path: string): void {

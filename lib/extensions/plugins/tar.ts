@@ -21,6 +21,11 @@ export interface TarContent {
 export interface TarLimits {
   readonly maxBytes: number;
   readonly maxFiles: number;
+  /**
+   * Takes the extended headers that other programs write for long names and for times, and modes with set-user-id and the like, which do not
+   * count. Default false: they are refused
+   */
+  readonly takesExtended?: boolean;
 }
 
 const BLOCK = 512;
@@ -49,11 +54,12 @@ const REFUSED_TYPES: Readonly<Record<string, string>> = {
 
 /**
  * Reads the files of a tar in memory. Takes plain files and folders of the ustar format alone; what other programs would read in another
- * way is refused: a wrong checksum, sizes beyond the end, text after a name's end, extended headers, anything behind the end.
+ * way is refused: a wrong checksum, sizes beyond the end, text after a name's end, anything behind the end, and extended headers where they
+ * are not taken.
  * Names are not checked here.
  * @throws {PluginError} `package_invalid`, `package_too_large`
  */
-export function readTar(bytes: Uint8Array, { maxBytes, maxFiles }: TarLimits): TarContent {
+export function readTar(bytes: Uint8Array, { maxBytes, maxFiles, takesExtended = false }: TarLimits): TarContent {
   if (bytes.length > maxBytes) throw tooLarge(`it has ${bytes.length} bytes, and ${maxBytes} are allowed`);
   if (bytes[0] === 0x1f && bytes[1] === 0x8b) throw wrong("it is compressed; give the tar itself");
   if (bytes.length === 0 || bytes.length % BLOCK !== 0) {
@@ -63,14 +69,24 @@ export function readTar(bytes: Uint8Array, { maxBytes, maxFiles }: TarLimits): T
   const folders: string[] = [];
   let place = 0;
   let entries = 0;
+  let extended: Extended = {};
   while (place < bytes.length) {
     const block = bytes.subarray(place, place + BLOCK);
     if (isEmpty(block)) {
       checkEnd(bytes.subarray(place));
       return { files, folders };
     }
-    if (++entries > maxFiles) throw tooLarge(`it has over ${maxFiles} files and folders`);
-    const header = readHeader(block);
+    if (++entries > (takesExtended ? 2 * maxFiles : maxFiles)) {
+      throw tooLarge(`it has over ${maxFiles} files and folders`);
+    }
+    if (takesExtended && isExtended(block)) {
+      const read = readExtended(bytes, place);
+      extended = { ...extended, ...read.fields };
+      place = read.next;
+      continue;
+    }
+    const header = withExtended(readHeader(block, { isLenient: takesExtended }), extended);
+    extended = {};
     const start = place + BLOCK;
     const end = start + header.size;
     const next = start + Math.ceil(header.size / BLOCK) * BLOCK;
@@ -92,7 +108,69 @@ interface Header {
   readonly executable: boolean;
 }
 
-function readHeader(block: Uint8Array): Header {
+/** Fields of extended headers that change the entry after them. */
+interface Extended {
+  readonly path?: string;
+  readonly size?: number;
+}
+
+/** Bytes of one extended header */
+const MAX_EXTENDED = 65_536;
+
+function isExtended(block: Uint8Array): boolean {
+  return ["g", "x", "L"].includes(String.fromCharCode(block[156] ?? 0));
+}
+
+/** Reads an extended header of pax, or a long name of GNU. Source: POSIX.1-2017 pax, "pax Extended Header" */
+function readExtended(bytes: Uint8Array, place: number): { readonly fields: Extended; readonly next: number } {
+  const block = bytes.subarray(place, place + BLOCK);
+  if (octal(block, 148, 8, "checksum") !== checksum(block)) throw wrong("a header has a wrong checksum");
+  const size = octal(block, 124, 12, "size");
+  const start = place + BLOCK;
+  const next = start + Math.ceil(size / BLOCK) * BLOCK;
+  if (size > MAX_EXTENDED) throw tooLarge(`an extended header has over ${MAX_EXTENDED} bytes`);
+  if (next > bytes.length) throw wrong("it is cut off: an extended header is not whole");
+  const content = bytes.subarray(start, start + size);
+  const type = String.fromCharCode(block[156] ?? 0);
+  if (type === "L") return { fields: { path: utf8(content).replace(/\0+$/, "") }, next };
+  const fields = paxFields(content);
+  if (type === "x") return { fields, next };
+  if (fields.path !== undefined || fields.size !== undefined) throw wrong("a header for all files names one of them");
+  return { fields: {}, next };
+}
+
+function paxFields(content: Uint8Array): Extended {
+  let fields: Extended = {};
+  for (let at = 0; at < content.length;) {
+    const blank = content.indexOf(SPACE, at);
+    const length = Number(utf8(content.subarray(at, blank < 0 ? at : blank)));
+    const record = utf8(content.subarray(at, at + length));
+    const [, key, value] = /^\d{1,6} ([^=]{1,256})=([^]*)\n$/.exec(record) ?? [];
+    if (key === undefined || value === undefined || at + length > content.length) {
+      throw wrong("an extended header cannot be read");
+    }
+    if (key.startsWith("GNU.sparse")) throw wrong("it has a sparse file");
+    if (key === "path") fields = { ...fields, path: value };
+    if (key === "size") fields = { ...fields, size: Number(value) };
+    at += length;
+  }
+  return fields;
+}
+
+function withExtended(header: Header, { path, size }: Extended): Header {
+  if (size !== undefined && size !== header.size) throw wrong(`${shown(header.path)} has two sizes`);
+  return path === undefined ? header : { ...header, path };
+}
+
+function utf8(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw wrong("a name is no UTF-8");
+  }
+}
+
+function readHeader(block: Uint8Array, { isLenient }: { readonly isLenient: boolean }): Header {
   if (textOf(block, 257, 5) !== "ustar") throw wrong("it is no tar of the ustar format");
   const sum = octal(block, 148, 8, "checksum");
   if (sum !== checksum(block)) throw wrong("a header has a wrong checksum");
@@ -111,7 +189,9 @@ function readHeader(block: Uint8Array): Header {
   if (!isFolder && path.endsWith("/")) throw wrong(`${shown(path)} is a file with the name of a folder`);
   if (isFolder && size !== 0) throw wrong(`${shown(path)} is a folder with a size`);
   if (text(block, 157, NAME_BYTES) !== "") throw wrong(`${shown(path)} has the target of a link`);
-  if ((mode & 0o7000) !== 0) throw wrong(`${shown(path)} has a mode with set-user-id, set-group-id or sticky`);
+  if ((mode & 0o7000) !== 0 && !isLenient) {
+    throw wrong(`${shown(path)} has a mode with set-user-id, set-group-id or sticky`);
+  }
   return { path, size, isFolder, executable: (mode & 0o111) !== 0 };
 }
 

@@ -43,6 +43,10 @@ export interface WholeSkill {
   readonly document: SkillDocument | undefined;
   /** Bytes by path */
   readonly contents: ReadonlyMap<string, Uint8Array>;
+  /** Paths of files that may be started as programs */
+  readonly executables: ReadonlySet<string>;
+  /** Paths of links, which are not followed */
+  readonly links: readonly string[];
 }
 
 /** File that makes a folder a skill. */
@@ -82,7 +86,7 @@ export async function readSkill(path: string, place: SkillPlace): Promise<WholeS
   if (folder === undefined) return undefined;
   const isOfWorkspace = isInside(folder, workspace) && !isInside(folder, dataDir);
   if (layer === "workspace" && !isOfWorkspace) throw new SkillFolderError("the folder leads out of the workspace");
-  const { contents, links } = await readContents(folder);
+  const { contents, links, executables } = await readContents(folder);
   const main = contents.get(SKILL_NAME);
   if (main === undefined) throw new SkillFolderError(`it has no ${SKILL_NAME}`);
   const { document, faults } = await readMain(main, basename(path));
@@ -95,7 +99,7 @@ export async function readSkill(path: string, place: SkillPlace): Promise<WholeS
     files: [...contents].map(([file, { length: size }]) => ({ path: file, size })),
     digest: skillDigest(contents, links),
   };
-  return { skill, document, contents };
+  return { skill, document, contents, executables, links: [...links.keys()] };
 }
 
 function headOf({ body: _body, bodyLine: _line, ...head }: SkillDocument): SkillHead {
@@ -159,6 +163,7 @@ function linkFault(path: string): SkillFault {
 async function readContents(folder: string) {
   const files = new Map<string, Uint8Array>();
   const links = new Map<string, string>();
+  const executables = new Set<string>();
   let left = MAX_SKILL_FOLDER_BYTES;
   for (const { path, kind } of await listEntries(folder)) {
     if (kind === "link") {
@@ -166,11 +171,12 @@ async function readContents(folder: string) {
       continue;
     }
     if (files.size >= MAX_SKILL_FILES) throw new SkillFolderError(`it has over ${MAX_SKILL_FILES} files`);
-    const bytes = await readWhole(join(folder, path), { path, most: left });
+    const { bytes, isExecutable } = await readWhole(join(folder, path), { path, most: left });
     left -= bytes.length;
     files.set(path, bytes);
+    if (isExecutable) executables.add(path);
   }
-  return { contents: files, links };
+  return { contents: files, links, executables };
 }
 
 /** Entry of a skill's folder. */
@@ -205,12 +211,13 @@ async function listEntries(folder: string): Promise<readonly Entry[]> {
 async function readWhole(
   place: string,
   { path, most }: { readonly path: string; readonly most: number },
-): Promise<Uint8Array> {
+): Promise<{ readonly bytes: Uint8Array; readonly isExecutable: boolean }> {
   const flags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
   const file = await open(place, flags).catch(unreadable);
   try {
-    const { size } = await file.stat();
-    if (!(await file.stat()).isFile()) throw new SkillFolderError(`its file ${JSON.stringify(path)} is no plain file`);
+    const info = await file.stat();
+    const { size } = info;
+    if (!info.isFile()) throw new SkillFolderError(`its file ${JSON.stringify(path)} is no plain file`);
     if (size > most) throw new SkillFolderError(`it has over ${MAX_SKILL_FOLDER_BYTES} bytes`);
     // A byte more shows a file that grew
     const buffer = new Uint8Array(size + 1);
@@ -223,7 +230,7 @@ async function readWhole(
     if (length > size) {
       throw new SkillFolderError(`its file ${JSON.stringify(path)} changed while it was read`);
     }
-    return buffer.subarray(0, length);
+    return { bytes: buffer.subarray(0, length), isExecutable: (info.mode & 0o100) !== 0 };
   } finally {
     await file.close();
   }

@@ -227,8 +227,8 @@ class FrontReader {
   }
 }
 
-/** Returns the rule that a name breaks. */
-function faultOfName(name: string): string | undefined {
+/** Returns the rule that a name breaks. Undefined: it breaks none */
+export function faultOfName(name: string): string | undefined {
   if (name === "" || [...name].length > MAX_NAME) return `it must have 1 to ${MAX_NAME} characters`;
   if (!/^[\p{Ll}\p{Lo}\p{Lm}\p{N}-]+$/u.test(name)) return "it may have lowercase letters, digits and hyphens alone";
   if (/^-|-$|--/.test(name)) return "it may not begin or end with a hyphen, or have two in a row";

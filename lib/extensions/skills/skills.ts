@@ -5,6 +5,7 @@ import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
 import { UNTAINTED } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
+import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { TrustedDocuments } from "../../guard/trusted_documents.ts";
 import type { Documents } from "../../storage/documents.ts";
@@ -15,6 +16,7 @@ import { readSkill, SKILL_NAME, skillDigest, SkillFolderError, textOfFile, type 
 import { type KnownSkill, SkillCatalogue } from "./skill_catalogue.ts";
 import { skillChanged, SkillError, skillNotFound } from "./skill_error.ts";
 import { type NewSkillFile, SkillFiles } from "./skill_files.ts";
+import type { FetchSkillServices } from "./fetch_skill.ts";
 import { skillFolders, type SkillPlaces } from "./skill_folders.ts";
 import { createSkillIndex } from "./skill_index.ts";
 import { reasonOff, type SkillDetail, type SkillInfo, textOfSkill, toSkillDetail, toSkillInfo } from "./skill_info.ts";
@@ -36,11 +38,16 @@ export interface SkillList {
   readonly problems: readonly string[];
 }
 
-/** Skill that is about to be installed: its files were checked. */
-export interface NewSkill {
+/** Source of a skill: a packed folder or archive with the place that it came from, or the URL of a git repository. */
+export type InstallSource =
+  | { readonly kind: "folder" | "archive"; readonly bytes: Uint8Array; readonly from: string }
+  | { readonly kind: "git"; readonly url: string };
+
+/** Circumstances of an installation. */
+export interface InstallOptions {
   readonly name: string;
-  readonly files: readonly NewSkillFile[];
-  readonly source: SkillSource;
+  readonly by: SkillActor;
+  readonly signal: AbortSignal;
 }
 
 /** The skills of one gateway (docs/design/skills.md "Skills"). */
@@ -64,8 +71,11 @@ export interface Skills extends ReadableSkills {
   ): Promise<SkillInfo>;
   /** Takes the trust back. @throws {SkillError} `skill_not_found`, `skill_conflict` where there is none */
   untrust(name: string, options: { readonly by: SkillActor }): Promise<SkillInfo>;
-  /** Installs a skill, in place of the installed one of its name. @throws {SkillError} `skill_conflict` */
-  install(skill: NewSkill, options: { readonly by: SkillActor }): Promise<SkillInfo>;
+  /**
+   * Installs a skill, in place of the installed one of its name.
+   * @throws {SkillError} `skill_invalid`, `skill_too_large`, `skill_source_failed`, `skill_conflict`; {CancelError} when the signal aborts
+   */
+  install(source: InstallSource, options: InstallOptions): Promise<SkillInfo>;
   /** Removes a skill of `{data_dir}/skills`. @throws {SkillError} `skill_not_found`, `skill_conflict` for one of another folder */
   remove(name: string, options: { readonly by: SkillActor }): Promise<void>;
   /** Ends the watch. */
@@ -73,7 +83,9 @@ export interface Skills extends ReadableSkills {
 }
 
 /** Options of `createSkills`. */
-export interface SkillsOptions extends SkillPlaces {
+export interface SkillsOptions extends SkillPlaces, Omit<FetchSkillServices, "config"> {
+  /** The newest configuration. */
+  readonly config: () => Pick<Config, "skills" | "url_access">;
   readonly store: Store;
   readonly clock: Clock;
   readonly random: Random;
@@ -209,9 +221,9 @@ class FoundSkills implements Skills {
     });
   }
 
-  install({ name, files, source }: NewSkill, { by }: { readonly by: SkillActor }): Promise<SkillInfo> {
-    return this.#alone(async () => {
-      await this.#look();
+  async install(given: InstallSource, { name, by, signal }: InstallOptions): Promise<SkillInfo> {
+    const { files, source } = await this.#take(given, name, signal);
+    return await this.#alone(async () => {
       const fresh = await this.#files.write(files);
       try {
         const digest = skillDigest(new Map(files.map(({ path, bytes }) => [path, bytes])));
@@ -251,6 +263,22 @@ class FoundSkills implements Skills {
   async close(): Promise<void> {
     this.#watch?.clear();
     await this.#alone(() => Promise.resolve());
+  }
+
+  /** Takes a skill from its source, checked. Other changes go on meanwhile. */
+  async #take(
+    given: InstallSource,
+    name: string,
+    signal: AbortSignal,
+  ): Promise<{ readonly files: readonly NewSkillFile[]; readonly source: SkillSource }> {
+    if (given.kind === "git") {
+      const { fetchSkill } = await import("./fetch_skill.ts");
+      const { files, commit } = await fetchSkill(given.url, { name, signal }, this.#options);
+      return { files, source: { kind: "git", from: given.url, commit } };
+    }
+    const { skillFromArchive } = await import("./skill_sources.ts");
+    const files = await skillFromArchive(given.bytes, name);
+    return { files, source: { kind: given.kind, from: given.from, commit: null } };
   }
 
   async #look(): Promise<void> {

@@ -1,6 +1,7 @@
 import { mkdirSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { systemClock } from "../../../lib/base/clock.ts";
+import { defaultConfig } from "../../../lib/config/config.ts";
 import { createSkills, type Skills } from "../../../lib/extensions/skills/skills.ts";
 import { createTrustedDocuments } from "../../../lib/guard/trusted_documents.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
@@ -63,7 +64,9 @@ export function withSkills(
         audit: audit.append,
         documents: createDocuments({ store }),
         trustedDocuments: createTrustedDocuments({ store, clock: systemClock, audit: audit.append }),
-        config: () => ({ skills: { dirs: dirs.map(at) } }),
+        config: () => ({ ...defaultConfig(), skills: { dirs: dirs.map(at) } }),
+        // What they do is tried with a gateway
+        ...{ processes: {} as never, git: {} as never, urls: {} as never },
         dataDir: at("data"),
         workspaceRoot: at("workspace"),
         home: at("home"),

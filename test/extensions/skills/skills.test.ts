@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync, linkSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { suite, test } from "node:test";
+import { writeTar } from "../../../lib/extensions/plugins/tar.ts";
 import type { Skills } from "../../../lib/extensions/skills/skills.ts";
 import { BY, skillText, withSkills } from "./skill_bench.ts";
 
@@ -229,11 +230,12 @@ test("a start reads no file of a skill that is as it was", () =>
   }, { files: { "data/skills/own/SKILL.md": skillText("own") } }));
 
 const FILES = [{ path: "SKILL.md", bytes: new TextEncoder().encode(skillText("new")), executable: false }];
-const SOURCE = { kind: "folder", from: "/somewhere/new", commit: null } as const;
+const SOURCE = { kind: "folder", bytes: writeTar(FILES), from: "/somewhere/new" } as const;
+const NEW = { name: "new", by: BY, signal: new AbortController().signal };
 
 test("an installed skill is on with the content that was installed, and its record says where it came from", () =>
   withSkills(async ({ skills, audit, write, at }) => {
-    const info = await skills.install({ name: "new", files: FILES, source: SOURCE }, { by: BY });
+    const info = await skills.install(SOURCE, NEW);
     assert.deepEqual([info.state, info.source, info.installed?.from], ["on", "own", "/somewhere/new"]);
     assert.deepEqual(audit.events.map((event) => event.type === "skill" && [event.action, event.name, event.digest]), [
       ["installed", "new", info.digest],
@@ -242,7 +244,7 @@ test("an installed skill is on with the content that was installed, and its reco
     assert.deepEqual(await states(skills), ["new changed own"]);
     await trust(skills, "new");
     assert.deepEqual(await states(skills), ["new on own"]);
-    await skills.install({ name: "new", files: FILES, source: SOURCE }, { by: BY });
+    await skills.install(SOURCE, NEW);
     await skills.remove("new", { by: BY });
     assert.equal(existsSync(at("data/skills/new")), false);
     assert.deepEqual(await states(skills), []);

@@ -1,0 +1,190 @@
+import { readFile, realpath, stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { exactLine, exactText } from "../../lib/base/text.ts";
+import type { SkillDetail, SkillInfo, SkillProblem } from "../../lib/extensions/skills/skill_info.ts";
+import type { SkillTest } from "../../lib/extensions/skills/test_skill.ts";
+import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
+import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
+import { toTable } from "../terminal/terminal_text.ts";
+
+const NAME = { type: "string", valueHint: "name", description: "Name of the skill (required)" } as const;
+
+/** Command `postern skill list`: all skills, and why each is on or off. */
+export const skillListCommand = defineCliCommand({
+  args: {},
+  example: "postern skill list",
+  run: (context) =>
+    withGateway(context, async (gateway) => {
+      const { data, problems } = await gateway.request({ method: "GET", path: "/v1/skills" }) as {
+        readonly data: readonly SkillInfo[];
+        readonly problems: readonly string[];
+      };
+      const rows = data.map(({ name, source, state, description, reason }) => [
+        exactLine(name),
+        source,
+        state,
+        exactLine(reason ?? description ?? ""),
+      ]);
+      const table = rows.length === 0
+        ? "There are no skills"
+        : toTable(["NAME", "FROM", "STATE", "ABOUT"], rows, context.io.columns);
+      const notes = data.flatMap((skill) => notesOf(skill));
+      context.print({ skills: data, problems }, [table, ...notes, ...problems.map(exactLine)].join("\n"));
+    }),
+});
+
+/** Command `postern skill install`: installs a skill from a folder, an archive or a git repository. */
+export const skillInstallCommand = defineCliCommand({
+  args: {
+    name: NAME,
+    source: {
+      type: "string",
+      valueHint: "source",
+      description: "Folder, archive (tar, tar.gz, zip) or URL of a git repository with an optional #branch (required)",
+    },
+  },
+  example: "postern skill install --name pdf-forms --source https://example.com/skills.git",
+  async run(context, { name, source }) {
+    if (name === undefined || source === undefined) throw new UsageError("Cannot install without --name and --source");
+    return await withGateway(context, async (gateway) => {
+      const skill = await install(context, gateway, { name, source }) as SkillInfo;
+      const state = skill.on ? "it is on" : exactLine(skill.reason ?? "it is off");
+      const hidden = notesOf(skill).map((note) => `\n${note}`).join("");
+      context.print(skill, `Installed ${exactLine(name)}: ${state}${hidden}`);
+    });
+  },
+});
+
+/** Command `postern skill test`: checks a skill strictly. */
+export const skillTestCommand = defineCliCommand({
+  args: { name: NAME },
+  example: "postern skill test --name pdf-forms",
+  async run(context, { name }) {
+    if (name === undefined) throw new UsageError("Cannot test a skill without --name");
+    return await withGateway(context, async (gateway) => {
+      const tested = await gateway.request({ method: "GET", path: `${pathOf(name)}/test` }) as SkillTest;
+      const lines = tested.errors.map(problemLine);
+      const count = `${lines.length} ${lines.length === 1 ? "error" : "errors"}`;
+      context.print(tested, tested.ok ? `${exactLine(name)} is in order` : [...lines, count].join("\n"));
+      if (!tested.ok) throw new CommandError(`The skill "${exactLine(name)}" has ${count}`);
+    });
+  },
+});
+
+/** Command `postern skill trust`: shows a skill, or what changed of it, and asks. Counts for exactly the content that was shown. */
+export const skillTrustCommand = defineCliCommand({
+  args: {
+    name: NAME,
+    digest: { type: "string", valueHint: "sha256", description: "Trust it only with this content" },
+    yes: { type: "boolean", description: "Trust it without a question" },
+    revoke: { type: "boolean", description: "Take the trust back" },
+  },
+  example: "postern skill trust --name deploy",
+  async run(context, { name, digest, yes, revoke }) {
+    if (name === undefined) throw new UsageError("Cannot trust a skill without --name");
+    return await withGateway(context, async (gateway) => {
+      if (revoke === true) {
+        const skill = await gateway.request({ method: "DELETE", path: `${pathOf(name)}/trust` }) as SkillInfo;
+        return context.print(skill, `${exactLine(name)} is no longer trusted`);
+      }
+      const skill = await gateway.request({ method: "GET", path: pathOf(name) }) as SkillDetail;
+      if (digest !== undefined && digest !== skill.digest) {
+        const reason = `its digest is ${skill.digest}, and not the one that was given`;
+        throw new CommandError(`Cannot trust "${exactLine(name)}": ${reason}`);
+      }
+      if (yes !== true) await askToTrust(context, skill);
+      const body = { digest: skill.digest, before: skill.trusted_digest };
+      const trusted = await gateway.request({ method: "POST", path: `${pathOf(name)}/trust`, body }) as SkillInfo;
+      const state = trusted.on ? "it is on" : exactLine(trusted.reason ?? "it is off");
+      context.print(trusted, `Trusted ${exactLine(name)}: ${state}`);
+    });
+  },
+});
+
+/** Command `postern skill remove`: removes an installed skill. */
+export const skillRemoveCommand = defineCliCommand({
+  args: { name: NAME },
+  example: "postern skill remove --name pdf-forms",
+  async run(context, { name }) {
+    if (name === undefined) throw new UsageError("Cannot remove a skill without --name");
+    return await withGateway(context, async (gateway) => {
+      await gateway.request({ method: "DELETE", path: pathOf(name) });
+      context.print({ name, removed: true }, `Removed ${exactLine(name)}`);
+    });
+  },
+});
+
+function pathOf(name: string): string {
+  return `/v1/skills/${encodeURIComponent(name)}`;
+}
+
+function notesOf({ name, warnings, hides }: SkillInfo): readonly string[] {
+  return [
+    ...warnings.map((problem) => `${exactLine(name)}: ${problemLine(problem)}`),
+    ...hides.map((place) => `${exactLine(name)}: it hides the one in ${exactLine(place)}`),
+  ];
+}
+
+function problemLine({ file, line, key, reason }: SkillProblem): string {
+  return `${exactLine(file)}:${line}: ${key === null ? "" : `"${exactLine(key)}": `}${exactLine(reason)}`;
+}
+
+async function install(
+  { io }: CommandContext,
+  gateway: ReachedGateway,
+  { name, source }: { readonly name: string; readonly source: string },
+): Promise<unknown> {
+  if (/^[a-z][a-z0-9+.-]*:\/\//i.test(source)) {
+    return await gateway.request({ method: "POST", path: "/v1/skill-installations", body: { name, url: source } });
+  }
+  const path = resolve(io.cwd, source);
+  const isFolder = await stat(path).then((info) => info.isDirectory(), (cause: Error) => {
+    throw new CommandError(`Cannot read the skill "${path}": ${cause.message}`, { cause });
+  });
+  const bytes = isFolder ? await packFolder(path, name) : await readFile(path);
+  const query = new URLSearchParams({ name, from: path, kind: isFolder ? "folder" : "archive" });
+  const raw = { type: "application/octet-stream", bytes };
+  return await gateway.request({ method: "POST", path: `/v1/skills?${query}`, raw });
+}
+
+/** Packs a folder under the name of the skill, which its own folder may not have. */
+async function packFolder(path: string, name: string): Promise<Uint8Array> {
+  const { readSkill } = await import("../../lib/extensions/skills/read_skill.ts");
+  const { writeTar } = await import("../../lib/extensions/plugins/tar.ts");
+  const real = await realpath(path);
+  const nowhere = { workspace: "/nonexistent", dataDir: "/nonexistent" };
+  try {
+    const whole = await readSkill(path, { ...nowhere, layer: "own", shownAs: path });
+    if (whole === undefined) throw new Error("it is gone");
+    const { contents, links, executables } = whole;
+    const [link] = links;
+    if (link !== undefined) throw new Error(`its file "${exactLine(link)}" is a link`);
+    const files = [...contents].map(([file, bytes]) => ({
+      path: `${name}/${file}`,
+      bytes,
+      executable: executables.has(file),
+    }));
+    return writeTar(files);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new CommandError(`Cannot pack the skill "${real}": ${reason}`, { cause });
+  }
+}
+
+/** Shows a skill and asks for the person's word. @throws {CommandError} it was not given */
+async function askToTrust({ io, say }: CommandContext, skill: SkillDetail): Promise<void> {
+  const { name, source, folder, digest, allowed_tools: allowed, difference, text } = skill;
+  const shown = exactLine(name);
+  say([
+    `${shown} (${source}), ${exactLine(folder)}`,
+    ...(allowed.length === 0 ? [] : [`Its author would allow, which grants nothing: ${exactLine(allowed.join(", "))}`]),
+    `Digest: ${digest}`,
+    "",
+    difference === null ? exactText(text) : `Changed since it was trusted:\n${exactText(difference)}`,
+    "",
+    "Whoever wrote this tells your agent what to do once you trust it.",
+  ].join("\n"));
+  if (!io.canAsk) throw new CommandError(`Cannot trust "${shown}": nobody can be asked here; --yes trusts it`);
+  const line = await io.ask("Trust it? [y/N] ");
+  if (!/^y(es)?$/i.test(line?.trim() ?? "")) throw new CommandError(`"${shown}" was not trusted`);
+}
