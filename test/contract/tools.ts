@@ -208,6 +208,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
       "url?",
       "ref?",
       "text?",
+      "secret?",
       "value?",
       "key?",
       "direction?",

@@ -56,7 +56,7 @@ const inputSchema = v.strictObject({
   text: v.optional(
     v.pipe(v.string(), v.maxLength(100_000), v.description("fill, type: the text; handoff: what a person shall do")),
   ),
-  secret: short("fill: name of a [secrets] value for a password field, in place of text", 64),
+  secret: short("fill: [secrets] name for a password field", 64),
   value: short("select: value or label of the option", 1000),
   key: short("press: key, as Enter or Control+A", 64),
   direction: v.optional(v.pipe(v.picklist(["up", "down", "left", "right"]), v.description("scroll. Default down"))),
