@@ -66,6 +66,30 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/tools.ts")).toolsSchemaCommand,
   ),
   "tools call": verb("Call a tool", async () => (await import("./commands/tools.ts")).toolsCallCommand),
+  "mcp list": verb(
+    "List MCP servers, and why each is off or failed",
+    async () => (await import("./commands/mcp/list.ts")).mcpListCommand,
+  ),
+  "mcp show": verb(
+    "Show one MCP server with its tools",
+    async () => (await import("./commands/mcp/list.ts")).mcpShowCommand,
+  ),
+  "mcp enable": verb(
+    "Let an MCP server run that was turned off",
+    async () => (await import("./commands/mcp/list.ts")).mcpEnableCommand,
+  ),
+  "mcp disable": verb(
+    "End an MCP server, and keep it from being started",
+    async () => (await import("./commands/mcp/list.ts")).mcpDisableCommand,
+  ),
+  "mcp restart": verb(
+    "Start an MCP server anew",
+    async () => (await import("./commands/mcp/list.ts")).mcpRestartCommand,
+  ),
+  "mcp logs": verb(
+    "Show the end of an MCP server's log",
+    async () => (await import("./commands/mcp/list.ts")).mcpLogsCommand,
+  ),
   "mcp serve": verb(
     "Offer the tools to another agent, over MCP on standard input and output",
     async () => (await import("./commands/mcp/serve.ts")).mcpServeCommand,

@@ -22,6 +22,13 @@ import { deliveriesRoute, resolveDeliveryRoute } from "./routes/deliveries.ts";
 import { healthRoute, liveRoute, metricsRoute, pingRoute, statusRoute } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
+import {
+  disableMcpServerRoute,
+  enableMcpServerRoute,
+  mcpServerRoute,
+  mcpServersRoute,
+  restartMcpServerRoute,
+} from "./routes/mcp_servers.ts";
 import { endMcpSessionRoute, mcpRoute, mcpStreamRoute } from "./routes/mcp.ts";
 import { modelRoute, modelsRoute, trustModelServerRoute } from "./routes/models.ts";
 import { describeNodeRoute, invokeNodeRoute, nodeRoute, nodeSocketRoute, nodesRoute } from "./routes/nodes.ts";
@@ -99,6 +106,11 @@ export const ROUTES: readonly Route[] = [
   toolsRoute,
   toolRoute,
   callToolRoute,
+  mcpServersRoute,
+  mcpServerRoute,
+  enableMcpServerRoute,
+  disableMcpServerRoute,
+  restartMcpServerRoute,
   mcpRoute,
   mcpStreamRoute,
   endMcpSessionRoute,

@@ -10,6 +10,7 @@ import type { LogSink } from "./base/telemetry/log.ts";
 import type { Config } from "./config/config.ts";
 import { type ConfigStatus, createReloads, type Reloads } from "./config/create_reloads.ts";
 import { allSecrets } from "./config/secrets.ts";
+import type { McpOperator } from "./extensions/mcp/mcp_operator.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
 import { type Extensions, openExtensions } from "./extensions/open_extensions.ts";
 import type { PluginServices } from "./extensions/plugins/plugin_services.ts";
@@ -76,6 +77,8 @@ export interface Services
   readonly plugins: () => Promise<PluginServices>;
   /** Skills; loaded at the first call. */
   readonly skills: () => Promise<Skills>;
+  /** MCP servers as the operator sees and changes them; loaded at the first call. */
+  readonly mcpServers: () => Promise<McpOperator>;
   /** Recorded runs, for reading where there is no agent. */
   readonly storedRuns: StoredRuns;
   /** Models and runs. Undefined without an agent (`kind = "none"` or --no-agent): requests get 503 `agent_unavailable`. */
@@ -274,6 +277,7 @@ function toServices(wings: Wings): GatewayServices {
     nodes: extensions.nodes,
     browserOf: (runId) => system.browsers.view(runId),
     plugins: extensions.plugins.load,
+    mcpServers: extensions.mcpOperator,
     skills: extensions.skills.load,
     storedRuns: createStoredRuns({ store: wings.store }),
     agent: models.live && runs && { providers: models.live.providers, runs },

@@ -6,6 +6,7 @@ import { isAnyFolder } from "../system/files/appearing_folder.ts";
 import { joinTools, type LateTools, openLateTools } from "../tools/late_tools.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { WasmModules } from "../tools/wasm/wasm_modules.ts";
+import type { McpOperator } from "./mcp/mcp_operator.ts";
 import type { McpServers } from "./mcp/mcp_servers.ts";
 import type { SessionServices } from "./mcp/open_session.ts";
 import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
@@ -22,6 +23,8 @@ export interface Extensions {
   readonly plugins: LateTools<PluginServices>;
   /** MCP servers. Undefined while `[security.mcp]` is off or allows none. */
   readonly mcp: McpServers | undefined;
+  /** MCP servers as the operator sees and changes them; loaded at the first call. */
+  readonly mcpOperator: () => Promise<McpOperator>;
   /** WASM modules of `[runtime.wasm] tools_dir`. */
   readonly wasmModules: WasmModules;
   readonly skills: LateSkills;
@@ -55,6 +58,7 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
     nodes,
     plugins,
     mcp,
+    mcpOperator: openMcpOperator(options, mcp),
     wasmModules: openWasmModules(options),
     skills: openSkills(options),
     tools: joinTools([nodes, plugins, mcp].flatMap((owner) => (owner === undefined ? [] : [() => owner.tools()]))),
@@ -70,8 +74,24 @@ async function openNodes(options: ExtensionsOptions): Promise<Nodes> {
 async function openMcp({ redactor, ...options }: ExtensionsOptions): Promise<McpServers | undefined> {
   const { enabled, allowed_servers: allowed } = options.config().security.mcp;
   if (!enabled || allowed.length === 0) return undefined;
-  const { createMcpServers } = await import("./mcp/mcp_servers.ts");
-  return options.opened.own(createMcpServers({ ...options, redact: redactor.part }), (open) => open.close());
+  const [{ createMcpServers }, { ServerSwitches }] = await Promise.all([
+    import("./mcp/mcp_servers.ts"),
+    import("./mcp/server_switches.ts"),
+  ]);
+  const disabled = await new ServerSwitches(options).disabled();
+  const servers = createMcpServers({ ...options, redact: redactor.part, disabled });
+  return options.opened.own(servers, (open) => open.close());
+}
+
+/** Leaves the operator's view of MCP servers for its first use. */
+function openMcpOperator(options: ExtensionsOptions, servers: McpServers | undefined): () => Promise<McpOperator> {
+  return lazily(async () => {
+    const [{ createMcpOperator }, { ServerSwitches }] = await Promise.all([
+      import("./mcp/mcp_operator.ts"),
+      import("./mcp/server_switches.ts"),
+    ]);
+    return await createMcpOperator({ ...options, servers, switches: new ServerSwitches(options) });
+  });
 }
 
 /** Collection of plugins that were installed, enabled or disabled. Its module is not loaded where there is none. */

@@ -52,6 +52,9 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/plugins", maxBytes: 67_108_864 },
   { path: "/v1/plugins/none/enable", body: { digest: "0".repeat(64) }, missing: true, strict: true },
   { path: "/v1/plugins/none/disable" },
+  { path: "/v1/mcp-servers/glob_search/enable" },
+  { path: "/v1/mcp-servers/glob_search/disable" },
+  { path: "/v1/mcp-servers/glob_search/restart" },
   { path: "/v1/plugin-registry/install", body: { id: "none" }, missing: true, strict: true },
   { path: "/v1/skills", maxBytes: 67_108_864 },
   {

@@ -6,6 +6,9 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createDeliveries } from "../../lib/automation/channels/delivery_service.ts";
 import { createCron } from "../../lib/automation/cron/cron_service.ts";
 import type { Config } from "../../lib/config/config.ts";
+import { defaultConfig } from "../../lib/config/config.ts";
+import { createMcpOperator } from "../../lib/extensions/mcp/mcp_operator.ts";
+import { ServerSwitches } from "../../lib/extensions/mcp/server_switches.ts";
 import { PluginError } from "../../lib/extensions/plugins/plugin_error.ts";
 import { SkillError } from "../../lib/extensions/skills/skill_error.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
@@ -97,6 +100,12 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       cipher: () => Promise.resolve(createRecordCipher(random.bytes(32), random)),
       record: (event, writes) => audit.append(loginEvent(event), writes),
     }),
+    mcpServers: () =>
+      createMcpOperator({
+        config: defaultConfig,
+        servers: undefined,
+        switches: new ServerSwitches({ store, clock, audit: audit.append }),
+      }),
     plugins: options.plugins ?? (() => Promise.resolve(createFakePlugins())),
     skills: options.skills ?? (() => Promise.resolve(createFakeSkills())),
     config: () => config,

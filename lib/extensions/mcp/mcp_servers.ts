@@ -1,10 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
+import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import type { McpConnection } from "./mcp_connection.ts";
 import { createMcpTool, mcpToolName } from "./mcp_tool.ts";
+import { WatchedConnection } from "./watched_connection.ts";
 import { ServerConnection } from "./server_connection.ts";
 import type { SessionServices } from "./open_session.ts";
 
@@ -16,6 +18,8 @@ export interface McpServers {
   get(name: string): McpConnection | undefined;
   /** Returns the tools of all servers, for the registry. The same array until they change. */
   tools(): readonly Tool[];
+  /** Begins or ends the connection to a server that the configuration allows, as a person turned it on or off. */
+  setEnabled(name: string, isEnabled: boolean): Promise<void>;
   /** Ends every session. Repeating it does nothing */
   close(): Promise<void>;
 }
@@ -26,6 +30,10 @@ export interface McpServersOptions extends SessionServices {
   readonly log: Logger;
   /** Masks secrets in what servers say of themselves. */
   readonly redact: RedactPart;
+  /** Names of servers that a person turned off. Default: none */
+  readonly disabled?: ReadonlySet<string>;
+  /** Default: nothing is counted */
+  readonly metrics?: Metrics | undefined;
 }
 
 /** Creates the connections by the configuration of the start. A server whose tools nobody knows is started, and nothing waits for it. */
@@ -47,26 +55,22 @@ function limitsOf({ mcp }: Config, name: string): { readonly startupSecs: number
 
 class ConfiguredServers implements McpServers {
   readonly #options: McpServersOptions;
-  readonly #connections: ReadonlyMap<string, ServerConnection>;
+  readonly #connections = new Map<string, McpConnection>();
+  readonly #calls: Family<Counter> | undefined;
   readonly #ending = new AbortController();
   /** All tools. Undefined after a change */
   #tools: readonly Tool[] | undefined;
 
   constructor(options: McpServersOptions) {
     this.#options = options;
-    const { servers } = options.config().mcp;
-    this.#connections = new Map(
-      allowedServers(options.config()).flatMap((name) => {
-        const settings = servers[name];
-        if (settings === undefined) return [];
-        return [[name, new ServerConnection({ ...options, name, settings, services: options })]];
-      }),
-    );
-    for (const connection of this.#connections.values()) this.#begin(connection);
+    this.#calls = options.metrics?.counter("postern_mcp_calls_total", "Requests to MCP servers", ["server", "outcome"]);
+    const ready = () => this.list().filter((connection) => connection.status().state === "ready").length;
+    options.metrics?.gaugeOf("postern_mcp_connections", "Sessions with MCP servers that are open", ready);
+    for (const name of allowedServers(options.config())) if (options.disabled?.has(name) !== true) this.#begin(name);
   }
 
   list(): readonly McpConnection[] {
-    return [...this.#connections.values()];
+    return [...this.#connections.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 
   get(name: string): McpConnection | undefined {
@@ -77,19 +81,35 @@ class ConfiguredServers implements McpServers {
     return this.#tools ??= this.list().flatMap((connection) => this.#toolsOf(connection));
   }
 
+  async setEnabled(name: string, isEnabled: boolean): Promise<void> {
+    const connection = this.#connections.get(name);
+    if (isEnabled) {
+      if (connection === undefined && allowedServers(this.#options.config()).includes(name)) this.#begin(name);
+      return;
+    }
+    this.#connections.delete(name);
+    this.#tools = undefined;
+    await connection?.close();
+  }
+
   async close(): Promise<void> {
     this.#ending.abort();
     await Promise.all([...this.#connections.values()].map((connection) => connection.close()));
   }
 
-  #begin(connection: ServerConnection): void {
-    const { settings, log } = { settings: this.#options.config().mcp.servers[connection.name], log: this.#options.log };
-    if (settings?.url === "" && settings.sandbox === "off") {
-      log.warn("An MCP server runs with your rights and the network", {
-        server: connection.name,
-        reason: `[mcp.servers.${connection.name}] sandbox is "off"`,
+  #begin(name: string): void {
+    const settings = this.#options.config().mcp.servers[name];
+    if (settings === undefined || this.#ending.signal.aborted) return;
+    if (settings.url === "" && settings.sandbox === "off") {
+      this.#options.log.warn("An MCP server runs with your rights and the network", {
+        server: name,
+        reason: `[mcp.servers.${name}] sandbox is "off"`,
       });
     }
+    const inner = new ServerConnection({ ...this.#options, name, settings, services: this.#options });
+    const connection = new WatchedConnection(inner, { ...this.#options, calls: this.#calls });
+    this.#connections.set(name, connection);
+    this.#tools = undefined;
     connection.listen(({ type }) => {
       if (type === "tools") this.#tools = undefined;
     });

@@ -257,10 +257,21 @@ export interface BrowserLoginEvent extends AuditPlace {
   readonly by: AuditActor;
 }
 
-/** An MCP server was entered into the configuration or taken out of it by a command, or a person signed in at it or out. */
+/**
+ * An MCP server was entered into the configuration or taken out of it by a command, or a person turned it on or off, started it anew, or
+ * signed in at it or out.
+ */
 export interface McpServerEvent {
   readonly type: "mcp_server";
-  readonly action: "added" | "imported" | "removed" | "signed_in" | "signed_out";
+  readonly action:
+    | "added"
+    | "imported"
+    | "removed"
+    | "enabled"
+    | "disabled"
+    | "restarted"
+    | "signed_in"
+    | "signed_out";
   /** Name in `[mcp.servers.<name>]` */
   readonly server: string;
   /** Package with its exact version, as `npm:@scope/name@1.2.3`, or address. Null for another program */

@@ -1,0 +1,123 @@
+import * as v from "valibot";
+import type { McpOperator } from "../../lib/extensions/mcp/mcp_operator.ts";
+import type { McpServerInfo } from "../../lib/extensions/mcp/server_info.ts";
+import { callerOf } from "../door.ts";
+import type { RequestContext, Route } from "../route.ts";
+import { listSchema, placedListReply } from "../wire/lists.ts";
+import { strictRoute } from "../wire/read_json.ts";
+import { jsonReply } from "../wire/reply.ts";
+
+/** Characters of a server's log that a list has: the end of it. */
+const MAX_LISTED_LOG = 2_000;
+
+const serverSchema = v.object({
+  name: v.string(),
+  object: v.literal("mcp_server"),
+  transport: v.picklist(["stdio", "http"]),
+  state: v.picklist(["disabled", "idle", "starting", "ready", "failed"]),
+  /** Why it is off, with what turns it on; null while it may run */
+  reason: v.nullable(v.string()),
+  /** Era of the protocol of its newest session; null before the first one */
+  era: v.nullable(v.picklist(["legacy", "modern"])),
+  protocol_version: v.nullable(v.string()),
+  /** Name and version that the server gives itself */
+  server: v.nullable(v.object({ name: v.string(), version: v.string() })),
+  /** The server's advice to models */
+  instructions: v.nullable(v.string()),
+  tools: v.array(v.object({
+    name: v.string(),
+    /** Name that the agent calls it by */
+    tool: v.string(),
+    /** Words of the server */
+    description: v.string(),
+    /** Claims of the server, which decide nothing */
+    claims: v.object({ read_only: v.boolean(), destructive: v.boolean(), idempotent: v.boolean() }),
+  })),
+  last_error: v.nullable(v.object({
+    code: v.picklist(["mcp_unavailable", "mcp_timeout", "mcp_lost", "mcp_refused", "mcp_invalid"]),
+    message: v.string(),
+    at: v.string(),
+  })),
+  sandbox: v.nullable(v.picklist(["off", "auto", "require"])),
+  /** Sentence about the rights that its program runs with */
+  rights: v.string(),
+  since: v.nullable(v.string()),
+  listed_at: v.nullable(v.string()),
+  /** End of what it wrote to its error output and its log; in a list the last 2,000 characters */
+  log_tail: v.string(),
+});
+
+/** GET /v1/mcp-servers: the configured servers. */
+export const mcpServersRoute: Route = strictRoute({
+  method: "GET",
+  path: "/v1/mcp-servers",
+  access: "admin",
+  summary: "MCP servers of the configuration, with state, tools, last error and log, and why each is off",
+  reply: { status: 200, type: "application/json", schema: listSchema(serverSchema) },
+  async handler(_request, context) {
+    const servers = (await context.services.mcpServers()).list();
+    const shown = servers.map((server) => ({
+      ...server,
+      log_tail: server.log_tail.slice(-MAX_LISTED_LOG).toWellFormed(),
+    }));
+    return placedListReply(context, shown, { hasMore: false, lastId: shown.at(-1)?.name ?? null });
+  },
+});
+
+/** GET /v1/mcp-servers/:name: one server. */
+export const mcpServerRoute: Route = strictRoute({
+  method: "GET",
+  path: "/v1/mcp-servers/:name",
+  access: "admin",
+  summary: "One MCP server",
+  reply: { status: 200, type: "application/json", schema: serverSchema },
+  handler: (_request, context) => answer(context, (servers, name) => Promise.resolve(servers.get(name))),
+});
+
+/** POST /v1/mcp-servers/:name/enable: lets a server run that somebody turned off. */
+export const enableMcpServerRoute: Route = strictRoute({
+  method: "POST",
+  path: "/v1/mcp-servers/:name/enable",
+  access: "admin",
+  summary: "Let a server run that was turned off, where the configuration allows it",
+  reply: { status: 200, type: "application/json", schema: serverSchema },
+  errors: ["conflict", "request_timeout"],
+  idempotency: "harmless",
+  handler: (_request, context) => answer(context, (servers, name) => servers.enable(name, callerOf(context, "http"))),
+});
+
+/** POST /v1/mcp-servers/:name/disable: ends a server and keeps it from being started. */
+export const disableMcpServerRoute: Route = strictRoute({
+  method: "POST",
+  path: "/v1/mcp-servers/:name/disable",
+  access: "admin",
+  summary: "End a server and keep it from being started, over restarts too",
+  reply: { status: 200, type: "application/json", schema: serverSchema },
+  errors: ["request_timeout"],
+  idempotency: "harmless",
+  handler: (_request, context) => answer(context, (servers, name) => servers.disable(name, callerOf(context, "http"))),
+});
+
+/** POST /v1/mcp-servers/:name/restart: starts a server anew. */
+export const restartMcpServerRoute: Route = strictRoute({
+  method: "POST",
+  path: "/v1/mcp-servers/:name/restart",
+  access: "admin",
+  summary: "Start a server anew, and read its tools; a start that fails is in the reply",
+  reply: { status: 200, type: "application/json", schema: serverSchema },
+  errors: ["conflict", "request_timeout"],
+  idempotency: "harmless",
+  handler: (_request, context) =>
+    answer(
+      context,
+      (servers, name) => servers.restart(name, { by: callerOf(context, "http"), signal: context.signal }),
+    ),
+});
+
+async function answer(
+  context: RequestContext,
+  work: (servers: McpOperator, name: string) => Promise<McpServerInfo>,
+): Promise<Response> {
+  const servers = await context.services.mcpServers();
+  return jsonReply(context, 200, await work(servers, context.params["name"] ?? ""));
+}

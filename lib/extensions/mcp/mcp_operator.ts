@@ -1,0 +1,143 @@
+import { HttpError } from "../../base/errors.ts";
+import { createKeyedMutex } from "../../base/keyed_queues.ts";
+import type { Config } from "../../config/config.ts";
+import type { McpConnection } from "./mcp_connection.ts";
+import { McpError } from "./mcp_error.ts";
+import type { McpServers } from "./mcp_servers.ts";
+import { type McpServerInfo, toServerInfo } from "./server_info.ts";
+import type { McpActor, ServerSwitches } from "./server_switches.ts";
+
+/** MCP servers as the operator sees and changes them. */
+export interface McpOperator {
+  /** Returns all configured servers by name, those that may not run too. */
+  list(): readonly McpServerInfo[];
+  /** @throws {HttpError} `not_found` */
+  get(name: string): McpServerInfo;
+  /**
+   * Lets a server run that somebody turned off. It is kept over restarts of the gateway.
+   * @throws {HttpError} `not_found`; `conflict` for a server that the configuration does not allow, with the key that does
+   */
+  enable(name: string, by: McpActor): Promise<McpServerInfo>;
+  /** Ends a server and keeps it from being started. @throws {HttpError} `not_found` */
+  disable(name: string, by: McpActor): Promise<McpServerInfo>;
+  /** Starts a server anew. A start that fails is in the answer. @throws {HttpError} `not_found`, `conflict` for a server that is off */
+  restart(name: string, options: { readonly by: McpActor; readonly signal: AbortSignal }): Promise<McpServerInfo>;
+}
+
+/** Options of `createMcpOperator`. */
+export interface McpOperatorOptions {
+  readonly config: () => Config;
+  /** Undefined while the configuration lets no server run */
+  readonly servers: McpServers | undefined;
+  readonly switches: ServerSwitches;
+}
+
+/** Creates the operator's view of the servers. */
+export async function createMcpOperator(options: McpOperatorOptions): Promise<McpOperator> {
+  return new ServerOperator(options, await options.switches.disabled());
+}
+
+class ServerOperator implements McpOperator {
+  readonly #options: McpOperatorOptions;
+  readonly #disabled: Set<string>;
+  readonly #oneAtATime = createKeyedMutex();
+
+  constructor(options: McpOperatorOptions, disabled: ReadonlySet<string>) {
+    this.#options = options;
+    this.#disabled = new Set(disabled);
+  }
+
+  list(): readonly McpServerInfo[] {
+    const { mcp } = this.#options.config();
+    return Object.keys(mcp.servers).sort().map((name) => this.#infoOf(name));
+  }
+
+  get(name: string): McpServerInfo {
+    this.#require(name);
+    return this.#infoOf(name);
+  }
+
+  enable(name: string, by: McpActor): Promise<McpServerInfo> {
+    return this.#change(name, async () => {
+      const way = this.#wayAllowed(name);
+      if (way !== undefined) throw conflict(`Cannot enable the MCP server "${name}": ${way}`);
+      if (!this.#disabled.has(name)) return;
+      await this.#options.switches.set(name, "enabled", by);
+      this.#disabled.delete(name);
+      await this.#options.servers?.setEnabled(name, true);
+    });
+  }
+
+  disable(name: string, by: McpActor): Promise<McpServerInfo> {
+    return this.#change(name, async () => {
+      if (this.#disabled.has(name)) return;
+      await this.#options.switches.set(name, "disabled", by);
+      this.#disabled.add(name);
+      await this.#options.servers?.setEnabled(name, false);
+    });
+  }
+
+  restart(
+    name: string,
+    { by, signal }: { readonly by: McpActor; readonly signal: AbortSignal },
+  ): Promise<McpServerInfo> {
+    return this.#change(name, async () => {
+      const connection = this.#connection(name);
+      if (connection === undefined) {
+        throw conflict(`Cannot restart the MCP server "${name}": it is off; ${this.#wayOn(name)}`);
+      }
+      await this.#options.switches.noteRestart(name, by);
+      await connection.restart(signal).catch((error: unknown) => {
+        // The server's state says it
+        if (!(error instanceof McpError)) throw error;
+      });
+    });
+  }
+
+  async #change(name: string, work: () => Promise<void>): Promise<McpServerInfo> {
+    this.#require(name);
+    return await this.#oneAtATime(name, async () => {
+      await work();
+      return this.#infoOf(name);
+    });
+  }
+
+  #infoOf(name: string): McpServerInfo {
+    const connection = this.#connection(name);
+    const reason = connection === undefined ? `it is off; ${this.#wayOn(name)}` : null;
+    return toServerInfo(name, { config: this.#options.config(), connection, reason });
+  }
+
+  #connection(name: string): McpConnection | undefined {
+    return this.#options.servers?.get(name);
+  }
+
+  /** Returns the edit or command that turns a server on. */
+  #wayOn(name: string): string {
+    const way = this.#wayAllowed(name);
+    if (way !== undefined) return way;
+    if (this.#disabled.has(name)) return `run postern mcp enable ${name}`;
+    return "the configuration has changed; start the gateway anew";
+  }
+
+  /** Returns the edit that lets a server run. Undefined where the configuration does. */
+  #wayAllowed(name: string): string | undefined {
+    const { security: { mcp } } = this.#options.config();
+    if (!mcp.enabled) return "set [security.mcp] enabled = true to allow MCP servers";
+    if (!mcp.allowed_servers.includes(name)) return `add "${name}" to [security.mcp] allowed_servers to allow it`;
+    return undefined;
+  }
+
+  #require(name: string): void {
+    if (Object.hasOwn(this.#options.config().mcp.servers, name)) return;
+    const reason = `there is no [mcp.servers.${name}]`;
+    throw new HttpError("not_found", `Cannot find the MCP server ${JSON.stringify(name.slice(0, 64))}: ${reason}`, {
+      status: 404,
+      type: "invalid_request_error",
+    });
+  }
+}
+
+function conflict(message: string): HttpError {
+  return new HttpError("conflict", message, { status: 409, type: "invalid_request_error" });
+}

@@ -1,0 +1,95 @@
+import type { Config } from "../../config/config.ts";
+import type { McpConnection, McpEra, McpState } from "./mcp_connection.ts";
+import type { McpErrorCode } from "./mcp_error.ts";
+import { mcpToolName } from "./mcp_tool.ts";
+
+/** Tool of a server: the description is the server's. */
+export interface McpServerTool {
+  /** Name that the server gives it */
+  readonly name: string;
+  /** Name that the agent calls it by */
+  readonly tool: string;
+  readonly description: string;
+  /** The server's claims. They decide nothing */
+  readonly claims: { readonly read_only: boolean; readonly destructive: boolean; readonly idempotent: boolean };
+}
+
+/** MCP server, as `/v1/mcp-servers` shows it. Times are in ISO 8601; words of the server are those of a stranger. */
+export interface McpServerInfo {
+  readonly name: string;
+  readonly object: "mcp_server";
+  readonly transport: "stdio" | "http";
+  readonly state: McpState;
+  /** Why it is off, with what turns it on. Null while it may run */
+  readonly reason: string | null;
+  readonly era: McpEra | null;
+  readonly protocol_version: string | null;
+  readonly server: { readonly name: string; readonly version: string } | null;
+  /** The server's advice to models */
+  readonly instructions: string | null;
+  readonly tools: readonly McpServerTool[];
+  readonly last_error: { readonly code: McpErrorCode; readonly message: string; readonly at: string } | null;
+  /** `[mcp.servers.<name>] sandbox`. Null for a server by `url` */
+  readonly sandbox: "off" | "auto" | "require" | null;
+  /** Sentence about the rights that its program runs with */
+  readonly rights: string;
+  /** Start of its session. Null without one */
+  readonly since: string | null;
+  /** Time at which its list of tools was read. Null: never */
+  readonly listed_at: string | null;
+  /** End of what it wrote to its error output and its log */
+  readonly log_tail: string;
+}
+
+/** Describes a server. @param options.reason see McpServerInfo */
+export function toServerInfo(
+  name: string,
+  { config, connection, reason }: {
+    readonly config: Config;
+    readonly connection: McpConnection | undefined;
+    readonly reason: string | null;
+  },
+): McpServerInfo {
+  const settings = config.mcp.servers[name];
+  const isProgram = settings?.url === "";
+  const status = connection?.status();
+  const { lastError: failed, server } = status ?? {};
+  return {
+    name,
+    object: "mcp_server",
+    transport: isProgram ? "stdio" : "http",
+    state: status?.state ?? "disabled",
+    reason,
+    era: status?.era ?? null,
+    protocol_version: status?.protocolVersion ?? null,
+    server: server === undefined ? null : { name: server.name, version: server.version },
+    instructions: status?.instructions ?? null,
+    tools: (connection?.tools() ?? []).map(({ name: own, description, hints }) => ({
+      name: own,
+      tool: mcpToolName(name, own),
+      description,
+      claims: { read_only: hints.readOnly, destructive: hints.destructive, idempotent: hints.idempotent },
+    })),
+    last_error: failed === undefined ? null : { code: failed.code, message: failed.message, at: toTime(failed.at) },
+    sandbox: settings === undefined || !isProgram ? null : settings.sandbox,
+    rights: rightsOf(settings),
+    since: status?.since === undefined ? null : toTime(status.since),
+    listed_at: status?.listedAt === undefined ? null : toTime(status.listedAt),
+    log_tail: connection?.logTail() ?? "",
+  };
+}
+
+function rightsOf(settings: Config["mcp"]["servers"][string] | undefined): string {
+  if (settings === undefined || settings.url !== "") return "It runs elsewhere, and gets what calls of its tools send";
+  const { sandbox, network, paths } = settings;
+  if (sandbox === "off") return "Its program runs with your rights and the network";
+  const reached = paths.length === 0 ? "its own folder" : `its own folder and ${paths.join(", ")}`;
+  const contained = `Its program reaches ${reached}, ${network ? "and the network" : "and no network"}`;
+  return sandbox === "require"
+    ? contained
+    : `${contained}; without bubblewrap it runs with your rights and the network`;
+}
+
+function toTime(at: number): string {
+  return new Date(at).toISOString();
+}

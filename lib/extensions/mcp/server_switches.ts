@@ -1,0 +1,66 @@
+import * as v from "valibot";
+import type { Clock } from "../../base/clock.ts";
+import type { Caller } from "../../base/records/caller.ts";
+import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
+import { readRecords } from "../../storage/read_records.ts";
+import type { Store } from "../../storage/store.ts";
+
+/** Collection of the servers that a person turned on or off, by name. A server without a record is on. */
+export const MCP_SWITCHES = "mcp_switches";
+
+const recordSchema = v.strictObject({
+  v: v.literal(1),
+  name: v.string(),
+  state: v.picklist(["enabled", "disabled"]),
+  /** ISO 8601 */
+  changed_at: v.string(),
+});
+
+/** Parses the record of a server's switch. @throws {v.ValiError} for a body that no version wrote */
+export function parseServerSwitch(body: unknown): v.InferOutput<typeof recordSchema> {
+  return v.parse(recordSchema, body);
+}
+
+/** Person or program that changes a server. */
+export type McpActor = Pick<Caller, "via" | "tokenId">;
+
+/** Options of ServerSwitches. */
+export interface ServerSwitchesOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly audit: AuditAppend;
+}
+
+/** Stored answers of people whether a server may run. Every change is in the audit, in one transaction with its record. */
+export class ServerSwitches {
+  readonly #options: ServerSwitchesOptions;
+
+  constructor(options: ServerSwitchesOptions) {
+    this.#options = options;
+  }
+
+  /** Returns the names of the servers that somebody turned off. */
+  async disabled(): Promise<ReadonlySet<string>> {
+    const names = new Set<string>();
+    for await (const { value } of readRecords(this.#options.store, MCP_SWITCHES, parseServerSwitch)) {
+      if (value.state === "disabled") names.add(value.name);
+    }
+    return names;
+  }
+
+  /** Keeps an answer. */
+  async set(name: string, state: "enabled" | "disabled", by: McpActor): Promise<void> {
+    const body = { v: 1, name, state, changed_at: new Date(this.#options.clock.now()).toISOString() };
+    await this.#options.audit(toEvent(name, state, by), [{ op: "put", collection: MCP_SWITCHES, key: name, body }]);
+  }
+
+  /** Records that a server was started anew. */
+  async noteRestart(name: string, by: McpActor): Promise<void> {
+    await this.#options.audit(toEvent(name, "restarted", by));
+  }
+}
+
+function toEvent(server: string, action: "enabled" | "disabled" | "restarted", { via, tokenId }: McpActor) {
+  const by = { via, token_id: tokenId };
+  return { type: "mcp_server", action, server, source: null, integrity: null, by } as const;
+}

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import process from "node:process";
+import { test } from "node:test";
+import { fixtureServer } from "../../../support/mcp_bench.ts";
+import { until } from "../../../support/until.ts";
+import { onMachine } from "../../support/run_in.ts";
+
+const { command, args } = fixtureServer({ stderr: "hello from here\n" });
+const CONFIG = `[security.mcp]
+enabled = true
+allowed_servers = ["files"]
+[mcp.servers.files]
+command = ${JSON.stringify(command)}
+args = ${JSON.stringify(args)}
+[mcp.servers.other]
+command = "node"
+`;
+
+test("postern mcp shows servers, turns them off over a restart of the gateway, and starts them anew", () =>
+  onMachine(async ({ run, home, withGateway }) => {
+    const path = join(home, ".config/postern/postern.toml");
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, CONFIG);
+    const env = { PATH: process.env["PATH"] ?? "" };
+    const say = async (...argv: readonly string[]) => {
+      const { code, stdout, stderr } = await run(["mcp", ...argv], { env });
+      assert.equal(code, 0, stderr);
+      return stdout;
+    };
+    await withGateway([], async () => {
+      await until(async () => /files +stdio +ready +9/.test(await say("list")), "the server is ready");
+      assert.match(await say("list"), /other +stdio +disabled +0 +it is off; add "other" to \[security\.mcp\]/);
+      const shown = await say("show", "files");
+      assert.match(shown, /^files\nState: ready\nTransport: stdio\nProtocol: 2025-11-25 \(legacy\)\n/);
+      assert.match(shown, /\n {2}mcp__files__echo {2}Gives its text back\n/);
+      assert.equal(await say("logs", "files"), "hello from here\n");
+      assert.equal(await say("restart", "files"), "Restarted files: ready\n");
+      assert.equal(await say("disable", "files"), "Disabled files: disabled\n");
+    }, { env });
+    await withGateway([], async () => {
+      assert.match(await say("list"), /files +stdio +disabled +0 +it is off; run postern mcp enable files/);
+      assert.match(await say("enable", "files"), /^Enabled files: (starting|ready)\n$/);
+      const refused = await run(["mcp", "enable", "other"], { env });
+      assert.deepEqual([refused.code, /allowed_servers/.test(refused.stderr)], [1, true]);
+      const missing = await run(["mcp", "show", "none"], { env });
+      assert.match(missing.stderr, /there is no \[mcp\.servers\.none\]/);
+    }, { env });
+  }));
