@@ -8,10 +8,12 @@ export interface StarterChoices {
   readonly workspace?: string | undefined;
   /** `ask`: the agent may change files and use git after a person approved each call; `free`: without approval. Undefined: neither */
   readonly changes?: "ask" | "free" | undefined;
+  /** True: runs are told of AGENTS.md of the workspace once its content is trusted. Undefined: they are not */
+  readonly instructions?: true | undefined;
 }
 
 /** Returns a commented configuration: the keys that a newcomer changes first, each with its default or the chosen value. */
-export function starterConfig({ provider, workspace, changes }: StarterChoices = {}): string {
+export function starterConfig({ provider, workspace, changes, instructions }: StarterChoices = {}): string {
   const writes = changes === undefined ? undefined : true;
   return `# Postern's configuration. Every line that begins with "#" shows a default: take the "#" away to change it.
 # All keys: postern config show. One key: postern config set gateway.port 8080. Check: postern config check.
@@ -35,6 +37,10 @@ ${line("api_key_file", "", undefined)}
 [gateway]
 ${line("host", "127.0.0.1", undefined)}
 ${line("port", 42617, undefined)}
+
+[agent]
+# Tells runs of AGENTS.md of the workspace, or of CLAUDE.md, once you trust its content: postern instructions trust
+${line("workspace_instructions", false, instructions)}
 
 [autonomy]
 # read_only: the agent only reads. supervised: writing and the network need your word. full: it decides

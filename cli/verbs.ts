@@ -243,6 +243,18 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Remove an installed skill",
     async () => (await import("./commands/skill.ts")).skillRemoveCommand,
   ),
+  "instructions show": verb(
+    "Show AGENTS.md or CLAUDE.md of the workspace, and whether runs are told of it",
+    async () => (await import("./commands/instructions.ts")).instructionsShowCommand,
+  ),
+  "instructions trust": verb(
+    "Show that file, and let runs be told of it",
+    async () => (await import("./commands/instructions.ts")).instructionsTrustCommand,
+  ),
+  "instructions untrust": verb(
+    "Take the trust in that file back",
+    async () => (await import("./commands/instructions.ts")).instructionsUntrustCommand,
+  ),
   "browser login": verb(
     "Sign the agent's browser in at a site, in a window",
     async () => (await import("./commands/browser.ts")).browserLoginCommand,

@@ -56,6 +56,11 @@ import {
 import { openApiRoute } from "./routes/openapi.ts";
 import { clearTaintRoute, taintedFilesRoute } from "./routes/tainted_files.ts";
 import {
+  instructionsRoute,
+  trustInstructionsRoute,
+  untrustInstructionsRoute,
+} from "./routes/workspace_instructions.ts";
+import {
   createTokenRoute,
   listTokensRoute,
   pairingCodeRoute,
@@ -153,6 +158,9 @@ export const ROUTES: readonly Route[] = [
   trustSkillRoute,
   untrustSkillRoute,
   removeSkillRoute,
+  instructionsRoute,
+  trustInstructionsRoute,
+  untrustInstructionsRoute,
   wsTicketRoute,
   pairingCodeRoute,
   listTokensRoute,

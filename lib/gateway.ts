@@ -14,6 +14,7 @@ import type { McpOperator } from "./extensions/mcp/mcp_operator.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
 import { type Extensions, openExtensions } from "./extensions/open_extensions.ts";
 import type { PluginServices } from "./extensions/plugins/plugin_services.ts";
+import type { WorkspaceInstructions } from "./extensions/instructions/workspace_instructions.ts";
 import type { Skills } from "./extensions/skills/skills.ts";
 import { createGuardServices, type GuardServices } from "./guard/guard_services.ts";
 import type { AskProgram } from "./guard/program_approver.ts";
@@ -79,6 +80,8 @@ export interface Services
   readonly skills: () => Promise<Skills>;
   /** MCP servers as the operator sees and changes them; loaded at the first call. */
   readonly mcpServers: () => Promise<McpOperator>;
+  /** Instructions of the workspace; loaded at the first call. */
+  readonly instructions: () => Promise<WorkspaceInstructions>;
   /** Recorded runs, for reading where there is no agent. */
   readonly storedRuns: StoredRuns;
   /** Models and runs. Undefined without an agent (`kind = "none"` or --no-agent): requests get 503 `agent_unavailable`. */
@@ -279,6 +282,7 @@ function toServices(wings: Wings): GatewayServices {
     plugins: extensions.plugins.load,
     mcpServers: extensions.mcpOperator,
     skills: extensions.skills.load,
+    instructions: extensions.instructions.load,
     storedRuns: createStoredRuns({ store: wings.store }),
     agent: models.live && runs && { providers: models.live.providers, runs },
     startedAt: wings.clock.now(),
@@ -380,15 +384,16 @@ function createGatewayTools(
     },
     remembered: (...call) => guard.approvals.remembered(...call),
     taintedFiles: guard.taintedFiles,
+    isTrustedFile: async (path) => await (await extensions.instructions.load()).isTrusted(path),
     redact: redactor.redact,
     audit: guard.audit.append,
   });
 }
 
 /** Returns the texts that a run begins with. */
-async function guidanceOf({ skills }: Extensions): Promise<RunGuidance> {
-  const { prompt, isAny } = await skills.offer();
-  return { skills: prompt, hasSkills: isAny };
+async function guidanceOf({ skills, instructions }: Extensions): Promise<RunGuidance> {
+  const [{ prompt, isAny }, told] = await Promise.all([skills.offer(), instructions.offer()]);
+  return { instructions: told, skills: prompt, hasSkills: isAny };
 }
 
 /** Returns a function that closes what a run had open. */

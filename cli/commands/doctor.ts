@@ -6,6 +6,7 @@ import { databaseCheck } from "../doctor/check_database.ts";
 import { environmentCheck } from "../doctor/check_environment.ts";
 import { gatewayCheck, serviceCheck } from "../doctor/check_gateway.ts";
 import { portCheck } from "../doctor/check_port.ts";
+import { instructionsCheck } from "../doctor/check_instructions.ts";
 import { pluginsCheck } from "../doctor/check_plugins.ts";
 import { programsCheck } from "../doctor/check_programs.ts";
 import { providerCheck } from "../doctor/check_provider.ts";
@@ -28,6 +29,7 @@ const CHECKS = [
   sandboxCheck,
   programsCheck,
   pluginsCheck,
+  instructionsCheck,
   logCheck,
 ];
 

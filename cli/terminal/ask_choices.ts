@@ -1,10 +1,12 @@
 import { stat } from "node:fs/promises";
+import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
 import { resolvePath } from "../../lib/config/folders.ts";
 import { discoverLocalServers, type LocalServer } from "../../lib/providers/discovery/local_servers.ts";
 import { createProviderMemory } from "../../lib/providers/discovery/provider_memory.ts";
 import { createServerOwners } from "../../lib/providers/discovery/server_owner.ts";
+import { INSTRUCTION_FILES } from "../../lib/system/files/forbidden_paths.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { type CliIo, CommandError, UsageError } from "../command.ts";
 import type { StarterChoices } from "../starter_config.ts";
@@ -14,8 +16,8 @@ import { printable } from "./terminal_text.ts";
 const MAX_TRIES = 5;
 
 /**
- * Asks a person for the three choices of a new configuration: which model, which folder, and what the agent may change. An empty
- * answer keeps the default.
+ * Asks a person for the choices of a new configuration: which model, which folder, what the agent may change, and whether it follows the
+ * AGENTS.md or CLAUDE.md that the folder has. An empty answer keeps the default.
  * @throws {UsageError} there is no terminal, or its input ended
  * @throws {CommandError} no answer could be used
  */
@@ -30,10 +32,18 @@ export async function askChoices(io: CliIo): Promise<StarterChoices> {
       memory: createProviderMemory(),
     }),
   });
+  const provider = await choose(io, {
+    question: providerQuestion(servers),
+    read: (answer) => toProvider(answer, servers),
+  });
+  const workspace = await choose(io, { question: WORKSPACE, read: (answer) => toFolder(answer, io) });
+  const changes = await choose(io, { question: CHANGES, read: toChanges });
+  const file = await instructionsIn(workspace ?? io.cwd);
   return {
-    provider: await choose(io, { question: providerQuestion(servers), read: (answer) => toProvider(answer, servers) }),
-    workspace: await choose(io, { question: WORKSPACE, read: (answer) => toFolder(answer, io) }),
-    changes: await choose(io, { question: CHANGES, read: toChanges }),
+    ...{ provider, workspace, changes },
+    instructions: file === undefined
+      ? undefined
+      : await choose(io, { question: instructionsQuestion(file), read: toInstructions }),
   };
 }
 
@@ -116,4 +126,24 @@ function toChanges(answer: string): Read<NonNullable<StarterChoices["changes"]>>
   if (answer === "" || answer === "1") return { value: undefined };
   if (answer === "2") return { value: "ask" };
   return answer === "3" ? { value: "free" } : { wrong: `"${answer}" is none of 1, 2 and 3` };
+}
+
+/** Returns the name of the file in a folder that instructs agents. Undefined: there is none. */
+async function instructionsIn(folder: string): Promise<string | undefined> {
+  for (const name of INSTRUCTION_FILES) {
+    if (await stat(join(folder, name)).then((found) => found.isFile(), () => false)) return name;
+  }
+  return undefined;
+}
+
+function instructionsQuestion(file: string): string {
+  return `
+Shall the agent follow ${file} of that folder, once you trust its content (postern instructions trust)?
+  1  no (default)
+  2  yes`;
+}
+
+function toInstructions(answer: string): Read<true> {
+  if (answer === "" || answer === "1" || /^no?$/i.test(answer)) return { value: undefined };
+  return answer === "2" || /^y(es)?$/i.test(answer) ? { value: true } : { wrong: `"${answer}" is neither 1 nor 2` };
 }

@@ -7,6 +7,7 @@ import { joinTools, type LateTools, openLateTools } from "../tools/late_tools.ts
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { WasmModules } from "../tools/wasm/wasm_modules.ts";
 import type { McpOperator } from "./mcp/mcp_operator.ts";
+import type { InstructionsOptions, WorkspaceInstructions } from "./instructions/workspace_instructions.ts";
 import type { McpServers } from "./mcp/mcp_servers.ts";
 import type { SessionServices } from "./mcp/open_session.ts";
 import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
@@ -28,6 +29,14 @@ export interface Extensions {
   /** WASM modules of `[runtime.wasm] tools_dir`. */
   readonly wasmModules: WasmModules;
   readonly skills: LateSkills;
+  readonly instructions: LateInstructions;
+}
+
+/** Instructions of the workspace, which are loaded when they are asked for, or when a run begins that may be told of them. */
+export interface LateInstructions {
+  load(): Promise<WorkspaceInstructions>;
+  /** Returns the part of the system prompt for a run that begins now; empty: none. */
+  offer(): Promise<string>;
 }
 
 /** Skills, which are loaded when they are asked for, or when a run begins and there is a folder of them. */
@@ -44,6 +53,7 @@ export interface ExtensionsOptions
     Omit<PluginServicesOptions, "redact">,
     Omit<SessionServices, "processes" | "config">,
     Omit<SkillsOptions, "config" | "processes">,
+    Omit<InstructionsOptions, "config">,
     Pick<ToolModulesOptions, "workers"> {
   readonly redactor: Pick<Redactor, "part">;
 }
@@ -61,6 +71,7 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
     mcpOperator: openMcpOperator(options, mcp),
     wasmModules: openWasmModules(options),
     skills: openSkills(options),
+    instructions: openInstructions(options),
     tools: joinTools([nodes, plugins, mcp].flatMap((owner) => (owner === undefined ? [] : [() => owner.tools()]))),
   };
 }
@@ -115,6 +126,18 @@ async function openPlugins(options: ExtensionsOptions): Promise<LateTools<Plugin
     ],
     awaited: join(workspaceRoot, "plugins"),
   });
+}
+
+/** Leaves the instructions of the workspace for their first use. */
+function openInstructions(options: ExtensionsOptions): LateInstructions {
+  const load = lazily(async () => {
+    const { createWorkspaceInstructions } = await import("./instructions/workspace_instructions.ts");
+    return createWorkspaceInstructions(options);
+  });
+  return {
+    load,
+    offer: async () => options.config().agent.workspace_instructions ? await (await load()).offer() : "",
+  };
 }
 
 /** Age of a look for folders that is new enough, in ms. */

@@ -42,6 +42,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "agent.parallel_tools": true,
   "agent.context_window_tokens": 0,
   "agent.tools": ["*"],
+  "agent.workspace_instructions": false,
   "agent.tool_search": "auto",
   "runs.max_concurrent": 16,
   "runs.max_queued": 1000,

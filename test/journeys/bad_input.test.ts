@@ -65,6 +65,8 @@ const POST_ROUTES: readonly PostRoute[] = [
   },
   { path: "/v1/skills/glob_search/trust", body: { digest: "0".repeat(64) }, missing: true, strict: true },
   { path: "/v1/plugin-registry/trust-key", body: { id: "none", key: btoa("k".repeat(32)) }, strict: true },
+  { path: "/v1/workspace-instructions/trust", body: { digest: "0".repeat(64) }, missing: true, strict: true },
+  { path: "/v1/workspace-instructions/untrust" },
   { path: "/v1/ws-ticket" },
   { path: "/v1/pairing-code" },
   { path: "/v1/tokens", body: { label: "x" }, optional: true, strict: true },

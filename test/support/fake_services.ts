@@ -108,6 +108,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       }),
     plugins: options.plugins ?? (() => Promise.resolve(createFakePlugins())),
     skills: options.skills ?? (() => Promise.resolve(createFakeSkills())),
+    instructions: () => Promise.reject(new TypeError("This test has no instructions of a workspace")),
     config: () => config,
     configStatus: () => ({ loaded_at: new Date(clock.now()).toISOString(), needs_restart: [], last_reload: null }),
     store,

@@ -9,6 +9,10 @@ export const agentSchema = v.strictObject({
   parallel_tools: about("Runs the tool calls of one turn at the same time when all of them only read", boolean(true)),
   context_window_tokens: about("Tokens that the model can take. 0: what the provider says", integer(0, 0, 100_000_000)),
   tools: about("Tools that the agent has: names, `prefix*` or `*`. An empty list means none", texts(["*"])),
+  workspace_instructions: about(
+    "Tells runs of AGENTS.md at the top of the workspace, or of CLAUDE.md, once you trust its content: `postern instructions trust`",
+    boolean(false),
+  ),
   tool_search: about(
     "Tells the model of a few tools in each turn, and lets it find the others with `tool_search`. `auto`: in runs with more than 24 tools",
     choice(["auto", "on", "off"], "auto"),

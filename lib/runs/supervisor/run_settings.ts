@@ -23,6 +23,8 @@ export interface AgentSettings extends AgentLimits {
 
 /** Texts that a run begins with beside the operator's words, as they are when it begins. */
 export interface RunGuidance {
+  /** Trusted instructions of the workspace; empty: none */
+  readonly instructions: string;
   /** Names and descriptions of the skills that it may read; empty: none is offered */
   readonly skills: string;
   /** False where there is no skill: the run then has no tool to read one */
@@ -30,7 +32,7 @@ export interface RunGuidance {
 }
 
 /** Guidance of a gateway that has none. */
-export const NO_GUIDANCE: RunGuidance = { skills: "", hasSkills: false };
+export const NO_GUIDANCE: RunGuidance = { instructions: "", skills: "", hasSkills: false };
 
 /** Name of the tool that reads skills. */
 const SKILL_READ = "skill_read";
@@ -88,7 +90,8 @@ export function runSettings(
     isFree: provider.toolsAreFree === true,
   });
   const skills = agentTools.some(({ name }) => name === SKILL_READ) ? guidance.skills : "";
-  const extra = [settings.systemPrompt, request.instructions ?? "", skills].filter((text) => text !== "").join("\n\n");
+  const texts = [settings.systemPrompt, guidance.instructions, request.instructions ?? "", skills];
+  const extra = texts.filter((text) => text !== "").join("\n\n");
   const prompt = request.agentTools === "none" ? null : systemPrompt({ hasTools: agentTools.length > 0, extra });
   const passesOn = agentTools.length === 0 ? undefined : { limits, durable, tools: undefined };
   return { provider, providerModel, model, limits, agentTools, deferred, passesOn, prompt };

@@ -106,6 +106,19 @@ const PROTECTED: ReadonlySet<string> = new Set([
   "git~1",
 ]);
 
+/**
+ * Names of the files that instruct agents which work in a folder, the first to count first. File tools do not write them, so that no run
+ * steers the next one; commands may, since a person trusts one content of them.
+ */
+export const INSTRUCTION_FILES: readonly string[] = ["AGENTS.md", "CLAUDE.md"];
+
+const INSTRUCTIONS: ReadonlySet<string> = new Set(INSTRUCTION_FILES.map(foldName));
+
+/** Tells whether a name is that of a file that instructs agents, in any case. */
+export function isInstructionFile(name: string): boolean {
+  return INSTRUCTIONS.has(foldName(name));
+}
+
 /** Common names of folders and files, which count for commands at the top of the workspace alone, where Postern looks for them. */
 const AT_TOP: ReadonlySet<string> = new Set(["postern.toml", "plugins"]);
 
@@ -114,7 +127,7 @@ const AT_TOP: ReadonlySet<string> = new Set(["postern.toml", "plugins"]);
  * Source: docs/design/paths_and_commands.md "Protected names"
  */
 export function isProtected(names: readonly string[]): boolean {
-  return names.some((name) => PROTECTED.has(foldName(name)));
+  return names.some((name) => PROTECTED.has(foldName(name)) || isInstructionFile(name));
 }
 
 /**

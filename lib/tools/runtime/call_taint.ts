@@ -1,8 +1,9 @@
-import { resolve } from "node:path";
+import { basename, resolve } from "node:path";
 import { joinTaints, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
 import { changesFiles } from "../../guard/policy.ts";
 import type { TaintedFiles } from "../../guard/tainted_files.ts";
+import { isInstructionFile } from "../../system/files/forbidden_paths.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 import type { ToolResult } from "./tool_call.ts";
 import { taintOf, type ToolCallRequest } from "./tool_executor.ts";
@@ -15,6 +16,8 @@ export interface CallTaintOptions {
   readonly config: () => Config;
   /** Absolute path of the workspace */
   readonly workspaceRoot: string;
+  /** Tells whether a person trusts a file that instructs agents, as it is now. Default: nobody trusts any */
+  readonly isTrustedFile?: ((path: string) => Promise<boolean>) | undefined;
 }
 
 /** A call that may run, and the run that makes it. */
@@ -94,7 +97,14 @@ class ExecutorTaint implements CallTaint {
   }
 
   async #of(paths: readonly string[]): Promise<Taint> {
-    return await this.#options.taintedFiles?.of(paths) ?? UNTAINTED;
+    const { taintedFiles, isTrustedFile } = this.#options;
+    const known = await taintedFiles?.of(paths) ?? UNTAINTED;
+    const instructions: string[] = [];
+    // Whoever wrote the file wrote it for the agent to follow
+    for (const path of paths.filter((each) => isInstructionFile(basename(each)))) {
+      if (await isTrustedFile?.(path) !== true) instructions.push(`instructions ${basename(path)}`);
+    }
+    return instructions.length === 0 ? known : joinTaints(known, instructions);
   }
 
   #resolved(paths: readonly string[], root: "read_file" | "write_file" | undefined): readonly string[] {

@@ -50,6 +50,16 @@ test("three answers decide over provider, folder and what the agent may change",
     assert.equal(sources["gateway.port"], undefined);
   }));
 
+test("a folder with AGENTS.md or CLAUDE.md gives a fourth question, and yes turns workspace_instructions on", () =>
+  onMachine(async ({ run, cwd }) => {
+    writeFileSync(join(cwd, "CLAUDE.md"), "Use tabs.");
+    const { code, stdout, stderr } = await run(["init"], { answers: ["", "", "", "2"] });
+    assert.equal(code, 0, `${stdout}${stderr}`);
+    assert.match(readFileSync(join(cwd, "postern.toml"), "utf8"), /^workspace_instructions = true$/m);
+    await run(["init"], { answers: ["y", "", "", "", ""] });
+    assert.match(readFileSync(join(cwd, "postern.toml"), "utf8"), /^# workspace_instructions = false$/m);
+  }));
+
 test("empty answers keep every default, and a vendor without its key is told where the key goes", () =>
   onMachine(async ({ run, cwd }) => {
     const path = join(cwd, "postern.toml");

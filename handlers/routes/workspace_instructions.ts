@@ -1,0 +1,83 @@
+import * as v from "valibot";
+import { callerOf } from "../door.ts";
+import type { Route } from "../route.ts";
+import { readJson, strictRoute } from "../wire/read_json.ts";
+import { jsonReply } from "../wire/reply.ts";
+
+const instructionsSchema = v.object({
+  object: v.literal("workspace_instructions"),
+  /** `none`: there is no file. `unusable`: it is no text, too large, or not one that tools may read */
+  state: v.picklist(["none", "unusable", "untrusted", "changed", "trusted"]),
+  /** True for `[agent] workspace_instructions = true` */
+  enabled: v.boolean(),
+  /** True when runs that begin now are told of them */
+  on: v.boolean(),
+  /** Why they are off, with what turns them on; null while they are on */
+  reason: v.nullable(v.string()),
+  /** `AGENTS.md` or `CLAUDE.md`; null: there is none */
+  file: v.nullable(v.string()),
+  path: v.nullable(v.string()),
+  /** SHA-256 of the bytes, which trust binds; null: they cannot be read */
+  digest: v.nullable(v.string()),
+  bytes: v.nullable(v.number()),
+  /** Bytes that the system prompt has */
+  used_bytes: v.nullable(v.number()),
+  text: v.nullable(v.string()),
+  /** Digest that is trusted now; null: none is */
+  trusted_digest: v.nullable(v.string()),
+  /** Lines that changed since it was trusted; null: none was, or nothing changed */
+  difference: v.nullable(v.string()),
+});
+
+const digest = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));
+
+const trustSchema = v.strictObject({
+  /** Digest of the content that was looked at */
+  digest,
+  /** Digest that was trusted when it was looked at; null: none was. Absent: whatever was */
+  before: v.optional(v.nullable(digest)),
+});
+
+const reply = { status: 200, type: "application/json", schema: instructionsSchema } as const;
+
+/** GET /v1/workspace-instructions: AGENTS.md or CLAUDE.md of the workspace, and whether runs are told of it. */
+export const instructionsRoute: Route = strictRoute({
+  method: "GET",
+  path: "/v1/workspace-instructions",
+  access: "admin",
+  summary: "Instructions of the workspace, and what changed since they were trusted",
+  reply,
+  handler: async (_request, context) => jsonReply(context, 200, await (await context.services.instructions()).show()),
+});
+
+/** POST /v1/workspace-instructions/trust: trusts exactly this content. */
+export const trustInstructionsRoute: Route = strictRoute({
+  method: "POST",
+  path: "/v1/workspace-instructions/trust",
+  access: "admin",
+  summary: "Trust the instructions of the workspace with the content of this digest",
+  body: trustSchema,
+  reply,
+  errors: ["conflict", "not_found"],
+  idempotency: "harmless",
+  async handler(request, context) {
+    const asked = await readJson(request, context, trustSchema);
+    const instructions = await context.services.instructions();
+    return jsonReply(context, 200, await instructions.trust({ ...asked, by: callerOf(context, "http") }));
+  },
+});
+
+/** POST /v1/workspace-instructions/untrust: takes the trust back. */
+export const untrustInstructionsRoute: Route = strictRoute({
+  method: "POST",
+  path: "/v1/workspace-instructions/untrust",
+  access: "admin",
+  summary: "Take the trust in the instructions of the workspace back",
+  reply,
+  errors: ["not_found"],
+  idempotency: "harmless",
+  async handler(_request, context) {
+    const instructions = await context.services.instructions();
+    return jsonReply(context, 200, await instructions.untrust({ by: callerOf(context, "http") }));
+  },
+});
