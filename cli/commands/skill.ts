@@ -157,7 +157,7 @@ async function packFolder(path: string, name: string): Promise<Uint8Array> {
     const whole = await readSkill(path, { ...nowhere, layer: "own", shownAs: path });
     if (whole === undefined) throw new Error("it is gone");
     const { contents, links, executables } = whole;
-    const [link] = links;
+    const [link] = links.keys();
     if (link !== undefined) throw new Error(`its file "${exactLine(link)}" is a link`);
     const files = [...contents].map(([file, bytes]) => ({
       path: `${name}/${file}`,

@@ -8,10 +8,11 @@ import { createPluginsView } from "./plugins_view.js";
 import { createRunsView } from "./runs_view.js";
 import { createSchedulesView } from "./schedules_view.js";
 import { addressOf, createSession } from "./session.js";
+import { createSkillsView } from "./skills_view.js";
 import { createStatusView } from "./status_view.js";
 import { createToolsView } from "./tools_view.js";
 
-const VIEWS = ["chat", "runs", "schedules", "approvals", "memory", "tools", "plugins", "status", "logs"];
+const VIEWS = ["chat", "runs", "schedules", "approvals", "memory", "tools", "plugins", "skills", "status", "logs"];
 const POLL_MS = 3000;
 const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["draining", "Shutting down"]]);
 
@@ -30,6 +31,7 @@ export function start() {
   const schedules = createSchedulesView({ session });
   const tools = createToolsView({ session });
   const plugins = createPluginsView({ session });
+  const skills = createSkillsView({ session });
   const memory = createMemoryView({ session });
   const logs = createLogsView({ session });
   const status = createStatusView();
@@ -44,6 +46,7 @@ export function start() {
     runs.reset();
     schedules.reset();
     plugins.reset();
+    skills.reset();
     memory.reset();
     logs.reset();
     showView("pair", "Pair");
@@ -70,6 +73,7 @@ export function start() {
     if (view === "approvals") void approvals.load();
     if (view === "tools") void tools.load();
     if (view === "plugins") void plugins.load();
+    if (view === "skills") void skills.load();
     if (view === "memory") void memory.load();
     if (view === "logs") void logs.load();
     if (view === "status") void poll();

@@ -45,8 +45,8 @@ export interface WholeSkill {
   readonly contents: ReadonlyMap<string, Uint8Array>;
   /** Paths of files that may be started as programs */
   readonly executables: ReadonlySet<string>;
-  /** Paths of links, which are not followed */
-  readonly links: readonly string[];
+  /** Targets of links by path, which are not followed */
+  readonly links: ReadonlyMap<string, string>;
 }
 
 /** File that makes a folder a skill. */
@@ -99,7 +99,7 @@ export async function readSkill(path: string, place: SkillPlace): Promise<WholeS
     files: [...contents].map(([file, { length: size }]) => ({ path: file, size })),
     digest: skillDigest(contents, links),
   };
-  return { skill, document, contents, executables, links: [...links.keys()] };
+  return { skill, document, contents, executables, links };
 }
 
 function headOf({ body: _body, bodyLine: _line, ...head }: SkillDocument): SkillHead {

@@ -1,4 +1,4 @@
-import { exactLine, firstBytes } from "../../base/text.ts";
+import { exactLine } from "../../base/text.ts";
 import type { DocumentTrust } from "../../guard/trusted_documents.ts";
 import { createHash } from "node:crypto";
 import type { KnownSkill, SkillState } from "./skill_catalogue.ts";
@@ -123,26 +123,34 @@ export function reasonOff({ found, state, record }: Pick<KnownSkill, "found" | "
   }
 }
 
-/** Bytes of UTF-8 of the text of all files together */
-const MAX_TEXT = 262_144;
+/** Bytes of UTF-8 of the texts of all files together. Room is left for the lines that name files, up to MAX_TRUSTED_TEXT */
+const MAX_TEXT = 150_000;
 
-/** Returns all files as one text for a person, SKILL.md first: the text that trust is given for. */
-export function textOfSkill({ contents, skill }: Pick<WholeSkill, "contents" | "skill">): string {
+/**
+ * Returns all files as one text for a person, SKILL.md first: the text that trust is given for. A file whose text is not shown stands there
+ * with its digest, so that every change of the skill changes this text.
+ */
+export function textOfSkill({ contents, links, skill }: Pick<WholeSkill, "contents" | "links" | "skill">): string {
   const paths = [...contents.keys()].sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
   const { disallowedTools = [] } = skill.document ?? {};
   const narrowed = toToolPatterns(disallowedTools);
   const head = narrowed.length === 0 ? [] : [`A run that reads this skill may no longer call: ${narrowed.join(", ")}`];
+  let left = MAX_TEXT;
   const parts = paths.map((path) => {
     const bytes = contents.get(path) ?? new Uint8Array();
-    const sha256 = createHash("sha256").update(bytes).digest("hex");
-    const title = `=== ${exactLine(path)} (${bytes.length} bytes, SHA-256 ${sha256})`;
     const text = textOfFile(bytes);
-    return `${title}\n${text === undefined ? "(no text)" : text.trimEnd()}`;
+    if (text !== undefined && bytes.length <= left) {
+      left -= bytes.length;
+      return `=== ${exactLine(path)}\n${text}`;
+    }
+    const why = text === undefined ? "no text" : "too long to be shown";
+    const sha256 = createHash("sha256").update(bytes).digest("hex");
+    return `=== ${exactLine(path)} (${why}, ${bytes.length} bytes, SHA-256 ${sha256})`;
   });
-  const whole = [...head, ...parts].join("\n");
-  const cut = firstBytes(whole, MAX_TEXT - 200);
-  if (cut === whole) return whole;
-  return `${cut}\n... the rest is not shown: ${MAX_TEXT} bytes are the most; look into ${skill.folder} for it`;
+  const linked = [...links].map(([path, target]) =>
+    `=== ${exactLine(path)} (a link to ${exactLine(target)}, which is not followed)`
+  );
+  return [...head, ...parts, ...linked].join("\n");
 }
 
 function rank(path: string): number {

@@ -94,11 +94,38 @@ suite("a trusted skill of the workspace is off again when", () => {
   }
 });
 
+test("every change changes the text that a person looks at, also of what is not shown", () =>
+  withSkills(async ({ skills, write, at }) => {
+    let { text } = await skills.show("pdf");
+    assert.match(text, /=== long\.md \(too long to be shown, 160000 bytes, SHA-256/);
+    assert.match(text, /=== picture\.png \(no text, 3 bytes/);
+    const changes = [
+      () => write("workspace/.agents/skills/pdf/long.md", "y".repeat(160_000)),
+      () => write("workspace/.agents/skills/pdf/picture.png", "a\0c"),
+      () => write("workspace/.agents/skills/pdf/SKILL.md", `${skillText("pdf")} `),
+      () => symlinkSync("long.md", at("workspace/.agents/skills/pdf/link.md")),
+    ];
+    for (const change of changes) {
+      await trust(skills, "pdf");
+      change();
+      const now = await skills.show("pdf");
+      assert.notEqual(now.text, text);
+      assert.notEqual(now.difference, "");
+      ({ text } = now);
+    }
+  }, {
+    files: {
+      "workspace/.agents/skills/pdf/SKILL.md": skillText("pdf"),
+      "workspace/.agents/skills/pdf/long.md": "x".repeat(160_000),
+      "workspace/.agents/skills/pdf/picture.png": "a\0b",
+    },
+  }));
+
 test("a change is shown as a difference, and only what was looked at is trusted", () =>
   withSkills(async ({ skills, write }) => {
     const before = await skills.show("pdf");
     assert.deepEqual([before.trusted_digest, before.difference], [null, null]);
-    assert.match(before.text, /=== SKILL\.md [^\n]*\n---\nname: pdf/);
+    assert.match(before.text, /=== SKILL\.md\n---\nname: pdf/);
     await trust(skills, "pdf");
     write("workspace/.agents/skills/pdf/SKILL.md", skillText("pdf", { body: "Do it twice." }));
     const after = await skills.show("pdf");

@@ -1,0 +1,276 @@
+import { byId, element } from "./dom.js";
+import { exactLine, exactText } from "./exact_text.js";
+import { formatTime } from "./format.js";
+
+const MAX_BYTES = 67_108_864;
+const STATES = new Map([
+  ["on", "On"],
+  ["untrusted", "Not trusted"],
+  ["changed", "Changed"],
+  ["unusable", "Cannot be used"],
+]);
+const SOURCES = new Map([
+  ["own", "your folder"],
+  ["user", "shared with other agents"],
+  ["workspace", "workspace"],
+]);
+
+/**
+ * @typedef {{ file: string, line: number, key: string | null, reason: string }} Problem
+ * @typedef {{
+ *   name: string,
+ *   description: string | null,
+ *   state: string,
+ *   on: boolean,
+ *   reason: string | null,
+ *   source: string,
+ *   folder: string,
+ *   digest: string,
+ *   installed: { kind: string, from: string, commit: string | null, at: string } | null,
+ *   offered: boolean,
+ *   license: string | null,
+ *   compatibility: string | null,
+ *   allowed_tools: readonly string[],
+ *   disallowed_tools: readonly string[],
+ *   files: readonly { path: string, size: number }[],
+ *   warnings: readonly Problem[],
+ *   hides: readonly string[],
+ * }} Skill
+ * @typedef {Skill & { text: string, trusted_digest: string | null, difference: string | null }} ShownSkill
+ */
+
+/**
+ * The skills: where each comes from, why it is off; to look at one and trust it, to install and remove. Texts of a skill are somebody
+ * else's: what cannot be seen is spelled out.
+ * @param {{ session: import("./session.js").Session }} options
+ */
+export function createSkillsView({ session }) {
+  const lead = byId("skills-lead", HTMLElement);
+  const list = byId("skills-list", HTMLElement);
+  const note = byId("skills-note", HTMLElement);
+  const name = byId("skills-name", HTMLInputElement);
+  const url = byId("skills-url", HTMLInputElement);
+  const file = byId("skills-file", HTMLInputElement);
+  const install = byId("skills-install", HTMLButtonElement);
+
+  async function load() {
+    try {
+      /** @type {{ data: readonly Skill[], problems: readonly string[] }} */
+      const { data: skills, problems } = await session.json("v1/skills");
+      const on = skills.filter((skill) => skill.on).length;
+      lead.textContent = skills.length === 0
+        ? "There is no skill. Install one, or put a folder with a SKILL.md into the skills of your data directory."
+        : `${on} of ${skills.length} are on. What is off says what would turn it on.`;
+      const isOpen = new Set([...list.querySelectorAll("details[open]")].map(({ id }) => id));
+      list.replaceChildren(
+        ...skills.map((skill) => element("li", {}, toDetails(skill, isOpen))),
+        ...problems.map((problem) => element("li", { class: "skill-problem" }, exactLine(problem))),
+      );
+      list.hidden = skills.length + problems.length === 0;
+    } catch (error) {
+      lead.textContent = `The skills cannot be shown: ${messageOf(error)}`;
+    }
+  }
+
+  /**
+   * Does a change, says what came of it, and shows the skills as they are now.
+   * @param {string} label
+   * @param {() => Promise<unknown>} work
+   */
+  async function change(label, work) {
+    note.textContent = `${label} ...`;
+    try {
+      await work();
+      note.textContent = `${label}: done.`;
+    } catch (error) {
+      note.textContent = `${label}: ${messageOf(error)}`;
+    }
+    await load();
+    byId("skills-title", HTMLElement).focus();
+  }
+
+  install.addEventListener("click", async () => {
+    const wanted = name.value.trim();
+    const chosen = file.files?.[0];
+    install.disabled = true;
+    await change(`Install ${exactLine(wanted)}`, async () => {
+      if (wanted === "") throw new Error("say the name of the skill");
+      if (chosen === undefined) {
+        const body = { name: wanted, url: url.value.trim() };
+        if (body.url === "") throw new Error("choose an archive, or name a git repository");
+        await session.request("v1/skill-installations", { method: "POST", body });
+      } else {
+        if (chosen.size > MAX_BYTES) throw new Error("the archive is larger than 64 MiB");
+        const query = new URLSearchParams({ name: wanted, from: chosen.name });
+        const raw = new Blob([chosen], { type: "application/octet-stream" });
+        await session.request(`v1/skills?${query}`, { method: "POST", raw });
+      }
+      name.value = url.value = "";
+    });
+    file.value = "";
+    install.disabled = false;
+  });
+
+  /**
+   * @param {Skill} skill
+   * @param {ReadonlySet<string>} isOpen
+   */
+  function toDetails(skill, isOpen) {
+    const { on, description, reason, state, source } = skill;
+    const details = element(
+      "details",
+      { id: `skill-${skill.name}`, class: "tool-info" },
+      element(
+        "summary",
+        {},
+        element("span", { class: "switch", "data-on": String(on), "aria-hidden": "true" }),
+        element("span", { class: "tool-name" }, exactLine(skill.name)),
+        element("span", { class: "badge" }, SOURCES.get(source) ?? source),
+        element("span", { class: "tool-description" }, exactLine(description ?? "")),
+        on ? "" : element("span", { class: "tool-why" }, `${STATES.get(state) ?? state}: ${exactLine(reason ?? "")}`),
+      ),
+      element("div", { class: "tool-body" }, ...toFacts(skill), toButtons(skill)),
+    );
+    details.open = isOpen.has(details.id);
+    return details;
+  }
+
+  /** @param {Skill} skill */
+  function toButtons(skill) {
+    const { state, source, installed } = skill;
+    const place = element("div", { class: "ask-buttons" });
+    const path = `v1/skills/${encodeURIComponent(skill.name)}`;
+    const shownName = exactLine(skill.name);
+    const start = () => {
+      place.replaceChildren(
+        ...(state === "untrusted" || state === "changed" ? [button("Look at it", shownName, look)] : []),
+        ...(state === "on" && source === "workspace"
+          ? [
+            button("Trust it no more", shownName, () =>
+              change(`Trust ${shownName} no more`, () =>
+                session.request(`${path}/trust`, { method: "DELETE" }))),
+          ]
+          : []),
+        ...(installed === null
+          ? []
+          : [button("Remove", shownName, () =>
+            ask("Remove it", [], () =>
+              change(`Remove ${shownName}`, () =>
+                session.request(path, { method: "DELETE" }))))]),
+      );
+    };
+    const look = async () => {
+      try {
+        /** @type {ShownSkill} */
+        const shown = await session.json(path);
+        const body = { digest: shown.digest, before: shown.trusted_digest };
+        ask(
+          "Trust it",
+          [toQuestion(shown)],
+          () => change(`Trust ${shownName}`, () => session.request(`${path}/trust`, { method: "POST", body })),
+        );
+      } catch (error) {
+        note.textContent = messageOf(error);
+      }
+    };
+    /** @type {(label: string, question: readonly Node[], work: () => Promise<void>) => void} */
+    const ask = (label, question, work) => {
+      const yes = button(label, shownName, () => {
+        yes.disabled = true;
+        void work();
+      });
+      yes.className = "primary";
+      const no = button("Cancel", shownName, start);
+      place.replaceChildren(...question, yes, no);
+      // A key that is pressed too long must not answer
+      no.focus();
+    };
+    start();
+    return place;
+  }
+
+  return {
+    load,
+    /** Forgets everything, as on signing out. */
+    reset() {
+      lead.textContent = "";
+      note.textContent = "";
+      list.replaceChildren();
+    },
+  };
+}
+
+/**
+ * @param {string} label
+ * @param {string} name
+ * @param {() => void} onclick
+ */
+function button(label, name, onclick) {
+  return element("button", { type: "button", "aria-label": `${label}: ${name}`, onclick }, label);
+}
+
+/**
+ * The question before a skill is trusted: all its files, or what changed since it was trusted.
+ * @param {ShownSkill} skill
+ */
+function toQuestion({ text, difference, digest }) {
+  const isNew = difference === null;
+  return element(
+    "div",
+    { class: "ask" },
+    element(
+      "p",
+      {},
+      isNew
+        ? "These are its files. Whoever wrote them tells your agent what to do once you trust them."
+        : "This changed since you trusted it. Lines with + are new, lines with - are gone.",
+    ),
+    element("pre", { tabindex: "0" }, exactText(isNew ? text : difference)),
+    element("p", { class: "ask-rule" }, `Content: SHA-256 ${digest}`),
+  );
+}
+
+/** @param {Skill} skill */
+function toFacts(skill) {
+  const { state, folder, installed, offered, license, compatibility, files, warnings, hides, digest } = skill;
+  const from = installed === null
+    ? ""
+    : ` Installed ${formatTime(installed.at)} from ${installed.from}${
+      installed.commit === null ? "" : `, commit ${installed.commit.slice(0, 12)}`
+    }.`;
+  return [
+    element("p", { class: "hint" }, exactLine(`${STATES.get(state) ?? state}. Folder: ${folder}.${from}`)),
+    ...toLines("Needs", compatibility === null ? [] : [compatibility]),
+    ...toLines("License", license === null ? [] : [license]),
+    ...toLines(
+      "For you alone",
+      offered || state === "unusable" ? [] : ["the agent is not told of it, and reads it when you name it"],
+    ),
+    ...toLines("Tools that its author would allow, which grants nothing", skill.allowed_tools),
+    ...toLines("Tools that a run loses which reads it", skill.disallowed_tools),
+    ...toLines("Hides skills of the same name", hides),
+    ...toLines(
+      "Warnings",
+      warnings.map(({ file, line, key, reason }) => `${file}:${line}: ${key === null ? "" : `${key}: `}${reason}`),
+    ),
+    ...toLines("Files", files.map(({ path, size }) => `${path} (${size} bytes)`)),
+    element("p", { class: "ask-rule hint" }, `SHA-256 ${digest}`),
+  ];
+}
+
+/**
+ * @param {string} title
+ * @param {readonly string[]} lines
+ */
+function toLines(title, lines) {
+  if (lines.length === 0) return [];
+  return [
+    element("p", { class: "tool-label" }, title),
+    element("ul", { class: "ask-files" }, ...lines.map((line) => element("li", {}, exactLine(line)))),
+  ];
+}
+
+/** @param {unknown} error */
+function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
