@@ -8,6 +8,7 @@ import { gatewayCheck, serviceCheck } from "../doctor/check_gateway.ts";
 import { portCheck } from "../doctor/check_port.ts";
 import { instructionsCheck } from "../doctor/check_instructions.ts";
 import { pluginsCheck } from "../doctor/check_plugins.ts";
+import { mcpCheck } from "../doctor/check_mcp.ts";
 import { programsCheck } from "../doctor/check_programs.ts";
 import { providerCheck } from "../doctor/check_provider.ts";
 import { runChecks } from "../doctor/run_checks.ts";
@@ -30,6 +31,7 @@ const CHECKS = [
   programsCheck,
   pluginsCheck,
   instructionsCheck,
+  mcpCheck,
   logCheck,
 ];
 

@@ -20,6 +20,8 @@ export interface McpOperator {
   enable(name: string, by: McpActor): Promise<McpServerInfo>;
   /** Ends a server and keeps it from being started. @throws {HttpError} `not_found` */
   disable(name: string, by: McpActor): Promise<McpServerInfo>;
+  /** Opens a session with a server that has none. A start that fails is in the answer. @throws {HttpError} `not_found` */
+  start(name: string, signal: AbortSignal): Promise<McpServerInfo>;
   /** Starts a server anew. A start that fails is in the answer. @throws {HttpError} `not_found`, `conflict` for a server that is off */
   restart(name: string, options: { readonly by: McpActor; readonly signal: AbortSignal }): Promise<McpServerInfo>;
 }
@@ -77,6 +79,12 @@ class ServerOperator implements McpOperator {
     });
   }
 
+  async start(name: string, signal: AbortSignal): Promise<McpServerInfo> {
+    this.#require(name);
+    await this.#connection(name)?.freshTools(signal).catch(ignoreFailure);
+    return this.#infoOf(name);
+  }
+
   restart(
     name: string,
     { by, signal }: { readonly by: McpActor; readonly signal: AbortSignal },
@@ -87,10 +95,7 @@ class ServerOperator implements McpOperator {
         throw conflict(`Cannot restart the MCP server "${name}": it is off; ${this.#wayOn(name)}`);
       }
       await this.#options.switches.noteRestart(name, by);
-      await connection.restart(signal).catch((error: unknown) => {
-        // The server's state says it
-        if (!(error instanceof McpError)) throw error;
-      });
+      await connection.restart(signal).catch(ignoreFailure);
     });
   }
 
@@ -136,6 +141,11 @@ class ServerOperator implements McpOperator {
       type: "invalid_request_error",
     });
   }
+}
+
+/** Leaves a failure of a server to its state, which says it. */
+function ignoreFailure(error: unknown): void {
+  if (!(error instanceof McpError)) throw error;
 }
 
 function conflict(message: string): HttpError {

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
+import { isGone } from "../../../support/is_gone.ts";
 import { fixtureServer } from "../../../support/mcp_bench.ts";
 import { until } from "../../../support/until.ts";
 import { onMachine } from "../../support/run_in.ts";
@@ -17,6 +18,44 @@ args = ${JSON.stringify(args)}
 [mcp.servers.other]
 command = "node"
 `;
+
+test("postern doctor starts each server once, and says what it found, with a gateway and without", () =>
+  onMachine(async ({ run, home, withGateway }) => {
+    const path = join(home, ".config/postern/postern.toml");
+    mkdirSync(dirname(path), { recursive: true });
+    const marks = join(home, "starts");
+    const fixture = fixtureServer({ log: marks });
+    const dead = fixtureServer({ dead: true, stderr: "no key\n" });
+    const table = (name: string, { command, args }: typeof fixture) =>
+      `[mcp.servers.${name}]\ncommand = ${JSON.stringify(command)}\nargs = ${JSON.stringify(args)}\n`;
+    writeFileSync(
+      path,
+      `[security.mcp]\nenabled = true\nallowed_servers = ["files", "dead", "none"]\n${table("files", fixture)}${
+        table("dead", dead)
+      }`,
+    );
+    const env = { PATH: process.env["PATH"] ?? "" };
+    const look = async () => {
+      const { checks } = JSON.parse((await run(["doctor", "--json"], { env })).stdout);
+      return checks.filter(({ name }: { name: string }) => name === "mcp").map((
+        { state, message }: { state: string; message: string },
+      ) => `${state}: ${message}`);
+    };
+    const expected = [
+      /^warning: allowed_servers names "none", and there is no \[mcp\.servers\.none\]$/,
+      /^ok: "files" \(.*\) has 9 tools, by the protocol of 2025-11-25$/,
+      /^warning: Cannot start the MCP server "dead": .*no key/,
+    ];
+    const check = (found: readonly string[]) => {
+      assert.equal(found.length, expected.length, found.join("\n"));
+      for (const [index, line] of found.entries()) assert.match(line, expected[index] ?? /never/);
+    };
+    check(await look());
+    const starts = () => readFileSync(marks, "utf8").split("\n").filter((line) => line.startsWith("start"));
+    for (const line of starts()) assert.ok(await isGone(line.split(" ")[1] ?? ""), line);
+    assert.equal(starts().length, 1);
+    await withGateway([], async () => check(await look()), { env });
+  }));
 
 test("postern mcp shows servers, turns them off over a restart of the gateway, and starts them anew", () =>
   onMachine(async ({ run, home, withGateway }) => {

@@ -1,0 +1,104 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { systemClock } from "../../lib/base/clock.ts";
+import type { McpServerInfo } from "../../lib/extensions/mcp/server_info.ts";
+import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
+import { type Check, type Finding, fine, type Installation, warning } from "./finding.ts";
+
+const NAME = "mcp";
+/** Milliseconds for the start of one server. All start at once. */
+const START_MS = 30_000;
+/** Milliseconds beside that, for the services around the servers and their end */
+const MARGIN_MS = 15_000;
+
+/** Checks the MCP servers that may run: each is started once, unless the gateway has a session with it. */
+export const mcpCheck: Check = {
+  name: NAME,
+  limitMs: START_MS + MARGIN_MS,
+  async run(installation) {
+    const { mcp, security: { mcp: { enabled, allowed_servers: allowed } } } = installation.loaded.config;
+    if (!enabled) return [];
+    const names = [...new Set(allowed)];
+    const missing = names.filter((name) => !Object.hasOwn(mcp.servers, name)).map((name) =>
+      warning(NAME, `allowed_servers names "${name}", and there is no [mcp.servers.${name}]`, "correct security.mcp")
+    );
+    const there = names.filter((name) => Object.hasOwn(mcp.servers, name));
+    if (there.length === 0) return missing;
+    const found = await (isRunning(installation) ? askGateway(installation, there) : startAlone(installation, there));
+    return [...missing, ...found];
+  },
+};
+
+function isRunning({ running }: Installation): boolean {
+  return running !== undefined && running.health !== "silent" && running.record.token !== "";
+}
+
+/** Asks the running gateway, which starts the servers that have no session. */
+async function askGateway({ running }: Installation, names: readonly string[]): Promise<readonly Finding[]> {
+  // isRunning looked
+  const record = running?.record as NonNullable<Installation["running"]>["record"];
+  const client = createGatewayClient({ ...record, clock: systemClock, timeoutMs: START_MS });
+  const ask = async (method: "GET" | "POST", path: string) => {
+    const { status, body } = await client.request({ method, path: `/v1/mcp-servers/${path}` });
+    return status === 200 ? body as McpServerInfo : undefined;
+  };
+  return await Promise.all(names.map(async (name) => {
+    try {
+      const now = await ask("GET", name);
+      const isOpen = now === undefined || now.state === "ready" || now.state === "disabled";
+      return toFinding(name, isOpen ? now : await ask("POST", `${name}/restart`));
+    } catch {
+      return tooSlow(name);
+    }
+  }));
+}
+
+/** Starts the servers in services of their own, whose data directory is removed afterwards, and ends them. */
+async function startAlone({ context, loaded }: Installation, names: readonly string[]): Promise<readonly Finding[]> {
+  const { randomControlToken, startServices } = await import("../serve/start_services.ts");
+  const dataDir = await mkdtemp(join(tmpdir(), "postern-doctor-"));
+  try {
+    const services = await startServices(context, {
+      loaded: { ...loaded, dataDir },
+      agent: false,
+      controlToken: randomControlToken(),
+      quiet: true,
+      // What is wrong with a server is in its finding
+      log: { write: () => {}, healthy: () => true },
+    });
+    try {
+      const servers = await services.mcpServers();
+      const limit = systemClock.timeoutSignal(START_MS);
+      const found = await Promise.all(names.map(async (name) => {
+        try {
+          return toFinding(name, await servers.start(name, limit.signal));
+        } catch (error) {
+          if (limit.signal.aborted) return tooSlow(name);
+          throw error;
+        }
+      }));
+      limit.clear();
+      return found;
+    } finally {
+      await services.close();
+    }
+  } finally {
+    await rm(dataDir, { recursive: true, force: true });
+  }
+}
+
+function toFinding(name: string, server: McpServerInfo | undefined): Finding {
+  if (server === undefined) return warning(NAME, `The gateway does not tell of "${name}"`, "postern mcp list");
+  const { state, reason, tools, server: self, protocol_version: version, last_error: failed } = server;
+  if (state === "disabled") return fine(NAME, `"${name}" was not started: ${reason}`);
+  if (state !== "ready") {
+    return warning(NAME, failed?.message ?? `"${name}" has no session`, `postern mcp logs ${name}`);
+  }
+  const called = self === null ? "" : ` (${self.name} ${self.version})`;
+  return fine(NAME, `"${name}"${called} has ${tools.length} tools, by the protocol of ${version ?? "an unknown date"}`);
+}
+
+function tooSlow(name: string): Finding {
+  return warning(NAME, `"${name}" did not start within ${START_MS / 1000} s`, `postern mcp show ${name}`);
+}
