@@ -1,6 +1,7 @@
 import { createApprovalsView } from "./approvals_view.js";
 import { createChatView } from "./chat_view.js";
 import { byId, element } from "./dom.js";
+import { createInstructionsCard } from "./instructions_card.js";
 import { createLogsView } from "./logs_view.js";
 import { createMemoryView } from "./memory_view.js";
 import { createPairView } from "./pair_view.js";
@@ -32,6 +33,7 @@ export function start() {
   const tools = createToolsView({ session });
   const plugins = createPluginsView({ session });
   const skills = createSkillsView({ session });
+  const instructions = createInstructionsCard({ session });
   const memory = createMemoryView({ session });
   const logs = createLogsView({ session });
   const status = createStatusView();
@@ -47,6 +49,7 @@ export function start() {
     schedules.reset();
     plugins.reset();
     skills.reset();
+    instructions.reset();
     memory.reset();
     logs.reset();
     showView("pair", "Pair");
@@ -73,7 +76,7 @@ export function start() {
     if (view === "approvals") void approvals.load();
     if (view === "tools") void tools.load();
     if (view === "plugins") void plugins.load();
-    if (view === "skills") void skills.load();
+    if (view === "skills") void Promise.all([skills.load(), instructions.load()]);
     if (view === "memory") void memory.load();
     if (view === "logs") void logs.load();
     if (view === "status") void poll();

@@ -18,7 +18,7 @@ const MAX_QUERY_WORDS = 16;
 export const toolSearch = defineTool({
   name: TOOL_SEARCH,
   description:
-    "Finds more tools, to call from the next turn on: documents, plans, processes, git, schedules, sub-agents, procedures, boards, other machines, MCP servers",
+    "Finds more tools for the next turns: documents, plans, processes, git, schedules, sub-agents, procedures, boards, other machines, MCP servers",
   access: "read",
   enabled: (config) => config.agent.tool_search !== "off",
   enabledBy: '[agent] tool_search = "auto"',
