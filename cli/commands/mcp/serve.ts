@@ -1,3 +1,4 @@
+import { dirname } from "node:path";
 import { systemClock } from "../../../lib/base/clock.ts";
 import type { LoadedConfig } from "../../../lib/config/load_config.ts";
 import { type ControlRecord, readControlFile } from "../../../lib/host/control_file.ts";
@@ -79,11 +80,22 @@ async function reachServing(context: CommandContext, options: ServingOptions): P
           `Cannot reach a gateway: none runs on "${dataDir}"; start it with postern daemon start, or leave --no-start out`,
         );
       }
+      requireWorkspace(context, options);
       await startDaemon(context, options);
     } else if (systemClock.monotonic() > until) {
       throw new CommandError(`Cannot reach the gateway on "${dataDir}": it does not answer; see postern daemon status`);
     } else await systemClock.sleep(LOOK_MS);
   }
+}
+
+/** Refuses the folders in which programs start clients that were given none: nobody chose them for an agent. @throws {CommandError} */
+function requireWorkspace({ flags, io }: CommandContext, { loaded }: ServingOptions): void {
+  const { workspace, sources } = loaded;
+  const isGiven = flags.workspace !== undefined || sources.has("workspace");
+  if (isGiven || (workspace !== io.home && dirname(workspace) !== workspace)) return;
+  throw new CommandError(
+    `Cannot start the daemon: the agent would work in "${workspace}", where this program was started; name its folder with --workspace`,
+  );
 }
 
 /** Starts the daemon. Another program may start it at the same moment: then that one is used. @throws {CommandError} */

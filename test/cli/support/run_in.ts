@@ -12,6 +12,8 @@ export interface Finished {
 }
 
 export interface RunOptions {
+  /** Absolute path of the current folder. Default: that of the machine */
+  readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
   /** Standard input; undefined: a terminal */
   readonly stdin?: string;
@@ -141,7 +143,7 @@ async function runOn(
     exit: (code) => void (stderr += `exit ${code}`),
     // Nothing on the machine that runs the tests is looked for
     env: { POSTERN__PROVIDER__KIND: "offline", ...options.env },
-    cwd,
+    cwd: options.cwd ?? cwd,
     home,
     isLaunched: false,
     isTerminal: { stdout: options.terminal === true, stderr: options.terminal === true },

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { type CliMachine, withCliMachine } from "../../../support/cli_process.ts";
 import { MCP_ERAS } from "../../../support/mcp_gateway.ts";
+import { onMachine } from "../../support/run_in.ts";
 import { connectProcess } from "../../../support/mcp_process.ts";
 
 /** Writes a configuration whose gateway takes a free port, and returns the flags that name it. */
@@ -20,6 +21,18 @@ test("mcp serve --no-start refuses where no gateway runs, and writes nothing to 
     assert.match(stderr, /^Cannot reach a gateway: none runs on .*; start it with postern daemon start/);
   });
 });
+
+test("mcp serve starts no daemon in a folder that nobody chose: the root, and the home folder", () =>
+  onMachine(async ({ run, home }) => {
+    for (const cwd of ["/", home]) {
+      const { code, stdout, stderr } = await run(["mcp", "serve"], { cwd });
+      assert.deepEqual([code, stdout], [1, ""]);
+      assert.equal(
+        stderr,
+        `Cannot start the daemon: the agent would work in "${cwd}", where this program was started; name its folder with --workspace\n`,
+      );
+    }
+  }));
 
 /** The part of a client's configuration that says how to start a server. */
 interface StartedServer {
