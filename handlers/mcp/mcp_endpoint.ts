@@ -174,6 +174,7 @@ export class McpEndpoint implements McpDoor {
         authInfo: toAuthInfo(asked),
         ...(asked.body === undefined ? {} : { parsedBody: asked.body }),
       });
+      endCancelled(session, asked.body);
       const { tokenId } = asked.identity;
       return this.#streams.guard(reply, { tokenId, isStanding, onGone: cancel, onOver });
     } catch (error) {
@@ -260,6 +261,17 @@ function createStates(sdk: McpSdk, { random }: Services): CallParts["states"] {
     bind: ({ mcpReq, http }) => `${mcpReq.method}\0${http?.authInfo?.clientId ?? ""}`,
   });
 }
+
+/** Ends the stream of a request that the client has cancelled: it gets no answer any more. */
+function endCancelled({ transport }: McpSession, body: unknown): void {
+  const { output, success } = v.safeParse(CANCELLED, body);
+  if (success) transport.closeSSEStream(output.params.requestId);
+}
+
+const CANCELLED = v.object({
+  method: v.literal("notifications/cancelled"),
+  params: v.object({ requestId: v.union([v.string(), v.number()]) }),
+});
 
 /** Cancels the call of a client that has gone: in a session, nothing else tells the SDK. */
 function cancelRequest({ transport }: McpSession, body: unknown): void {
