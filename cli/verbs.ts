@@ -292,6 +292,22 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Take over the MCP servers of another program",
     async () => (await import("./commands/mcp/import.ts")).mcpImportCommand,
   ),
+  "mcp changes": verb(
+    "Show the tools of an MCP server that wait for your word",
+    async () => (await import("./commands/mcp/accept.ts")).mcpChangesCommand,
+  ),
+  "mcp accept": verb(
+    "Offer tools of an MCP server that have changed or are new",
+    async () => (await import("./commands/mcp/accept.ts")).mcpAcceptCommand,
+  ),
+  "mcp prompts": verb(
+    "List or read the prompts of an MCP server",
+    async () => (await import("./commands/mcp/read.ts")).mcpPromptsCommand,
+  ),
+  "mcp resources": verb(
+    "List or read the resources of an MCP server",
+    async () => (await import("./commands/mcp/read.ts")).mcpResourcesCommand,
+  ),
   "mcp remove": verb(
     "Take an MCP server out of the configuration",
     async () => (await import("./commands/mcp/remove.ts")).mcpRemoveCommand,

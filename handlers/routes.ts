@@ -23,6 +23,7 @@ import { healthRoute, liveRoute, metricsRoute, pingRoute, statusRoute } from "./
 import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
 import {
+  acceptMcpToolsRoute,
   disableMcpServerRoute,
   enableMcpServerRoute,
   mcpServerRoute,
@@ -114,6 +115,7 @@ export const ROUTES: readonly Route[] = [
   mcpServersRoute,
   mcpServerRoute,
   enableMcpServerRoute,
+  acceptMcpToolsRoute,
   disableMcpServerRoute,
   restartMcpServerRoute,
   mcpRoute,

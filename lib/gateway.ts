@@ -380,6 +380,7 @@ function createGatewayTools(
         secrets,
       },
       ...{ ...memory, schedules, sops, subAgents, wasmModules: extensions.wasmModules },
+      mcpReader: extensions.mcpReader,
       skills: { read: async (name, path) => await (await extensions.skills.load()).read(name, path) },
     },
     remembered: (...call) => guard.approvals.remembered(...call),

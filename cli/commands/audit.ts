@@ -104,6 +104,7 @@ function byOf(record: AuditRecord): string {
     case "plugin":
     case "skill":
     case "browser_login":
+    case "mcp_tools":
     case "mcp_server":
       return actorOf(record.by);
     case "pairing":
@@ -168,6 +169,10 @@ function whatOf(record: AuditRecord): string {
       return `${record.action} skill ${record.name} ${record.digest.slice(0, 12)} from ${record.source} ${record.from}`;
     case "browser_login":
       return `${record.action} login ${record.site}${record.run_id === undefined ? "" : ` in ${record.run_id}`}`;
+    case "mcp_tools": {
+      const words = record.action === "first_seen" ? "first saw" : "accepted";
+      return `${words} ${record.tools.length} tools of the MCP server ${record.server}: ${record.tools.join(", ")}`;
+    }
     case "mcp_server":
       return `${record.action} MCP server ${record.server}${record.source === null ? "" : `: ${record.source}`}`;
     case "retention":

@@ -50,6 +50,7 @@ import {
   RUN_INPUTS,
   RUNS,
 } from "../../lib/runs/journal/run_records.ts";
+import { ACCEPTED_MCP_TOOLS, parseAcceptedTool } from "../../lib/extensions/mcp/accepted_tools.ts";
 import { parsePluginKey, PLUGIN_KEYS } from "../../lib/extensions/plugins/plugin_registry.ts";
 import { parsePluginRecord, PLUGINS } from "../../lib/extensions/plugins/plugin_record.ts";
 import { parseSkillRecord, SKILLS } from "../../lib/extensions/skills/skill_record.ts";
@@ -64,6 +65,7 @@ import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "../../handlers/routes/webh
 
 /** Parsers of the records of every collection that Postern writes, by collection. */
 export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
+  [ACCEPTED_MCP_TOOLS]: parseAcceptedTool,
   [APPROVALS]: parseApproval,
   [APPROVAL_RULES]: parseRule,
   [AUDIT_HEAD]: readAuditHead,

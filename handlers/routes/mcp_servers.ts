@@ -4,7 +4,7 @@ import type { McpServerInfo } from "../../lib/extensions/mcp/server_info.ts";
 import { callerOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
-import { strictRoute } from "../wire/read_json.ts";
+import { readJson, strictRoute } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 /** Characters of a server's log that a list has: the end of it. */
@@ -33,6 +33,17 @@ const serverSchema = v.object({
     /** Claims of the server, which decide nothing */
     claims: v.object({ read_only: v.boolean(), destructive: v.boolean(), idempotent: v.boolean() }),
   })),
+  /** Tools that are not offered until somebody accepts them */
+  changes: v.array(v.object({
+    /** Name that the server gives the tool */
+    tool: v.string(),
+    /** `changed`: another definition was accepted; `new`: the server had no such tool then */
+    state: v.picklist(["changed", "new"]),
+    /** Digest of the definition, for `accept` */
+    digest: v.string(),
+    /** Lines that differ from the accepted definition, the whole definition of a new tool; empty in a list */
+    difference: v.string(),
+  })),
   last_error: v.nullable(v.object({
     code: v.picklist(["mcp_unavailable", "mcp_timeout", "mcp_lost", "mcp_refused", "mcp_invalid"]),
     message: v.string(),
@@ -47,6 +58,18 @@ const serverSchema = v.object({
   log_tail: v.string(),
 });
 
+/** Tools that one answer may accept: as many as a server may have. */
+const MAX_ACCEPTED = 1_000;
+
+const acceptSchema = v.strictObject({
+  /** Digests of the definitions that were looked at */
+  digests: v.pipe(
+    v.array(v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/))),
+    v.minLength(1),
+    v.maxLength(MAX_ACCEPTED),
+  ),
+});
+
 /** GET /v1/mcp-servers: the configured servers. */
 export const mcpServersRoute: Route = strictRoute({
   method: "GET",
@@ -59,6 +82,7 @@ export const mcpServersRoute: Route = strictRoute({
     const shown = servers.map((server) => ({
       ...server,
       log_tail: server.log_tail.slice(-MAX_LISTED_LOG).toWellFormed(),
+      changes: server.changes.map((change) => ({ ...change, difference: "" })),
     }));
     return placedListReply(context, shown, { hasMore: false, lastId: shown.at(-1)?.name ?? null });
   },
@@ -96,6 +120,23 @@ export const disableMcpServerRoute: Route = strictRoute({
   errors: ["request_timeout"],
   idempotency: "harmless",
   handler: (_request, context) => answer(context, (servers, name) => servers.disable(name, callerOf(context, "http"))),
+});
+
+/** POST /v1/mcp-servers/:name/accept: offers the tools whose definitions somebody has looked at. */
+export const acceptMcpToolsRoute: Route = strictRoute({
+  method: "POST",
+  path: "/v1/mcp-servers/:name/accept",
+  access: "admin",
+  summary: "Offer tools of a server that have changed, or are new, by the digests of their definitions",
+  body: acceptSchema,
+  reply: { status: 200, type: "application/json", schema: serverSchema },
+  errors: ["conflict"],
+  idempotency: "harmless",
+  async handler(request, context) {
+    const { digests } = await readJson(request, context, acceptSchema);
+    const by = callerOf(context, "http");
+    return await answer(context, (servers, name) => servers.accept(name, { digests, by }));
+  },
 });
 
 /** POST /v1/mcp-servers/:name/restart: starts a server anew. */

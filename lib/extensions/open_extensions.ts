@@ -5,6 +5,7 @@ import { resolvePath } from "../config/folders.ts";
 import { isAnyFolder } from "../system/files/appearing_folder.ts";
 import { joinTools, type LateTools, openLateTools } from "../tools/late_tools.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
+import type { McpReader } from "../tools/mcp/mcp_reader.ts";
 import type { WasmModules } from "../tools/wasm/wasm_modules.ts";
 import type { McpOperator } from "./mcp/mcp_operator.ts";
 import type { InstructionsOptions, WorkspaceInstructions } from "./instructions/workspace_instructions.ts";
@@ -26,6 +27,8 @@ export interface Extensions {
   readonly mcp: McpServers | undefined;
   /** MCP servers as the operator sees and changes them; loaded at the first call. */
   readonly mcpOperator: () => Promise<McpOperator>;
+  /** Prompts and resources of MCP servers. */
+  readonly mcpReader: McpReader;
   /** WASM modules of `[runtime.wasm] tools_dir`. */
   readonly wasmModules: WasmModules;
   readonly skills: LateSkills;
@@ -55,7 +58,7 @@ export interface ExtensionsOptions
     Omit<SkillsOptions, "config" | "processes">,
     Omit<InstructionsOptions, "config">,
     Pick<ToolModulesOptions, "workers"> {
-  readonly redactor: Pick<Redactor, "part">;
+  readonly redactor: Pick<Redactor, "part" | "redact">;
 }
 
 /** Opens the extensions that there are. The others are left for their first use. */
@@ -69,6 +72,10 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
     plugins,
     mcp,
     mcpOperator: openMcpOperator(options, mcp),
+    mcpReader: lazyService(async () => {
+      const { createServerReader } = await import("./mcp/server_reader.ts");
+      return createServerReader(mcp, (text) => options.redactor.redact(text));
+    }, ["prompts", "prompt", "resources", "resource"]),
     wasmModules: openWasmModules(options),
     skills: openSkills(options),
     instructions: openInstructions(options),
@@ -85,12 +92,14 @@ async function openNodes(options: ExtensionsOptions): Promise<Nodes> {
 async function openMcp({ redactor, ...options }: ExtensionsOptions): Promise<McpServers | undefined> {
   const { enabled, allowed_servers: allowed } = options.config().security.mcp;
   if (!enabled || allowed.length === 0) return undefined;
-  const [{ createMcpServers }, { ServerSwitches }] = await Promise.all([
+  const [{ createMcpServers }, { openAcceptedTools }, { ServerSwitches }] = await Promise.all([
     import("./mcp/mcp_servers.ts"),
+    import("./mcp/accepted_tools.ts"),
     import("./mcp/server_switches.ts"),
   ]);
   const disabled = await new ServerSwitches(options).disabled();
-  const servers = createMcpServers({ ...options, redact: redactor.part, disabled });
+  const accepted = await openAcceptedTools(options);
+  const servers = createMcpServers({ ...options, accepted, redact: redactor.part, disabled });
   return options.opened.own(servers, (open) => open.close());
 }
 

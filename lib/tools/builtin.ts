@@ -50,6 +50,9 @@ import { webFetch } from "./web/web_fetch.ts";
 import { proxyConfig } from "./web/proxy_config.ts";
 import { urlValidation } from "./web/url_validation.ts";
 import { webSearch } from "./web/web_search.ts";
+import { mcp } from "./mcp/mcp.ts";
+import { mcpPrompt } from "./mcp/mcp_prompt.ts";
+import { mcpResource } from "./mcp/mcp_resource.ts";
 import { wasmModule } from "./wasm/wasm_module.ts";
 import { wasmToolExec } from "./wasm/wasm_tool_exec.ts";
 
@@ -107,5 +110,8 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   hardwareMemoryRead,
   wasmModule,
   wasmToolExec,
+  mcp,
+  mcpPrompt,
+  mcpResource,
   skillRead,
 ];

@@ -37,6 +37,8 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   catalogue: false,
   // Shared by all conversations of the gateway; a call has no effect but its answer
   wasmModules: false,
+  // Shared by all conversations of the gateway; a call has no effect but its answer
+  mcpReader: false,
   // Shared by all conversations of the gateway
   skills: false,
 };

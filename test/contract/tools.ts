@@ -448,4 +448,28 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     maxBytes: 650,
     sample: { module: "words.wasm", tool: "count_words", input: { text: "a b" } },
   },
+  mcp: {
+    access: "network",
+    sampleAccess: "read",
+    enabled: "when configured",
+    fields: ["server", "tool", "arguments?"],
+    open: ["arguments"],
+    maxBytes: 550,
+    sample: { server: "files", tool: "read", arguments: { path: "a.txt" } },
+  },
+  mcp_prompt: {
+    access: "network",
+    enabled: "when configured",
+    fields: ["server?", "name?", "arguments?"],
+    open: ["arguments"],
+    maxBytes: 650,
+    sample: { server: "files", name: "summary", arguments: { path: "a.txt" } },
+  },
+  mcp_resource: {
+    access: "network",
+    enabled: "when configured",
+    fields: ["server?", "uri?"],
+    maxBytes: 500,
+    sample: { server: "files", uri: "file:///a.txt" },
+  },
 };

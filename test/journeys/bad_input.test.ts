@@ -52,6 +52,7 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/plugins", maxBytes: 67_108_864 },
   { path: "/v1/plugins/none/enable", body: { digest: "0".repeat(64) }, missing: true, strict: true },
   { path: "/v1/plugins/none/disable" },
+  { path: "/v1/mcp-servers/glob_search/accept", body: { digests: ["0".repeat(64)] }, missing: true, strict: true },
   { path: "/v1/mcp-servers/glob_search/enable" },
   { path: "/v1/mcp-servers/glob_search/disable" },
   { path: "/v1/mcp-servers/glob_search/restart" },

@@ -36,6 +36,7 @@ const BY_KEY = [
   "budget_days",
   "documents",
   "idempotent_replies",
+  "accepted_mcp_tools",
   "mcp_switches",
   "pairing_codes",
   "pairing_guard",

@@ -6,6 +6,7 @@ import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import { createRedactor, type Redactor } from "../../lib/base/redact.ts";
 import type { LogRecord } from "../../lib/base/telemetry/log.ts";
 import type { Config } from "../../lib/config/config.ts";
+import type { AcceptedTools } from "../../lib/extensions/mcp/accepted_tools.ts";
 import type { McpConnection } from "../../lib/extensions/mcp/mcp_connection.ts";
 import { createMcpServers, type McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
 import { createGuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
@@ -64,8 +65,10 @@ function stateOf(given: FixtureBehaviour, folder: string): FixtureBehaviour {
 export async function withMcp(
   given: FixtureBehaviour | { readonly servers: Readonly<Record<string, Readonly<Record<string, unknown>>>> },
   use: (bench: McpBench) => Promise<void>,
-  { clock = systemClock, settings = {} }: {
+  { clock = systemClock, settings = {}, accepted }: {
     readonly clock?: Clock;
+    /** Default: every tool is offered */
+    readonly accepted?: AcceptedTools;
     /** Further keys of the server "one" */
     readonly settings?: Readonly<Record<string, unknown>>;
   } = {},
@@ -93,6 +96,7 @@ export async function withMcp(
       secrets: { fill: (settings) => Promise.resolve(settings as Readonly<Record<string, never>>) },
       log: logger,
       redact: redactor.part,
+      accepted,
     });
   const state: { servers: McpServers | undefined } = { servers: undefined };
   const bench: McpBench = {

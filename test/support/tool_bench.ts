@@ -23,6 +23,8 @@ import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createDocuments } from "../../lib/storage/documents.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { createToolModules, type ToolModules } from "../../lib/extensions/plugins/wasm/tool_modules.ts";
+import type { McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
+import { createServerReader } from "../../lib/extensions/mcp/server_reader.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import { createDesktop, type DesktopOptions } from "../../lib/system/desktop/desktop.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
@@ -71,6 +73,8 @@ export interface ConfigChanges {
   readonly web_fetch?: Partial<Config["web_fetch"]>;
   readonly web_search?: Partial<Config["web_search"]>;
   readonly cron?: Partial<Config["cron"]>;
+  /** `[security.mcp]` */
+  readonly mcp?: Partial<Config["security"]["mcp"]>;
   readonly hardware?: Config["hardware"];
   /** `[runtime.wasm]` */
   readonly wasm?: Omit<Partial<Config["runtime"]["wasm"]>, "security"> & {
@@ -106,6 +110,8 @@ export interface ToolBenchOptions {
   readonly urls?: UrlPolicy;
   /** Default: no browser can be opened */
   readonly browsers?: ToolServices["browsers"];
+  /** Returns the MCP servers. Default: there are none */
+  readonly mcp?: () => McpServers;
   /** Tools that come and go. Default: none */
   readonly foreign?: () => readonly Tool[];
   readonly clock?: Clock;
@@ -289,6 +295,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       }),
       boards: createBoards({ config: () => config, clock }),
       wasmModules,
+      mcpReader: createServerReader(options.mcp?.(), (text) => text),
       skills: options.skills ?? { read: () => Promise.reject(new ToolError("skill_not_found", "No such skill")) },
     },
     config: () => config,
@@ -376,6 +383,7 @@ function changed(changes: ConfigChanges): Config {
       shell: { ...config.security.shell, ...shell },
       process: { ...config.security.process, ...process },
       git: { ...config.security.git, ...git },
+      mcp: { ...config.security.mcp, ...changes.mcp },
     },
   };
 }

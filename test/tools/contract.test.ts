@@ -23,9 +23,9 @@ test("with the default configuration exactly the tools that are enabled always o
   assert.deepEqual(on.sort(), Object.keys(TOOLS).filter((name) => TOOLS[name]?.enabled !== "when configured").sort());
 });
 
-test("all tools together cost a turn less than 29.8 kB", () => {
+test("all tools together cost a turn less than 31.5 kB", () => {
   const bytes = BUILTIN_TOOLS.reduce((sum, tool) => sum + toolBytes(tool), 0);
-  assert.ok(bytes <= 29_800, `${bytes} bytes`);
+  assert.ok(bytes <= 31_500, `${bytes} bytes`);
 });
 
 test("paths in the effects of a tool that reads or writes files are relative to that tool's own root", () => {

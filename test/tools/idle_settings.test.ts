@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createGateway, type GatewayLogLine } from "../../handlers/mod.ts";
-import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { idleSettings } from "../../lib/tools/idle_settings.ts";
 import { CONFIG_KEYS } from "../contract/config_keys.ts";
 import { configOf } from "../support/running_gateway.ts";
@@ -104,6 +103,5 @@ test("a start logs one warning for each", async () => {
     await gateway.close();
     const warned = lines.filter(({ level, message }) => level === "warn" && message.includes("does nothing"));
     assert.deepEqual(warned.map(({ fields }) => fields["key"]), ["mcp.servers.files"]);
-    assert.equal(BUILTIN_TOOLS.some(({ name }) => name === "mcp"), false);
   });
 });

@@ -50,6 +50,10 @@ const ROWS: Readonly<Record<string, Row | readonly Row[]>> = {
   wasm_module: passes(READS),
   wasm_tool_exec: passes("a module computes; a call of a plugin's tool is asked about as that tool's own"),
 
+  mcp: passes("a call of a server's tool is asked about as that tool's own"),
+  mcp_prompt: asks(SENDS),
+  mcp_resource: asks(SENDS),
+
   write_file: asks(WRITES),
   file_edit: asks(WRITES),
   apply_patch: asks(WRITES),

@@ -30,22 +30,34 @@ export function toToolResult(
   { content, structuredContent, isError }: McpResult<"tools/call">,
   { definition, context }: AnsweredCall,
 ): ToolResult {
-  const shown = content.slice(0, MAX_BLOCKS).map((block) => toShown(block, context));
-  const lines = shown.map(({ text }) => text);
-  if (content.length > MAX_BLOCKS) {
-    lines.push(`[${content.length - MAX_BLOCKS} further parts of the result are left out]`);
-  }
+  const shown = showBlocks(content, context);
+  const lines = content.length === 0 ? [] : [shown.output];
   const hasText = content.some(({ type }) => type === "text");
   if (structuredContent !== undefined && !hasText) lines.push(JSON.stringify(structuredContent));
   const fault = structuredContent === undefined ? undefined : faultOf(structuredContent, definition);
   if (fault !== undefined) lines.push(fault);
-  const pictures = shown.flatMap(({ picture }) => (picture === undefined ? [] : [picture]));
   const parts = content.slice(0, MAX_BLOCKS).map(aboutOf);
   return {
     output: lines.join("\n"),
     isError: isError === true,
     data: { content: parts, ...(structuredContent === undefined ? {} : { structured_content: structuredContent }) },
-    ...(pictures.length === 0 ? {} : { pictures }),
+    ...(shown.pictures.length === 0 ? {} : { pictures: shown.pictures }),
+  };
+}
+
+/** Returns the parts of a result as text for the model, with the pictures for a model that sees. */
+export function showBlocks(
+  blocks: readonly ContentBlock[],
+  context: Pick<ToolContext, "sees">,
+): { readonly output: string; readonly pictures: readonly ToolPicture[] } {
+  const shown = blocks.slice(0, MAX_BLOCKS).map((block) => toShown(block, context));
+  const lines = shown.map(({ text }) => text);
+  if (blocks.length > MAX_BLOCKS) {
+    lines.push(`[${blocks.length - MAX_BLOCKS} further parts of the result are left out]`);
+  }
+  return {
+    output: lines.join("\n"),
+    pictures: shown.flatMap(({ picture }) => (picture === undefined ? [] : [picture])),
   };
 }
 

@@ -22,6 +22,14 @@ export interface McpOperator {
   disable(name: string, by: McpActor): Promise<McpServerInfo>;
   /** Opens a session with a server that has none. A start that fails is in the answer. @throws {HttpError} `not_found` */
   start(name: string, signal: AbortSignal): Promise<McpServerInfo>;
+  /**
+   * Offers tools that have changed, or are new, by the digests of their definitions.
+   * @throws {HttpError} `not_found`; `conflict` for a server that is off, and for a tool that has changed since
+   */
+  accept(
+    name: string,
+    options: { readonly digests: readonly string[]; readonly by: McpActor },
+  ): Promise<McpServerInfo>;
   /** Starts a server anew. A start that fails is in the answer. @throws {HttpError} `not_found`, `conflict` for a server that is off */
   restart(name: string, options: { readonly by: McpActor; readonly signal: AbortSignal }): Promise<McpServerInfo>;
 }
@@ -85,6 +93,18 @@ class ServerOperator implements McpOperator {
     return this.#infoOf(name);
   }
 
+  accept(
+    name: string,
+    { digests, by }: { readonly digests: readonly string[]; readonly by: McpActor },
+  ): Promise<McpServerInfo> {
+    return this.#change(name, async () => {
+      if (this.#connection(name) === undefined) {
+        throw conflict(`Cannot accept tools of the MCP server "${name}": it is off; ${this.#wayOn(name)}`);
+      }
+      await this.#options.servers?.accept(name, digests, by);
+    });
+  }
+
   restart(
     name: string,
     { by, signal }: { readonly by: McpActor; readonly signal: AbortSignal },
@@ -110,7 +130,8 @@ class ServerOperator implements McpOperator {
   #infoOf(name: string): McpServerInfo {
     const connection = this.#connection(name);
     const reason = connection === undefined ? `it is off; ${this.#wayOn(name)}` : null;
-    return toServerInfo(name, { config: this.#options.config(), connection, reason });
+    const changes = connection === undefined ? [] : this.#options.servers?.changes(name) ?? [];
+    return toServerInfo(name, { config: this.#options.config(), connection, changes, reason });
   }
 
   #connection(name: string): McpConnection | undefined {

@@ -1,11 +1,14 @@
+import type { Caller } from "../../base/records/caller.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
+import type { AcceptedTools, ToolChange } from "./accepted_tools.ts";
 import type { McpConnection } from "./mcp_connection.ts";
-import { createMcpTool, mcpToolName } from "./mcp_tool.ts";
+import { mcpToolName } from "../../tools/mcp/mcp_tool_name.ts";
+import { createMcpTool } from "./mcp_tool.ts";
 import { WatchedConnection } from "./watched_connection.ts";
 import { ServerConnection } from "./server_connection.ts";
 import type { SessionServices } from "./open_session.ts";
@@ -20,6 +23,13 @@ export interface McpServers {
   tools(): readonly Tool[];
   /** Begins or ends the connection to a server that the configuration allows, as a person turned it on or off. */
   setEnabled(name: string, isEnabled: boolean): Promise<void>;
+  /** Returns the tools of a server that are not offered until a person accepts them. Empty for a server that there is not */
+  changes(name: string): readonly ToolChange[];
+  /**
+   * Accepts tools of a server that a person has seen, by the digests of `changes`.
+   * @throws {HttpError} 409 conflict when a tool has changed since
+   */
+  accept(name: string, digests: readonly string[], by: Pick<Caller, "via" | "tokenId">): Promise<void>;
   /** Ends every session. Repeating it does nothing */
   close(): Promise<void>;
 }
@@ -34,6 +44,8 @@ export interface McpServersOptions extends SessionServices {
   readonly disabled?: ReadonlySet<string>;
   /** Default: nothing is counted */
   readonly metrics?: Metrics | undefined;
+  /** Tools that may be offered. Default: all that servers have */
+  readonly accepted?: AcceptedTools | undefined;
 }
 
 /** Creates the connections by the configuration of the start. A server whose tools nobody knows is started, and nothing waits for it. */
@@ -92,6 +104,15 @@ class ConfiguredServers implements McpServers {
     await connection?.close();
   }
 
+  changes(name: string): readonly ToolChange[] {
+    return this.#options.accepted?.changes(name, this.get(name)?.tools() ?? []) ?? [];
+  }
+
+  async accept(name: string, digests: readonly string[], by: Pick<Caller, "via" | "tokenId">): Promise<void> {
+    await this.#options.accepted?.accept(name, { tools: this.get(name)?.tools() ?? [], digests, by });
+    this.#tools = undefined;
+  }
+
   async close(): Promise<void> {
     this.#ending.abort();
     await Promise.all([...this.#connections.values()].map((connection) => connection.close()));
@@ -111,14 +132,24 @@ class ConfiguredServers implements McpServers {
     this.#connections.set(name, connection);
     this.#tools = undefined;
     connection.listen(({ type }) => {
-      if (type === "tools") this.#tools = undefined;
+      if (type !== "tools") return;
+      this.#tools = undefined;
+      const waiting = this.changes(connection.name).map(({ tool, state }) => `${tool} (${state})`);
+      if (waiting.length === 0) return;
+      this.#options.log.warn("Tools of an MCP server are not offered until somebody accepts them", {
+        server: connection.name,
+        tools: waiting,
+        way: `postern mcp changes ${connection.name}`,
+      });
     });
     // The connection keeps and logs its error
     connection.freshTools(this.#ending.signal).catch(() => {});
   }
 
   #toolsOf(connection: McpConnection): readonly Tool[] {
-    return connection.tools().map((definition) => {
+    const tools = connection.tools();
+    const offered = this.#options.accepted?.offered(connection.name, tools) ?? tools;
+    return offered.map((definition) => {
       const name = mcpToolName(connection.name, definition.name);
       const access = () => this.#options.config().tools[name]?.access || "network";
       const limits = () => limitsOf(this.#options.config(), connection.name);

@@ -1,4 +1,3 @@
-import { hash } from "node:crypto";
 import { CancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { canonicalDigest, type JsonObject, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
@@ -26,27 +25,10 @@ export interface McpToolOptions {
   readonly sample?: AnswerSampling | undefined;
 }
 
-const MAX_TOOL_NAME = 64;
-/** Hexadecimal digits of the digest that ends a name which is not the tool's own. */
-const DIGEST_LENGTH = 10;
 /** Progress of the server grants a call its time again, up to this many times; see RequestDeadline. */
 const MAX_EXTENSION = 10;
 /** Milliseconds beyond the limit of the session: its own error comes first and says more. */
 const GRACE_MS = 5_000;
-
-/**
- * Returns the name of a server's tool in the registry. What models may not write becomes `_`. A name that is then another one, too long,
- * not plainly of this server, or like one with a digest, ends with a digest: so no tool can be given the name of another one.
- */
-export function mcpToolName(server: string, tool: string): string {
-  const plain = `mcp__${server}__${tool}`;
-  const name = plain.replace(/[^a-zA-Z0-9_-]/g, "_");
-  const isOfServer = plain.indexOf("__", "mcp__".length) === "mcp__".length + server.length;
-  const isLikeDigest = new RegExp(`_[0-9a-f]{${DIGEST_LENGTH}}$`).test(name);
-  if (name === plain && name.length <= MAX_TOOL_NAME && isOfServer && !isLikeDigest) return name;
-  const digest = hash("sha256", JSON.stringify([server, tool])).slice(0, DIGEST_LENGTH);
-  return `${name.slice(0, MAX_TOOL_NAME - DIGEST_LENGTH - 1)}_${digest}`;
-}
 
 /**
  * Makes a tool of a server one of the gateway's. Its access is the operator's word, and its output is content from outside. An approval

@@ -1,7 +1,8 @@
 import type { Config } from "../../config/config.ts";
 import type { McpConnection, McpEra, McpState } from "./mcp_connection.ts";
 import type { McpErrorCode } from "./mcp_error.ts";
-import { mcpToolName } from "./mcp_tool.ts";
+import { mcpToolName } from "../../tools/mcp/mcp_tool_name.ts";
+import type { ToolChange } from "./accepted_tools.ts";
 
 /** Tool of a server: the description is the server's. */
 export interface McpServerTool {
@@ -28,6 +29,8 @@ export interface McpServerInfo {
   /** The server's advice to models */
   readonly instructions: string | null;
   readonly tools: readonly McpServerTool[];
+  /** Tools that are not offered until a person accepts them */
+  readonly changes: readonly ToolChange[];
   readonly last_error: { readonly code: McpErrorCode; readonly message: string; readonly at: string } | null;
   /** `[mcp.servers.<name>] sandbox`. Null for a server by `url` */
   readonly sandbox: "off" | "auto" | "require" | null;
@@ -44,9 +47,10 @@ export interface McpServerInfo {
 /** Describes a server. @param options.reason see McpServerInfo */
 export function toServerInfo(
   name: string,
-  { config, connection, reason }: {
+  { config, connection, changes, reason }: {
     readonly config: Config;
     readonly connection: McpConnection | undefined;
+    readonly changes: readonly ToolChange[];
     readonly reason: string | null;
   },
 ): McpServerInfo {
@@ -70,6 +74,7 @@ export function toServerInfo(
       description,
       claims: { read_only: hints.readOnly, destructive: hints.destructive, idempotent: hints.idempotent },
     })),
+    changes,
     last_error: failed === undefined ? null : { code: failed.code, message: failed.message, at: toTime(failed.at) },
     sandbox: settings === undefined || !isProgram ? null : settings.sandbox,
     rights: rightsOf(settings),

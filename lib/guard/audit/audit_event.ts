@@ -246,6 +246,20 @@ export interface SkillEvent {
   readonly by: AuditActor;
 }
 
+/** Definitions of the tools of an MCP server count as accepted from now on. */
+export interface McpToolsEvent {
+  readonly type: "mcp_tools";
+  /** `first_seen`: the first tools of a server that the operator allows; `accepted`: a person has looked at them */
+  readonly action: "first_seen" | "accepted";
+  readonly server: string;
+  /** Names that the server gives them */
+  readonly tools: readonly string[];
+  /** SHA-256 over the digests of their definitions, hexadecimal */
+  readonly digest: string;
+  /** null for `first_seen` */
+  readonly by: AuditActor | null;
+}
+
 /** A login of the agent's browser was stored or removed, or a run got it. Never holds a value of it. */
 export interface BrowserLoginEvent extends AuditPlace {
   readonly type: "browser_login";
@@ -305,6 +319,7 @@ export type AuditEvent =
   | NodeEvent
   | PluginEvent
   | SkillEvent
+  | McpToolsEvent
   | BrowserLoginEvent
   | McpServerEvent
   | RetentionEvent;
@@ -324,6 +339,7 @@ export const AUDIT_TYPES = [
   "node",
   "plugin",
   "skill",
+  "mcp_tools",
   "browser_login",
   "mcp_server",
   "retention",

@@ -27,6 +27,7 @@ import type { SubAgents } from "../agents/sub_agents.ts";
 import type { Schedules } from "../schedule/schedules.ts";
 import type { ReadableSkills } from "../skills/skills.ts";
 import type { Sops } from "../sops/sops.ts";
+import type { McpReader } from "../mcp/mcp_reader.ts";
 import type { WasmModules } from "../wasm/wasm_modules.ts";
 import type { CallContext, CheckedCall, ToolResult } from "./tool_call.ts";
 
@@ -173,6 +174,7 @@ export interface ToolServices {
   readonly boards: Boards;
   readonly catalogue: EnabledTools;
   readonly wasmModules: WasmModules;
+  readonly mcpReader: McpReader;
   readonly skills: ReadableSkills;
 }
 /** Name of a service in `needs`. */

@@ -1,0 +1,19 @@
+import type { CallContext, ToolResult } from "../runtime/tool_call.ts";
+
+/** Part of a tool call's context that reading from a server needs. */
+export type ReadContext = Pick<CallContext, "signal" | "runId" | "sees" | "elicit" | "progress">;
+
+/** Prompts and resources of the MCP servers that may be used. All throw ToolError, and CancelError when the call's signal aborts. */
+export interface McpReader {
+  /** Lists the prompts of a server. @param server undefined: those of all servers */
+  prompts(server: string | undefined, context: ReadContext): Promise<ToolResult>;
+  /** Fills a prompt in and gives its messages. */
+  prompt(
+    given: { readonly server: string; readonly name: string; readonly values: Readonly<Record<string, string>> },
+    context: ReadContext,
+  ): Promise<ToolResult>;
+  /** Lists the resources and the templates of resources of a server. @param server undefined: those of all servers */
+  resources(server: string | undefined, context: ReadContext): Promise<ToolResult>;
+  /** Reads a resource. */
+  resource(given: { readonly server: string; readonly uri: string }, context: ReadContext): Promise<ToolResult>;
+}
