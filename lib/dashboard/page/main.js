@@ -3,6 +3,7 @@ import { createChatView } from "./chat_view.js";
 import { byId, element } from "./dom.js";
 import { createInstructionsCard } from "./instructions_card.js";
 import { createLogsView } from "./logs_view.js";
+import { createMcpView } from "./mcp_view.js";
 import { createMemoryView } from "./memory_view.js";
 import { createPairView } from "./pair_view.js";
 import { createPluginsView } from "./plugins_view.js";
@@ -13,7 +14,19 @@ import { createSkillsView } from "./skills_view.js";
 import { createStatusView } from "./status_view.js";
 import { createToolsView } from "./tools_view.js";
 
-const VIEWS = ["chat", "runs", "schedules", "approvals", "memory", "tools", "plugins", "skills", "status", "logs"];
+const VIEWS = [
+  "chat",
+  "runs",
+  "schedules",
+  "approvals",
+  "memory",
+  "tools",
+  "plugins",
+  "mcp",
+  "skills",
+  "status",
+  "logs",
+];
 const POLL_MS = 3000;
 const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["draining", "Shutting down"]]);
 
@@ -32,6 +45,7 @@ export function start() {
   const schedules = createSchedulesView({ session });
   const tools = createToolsView({ session });
   const plugins = createPluginsView({ session });
+  const mcp = createMcpView({ session });
   const skills = createSkillsView({ session });
   const instructions = createInstructionsCard({ session });
   const memory = createMemoryView({ session });
@@ -48,6 +62,7 @@ export function start() {
     runs.reset();
     schedules.reset();
     plugins.reset();
+    mcp.reset();
     skills.reset();
     instructions.reset();
     memory.reset();
@@ -67,7 +82,7 @@ export function start() {
     if (!entered) return;
     const [wanted = "", detail = ""] = location.hash.slice(1).split("/");
     const view = VIEWS.includes(wanted) ? wanted : "chat";
-    showView(view, view.charAt(0).toUpperCase() + view.slice(1));
+    showView(view, view === "mcp" ? "MCP" : view.charAt(0).toUpperCase() + view.slice(1));
     if (view === "chat") chat.open(decoded(detail));
     else byId(`${view}-title`, HTMLElement).focus();
     runs.open(view === "runs" ? decoded(detail) : "");
@@ -76,6 +91,7 @@ export function start() {
     if (view === "approvals") void approvals.load();
     if (view === "tools") void tools.load();
     if (view === "plugins") void plugins.load();
+    if (view === "mcp") void mcp.load();
     if (view === "skills") void Promise.all([skills.load(), instructions.load()]);
     if (view === "memory") void memory.load();
     if (view === "logs") void logs.load();
