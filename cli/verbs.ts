@@ -345,5 +345,9 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Replace all records by a backup; unfinished work in it waits for a person",
     async () => (await import("./commands/backup.ts")).restoreCommand,
   ),
+  completions: verb(
+    "Print the script by which bash, zsh or fish complete commands",
+    async () => (await import("./commands/completions.ts")).completionsCommand,
+  ),
   trust: verb("Accept the postern.toml of this folder", async () => (await import("./commands/init.ts")).trustCommand),
 };

@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { VERBS } from "../../../cli/verbs.ts";
+import { type Machine, onMachine } from "../support/run_in.ts";
+
+async function scriptOf({ run }: Machine, shell: string): Promise<string> {
+  const { code, stdout, stderr } = await run(["completions", shell]);
+  assert.equal(code, 0, stderr);
+  return stdout;
+}
+
+const isThere = (shell: string) => {
+  try {
+    execFileSync(shell, ["-c", "exit 0"]);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+test("bash completes groups, verbs, flags, and files of flags", () =>
+  onMachine(async (machine) => {
+    const { cwd } = machine;
+    const script = join(cwd, "postern.bash");
+    writeFileSync(script, await scriptOf(machine, "bash"));
+    writeFileSync(join(cwd, "other.toml"), "");
+    mkdirSync(join(cwd, "old"));
+    /** Returns what bash offers for the last of these words. */
+    const offered = (...words: readonly string[]) => {
+      const program =
+        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _postern; printf "%s\\n" "${COMPREPLY[@]}"';
+      const output = execFileSync("bash", ["-c", program, "bash", script, "postern", ...words], {
+        cwd,
+        encoding: "utf8",
+      });
+      return output.split("\n").filter((line) => line !== "");
+    };
+    assert.deepEqual(offered("skill", "i"), ["install"]);
+    assert.deepEqual(offered("mcp", "ser"), ["serve"]);
+    assert.deepEqual(offered("instr"), ["instructions"]);
+    assert.deepEqual(offered("models", ""), ["trust"]);
+    assert.deepEqual(offered("--json", "--config", "runs", "runs", "can"), ["cancel"], "values of flags are no words");
+    assert.ok(offered("instructions", "trust", "--").includes("--digest"));
+    assert.deepEqual(offered("instructions", "trust", "--y"), ["--yes"]);
+    assert.deepEqual(offered("--config", "o").sort(), ["old", "other.toml"]);
+    assert.deepEqual(offered("--workspace", "o"), ["old"]);
+    assert.deepEqual(offered("instructions", "trust", "--digest", "a"), []);
+    const first = new Set(Object.keys(VERBS).map((name) => name.split(" ", 1)[0]));
+    assert.deepEqual(offered("").sort(), [...first].sort());
+    for (const name of Object.keys(VERBS).filter((name) => name.includes(" "))) {
+      const [group = "", verb = ""] = name.split(" ");
+      assert.ok(offered(group, verb).includes(verb), name);
+    }
+  }));
+
+for (const shell of ["zsh", "fish"]) {
+  test(`the script for ${shell} is one that ${shell} reads`, {
+    skip: isThere(shell) ? false : `${shell} is not installed`,
+  }, () =>
+    onMachine(async (machine) => {
+      const script = join(machine.cwd, "script");
+      writeFileSync(script, await scriptOf(machine, shell));
+      execFileSync(shell, ["-n", script]);
+    }));
+}
+
+test("each script names each verb, and another shell is refused", () =>
+  onMachine(async (machine) => {
+    for (const shell of ["bash", "zsh", "fish"]) {
+      const script = await scriptOf(machine, shell);
+      for (const name of Object.keys(VERBS)) {
+        assert.ok(script.includes(name.split(" ").at(-1) ?? ""), `${shell}: ${name}`);
+      }
+    }
+    const { code, stderr } = await machine.run(["completions", "tcsh"]);
+    assert.deepEqual([code, /the shells are bash, zsh, fish/.test(stderr)], [1, true]);
+  }));
