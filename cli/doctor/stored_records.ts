@@ -52,6 +52,7 @@ import {
 } from "../../lib/runs/journal/run_records.ts";
 import { ACCEPTED_MCP_TOOLS, parseAcceptedTool } from "../../lib/extensions/mcp/accepted_tools.ts";
 import { parsePluginKey, PLUGIN_KEYS } from "../../lib/extensions/plugins/plugin_registry.ts";
+import { MCP_SERVERS, parseMcpServer } from "../../lib/extensions/mcp/server_record.ts";
 import { parsePluginRecord, PLUGINS } from "../../lib/extensions/plugins/plugin_record.ts";
 import { parseSkillRecord, SKILLS } from "../../lib/extensions/skills/skill_record.ts";
 import { parseSubAgent, parseTask, SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
@@ -102,6 +103,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [SOP_RESULTS]: parseResult,
   [SUB_AGENTS]: parseSubAgent,
   [SUB_AGENT_TASKS]: parseTask,
+  [MCP_SERVERS]: parseMcpServer,
   [PARKED_CALLS]: parseParkedRecord,
   [TAINTED_FILES]: parseTaintedFile,
   [TOKENS]: parseTokenBody,

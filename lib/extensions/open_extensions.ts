@@ -92,14 +92,16 @@ async function openNodes(options: ExtensionsOptions): Promise<Nodes> {
 async function openMcp({ redactor, ...options }: ExtensionsOptions): Promise<McpServers | undefined> {
   const { enabled, allowed_servers: allowed } = options.config().security.mcp;
   if (!enabled || allowed.length === 0) return undefined;
-  const [{ createMcpServers }, { openAcceptedTools }, { ServerSwitches }] = await Promise.all([
+  const [{ createMcpServers }, { KnownServers }, { openAcceptedTools }, { ServerSwitches }] = await Promise.all([
     import("./mcp/mcp_servers.ts"),
+    import("./mcp/server_record.ts"),
     import("./mcp/accepted_tools.ts"),
     import("./mcp/server_switches.ts"),
   ]);
+  const known = await KnownServers.read(options);
   const disabled = await new ServerSwitches(options).disabled();
   const accepted = await openAcceptedTools(options);
-  const servers = createMcpServers({ ...options, accepted, redact: redactor.part, disabled });
+  const servers = createMcpServers({ ...options, accepted, redact: redactor.part, disabled, known });
   return options.opened.own(servers, (open) => open.close());
 }
 

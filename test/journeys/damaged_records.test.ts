@@ -37,6 +37,7 @@ const BY_KEY = [
   "documents",
   "idempotent_replies",
   "accepted_mcp_tools",
+  "mcp_servers",
   "mcp_switches",
   "pairing_codes",
   "pairing_guard",

@@ -9,8 +9,10 @@ import type { Config } from "../../lib/config/config.ts";
 import type { AcceptedTools } from "../../lib/extensions/mcp/accepted_tools.ts";
 import type { McpConnection } from "../../lib/extensions/mcp/mcp_connection.ts";
 import { createMcpServers, type McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createGuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
+import { KnownServers } from "../../lib/extensions/mcp/server_record.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
 import { createFakeServices } from "./fake_services.ts";
 import { removeFolder } from "./remove_folder.ts";
@@ -31,7 +33,7 @@ export interface McpBench {
   /** Returns the lines that the fixture noted in the file of its behaviour. */
   notes(): readonly string[];
   /** Ends the servers and creates others on the same data directory. */
-  restart(): McpServers;
+  restart(): Promise<McpServers>;
   config: Config;
 }
 
@@ -86,8 +88,11 @@ export async function withMcp(
   const guardedFetch = createGuardedFetch({ policy: createUrlPolicy(), clock: systemClock, userAgent });
   const { log: logger, logged } = createFakeServices();
   const redactor = createRedactor();
-  const create = () =>
-    createMcpServers({
+  const store = createMemoryStore();
+  const create = async () => {
+    const config = () => bench.config;
+    return createMcpServers({
+      known: await KnownServers.read({ store, log: logger, config }),
       ...{ processes, dataDir, workspaceRoot, clock },
       home: folder,
       environment: (name) => process.env[name],
@@ -98,6 +103,7 @@ export async function withMcp(
       redact: redactor.part,
       accepted,
     });
+  };
   const state: { servers: McpServers | undefined } = { servers: undefined };
   const bench: McpBench = {
     get servers() {
@@ -111,11 +117,14 @@ export async function withMcp(
     },
     ...{ logged, redactor, dataDir, folder, processes },
     notes: () => readFileSync(log, "utf8").split("\n").filter((line) => line !== ""),
-    restart: () => state.servers = create(),
+    async restart() {
+      await state.servers?.close();
+      return state.servers = await create();
+    },
     config: configOf(mcpConfig(servers)),
   };
   try {
-    bench.restart();
+    await bench.restart();
     await use(bench);
   } finally {
     await state.servers?.close();

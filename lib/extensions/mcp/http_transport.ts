@@ -59,7 +59,7 @@ export class HttpTransport implements Transport {
   readonly hasPerRequestStream = true;
   readonly #inner: StreamableHTTPClientTransport;
   readonly #clock: Clock;
-  readonly #filter = new MessageFilter();
+  readonly #filter: MessageFilter;
   #isModern = false;
   #retries = 0;
   #isClosed = false;
@@ -67,6 +67,7 @@ export class HttpTransport implements Transport {
 
   constructor({ url, fetch: reach, sdk, clock, auth }: HttpTransportOptions) {
     this.#clock = clock;
+    this.#filter = new MessageFilter(clock);
     this.#inner = new sdk.StreamableHTTPClientTransport(url, {
       fetch: async (input, init) => {
         const isStream = this.#isModern && init?.method === "GET" && new URL(input).href === url.href;

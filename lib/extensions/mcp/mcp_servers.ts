@@ -9,9 +9,10 @@ import type { AcceptedTools, ToolChange } from "./accepted_tools.ts";
 import type { McpConnection } from "./mcp_connection.ts";
 import { mcpToolName } from "../../tools/mcp/mcp_tool_name.ts";
 import { createMcpTool } from "./mcp_tool.ts";
-import { WatchedConnection } from "./watched_connection.ts";
-import { ServerConnection } from "./server_connection.ts";
 import type { SessionServices } from "./open_session.ts";
+import { ServerConnection } from "./server_connection.ts";
+import { type KnownServers, NOTHING_KNOWN } from "./server_record.ts";
+import { WatchedConnection } from "./watched_connection.ts";
 
 /** MCP servers of one gateway: those of `[mcp.servers]` that `allowed_servers` names. */
 export interface McpServers {
@@ -42,13 +43,18 @@ export interface McpServersOptions extends SessionServices {
   readonly redact: RedactPart;
   /** Names of servers that a person turned off. Default: none */
   readonly disabled?: ReadonlySet<string>;
+  /** Knowledge of earlier gateways about the servers. Default: nothing is known, and nothing is kept */
+  readonly known?: KnownServers | undefined;
   /** Default: nothing is counted */
   readonly metrics?: Metrics | undefined;
   /** Tools that may be offered. Default: all that servers have */
   readonly accepted?: AcceptedTools | undefined;
 }
 
-/** Creates the connections by the configuration of the start. A server whose tools nobody knows is started, and nothing waits for it. */
+/**
+ * Creates the connections by the configuration of the start. The tools of a server that was asked before are those that it had then. One that
+ * nobody has asked is started, and nothing waits for it.
+ */
 export function createMcpServers(options: McpServersOptions): McpServers {
   return new ConfiguredServers(options);
 }
@@ -127,7 +133,12 @@ class ConfiguredServers implements McpServers {
         reason: `[mcp.servers.${name}] sandbox is "off"`,
       });
     }
-    const inner = new ServerConnection({ ...this.#options, name, settings, services: this.#options });
+    const { known } = this.#options;
+    const inner = new ServerConnection({
+      ...{ ...this.#options, name, settings, services: this.#options },
+      known: known?.of(name) ?? NOTHING_KNOWN,
+      onKnown: (now) => known?.write(name, now) ?? Promise.resolve(),
+    });
     const connection = new WatchedConnection(inner, { ...this.#options, calls: this.#calls });
     this.#connections.set(name, connection);
     this.#tools = undefined;
@@ -142,6 +153,7 @@ class ConfiguredServers implements McpServers {
         way: `postern mcp changes ${connection.name}`,
       });
     });
+    if (connection.status().listedAt !== undefined) return;
     // The connection keeps and logs its error
     connection.freshTools(this.#ending.signal).catch(() => {});
   }

@@ -1,4 +1,5 @@
 import type { JSONRPCMessage } from "@modelcontextprotocol/client";
+import type { Clock } from "../../base/clock.ts";
 import { isShallow } from "../../base/json.ts";
 
 /** Levels of objects and arrays that a message may have. */
@@ -15,6 +16,10 @@ const FREE_FIELDS: ReadonlySet<string> = new Set(["structuredContent"]);
 const INTERNAL_ERROR = -32603;
 /** Messages of a session that are of no use, as replies to nothing, after which it ends. */
 const MAX_USELESS = 10_000;
+
+/** Notifications of a server within this time, after which its session ends: each costs the gateway time. */
+const MAX_NOTIFICATIONS = 10_000;
+const WINDOW_MS = 5_000;
 
 /** Id of a request. */
 type MessageId = string | number;
@@ -33,7 +38,14 @@ export class MessageFilter {
   readonly #open = new Set<MessageId>();
   /** Requests of the server without an answer */
   readonly #asked = new Set<MessageId>();
+  readonly #clock: Pick<Clock, "monotonic">;
   #useless = 0;
+  #notifications = 0;
+  #windowFrom = 0;
+
+  constructor(clock: Pick<Clock, "monotonic">) {
+    this.#clock = clock;
+  }
 
   /** Notes a message of ours before it goes out. */
   sent(message: JSONRPCMessage): void {
@@ -59,6 +71,7 @@ export class MessageFilter {
     const fault = isReply && !hasAnswer(value) ? "neither a result nor an error" : faultOfSize(value);
     if (fault !== undefined) return isReply && hasId ? brokenReply(id, fault) : this.#drop();
     if (!isReply && hasId) this.#ask(id);
+    else if (!isReply) this.#countNotification();
     // The parts that the SDK tells messages apart by were just checked
     return value as unknown as JSONRPCMessage;
   }
@@ -75,6 +88,16 @@ export class MessageFilter {
   #ask(id: MessageId): void {
     this.#asked.add(id);
     if (this.#asked.size > MAX_ASKED) throw new MessageFault(`it asks more than ${MAX_ASKED} things at the same time`);
+  }
+
+  #countNotification(): void {
+    const now = this.#clock.monotonic();
+    if (now - this.#windowFrom >= WINDOW_MS) {
+      this.#windowFrom = now;
+      this.#notifications = 0;
+    }
+    if (++this.#notifications <= MAX_NOTIFICATIONS) return;
+    throw new MessageFault(`it sent more than ${MAX_NOTIFICATIONS} notifications within ${WINDOW_MS / 1000} s`);
   }
 
   #drop(): undefined {

@@ -131,7 +131,10 @@ async function connect(
     onGone: () => void client.close(),
   });
   if (settings.sampling && verdict?.kind === "legacy") session.allowSampling();
-  client.onclose = () => onEnd(transport.fault ?? "its session ended");
+  client.onclose = () => {
+    session.ended();
+    onEnd(transport.fault ?? "its session ended");
+  };
   const prior = verdict === undefined ? {} : { prior: verdict };
   await client.connect(transport, { ...prior, signal, timeout: SDK_TIMEOUT_MS });
   const discover = client.getDiscoverResult();

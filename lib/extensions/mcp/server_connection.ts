@@ -1,10 +1,8 @@
-import { Buffer } from "node:buffer";
 import type { Prompt, Resource, ResourceTemplateType } from "@modelcontextprotocol/client";
 import { CancelError, cancelError, unlessAborted } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import { createOutputRing, type OutputRing } from "../../system/process/command_output.ts";
 import type {
   McpConnection,
   McpEvent,
@@ -20,7 +18,9 @@ import { McpError } from "./mcp_error.ts";
 import type { ServerSession } from "./server_session.ts";
 import { openSession, type SessionServices } from "./open_session.ts";
 import type { EraVerdict } from "./probe_program.ts";
-import { checkTools } from "./read_lists.ts";
+import { checkTools, type ListItem, type ListMethod } from "./read_lists.ts";
+import { RestartPause, ServerDiary } from "./server_diary.ts";
+import type { ServerFacts, ServerKnowledge } from "./server_record.ts";
 import type { McpServerSettings } from "./start_program.ts";
 
 /** Options of a ServerConnection. */
@@ -32,6 +32,10 @@ export interface ServerConnectionOptions {
   readonly log: Logger;
   /** Masks secrets in what the server says of itself. */
   readonly redact: RedactPart;
+  /** Knowledge of the server from earlier sessions. */
+  readonly known: ServerKnowledge;
+  /** Told of what is known now. */
+  readonly onKnown: (known: ServerKnowledge) => Promise<void>;
 }
 
 /** A session on its way or at work. */
@@ -42,15 +46,22 @@ interface Lane {
   since: number | undefined;
 }
 
-/** Bytes of the error output and the log of a server that are kept. */
-const MAX_TAIL_BYTES = 65_536;
 /** Milliseconds without a request after which a session is closed. */
 const IDLE_MS = 300_000;
-/** Milliseconds before a server is started again that failed. They double up to the last. */
-const FIRST_PAUSE_MS = 1_000;
-const MAX_PAUSE_MS = 60_000;
-/** Milliseconds after the loss of a session in which a second loss makes the next start wait. */
-const LOSS_WINDOW_MS = 10_000;
+/** Milliseconds that a session must last for the next one to begin at once. */
+const STEADY_MS = 10_000;
+/** Milliseconds that the era of a server counts: a server that was made new is found out then. */
+const VERDICT_MS = 86_400_000;
+/** Milliseconds that a list of tools counts at least: a server that allows none would cost a reading with each call. */
+const MIN_TTL_MS = 1_000;
+const NO_TOOLS: readonly McpToolDefinition[] = [];
+const NO_FACTS: ServerFacts = {
+  era: undefined,
+  protocolVersion: undefined,
+  server: undefined,
+  capabilities: {},
+  instructions: undefined,
+};
 /** Milliseconds for changes of a list to come together, so that a storm of them costs one reading. */
 const SETTLE_MS = 250;
 
@@ -59,33 +70,25 @@ export class ServerConnection implements McpConnection {
   readonly name: string;
   readonly #options: ServerConnectionOptions;
   readonly #listeners = new Set<(event: McpEvent) => void>();
-  readonly #tail: OutputRing;
+  readonly #diary: ServerDiary;
+  readonly #pause: RestartPause;
   #lane: Lane | undefined;
-  #verdict: EraVerdict | undefined;
-  #tools: readonly McpToolDefinition[] = [];
-  #listedAt: number | undefined;
-  #about: Pick<McpStatus, "era" | "protocolVersion" | "server" | "capabilities" | "instructions"> = {
-    era: undefined,
-    protocolVersion: undefined,
-    server: undefined,
-    capabilities: {},
-    instructions: undefined,
-  };
-  #lastError: McpStatus["lastError"];
+  #known: ServerKnowledge;
+  /** Prompts and resources that the server allows to be kept, and until when */
+  readonly #kept = new Map<ListMethod, { readonly items: readonly unknown[]; readonly until: number }>();
   #hasFailed = false;
-  #pauseMs = 0;
-  /** Monotonic time at which a session was last lost */
-  #lostAt = -Infinity;
-  /** Monotonic time before which no session is opened */
-  #pausedUntil = 0;
   #idle: Timer | undefined;
   #relisting: Timer | undefined;
   #isClosed = false;
+  /** Newest writing of what is known */
+  #writing = Promise.resolve();
 
   constructor(options: ServerConnectionOptions) {
     this.name = options.name;
     this.#options = options;
-    this.#tail = createOutputRing(MAX_TAIL_BYTES, options.redact);
+    this.#known = options.known;
+    this.#diary = new ServerDiary(options);
+    this.#pause = new RestartPause(options.clock);
   }
 
   status(): McpStatus {
@@ -93,33 +96,33 @@ export class ServerConnection implements McpConnection {
       name: this.name,
       transport: this.#options.settings.url === "" ? "stdio" : "http",
       state: this.#state(),
-      ...this.#about,
-      lastError: this.#lastError,
+      ...this.#known.facts ?? NO_FACTS,
+      lastError: this.#diary.lastError,
       since: this.#lane?.since,
-      toolCount: this.#tools.length,
-      listedAt: this.#listedAt,
+      toolCount: this.tools().length,
+      listedAt: this.#known.list?.at,
     };
   }
 
   tools(): readonly McpToolDefinition[] {
-    return this.#tools;
+    return this.#known.list?.tools ?? NO_TOOLS;
   }
 
   async freshTools(signal: AbortSignal): Promise<readonly McpToolDefinition[]> {
-    await this.#session(signal);
-    return this.#tools;
+    await this.#use(signal, (session) => this.#refresh(session, signal));
+    return this.tools();
   }
 
   async prompts(signal: AbortSignal): Promise<readonly Prompt[]> {
-    return await this.#use(signal, async (session) => (await session.list("prompts/list", signal)).items);
+    return await this.#list("prompts/list", signal);
   }
 
   async resources(signal: AbortSignal): Promise<readonly Resource[]> {
-    return await this.#use(signal, async (session) => (await session.list("resources/list", signal)).items);
+    return await this.#list("resources/list", signal);
   }
 
   async resourceTemplates(signal: AbortSignal): Promise<readonly ResourceTemplateType[]> {
-    return await this.#use(signal, async (session) => (await session.list("resources/templates/list", signal)).items);
+    return await this.#list("resources/templates/list", signal);
   }
 
   async request<M extends McpRequestMethod>(
@@ -127,11 +130,12 @@ export class ServerConnection implements McpConnection {
     params: McpParams<M>,
     options: McpRequestOptions,
   ): Promise<McpResult<M>> {
-    return await this.#use(options.signal, (session) => {
+    return await this.#use(options.signal, async (session) => {
       const name = method === "tools/call" && "name" in params ? params.name : undefined;
-      const tool = this.#tools.find((known) => known.name === name);
+      if (name !== undefined) await this.#refresh(session, options.signal);
+      const tool = this.tools().find((known) => known.name === name);
       if (options.digest !== undefined && tool?.digest !== options.digest) throw this.#changed(String(name));
-      return session.request(method, params, { ...options, tool });
+      return await session.request(method, params, { ...options, tool });
     });
   }
 
@@ -141,19 +145,19 @@ export class ServerConnection implements McpConnection {
   }
 
   logTail(): string {
-    return this.#tail.read(0, MAX_TAIL_BYTES).text;
+    return this.#diary.tail();
   }
 
   async restart(signal: AbortSignal): Promise<void> {
     await this.#end(new CancelError("cancelled", `The MCP server "${this.name}" is restarted`));
-    this.#pauseMs = 0;
-    this.#pausedUntil = 0;
+    this.#pause.reset();
     await this.#session(signal);
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#end(new CancelError("shutdown"));
+    await this.#writing;
   }
 
   #state(): McpState {
@@ -169,7 +173,7 @@ export class ServerConnection implements McpConnection {
     try {
       return await work(session);
     } catch (error) {
-      throw this.#noted(error);
+      throw this.#diary.noted(error);
     } finally {
       if (session.openCount === 0) this.#awaitIdle();
     }
@@ -177,7 +181,7 @@ export class ServerConnection implements McpConnection {
 
   /** Returns the session. Opens one where there is none. @throws {McpError} {CancelError} */
   async #session(signal: AbortSignal): Promise<ServerSession> {
-    if (this.#isClosed) throw this.#closed();
+    if (this.#isClosed) throw this.#unavailable("the gateway is closing it");
     this.#lane ??= this.#open();
     try {
       return await unlessAborted(this.#lane.opening, signal);
@@ -188,9 +192,8 @@ export class ServerConnection implements McpConnection {
   }
 
   #open(): Lane {
-    const { clock } = this.#options;
-    const waitMs = this.#pausedUntil - clock.monotonic();
-    if (waitMs > 0) throw this.#paused(waitMs);
+    const { leftMs } = this.#pause;
+    if (leftMs > 0) throw this.#paused(leftMs);
     const ending = new AbortController();
     const lane: Lane = {
       ending,
@@ -205,29 +208,16 @@ export class ServerConnection implements McpConnection {
   }
 
   async #start(lane: Lane): Promise<ServerSession> {
-    const { name, settings, services, clock } = this.#options;
+    const { settings, clock } = this.#options;
     const limit = clock.timeoutSignal(settings.startup_timeout_secs * 1000);
     const signal = AbortSignal.any([lane.ending.signal, limit.signal]);
-    let session: ServerSession | undefined;
     try {
-      const opened = await openSession({
-        ...{ name, settings, services, clock, signal },
-        verdict: this.#verdict,
-        onEvent: (event) => this.#onEvent(lane, event),
-        onLog: (line) => this.#write(`${line}\n`),
-        onErrors: (chunk) => this.#write(chunk),
-        lastWords: () => this.#lastWords(),
-        onEnd: (reason) => this.#onEnd(lane, reason),
-      });
-      ({ session } = opened);
-      await this.#readTools(session, signal);
-      this.#verdict = opened.verdict;
+      const session = await this.#tryStart(lane, signal);
       lane.session = session;
       lane.since = clock.now();
       this.#began(session);
       return session;
     } catch (error) {
-      await session?.close();
       if (lane.ending.signal.aborted) throw cancelError(lane.ending.signal);
       throw limit.signal.aborted ? this.#tooSlow(error) : error;
     } finally {
@@ -235,39 +225,100 @@ export class ServerConnection implements McpConnection {
     }
   }
 
-  #began(session: ServerSession): void {
+  /** Opens a session by the era that is known. One that fails may speak the other one by now. */
+  async #tryStart(lane: Lane, signal: AbortSignal): Promise<ServerSession> {
+    const { verdict: known } = this.#known;
+    const isFresh = known !== undefined && known.at + VERDICT_MS > this.#options.clock.now();
+    if (!isFresh) return await this.#openSession(lane, { verdict: undefined, at: this.#options.clock.now() }, signal);
+    try {
+      return await this.#openSession(lane, known, signal);
+    } catch (error) {
+      if (lane.ending.signal.aborted) throw error;
+      this.#learn({ verdict: undefined });
+      if (signal.aborted) throw error;
+      return await this.#openSession(lane, { verdict: undefined, at: this.#options.clock.now() }, signal);
+    }
+  }
+
+  async #openSession(
+    lane: Lane,
+    { verdict, at }: { readonly verdict: EraVerdict | undefined; readonly at: number },
+    signal: AbortSignal,
+  ): Promise<ServerSession> {
+    const { name, settings, services, clock } = this.#options;
+    this.#diary.begin();
+    const { session, verdict: found } = await openSession({
+      ...{ name, settings, services, clock, signal, verdict },
+      onEvent: (event) => this.#onEvent(lane, event),
+      onLog: (line) => this.#diary.write(line),
+      onErrors: (chunk) => this.#diary.write(chunk),
+      lastWords: () => this.#diary.lastWords(),
+      onEnd: (reason) => this.#onEnd(lane, reason),
+    });
+    try {
+      await this.#readTools(session, signal);
+    } catch (error) {
+      await session.close();
+      throw error;
+    }
     const { era, protocolVersion, server, capabilities, instructions } = session;
-    this.#about = { era, protocolVersion, server, capabilities, instructions };
+    const facts = { era, protocolVersion, server, capabilities, instructions };
+    this.#learn({ verdict: { verdict: found, at }, facts });
+    return session;
+  }
+
+  #began({ era }: ServerSession): void {
     this.#hasFailed = false;
-    this.#lastError = undefined;
-    this.#pauseMs = 0;
-    this.#options.log.info("An MCP server is ready", { server: this.name, era, tools: this.#tools.length });
+    this.#diary.recovered();
+    this.#options.log.info("An MCP server is ready", { server: this.name, era, tools: this.tools().length });
     this.#tell({ type: "state" });
     this.#awaitIdle();
   }
 
+  /** Reads the tools again where they are older than the server allows. */
+  async #refresh(session: ServerSession, signal: AbortSignal): Promise<void> {
+    const { at, ttlMs } = this.#known.list ?? { at: 0, ttlMs: 0 };
+    // A server that tells its changes says by 0 no more than that
+    const maxMs = session.tellsTools && ttlMs === 0 ? Infinity : Math.max(ttlMs ?? Infinity, MIN_TTL_MS);
+    if (this.#options.clock.now() >= at + maxMs) await this.#readTools(session, signal);
+  }
+
+  /** Reads a list that is kept as long as the server allows. */
+  async #list<M extends ListMethod>(method: M, signal: AbortSignal): Promise<readonly ListItem<M>[]> {
+    const kept = this.#kept.get(method);
+    // The map has the items of each method under it
+    if (kept !== undefined && this.#options.clock.now() < kept.until) return kept.items as readonly ListItem<M>[];
+    return await this.#use(signal, async (session) => {
+      const { items, ttlMs = 0 } = await session.list(method, signal);
+      this.#kept.set(method, { items, until: this.#options.clock.now() + ttlMs });
+      return items;
+    });
+  }
+
   async #readTools(session: ServerSession, signal: AbortSignal): Promise<void> {
-    const { items } = await session.list("tools/list", signal);
+    const { items, ttlMs } = await session.list("tools/list", signal);
     const { tools, refused } = checkTools(items);
     for (const reason of refused) {
       this.#options.log.warn("A tool of an MCP server is not offered", { server: this.name, reason });
     }
-    this.#listedAt = this.#options.clock.now();
-    const isSame = tools.length === this.#tools.length &&
-      tools.every(({ digest }, index) => digest === this.#tools[index]?.digest);
+    const known = this.tools();
+    const isSame = tools.length === known.length &&
+      tools.every(({ digest }, index) => digest === known[index]?.digest);
+    this.#learn({ list: { tools: isSame ? known : tools, at: this.#options.clock.now(), ttlMs } });
     if (isSame) return;
-    this.#tools = tools;
     this.#tell({ type: "tools" });
   }
 
   #onEvent(lane: Lane, event: McpEvent): void {
     if (this.#lane !== lane) return;
+    if (event.type === "prompts") this.#kept.delete("prompts/list");
+    if (event.type === "resources") this.#forgetResources();
     if (event.type !== "tools") return this.#tell(event);
     this.#relisting ??= this.#options.clock.after(SETTLE_MS, () => {
       this.#relisting = undefined;
       const { session, ending } = lane;
       if (session === undefined || this.#lane !== lane) return;
-      this.#readTools(session, ending.signal).catch((error: unknown) => this.#noted(error));
+      this.#readTools(session, ending.signal).catch((error: unknown) => this.#diary.noted(error));
     });
   }
 
@@ -276,15 +327,11 @@ export class ServerConnection implements McpConnection {
     if (this.#lane !== lane || lane.session === undefined) return;
     this.#lane = undefined;
     this.#idle?.clear();
-    // The call that was cut off may be made once more at once. A server that ends again and again has to wait
-    const now = this.#options.clock.monotonic();
-    if (now - this.#lostAt < LOSS_WINDOW_MS) this.#pauseBeforeNext();
-    this.#lostAt = now;
-    const error = new McpError("mcp_lost", `The MCP server "${this.name}" is gone: ${reason}${this.#lastWords()}`, {
-      server: this.name,
-    });
+    this.#kept.clear();
+    this.#pauseNext(lane);
+    const message = `The MCP server "${this.name}" is gone: ${reason}${this.#diary.lastWords()}`;
     this.#hasFailed = true;
-    this.#noted(error);
+    this.#diary.noted(new McpError("mcp_lost", message, { server: this.name }));
     this.#tell({ type: "state" });
   }
 
@@ -292,14 +339,15 @@ export class ServerConnection implements McpConnection {
     if (this.#lane === lane) this.#lane = undefined;
     if (error instanceof CancelError) return this.#tell({ type: "state" });
     this.#hasFailed = true;
-    this.#pauseBeforeNext();
-    this.#noted(error);
+    this.#pause.begin();
+    this.#diary.noted(error);
     this.#tell({ type: "state" });
   }
 
-  #pauseBeforeNext(): void {
-    this.#pauseMs = this.#pauseMs === 0 ? FIRST_PAUSE_MS : Math.min(this.#pauseMs * 2, MAX_PAUSE_MS);
-    this.#pausedUntil = this.#options.clock.monotonic() + this.#pauseMs;
+  /** A server that worked for a while may be started at once; one that dies each time may not. */
+  #pauseNext({ since = 0 }: Lane): void {
+    if (this.#options.clock.now() - since >= STEADY_MS) this.#pause.reset();
+    else this.#pause.begin();
   }
 
   #awaitIdle(): void {
@@ -312,6 +360,7 @@ export class ServerConnection implements McpConnection {
     if (lane === undefined) return;
     this.#lane = undefined;
     this.#idle?.clear();
+    this.#kept.clear();
     this.#relisting?.clear();
     this.#relisting = undefined;
     lane.ending.abort(reason);
@@ -320,30 +369,22 @@ export class ServerConnection implements McpConnection {
     this.#tell({ type: "state" });
   }
 
-  #write(words: Uint8Array | string): void {
-    this.#tail.write(typeof words === "string" ? Buffer.from(words) : words);
+  #forgetResources(): void {
+    this.#kept.delete("resources/list");
+    this.#kept.delete("resources/templates/list");
+  }
+
+  #learn(news: Partial<ServerKnowledge>): void {
+    this.#known = { ...this.#known, ...news };
+    this.#writing = this.#options.onKnown(this.#known);
   }
 
   #tell(event: McpEvent): void {
     for (const listener of this.#listeners) listener(event);
   }
 
-  /** Keeps an error for the status and the log. @returns the error */
-  #noted(error: unknown): unknown {
-    if (!(error instanceof McpError) || error.code === "mcp_refused") return error;
-    const { clock, log } = this.#options;
-    this.#lastError = { code: error.code, message: error.message, at: clock.now() };
-    log.warn("An MCP server has failed", { server: this.name, code: error.code, reason: error.message });
-    return error;
-  }
-
-  #lastWords(): string {
-    const words = this.logTail().trim().slice(-1_000);
-    return words === "" ? "; it wrote no error output" : `; the end of its error output: ${words}`;
-  }
-
-  #closed(): McpError {
-    const message = `Cannot use the MCP server "${this.name}": the gateway is closing it`;
+  #unavailable(reason: string): McpError {
+    const message = `Cannot use the MCP server "${this.name}": ${reason}`;
     return new McpError("mcp_unavailable", message, { server: this.name, written: false });
   }
 
@@ -354,7 +395,7 @@ export class ServerConnection implements McpConnection {
   }
 
   #paused(waitMs: number): McpError {
-    const reason = this.#lastError?.message ?? "it failed";
+    const reason = this.#diary.lastError?.message ?? "it failed";
     const message = `${reason}; it is tried again in ${Math.ceil(waitMs / 1000)} s`;
     return new McpError("mcp_unavailable", message, { server: this.name, written: false });
   }
@@ -364,7 +405,7 @@ export class ServerConnection implements McpConnection {
     const key = `[mcp.servers.${this.name}] startup_timeout_secs`;
     const message =
       `Cannot start the MCP server "${this.name}": it was not ready within ${seconds} s, as ${key} has it` +
-      this.#lastWords();
+      this.#diary.lastWords();
     return new McpError("mcp_unavailable", message, { server: this.name, cause, written: false });
   }
 }

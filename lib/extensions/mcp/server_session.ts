@@ -75,6 +75,7 @@ export class ServerSession {
   readonly #options: ServerSessionOptions;
   readonly #open = new Set<OpenRequest>();
   readonly #ending = new AbortController();
+  #tellsTools = false;
 
   constructor(client: Client, options: ServerSessionOptions) {
     this.#client = client;
@@ -101,6 +102,11 @@ export class ServerSession {
 
   get instructions(): string | undefined {
     return this.#client.getInstructions();
+  }
+
+  /** True while the server tells changes of its tools. */
+  get tellsTools(): boolean {
+    return this.#tellsTools;
   }
 
   /** Requests without an answer. */
@@ -158,8 +164,13 @@ export class ServerSession {
 
   /** Ends the session, and the program or the connection behind it. */
   async close(): Promise<void> {
-    this.#ending.abort();
+    this.ended();
     await this.#client.close();
+  }
+
+  /** Ends what the session does by itself: its connection is gone. */
+  ended(): void {
+    this.#ending.abort();
   }
 
   async #listen(filter: SubscriptionFilter, onFirst: () => void): Promise<void> {
@@ -167,9 +178,12 @@ export class ServerSession {
     const { clock, onLog } = this.#options;
     for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)) {
       try {
-        const { closed } = await this.#client.listen(filter, { signal, timeout: LISTEN_MS });
+        const { closed, honoredFilter } = await this.#client.listen(filter, { signal, timeout: LISTEN_MS });
+        this.#tellsTools = honoredFilter.toolsListChanged === true;
         onFirst();
-        if (await closed === "local") return;
+        const reason = await closed;
+        this.#tellsTools = false;
+        if (reason === "local") return;
       } catch (error) {
         if (!signal.aborted) onLog(foreignWords(`its changes are not told: ${String(error)}`));
         onFirst();

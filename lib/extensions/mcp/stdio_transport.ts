@@ -35,7 +35,7 @@ export class StdioTransport implements Transport {
   readonly stderr = null;
   readonly #program: RunningProgram;
   readonly #options: StdioTransportOptions;
-  readonly #filter = new MessageFilter();
+  readonly #filter: MessageFilter;
   #parts: Uint8Array[] = [];
   #bytes = 0;
   #isStarted = false;
@@ -46,6 +46,7 @@ export class StdioTransport implements Transport {
   constructor(program: RunningProgram, options: StdioTransportOptions) {
     this.#program = program;
     this.#options = options;
+    this.#filter = new MessageFilter(options.clock);
   }
 
   /** Reason of the end as the rest of a sentence about the server. Undefined while it runs, and when the gateway ended it. */

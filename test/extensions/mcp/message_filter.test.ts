@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { BROKEN_REPLY, MessageFault, MessageFilter } from "../../../lib/extensions/mcp/message_filter.ts";
+import { createFakeClock } from "../../support/fake_clock.ts";
 
 /** Returns a filter that has sent the request 1. */
 function filterOfRequest(): MessageFilter {
-  const filter = new MessageFilter();
+  const filter = new MessageFilter(createFakeClock());
   filter.sent({ jsonrpc: "2.0", id: 1, method: "tools/call" });
   return filter;
 }
@@ -60,7 +61,7 @@ describe("a reply that the SDK would choke on ends its request at once, and the 
 });
 
 test("a notification or a question with too much in it is dropped", () => {
-  const filter = new MessageFilter();
+  const filter = new MessageFilter(createFakeClock());
   const params = { level: "info", data: many(1_001, {}) };
   assert.equal(filter.received({ jsonrpc: "2.0", method: "notifications/message", params }), undefined);
   const properties = Object.fromEntries(many(1_001, {}).map((schema, index) => [`k${index}`, schema]));
