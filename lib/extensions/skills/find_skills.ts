@@ -21,6 +21,8 @@ export interface SkillsOfFolder {
 const MAX_ENTRIES = 2_000;
 /** Skills of one folder */
 const MAX_SKILLS = 200;
+/** Files of all skills of one folder: whoever writes a project could make each look cost as much as a disk holds */
+const MAX_FILES = 2_000;
 
 /** Places that decide whose a skill is. Real paths. */
 export type SkillGrounds = Pick<SkillPlace, "workspace" | "dataDir">;
@@ -45,16 +47,20 @@ export async function findSkills(
   if ("problem" in listed) return { skills: [], problems: [`Cannot read ${folder.shownAs}: ${listed.problem}`] };
   const skills: FoundSkill[] = [];
   const problems: string[] = [];
+  let left = MAX_FILES;
   for (const name of listed.names) {
     const place = { ...grounds, layer: folder.layer, shownAs: `${folder.shownAs}/${name}` };
     const path = join(folder.path, name);
     try {
-      const stamp = [place.layer, place.shownAs, await stampOfSkill(path)].join("\n");
+      const found = await stampOfSkill(path);
+      left -= found.entries;
+      if (left < 0) throw new SkillFolderError(`the skills before it have most of the ${MAX_FILES} files of a folder`);
+      const stamp = [place.layer, place.shownAs, found.stamp].join("\n");
       const known = await index.get(path, stamp);
-      const found = known ?? (await readSkill(path, place))?.skill;
-      if (found === undefined) continue;
-      skills.push(found);
-      if (known === undefined) await index.set(path, stamp, found);
+      const skill = known ?? (await readSkill(path, place))?.skill;
+      if (skill === undefined) continue;
+      skills.push(skill);
+      if (known === undefined) await index.set(path, stamp, skill);
     } catch (error) {
       if (!(error instanceof SkillFolderError)) throw error;
       problems.push(`Cannot use the skill ${place.shownAs}: ${error.message}`);
@@ -67,7 +73,18 @@ export async function findSkills(
 export async function stampOfSkills(folder: SkillFolder, grounds: SkillGrounds): Promise<string> {
   const listed = await namesIn(folder, grounds);
   if ("problem" in listed) return listed.problem;
-  return (await Promise.all(listed.names.map((name) => stampOfSkill(join(folder.path, name))))).join("\n\n");
+  const stamps: string[] = [];
+  let left = MAX_FILES;
+  for (const name of listed.names) {
+    // Those beyond are not read, so their content does not count
+    if (left < 0) stamps.push(name);
+    else {
+      const { stamp, entries } = await stampOfSkill(join(folder.path, name));
+      left -= entries;
+      stamps.push(stamp);
+    }
+  }
+  return stamps.join("\n\n");
 }
 
 async function namesIn(

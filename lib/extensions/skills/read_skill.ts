@@ -244,15 +244,22 @@ function byName(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** Returns sizes and times of all files of a skill, a line for each: another text means that the skill may have changed. Never throws. */
-export async function stampOfSkill(path: string): Promise<string> {
+/** Sizes and times of all files of a skill, a line for each: another text means that the skill may have changed. */
+export interface SkillStamp {
+  readonly stamp: string;
+  /** Number of files and links */
+  readonly entries: number;
+}
+
+/** Looks at all files of a skill, and reads none. Never throws. */
+export async function stampOfSkill(path: string): Promise<SkillStamp> {
   const folder = await realpath(path).catch(() => undefined);
-  if (folder === undefined) return "";
+  if (folder === undefined) return { stamp: "", entries: 1 };
   // A folder that is refused now is another than one that was not
   const entries = await listEntries(folder).catch((error: Error) => [{ path: SKILL_NAME }, { path: error.message }]);
   const stamps = await Promise.all(entries.map(async (entry) => {
     const info = await lstat(join(folder, entry.path), { bigint: true }).catch(() => undefined);
     return info === undefined ? entry.path : `${entry.path} ${info.ino} ${info.size} ${info.mtimeNs} ${info.ctimeNs}`;
   }));
-  return [folder, ...stamps].join("\n");
+  return { stamp: [folder, ...stamps].join("\n"), entries: entries.length };
 }

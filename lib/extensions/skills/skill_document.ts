@@ -1,3 +1,4 @@
+import { isLonger } from "../../base/text.ts";
 import { type FrontMatter, readFrontMatter, TextFormatError } from "../../config/front_matter.ts";
 
 /** Instructions of a skill, with what its front matter says. Source: Agent Skills specification, "SKILL.md format" */
@@ -43,6 +44,17 @@ export interface SkillReading {
 /** Bytes of a SKILL.md */
 export const MAX_SKILL_BYTES = 262_144;
 
+/** Bytes and lines of a front matter: the time to parse one grows faster than its length */
+const MAX_FRONT_BYTES = 8_192;
+const MAX_FRONT_LINES = 400;
+const MAX_BRACKETS = 300;
+/** Faults of one skill that are told */
+const MAX_FAULTS = 50;
+/** Tools in one list, and characters of one name */
+const MAX_TOOLS = 200;
+const MAX_TOOL = 200;
+/** Fields of the metadata */
+const MAX_METADATA = 100;
 const MAX_NAME = 64;
 const MAX_DESCRIPTION = 1024;
 const MAX_COMPATIBILITY = 500;
@@ -60,6 +72,8 @@ const OBEYED = ["disallowed-tools", "disable-model-invocation"];
  */
 export async function readSkillDocument(text: string, folder: string): Promise<SkillReading> {
   const faults: SkillFault[] = [];
+  const long = faultOfLength(text);
+  if (long !== undefined) return { document: undefined, faults: [long] };
   const front = await readFront(text, faults);
   if (front === undefined) return { document: undefined, faults };
   const { raw } = front;
@@ -68,7 +82,35 @@ export async function readSkillDocument(text: string, folder: string): Promise<S
     return { document: undefined, faults };
   }
   const document = new FrontReader(raw, { front, faults, folder }).read();
-  return { document: faults.some(({ isFatal }) => isFatal) ? undefined : document, faults };
+  const isUsable = !faults.some(({ isFatal }) => isFatal);
+  return { document: isUsable ? document : undefined, faults: bounded(faults) };
+}
+
+/** Returns the fatal faults before all others, and no more than MAX_FAULTS. */
+function bounded(faults: readonly SkillFault[]): readonly SkillFault[] {
+  if (faults.length <= MAX_FAULTS) return faults;
+  const sorted = [...faults].sort((one, other) => Number(other.isFatal) - Number(one.isFatal));
+  const reason = `${faults.length - MAX_FAULTS} more deviations are not named`;
+  return [...sorted.slice(0, MAX_FAULTS), { line: 1, key: undefined, reason, isFatal: false }];
+}
+
+/** Refuses a front matter that is too long to be parsed. */
+function faultOfLength(text: string): SkillFault | undefined {
+  if (!text.startsWith("---")) return undefined;
+  const end = /\n---[ \t]*(?:\r?\n|$)/.exec(text)?.index ?? text.length;
+  const front = text.slice(0, end);
+  const lines = front.split("\n").length;
+  if (isLonger(front, MAX_FRONT_BYTES)) {
+    return fatal(lines, `the front matter is longer than ${MAX_FRONT_BYTES} bytes`);
+  }
+  if ((front.match(/[[{]/g)?.length ?? 0) > MAX_BRACKETS) {
+    return fatal(1, `the front matter has over ${MAX_BRACKETS} opening brackets`);
+  }
+  return lines > MAX_FRONT_LINES ? fatal(lines, `the front matter has over ${MAX_FRONT_LINES} lines`) : undefined;
+}
+
+function fatal(line: number, reason: string): SkillFault {
+  return { line, key: undefined, reason, isFatal: true };
 }
 
 /** Parses the front matter; where it is not YAML, once more with the values quoted that most authors forget to quote. */
@@ -191,10 +233,15 @@ class FrontReader {
       this.#warn("metadata", "it must be a list of fields; it does not count");
       return {};
     }
-    const texts = Object.entries(given).map(([key, value]) => {
+    const entries = Object.entries(given);
+    if (entries.length > MAX_METADATA) {
+      this.#warn("metadata", `it has over ${MAX_METADATA} fields; the rest is left out`);
+    }
+    const texts = entries.slice(0, MAX_METADATA).map(([key, value]) => {
       const isPlain = ["string", "number", "boolean"].includes(typeof value);
       if (!isPlain) this.#warn("metadata", `the value of ${JSON.stringify(key)} must be a text`);
-      return [key, isPlain ? String(value) : JSON.stringify(value)] as const;
+      const shown = isPlain ? String(value) : JSON.stringify(value);
+      return [key.slice(0, MAX_TOOL), shown.slice(0, MAX_DESCRIPTION).toWellFormed()] as const;
     });
     return Object.fromEntries(texts);
   }
@@ -202,10 +249,11 @@ class FrontReader {
   #tools(key: string): readonly string[] {
     const given = this.#raw[key];
     if (given === undefined || given === null) return [];
-    const names = typeof given === "string" ? given.match(/[^\s,(]+(?:\([^)]*\))?/g) ?? [] : given;
-    if (Array.isArray(names) && names.every((name) => typeof name === "string" && name.trim() !== "")) return names;
+    const names = typeof given === "string" ? given.match(/[^\s,(]+(?:\([^()]{0,200}\))?/g) ?? [] : given;
+    if (Array.isArray(names) && names.length <= MAX_TOOLS && names.every(isToolName)) return names;
     // A list of what must not be called may not be passed over
-    const reason = "it must be names of tools: a text with spaces between them, or a list of texts";
+    const reason =
+      `it must be at most ${MAX_TOOLS} names of tools: a text with spaces between them, or a list of texts`;
     if (key === "disallowed-tools") this.#refuse(key, reason);
     else this.#warn(key, `${reason}; it does not count`);
     return [];
@@ -233,6 +281,10 @@ export function faultOfName(name: string): string | undefined {
   if (!/^[\p{Ll}\p{Lo}\p{Lm}\p{N}-]+$/u.test(name)) return "it may have lowercase letters, digits and hyphens alone";
   if (/^-|-$|--/.test(name)) return "it may not begin or end with a hyphen, or have two in a row";
   return undefined;
+}
+
+function isToolName(name: unknown): name is string {
+  return typeof name === "string" && name.trim() !== "" && name.length <= MAX_TOOL;
 }
 
 function isFields(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -97,6 +97,8 @@ export interface SkillsOptions extends SkillPlaces, Omit<FetchSkillServices, "co
 
 /** How often the skills of the workspace are looked at. */
 const WATCH_MS = 1_000;
+/** Time between two looks at the workspace, as a multiple of the time that one took. */
+const REST = 20;
 /** Age of a look that is new enough for a run that begins. */
 const LOOK_MS = 1_000;
 
@@ -115,6 +117,8 @@ class FoundSkills implements Skills {
   readonly #mutex = createKeyedMutex();
   #watch: Timer | undefined;
   #isWatching = false;
+  /** Monotonic time of the next look at the workspace, in ms */
+  #watchesFrom = -Infinity;
   /** Monotonic time of the last look, in ms */
   #lookedAt = -Infinity;
   #offer: SkillOffer = { prompt: "", isAny: false };
@@ -170,7 +174,8 @@ class FoundSkills implements Skills {
     if (known === undefined) throw this.#unknown(name);
     const reason = reasonOff(known);
     if (reason !== null) throw new ToolError("skill_off", `Cannot read the skill "${known.found.name}": ${reason}`);
-    const whole = await this.#readWhole(known).catch((cause: SkillError) => {
+    // One at a time: a skill may have 32 MiB
+    const whole = await this.#mutex("read", () => this.#readWhole(known)).catch((cause: SkillError) => {
       throw new ToolError("skill_changed", cause.message, { cause });
     });
     if (whole.skill.digest !== known.found.digest || whole.skill.layer !== known.found.layer) {
@@ -292,7 +297,9 @@ class FoundSkills implements Skills {
   }
 
   async #lookAtWorkspace(): Promise<void> {
-    if (this.#isWatching) return;
+    const { clock } = this.#options;
+    const begun = clock.monotonic();
+    if (this.#isWatching || begun < this.#watchesFrom) return;
     this.#isWatching = true;
     try {
       if (await this.#catalogue.hasChanged(({ layer }) => layer === "workspace")) {
@@ -302,6 +309,8 @@ class FoundSkills implements Skills {
       this.#options.log.error("The skills of the workspace cannot be read", { error });
     } finally {
       this.#isWatching = false;
+      // Whoever fills a workspace with files does not keep the gateway busy with them
+      this.#watchesFrom = begun + REST * (clock.monotonic() - begun);
     }
   }
 

@@ -15,6 +15,8 @@ export interface SkillTest {
 
 /** Errors that are named */
 const MAX_ERRORS = 200;
+/** Bytes of a Markdown file whose links are looked at */
+const MAX_LINKING_BYTES = 262_144;
 
 /**
  * Checks a skill strictly: each deviation from the format is an error, each file that SKILL.md or another Markdown file links to must be
@@ -25,6 +27,7 @@ export function testSkill(
   { tools, hides }: { readonly tools: readonly string[]; readonly hides: readonly string[] },
 ): SkillTest {
   const { skill: { name, faults, document } } = whole;
+  const places = placesOf([...whole.contents.keys()]);
   const unknown = (document?.disallowedTools ?? []).filter((given) =>
     !toToolPatterns([given]).some((pattern) => tools.some((tool) => matchesPatterns(tool, [pattern])))
   );
@@ -37,7 +40,7 @@ export function testSkill(
       reason: `no tool is called ${JSON.stringify(given.slice(0, 100))}`,
     })),
     ...[...whole.contents].flatMap(([path, bytes]) =>
-      path.endsWith(".md") ? faultsOfLinks(path, { bytes, paths: whole.contents }) : []
+      path.endsWith(".md") && bytes.length <= MAX_LINKING_BYTES ? faultsOfLinks(path, { bytes, places }) : []
     ),
     ...hides.map((place) => ({
       file: SKILL_NAME,
@@ -59,7 +62,7 @@ const LINK = /\]\(\s*(?:<([^<>\n]{1,1024})>|([^\s()<>]{1,1024}))(?:\s+["'(][^\n]
 
 function faultsOfLinks(
   path: string,
-  { bytes, paths }: { readonly bytes: Uint8Array; readonly paths: ReadonlyMap<string, Uint8Array> },
+  { bytes, places }: { readonly bytes: Uint8Array; readonly places: ReadonlySet<string> },
 ): readonly SkillProblem[] {
   const faults: SkillProblem[] = [];
   let isCode = false;
@@ -67,7 +70,7 @@ function faultsOfLinks(
     if (/^\s*(```|~~~)/.test(line)) isCode = !isCode;
     if (isCode || line.length > 10_000) continue;
     for (const [, bracketed, plain] of line.replaceAll(/`[^`]*`/g, "").matchAll(LINK)) {
-      const reason = faultOfTarget(bracketed ?? plain ?? "", { from: path, paths });
+      const reason = faultOfTarget(bracketed ?? plain ?? "", { from: path, places });
       if (reason !== undefined) faults.push({ file: path, line: at + 1, key: null, reason });
     }
   }
@@ -77,7 +80,7 @@ function faultsOfLinks(
 /** Returns why a link leads nowhere. Undefined for one that leads to a file of the skill, or to the web. */
 function faultOfTarget(
   target: string,
-  { from, paths }: { readonly from: string; readonly paths: ReadonlyMap<string, Uint8Array> },
+  { from, places }: { readonly from: string; readonly places: ReadonlySet<string> },
 ): string | undefined {
   if (/^[a-z][a-z0-9+.-]*:/i.test(target) || target.startsWith("#") || target.startsWith("//")) return undefined;
   const told = `the link ${exactLine(JSON.stringify(target.slice(0, 200)))}`;
@@ -85,13 +88,19 @@ function faultOfTarget(
   const decoded = decode(file);
   if (decoded.startsWith("/")) return `${told} is an absolute path; name the file relative to the skill`;
   // The format names files from the skill's folder; Markdown names them from the file's own
-  const places = [posix.normalize(decoded), posix.normalize(posix.join(posix.dirname(from), decoded))];
-  if (places.every((place) => place.startsWith(".."))) return `${told} leads out of the skill`;
-  const isThere = places.some((place) => {
-    const plain = place.replace(/\/$/, "");
-    return paths.has(plain) || [...paths.keys()].some((known) => known.startsWith(`${plain}/`));
-  });
+  const meant = [posix.normalize(decoded), posix.normalize(posix.join(posix.dirname(from), decoded))];
+  if (meant.every((place) => place.startsWith(".."))) return `${told} leads out of the skill`;
+  const isThere = meant.some((place) => places.has(place.replace(/\/$/, "")));
   return isThere ? undefined : `${told} leads to no file of the skill`;
+}
+
+/** Returns the paths of all files and folders. */
+function placesOf(paths: readonly string[]): ReadonlySet<string> {
+  const places = new Set<string>(["."]);
+  for (const path of paths) {
+    for (let place = path; place !== "."; place = posix.dirname(place)) places.add(place);
+  }
+  return places;
 }
 
 function decode(text: string): string {

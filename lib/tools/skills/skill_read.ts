@@ -7,6 +7,8 @@ export const skillRead = defineTool({
   name: "skill_read",
   description: "Reads a skill: the instructions for a kind of task, or one of its files",
   access: "read",
+  // The system prompt tells of skills, and a model cannot call what it is not told of
+  alwaysOffered: true,
   enabled: "always",
   needs: ["skills"],
   input: v.strictObject({

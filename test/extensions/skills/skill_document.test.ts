@@ -97,6 +97,39 @@ suite("a skill is refused for", () => {
   }
 });
 
+suite("a front matter that takes long to parse is refused before, with its line", () => {
+  const cases: readonly (readonly [string, string, RegExp])[] = [
+    ["many bytes", `x: ${"a".repeat(8_192)}`, /longer than 8192 bytes/],
+    ["a line of 1 MB", `x: ${"- ".repeat(500_000)}`, /longer than 8192 bytes/],
+    ["many lines", "\n".repeat(400), /over 400 lines/],
+    ["deep lists", `x: ${"[".repeat(301)}`, /over 300 opening brackets/],
+  ];
+  for (const [what, line, reason] of cases) {
+    test(what, async () => {
+      const { document, faults } = await readSkillDocument(front(...GOOD, line), "pdf-forms");
+      assert.equal(document, undefined);
+      assert.match(faults[0]?.reason ?? "", reason);
+    });
+  }
+
+  test("without an end", async () => {
+    const { faults } = await readSkillDocument(`---\n${"a: 1\n".repeat(100_000)}`, "pdf-forms");
+    assert.deepEqual(faults.map(({ isFatal }) => isFatal), [true]);
+  });
+});
+
+test("lists that authors make long are bounded, and what takes a tool away is not cut but refused", async () => {
+  const read = async (...lines: readonly string[]) => await readSkillDocument(front(...GOOD, ...lines), "pdf-forms");
+  const many = Array.from({ length: 201 }, (_, at) => `t${at}`).join(" ");
+  assert.deepEqual((await read(`allowed-tools: ${many}`)).document?.allowedTools, []);
+  assert.equal((await read(`disallowed-tools: ${many}`)).document, undefined);
+  assert.equal((await read(`disallowed-tools: ${"a(".repeat(3_000)}`)).document, undefined);
+  const fields = Array.from({ length: 390 }, (_, at) => `f${at}: 1`);
+  assert.equal((await read(...fields)).faults.length, 51);
+  const metadata = Array.from({ length: 390 }, (_, at) => `  f${at}: 1`);
+  assert.equal(Object.keys((await read("metadata:", ...metadata)).document?.metadata ?? {}).length, 100);
+});
+
 test("any text gives a document or a fatal fault, and the name and description of a document are safe to show", async () => {
   const line = fc.oneof(
     fc.constantFrom(

@@ -222,6 +222,17 @@ test("too many files, too many bytes and too deep folders are refused, with the 
     },
   }));
 
+test("the files of all skills of a folder are bounded together", () =>
+  withSkills(async ({ skills, write }) => {
+    for (let skill = 0; skill < 5; skill++) {
+      write(`workspace/.agents/skills/s${skill}/SKILL.md`, skillText(`s${skill}`));
+      for (let file = 0; file < 450; file++) write(`workspace/.agents/skills/s${skill}/${file}`, "");
+    }
+    const { skills: found, problems } = await skills.list();
+    assert.deepEqual(found.map(({ name }) => name), ["s0", "s1", "s2", "s3"]);
+    assert.match(problems.join(), /s4: the skills before it have most of the 2000 files/);
+  }));
+
 test("a clone's .git is no part of a skill", () =>
   withSkills(async ({ skills }) => {
     const found = await find(skills, "mine");
