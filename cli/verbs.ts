@@ -308,6 +308,14 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "List or read the resources of an MCP server",
     async () => (await import("./commands/mcp/read.ts")).mcpResourcesCommand,
   ),
+  "mcp login": verb(
+    "Sign in to an MCP server",
+    async () => (await import("./commands/mcp/login.ts")).mcpLoginCommand,
+  ),
+  "mcp logout": verb(
+    "Sign out of an MCP server",
+    async () => (await import("./commands/mcp/login.ts")).mcpLogoutCommand,
+  ),
   "mcp remove": verb(
     "Take an MCP server out of the configuration",
     async () => (await import("./commands/mcp/remove.ts")).mcpRemoveCommand,

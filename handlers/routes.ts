@@ -7,6 +7,7 @@ import {
   revokeApprovalRuleRoute,
 } from "./routes/approvals.ts";
 import { mcpChangeRoute } from "./routes/mcp_changes.ts";
+import { completeMcpLoginRoute, mcpLoginRoute, removeMcpLoginRoute } from "./routes/mcp_logins.ts";
 import { browserLoginsRoute, removeBrowserLoginRoute, saveBrowserLoginRoute } from "./routes/browser_logins.ts";
 import { chatRoute, chatSocketRoute, legacyWebhookRoute } from "./routes/chat.ts";
 import { completionsRoute } from "./routes/completions.ts";
@@ -140,6 +141,9 @@ export const ROUTES: readonly Route[] = [
   describeNodeRoute,
   invokeNodeRoute,
   mcpChangeRoute,
+  mcpLoginRoute,
+  completeMcpLoginRoute,
+  removeMcpLoginRoute,
   browserLoginsRoute,
   saveBrowserLoginRoute,
   removeBrowserLoginRoute,

@@ -12,7 +12,7 @@ import { type ConfigStatus, createReloads, type Reloads } from "./config/create_
 import { allSecrets } from "./config/secrets.ts";
 import type { McpOperator } from "./extensions/mcp/mcp_operator.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
-import { type Extensions, openExtensions } from "./extensions/open_extensions.ts";
+import { type Extensions, type LateSignIn, openExtensions } from "./extensions/open_extensions.ts";
 import type { PluginServices } from "./extensions/plugins/plugin_services.ts";
 import type { WorkspaceInstructions } from "./extensions/instructions/workspace_instructions.ts";
 import type { Skills } from "./extensions/skills/skills.ts";
@@ -82,6 +82,8 @@ export interface Services
   readonly mcpServers: () => Promise<McpOperator>;
   /** Instructions of the workspace; loaded at the first call. */
   readonly instructions: () => Promise<WorkspaceInstructions>;
+  /** Sign-ins of people to MCP servers by `url` */
+  readonly mcpSignIn: LateSignIn;
   /** Recorded runs, for reading where there is no agent. */
   readonly storedRuns: StoredRuns;
   /** Models and runs. Undefined without an agent (`kind = "none"` or --no-agent): requests get 503 `agent_unavailable`. */
@@ -283,6 +285,7 @@ function toServices(wings: Wings): GatewayServices {
     mcpServers: extensions.mcpOperator,
     skills: extensions.skills.load,
     instructions: extensions.instructions.load,
+    mcpSignIn: extensions.mcpSignIn,
     storedRuns: createStoredRuns({ store: wings.store }),
     agent: models.live && runs && { providers: models.live.providers, runs },
     startedAt: wings.clock.now(),

@@ -29,6 +29,7 @@ import { AUDIT_HEAD, AUDIT_RECORDS, readAuditHead, readAuditRecord } from "../..
 import { parseRecordedTrust, RECORDED_TRUST } from "../../lib/guard/audit/record_trust.ts";
 import { parseTaintedFile, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
 import { parseTrustedDocument, TRUSTED_DOCUMENTS } from "../../lib/guard/trusted_documents.ts";
+import { MCP_CREDENTIALS, parseMcpCredential } from "../../lib/base/records/mcp_credential.ts";
 import { BROWSER_LOGINS, parseBrowserLogin } from "../../lib/base/records/browser_login.ts";
 import { COOKIE_JARS, parseCookieJar } from "../../lib/base/records/cookie_jar.ts";
 import { MAILBOXES, parseMailbox } from "../../lib/memory/mailbox.ts";
@@ -81,6 +82,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [FIRINGS]: parseFiring,
   [IDEMPOTENT_REPLIES]: parseReply,
   [MAILBOXES]: parseMailbox,
+  [MCP_CREDENTIALS]: parseMcpCredential,
   [MEMORY]: parseMemoryRecord,
   [OPEN_APPROVALS]: parseMark,
   [OPEN_DELIVERIES]: parseMark,

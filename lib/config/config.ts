@@ -24,7 +24,7 @@ import {
   switches,
   toolSchema,
 } from "./schema/security.ts";
-import { about, named, text } from "./schema/value.ts";
+import { about, httpUrl, named, text } from "./schema/value.ts";
 import {
   browserSchema,
   httpRequestSchema,
@@ -68,6 +68,10 @@ export const configSchema = v.strictObject({
     "MCP servers",
     v.optional(
       v.strictObject({
+        client_metadata_url: about(
+          "Address of the document that says who Postern is to authorization servers (Client ID Metadata Document): https with a path. Empty: none",
+          httpUrl(),
+        ),
         servers: about(
           "Servers by a name of your choice: a program by `command`, or a server by `url`",
           named(mcpServerSchema),

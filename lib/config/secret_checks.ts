@@ -76,7 +76,8 @@ export interface NamedSecret {
 
 /** Returns the settings that name a secret. */
 export function secretPlaces({ mcp, plugins }: Pick<Config, "mcp" | "plugins">): readonly NamedSecret[] {
-  const servers = Object.entries(mcp.servers).flatMap(([child, { env, headers, url }]) => [
+  const servers = Object.entries(mcp.servers).flatMap(([child, { env, headers, url, oauth }]) => [
+    ...oauth.client_secret === "" ? [] : [clientSecretPlace(child, oauth.client_secret, url)],
     ...placesIn(env, { path: ["mcp", "servers", child, "env"], kind: "mcp", child, url: "" }),
     ...placesIn(headers, { path: ["mcp", "servers", child, "headers"], kind: "mcp", child, url }),
   ]);
@@ -84,6 +85,10 @@ export function secretPlaces({ mcp, plugins }: Pick<Config, "mcp" | "plugins">):
     placesIn(table, { path: ["plugins", "config", child], kind: "plugins", child, url: "" })
   );
   return [...servers, ...settings];
+}
+
+function clientSecretPlace(child: string, secret: string, url: string): NamedSecret {
+  return { path: ["mcp", "servers", child, "oauth"], secret, kind: "mcp", child, url };
 }
 
 function placesIn(
@@ -103,7 +108,7 @@ function* placeChecks(
   { secrets }: Config,
 ): Iterable<SecretContradiction> {
   const secret = Object.hasOwn(secrets, name) ? secrets[name] : undefined;
-  const here = [...path, "secret"];
+  const here = [...path, path.at(-1) === "oauth" ? "client_secret" : "secret"];
   if (secret === undefined) {
     yield { path: here, reason: "it must be the name of a [secrets.<name>], and there is none of this name" };
     return;

@@ -226,6 +226,32 @@ function* extensionChecks(config: Config): Iterable<Contradiction> {
     } else if (server.url !== "" && !/^https?:\/\/[^\s/]/.test(server.url)) {
       yield { path: ["mcp", "servers", name, "url"], reason: "it must be an http or https address" };
     }
+    for (const [key, reason] of oauthProblems(server)) yield { path: ["mcp", "servers", name, "oauth", key], reason };
+  }
+  const { client_metadata_url: document } = config.mcp;
+  if (document !== "" && !/^https:\/\/[^/]+\/./.test(document)) {
+    yield { path: ["mcp", "client_metadata_url"], reason: "it must be an https address with a path" };
+  }
+}
+
+/** Finds contradictions in the sign-in to a server, each with its key. */
+function* oauthProblems({ url, oauth }: Config["mcp"]["servers"][string]): Iterable<readonly [string, string]> {
+  const { client_id, client_secret, client_secret_env, issuer, grant, scopes } = oauth;
+  const isGiven = client_id !== "" || client_secret !== "" || client_secret_env !== "" || issuer !== "" ||
+    scopes.length > 0 || grant !== "authorization_code";
+  if (isGiven && url === "") yield ["grant", "only a server by url has a sign-in; give a program its secrets in env"];
+  const hasSecret = client_secret !== "" || client_secret_env !== "";
+  if (client_secret !== "" && client_secret_env !== "") {
+    yield ["client_secret_env", "client_secret is set too; keep one of the two"];
+  }
+  if (client_id === "" && (hasSecret || grant === "client_credentials")) {
+    yield ["client_id", "a client with a secret, or without a person, needs its client_id"];
+  }
+  if (client_secret_env !== "" && issuer === "") {
+    yield [
+      "issuer",
+      "client_secret_env needs the issuer that the secret is for; otherwise the server could name another",
+    ];
   }
 }
 

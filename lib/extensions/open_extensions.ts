@@ -10,6 +10,7 @@ import type { WasmModules } from "../tools/wasm/wasm_modules.ts";
 import type { McpOperator } from "./mcp/mcp_operator.ts";
 import type { InstructionsOptions, WorkspaceInstructions } from "./instructions/workspace_instructions.ts";
 import type { McpServers } from "./mcp/mcp_servers.ts";
+import type { McpSignIn } from "./mcp/oauth/sign_in.ts";
 import type { SessionServices } from "./mcp/open_session.ts";
 import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
 import type { PluginServices, PluginServicesOptions } from "./plugins/plugin_services.ts";
@@ -29,6 +30,8 @@ export interface Extensions {
   readonly mcpOperator: () => Promise<McpOperator>;
   /** Prompts and resources of MCP servers. */
   readonly mcpReader: McpReader;
+  /** Sign-ins of people to MCP servers by `url`. Loaded at its first use. */
+  readonly mcpSignIn: LateSignIn;
   /** WASM modules of `[runtime.wasm] tools_dir`. */
   readonly wasmModules: WasmModules;
   readonly skills: LateSkills;
@@ -41,6 +44,9 @@ export interface LateInstructions {
   /** Returns the part of the system prompt for a run that begins now; empty: none. */
   offer(): Promise<string>;
 }
+
+/** Sign-ins of people to MCP servers, which are loaded at their first use. */
+export type LateSignIn = Pick<McpSignIn, "begin" | "complete" | "remove" | "provider" | "credential">;
 
 /** Skills, which are loaded when they are asked for, or when a run begins and there is a folder of them. */
 export interface LateSkills {
@@ -58,7 +64,7 @@ export interface ExtensionsOptions
     Omit<SkillsOptions, "config" | "processes">,
     Omit<InstructionsOptions, "config">,
     Pick<ToolModulesOptions, "workers"> {
-  readonly redactor: Pick<Redactor, "part" | "redact">;
+  readonly redactor: Pick<Redactor, "add" | "part" | "redact">;
 }
 
 /** Opens the extensions that there are. The others are left for their first use. */
@@ -66,7 +72,8 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
   const { config } = options;
   const nodes = config().gateway.node_control.enabled ? await openNodes(options) : undefined;
   const plugins = await openPlugins(options);
-  const mcp = await openMcp(options);
+  const mcpSignIn = openSignIn(options, (server) => void mcp?.get(server)?.restart(NEVER).catch(() => {}));
+  const mcp: McpServers | undefined = await openMcp({ ...options, signIn: mcpSignIn });
   return {
     nodes,
     plugins,
@@ -76,6 +83,7 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
       const { createServerReader } = await import("./mcp/server_reader.ts");
       return createServerReader(mcp, (text) => options.redactor.redact(text));
     }, ["prompts", "prompt", "resources", "resource"]),
+    mcpSignIn,
     wasmModules: openWasmModules(options),
     skills: openSkills(options),
     instructions: openInstructions(options),
@@ -86,6 +94,21 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
 async function openNodes(options: ExtensionsOptions): Promise<Nodes> {
   const { createConfiguredNodes } = await import("./nodes/nodes.ts");
   return createConfiguredNodes(options);
+}
+
+const NEVER = new AbortController().signal;
+
+/** Leaves the sign-ins to MCP servers for their first use. @param onSignedIn told of the server */
+function openSignIn(
+  { opened, redactor, ...options }: ExtensionsOptions,
+  onSignedIn: (server: string) => void,
+): LateSignIn {
+  const load = lazily(async () => {
+    const { createMcpSignIn } = await import("./mcp/oauth/sign_in.ts");
+    return createMcpSignIn({ ...options, onSecret: redactor.add, onSignedIn });
+  });
+  opened.own(load, async () => (await load.made()?.catch(() => undefined))?.close());
+  return lazyService(load, ["begin", "complete", "remove", "provider", "credential"]);
 }
 
 /** Opens the MCP servers where some may be used. */

@@ -1,10 +1,8 @@
-import { join } from "node:path";
 import type { Clock } from "../base/clock.ts";
 import { lazyService } from "../base/lazily.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { readable } from "../storage/read_records.ts";
-import { KEY_BYTES, loadKeyFile } from "../storage/key_file.ts";
 import type { KEPT_FILES } from "../storage/back_up.ts";
 import type { Store } from "../storage/store.ts";
 import type { BrowserLogins, BrowserLoginsOptions } from "./browser_logins.ts";
@@ -58,34 +56,27 @@ export function createMemoryServices(options: MemoryServicesOptions): MemoryServ
     collection: MEMORY,
     textOf: (record) => readable(store, MEMORY, [record], parseMemoryRecord).map(({ value }) => memoryText(value))[0],
   });
-  const loadKey = async (name: typeof KEPT_FILES[number]) =>
-    isKept ? await loadKeyFile(join(dataDir, name), random) : random.bytes(KEY_BYTES);
+  const openCipher = async (name: typeof KEPT_FILES[number]) => {
+    const { openRecordCipher } = await import("../storage/record_cipher.ts");
+    return await openRecordCipher({ dataDir, isKept, random }, name);
+  };
   return {
     memory: createMemory({ store, clock, vectors }),
     vectors,
     plans: createPlans({ store, clock }),
     mailbox: lazyService(async () => {
-      const [{ createMailbox }, { createRecordCipher }] = await Promise.all([
-        import("./mailbox.ts"),
-        import("../storage/record_cipher.ts"),
-      ]);
-      const cipher = async () => createRecordCipher(await loadKey("agents_ipc.key"), random);
+      const { createMailbox } = await import("./mailbox.ts");
+      const cipher = () => openCipher("agents_ipc.key");
       return createMailbox({ store, clock, random, cipher });
     }, ["send", "receive", "list", "clear"]),
     cookieJars: lazyService(async () => {
-      const [{ createCookieJars }, { createRecordCipher }] = await Promise.all([
-        import("./cookie_jars.ts"),
-        import("../storage/record_cipher.ts"),
-      ]);
-      const cipher = async () => createRecordCipher(await loadKey("browser_cookies.key"), random);
+      const { createCookieJars } = await import("./cookie_jars.ts");
+      const cipher = () => openCipher("browser_cookies.key");
       return createCookieJars({ store, cipher });
     }, ["get", "set"]),
     browserLogins: lazyService(async () => {
-      const [{ createBrowserLogins }, { createRecordCipher }] = await Promise.all([
-        import("./browser_logins.ts"),
-        import("../storage/record_cipher.ts"),
-      ]);
-      const cipher = async () => createRecordCipher(await loadKey("browser_cookies.key"), random);
+      const { createBrowserLogins } = await import("./browser_logins.ts");
+      const cipher = () => openCipher("browser_cookies.key");
       const { usedLogins: used, recordLogin: record } = options;
       return createBrowserLogins({ store, clock, cipher, used, record });
     }, ["list", "save", "remove", "open"]),

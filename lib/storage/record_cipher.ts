@@ -1,6 +1,8 @@
 import { Buffer } from "node:buffer";
 import { createCipheriv, createDecipheriv, createHash } from "node:crypto";
+import { join } from "node:path";
 import type { Random } from "../base/random.ts";
+import { KEY_BYTES, loadKeyFile } from "./key_file.ts";
 
 /** A text as the store keeps it: `data` is the encrypted text with its 16 bytes of tag behind it, in base64. */
 export interface Sealed {
@@ -27,6 +29,21 @@ export class SealError extends Error {
 /** Error of a sealed text that names another key: the key may be the wrong one, and the text undamaged. */
 export class OtherKeyError extends SealError {
   override readonly name = "OtherKeyError";
+}
+
+/** Place and randomness of the keys of ciphers. */
+export interface CipherPlace {
+  /** Absolute path of the folder with the key */
+  readonly dataDir: string;
+  /** False: the store is in memory, so that the key is kept nowhere */
+  readonly isKept: boolean;
+  readonly random: Random;
+}
+
+/** Opens the cipher of a key file of the data directory, which is made where it is missing. @throws {ConfigError} `key_file` */
+export async function openRecordCipher({ dataDir, isKept, random }: CipherPlace, name: string): Promise<RecordCipher> {
+  const key = isKept ? await loadKeyFile(join(dataDir, name), random) : random.bytes(KEY_BYTES);
+  return createRecordCipher(key, random);
 }
 
 const ALGORITHM = "aes-256-gcm";

@@ -74,6 +74,13 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/model-servers", body: { address: "127.0.0.1:1" }, missing: true },
   { path: "/v1/browser-logins", body: LOGIN, strict: true },
   {
+    path: "/v1/mcp-servers/glob_search/login",
+    body: { redirect_uri: "http://127.0.0.1:1/callback" },
+    missing: true,
+    strict: true,
+  },
+  { path: "/v1/mcp-servers/glob_search/login/complete", body: { state: "x" }, missing: true, strict: true },
+  {
     path: "/v1/mcp-servers/glob_search/changes",
     body: { action: "added", source: null, integrity: null },
     strict: true,

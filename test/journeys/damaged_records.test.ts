@@ -39,6 +39,7 @@ const BY_KEY = [
   "accepted_mcp_tools",
   "mcp_servers",
   "mcp_switches",
+  "mcp_credentials",
   "pairing_codes",
   "pairing_guard",
   "plans",

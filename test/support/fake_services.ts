@@ -109,6 +109,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     plugins: options.plugins ?? (() => Promise.resolve(createFakePlugins())),
     skills: options.skills ?? (() => Promise.resolve(createFakeSkills())),
     instructions: () => Promise.reject(new TypeError("This test has no instructions of a workspace")),
+    mcpSignIn: createFakeSignIn(),
     config: () => config,
     configStatus: () => ({ loaded_at: new Date(clock.now()).toISOString(), needs_restart: [], last_reload: null }),
     store,
@@ -216,6 +217,18 @@ function createFakeTokens(nextId: () => string): Services["tokens"] {
     },
     count: () => Promise.resolve(records.size),
   };
+}
+
+/** Creates the sign-ins of a gateway without MCP servers. */
+function createFakeSignIn(): Services["mcpSignIn"] {
+  const none = (server: string) =>
+    Promise.reject(
+      new HttpError("not_found", `Cannot find the MCP server "${server}": the configuration has none`, {
+        ...{ status: 404, type: "invalid_request_error" },
+      }),
+    );
+  const nothing = () => Promise.resolve(undefined);
+  return { begin: none, complete: none, remove: none, provider: nothing, credential: nothing };
 }
 
 /** Creates skills of which there is none. */

@@ -1,6 +1,17 @@
 import * as v from "valibot";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../../base/built_in_forbidden_paths.ts";
-import { about, boolean, choice, fillableTable, integer, required, text, texts } from "./value.ts";
+import {
+  about,
+  boolean,
+  choice,
+  environmentName,
+  fillableTable,
+  httpUrl,
+  integer,
+  required,
+  text,
+  texts,
+} from "./value.ts";
 
 /** `[autonomy]`: what the agent may do by itself. */
 export const autonomySchema = v.strictObject({
@@ -164,6 +175,32 @@ export const mcpOfferSchema = v.strictObject({
   ),
 });
 
+/** `[mcp.servers.<name>.oauth]`: the client that Postern is to the authorization server. */
+const mcpOauthSchema = v.strictObject({
+  client_id: about(
+    "Client id that you registered. Empty: `[mcp] client_metadata_url`, else Postern registers itself where the authorization server lets it",
+    text(""),
+  ),
+  client_secret: about(
+    "Name of the `[secrets.<name>]` that holds the client's secret. Its `mcp` names this server, and its `hosts` the host of the token endpoint",
+    text(""),
+  ),
+  client_secret_env: about(
+    "Environment variable that holds the secret of that client. Needs `issuer`",
+    environmentName(),
+  ),
+  issuer: about("Authorization server that the sign-in must be with. Empty: the one that the server names", httpUrl()),
+  scopes: about("Scopes that are asked for. Empty: those that the server names", texts([])),
+  grant: about(
+    "How a token is got. `authorization_code`: a person signs in with `postern mcp login`; `client_credentials`: nobody does",
+    choice(["authorization_code", "client_credentials"], "authorization_code"),
+  ),
+  redirect_port: about(
+    "Port of 127.0.0.1 that the sign-in leads back to, for clients that are registered with one. 0: a free one",
+    integer(0, 0, 65_535),
+  ),
+});
+
 /** `[mcp.servers.<name>]`: a program by `command`, or a server by `url`. */
 export const mcpServerSchema = v.strictObject({
   command: about("Program that is started: an absolute path, or a name in `PATH`", text("")),
@@ -178,6 +215,7 @@ export const mcpServerSchema = v.strictObject({
     'Headers of requests to that server. `{ secret = "name", prefix = "Bearer " }` sends the value of `[secrets.<name>]`',
     fillableTable(),
   ),
+  oauth: about("Sign-in to that server", v.optional(mcpOauthSchema, {})),
   sandbox: about(
     "Sandbox of the program. `auto`: bubblewrap where it works; `require`: the program does not run without it; `off`: it has your rights",
     choice(["off", "auto", "require"], "off"),

@@ -52,3 +52,13 @@ export function foreignWords(words: string): string {
   const line = words.slice(0, MAX_QUOTED * 2).replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
   return line.length > MAX_QUOTED ? `${line.slice(0, MAX_QUOTED)}...` : line;
 }
+
+/** Scopes that can stand in a command line as they are. */
+const PLAIN_SCOPE = /^[\w:./*-]{1,128}(?: [\w:./*-]{1,128}){0,15}$/;
+
+/** Returns what a person does where a server wants more rights than the sign-in has, as the rest of a sentence. @param scope words of the server */
+export function wantsScope(server: string, scope: string | undefined): string {
+  const isPlain = scope !== undefined && PLAIN_SCOPE.test(scope);
+  const flag = isPlain ? ` --scope "${scope}"` : "";
+  return `it wants more rights than the sign-in has; sign in again with: postern mcp login ${server}${flag}`;
+}

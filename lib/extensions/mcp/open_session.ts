@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { VERSION } from "../../base/version.ts";
 import { HttpTransport, type ServerSignIn } from "./http_transport.ts";
 import { loadSdk, type McpClientSdk } from "./load_sdk.ts";
-import { McpError } from "./mcp_error.ts";
+import { McpError, wantsScope } from "./mcp_error.ts";
 import { type EraVerdict, probeProgram } from "./probe_program.ts";
 import { createServerFetch, type FetchServices } from "./server_fetch.ts";
 import { ServerSession, type ServerSessionOptions } from "./server_session.ts";
@@ -161,6 +161,7 @@ function unreachable({ name, settings }: OpenSessionOptions, sdk: McpClientSdk, 
       ...{ server: name, cause: error },
       written: false,
     });
+  if (error instanceof sdk.InsufficientScopeError) return fail(wantsScope(name, error.requiredScope));
   const isRefused = error instanceof sdk.SdkHttpError && error.status === 401;
   if (isRefused || error instanceof sdk.UnauthorizedError) {
     const token = Object.keys(settings.headers).length > 0 ? `the headers of [mcp.servers.${name}]` : "a sign-in";

@@ -22,7 +22,7 @@ import type {
   McpResult,
   McpToolDefinition,
 } from "./mcp_connection.ts";
-import { foreignWords, McpError, type McpErrorOptions } from "./mcp_error.ts";
+import { foreignWords, McpError, type McpErrorOptions, wantsScope } from "./mcp_error.ts";
 import { BROKEN_REPLY } from "./message_filter.ts";
 import { type ListItem, type ListMethod, type ReadList, readServerList } from "./read_lists.ts";
 import { RequestDeadline } from "./request_deadline.ts";
@@ -382,6 +382,9 @@ export class ServerSession {
       new McpError(code, `Cannot use the MCP server "${server}": ${reason}`, { server, cause: error, ...more });
     if (error instanceof sdk.ProtocolError && error.code === STREAM_ENDED.code) {
       return fail("mcp_lost", "it ended the stream of the request before it answered");
+    }
+    if (error instanceof sdk.InsufficientScopeError) {
+      return fail("mcp_refused", wantsScope(server, error.requiredScope));
     }
     if (error instanceof sdk.SdkHttpError) return this.#httpError(error.status, fail);
     if (error instanceof sdk.UnauthorizedError) return this.#httpError(401, fail);

@@ -117,7 +117,7 @@ async function runOn(
       yield new TextEncoder().encode(options.stdin);
     },
     canAsk: options.answers !== undefined || options.onAsk !== undefined,
-    ask: () => Promise.resolve(answers.shift()),
+    ask: () => options.onAsk?.() ?? Promise.resolve(answers.shift()),
     openReader({ history }) {
       if (options.answers === undefined && options.onAsk === undefined) return Promise.resolve(undefined);
       options.onHistory?.(history);

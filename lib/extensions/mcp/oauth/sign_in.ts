@@ -1,0 +1,374 @@
+import type { AuthProvider, StoredOAuthClientInformation } from "@modelcontextprotocol/client";
+import { createHash } from "node:crypto";
+import { HttpError } from "../../../base/errors.ts";
+import { lazily } from "../../../base/lazily.ts";
+import type { Random } from "../../../base/random.ts";
+import type { Caller } from "../../../base/records/caller.ts";
+import type { AuditAppend } from "../../../guard/audit/audit_chain.ts";
+import { openRecordCipher } from "../../../storage/record_cipher.ts";
+import type { Store, Write } from "../../../storage/store.ts";
+import type { RemoteServer, ServerSignIn } from "../http_transport.ts";
+import { loadSdk } from "../load_sdk.ts";
+import { McpError } from "../mcp_error.ts";
+import type { McpServerSettings } from "../start_program.ts";
+import { chooseClient, clientInformation, type KeptClient } from "./client_choice.ts";
+import { createMcpCredentials, type McpCredential, type McpCredentials } from "./credentials.ts";
+import { discoverServer, type FoundAuthorizationServer, requireSafe } from "./discover_server.ts";
+import { cannotSignIn, createSignInFetch } from "./sign_in_fetch.ts";
+import { checkedTokens, endOf, shownCode, type TokenServices, TokenSource } from "./token_source.ts";
+
+/** Sign-in that a person begins. */
+export interface SignInRequest {
+  /** Address on 127.0.0.1 that the browser is led back to */
+  readonly redirectUri: string;
+  /** Scopes beside those of the present sign-in, with blanks between them; empty: those of the configuration, else of the server */
+  readonly scope: string;
+  /** Client id that the person registered; empty: see `chooseClient` */
+  readonly clientId: string;
+}
+
+/** Sign-in that waits for the person. */
+export interface BegunSignIn {
+  /** Address that the person opens */
+  readonly authorizationUrl: string;
+  /** Text that the answer must have, and that no other sign-in has */
+  readonly state: string;
+  readonly issuer: string;
+}
+
+/** Answer of the authorization server, as it came with the redirect. */
+export interface SignInAnswer {
+  readonly state: string;
+  readonly code?: string | undefined;
+  readonly iss?: string | undefined;
+  readonly error?: string | undefined;
+}
+
+/** Sign-in that is kept, without its tokens. */
+export interface KnownSignIn {
+  readonly server: string;
+  readonly issuer: string;
+  readonly scope: string | null;
+  /** End of the token, ms since the epoch; null: none is known */
+  readonly expiresAt: number | null;
+  /** True: it is renewed by itself */
+  readonly isRenewed: boolean;
+}
+
+/** Sign-ins of people to MCP servers by `url` (docs/design/mcp.md "Sign-in"). */
+export interface McpSignIn extends ServerSignIn {
+  /** Finds the authorization server, and returns the address that the person opens. @throws {HttpError} {McpError} */
+  begin(server: string, request: SignInRequest): Promise<BegunSignIn>;
+  /** Takes the answer, once, and keeps the tokens. @throws {HttpError} {McpError} nothing is kept */
+  complete(server: string, answer: SignInAnswer, by: SignInActor): Promise<KnownSignIn>;
+  /** Removes the sign-in, and tells the authorization server where it takes that. @returns false where there is none */
+  remove(server: string, by: SignInActor): Promise<boolean>;
+  close(): void;
+}
+
+/** Person who signs in or out, as the audit names it. */
+export type SignInActor = Pick<Caller, "via" | "tokenId">;
+
+/** Services that sign-ins need. */
+export interface SignInOptions extends Omit<TokenServices, "credentials" | "signal"> {
+  readonly store: Store;
+  readonly random: Random;
+  /** Absolute path of the folder with the key */
+  readonly dataDir: string;
+  readonly audit: AuditAppend;
+  /** Told of the server when a person has signed in */
+  readonly onSignedIn: (server: string) => void;
+}
+
+/** Sign-ins that wait at the same time, and how long each does. */
+const MAX_PENDING = 16;
+const PENDING_MS = 600_000;
+const STATE_BYTES = 32;
+/** File of the key. No backup has it: what a backup holds of sign-ins cannot be opened. */
+const KEY_FILE = "mcp_credentials.key";
+const REDIRECT = /^http:\/\/127\.0\.0\.1:\d{1,5}\/callback$/;
+const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/;
+
+/** Creates the sign-ins. Nothing is read before the first use. */
+export function createMcpSignIn(options: SignInOptions): McpSignIn {
+  return new SignIns(options);
+}
+
+/** Sign-in between its begin and its answer. */
+interface Pending {
+  readonly server: string;
+  readonly url: string;
+  readonly found: FoundAuthorizationServer;
+  readonly client: KeptClient;
+  readonly codeVerifier: string;
+  readonly redirectUri: string;
+  readonly scope: string | undefined;
+  readonly until: number;
+}
+
+class SignIns implements McpSignIn {
+  readonly #options: SignInOptions;
+  readonly #credentials: McpCredentials;
+  readonly #tokens: TokenSource;
+  readonly #ending = new AbortController();
+  readonly #pending = new Map<string, Pending>();
+
+  constructor(options: SignInOptions) {
+    const { store, dataDir, random, config } = options;
+    this.#options = options;
+    const isKept = () => config().storage.driver !== "memory";
+    const cipher = lazily(() => openRecordCipher({ dataDir, random, isKept: isKept() }, KEY_FILE));
+    this.#credentials = createMcpCredentials(store, cipher);
+    this.#tokens = new TokenSource({ ...options, credentials: this.#credentials, signal: this.#ending.signal });
+  }
+
+  provider({ name }: RemoteServer): Promise<AuthProvider | undefined> {
+    const settings = this.#settings(name);
+    const hasOwn = Object.keys(settings.headers).some((header) => header.toLowerCase() === "authorization");
+    return Promise.resolve(hasOwn ? undefined : this.#tokens.provider(name, settings));
+  }
+
+  async credential(name: string): Promise<string | undefined> {
+    const { servers } = this.#options.config().mcp;
+    const settings = Object.hasOwn(servers, name) ? servers[name] : undefined;
+    if (settings === undefined || settings.url === "") return undefined;
+    const { oauth: { grant, client_id: id } } = settings;
+    if (grant === "client_credentials") return digestOf([grant, id]);
+    const found = await this.#credentials.get(name, settings.url);
+    return typeof found === "object" ? digestOf([found.issuer, found.client.client_id, found.account]) : undefined;
+  }
+
+  async begin(server: string, { redirectUri, scope: asked, clientId }: SignInRequest): Promise<BegunSignIn> {
+    const settings = this.#remote(server);
+    const { oauth } = settings;
+    if (oauth.grant === "client_credentials") {
+      throw refused(server, 'its grant is "client_credentials", with which nobody signs in', "grant");
+    }
+    if (!REDIRECT.test(redirectUri)) throw refused(server, "the redirect must lead to 127.0.0.1", "redirect_uri");
+    if (asked !== "" && !SCOPE.test(asked)) {
+      throw refused(server, "the scope has characters that no scope has", "scope");
+    }
+    this.#dropOld();
+    if (this.#pending.size >= MAX_PENDING) throw refused(server, `${MAX_PENDING} sign-ins wait already`);
+    const sdk = await loadSdk(server);
+    const fetch = this.#reach(server, settings);
+    const url = new URL(settings.url);
+    const found = await discoverServer({ sdk, server, url, fetch, issuer: oauth.issuer, needsPkce: true });
+    const scope = await this.#scopeOf(server, settings, { found, asked });
+    const client = await chooseClient(
+      { sdk, server, settings, found, fetch, redirectUri, scope, clientId },
+      this.#options,
+    );
+    const { issuer, metadata, resource } = found;
+    const state = Buffer.from(this.#options.random.bytes(STATE_BYTES)).toString("base64url");
+    const { authorizationUrl, codeVerifier } = await sdk.startAuthorization(issuer, {
+      metadata,
+      clientInformation: { client_id: client.client_id },
+      ...{ redirectUrl: redirectUri, state },
+      ...scope === undefined ? {} : { scope },
+      resource,
+    });
+    requireSafe(server, authorizationUrl.href, "the page to sign in");
+    const until = this.#options.clock.now() + PENDING_MS;
+    const pending = { server, url: settings.url, found, client, codeVerifier, redirectUri, scope, until };
+    this.#pending.set(state, pending);
+    return { authorizationUrl: authorizationUrl.href, state, issuer };
+  }
+
+  async complete(server: string, { state, code, iss, error }: SignInAnswer, by: SignInActor): Promise<KnownSignIn> {
+    const settings = this.#remote(server);
+    this.#dropOld();
+    const pending = this.#pending.get(state);
+    if (pending === undefined || pending.server !== server || pending.url !== settings.url) {
+      throw refused(server, "no sign-in waits for this answer; begin again with postern mcp login", "state");
+    }
+    // Counts once, whatever becomes of it
+    this.#pending.delete(state);
+    const sdk = await loadSdk(server);
+    const { found: { issuer, metadata } } = pending;
+    try {
+      const issParameterSupported = metadata.authorization_response_iss_parameter_supported === true;
+      sdk.validateAuthorizationResponseIssuer({ iss, expectedIssuer: issuer, issParameterSupported });
+    } catch {
+      // The words of an answer that came from somewhere else are not repeated
+      throw cannotSignIn(server, "the answer came from another authorization server than the one that was asked");
+    }
+    if (error !== undefined) throw cannotSignIn(server, `its authorization server says ${shownCode(error)}`);
+    if (code === undefined) throw refused(server, "the answer has neither a code nor an error", "code");
+    const credential = await this.#exchange(pending, { settings, code, iss });
+    const event = this.#event("signed_in", server, { issuer, by });
+    await this.#credentials.put(credential, (writes) => this.#options.audit(event, writes));
+    this.#tokens.forget(server);
+    this.#options.onSignedIn(server);
+    return known(credential);
+  }
+
+  async remove(server: string, by: SignInActor): Promise<boolean> {
+    const settings = this.#remote(server);
+    const found = await this.#credentials.get(server, settings.url);
+    const issuer = typeof found === "object" ? found.issuer : null;
+    const event = this.#event("signed_out", server, { issuer, by });
+    this.#tokens.forget(server);
+    const isRemoved = await this.#credentials.remove(
+      server,
+      (writes: readonly Write[]) => this.#options.audit(event, writes),
+    );
+    if (typeof found === "object") await this.#revoke(found, settings);
+    return isRemoved;
+  }
+
+  close(): void {
+    this.#ending.abort();
+    this.#pending.clear();
+  }
+
+  async #exchange(
+    { server, url, found, client, codeVerifier, redirectUri, scope }: Pending,
+    { settings, code, iss }: {
+      readonly settings: McpServerSettings;
+      readonly code: string;
+      readonly iss: string | undefined;
+    },
+  ): Promise<McpCredential> {
+    const { issuer, metadata, resource } = found;
+    const sdk = await loadSdk(server);
+    const information = await this.#information(client, { server, settings, issuer, metadata });
+    try {
+      const tokens = checkedTokens(
+        server,
+        await sdk.exchangeAuthorization(issuer, {
+          metadata,
+          ...{ clientInformation: information, authorizationCode: code, codeVerifier, redirectUri },
+          ...iss === undefined ? {} : { iss },
+          resource,
+          fetchFn: this.#reach(server, settings),
+        }),
+      );
+      for (const secret of [tokens.access_token, tokens.refresh_token]) {
+        if (secret !== undefined) this.#options.onSecret(secret);
+      }
+      const { clock, random } = this.#options;
+      const now = clock.now();
+      const end = endOf(tokens, now);
+      const granted = tokens.scope ?? scope;
+      const revocation = "revocation_endpoint" in metadata ? metadata.revocation_endpoint : undefined;
+      return {
+        ...{ server, url, issuer, client, resource, version: undefined, obtained_at: now, account: random.id("") },
+        access_token: tokens.access_token,
+        ...tokens.refresh_token === undefined ? {} : { refresh_token: tokens.refresh_token },
+        ...granted === undefined ? {} : { scope: granted },
+        ...end === undefined ? {} : { expires_at: end },
+        token_endpoint: metadata.token_endpoint,
+        authorization_endpoint: metadata.authorization_endpoint,
+        ...typeof revocation === "string" ? { revocation_endpoint: revocation } : {},
+        token_endpoint_auth_methods: metadata.token_endpoint_auth_methods_supported ?? [],
+      };
+    } catch (error) {
+      if (error instanceof McpError) throw error;
+      const said = error instanceof sdk.OAuthError ? `: ${shownCode(error.code)}` : "";
+      throw cannotSignIn(server, `its authorization server gives no token for the code${said}`);
+    }
+  }
+
+  #information(
+    client: KeptClient,
+    { server, settings, issuer, metadata }: {
+      readonly server: string;
+      readonly settings: McpServerSettings;
+      readonly issuer: string;
+      readonly metadata: { readonly token_endpoint: string };
+    },
+  ): Promise<StoredOAuthClientInformation> {
+    const place = { server, settings, issuer, tokenEndpoint: metadata.token_endpoint, signal: this.#ending.signal };
+    return clientInformation(client, place, this.#options);
+  }
+
+  /** Asks for what the present sign-in has and for what was asked beside that: a sign-in for more rights keeps the others. */
+  async #scopeOf(
+    server: string,
+    { url, oauth }: McpServerSettings,
+    { found, asked }: { readonly found: FoundAuthorizationServer; readonly asked: string },
+  ): Promise<string | undefined> {
+    const sdk = await loadSdk(server);
+    const present = asked === "" ? undefined : await this.#credentials.get(server, url);
+    const had = typeof present === "object" && present.issuer === found.issuer ? present.scope : undefined;
+    const usual = oauth.scopes.length > 0 ? oauth.scopes.join(" ") : found.scope;
+    const wanted = sdk.computeScopeUnion(had ?? usual, asked === "" ? undefined : asked);
+    if (wanted === undefined) return undefined;
+    if (!SCOPE.test(wanted)) throw cannotSignIn(server, "it asks for a scope with characters that no scope has");
+    const knowsOffline = found.metadata["scopes_supported"]?.includes("offline_access") === true;
+    return knowsOffline ? sdk.computeScopeUnion(wanted, "offline_access") : wanted;
+  }
+
+  /** Tells the authorization server that the tokens are used no more (RFC 7009). It may be away: the sign-in is removed here in any case. */
+  async #revoke(credential: McpCredential, settings: McpServerSettings): Promise<void> {
+    const { server, issuer, revocation_endpoint: place, refresh_token, access_token, client } = credential;
+    if (place === undefined) return;
+    try {
+      const metadata = { token_endpoint: place };
+      const { client_id, client_secret } = await this.#information(client, { server, settings, issuer, metadata });
+      const hint = refresh_token === undefined ? "access_token" : "refresh_token";
+      const body = new URLSearchParams({ token: refresh_token ?? access_token, token_type_hint: hint, client_id });
+      if (client_secret !== undefined) body.set("client_secret", client_secret);
+      const headers = { "content-type": "application/x-www-form-urlencoded" };
+      await this.#reach(server, settings)(requireSafe(server, place, "the revocation_endpoint"), {
+        ...{ method: "POST", headers, body },
+      });
+    } catch {
+      this.#options.log.warn("The authorization server of an MCP server was not told of a sign-out", { server });
+    }
+  }
+
+  #event(action: "signed_in" | "signed_out", server: string, { issuer, by }: {
+    readonly issuer: string | null;
+    readonly by: SignInActor;
+  }) {
+    const actor = { via: by.via, token_id: by.tokenId };
+    return { type: "mcp_server", action, server, source: issuer, integrity: null, by: actor } as const;
+  }
+
+  #reach(server: string, { url }: McpServerSettings) {
+    const { guardedFetch, config } = this.#options;
+    const rules = () => config().url_access;
+    return createSignInFetch({ server, url: new URL(url), guardedFetch, rules, signal: this.#ending.signal });
+  }
+
+  #dropOld(): void {
+    const now = this.#options.clock.now();
+    for (const [state, { until }] of this.#pending) if (until <= now) this.#pending.delete(state);
+  }
+
+  #settings(server: string): McpServerSettings {
+    const { servers } = this.#options.config().mcp;
+    const settings = Object.hasOwn(servers, server) ? servers[server] : undefined;
+    if (settings !== undefined) return settings;
+    const names = Object.keys(servers).map((name) => JSON.stringify(name)).join(", ");
+    const known = names === "" ? "the configuration has none" : `there are ${names}`;
+    const message = `Cannot find the MCP server ${JSON.stringify(server.slice(0, 64))}: ${known}`;
+    throw new HttpError("not_found", message, { status: 404, type: "invalid_request_error" });
+  }
+
+  #remote(server: string): McpServerSettings {
+    const settings = this.#settings(server);
+    if (settings.url === "") throw refused(server, "it is a program, which gets its secrets in env");
+    return settings;
+  }
+}
+
+function known({ server, issuer, scope, expires_at, refresh_token }: McpCredential): KnownSignIn {
+  const [scopes, expiresAt] = [scope ?? null, expires_at ?? null];
+  return { server, issuer, scope: scopes, expiresAt, isRenewed: refresh_token !== undefined };
+}
+
+function digestOf(parts: readonly string[]): string {
+  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+}
+
+function refused(server: string, reason: string, param?: string): HttpError {
+  const message = `Cannot sign in to the MCP server "${server}": ${reason}`;
+  return new HttpError("invalid_request", message, {
+    status: 400,
+    type: "invalid_request_error",
+    param: param ?? null,
+  });
+}
