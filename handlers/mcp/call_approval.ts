@@ -12,6 +12,7 @@ import type { Approval } from "../../lib/base/records/approval.ts";
 import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Approvals } from "../../lib/guard/approvals.ts";
+import { askElicitation } from "../../lib/runs/supervisor/ask_elicitation.ts";
 import type { Approver } from "../../lib/tools/runtime/tool_call.ts";
 import { askByReply } from "../wire/ask_by_reply.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
@@ -136,14 +137,14 @@ export class CallApproval {
         wayOn: () => "repeat exactly this call",
       })(request, signal);
     };
-    const { elicit } = askByReply({
-      approvals,
-      clock,
-      given: undefined,
-      granted: false,
-      timeoutMs: runs.approval_timeout_secs * 1000,
-      elicitMs: autonomy.approval_timeout_secs * 1000,
-    });
+    const elicit: Approver["elicit"] = (request, signal) =>
+      askElicitation(request, {
+        approvals,
+        timeoutMs: autonomy.approval_timeout_secs * 1000,
+        signal,
+        // The call waits in the gateway, so its client is told where the question is answered
+        onAsked: (id) => void this.#tellWaiting(id),
+      });
     return Object.assign(approver, { elicit });
   }
 
@@ -158,13 +159,20 @@ export class CallApproval {
   }
 
   async #waitFor(approvalId: string): Promise<void> {
-    const { signal, _meta } = this.#context.mcpReq;
-    if (_meta?.progressToken !== undefined) {
-      const message = `Waits for a person to answer ${approvalId} at ${this.#dashboard(approvalId)}`;
-      const params = { progressToken: _meta.progressToken, progress: 0, message };
-      await this.#context.mcpReq.notify({ method: "notifications/progress", params }).catch(() => {});
-    }
-    await this.#parts.approvals.settled(approvalId, signal);
+    await this.#tellWaiting(approvalId);
+    await this.#parts.approvals.settled(approvalId, this.#context.mcpReq.signal);
+  }
+
+  /** Tells the client where a person answers: as progress where it asked for progress, otherwise as a log message. */
+  async #tellWaiting(approvalId: string): Promise<void> {
+    const { mcpReq } = this.#context;
+    const progressToken = mcpReq._meta?.progressToken;
+    const message = `Waits for a person to answer ${approvalId} at ${this.#dashboard(approvalId)}`;
+    const told = progressToken === undefined
+      ? mcpReq.log("info", message, this.#params.name)
+      : mcpReq.notify({ method: "notifications/progress", params: { progressToken, progress: 0, message } });
+    // A client that is gone hears nothing, and the wait ends by its signal
+    await told.catch(() => {});
   }
 
   /** Takes the answer of the form. The modes have seen that this client may give one. */

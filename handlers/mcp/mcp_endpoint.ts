@@ -130,11 +130,11 @@ export class McpEndpoint implements McpDoor {
     const leaving = new AbortController();
     const leave = () => leaving.abort();
     asked.signal.addEventListener("abort", leave, { once: true });
+    const watched = isStanding ? this.#watchFor(asked) : [];
     const reply = await handler.fetch(this.#toRequest(asked, leaving.signal), {
       authInfo: toAuthInfo(asked),
       parsedBody: asked.body,
     });
-    const watched = isStanding ? this.#watchFor(asked) : [];
     if (isStanding) this.#listen();
     return this.#streams.guard(reply, {
       tokenId: asked.identity.tokenId,
@@ -152,8 +152,16 @@ export class McpEndpoint implements McpDoor {
   #watchFor({ body, identity: { scopes } }: McpRequest): readonly (() => void)[] {
     if (!hasScope(scopes, "runs")) return [];
     const { params: { notifications: { resourceSubscriptions: uris } } } = v.parse(LISTEN, body);
-    const tell = (uri: string) => () => this.#standalone.notify.resourceUpdated(uri);
-    return [...new Set(uris)].map((uri) => this.#conversations.add(uri, tell(uri)));
+    const removers: (() => void)[] = [];
+    try {
+      for (const uri of new Set(uris)) {
+        removers.push(this.#conversations.add(uri, () => this.#standalone.notify.resourceUpdated(uri)));
+      }
+    } catch (error) {
+      for (const remove of removers) remove();
+      throw error;
+    }
+    return removers;
   }
 
   async #answerInSession(asked: McpRequest): Promise<Response> {
