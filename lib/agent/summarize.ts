@@ -71,7 +71,7 @@ export async function summarize(messages: readonly Message[], options: SummaryOp
   for (const part of parts) {
     const request = toRequest({ part, earlier: text, words, options });
     try {
-      const said = await ask(request, options, summaryTokens(windowTokens) * 4);
+      const said = await askModel(request, options, summaryTokens(windowTokens) * 4);
       usage = addUsage(usage, said.usage);
       text = said.text.trim();
     } catch (error) {
@@ -111,9 +111,10 @@ function toRequest({ part, earlier, words, options }: Task): ProviderRequest {
   };
 }
 
-async function ask(
+/** Asks a model once, outside of the turns of a run. @param maxBytes bytes of UTF-8 of the reply that are kept */
+export async function askModel(
   request: ProviderRequest,
-  { provider, account, requestId, signal }: SummaryOptions,
+  { provider, account, requestId, signal }: Pick<SummaryOptions, "provider" | "account" | "requestId" | "signal">,
   maxBytes: number,
 ): Promise<Summary> {
   const opened = account === undefined ? request : await account.open(request);

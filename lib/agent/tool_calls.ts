@@ -6,7 +6,7 @@ import type { Caller } from "../base/records/caller.ts";
 import type { Picture, ToolMessage } from "../base/records/message.ts";
 import { type RunTaint, type Taint, taintField, UNTAINTED } from "../base/taint.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
+import type { ToolCallRequest, ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { Approver } from "../tools/runtime/tool_call.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
 import type { AgentApprover, AgentJournal, AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
@@ -52,6 +52,11 @@ export async function* toolWork(
     known,
     gone: run.resume?.gone,
     sees: run.provider.sees?.(run.providerModel) === true,
+    // A run that is one call has no model
+    sample: run.isCall ? undefined : async (request, signal) => {
+      const { sampleModel } = await import("./sample_model.ts");
+      return await sampleModel(run, request, signal);
+    },
     beforeEffect: (callId, options) => journal.beforeEffect(callId, options),
     afterCall: (callId) => journal.afterCall(callId),
     emit(body) {
@@ -100,6 +105,8 @@ export interface CallToolsOptions {
   readonly caller: Caller;
   /** Set when the run's model is shown pictures */
   readonly sees: boolean;
+  /** Asks the run's model for the server of a call. Default: no model answers */
+  readonly sample?: ToolCallRequest["sample"];
   /** As in AgentRun */
   readonly pictures?: PictureMemory | undefined;
   readonly depth: number;
@@ -234,6 +241,7 @@ class RunningCall {
       caller: options.caller,
       depth: options.depth,
       sees: options.sees,
+      sample: options.sample,
       taint: options.taint,
       signal: options.signal,
       approver,

@@ -129,7 +129,7 @@ describe("parseElicitation()", () => {
         const parsed = parse(given);
         return "refused" in parsed || parsed.schema === null || v.is(formSchema, parsed.schema);
       }),
-      { numRuns: 300 },
+      { numRuns: 40 },
     );
   });
 });

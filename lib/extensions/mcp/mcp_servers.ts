@@ -165,7 +165,8 @@ class ConfiguredServers implements McpServers {
       const name = mcpToolName(connection.name, definition.name);
       const access = () => this.#options.config().tools[name]?.access || "network";
       const limits = () => limitsOf(this.#options.config(), connection.name);
-      return createMcpTool({ name, connection, definition, access, limits });
+      const sampling = () => this.#options.config().mcp.servers[connection.name]?.sampling === true;
+      return createMcpTool({ name, connection, definition, access, limits, sampling });
     });
   }
 }

@@ -6,7 +6,7 @@ import { SchemaError } from "../../tools/runtime/json_schema.ts";
 import { parseInput } from "../../tools/runtime/parse_input.ts";
 import type { Access, PreparedCall, Tool, ToolContext } from "../../tools/runtime/tool.ts";
 import type { ToolResult } from "../../tools/runtime/tool_call.ts";
-import { answerQuestions, type AnswerSampling } from "./answer_server.ts";
+import { answerQuestions } from "./answer_server.ts";
 import { toToolResult } from "./call_result.ts";
 import type { McpConnection, McpResult, McpToolDefinition } from "./mcp_connection.ts";
 import { foreignWords, McpError } from "./mcp_error.ts";
@@ -21,8 +21,8 @@ export interface McpToolOptions {
   readonly access: () => Access;
   /** Limits of the server, in seconds, from the newest configuration. */
   readonly limits: () => { readonly startupSecs: number; readonly callSecs: number };
-  /** Answers requests of the server to a model. Default: they are refused */
-  readonly sample?: AnswerSampling | undefined;
+  /** Tells whether the operator lets the server ask the run's model. Default: no */
+  readonly sampling?: (() => boolean) | undefined;
 }
 
 /** Progress of the server grants a call its time again, up to this many times; see RequestDeadline. */
@@ -136,7 +136,7 @@ function outcomeUnknown({ name, connection }: McpToolOptions, error: McpError): 
 }
 
 async function callOnce(
-  { name, connection, definition, sample }: McpToolOptions,
+  { name, connection, definition, sampling }: McpToolOptions,
   input: JsonObject,
   context: ToolContext,
 ): Promise<ToolResult> {
@@ -146,7 +146,10 @@ async function callOnce(
     owner: runId,
     digest: definition.digest,
     onProgress: progressTeller(context),
-    ...answerQuestions({ server: connection.name, redact: (text) => redactor.redact(text), sample }, context),
+    ...answerQuestions(
+      { server: connection.name, redact: (text) => redactor.redact(text), sampling: sampling?.() },
+      context,
+    ),
   });
   if (signal.aborted) throw new CancelError("cancelled");
   return toToolResult(result as McpResult<"tools/call">, { tool: name, server: connection.name, definition, context });

@@ -66,7 +66,7 @@ class ServerReader implements McpReader {
 
   #options(server: string, context: ReadContext) {
     const { signal, runId } = context;
-    return { signal, owner: runId, ...answerQuestions({ server, redact: this.#redact, sample: undefined }, context) };
+    return { signal, owner: runId, ...answerQuestions({ server, redact: this.#redact }, context) };
   }
 
   /** Lists something of one server, or of all. A server that fails does not hide the others. */

@@ -1,7 +1,7 @@
 import type { CallContext, ToolResult } from "../runtime/tool_call.ts";
 
 /** Part of a tool call's context that reading from a server needs. */
-export type ReadContext = Pick<CallContext, "signal" | "runId" | "sees" | "elicit" | "progress">;
+export type ReadContext = Pick<CallContext, "signal" | "runId" | "sees" | "elicit" | "sample" | "progress">;
 
 /** Prompts and resources of the MCP servers that may be used. All throw ToolError, and CancelError when the call's signal aborts. */
 export interface McpReader {

@@ -117,6 +117,7 @@ function toCallContext(
     clock: runner.clock,
     log: logOf(runner, tool, request),
     progress: (message) => request.onProgress?.(runner.redact(message)),
+    sample: request.sample,
   };
 }
 

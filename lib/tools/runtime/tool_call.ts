@@ -79,6 +79,8 @@ export interface CallContext {
   readonly signal: AbortSignal;
   /** Reports progress to the readers of the run */
   progress(message: string): void;
+  /** Asks the run's model for the call's server, without tools and on the run's budget. Absent: there is no model */
+  readonly sample?: ((request: SampleRequest, signal: AbortSignal) => Promise<SampledReply>) | undefined;
   /**
    * Puts a question of the call's server to a person, and waits. The time limit of the call stands still meanwhile. Absent: nobody can be
    * asked
@@ -91,6 +93,21 @@ export interface CallContext {
       options?: { readonly signal?: AbortSignal },
     ) => Promise<ElicitationAnswer>)
     | undefined;
+}
+
+/** Request of the server of a call to the run's model. */
+export interface SampleRequest {
+  readonly messages: readonly { readonly role: "user" | "assistant"; readonly content: string }[];
+  /** Default: none */
+  readonly system?: string | undefined;
+  readonly maxTokens: number;
+  readonly temperature?: number | undefined;
+}
+
+/** Reply of the run's model. */
+export interface SampledReply {
+  readonly text: string;
+  readonly model: string;
 }
 
 /** Rights and limits that a run started by a tool inherits from the run that called the tool. */

@@ -2,7 +2,7 @@ import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
 import { type RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
-import type { Approver, CallBinding, Inherited, ReadSkill, ToolResult } from "./tool_call.ts";
+import type { Approver, CallBinding, CallContext, Inherited, ReadSkill, ToolResult } from "./tool_call.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { Judgement } from "./tool_policy.ts";
 
@@ -48,6 +48,8 @@ export interface ToolCallRequest {
   /** Writes the call to the journal before it runs, and resolves when that is on disk. Not called for a call that does not run */
   readonly onStart?: (prepared: PreparedCall) => Promise<void>;
   readonly onProgress?: (message: string) => void;
+  /** As in CallContext. Default: no model answers */
+  readonly sample?: CallContext["sample"];
 }
 
 /** Returns the outside content that the run of a call has read so far. */

@@ -83,6 +83,29 @@ for (const era of ["legacy", "modern"] as const) {
   });
 }
 
+test("a server asks the run's model only where the operator allows it, and then without tools", async () => {
+  const asked: unknown[] = [];
+  const sample: ToolCallRequest["sample"] = (request) => {
+    asked.push(request);
+    return Promise.resolve({ text: "Hello", model: "m" });
+  };
+  await withTools({}, async (call) => {
+    assert.match((await call("sample", {}, { sample })).result.output, /"code":-32\d+/);
+    assert.deepEqual(asked, []);
+  });
+  await withTools({}, async (call) => {
+    const { result } = await call("sample", {}, { sample });
+    assert.match(result.output, /"text":"Hello"/);
+    assert.deepEqual(asked, [{
+      messages: [{ role: "user", content: "Hi" }],
+      system: undefined,
+      maxTokens: 5,
+      temperature: undefined,
+    }]);
+    assert.match((await call("sample")).result.output, /"code":-32\d+/, "a call without a model");
+  }, { sampling: true });
+});
+
 test("a call whose session broke is not made again, and nobody knows what became of it", () =>
   withTools({}, async (call, bench) => {
     const { result, isUnknown } = await call("crash");
