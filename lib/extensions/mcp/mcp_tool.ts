@@ -36,7 +36,7 @@ const GRACE_MS = 5_000;
  */
 export function createMcpTool(options: McpToolOptions): Tool {
   const { name, connection, definition, access, limits } = options;
-  const { schema, read } = createInput(name, definition.inputSchema);
+  const { schema, read } = createMcpInput(name, definition.inputSchema);
   const { hints } = definition;
   const prepare = (text: string): PreparedCall => {
     const input = read(text);
@@ -177,17 +177,31 @@ function progressTeller(
   };
 }
 
-/** Returns the reader of a tool's input: by its schema where all of that is understood, else by the names of its fields, and the server checks. */
-function createInput(name: string, inputSchema: JsonSchema): ForeignInput {
+/**
+ * Returns the reader of a tool's input: by its schema where all of that is understood, else by the names of its fields, and the server checks.
+ * Fields that the schema does not name are refused unless it says of them what they may be.
+ */
+export function createMcpInput(name: string, inputSchema: JsonSchema): ForeignInput {
   const schema = toObjectSchema(inputSchema);
+  const { additionalProperties: others } = inputSchema;
+  const nullable = Object.entries(schema.properties).flatMap(([field, form]) => (allowsNull(form) ? [field] : []));
   try {
-    return createForeignInput(name, schema);
+    if (others === undefined || others === false) return createForeignInput(name, schema, { nullable });
   } catch (error) {
     if (!(error instanceof SchemaError)) throw error;
   }
   const fields = Object.keys(schema.properties);
-  const parsing = { tool: name, fields, required: schema.required ?? [], textField: undefined };
+  const parsing = { tool: name, fields, required: schema.required ?? [], textField: undefined, nullable };
   return { schema, read: (text) => parseInput(text, parsing) };
+}
+
+/** Tells whether a field's schema names null: some servers take it for "no value any more". */
+function allowsNull(form: unknown): boolean {
+  if (!isTable(form)) return false;
+  const { type, anyOf, oneOf, enum: values, const: value, nullable } = form;
+  if (type === "null" || nullable === true || value === null) return true;
+  if ([type, values].some((list) => Array.isArray(list) && (list.includes("null") || list.includes(null)))) return true;
+  return [anyOf, oneOf].some((branches) => Array.isArray(branches) && branches.some(allowsNull));
 }
 
 /** Returns the schema of a server's tool as those of the gateway's own look: an object with named fields. */

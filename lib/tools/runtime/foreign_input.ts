@@ -1,7 +1,7 @@
 import type { ObjectJsonSchema } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
 import { compileSchema } from "./json_schema.ts";
-import { parseInput } from "./parse_input.ts";
+import { parseInput, type ParseInputOptions } from "./parse_input.ts";
 
 /** Reader of the inputs of a tool that has only a JSON Schema, as a plugin's or a program's. */
 export interface ForeignInput {
@@ -11,12 +11,16 @@ export interface ForeignInput {
 }
 
 /** Makes the reader of a tool's inputs. @throws {SchemaError} a schema with a part that is not understood */
-export function createForeignInput(tool: string, inputSchema: unknown): ForeignInput {
+export function createForeignInput(
+  tool: string,
+  inputSchema: unknown,
+  { nullable }: Pick<ParseInputOptions, "nullable"> = {},
+): ForeignInput {
   const { schema, check } = compileSchema(inputSchema);
   const fields = Object.keys(schema.properties);
   const [first = ""] = fields;
   const textField = schema.properties[first]?.["type"] === "string" ? first : undefined;
-  const parsing = { tool, fields, required: schema.required ?? [], textField };
+  const parsing = { tool, fields, required: schema.required ?? [], textField, nullable };
   return {
     schema,
     read(text) {

@@ -16,6 +16,8 @@ export interface ParseInputOptions {
   readonly required: readonly string[];
   /** Property that a plain text is the value of. undefined when the tool takes only JSON */
   readonly textField: string | undefined;
+  /** Optional fields for which null is a value of its own. Default: none, so that null means absent */
+  readonly nullable?: readonly string[] | undefined;
   /** Reads a plain text as the values of several fields. undefined when the tool has no such form */
   readonly parseText?: ((text: string) => Readonly<Record<string, unknown>>) | undefined;
 }
@@ -66,12 +68,17 @@ function parseObject(text: string): Record<string, unknown> | undefined {
   }
 }
 
-function normalized(parsed: Record<string, unknown>, { fields, required }: ParseInputOptions): Record<string, unknown> {
+function normalized(
+  parsed: Record<string, unknown>,
+  { fields, required, nullable = [] }: ParseInputOptions,
+): Record<string, unknown> {
   const alias = fields.includes("op") && parsed.op === undefined
     ? OP_ALIASES.find((name) => !fields.includes(name) && typeof parsed[name] === "string")
     : undefined;
   const entries = Object.entries(parsed)
-    .filter(([key, value]) => value !== null || required.includes(key) || !fields.includes(key))
+    .filter(([key, value]) =>
+      value !== null || required.includes(key) || nullable.includes(key) || !fields.includes(key)
+    )
     .map(([key, value]) => [key === alias ? "op" : key, value] as const);
   return Object.fromEntries(entries);
 }
