@@ -95,7 +95,7 @@ function nameOf({ server }: McpServerInfo): string {
 
 /** Returns a server for a person. What the server says of itself is in one line each, with what nobody can see spelled out. */
 function describe(server: McpServerInfo): string {
-  const { name, state, reason, transport, era, protocol_version: version, tools, last_error: failed } = server;
+  const { name, state, reason, transport, era, protocol_version: version, tools, changes, last_error: failed } = server;
   const facts = [
     ["State", reason === null ? state : `${state}: ${reason}`],
     ["Transport", transport],
@@ -104,6 +104,10 @@ function describe(server: McpServerInfo): string {
     ["Rights", server.rights],
     ["Says to models", server.instructions ?? ""],
     ["Last error", failed === null ? "" : `${failed.at} ${failed.code}: ${failed.message}`],
+    [
+      "Waiting",
+      changes.length === 0 ? "" : `${changes.map(({ tool }) => tool).join(", ")}; postern mcp changes ${name}`,
+    ],
     ["Tools", tools.length === 0 ? "none is known" : ""],
   ];
   const lines = facts.filter(([title, text]) => text !== "" || (title === "Tools" && tools.length > 0));

@@ -26,6 +26,7 @@ const MAX_LOOKS = 60;
  *   server: { name: string, version: string } | null,
  *   instructions: string | null,
  *   tools: readonly { name: string, tool: string, description: string }[],
+ *   changes: readonly { tool: string, state: string, digest: string, difference: string }[],
  *   last_error: { code: string, message: string, at: string } | null,
  *   rights: string,
  *   since: string | null,
@@ -76,12 +77,14 @@ export function createMcpView({ session }) {
    * Does a change, says what came of it, and shows the servers as they are now.
    * @param {string} label
    * @param {string} path
+   * @param {unknown} [body]
    */
-  async function change(label, path) {
+  async function change(label, path, body) {
     note.textContent = `${label} ...`;
     try {
       /** @type {Server} */
-      const server = await (await session.request(path, { method: "POST" })).json();
+      const server = await (await session.request(path, { method: "POST", ...(body === undefined ? {} : { body }) }))
+        .json();
       const failed = server.state === "failed"
         ? `: ${exactLine(server.last_error?.message ?? "it failed")}`
         : ": done.";
@@ -120,7 +123,8 @@ export function createMcpView({ session }) {
   }
 
   /** @param {Server} server */
-  function toButtons({ name, state }) {
+  function toButtons({ name, state, changes }) {
+    const place = element("div", { class: "ask-buttons" });
     const path = `v1/mcp-servers/${encodeURIComponent(name)}`;
     /** @type {(label: string, command: string) => HTMLElement} */
     const button = (label, command) => {
@@ -131,13 +135,47 @@ export function createMcpView({ session }) {
       };
       return made;
     };
-    return element(
-      "div",
-      { class: "ask-buttons" },
+    const look = element("button", { type: "button", "aria-label": `What changed: ${name}` }, "What changed");
+    look.onclick = () => {
+      look.disabled = true;
+      void showChanges(name, place);
+    };
+    place.append(
+      ...(changes.length === 0 ? [] : [look]),
       ...(state === "disabled"
         ? [button("Enable", "enable")]
         : [button("Restart", "restart"), button("Disable", "disable")]),
     );
+    return place;
+  }
+
+  /**
+   * Shows what differs from the accepted definitions, and asks. The answer counts for exactly what is shown.
+   * @param {string} name
+   * @param {HTMLElement} place
+   */
+  async function showChanges(name, place) {
+    const path = `v1/mcp-servers/${encodeURIComponent(name)}`;
+    try {
+      /** @type {readonly Server["changes"][number][]} */
+      const changes = (await session.json(path)).changes;
+      const digests = changes.map(({ digest }) => digest);
+      const yes = element("button", { type: "button", class: "primary", "aria-label": `Accept: ${name}` }, "Accept");
+      yes.onclick = () => {
+        yes.disabled = true;
+        void change(`Accept the tools of ${name}`, `${path}/accept`, { digests });
+      };
+      const no = element("button", { type: "button", "aria-label": `Cancel: ${name}`, onclick: load }, "Cancel");
+      const shown = changes.flatMap(({ tool, state, difference }) => [
+        element("p", { class: "tool-label" }, `${exactLine(tool)} (${state})`),
+        element("pre", { tabIndex: 0 }, exactText(difference)),
+      ]);
+      place.replaceChildren(element("div", { class: "ask" }, ...shown), ...(digests.length === 0 ? [] : [yes]), no);
+      // A key that is pressed too long must not answer
+      no.focus();
+    } catch (error) {
+      note.textContent = `What changed at ${name}: ${messageOf(error)}`;
+    }
   }
 
   return {
@@ -154,15 +192,29 @@ export function createMcpView({ session }) {
 
 /** @param {Server} server */
 function toFacts(
-  { transport, era, protocol_version: version, since, rights, instructions, tools, last_error: failed, log_tail: log },
+  {
+    changes,
+    transport,
+    era,
+    protocol_version: version,
+    since,
+    rights,
+    instructions,
+    tools,
+    last_error: failed,
+    log_tail: log,
+  },
 ) {
+  /** @param {{ name: string }} tool */
+  const isOffered = ({ name }) => !changes.some(({ tool }) => tool === name);
   const way = transport === "stdio" ? "A program of this machine" : "A server by its address";
   const protocol = era === null ? "No session yet" : `Protocol ${version ?? "unknown"}, ${era} era`;
   const begun = since === null ? "" : `, since ${formatTime(since)}`;
   return [
     element("p", { class: "hint" }, `${way}. ${protocol}${begun}. ${exactLine(rights)}.`),
     ...toLines("Says to models", instructions === null ? [] : [instructions]),
-    ...toLines("Tools", tools.map(({ tool, description }) => `${tool}: ${description}`)),
+    ...toLines("Not offered until you accept it", changes.map(({ tool, state }) => `${tool} (${state})`)),
+    ...toLines("Tools", tools.filter(isOffered).map(({ tool, description }) => `${tool}: ${description}`)),
     ...toLines("Last error", failed === null ? [] : [`${formatTime(failed.at)}, ${failed.code}: ${failed.message}`]),
     ...(log === ""
       ? []
