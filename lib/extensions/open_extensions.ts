@@ -15,6 +15,7 @@ import type { SessionServices } from "./mcp/open_session.ts";
 import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
 import type { PluginServices, PluginServicesOptions } from "./plugins/plugin_services.ts";
 import type { ToolModulesOptions } from "./plugins/wasm/tool_modules.ts";
+import type { SkillPlaces } from "./skills/skill_folders.ts";
 import type { SkillOffer, Skills, SkillsOptions } from "./skills/skills.ts";
 
 /** Other people's tools, each kind loaded when there is one of it. */
@@ -178,6 +179,15 @@ function openInstructions(options: ExtensionsOptions): LateInstructions {
 const SKILL_LOOK_MS = 1_000;
 const NO_SKILLS: SkillOffer = { prompt: "", isAny: false };
 
+/** Returns the paths of `skillFolders`, whose module a gateway without skills does not load. */
+function placesOfSkills({ config, dataDir, home, workspaceRoot }: SkillPlaces): readonly string[] {
+  return [
+    ...config().skills.dirs.map((path) => resolvePath(path, dataDir, home)),
+    join(dataDir, "skills"),
+    ...[home, workspaceRoot].flatMap((root) => [join(root, ".agents/skills"), join(root, ".claude/skills")]),
+  ];
+}
+
 /** Leaves the skills for their first use. */
 function openSkills({ opened, ...options }: ExtensionsOptions): LateSkills {
   const load = lazily(async () => {
@@ -190,8 +200,7 @@ function openSkills({ opened, ...options }: ExtensionsOptions): LateSkills {
     if (load.made() !== undefined) return true;
     if (options.clock.monotonic() - lookedAt < SKILL_LOOK_MS) return false;
     lookedAt = options.clock.monotonic();
-    const { skillFolders } = await import("./skills/skill_folders.ts");
-    return await isAnyFolder(skillFolders(options).map(({ path }) => path));
+    return await isAnyFolder(placesOfSkills(options));
   };
   return {
     load,

@@ -111,7 +111,11 @@ export class SkillCatalogue {
     }
     this.#tellChanges(known);
     this.#known = known.sort((a, b) => (a.found.name < b.found.name ? -1 : 1));
-    this.#tellProblems(ofFolders.flatMap(({ problems }) => problems));
+    const gone = [...records.values()].filter(({ name }) => !known.some(({ record }) => record?.name === name));
+    const missing = gone.map(({ name, source }) =>
+      `The skill "${name}" was installed from ${source.from || "somewhere"} and its files are gone: install it again`
+    );
+    this.#tellProblems([...ofFolders.flatMap(({ problems }) => problems), ...missing]);
   }
 
   async #toKnown(

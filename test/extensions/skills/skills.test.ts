@@ -283,6 +283,11 @@ test("an installed skill is on with the content that was installed, and its reco
     await trust(skills, "new");
     assert.deepEqual(await states(skills), ["new on own"]);
     await skills.install(SOURCE, NEW);
+    rmSync(at("data/skills/new"), { recursive: true });
+    assert.match(
+      (await skills.list()).problems.join(),
+      /"new" was installed from \/somewhere\/new and its files are gone/,
+    );
     await skills.remove("new", { by: BY });
     assert.equal(existsSync(at("data/skills/new")), false);
     assert.deepEqual(await states(skills), []);
