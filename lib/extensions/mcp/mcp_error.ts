@@ -46,10 +46,11 @@ export class McpError extends ToolError {
   }
 }
 
-/** Returns words of a server for a message: one line, without control characters, at most 2,000 characters. */
+/** Returns words of a server for a message: one line, without characters that control or turn a line around, at most 2,000 characters. */
 export function foreignWords(words: string): string {
   // deno-lint-ignore no-control-regex
-  const line = words.slice(0, MAX_QUOTED * 2).replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
+  const line = words.slice(0, MAX_QUOTED * 2).replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+/g, " ")
+    .trim();
   return line.length > MAX_QUOTED ? `${line.slice(0, MAX_QUOTED)}...` : line;
 }
 

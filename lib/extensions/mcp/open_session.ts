@@ -4,7 +4,8 @@ import type { Clock } from "../../base/clock.ts";
 import { VERSION } from "../../base/version.ts";
 import { HttpTransport, type ServerSignIn } from "./http_transport.ts";
 import { loadSdk, type McpClientSdk } from "./load_sdk.ts";
-import { McpError, wantsScope } from "./mcp_error.ts";
+import { foreignWords, McpError, wantsScope } from "./mcp_error.ts";
+import { OutputBrake } from "./output_brake.ts";
 import { type EraVerdict, probeProgram } from "./probe_program.ts";
 import { createServerFetch, type FetchServices } from "./server_fetch.ts";
 import { ServerSession, type ServerSessionOptions } from "./server_session.ts";
@@ -41,6 +42,8 @@ export interface OpenedSession {
   readonly verdict: EraVerdict;
 }
 
+/** Bytes of error output that are taken in 100 ms. */
+const MAX_ERROR_BYTES = 262_144;
 const CLIENT = { name: "postern", title: "Postern", version: VERSION };
 const CAPABILITIES = { elicitation: { form: {}, url: {} } };
 /** Time limits are ours, by the injected clock. The SDK's own never come first. */
@@ -71,7 +74,7 @@ async function openProgram(options: OpenSessionOptions, sdk: McpClientSdk): Prom
     await transport.close();
     if (signal.aborted) throw cancelError(signal);
     if (error instanceof McpError && error.code !== "mcp_lost") throw error;
-    const reason = fault ?? (error instanceof Error ? error.message : String(error));
+    const reason = fault ?? (foreignWords(error instanceof Error ? error.message : String(error)));
     throw notStarted(name, `${reason} before its session began${options.lastWords()}`, error);
   }
 }
@@ -79,7 +82,12 @@ async function openProgram(options: OpenSessionOptions, sdk: McpClientSdk): Prom
 async function startTransport(options: OpenSessionOptions): Promise<StdioTransport> {
   const { name, clock, onErrors, onLog } = options;
   const program = await startProgram(options, options.services);
-  program.stderr.on("data", onErrors);
+  const brake = new OutputBrake(program.stderr, { clock, most: MAX_ERROR_BYTES });
+  program.stderr.on("data", (chunk: Uint8Array) => {
+    onErrors(chunk);
+    brake.take(chunk.length);
+  });
+  program.stderr.once("close", () => brake.release());
   program.stderr.on("error", () => {});
   const onNoise = (line: Uint8Array) => onLog(new TextDecoder().decode(line.subarray(0, 2_000)));
   return new StdioTransport(program, { server: name, clock, onNoise });
@@ -167,5 +175,5 @@ function unreachable({ name, settings }: OpenSessionOptions, sdk: McpClientSdk, 
     const token = Object.keys(settings.headers).length > 0 ? `the headers of [mcp.servers.${name}]` : "a sign-in";
     return fail(`it refuses ${token}; sign in with: postern mcp login ${name}`);
   }
-  return fail(error instanceof Error ? error.message : String(error));
+  return fail(foreignWords(error instanceof Error ? error.message : String(error)));
 }

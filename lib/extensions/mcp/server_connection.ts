@@ -62,8 +62,11 @@ const NO_FACTS: ServerFacts = {
   capabilities: {},
   instructions: undefined,
 };
-/** Milliseconds for changes of a list to come together, so that a storm of them costs one reading. */
+/** Milliseconds for changes of a list to come together, so that a storm of them costs one reading. They double while it goes on. */
 const SETTLE_MS = 250;
+const MAX_SETTLE_MS = 30_000;
+/** Tools that the log names when they are not offered. */
+const MAX_NAMED = 10;
 
 /** Connection to a configured server. Sessions come and go behind it. */
 export class ServerConnection implements McpConnection {
@@ -79,6 +82,9 @@ export class ServerConnection implements McpConnection {
   #hasFailed = false;
   #idle: Timer | undefined;
   #relisting: Timer | undefined;
+  #settleMs = SETTLE_MS;
+  /** Monotonic time of the last change that the server announced */
+  #changedAt = -Infinity;
   #isClosed = false;
   /** Newest writing of what is known */
   #writing = Promise.resolve();
@@ -175,7 +181,7 @@ export class ServerConnection implements McpConnection {
     } catch (error) {
       throw this.#diary.noted(error);
     } finally {
-      if (session.openCount === 0) this.#awaitIdle();
+      if (session.openCount === 0 && this.#lane?.session === session) this.#awaitIdle();
     }
   }
 
@@ -298,8 +304,12 @@ export class ServerConnection implements McpConnection {
   async #readTools(session: ServerSession, signal: AbortSignal): Promise<void> {
     const { items, ttlMs } = await session.list("tools/list", signal);
     const { tools, refused } = checkTools(items);
-    for (const reason of refused) {
+    for (const reason of refused.slice(0, MAX_NAMED)) {
       this.#options.log.warn("A tool of an MCP server is not offered", { server: this.name, reason });
+    }
+    if (refused.length > MAX_NAMED) {
+      const reason = `${refused.length - MAX_NAMED} more are left out`;
+      this.#options.log.warn("Tools of an MCP server are not offered", { server: this.name, reason });
     }
     const known = this.tools();
     const isSame = tools.length === known.length &&
@@ -314,12 +324,21 @@ export class ServerConnection implements McpConnection {
     if (event.type === "prompts") this.#kept.delete("prompts/list");
     if (event.type === "resources") this.#forgetResources();
     if (event.type !== "tools") return this.#tell(event);
-    this.#relisting ??= this.#options.clock.after(SETTLE_MS, () => {
+    this.#relisting ??= this.#options.clock.after(this.#nextSettleMs(), () => {
       this.#relisting = undefined;
       const { session, ending } = lane;
       if (session === undefined || this.#lane !== lane) return;
       this.#readTools(session, ending.signal).catch((error: unknown) => this.#diary.noted(error));
     });
+  }
+
+  /** Returns how long the next reading of the list waits: a server that announces changes without end is read ever less often. */
+  #nextSettleMs(): number {
+    const now = this.#options.clock.monotonic();
+    const goesOn = now - this.#changedAt < this.#settleMs * 2 + SETTLE_MS;
+    this.#settleMs = goesOn ? Math.min(this.#settleMs * 2, MAX_SETTLE_MS) : SETTLE_MS;
+    this.#changedAt = now;
+    return this.#settleMs;
   }
 
   #onEnd(lane: Lane, reason: string): void {
@@ -340,7 +359,7 @@ export class ServerConnection implements McpConnection {
     if (error instanceof CancelError) return this.#tell({ type: "state" });
     this.#hasFailed = true;
     this.#pause.begin();
-    this.#diary.noted(error);
+    this.#diary.note(error);
     this.#tell({ type: "state" });
   }
 

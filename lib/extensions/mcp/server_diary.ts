@@ -68,14 +68,19 @@ export class ServerDiary {
     return words === "" ? "; it wrote no error output" : `; the end of its error output: ${words}`;
   }
 
-  /** Keeps an error for the status and the log. A refusal of the server is no failure. @returns the error */
+  /** Keeps an error of a request for the status and the log. A refusal of the server is no failure. @returns the error */
   noted(error: unknown): unknown {
-    if (!(error instanceof McpError) || error.code === "mcp_refused" || error === this.#newest) return error;
+    if (error instanceof McpError && error.code !== "mcp_refused") this.note(error);
+    return error;
+  }
+
+  /** Keeps an error for the status and the log. */
+  note(error: unknown): void {
+    if (!(error instanceof McpError) || error === this.#newest) return;
     this.#newest = error;
     const { name, clock, log } = this.#options;
     this.#lastError = { code: error.code, message: error.message, at: clock.now() };
     log.warn("An MCP server has failed", { server: name, code: error.code, reason: error.message });
-    return error;
   }
 
   /** Forgets the last error: the server works again. */

@@ -4,6 +4,7 @@ import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { RunningProgram } from "../../system/process/prepare_program.ts";
 import { MessageFault, MessageFilter } from "./message_filter.ts";
 import { McpError } from "./mcp_error.ts";
+import { OutputBrake } from "./output_brake.ts";
 
 /** Options of a StdioTransport. */
 export interface StdioTransportOptions {
@@ -20,6 +21,8 @@ const MAX_LINE_BYTES = 10 * 1_048_576;
 const MAX_UNREAD_BYTES = 16 * 1_048_576;
 /** Milliseconds for a server to end by itself once its input has ended, and again after SIGTERM. */
 const EXIT_MS = 1_000;
+/** Lines that are taken in 100 ms. */
+const MAX_LINES = 500;
 const NEWLINE = 0x0a;
 
 /**
@@ -36,6 +39,7 @@ export class StdioTransport implements Transport {
   readonly #program: RunningProgram;
   readonly #options: StdioTransportOptions;
   readonly #filter: MessageFilter;
+  readonly #brake: OutputBrake;
   #parts: Uint8Array[] = [];
   #bytes = 0;
   #isStarted = false;
@@ -47,6 +51,7 @@ export class StdioTransport implements Transport {
     this.#program = program;
     this.#options = options;
     this.#filter = new MessageFilter(options.clock);
+    this.#brake = new OutputBrake(program.stdout, { clock: options.clock, most: MAX_LINES });
   }
 
   /** Reason of the end as the rest of a sentence about the server. Undefined while it runs, and when the gateway ended it. */
@@ -87,6 +92,7 @@ export class StdioTransport implements Transport {
     const { clock } = this.#options;
     stdin.end();
     // Nobody reads what it still says, and a full pipe would keep it from ending
+    this.#brake.release();
     stdout.resume();
     const gone = exited.then(() => true, () => true);
     if (await withTimeout(gone, { ms: EXIT_MS, clock }) === undefined) {
@@ -106,6 +112,7 @@ export class StdioTransport implements Transport {
   #take(chunk: Uint8Array): void {
     let rest = chunk;
     for (let end = rest.indexOf(NEWLINE); end !== -1 && !this.#isClosed; end = rest.indexOf(NEWLINE)) {
+      this.#brake.take(1);
       this.#takeLine(this.#joined(rest.subarray(0, end)));
       rest = rest.subarray(end + 1);
     }
@@ -174,7 +181,8 @@ export class StdioTransport implements Transport {
 
 function parse(line: Uint8Array): unknown {
   try {
-    const value: unknown = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(line));
+    // Bytes that are no UTF-8 become U+FFFD: a name in another encoding must not cost the whole answer
+    const value: unknown = JSON.parse(new TextDecoder().decode(line));
     return value !== null && typeof value === "object" ? value : undefined;
   } catch {
     return undefined;
