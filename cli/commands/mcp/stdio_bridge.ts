@@ -2,6 +2,17 @@ import { Buffer } from "node:buffer";
 import type { Clock } from "../../../lib/base/clock.ts";
 import { EventStreamDecoder } from "../../../lib/system/net/event_stream_decoder.ts";
 import { type GatewayClient, GatewayClientError, type GatewayStream } from "../../../lib/system/net/gateway_client.ts";
+import {
+  answers,
+  type BridgedMessage,
+  type BridgedSession,
+  GatewayRefusal,
+  headersOf,
+  RPC_ERRORS,
+  toHeaders,
+  toRefusal,
+  versionOf,
+} from "./bridged_message.ts";
 
 /** Options of `StdioBridge`. */
 export interface StdioBridgeOptions {
@@ -15,32 +26,12 @@ export interface StdioBridgeOptions {
   readonly clock: Clock;
 }
 
-/** A message of JSON-RPC, as far as the bridge looks at it. */
-interface Message {
-  readonly id?: unknown;
-  readonly method?: unknown;
-  readonly params?: Readonly<Record<string, unknown>> | undefined;
-}
-
-/** Session of a client that speaks a revision with sessions. */
-interface Session {
-  readonly id: string;
-}
-
 /** Longest message in either direction, in bytes. The gateway refuses long before. */
 const MAX_BYTES = 67_108_864;
 /** Time that calls get to end after the end of the input, in milliseconds. */
 const END_MS = 2_000;
 /** Pause before the stream of notifications is opened again, in milliseconds. */
 const REOPEN_MS = 1_000;
-const VERSION_KEY = "io.modelcontextprotocol/protocolVersion";
-
-/** Errors of JSON-RPC. */
-const PARSE_ERROR = -32700;
-const INVALID_REQUEST = -32600;
-const INVALID_PARAMS = -32602;
-const INTERNAL_ERROR = -32603;
-
 /**
  * Passes messages between a client of MCP on standard input and output and `/mcp` of the gateway, in both eras of the protocol.
  *
@@ -54,8 +45,8 @@ export class StdioBridge {
   readonly #work = new Set<Promise<void>>();
   #client: Promise<GatewayClient>;
   #opening: Promise<void> | undefined = undefined;
-  #initialize: Message | undefined = undefined;
-  #session: Session | undefined = undefined;
+  #initialize: BridgedMessage | undefined = undefined;
+  #session: BridgedSession | undefined = undefined;
 
   constructor(options: StdioBridgeOptions) {
     this.#options = options;
@@ -69,7 +60,7 @@ export class StdioBridge {
     for await (const chunk of input) {
       let rest = chunk;
       for (let end = rest.indexOf(LINE_FEED); end >= 0; end = rest.indexOf(LINE_FEED)) {
-        if (bytes + end > MAX_BYTES) this.#refuse(null, INVALID_REQUEST, "Cannot take a message over 64 MiB");
+        if (bytes + end > MAX_BYTES) this.#refuse(null, RPC_ERRORS.invalidRequest, "Cannot take a message over 64 MiB");
         else this.#take(Buffer.concat([...parts, rest.subarray(0, end)]).toString("utf8"));
         parts = [];
         bytes = 0;
@@ -109,17 +100,17 @@ export class StdioBridge {
     try {
       message = JSON.parse(line);
     } catch {
-      return this.#refuse(null, PARSE_ERROR, "Cannot read the message: it is no JSON");
+      return this.#refuse(null, RPC_ERRORS.parse, "Cannot read the message: it is no JSON");
     }
     if (typeof message !== "object" || message === null || Array.isArray(message)) {
-      return this.#refuse(null, INVALID_REQUEST, "Cannot take the message: it is no object");
+      return this.#refuse(null, RPC_ERRORS.invalidRequest, "Cannot take the message: it is no object");
     }
     const work = this.#pass(message, line);
     this.#work.add(work);
     void work.finally(() => this.#work.delete(work));
   }
 
-  async #pass(message: Message, line: string): Promise<void> {
+  async #pass(message: BridgedMessage, line: string): Promise<void> {
     const isNew = versionOf(message) !== undefined;
     if (message.method === "notifications/cancelled") {
       this.#waiting.get(JSON.stringify(message.params?.["requestId"]))?.abort();
@@ -141,7 +132,7 @@ export class StdioBridge {
   }
 
   /** Sends a message and writes what comes back. @param again set for the second try */
-  async #exchange(message: Message, line: string, again = false): Promise<void> {
+  async #exchange(message: BridgedMessage, line: string, again = false): Promise<void> {
     const isRequest = typeof message.method === "string" && message.id !== undefined;
     const key = JSON.stringify(message.id);
     const leaving = new AbortController();
@@ -170,7 +161,7 @@ export class StdioBridge {
   }
 
   /** Sends a message. @returns undefined where no gateway took it, so that it may be sent again */
-  async #send(message: Message, line: string, signal: AbortSignal): Promise<GatewayStream | undefined> {
+  async #send(message: BridgedMessage, line: string, signal: AbortSignal): Promise<GatewayStream | undefined> {
     const client = await this.#client;
     try {
       return await client.stream({
@@ -210,7 +201,7 @@ export class StdioBridge {
   }
 
   /** Writes the messages of a reply. @returns whether the answer to the message was among them */
-  async #relay(reply: GatewayStream, { id }: Message): Promise<boolean> {
+  async #relay(reply: GatewayStream, { id }: BridgedMessage): Promise<boolean> {
     const isStream = String(reply.headers["content-type"]).startsWith("text/event-stream");
     if (!isStream) {
       const text = await textOf(reply);
@@ -232,7 +223,7 @@ export class StdioBridge {
   }
 
   /** Passes notifications of a session on, until it ends. */
-  async #listen(session: Session): Promise<void> {
+  async #listen(session: BridgedSession): Promise<void> {
     const { signal } = this.#closing;
     while (this.#session === session && !signal.aborted) {
       try {
@@ -257,11 +248,11 @@ export class StdioBridge {
     this.#options.write(text.includes("\n") ? text.replaceAll(/[\r\n]+/g, " ") : text);
   }
 
-  #fail({ id, method }: Message, error: unknown): void {
+  #fail({ id, method }: BridgedMessage, error: unknown): void {
     const reason = error instanceof Error ? error.message : String(error);
     if (id === undefined || typeof method !== "string") return this.#options.warn(`A message was not taken: ${reason}`);
     if (error instanceof GatewayRefusal) return this.#refuse(id, error.rpcCode, reason, error.data);
-    this.#refuse(id, INTERNAL_ERROR, reason);
+    this.#refuse(id, RPC_ERRORS.internal, reason);
   }
 
   #refuse(id: unknown, code: number, message: string, data?: unknown): void {
@@ -273,93 +264,13 @@ export class StdioBridge {
 const LINE_FEED = 10;
 const ACCEPT = { accept: "application/json, text/event-stream" };
 
-/** A refusal of the gateway, as the error of JSON-RPC that the client gets. */
-class GatewayRefusal extends Error {
-  override readonly name = "GatewayRefusal";
-  readonly rpcCode: number;
-  readonly data: unknown;
-
-  constructor(message: string, { rpcCode, data }: { readonly rpcCode: number; readonly data: unknown }) {
-    super(message);
-    this.rpcCode = rpcCode;
-    this.data = data;
-  }
-}
-
-/** Reads an error reply: one of JSON-RPC, or one of the gateway's own shape. */
-function toRefusal(text: string, status: number): GatewayRefusal {
-  const rpcCode = status < 500 ? INVALID_PARAMS : INTERNAL_ERROR;
-  try {
-    const { error } = JSON.parse(text) as { error: { code: unknown; message: unknown; data?: unknown } };
-    const isRpc = typeof error.code === "number";
-    return new GatewayRefusal(String(error.message), {
-      rpcCode: isRpc ? error.code as number : rpcCode, // just checked
-      data: isRpc ? error.data : { code: error.code },
-    });
-  } catch {
-    return new GatewayRefusal(`The gateway answered with status ${status}`, { rpcCode, data: undefined });
-  }
-}
-
 /** Tells whether a reply says that the gateway was started again: it knows neither the token nor the session. */
-function isStale({ status }: GatewayStream, session: Session | undefined): boolean {
+function isStale({ status }: GatewayStream, session: BridgedSession | undefined): boolean {
   return status === 401 || (status === 404 && session !== undefined);
 }
 
 function isRefused(cause: unknown): boolean {
   return cause instanceof Error && "code" in cause && cause.code === "ECONNREFUSED";
-}
-
-function answers(data: string, id: unknown): boolean {
-  try {
-    const message = JSON.parse(data) as Message;
-    return message.method === undefined && JSON.stringify(message.id) === JSON.stringify(id);
-  } catch {
-    return false;
-  }
-}
-
-function headersOf(session: Session | undefined): Record<string, string> {
-  // Without a version, the one that "initialize" agreed on counts
-  return session === undefined ? {} : { "mcp-session-id": session.id };
-}
-
-/** Returns the revision that a message without a session names. */
-function versionOf({ params }: Message): string | undefined {
-  const meta = params?.["_meta"];
-  if (typeof meta !== "object" || meta === null) return undefined;
-  const version = (meta as Record<string, unknown>)[VERSION_KEY];
-  return typeof version === "string" ? version : undefined;
-}
-
-/** Fields that the header Mcp-Name repeats, by method. Source: MCP 2026-07-28 "Standard request headers" */
-const NAMED_BY: Readonly<Record<string, string>> = {
-  "tools/call": "name",
-  "prompts/get": "name",
-  "resources/read": "uri",
-  "tasks/get": "taskId",
-  "tasks/update": "taskId",
-  "tasks/cancel": "taskId",
-};
-
-/** Returns the headers that HTTP wants of a message: the session, or what a message without one repeats of its body. */
-function toHeaders(message: Message, session: Session | undefined): Record<string, string> {
-  const version = versionOf(message);
-  const { method, params } = message;
-  if (version === undefined || typeof method !== "string") return method === "initialize" ? {} : headersOf(session);
-  const field = Object.hasOwn(NAMED_BY, method) ? NAMED_BY[method] ?? "" : "";
-  const name = params?.[field];
-  return {
-    "mcp-protocol-version": version,
-    "mcp-method": toHeader(method),
-    ...(typeof name === "string" ? { "mcp-name": toHeader(name) } : {}),
-  };
-}
-
-/** Writes a value as a header: text that a header cannot carry stands in base64. */
-function toHeader(value: string): string {
-  const isPlain = /^[!-~](?:[ -~]*[!-~])?$/.test(value) && !value.startsWith("=?base64?");
-  return isPlain ? value : `=?base64?${Buffer.from(value).toString("base64")}?=`;
 }
 
 async function textOf({ body }: GatewayStream): Promise<string> {
