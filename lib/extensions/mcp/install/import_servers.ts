@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { isAbsolute } from "node:path";
-import { environmentSecrets } from "../../../config/secrets.ts";
+import { environmentSecrets, maskSecrets } from "../../../config/secrets.ts";
 import { floatingWarning } from "./floating_command.ts";
 import { isServerName, suggestServerName } from "./package_spec.ts";
 
@@ -128,13 +128,17 @@ function readKind(
     if (!isAbsolute(command) && command.includes("/")) {
       return "its command is a path relative to a folder of the other program";
     }
-    const warning = floatingWarning(name, { command, args });
+    const floating = floatingWarning(name, { command, args });
+    const isMasked = maskSecrets(args, ["args"]).some((shown, index) => shown !== args[index]);
+    const inArguments =
+      `[mcp.servers.${name}] has a secret in its arguments, which other programs of this machine can see; env hides it`;
+    const found = [...floating === undefined ? [] : [floating], ...isMasked ? [inArguments] : []];
     const secrets = secretsOf("env", env);
     return {
       ...common,
       headers: {},
       secrets,
-      warnings: [...renamed(from, name), ...warning === undefined ? [] : [warning]],
+      warnings: [...renamed(from, name), ...found],
     };
   }
   if (type === "sse" || type === "ws" || type === "websocket") {

@@ -121,31 +121,6 @@ export async function installPackage(
   }
 }
 
-/** Package that a server of the configuration is started from. */
-export interface UsedPackage {
-  readonly registry: PackageRegistry;
-  readonly name: string;
-  readonly version: string;
-  readonly folder: string;
-  /** True when a file is not what it was when the package was installed */
-  readonly changed: boolean;
-}
-
-/**
- * Returns the installed package that a server's command line names, with whether its files are still those that were installed.
- * @returns undefined for any other program
- */
-export async function usedPackage(
-  dataDir: string,
-  { command, args }: { readonly command: string; readonly args: readonly string[] },
-): Promise<UsedPackage | undefined> {
-  const folder = packageFolderOf(dataDir, [command, ...args]);
-  const known = folder === undefined ? undefined : await readInstalled(folder);
-  if (folder === undefined || known === undefined) return undefined;
-  const { registry, name, version } = known.program;
-  return { registry, name, version, folder, changed: await digestFolder(folder) !== known.digest };
-}
-
 /** Returns the folder of an installed package that one of the words of a command line lies in. Undefined where none does. */
 export function packageFolderOf(dataDir: string, words: readonly string[]): string | undefined {
   const root = packagesFolder(dataDir);

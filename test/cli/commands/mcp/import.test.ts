@@ -71,6 +71,8 @@ test("mcp import shows what it would enter, asks, and keeps secrets out of the c
     assert.match(check.stderr, /postern\.toml:\d+: \[mcp\.servers\.notes\] "npx" fetches its program at each start/);
     const doctor = await machine.run(["doctor"]);
     assert.match(doctor.stdout, /postern mcp add npm:@acme\/notes --name notes --replace/);
+    const started = await machine.withGateway([], () => Promise.resolve());
+    assert.match(started.stderr, /\[mcp\.servers\.notes\] .*npx.* fetches its program at each start/);
     const again = await machine.run(["mcp", "import", "claude", "--yes"]);
     assert.deepEqual([again.code, again.stdout], [0, "Nothing was entered\n"]);
     assert.match(again.stderr, /- "files" is not taken: there is a \[mcp\.servers\.files\] already/);

@@ -39,6 +39,20 @@ test("readServers() warns about a program that is fetched at each start, and nam
   assert.match(taken[0]?.warnings[1] ?? "", /postern mcp add npm:@acme\/notes --name my-notes --replace/);
 });
 
+test("readServers() warns about a secret in the arguments, and does not repeat it", () => {
+  const { taken } = read({ a: { command: "a", args: ["--api-key", "hunter2", "x"] } });
+  assert.match(taken[0]?.warnings[0] ?? "", /has a secret in its arguments/);
+  assert.doesNotMatch(JSON.stringify(taken[0]?.warnings), /hunter2/);
+});
+
+test("names of JavaScript's own are names as any other, or are refused", () => {
+  const { taken, refused } = readServers(
+    '{"mcpServers":{"__proto__":{"command":"a"},"constructor":{"command":"b"}}}',
+    new Set(),
+  );
+  assert.deepEqual([taken.map(({ name }) => name), refused], [["proto", "constructor"], []]);
+});
+
 for (
   const [what, entry, reason, name = "one"] of [
     ["that is turned off", { command: "a", disabled: true }, /turned off/],
