@@ -47,6 +47,7 @@ const ROWS: Readonly<Record<string, Row | readonly Row[]>> = {
   hardware_board_info: passes(READS),
   hardware_memory_map: passes(READS),
   hardware_memory_read: passes(READS),
+  skill_read: passes(READS),
   wasm_module: passes(READS),
   wasm_tool_exec: passes("a module computes; a call of a plugin's tool is asked about as that tool's own"),
 

@@ -28,7 +28,7 @@ const ALWAYS_ENABLED = new Set([
   ...["image_info", "docx_read", "pdf_read", "screenshot", "task_plan", "process_tool", "subagent_spawn"],
   ...["subagent_list", "subagent_manage", "cli_discovery", "proxy_config", "delegate_coordination_status"],
   ...["sop_list", "sop_status", "sop_advance", "sop_approve", "sop_execute", "hardware_board_info"],
-  ...["hardware_memory_map", "hardware_memory_read", "wasm_module", "wasm_tool_exec"],
+  ...["hardware_memory_map", "hardware_memory_read", "wasm_module", "wasm_tool_exec", "skill_read"],
 ]);
 /** Off only when `enable_agents_ipc` says so. */
 const ON_BY_DEFAULT = new Set([...ALWAYS_ENABLED, "agents_ipc", "tool_search"]);
