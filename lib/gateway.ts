@@ -10,6 +10,7 @@ import type { LogSink } from "./base/telemetry/log.ts";
 import type { Config } from "./config/config.ts";
 import { type ConfigStatus, createReloads, type Reloads } from "./config/create_reloads.ts";
 import { allSecrets } from "./config/secrets.ts";
+import type { McpServers } from "./extensions/mcp/mcp_servers.ts";
 import type { McpOperator } from "./extensions/mcp/mcp_operator.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
 import { type Extensions, type LateSignIn, openExtensions } from "./extensions/open_extensions.ts";
@@ -101,6 +102,8 @@ export interface Services
 
 /** Services together with the ways to reload, drain and close them. */
 export interface GatewayServices extends Services {
+  /** Returns the MCP servers that are being asked for their tools for the first time. Undefined where no server may be used. */
+  readonly learningTools: () => ReturnType<McpServers["learning"]> | undefined;
   /** Takes the port of the gateway once it is open. Fetches of tools and replies then refuse the gateway itself. */
   listensOn(port: number): void;
   /** See Reloads. A run keeps the settings that it began with, but the newest configuration decides what it is allowed. */
@@ -283,6 +286,7 @@ function toServices(wings: Wings): GatewayServices {
     browserOf: (runId) => system.browsers.view(runId),
     plugins: extensions.plugins.load,
     mcpServers: extensions.mcpOperator,
+    learningTools: () => extensions.mcp?.learning(),
     skills: extensions.skills.load,
     instructions: extensions.instructions.load,
     mcpSignIn: extensions.mcpSignIn,

@@ -81,15 +81,20 @@ export function findTool<T extends { readonly name: string }>(tools: readonly T[
   );
 }
 
-/** Asks the gateway for all tools it knows. */
-export async function listTools(gateway: ReachedGateway): Promise<readonly ToolInfo[]> {
+/** Asks the gateway for all tools it knows. One that just started here first learns those of MCP servers that it never asked. */
+async function listTools(gateway: ReachedGateway, context: CommandContext): Promise<readonly ToolInfo[]> {
+  const learning = gateway.services?.learningTools();
+  if (learning !== undefined && learning.names.length > 0) {
+    context.say(`Waiting for the tools of ${learning.names.join(", ")}`);
+    await learning.over;
+  }
   return (await gateway.request({ method: "GET", path: "/v1/tools" }) as { data: readonly ToolInfo[] }).data;
 }
 
 async function readTools(context: CommandContext): Promise<readonly ToolInfo[]> {
   const gateway = await reachGateway(context, { agent: false });
   try {
-    return await listTools(gateway);
+    return await listTools(gateway, context);
   } finally {
     await gateway.close();
   }
@@ -130,7 +135,7 @@ export const toolsCallCommand = defineCliCommand({
     const input = toInput(await readInput(args.input ?? "{}", context.io));
     const gateway = await reachGateway(context, { agent: false });
     try {
-      findTool(await listTools(gateway), args.tool);
+      findTool(await listTools(gateway, context), args.tool);
       const calls = { name: args.tool, input, approved: args.yes === true };
       const reply = await call(gateway, { ...calls, approvalId: args.approval });
       const { approval_id: id } = reply;

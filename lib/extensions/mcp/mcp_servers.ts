@@ -22,6 +22,8 @@ export interface McpServers {
   get(name: string): McpConnection | undefined;
   /** Returns the tools of all servers, for the registry. The same array until they change. */
   tools(): readonly Tool[];
+  /** Returns the servers that are being asked for their tools for the first time, and a promise that resolves when they have answered or failed. */
+  learning(): { readonly names: readonly string[]; readonly over: Promise<void> };
   /** Begins or ends the connection to a server that the configuration allows, as a person turned it on or off. */
   setEnabled(name: string, isEnabled: boolean): Promise<void>;
   /** Returns the tools of a server that are not offered until a person accepts them. Empty for a server that there is not */
@@ -75,6 +77,8 @@ class ConfiguredServers implements McpServers {
   readonly #options: McpServersOptions;
   readonly #connections = new Map<string, McpConnection>();
   readonly #calls: Family<Counter> | undefined;
+  /** Servers that are asked for their tools for the first time */
+  readonly #learning = new Map<string, Promise<unknown>>();
   readonly #ending = new AbortController();
   /** All tools. Undefined after a change */
   #tools: readonly Tool[] | undefined;
@@ -97,6 +101,11 @@ class ConfiguredServers implements McpServers {
 
   tools(): readonly Tool[] {
     return this.#tools ??= this.list().flatMap((connection) => this.#toolsOf(connection));
+  }
+
+  learning(): { readonly names: readonly string[]; readonly over: Promise<void> } {
+    const over = Promise.all(this.#learning.values()).then(() => {});
+    return { names: [...this.#learning.keys()].sort(), over };
   }
 
   async setEnabled(name: string, isEnabled: boolean): Promise<void> {
@@ -128,7 +137,7 @@ class ConfiguredServers implements McpServers {
     const settings = this.#options.config().mcp.servers[name];
     if (settings === undefined || this.#ending.signal.aborted) return;
     if (settings.url === "" && settings.sandbox === "off") {
-      this.#options.log.warn("An MCP server runs with your rights and the network", {
+      this.#options.log.info("An MCP server runs with your rights and the network", {
         server: name,
         reason: `[mcp.servers.${name}] sandbox is "off"`,
       });
@@ -155,7 +164,8 @@ class ConfiguredServers implements McpServers {
     });
     if (connection.status().listedAt !== undefined) return;
     // The connection keeps and logs its error
-    connection.freshTools(this.#ending.signal).catch(() => {});
+    const asked = connection.freshTools(this.#ending.signal).catch(() => {});
+    this.#learning.set(name, asked.finally(() => this.#learning.delete(name)));
   }
 
   #toolsOf(connection: McpConnection): readonly Tool[] {

@@ -21,6 +21,7 @@ async function withServer(
   const services: GatewayServices = Object.assign(fake, {
     clock: systemClock,
     listensOn() {},
+    learningTools: () => undefined,
     reload: () => Promise.resolve(),
     beginDrain: () => fake.enter("draining"),
     drain: () => Promise.resolve(),
@@ -67,6 +68,7 @@ test("port 0 takes a free port and says which; a port in use is refused naming a
 test("an IPv6 address is listened on, with brackets in the URL", async () => {
   const services = Object.assign(createFakeServices(), {
     listensOn() {},
+    learningTools: () => undefined,
     reload: () => Promise.resolve(),
     beginDrain() {},
     drain: () => Promise.resolve(),

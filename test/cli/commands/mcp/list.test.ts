@@ -80,10 +80,30 @@ test("postern mcp shows servers, turns them off over a restart of the gateway, a
     }, { env });
     await withGateway([], async () => {
       assert.match(await say("list"), /files +stdio +disabled +0 +it is off; run postern mcp enable files/);
-      assert.match(await say("enable", "files"), /^Enabled files: (starting|ready)\n$/);
+      assert.match(await say("enable", "files"), /^Enabled files: idle\n$/);
       const refused = await run(["mcp", "enable", "other"], { env });
       assert.deepEqual([refused.code, /allowed_servers/.test(refused.stderr)], [1, true]);
       const missing = await run(["mcp", "show", "none"], { env });
       assert.match(missing.stderr, /there is no \[mcp\.servers\.none\]/);
     }, { env });
+  }));
+
+test("postern tools waits for servers that were never asked, even for one that fails, and knows their tools from then on", () =>
+  onMachine(async ({ run, home }) => {
+    const path = join(home, ".config/postern/postern.toml");
+    mkdirSync(dirname(path), { recursive: true });
+    const servers = { files: fixtureServer(), dead: fixtureServer({ dead: true }) };
+    const tables = Object.entries(servers).map(([name, server]) =>
+      `[mcp.servers.${name}]\n${
+        Object.entries(server).map(([key, value]) => `${key} = ${JSON.stringify(value)}\n`).join("")
+      }`
+    );
+    writeFileSync(path, `[security.mcp]\nenabled = true\nallowed_servers = ["files", "dead"]\n${tables.join("")}`);
+    const env = { PATH: process.env["PATH"] ?? "" };
+    const first = await run(["tools", "call", "mcp__files__echo", "--input", '{"text":"hello"}', "--yes"], { env });
+    assert.deepEqual([first.code, first.stdout], [0, "hello\n"], first.stderr);
+    assert.match(first.stderr, /^Waiting for the tools of dead, files$/m);
+    const later = await run(["tools", "info", "mcp__files__echo"], { env });
+    assert.match(later.stderr, /^Waiting for the tools of dead$/m);
+    assert.match(later.stdout, /^mcp__files__echo \(network, mcp files/);
   }));
