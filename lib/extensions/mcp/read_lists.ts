@@ -106,7 +106,34 @@ function faultOf({ name, inputSchema, outputSchema }: Tool): string | undefined 
     return `its name must have 1 to ${MAX_NAME} characters, without blanks`;
   }
   const isLong = [inputSchema, outputSchema].some((schema) => (JSON.stringify(schema) ?? "").length > MAX_SCHEMA_BYTES);
-  return isLong ? `its schema is larger than ${MAX_SCHEMA_BYTES} bytes` : undefined;
+  if (isLong) return `its schema is larger than ${MAX_SCHEMA_BYTES} bytes`;
+  return hasGoodHeaders(inputSchema) ? undefined : `an "${HEADER_KEYWORD}" of its schema breaks the rules`;
+}
+
+/** Keyword that makes a parameter a header of the request. */
+const HEADER_KEYWORD = "x-mcp-header";
+/** Characters of a header's name. Source: RFC 9110 section 5.6.2 */
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const HEADER_TYPES: readonly unknown[] = ["string", "integer", "boolean"];
+
+/** Tells whether the headers of a schema are named well, for plain values, and each once. A tool where they are not must not be offered. */
+function hasGoodHeaders(schema: object): boolean {
+  const names = new Set<string>();
+  const waiting: object[] = [schema];
+  for (let at = waiting.pop(); at !== undefined; at = waiting.pop()) {
+    const properties: unknown = "properties" in at ? at.properties : undefined;
+    if (typeof properties !== "object" || properties === null) continue;
+    for (const property of Object.values(properties)) {
+      if (typeof property !== "object" || property === null) continue;
+      waiting.push(property);
+      if (!Object.hasOwn(property, HEADER_KEYWORD)) continue;
+      const { [HEADER_KEYWORD]: name, type } = property as Readonly<Record<string, unknown>>;
+      if (typeof name !== "string" || !HEADER_NAME.test(name) || !HEADER_TYPES.includes(type)) return false;
+      if (names.has(name.toLowerCase())) return false;
+      names.add(name.toLowerCase());
+    }
+  }
+  return true;
 }
 
 function toDefinition({ name, title, description, inputSchema, outputSchema, annotations }: Tool): McpToolDefinition {
