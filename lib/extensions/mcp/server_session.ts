@@ -11,7 +11,6 @@ import type {
 } from "@modelcontextprotocol/client";
 import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
-import { STREAM_ENDED } from "./http_transport.ts";
 import type { McpClientSdk } from "./load_sdk.ts";
 import type {
   McpEra,
@@ -22,10 +21,10 @@ import type {
   McpResult,
   McpToolDefinition,
 } from "./mcp_connection.ts";
-import { foreignWords, McpError, type McpErrorOptions, wantsScope } from "./mcp_error.ts";
-import { BROKEN_REPLY } from "./message_filter.ts";
+import { foreignWords, McpError } from "./mcp_error.ts";
 import { type ListItem, type ListMethod, type ReadList, readServerList } from "./read_lists.ts";
 import { RequestDeadline } from "./request_deadline.ts";
+import { tooSlow, toSessionError } from "./session_error.ts";
 
 /** Options of an ServerSession. */
 export interface ServerSessionOptions {
@@ -65,9 +64,6 @@ const LISTEN_MS = 10_000;
 /** Milliseconds before a server is asked again to tell its changes. They double up to the last. */
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 60_000;
-
-/** Makes an error about the server. @param reason rest of a sentence about it */
-type Fail = (code: McpError["code"], reason: string, more?: Partial<McpErrorOptions>) => McpError;
 
 /** Session with a server: a connected client of the SDK, whose answers are bounded in time. */
 export class ServerSession {
@@ -277,7 +273,10 @@ export class ServerSession {
       }, open);
     } catch (error) {
       if (signal.aborted) throw cancelError(signal);
-      throw deadline.isOver ? this.#tooSlow(deadline, error) : this.#toMcpError(error);
+      const { server } = this.#options;
+      throw deadline.isOver
+        ? tooSlow({ server, timeoutMs: deadline.timeoutMs }, error)
+        : toSessionError(error, this.#options);
     } finally {
       deadline.clear();
       this.#open.delete(open);
@@ -349,63 +348,6 @@ export class ServerSession {
       return await asking.options.onSample(params, AbortSignal.any([signal, asking.options.signal]));
     } finally {
       resume();
-    }
-  }
-
-  #tooSlow({ timeoutMs }: RequestDeadline, cause: unknown): McpError {
-    const { server } = this.#options;
-    const key = `[mcp.servers.${server}] timeout_secs`;
-    const reason = `the MCP server "${server}" gave no answer within ${timeoutMs / 1000} s; ${key} sets the time`;
-    return new McpError("mcp_timeout", `Cannot wait longer: ${reason}`, { server, cause });
-  }
-
-  /** Returns the error of a request that was answered with an HTTP status. */
-  #httpError(status: number, fail: Fail): McpError {
-    const { server, onGone } = this.#options;
-    switch (status) {
-      case 404:
-        onGone();
-        return fail("mcp_lost", "it does not know the session any more", { written: false });
-      case 401:
-        return fail("mcp_unavailable", `it wants a sign-in; sign in with: postern mcp login ${server}`, {
-          written: false,
-        });
-      default:
-        return fail("mcp_refused", `it answers with the status ${status}`);
-    }
-  }
-
-  #toMcpError(error: unknown): Error {
-    const { server, sdk, fault } = this.#options;
-    if (error instanceof McpError) return error;
-    const fail: Fail = (code, reason, more = {}) =>
-      new McpError(code, `Cannot use the MCP server "${server}": ${reason}`, { server, cause: error, ...more });
-    if (error instanceof sdk.ProtocolError && error.code === STREAM_ENDED.code) {
-      return fail("mcp_lost", "it ended the stream of the request before it answered");
-    }
-    if (error instanceof sdk.InsufficientScopeError) {
-      return fail("mcp_refused", wantsScope(server, error.requiredScope));
-    }
-    if (error instanceof sdk.SdkHttpError) return this.#httpError(error.status, fail);
-    if (error instanceof sdk.UnauthorizedError) return this.#httpError(401, fail);
-    if (error instanceof sdk.ProtocolError) {
-      const { code: protocolCode, data } = error;
-      if (data === BROKEN_REPLY) return fail("mcp_invalid", error.message);
-      return fail("mcp_refused", `it refuses the request: ${foreignWords(error.message)}`, { protocolCode, data });
-    }
-    const message = foreignWords(error instanceof Error ? error.message : String(error));
-    if (!(error instanceof sdk.SdkError)) return fail("mcp_invalid", message);
-    switch (error.code) {
-      case sdk.SdkErrorCode.ConnectionClosed:
-      case sdk.SdkErrorCode.SendFailed:
-        return fail("mcp_lost", `${fault() ?? "its session ended"} before it answered`);
-      case sdk.SdkErrorCode.NotConnected:
-        return fail("mcp_lost", fault() ?? "its session has ended", { written: false });
-      case sdk.SdkErrorCode.CapabilityNotSupported:
-      case sdk.SdkErrorCode.MethodNotSupportedByProtocolVersion:
-        return fail("mcp_refused", message, { written: false });
-      default:
-        return fail("mcp_invalid", message);
     }
   }
 }

@@ -1,0 +1,82 @@
+import { STREAM_ENDED } from "./http_transport.ts";
+import type { McpClientSdk } from "./load_sdk.ts";
+import { foreignWords, McpError, type McpErrorOptions, wantsScope } from "./mcp_error.ts";
+import { BROKEN_REPLY } from "./message_filter.ts";
+
+/** Session that a request failed in. */
+export interface FailedSession {
+  /** Name of the server in the configuration */
+  readonly server: string;
+  readonly sdk: McpClientSdk;
+  /** Called when the server does not know the session any more. */
+  readonly onGone: () => void;
+  /** Returns the reason of the end as the rest of a sentence about the server. Undefined: nobody knows it */
+  readonly fault: () => string | undefined;
+}
+
+/** Makes an error about the server. @param reason rest of a sentence about it */
+type Fail = (code: McpError["code"], reason: string, more?: Partial<McpErrorOptions>) => McpError;
+
+/** Returns the error of a request that took too long. */
+export function tooSlow(
+  { server, timeoutMs }: { readonly server: string; readonly timeoutMs: number },
+  cause: unknown,
+): McpError {
+  const key = `[mcp.servers.${server}] timeout_secs`;
+  const reason = `the MCP server "${server}" gave no answer within ${timeoutMs / 1000} s; ${key} sets the time`;
+  return new McpError("mcp_timeout", `Cannot wait longer: ${reason}`, { server, cause });
+}
+
+/** Returns an error of the SDK as one that says whether the request was written, and why it failed. */
+export function toSessionError(error: unknown, session: FailedSession): Error {
+  const { server, sdk } = session;
+  if (error instanceof McpError) return error;
+  const fail: Fail = (code, reason, more = {}) =>
+    new McpError(code, `Cannot use the MCP server "${server}": ${reason}`, { server, cause: error, ...more });
+  if (error instanceof sdk.ProtocolError && error.code === STREAM_ENDED.code) {
+    return fail("mcp_lost", "it ended the stream of the request before it answered");
+  }
+  if (error instanceof sdk.InsufficientScopeError) {
+    return fail("mcp_refused", wantsScope(server, error.requiredScope));
+  }
+  if (error instanceof sdk.SdkHttpError) return httpError(error.status, session, fail);
+  if (error instanceof sdk.UnauthorizedError) return httpError(401, session, fail);
+  if (error instanceof sdk.ProtocolError) {
+    const { code: protocolCode, data } = error;
+    if (data === BROKEN_REPLY) return fail("mcp_invalid", error.message);
+    return fail("mcp_refused", `it refuses the request: ${foreignWords(error.message)}`, { protocolCode, data });
+  }
+  return otherError(error, session, fail);
+}
+
+/** Returns the error of a request that was answered with an HTTP status. */
+function httpError(status: number, { server, onGone }: FailedSession, fail: Fail): McpError {
+  switch (status) {
+    case 404:
+      onGone();
+      return fail("mcp_lost", "it does not know the session any more", { written: false });
+    case 401:
+      return fail("mcp_unavailable", `it wants a sign-in; sign in with: postern mcp login ${server}`, {
+        written: false,
+      });
+    default:
+      return fail("mcp_refused", `it answers with the status ${status}`);
+  }
+}
+
+function otherError(error: unknown, { sdk, fault }: FailedSession, fail: Fail): McpError {
+  const message = foreignWords(error instanceof Error ? error.message : String(error));
+  if (!(error instanceof sdk.SdkError)) return fail("mcp_invalid", message);
+  switch (error.code) {
+    case sdk.SdkErrorCode.ConnectionClosed:
+    case sdk.SdkErrorCode.SendFailed:
+      return fail("mcp_lost", `${fault() ?? "its session ended"} before it answered`);
+    case sdk.SdkErrorCode.NotConnected:
+      return fail("mcp_lost", fault() ?? "its session has ended", { written: false });
+    case sdk.SdkErrorCode.CapabilityNotSupported:
+    case sdk.SdkErrorCode.MethodNotSupportedByProtocolVersion:
+      return fail("mcp_refused", message, { written: false });
+    default:
+      return fail("mcp_invalid", message);
+  }
+}
