@@ -52,7 +52,7 @@ describe("the dashboard's MCP servers in Chromium", { skip: NO_PAGE_TEST }, () =
       const files = page.locator("#mcp-files");
       await files.getByText("Ready").waitFor();
       await page.locator("#mcp-broken").getByText("Failed").waitFor();
-      await page.locator("#mcp-lead").getByText("1 of 3 has a session").waitFor();
+      await page.locator("#mcp-lead").getByText("2 of 3 are on, 1 with a session").waitFor();
       assert.match(
         await page.locator("#mcp-other").innerText(),
         /Off[\s\S]*add "other" to \[security\.mcp\] allowed_servers/,

@@ -53,11 +53,10 @@ export function createMcpView({ session }) {
       /** @type {readonly Server[]} */
       const servers = (await session.json("v1/mcp-servers")).data;
       const ready = servers.filter(({ state }) => state === "ready").length;
+      const on = servers.filter(({ state }) => state !== "disabled").length;
       lead.textContent = servers.length === 0
         ? "There is no server. Add one: postern mcp add."
-        : `${ready} of ${servers.length} ${
-          ready === 1 ? "has" : "have"
-        } a session. What is off says what would turn it on.`;
+        : `${on} of ${servers.length} are on, ${ready} with a session, which the first call opens. What is off says what would turn it on.`;
       const isOpen = new Set([...list.querySelectorAll("details[open]")].map(({ id }) => id));
       const focused = document.activeElement?.id ?? "";
       list.replaceChildren(...servers.map((server) => element("li", {}, toDetails(server, isOpen))));

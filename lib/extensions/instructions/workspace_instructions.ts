@@ -225,7 +225,7 @@ class FileInstructions implements WorkspaceInstructions {
     this.#logged = reason;
     this.#options.log.warn("Runs are not told of the instructions of the workspace", {
       file: found.file,
-      reason: "problem" in found ? found.problem : "nobody trusts this content; postern instructions trust",
+      reason: "problem" in found ? found.problem : "nobody trusts this content; run postern instructions trust",
     });
   }
 }
@@ -251,8 +251,8 @@ const NONE: InstructionsInfo = {
 function reasonOff({ state, enabled, file }: Pick<InstructionsInfo, "state" | "enabled" | "file">): string | null {
   if (!enabled) return "[agent] workspace_instructions is false; set it to true";
   if (state === "none") return NO_FILE;
-  if (state === "untrusted") return `nobody trusts ${file}; postern instructions trust`;
-  return state === "changed" ? `${file} changed since it was trusted; postern instructions trust` : null;
+  if (state === "untrusted") return `nobody trusts ${file}; run postern instructions trust`;
+  return state === "changed" ? `${file} changed since it was trusted; run postern instructions trust` : null;
 }
 
 function toPrompt(file: string, text: string): string {

@@ -72,7 +72,7 @@ test("a file counts once a person trusts its content, and each change takes it o
     write("AGENTS.md", "Run the tests.\n");
     const { state, on, reason } = await instructions.show();
     assert.deepEqual([state, on], ["untrusted", false]);
-    assert.match(reason ?? "", /nobody trusts AGENTS\.md; postern instructions trust/);
+    assert.match(reason ?? "", /nobody trusts AGENTS\.md; run postern instructions trust/);
     assert.equal(await instructions.offer(), "");
     await trust();
     const told = "The user trusts these instructions of the workspace (AGENTS.md):\n\nRun the tests.";
