@@ -141,7 +141,8 @@ class StoredTrustedDocuments implements TrustedDocuments {
     const real = await realPathOf(path);
     const { record, version } = await this.#find(real);
     if (version === 0) return false;
-    const subject = record ?? { kind: "skill" as const, path: real, digest: null };
+    // A damaged record does not tell what kind of document it was about
+    const subject = record ?? { kind: "unknown" as const, path: real, digest: null };
     const write: Write = { op: "delete", collection: TRUSTED_DOCUMENTS, key: keyOf(real) };
     return await this.#commit(subject, { action: "withdrawn", by, write });
   }
@@ -169,7 +170,11 @@ class StoredTrustedDocuments implements TrustedDocuments {
   }
 
   async #commit(
-    { kind, path, digest }: Pick<TrustRecord, "kind" | "path"> & { readonly digest: string | null },
+    { kind, path, digest }: {
+      readonly kind: TrustRecord["kind"] | "unknown";
+      readonly path: string;
+      readonly digest: string | null;
+    },
     { action, by, write }: Pick<TrustOptions, "by"> & {
       readonly action: "given" | "withdrawn";
       readonly write: Write;

@@ -109,7 +109,7 @@ test("of two trusts at once with the same condition one is given", () =>
 
 test("a damaged record is no trust, and a person can trust anew or take it away", () =>
   withTemporaryFolder(async (root) => {
-    const { documents, at, store } = setUp(root);
+    const { documents, at, store, audit } = setUp(root);
     const path = at("AGENTS.md");
     const damage = async (body: unknown) => {
       await documents.trust(instructions(path, ONE, "text"), { by: BY });
@@ -124,6 +124,14 @@ test("a damaged record is no trust, and a person can trust anew or take it away"
     assert.equal(await documents.isTrusted({ path, digest: ONE }), false);
     assert.equal(await documents.untrust(path, { by: BY }), true);
     assert.equal(await store.count(TRUSTED_DOCUMENTS), 0);
+    // Nothing says what kind of document it was
+    const last = audit.events.at(-1);
+    assert.deepEqual(last?.type === "trust" && [last.action, last.subject, last.name, last.sha256], [
+      "withdrawn",
+      "unknown",
+      path,
+      null,
+    ]);
   }));
 
 test("trust in a document that is gone is listed and can be taken back", () =>

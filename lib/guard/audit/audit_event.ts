@@ -156,7 +156,8 @@ export interface TrustEvent {
   readonly type: "trust";
   /** Absent: given */
   readonly action?: "given" | "withdrawn";
-  readonly subject: "config_file" | "model_server" | "tainted_file" | "skill" | "workspace_instructions";
+  /** `unknown`: trust was taken back whose record is damaged */
+  readonly subject: "config_file" | "model_server" | "tainted_file" | "skill" | "workspace_instructions" | "unknown";
   /** Path of the file or folder, or origin of the server */
   readonly name: string;
   /** SHA-256 of the content as it was accepted, hexadecimal; null for a model server, a tainted file and a damaged record of trust */
