@@ -93,7 +93,7 @@ function foldPath(path: string): string {
 }
 
 /**
- * Names of what steers Postern or runs programs: its configuration, plugins, agents, procedures (`.postern/sops`) and the
+ * Names of what steers Postern or runs programs: its configuration, plugins, agents, skills, procedures (`.postern/sops`) and the
  * repository's own folder, with the short name that Windows gives it. In folded form
  */
 const PROTECTED: ReadonlySet<string> = new Set([
@@ -102,6 +102,7 @@ const PROTECTED: ReadonlySet<string> = new Set([
   ".plugins",
   "plugins",
   ".agents",
+  ".claude",
   ".git",
   "git~1",
 ]);

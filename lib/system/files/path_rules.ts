@@ -67,7 +67,7 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
       if (options.writing && isProtected([...aboveRoot, ...names])) {
         return new ToolError(
           "path_protected",
-          `Cannot write ${path()}: postern.toml, AGENTS.md, CLAUDE.md, .git, .agents, .plugins, plugins and .postern are not for the file tools to change`,
+          `Cannot write ${path()}: postern.toml, AGENTS.md, CLAUDE.md, .git, .agents, .claude, .plugins, plugins and .postern are not for the file tools to change`,
         );
       }
       if (scope.allowSensitive || !isSensitive(names, rootName)) return undefined;

@@ -186,6 +186,8 @@ for (const variant of VARIANTS) {
         "src/plugins/x",
         ".plugins/x",
         ".agents/a.md",
+        ".claude/skills/a/SKILL.md",
+        "sub/.Claude/settings.json",
         ".postern/sops/release.toml",
         "sub/.postern/x",
         ".gi\u200ct/config",

@@ -40,6 +40,7 @@ const files = {
   ".git/config": "[core]\n",
   ".git/HEAD": "ref: refs/heads/main\n",
   ".agents/a.md": "agent",
+  ".claude/skills/s/SKILL.md": "skill",
   ".plugins/p.json": "plugin",
   "plugins/q.json": "plugin",
   ".postern/sops/s.toml": "sop",
@@ -77,7 +78,7 @@ test(
   { skip },
   () =>
     withBench(CONTAINED, async (bench, { path }) => {
-      for (const name of [".git", ".agents", ".plugins", "plugins", ".postern", "sub/.git"]) {
+      for (const name of [".git", ".agents", ".claude", ".plugins", "plugins", ".postern", "sub/.git"]) {
         for (
           const attack of [
             `touch ${name}/new`,
@@ -126,7 +127,7 @@ for (const [how, config] of [["in the sandbox", CONTAINED], ["without a sandbox"
     skip: config === CONTAINED && skip,
   }, () =>
     withBench(config, async (bench, workspace) => {
-      const made = ["src/.git", ".agents", ".plugins", "plugins", ".postern", "postern.toml"];
+      const made = ["src/.git", ".agents", ".claude", ".plugins", "plugins", ".postern", "postern.toml"];
       for (const name of made) {
         const isFile = name.endsWith(".toml");
         const command = isFile ? `echo evil > ${name}` : `mkdir -p ${name}; echo evil > ${name}/x`;
