@@ -69,8 +69,8 @@ export async function withMcp(
   use: (bench: McpBench) => Promise<void>,
   { clock = systemClock, settings = {}, accepted }: {
     readonly clock?: Clock;
-    /** Default: every tool is offered */
-    readonly accepted?: AcceptedTools;
+    /** Accepted tools, or what returns those of the next servers. Default: every tool is offered */
+    readonly accepted?: AcceptedTools | (() => AcceptedTools);
     /** Further keys of the server "one" */
     readonly settings?: Readonly<Record<string, unknown>>;
   } = {},
@@ -101,7 +101,7 @@ export async function withMcp(
       secrets: { fill: (settings) => Promise.resolve(settings as Readonly<Record<string, never>>) },
       log: logger,
       redact: redactor.part,
-      accepted,
+      accepted: typeof accepted === "function" ? accepted() : accepted,
     });
   };
   const state: { servers: McpServers | undefined } = { servers: undefined };

@@ -79,21 +79,33 @@ export class AcceptedTools {
     for (const each of accepted) this.#keep(each);
   }
 
-  /** Returns the tools that may be offered. The first tools of a server are accepted by this. */
+  /**
+   * Accepts the tools of a server that is seen for the first time. They count at once. Called with each list as it is read from the server,
+   * before anybody is shown it: a list that nobody looked at must not let the next one pass for the first.
+   * @returns resolves when they are on the disk. A failure is logged
+   */
+  async see(server: string, tools: readonly McpToolDefinition[]): Promise<void> {
+    if (tools.length === 0 || this.#servers.has(server)) return;
+    try {
+      await this.#accept(server, tools, null);
+    } catch (error) {
+      // The tools are offered all the same. The next gateway accepts them as the last list has them
+      this.#options.log.error("The tools of an MCP server could not be recorded as accepted", { server, error });
+    }
+  }
+
+  /** Returns the tools that may be offered. */
   offered(server: string, tools: readonly McpToolDefinition[]): readonly McpToolDefinition[] {
     const known = this.#servers.get(server);
-    if (known !== undefined) return tools.filter(({ name, digest }) => known.get(name)?.digest === digest);
-    if (tools.length > 0) void this.#acceptFirst(server, tools);
-    return tools;
+    return tools.filter(({ name, digest }) => known?.get(name)?.digest === digest);
   }
 
   /** Returns the tools that are not offered, with what a person has to know. */
   changes(server: string, tools: readonly McpToolDefinition[]): readonly ToolChange[] {
     const known = this.#servers.get(server);
-    if (known === undefined) return [];
     return tools.flatMap((tool): ToolChange[] => {
       const { name, digest } = tool;
-      const before = known.get(name);
+      const before = known?.get(name);
       if (before?.digest === digest) return [];
       const state = before === undefined ? "new" : "changed";
       return [{ tool: name, state, digest, difference: lineDifference(before?.text ?? "", textOf(tool)) }];
@@ -117,15 +129,6 @@ export class AcceptedTools {
     const strange = digests.find((digest) => !waiting.some((change) => change.digest === digest));
     if (strange !== undefined) throw changedSince(server, strange);
     await this.#accept(server, tools.filter(({ digest }) => digests.includes(digest)), by);
-  }
-
-  async #acceptFirst(server: string, tools: readonly McpToolDefinition[]): Promise<void> {
-    try {
-      await this.#accept(server, tools, null);
-    } catch (error) {
-      // The tools are offered all the same, and the next gateway accepts them as it sees them
-      this.#options.log.error("The tools of an MCP server could not be recorded as accepted", { server, error });
-    }
   }
 
   async #accept(server: string, tools: readonly McpToolDefinition[], by: Actor | null): Promise<void> {

@@ -80,6 +80,8 @@ class ConfiguredServers implements McpServers {
   /** Servers that are asked for their tools for the first time */
   readonly #learning = new Map<string, Promise<unknown>>();
   readonly #ending = new AbortController();
+  /** Writing of the tools that were seen for the first time */
+  #seeing: Promise<unknown> = Promise.resolve();
   /** All tools. Undefined after a change */
   #tools: readonly Tool[] | undefined;
 
@@ -131,6 +133,7 @@ class ConfiguredServers implements McpServers {
   async close(): Promise<void> {
     this.#ending.abort();
     await Promise.all([...this.#connections.values()].map((connection) => connection.close()));
+    await this.#seeing;
   }
 
   #begin(name: string): void {
@@ -154,6 +157,7 @@ class ConfiguredServers implements McpServers {
     connection.listen(({ type }) => {
       if (type !== "tools") return;
       this.#tools = undefined;
+      this.#see(connection);
       const waiting = this.changes(connection.name).map(({ tool, state }) => `${tool} (${state})`);
       if (waiting.length === 0) return;
       this.#options.log.warn("Tools of an MCP server are not offered until somebody accepts them", {
@@ -162,10 +166,18 @@ class ConfiguredServers implements McpServers {
         way: `postern mcp changes ${connection.name}`,
       });
     });
+    // A list of an earlier gateway, which may have ended before it was recorded as accepted
+    this.#see(connection);
     if (connection.status().listedAt !== undefined) return;
     // The connection keeps and logs its error
     const asked = connection.freshTools(this.#ending.signal).catch(() => {});
     this.#learning.set(name, asked.finally(() => this.#learning.delete(name)));
+  }
+
+  /** Accepts the tools of a server as its first list has them. */
+  #see(connection: McpConnection): void {
+    const seen = this.#options.accepted?.see(connection.name, connection.tools());
+    this.#seeing = Promise.all([this.#seeing, seen]);
   }
 
   #toolsOf(connection: McpConnection): readonly Tool[] {

@@ -3,10 +3,15 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
-import { openAcceptedTools } from "../../../lib/extensions/mcp/accepted_tools.ts";
+import {
+  ACCEPTED_MCP_TOOLS,
+  openAcceptedTools,
+  parseAcceptedTool,
+} from "../../../lib/extensions/mcp/accepted_tools.ts";
 import type { McpToolDefinition } from "../../../lib/extensions/mcp/mcp_connection.ts";
 import { checkTools } from "../../../lib/extensions/mcp/read_lists.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import { readRecords } from "../../../lib/storage/read_records.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { NEVER, withMcp } from "../../support/mcp_bench.ts";
@@ -28,8 +33,11 @@ function toolsOf(given: Readonly<Record<string, string>>): readonly McpToolDefin
 async function setUp(store = createMemoryStore()) {
   const audit = createFakeAudit(store);
   const accepted = await openAcceptedTools({ store, clock: createFakeClock(), log: SILENT, audit: audit.append });
-  const names = (server: string, given: Readonly<Record<string, string>>) =>
-    accepted.offered(server, toolsOf(given)).map(({ name }) => name);
+  const names = (server: string, given: Readonly<Record<string, string>>) => {
+    const tools = toolsOf(given);
+    void accepted.see(server, tools);
+    return accepted.offered(server, tools).map(({ name }) => name);
+  };
   return { store, audit, accepted, names };
 }
 
@@ -70,6 +78,15 @@ test("the first tools of a server are accepted; later ones that differ, or are n
   assert.deepEqual([event.action, event.tools, event.by], ["accepted", ["read"], { via: "http", token_id: "tok_1" }]);
 });
 
+test("tools that were never seen are not offered, and showing them accepts nothing", async () => {
+  const { store, audit, accepted } = await setUp();
+  const tools = toolsOf({ read: "Reads" });
+  assert.deepEqual(accepted.offered("files", tools), []);
+  assert.deepEqual(accepted.changes("files", tools).map(({ tool, state }) => [tool, state]), [["read", "new"]]);
+  await accepted.see("files", tools);
+  assert.deepEqual([audit.events.length, await store.count(ACCEPTED_MCP_TOOLS)], [1, 1], "it is on the disk");
+});
+
 test("what was not looked at cannot be accepted", async () => {
   const { accepted, names } = await setUp();
   names("files", { read: "Reads" });
@@ -98,4 +115,41 @@ test("a tool whose description changes while the server runs is offered again on
     assert.ok(has());
     assert.deepEqual(servers.changes("one"), []);
   }, { accepted });
+});
+
+test("a definition that changes before anybody lists the tools waits for a person, and so does one that changes over a restart", async () => {
+  const store = createMemoryStore();
+  const audit = createFakeAudit(store);
+  const accepted = await openAcceptedTools({ store, clock: createFakeClock(), log: SILENT, audit: audit.append });
+  await withMcp({ state: "description" }, async ({ servers, server, restart, folder }) => {
+    await server().freshTools(NEVER);
+    writeFileSync(join(folder, "description"), "Changed while nobody looked");
+    await server().request("tools/call", { name: "change", arguments: {} }, { signal: NEVER });
+    await until(() => server().tools()[0]?.description === "Changed while nobody looked");
+    for (const each of [servers, await restart()]) {
+      assert.ok(!each.tools().some(({ name }) => name === "mcp__one__echo"));
+      assert.deepEqual(each.changes("one").map(({ tool, state }) => [tool, state]), [["echo", "changed"]]);
+    }
+  }, { accepted });
+});
+
+test("tools that an earlier gateway read, and could not record as accepted, are accepted before the server is asked again", async () => {
+  const store = createMemoryStore();
+  const audit = createFakeAudit(store);
+  const open = () => openAcceptedTools({ store, clock: createFakeClock(), log: SILENT, audit: audit.append });
+  const later = { accepted: await open() };
+  await withMcp({ state: "description" }, async ({ server, restart, folder }) => {
+    await server().freshTools(NEVER);
+    await restart();
+    for await (const { key } of readRecords(store, ACCEPTED_MCP_TOOLS, parseAcceptedTool)) {
+      await store.batch([{ op: "delete", collection: ACCEPTED_MCP_TOOLS, key }]);
+    }
+    later.accepted = await open();
+    const again = await restart();
+    writeFileSync(join(folder, "description"), "Changed over the restart");
+    await server().restart(NEVER);
+    assert.ok(server().tools().some(({ description }) => description === "Changed over the restart"));
+    assert.ok(!again.tools().some(({ name }) => name === "mcp__one__echo"));
+    assert.deepEqual(again.changes("one").map(({ tool, state }) => [tool, state]), [["echo", "changed"]]);
+  }, { accepted: () => later.accepted });
 });
