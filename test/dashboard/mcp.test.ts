@@ -94,7 +94,7 @@ describe("the dashboard's MCP servers in Chromium", { skip: NO_PAGE_TEST }, () =
       await files.getByText("run postern mcp enable files").waitFor();
       await press("Enable", "files");
       await said("Enable files: done.");
-      await files.getByText("Ready").waitFor();
+      await files.getByText("Idle").waitFor();
       await press("Restart", "files");
       await said("Restart files: done.");
       await press("Restart", "broken");
