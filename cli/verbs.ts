@@ -90,6 +90,42 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Show the end of an MCP server's log",
     async () => (await import("./commands/mcp/list.ts")).mcpLogsCommand,
   ),
+  "mcp add": verb(
+    "Install an MCP server once, or enter the address of one",
+    async () => (await import("./commands/mcp/add.ts")).mcpAddCommand,
+  ),
+  "mcp import": verb(
+    "Take over the MCP servers of another program",
+    async () => (await import("./commands/mcp/import.ts")).mcpImportCommand,
+  ),
+  "mcp changes": verb(
+    "Show the tools of an MCP server that wait for your word",
+    async () => (await import("./commands/mcp/accept.ts")).mcpChangesCommand,
+  ),
+  "mcp accept": verb(
+    "Offer tools of an MCP server that have changed or are new",
+    async () => (await import("./commands/mcp/accept.ts")).mcpAcceptCommand,
+  ),
+  "mcp prompts": verb(
+    "List or read the prompts of an MCP server",
+    async () => (await import("./commands/mcp/read.ts")).mcpPromptsCommand,
+  ),
+  "mcp resources": verb(
+    "List or read the resources of an MCP server",
+    async () => (await import("./commands/mcp/read.ts")).mcpResourcesCommand,
+  ),
+  "mcp login": verb(
+    "Sign in to an MCP server",
+    async () => (await import("./commands/mcp/login.ts")).mcpLoginCommand,
+  ),
+  "mcp logout": verb(
+    "Sign out of an MCP server",
+    async () => (await import("./commands/mcp/login.ts")).mcpLogoutCommand,
+  ),
+  "mcp remove": verb(
+    "Take an MCP server out of the configuration",
+    async () => (await import("./commands/mcp/remove.ts")).mcpRemoveCommand,
+  ),
   "mcp serve": verb(
     "Offer the tools to another agent, over MCP on standard input and output",
     async () => (await import("./commands/mcp/serve.ts")).mcpServeCommand,
@@ -283,42 +319,6 @@ export const VERBS: Readonly<Record<string, Verb>> = {
   "models trust": verb(
     "Trust a local model server that another user runs",
     async () => (await import("./commands/models.ts")).modelsTrustCommand,
-  ),
-  "mcp add": verb(
-    "Install an MCP server once, or enter the address of one",
-    async () => (await import("./commands/mcp/add.ts")).mcpAddCommand,
-  ),
-  "mcp import": verb(
-    "Take over the MCP servers of another program",
-    async () => (await import("./commands/mcp/import.ts")).mcpImportCommand,
-  ),
-  "mcp changes": verb(
-    "Show the tools of an MCP server that wait for your word",
-    async () => (await import("./commands/mcp/accept.ts")).mcpChangesCommand,
-  ),
-  "mcp accept": verb(
-    "Offer tools of an MCP server that have changed or are new",
-    async () => (await import("./commands/mcp/accept.ts")).mcpAcceptCommand,
-  ),
-  "mcp prompts": verb(
-    "List or read the prompts of an MCP server",
-    async () => (await import("./commands/mcp/read.ts")).mcpPromptsCommand,
-  ),
-  "mcp resources": verb(
-    "List or read the resources of an MCP server",
-    async () => (await import("./commands/mcp/read.ts")).mcpResourcesCommand,
-  ),
-  "mcp login": verb(
-    "Sign in to an MCP server",
-    async () => (await import("./commands/mcp/login.ts")).mcpLoginCommand,
-  ),
-  "mcp logout": verb(
-    "Sign out of an MCP server",
-    async () => (await import("./commands/mcp/login.ts")).mcpLogoutCommand,
-  ),
-  "mcp remove": verb(
-    "Take an MCP server out of the configuration",
-    async () => (await import("./commands/mcp/remove.ts")).mcpRemoveCommand,
   ),
   "config show": verb(
     "Show the configuration in use",
