@@ -54,6 +54,7 @@ import {
 import { ACCEPTED_MCP_TOOLS, parseAcceptedTool } from "../../lib/extensions/mcp/accepted_tools.ts";
 import { parsePluginKey, PLUGIN_KEYS } from "../../lib/extensions/plugins/plugin_registry.ts";
 import { MCP_SERVERS, parseMcpServer } from "../../lib/extensions/mcp/server_record.ts";
+import { MCP_SWITCHES, parseServerSwitch } from "../../lib/extensions/mcp/server_switches.ts";
 import { parsePluginRecord, PLUGINS } from "../../lib/extensions/plugins/plugin_record.ts";
 import { parseSkillRecord, SKILLS } from "../../lib/extensions/skills/skill_record.ts";
 import { parseSubAgent, parseTask, SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
@@ -83,6 +84,8 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [IDEMPOTENT_REPLIES]: parseReply,
   [MAILBOXES]: parseMailbox,
   [MCP_CREDENTIALS]: parseMcpCredential,
+  [MCP_SERVERS]: parseMcpServer,
+  [MCP_SWITCHES]: parseServerSwitch,
   [MEMORY]: parseMemoryRecord,
   [OPEN_APPROVALS]: parseMark,
   [OPEN_DELIVERIES]: parseMark,
@@ -105,7 +108,6 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [SOP_RESULTS]: parseResult,
   [SUB_AGENTS]: parseSubAgent,
   [SUB_AGENT_TASKS]: parseTask,
-  [MCP_SERVERS]: parseMcpServer,
   [PARKED_CALLS]: parseParkedRecord,
   [TAINTED_FILES]: parseTaintedFile,
   [TOKENS]: parseTokenBody,

@@ -172,9 +172,10 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   };
 }
 
-/** Handlers read nothing but `[gateway]`, the channels and how long an approval waits. */
+/** Handlers read nothing but `[gateway]`, the channels and how long approvals and questions wait. */
 function withGateway(gateway: Partial<Config["gateway"]>): Config {
-  return { gateway, channels: {}, runs: { approval_timeout_secs: 86_400 } } as unknown as Config;
+  const waits = { runs: { approval_timeout_secs: 86_400 }, autonomy: { approval_timeout_secs: 300 } };
+  return { gateway, channels: {}, ...waits } as unknown as Config;
 }
 
 function issued(token: string, scopes: readonly Scope[], terms: Partial<TokenTerms> = {}): IssuedToken {

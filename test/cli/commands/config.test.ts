@@ -178,10 +178,10 @@ test("config check, doctor and a start know the tools of plugins, installed or f
 test("config check, doctor and a start name each setting that does nothing, with its line", () =>
   onMachine(async ({ run, home, withGateway }) => {
     const path = join(home, ".config/postern/postern.toml");
-    write(path, '[gateway]\nhost = "127.0.0.1"\n\n[skills]\ndirs = ["more"]\n');
+    write(path, '[gateway]\nhost = "127.0.0.1"\n\n[mcp.servers.files]\ncommand = "files"\n');
     const env = { POSTERN__SECURITY__MCP__ENABLED: "true" };
     const expected = [
-      `${path}:4: [skills] does nothing`,
+      `${path}:4: [mcp.servers.files] does nothing`,
       "[security.mcp] does nothing",
     ];
     const checked = await run(["config", "check"], { env });
@@ -191,7 +191,7 @@ test("config check, doctor and a start name each setting that does nothing, with
     const { warnings } = JSON.parse((await run(["config", "check", "--json"], { env })).stdout);
     assert.deepEqual(warnings.map(({ key, line }: { key: string; line: number | null }) => [key, line]), [
       ["security.mcp", null],
-      ["skills", 4],
+      ["mcp.servers.files", 4],
     ]);
     const doctor = JSON.parse((await run(["doctor", "--json"], { env })).stdout);
     const found = doctor.checks.filter(({ state }: { state: string }) => state === "warning")
@@ -200,7 +200,7 @@ test("config check, doctor and a start name each setting that does nothing, with
       assert.ok(found.some((message: string) => message.startsWith(text)), `${text} in ${found}`);
     }
     const { stderr } = await withGateway([], () => Promise.resolve(), { env });
-    for (const text of ["[skills]", "[security.mcp]"]) {
+    for (const text of ["[mcp.servers.files]", "[security.mcp]"]) {
       assert.equal(stderr.split(`${text} does nothing`).length, 2, `${text} once in ${stderr}`);
     }
     write(path, '[gateway]\nhost = "127.0.0.1"\n');
