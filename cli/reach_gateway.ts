@@ -170,6 +170,14 @@ export async function withGateway(
   }
 }
 
+/** Waits until MCP servers that no gateway has asked yet have told their tools, or failed: services of this process ask them at their start. */
+export async function learnTools({ services }: ReachedGateway, { say }: Pick<CommandContext, "say">): Promise<void> {
+  const learning = services?.learningTools();
+  if (learning === undefined || learning.names.length === 0) return;
+  say(`Waiting for the tools of ${learning.names.join(", ")}`);
+  await learning.over;
+}
+
 /** Asks a gateway on this machine for its health. `silent`: no gateway answers. Never throws. */
 export async function probeGateway({ address, token }: Pick<ControlRecord, "address" | "token">): Promise<Health> {
   const client = createGatewayClient({ address, token, clock: systemClock, timeoutMs: PROBE_TIMEOUT_MS });

@@ -1,10 +1,12 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Approval } from "../../lib/base/records/approval.ts";
+import type { McpServerInfo } from "../../lib/extensions/mcp/server_info.ts";
 import { nearest } from "../../lib/config/nearest.ts";
 import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { type CliIo, type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
-import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
+import { learnTools, type ReachedGateway, reachGateway } from "../reach_gateway.ts";
+import { answerInCall } from "../terminal/answer_in_call.ts";
 import { askPerson } from "../terminal/ask_person.ts";
 import { printable, toTable } from "../terminal/terminal_text.ts";
 
@@ -83,11 +85,7 @@ export function findTool<T extends { readonly name: string }>(tools: readonly T[
 
 /** Asks the gateway for all tools it knows. One that just started here first learns those of MCP servers that it never asked. */
 async function listTools(gateway: ReachedGateway, context: CommandContext): Promise<readonly ToolInfo[]> {
-  const learning = gateway.services?.learningTools();
-  if (learning !== undefined && learning.names.length > 0) {
-    context.say(`Waiting for the tools of ${learning.names.join(", ")}`);
-    await learning.over;
-  }
+  await learnTools(gateway, context);
   return (await gateway.request({ method: "GET", path: "/v1/tools" }) as { data: readonly ToolInfo[] }).data;
 }
 
@@ -135,16 +133,20 @@ export const toolsCallCommand = defineCliCommand({
     const input = toInput(await readInput(args.input ?? "{}", context.io));
     const gateway = await reachGateway(context, { agent: false });
     try {
-      findTool(await listTools(gateway, context), args.tool);
+      const tools = await listTools(gateway, context);
+      if (!tools.some(({ name }) => name === args.tool)) await refuseHeldBack(gateway, args.tool);
+      findTool(tools, args.tool);
       const calls = { name: args.tool, input, approved: args.yes === true };
-      const reply = await call(gateway, { ...calls, approvalId: args.approval });
+      const callWith = (approvalId: string | undefined) =>
+        answerInCall(context, gateway, { tool: args.tool, call: () => call(gateway, { ...calls, approvalId }) });
+      const reply = await callWith(args.approval);
       const { approval_id: id } = reply;
       // The person at the terminal may approve the call. Without a terminal the call is denied, and the approval stays open
       if (id === undefined || args.approval !== undefined) return show(context, reply);
       if (!context.io.isTerminal.stderr) return show(context, await unanswered(gateway, { ...reply, id }));
       switch (await askPerson(context, gateway, { id, inRun: false })) {
         case "approve":
-          return show(context, await call(gateway, { ...calls, approvalId: id }));
+          return show(context, await callWith(id));
         case "deny":
           return show(context, { output: `Cannot call "${args.tool}": it was not approved`, is_error: true });
         case undefined:
@@ -155,6 +157,20 @@ export const toolsCallCommand = defineCliCommand({
     }
   },
 });
+
+/** Refuses a tool that its MCP server has changed, or added, until somebody accepts it. @throws {CommandError} */
+async function refuseHeldBack(gateway: ReachedGateway, name: string): Promise<void> {
+  if (!name.startsWith("mcp__")) return;
+  const { data } = await gateway.request({ method: "GET", path: "/v1/mcp-servers" }) as {
+    readonly data: readonly Pick<McpServerInfo, "name" | "tools" | "changes">[];
+  };
+  for (const { name: server, tools, changes } of data) {
+    const own = tools.find(({ tool }) => tool === name)?.name;
+    if (!changes.some(({ tool }) => tool === own)) continue;
+    const reason = `the MCP server "${server}" has changed it, or added it, and nobody has accepted it yet`;
+    throw new CommandError(`Cannot call "${name}": ${reason}; look at it with postern mcp changes ${server}`);
+  }
+}
 
 interface Call {
   readonly name: string;

@@ -1,0 +1,68 @@
+import { systemClock } from "../../lib/base/clock.ts";
+import type { Approval } from "../../lib/base/records/approval.ts";
+import { exactLine } from "../../lib/base/text.ts";
+import type { CommandContext } from "../command.ts";
+import type { ReachedGateway } from "../reach_gateway.ts";
+import { askPerson } from "./ask_person.ts";
+
+/** Milliseconds between looks at the questions of a call. */
+const LOOK_MS = 500;
+const WAITING = "/v1/approvals?status=pending&limit=100";
+
+/** Options of `answerInCall`. */
+export interface CallQuestions<T> {
+  /** Name of the tool that is called */
+  readonly tool: string;
+  /** Makes the call. */
+  readonly call: () => Promise<T>;
+}
+
+/**
+ * Makes a call. Where it is of a tool whose server may ask a person, each such question is shown while the call waits. The person at the terminal
+ * answers there. Without a terminal, and with --json, the ways to answer are said. A question of another call of the same tool that begins
+ * meanwhile is shown too: its input says which call it is.
+ * @returns the reply of the call
+ */
+export async function answerInCall<T>(
+  context: CommandContext,
+  gateway: ReachedGateway,
+  { tool, call }: CallQuestions<T>,
+): Promise<T> {
+  if (tool !== "mcp" && !tool.startsWith("mcp_")) return await call();
+  const seen = new Set((await questionsOf(gateway, tool)).map(({ id }) => id));
+  const over = new AbortController();
+  const reply = call().finally(() => over.abort());
+  // A look that fails is told before the reply
+  reply.catch(() => {});
+  for (;;) {
+    await systemClock.sleep(LOOK_MS, over.signal).catch(() => {});
+    if (over.signal.aborted) return await reply;
+    for (const question of await questionsOf(gateway, tool)) {
+      if (seen.has(question.id)) continue;
+      seen.add(question.id);
+      await answer(context, gateway, question);
+    }
+  }
+}
+
+async function questionsOf(gateway: ReachedGateway, tool: string): Promise<readonly Approval[]> {
+  const { data } = await gateway.request({ method: "GET", path: WAITING }) as { readonly data: readonly Approval[] };
+  // The tool "mcp" stands for the tool that it names
+  const isOf = (name: string) => name === tool || (tool === "mcp" && name.startsWith("mcp__"));
+  return data.filter((approval) => approval.kind === "elicitation" && isOf(approval.tool)).reverse();
+}
+
+async function answer(context: CommandContext, gateway: ReachedGateway, { id, server = "" }: Approval): Promise<void> {
+  const { io, flags, say } = context;
+  const canAsk = io.canAsk && !flags.json;
+  if (canAsk && await askPerson(context, gateway, { id, inRun: false }) !== undefined) return;
+  const asks = `The MCP server "${exactLine(server)}" asks something`;
+  if (gateway.running !== undefined) {
+    return say(`${asks}, and the call waits: postern approvals approve ${id}, or deny; the dashboard shows it too`);
+  }
+  // The question ends with this process, and no other one can answer it
+  say(
+    `${asks}, and nobody can answer here, so it is told no: call the tool at a terminal, or while postern gateway runs`,
+  );
+  await gateway.request({ method: "POST", path: `/v1/approvals/${id}`, body: { decision: "deny" } });
+}
