@@ -1,7 +1,7 @@
 import { exactLine, exactText } from "../../../lib/base/text.ts";
 import type { McpServerInfo } from "../../../lib/extensions/mcp/server_info.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../../command.ts";
-import { withGateway } from "../../reach_gateway.ts";
+import { learnTools, withGateway } from "../../reach_gateway.ts";
 import { toTable } from "../../terminal/terminal_text.ts";
 
 const NAME = { type: "positional", required: true, description: "Name of the server, from postern mcp list" } as const;
@@ -12,6 +12,7 @@ export const mcpListCommand = defineCliCommand({
   example: "postern mcp list",
   run: (context) =>
     withGateway(context, async (gateway) => {
+      await learnTools(gateway, context);
       const { data } = await gateway.request({ method: "GET", path: "/v1/mcp-servers" }) as {
         readonly data: readonly McpServerInfo[];
       };
@@ -24,6 +25,9 @@ export const mcpListCommand = defineCliCommand({
         data,
         rows.length === 0 ? none : toTable(["NAME", "TRANSPORT", "STATE", "TOOLS", "ABOUT"], rows, context.io.columns),
       );
+      if (gateway.running === undefined) {
+        context.say("No gateway runs: this is what is known of the servers. Start one with postern gateway");
+      }
     }),
 });
 

@@ -107,3 +107,29 @@ test("postern tools waits for servers that were never asked, even for one that f
     assert.match(later.stderr, /^Waiting for the tools of dead$/m);
     assert.match(later.stdout, /^mcp__files__echo \(network, mcp files/);
   }));
+
+test("postern mcp list without a gateway starts no server whose tools are known, and says that no gateway runs", () =>
+  onMachine(async ({ run, home, withGateway }) => {
+    const path = join(home, ".config/postern/postern.toml");
+    mkdirSync(dirname(path), { recursive: true });
+    const marks = join(home, "starts");
+    const { command, args } = fixtureServer({ log: marks });
+    writeFileSync(
+      path,
+      `[security.mcp]\nenabled = true\nallowed_servers = ["files"]\n[mcp.servers.files]\ncommand = ${
+        JSON.stringify(command)
+      }\nargs = ${JSON.stringify(args)}\n`,
+    );
+    const env = { PATH: process.env["PATH"] ?? "" };
+    const starts = () => readFileSync(marks, "utf8").split("\n").filter((line) => line.startsWith("start")).length;
+    const unknown = await run(["mcp", "list"], { env });
+    assert.match(unknown.stdout, /files +stdio +ready +9/, "it was asked, since nothing was known of it");
+    assert.equal(starts(), 1);
+    const { stdout, stderr } = await run(["mcp", "list"], { env });
+    assert.match(stdout, /files +stdio +idle +9/);
+    assert.match(stderr, /^No gateway runs: this is what is known of the servers\. Start one with postern gateway\n$/);
+    assert.equal(starts(), 1);
+    await withGateway([], async () => {
+      assert.doesNotMatch((await run(["mcp", "list"], { env })).stderr, /No gateway runs/);
+    }, { env });
+  }));
