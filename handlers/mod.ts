@@ -63,6 +63,12 @@ export {
   type ProgramToolDefinition,
 } from "../lib/tools/program_tool.ts";
 export {
+  type ProgramPart,
+  programResult as toolResult,
+  type ProgramToolResult,
+  type ProgramToolResultOptions,
+} from "../lib/tools/program_result.ts";
+export {
   type MountableGateway,
   type NodeHandler,
   type NodeReplyMessage,

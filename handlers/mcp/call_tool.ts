@@ -10,6 +10,7 @@ import { Buffer } from "node:buffer";
 import { wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
 import { UNTAINTED } from "../../lib/base/taint.ts";
 import type { Services } from "../../lib/gateway.ts";
+import type { ToolContent } from "../../lib/tools/runtime/tool_call.ts";
 import type { ToolCallOutcome } from "../../lib/tools/runtime/tool_executor.ts";
 import { checkScope } from "../door.ts";
 import { CallApproval, type CallState } from "./call_approval.ts";
@@ -65,6 +66,7 @@ export async function callTool(
     depth: 0,
     direct: true,
     sees: true,
+    takesParts: true,
     signal: context.mcpReq.signal,
     onProgress: createProgress(name, context),
     approver,
@@ -91,22 +93,42 @@ function createProgress(name: string, { mcpReq }: ServerContext): (message: stri
 
 /** Returns an outcome as MCP writes it. Text from outside stands in an envelope, as it does for the agent's own model. */
 function toCallResult(name: string, outcome: ToolCallOutcome, { random }: Pick<Services, "random">): CallToolResult {
-  const { result, taint = UNTAINTED, pictures = [] } = outcome;
-  const text = taint.length === 0 ? result.output : wrapUntrusted(name, result.output, { origin: taint, random });
-  const content: ContentBlock[] = [
-    { type: "text", text },
+  const { result, whole, taint = UNTAINTED } = outcome;
+  const wrap = (text: string) => taint.length === 0 ? text : wrapUntrusted(name, text, { origin: taint, random });
+  const structured = whole === undefined ? result.data : whole.structured;
+  return {
+    content: whole === undefined ? toContent(outcome, wrap) : whole.content.map((part) => wrapPart(part, wrap)),
+    ...(isObject(structured) ? { structuredContent: structured } : {}),
+    ...(result.isError ? { isError: true } : {}),
+    ...(outcome.approvalId === undefined ? {} : { _meta: { "postern/approval_id": outcome.approvalId } }),
+  };
+}
+
+/** Returns the content of a tool that gives text and pictures. */
+function toContent({ result, pictures = [] }: ToolCallOutcome, wrap: (text: string) => string): ContentBlock[] {
+  return [
+    { type: "text", text: wrap(result.output) },
     ...pictures.map(({ picture, bytes }) => ({
       type: "image" as const,
       data: Buffer.from(bytes).toString("base64"),
       mimeType: picture.media_type,
     })),
   ];
-  return {
-    content,
-    ...(isObject(result.data) ? { structuredContent: result.data } : {}),
-    ...(result.isError ? { isError: true } : {}),
-    ...(outcome.approvalId === undefined ? {} : { _meta: { "postern/approval_id": outcome.approvalId } }),
-  };
+}
+
+function wrapPart(part: ToolContent, wrap: (text: string) => string): ContentBlock {
+  switch (part.type) {
+    case "text":
+      return { type: "text", text: wrap(part.text) };
+    case "resource": {
+      const { resource } = part;
+      return { type: "resource", resource: "text" in resource ? { ...resource, text: wrap(resource.text) } : resource };
+    }
+    case "image":
+    case "audio":
+    case "resource_link":
+      return part;
+  }
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

@@ -1,9 +1,11 @@
 import { ToolError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
 import { MadeTool } from "./made_tool.ts";
+import { MadeResult, type WholeProgramResult } from "./program_result.ts";
 import { createForeignInput } from "./runtime/foreign_input.ts";
 import type { PreparedCall, Tool, ToolContext } from "./runtime/tool.ts";
 import type { ToolResult } from "./runtime/tool_call.ts";
+import { showContent } from "./runtime/tool_content.ts";
 
 /** The call that a tool of a program executes. */
 export interface ProgramToolCall {
@@ -35,7 +37,8 @@ export interface ProgramToolDefinition<Input> {
   /** Milliseconds that one call may take, 1 to 3,600,000. Default 120,000 */
   readonly timeoutMs?: number;
   /**
-   * Does the work. `input` has passed the schema and is a copy. A string is the model's text; any other JSON value is given as JSON.
+   * Does the work. `input` has passed the schema and is a copy. A string is the model's text; any other JSON value is given as JSON; what
+   * toolResult returns has parts beside text.
    * Throw a ToolError to tell the model why a call failed. Any other error is logged, and the model is told of an internal error
    */
   readonly execute: (input: Input, call: ProgramToolCall) => unknown;
@@ -75,7 +78,7 @@ export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
       access,
       effects: {},
       // A copy: what a tool does to its input must not reach the journal. The schema has checked what its type says
-      run: async (context) => toResult(name, await execute(structuredClone(input) as Input, toCall(context))),
+      run: async (context) => toResult(name, await execute(structuredClone(input) as Input, toCall(context)), context),
     };
   };
   const tool: Tool = {
@@ -114,14 +117,34 @@ function toCall({ signal, runId, callId, workspaceRoot, progress }: ToolContext)
   return { signal, runId, callId, workspace: workspaceRoot, progress: (message) => progress(String(message)) };
 }
 
-function toResult(name: string, value: unknown): ToolResult {
+function toResult(name: string, value: unknown, { sees }: Pick<ToolContext, "sees">): ToolResult {
+  const made = MadeResult.resultOf(value);
+  if (made !== undefined) return showMade(name, made, sees);
   if (typeof value === "string") return { output: value, isError: false };
   if (value === undefined) return { output: "", isError: false };
-  const json = toJson(value);
-  if (json === undefined) {
-    throw new ToolError("tool_failed", `Cannot use the result of "${name}": it is neither text nor a JSON value`);
-  }
+  const json = requireJson(name, value);
   return { output: json, isError: false, ...(json.length > MAX_DATA ? {} : { data: JSON.parse(json) as unknown }) };
+}
+
+/** Returns a result in parts as text and pictures for models, and whole for clients of MCP. */
+function showMade(name: string, { content, data, isError }: WholeProgramResult, sees: boolean): ToolResult {
+  const { output, pictures } = showContent(content, { sees });
+  const json = data === undefined ? undefined : requireJson(name, data);
+  const kept = json === undefined || json.length > MAX_DATA ? undefined : JSON.parse(json) as unknown;
+  const structured = kept === undefined ? {} : { structured: kept };
+  return {
+    output,
+    isError,
+    ...(kept === undefined ? {} : { data: kept }),
+    ...(pictures.length === 0 ? {} : { pictures }),
+    whole: { content, ...structured },
+  };
+}
+
+function requireJson(name: string, value: unknown): string {
+  const json = toJson(value);
+  if (json !== undefined) return json;
+  throw new ToolError("tool_failed", `Cannot use the result of "${name}": it is neither text nor a JSON value`);
 }
 
 function toJson(value: unknown): string | undefined {

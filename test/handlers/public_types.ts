@@ -15,6 +15,7 @@ import {
   HttpError,
   type ProgramProvider,
   toNodeHandler,
+  toolResult,
 } from "../../handlers/mod.ts";
 
 const add = defineTool<{ readonly a: number; readonly b: number }>({
@@ -34,6 +35,16 @@ defineTool({ name: "x", description: "x", inputSchema: {}, execute: () => "" });
 defineTool({ name: "x", description: "x", access: "everything", inputSchema: {}, execute: () => "" });
 // @ts-expect-error A misspelt option is no option
 defineTool({ name: "x", description: "x", access: "read", inputSchema: {}, timeout: 5, execute: () => "" });
+
+// @ts-expect-error A picture has bytes
+toolResult([{ type: "image", mimeType: "image/png" }]);
+export const pictures = defineTool({
+  name: "pictures",
+  description: "x",
+  access: "read",
+  inputSchema: {},
+  execute: () => toolResult([{ type: "image", bytes: new Uint8Array(), mimeType: "image/png" }], { isError: true }),
+});
 
 const echo: ProgramProvider = {
   models: ["small", { id: "large", context_length: 32_000 }],

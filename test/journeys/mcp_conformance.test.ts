@@ -15,7 +15,6 @@ const SUITE = join(import.meta.dirname, "../../node_modules/@modelcontextprotoco
 
 const NO_PROMPTS = "a gateway has no prompts: those of a program belong into the program's own server";
 const NO_RESOURCES = "the resources of a gateway are its conversations; a fixture cannot add others";
-const TEXT_AND_PICTURES = "tools of a program return text and JSON, which a policy can look at; no media";
 const NO_SAMPLING = "a gateway has models of its own and never uses the client's; it reads no roots";
 const NO_QUESTIONS = "tools of a program ask nobody: a call is asked about by its policy, before it runs";
 
@@ -31,10 +30,6 @@ const NOT_SERVED: Readonly<Record<string, string>> = {
   "resources-read-text": NO_RESOURCES,
   "resources-read-binary": NO_RESOURCES,
   "resources-templates-read": NO_RESOURCES,
-  "tools-call-image": TEXT_AND_PICTURES,
-  "tools-call-audio": TEXT_AND_PICTURES,
-  "tools-call-embedded-resource": TEXT_AND_PICTURES,
-  "tools-call-mixed-content": TEXT_AND_PICTURES,
   "tools-call-sampling": NO_SAMPLING,
   "tools-call-elicitation": NO_QUESTIONS,
   "elicitation-sep1034-defaults": NO_QUESTIONS,

@@ -3,8 +3,9 @@ import { ToolError } from "../../base/errors.ts";
 import { exactLine } from "../../base/text.ts";
 import type { McpReader, ReadContext } from "../../tools/mcp/mcp_reader.ts";
 import type { ToolResult } from "../../tools/runtime/tool_call.ts";
+import { showContent } from "../../tools/runtime/tool_content.ts";
 import { answerQuestions } from "./answer_server.ts";
-import { showBlocks } from "./call_result.ts";
+import { READER } from "./call_result.ts";
 import type { McpConnection } from "./mcp_connection.ts";
 import type { McpServers } from "./mcp_servers.ts";
 
@@ -42,7 +43,7 @@ class ServerReader implements McpReader {
     const params = { name, arguments: { ...values } };
     const { messages, description } = await connection.request("prompts/get", params, this.#options(server, context));
     const shown = messages.map(({ role, content }) => {
-      const { output, pictures } = showBlocks([content as ContentBlock], context); // messages have the blocks of results
+      const { output, pictures } = showContent([content as ContentBlock], { sees: context.sees, reader: READER }); // messages have the blocks of results
       return { output: `${role}: ${output}`, pictures };
     });
     const about = description === undefined ? [] : [label(description)];
@@ -60,7 +61,7 @@ class ServerReader implements McpReader {
     const connection = this.#require(server);
     const { contents } = await connection.request("resources/read", { uri }, this.#options(server, context));
     const blocks = contents.map((resource) => ({ type: "resource", resource }) as ContentBlock);
-    const { output, pictures } = showBlocks(blocks, context);
+    const { output, pictures } = showContent(blocks, { sees: context.sees, reader: READER });
     return toResult([output], pictures);
   }
 

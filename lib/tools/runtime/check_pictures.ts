@@ -58,8 +58,11 @@ export async function checkPictures(
   return { pictures, notes };
 }
 
-/** @returns the picture, or why it is left out */
-async function checkPicture({ bytes, savedAs }: ToolPicture, known: KnownSecrets): Promise<CheckedPicture | string> {
+/** Checks one picture. @returns the picture, or why it is left out */
+export async function checkPicture(
+  { bytes, savedAs }: ToolPicture,
+  known: KnownSecrets,
+): Promise<CheckedPicture | string> {
   const { length } = bytes;
   if (length > MAX_PICTURE_BYTES) return `it has ${length} bytes, and models are shown at most ${MAX_PICTURE_BYTES}`;
   const image = await headerOf(bytes);

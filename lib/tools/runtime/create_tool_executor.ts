@@ -222,6 +222,9 @@ async function runPermitted(
   if (result === undefined) throw cancelError(request.signal);
   const given = "error" in ended ? undefined : ended.result;
   const taint = await parts.taint.after({ tool, prepared, request }, given);
+  const whole = request.takesParts === true && given?.whole !== undefined
+    ? await (await import("./check_whole.ts")).checkWhole(given.whole, options.services.redactor)
+    : undefined;
   const skill = tool.source === "builtin" ? given?.skill : undefined;
   return {
     result,
@@ -231,6 +234,7 @@ async function runPermitted(
     ...taint.length === 0 ? {} : { taint },
     ...skill === undefined ? {} : { skill },
     ...pictures.length === 0 ? {} : { pictures },
+    ...whole === undefined ? {} : { whole },
   };
 }
 

@@ -219,7 +219,7 @@ function stopAfterGrace(signal: AbortSignal, clock: Clock) {
 }
 
 /** Largest output of a tool, in bytes of UTF-8. */
-const MAX_OUTPUT_BYTES = 262_144;
+export const MAX_OUTPUT_BYTES = 262_144;
 /** Largest `data` of a tool as JSON, in UTF-16 units */
 const MAX_DATA = 1_048_576;
 
@@ -242,7 +242,8 @@ function beginning(text: string, { part }: KnownSecrets): string {
   return new TextDecoder().decode(part.redact(bytes, { from: 0, to }));
 }
 
-function boundData(data: unknown, redact: (text: string) => string): unknown {
+/** Returns JSON without its secrets; undefined for what is too long. */
+export function boundData(data: unknown, redact: (text: string) => string): unknown {
   const json = JSON.stringify(data);
   if (json === undefined || json.length > MAX_DATA) return undefined;
   return JSON.parse(json, (_key, value: unknown) => (typeof value === "string" ? redact(value) : value));

@@ -37,6 +37,8 @@ export interface ToolResult {
   readonly command?: readonly string[];
   /** Pictures for a model that sees. The executor checks them; it leaves out what is too large, and says so. Default: none */
   readonly pictures?: readonly ToolPicture[];
+  /** The result in its parts, for a caller that takes more than text. The executor bounds and masks it. Default: the output */
+  readonly whole?: WholeResult;
   /** Skill that the output is from: instructions that a person lets the agent follow. Of built-in tools alone. Default: none */
   readonly skill?: ReadSkill;
 }
@@ -47,6 +49,35 @@ export interface ReadSkill {
   /** Patterns of tools that the run may not call any more */
   readonly disallowedTools: readonly string[];
 }
+
+/** Result as clients of MCP get it. */
+export interface WholeResult {
+  /** The parts, in their order */
+  readonly content: readonly ToolContent[];
+  /** Structured content. Default: none */
+  readonly structured?: unknown;
+}
+
+/** Resource inside a result: text, or bytes as base64. */
+export type EmbeddedContent =
+  & { readonly uri: string; readonly mimeType?: string | undefined }
+  & ({ readonly text: string } | { readonly blob: string });
+
+/** Part of a result. `data` and `blob` are base64. Source: Model Context Protocol, "Tool Result" */
+export type ToolContent =
+  | { readonly type: "text"; readonly text: string }
+  | { readonly type: "image" | "audio"; readonly data: string; readonly mimeType: string }
+  | { readonly type: "resource"; readonly resource: EmbeddedContent }
+  | {
+    readonly type: "resource_link";
+    readonly uri: string;
+    readonly name: string;
+    readonly title?: string | undefined;
+    readonly description?: string | undefined;
+    readonly mimeType?: string | undefined;
+    /** Number of bytes */
+    readonly size?: number | undefined;
+  };
 
 /** Picture of a tool result. Its first bytes decide its format. */
 export interface ToolPicture {

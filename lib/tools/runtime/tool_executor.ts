@@ -2,7 +2,7 @@ import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
 import { type RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
-import type { Approver, CallBinding, CallContext, Inherited, ReadSkill, ToolResult } from "./tool_call.ts";
+import type { Approver, CallBinding, CallContext, Inherited, ReadSkill, ToolResult, WholeResult } from "./tool_call.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { Judgement } from "./tool_policy.ts";
 
@@ -41,6 +41,8 @@ export interface ToolCallRequest {
   readonly direct?: boolean;
   /** Set when the model that makes the call is shown pictures. Default false */
   readonly sees?: boolean | undefined;
+  /** Set when the caller takes the parts of a result beside its text. Default false */
+  readonly takesParts?: boolean;
   readonly signal: AbortSignal;
   readonly approver: Approver;
   /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
@@ -72,6 +74,8 @@ export interface ToolCallOutcome {
   readonly pictures?: readonly CheckedPicture[];
   /** Set when the call was cut off, and nobody knows whether it took effect. Default false */
   readonly isUnknown?: boolean;
+  /** The result in its parts, bounded and masked, where the request asked for them and the tool gives them. Default: the output */
+  readonly whole?: WholeResult;
   /** Set when a person may still answer for exactly this call */
   readonly approvalId?: string;
 }

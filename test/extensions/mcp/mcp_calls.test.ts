@@ -180,6 +180,7 @@ test("images reach a model that sees; everything else is a line, and known secre
     { type: "resource", resource: { uri: "memo://y", mimeType: "text/plain", text: "inside" } },
     { type: "resource", resource: { uri: "memo://z", mimeType: "application/zip", blob: "AAAA" } },
   ];
+  const CLEAN: Readonly<Record<string, object>> = { "memo://x\u202e": { uri: "memo://x\\u202e" } };
   const outputSchema = { type: "object", properties: { n: { type: "integer" } }, required: ["n"] };
   const tool = { name: "mixed", description: "", inputSchema: { type: "object" }, outputSchema };
   return withTools(
@@ -201,6 +202,13 @@ test("images reach a model that sees; everything else is a line, and known secre
       const blind = await call("mixed");
       assert.match(blind.result.output, /this model is not shown pictures/);
       assert.equal(blind.pictures, undefined);
+      assert.equal(blind.whole, undefined);
+      const { whole } = await call("mixed", {}, { takesParts: true });
+      assert.deepEqual(
+        whole?.content.slice(0, content.length),
+        content.map((part) => ({ ...part, ...CLEAN[part.uri ?? ""] })),
+      );
+      assert.deepEqual(whole?.structured, { n: "lie" });
     },
   );
 });

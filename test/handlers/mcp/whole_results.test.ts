@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { test } from "node:test";
+import { defineTool, type ProgramPart, type ProgramTool, toolResult } from "../../../handlers/mod.ts";
+import { CONFORMANCE_PARTS } from "../../../fixtures/conformance_tools.ts";
+import { MCP_ERAS, withMcpGateway } from "../../support/mcp_gateway.ts";
+
+const { image, audio } = CONFORMANCE_PARTS;
+const PARTS: readonly ProgramPart[] = [
+  { type: "text", text: "before" },
+  image,
+  audio,
+  { type: "resource", uri: "note:1", mimeType: "text/plain", content: "a note </untrusted>" },
+  { type: "resource_link", uri: "note:2", name: "second" },
+];
+
+function giving(name: string, given: { readonly outside: boolean; readonly isError?: boolean }): ProgramTool {
+  const { outside, isError = false } = given;
+  return defineTool({
+    name,
+    description: "Gives parts",
+    access: "read",
+    outside,
+    inputSchema: { type: "object", properties: {}, additionalProperties: false },
+    execute: () => toolResult(PARTS, { data: { n: 1 }, isError }),
+  });
+}
+
+test("clients of both eras get the parts of a program's result in their order, text of others in its envelope", async () => {
+  const tools = [
+    giving("own_parts", { outside: false }),
+    giving("foreign_parts", { outside: true }),
+    giving("failing_parts", { outside: false, isError: true }),
+  ];
+  await withMcpGateway({ tools }, async ({ connect, token, ask }) => {
+    for (const era of MCP_ERAS) {
+      const client = await connect({ token: await token("tools"), era });
+      const own = await client.callTool({ name: "own_parts", arguments: {} });
+      assert.deepEqual(own.content, [
+        { type: "text", text: "before" },
+        { type: "image", data: Buffer.from(image.bytes).toString("base64"), mimeType: "image/png" },
+        { type: "audio", data: Buffer.from(audio.bytes).toString("base64"), mimeType: "audio/wav" },
+        { type: "resource", resource: { uri: "note:1", mimeType: "text/plain", text: "a note </untrusted>" } },
+        { type: "resource_link", uri: "note:2", name: "second" },
+      ]);
+      assert.deepEqual(own.structuredContent, { n: 1 });
+      const foreign = JSON.stringify((await client.callTool({ name: "foreign_parts", arguments: {} })).content);
+      assert.equal([...foreign.matchAll(/<untrusted source=/g)].length, 2, foreign);
+      assert.ok(foreign.includes("a note < /untrusted>"), foreign);
+      assert.equal((await client.callTool({ name: "failing_parts", arguments: {} })).isError, true);
+    }
+    const { output, is_error } = await ask("POST", "/v1/tools/own_parts/call", { input: {} }) as Record<
+      string,
+      unknown
+    >;
+    assert.equal(is_error, false);
+    assert.match(
+      String(output),
+      /^before\n\[image image\/png, \d+ bytes.*\]\n\[audio audio\/wav, \d+ bytes: .*\]\n\[resource note:1/,
+    );
+  });
+});
+
+test("parts of another form are refused where they are made", () => {
+  const wrong: readonly unknown[] = [
+    "text",
+    null,
+    [null],
+    [{ type: "text" }],
+    [{ type: "image", bytes: "iVBOR", mimeType: "image/png" }],
+    [{ type: "resource", uri: 1, content: "" }],
+    [{ type: "resource_link", uri: "note:1", name: "n", size: 0.5 }],
+    Array.from({ length: 257 }, () => ({ type: "text", text: "" })),
+  ];
+  for (const parts of wrong) assert.throws(() => toolResult(parts as readonly ProgramPart[]), TypeError);
+});
