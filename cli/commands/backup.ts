@@ -3,8 +3,11 @@ import { resolve } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { type GatewayLock, takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { defineCliCommand, EXIT } from "../command.ts";
-import { findDataDir } from "../../lib/config/load_config.ts";
+import type { Config } from "../../lib/config/config.ts";
+import { findDataDir, loadConfig, type LoadOptions } from "../../lib/config/load_config.ts";
+import { ConfigError } from "../../lib/base/errors.ts";
 import { exactLine } from "../../lib/base/text.ts";
+import { type LostPackage, lostPackages } from "../../lib/extensions/mcp/install/package_backup.ts";
 import { backUpAll, type MadeBackup } from "../restore/back_up_all.ts";
 import type { Restored } from "../restore/restore_backup.ts";
 import { messageColumns, toDefinitions, wrapText } from "../terminal/terminal_text.ts";
@@ -16,19 +19,24 @@ export const backupCommand = defineCliCommand({
   async run(context, { file }) {
     const dataDir = await findDataDir(context.loadOptions, context.say);
     const lock = existsSync(dataDir) ? takeGatewayLock(dataDir) : undefined;
-    const { path, bytes, records, keys, plugins, missing } = await makeBackup(
-      dataDir,
-      resolve(context.io.cwd, file),
-      lock,
-    );
+    const made = await makeBackup(dataDir, resolve(context.io.cwd, file), lock);
+    const { path, bytes, records, keys, plugins, skills, mcpPackages } = made;
     const size = `${(bytes / 1_000_000).toFixed(1)} MB`;
-    const packages = plugins === 0 ? "" : ` and ${plugins} plugin${plugins === 1 ? "" : "s"}`;
+    const counts = [`${records} records`, ...counted(plugins, "plugin"), ...counted(skills, "skill")];
+    const last = counts.length > 1 ? ` and ${counts.pop()}` : "";
     context.print(
-      { file: path, bytes, records, keys, plugins },
-      `Backed up ${records} records${packages} of ${dataDir} to ${path} (${size})`,
+      { file: path, bytes, records, keys, plugins, skills, mcp_packages: mcpPackages },
+      `Backed up ${counts.join(", ")}${last} of ${dataDir} to ${path} (${size})`,
     );
-    for (const id of missing) {
+    for (const id of made.missing) {
       context.say(`The files of the plugin ${exactLine(id)} are missing or damaged, and not in the backup`);
+    }
+    for (const name of made.missingSkills) {
+      context.say(`The files of the skill ${exactLine(name)} are missing or changed, and not in the backup`);
+    }
+    for (const packages of counted(mcpPackages, "package")) {
+      const verbs = mcpPackages === 1 ? ["is", "its name"] : ["are", "their names"];
+      context.say(`${packages} of MCP servers ${verbs[0]} not in the backup, which has ${verbs[1]}`);
     }
     const held = keys.length === 0 ? "" : ` and the key ${keys.join(", ")}, which opens what is encrypted`;
     const care = `The file holds everything that was said and done${held}: keep it as safe as the data directory`;
@@ -36,6 +44,10 @@ export const backupCommand = defineCliCommand({
     return EXIT.ok;
   },
 });
+
+function counted(count: number, one: string): readonly string[] {
+  return count === 0 ? [] : [`${count} ${one}${count === 1 ? "" : "s"}`];
+}
 
 /** Writes the backup and releases the lock. @param lock lock of the data directory. Undefined while a gateway holds it */
 async function makeBackup(dataDir: string, to: string, lock: GatewayLock | undefined): Promise<MadeBackup> {
@@ -59,31 +71,53 @@ export const restoreCommand = defineCliCommand({
   async run(context, args) {
     const { restoreBackup } = await import("../restore/restore_backup.ts");
     const keepTokens = args["keep-tokens"] === true;
-    const { dataDir, before, held, plugins, cutOff } = await restoreBackup({
+    const named = await findDataDir(context.loadOptions, context.say);
+    const { dataDir, before, held, plugins, skills, lostSkills, mcpPackages, cutOff } = await restoreBackup({
       file: resolve(context.io.cwd, args.file),
-      dataDir: await findDataDir(context.loadOptions, context.say),
+      dataDir: named,
       keepTokens,
       clock: systemClock,
     });
+    const lost = lostPackages(mcpPackages, { dataDir: named, servers: await serversOf(context.loadOptions) });
     const kept = before === null ? "" : `\nThe folder from before is now ${before}`;
-    context.print({ data_dir: dataDir, before, held, plugins }, `Restored ${dataDir}${kept}`);
+    const report = {
+      ...{ data_dir: dataDir, before, held, plugins, skills },
+      missing_skills: lostSkills.map(({ name }) => name),
+      mcp_packages: lost.map(({ server, spec }) => ({ server, package: spec })),
+    };
+    context.print(report, `Restored ${dataDir}${kept}`);
     for (const { made, before } of cutOff) {
       const kept = existsSync(before) ? `; what was there before it is in ${before}` : "";
       context.say(`Removed ${made}, which a restore left that was cut off${kept}`);
     }
-    context.say(restoredText({ held, before, plugins, keepTokens }, messageColumns(context.io)));
+    const facts = { held, before, plugins, skills, lostSkills, lostPackages: lost, keepTokens };
+    context.say(restoredText(facts, messageColumns(context.io)));
     return EXIT.ok;
   },
 });
 
+/** Returns the MCP servers of the configuration; none of one that cannot be read, which was said before. */
+async function serversOf(options: LoadOptions): Promise<Config["mcp"]["servers"]> {
+  try {
+    return (await loadConfig(options)).config.mcp.servers;
+  } catch (error) {
+    if (error instanceof ConfigError) return {};
+    throw error;
+  }
+}
+
 /** The facts of a restore that its closing message is about. */
-export type RestoreFacts = Pick<Restored, "held" | "before" | "plugins"> & { readonly keepTokens: boolean };
+export interface RestoreFacts extends Pick<Restored, "held" | "before" | "plugins" | "skills" | "lostSkills"> {
+  readonly lostPackages: readonly LostPackage[];
+  readonly keepTokens: boolean;
+}
 
 /**
  * Returns the closing message of a restore: what waits for the person now, and what a backup does not hold.
  * @param columns width of the terminal in characters. Undefined: nothing is wrapped
  */
-export function restoredText({ held, before, plugins, keepTokens }: RestoreFacts, columns: number | undefined): string {
+export function restoredText(facts: RestoreFacts, columns: number | undefined): string {
+  const { held, before, plugins, skills, keepTokens } = facts;
   const rows = WAITING.filter(({ kind }) => held[kind] > 0).map(({ kind, one, many, what }) =>
     [`${held[kind]} ${held[kind] === 1 ? one : many}`, what] as const
   );
@@ -98,8 +132,33 @@ export function restoredText({ held, before, plugins, keepTokens }: RestoreFacts
     ...(rows.length === 0 ? [] : [toDefinitions(rows, columns)]),
     ...wrapText(tokens, columns),
     ...(plugins === 0 ? [] : wrapText(PLUGINS_CAME, columns)),
+    ...(skills === 0 ? [] : wrapText(SKILLS_CAME, columns)),
+    ...lostSkillsText(facts, columns),
+    ...lostPackagesText(facts, columns),
     ...(before === null ? [] : ["", ...wrapText(NOT_IN_A_BACKUP, columns)]),
   ].join("\n");
+}
+
+function lostSkillsText({ lostSkills }: RestoreFacts, columns: number | undefined): readonly string[] {
+  if (lostSkills.length === 0) return [];
+  const rows = lostSkills.map(({ name, from }) => {
+    const way = `postern skill install --name ${name} --source <where it came from: ${exactLine(from)}>`;
+    return [name, way] as const;
+  });
+  return [...wrapText(SKILLS_LOST, columns), toDefinitions(rows, columns)];
+}
+
+function lostPackagesText(
+  { lostPackages, before }: RestoreFacts,
+  columns: number | undefined,
+): readonly string[] {
+  if (lostPackages.length === 0) return [];
+  const rows = lostPackages.map(({ server, spec, hasArgs }) => {
+    const place = server === null ? "" : ` --name ${server} --replace${hasArgs ? " -- <arguments>" : ""}`;
+    return [server ?? spec ?? "", `postern mcp add ${spec ?? "<package>"}${place}`] as const;
+  });
+  const copy = before === null ? [] : wrapText(PACKAGES_BEFORE, columns);
+  return [...wrapText(PACKAGES_LOST, columns), toDefinitions(rows, columns), ...copy];
 }
 
 const UNFINISHED =
@@ -126,6 +185,15 @@ const WAITING = [
 
 const PLUGINS_CAME =
   "Installed plugins are as they were in the backup, also one that was disabled or removed after it: see postern plugin list.";
+
+const SKILLS_CAME =
+  "Installed skills are as they were in the backup, also one that was removed after it: see postern skill list.";
+
+const SKILLS_LOST = "The backup does not hold the files of these skills. Install them again:";
+
+const PACKAGES_LOST = "A backup does not hold the packages of MCP servers. Install them again:";
+
+const PACKAGES_BEFORE = "Where the folder from before has them, you can copy its folder mcp/packages back instead.";
 
 const NOT_IN_A_BACKUP =
   "A backup holds no procedures, quarantine, logs and accepted configurations. The folder from before still has them: " +

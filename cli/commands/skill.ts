@@ -164,7 +164,7 @@ async function packFolder(path: string, name: string): Promise<Uint8Array> {
       bytes,
       executable: executables.has(file),
     }));
-    return writeTar(files);
+    return writeTar(files, { writesExtended: true });
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new CommandError(`Cannot pack the skill "${real}": ${reason}`, { cause });

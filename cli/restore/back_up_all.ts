@@ -1,18 +1,28 @@
 import { createSystemRandom } from "../../lib/base/random.ts";
+import { packagesForBackup } from "../../lib/extensions/mcp/install/package_backup.ts";
 import { packagesOf } from "../../lib/extensions/plugins/plugin_backup.ts";
 import { PLUGINS } from "../../lib/extensions/plugins/plugin_record.ts";
-import { backUp, type BackupFacts } from "../../lib/storage/back_up.ts";
+import { skillsForBackup } from "../../lib/extensions/skills/skill_backup.ts";
+import { SKILLS } from "../../lib/extensions/skills/skill_record.ts";
+import { backUp, type BackupFacts, type BackupPart } from "../../lib/storage/back_up.ts";
 
 /** Facts about a backup that was made. */
 export interface MadeBackup extends Omit<BackupFacts, "parts"> {
   /** Number of packages of plugins in it */
   readonly plugins: number;
+  /** Number of installed skills in it */
+  readonly skills: number;
+  /** Number of packages of MCP servers that it names */
+  readonly mcpPackages: number;
   /** Ids of installed plugins whose files are missing or damaged */
   readonly missing: readonly string[];
+  /** Names of installed skills whose files are missing or changed */
+  readonly missingSkills: readonly string[];
 }
 
 /**
- * Writes a backup with everything that a restore needs: records, keys, and the packages of installed plugins.
+ * Writes a backup with everything that a restore needs: records, keys, the packages of installed plugins, the files of installed skills,
+ * and the names of the packages of MCP servers.
  * @throws {ConfigError} as `backUp`
  */
 export async function backUpAll(
@@ -21,14 +31,18 @@ export async function backUpAll(
   { isInUse }: { readonly isInUse: boolean },
 ): Promise<MadeBackup> {
   const missing: string[] = [];
-  const { parts, ...facts } = await backUp(dataDir, to, {
-    isInUse,
-    parts: (bodiesOf) =>
-      packagesOf(dataDir, {
-        bodies: bodiesOf(PLUGINS),
-        random: createSystemRandom(),
-        onMissing: (id) => void missing.push(id),
-      }),
-  });
-  return { ...facts, plugins: parts.length, missing };
+  const missingSkills: string[] = [];
+  async function* partsOf(bodiesOf: (collection: string) => readonly unknown[]): AsyncIterable<BackupPart> {
+    yield* packagesOf(dataDir, {
+      bodies: bodiesOf(PLUGINS),
+      random: createSystemRandom(),
+      onMissing: (id) => void missing.push(id),
+    });
+    yield* skillsForBackup(dataDir, { bodies: bodiesOf(SKILLS), onMissing: (name) => void missingSkills.push(name) });
+    yield* packagesForBackup(dataDir);
+  }
+  const { parts, ...facts } = await backUp(dataDir, to, { isInUse, parts: partsOf });
+  const count = (folder: string) => parts.filter((name) => name.startsWith(folder)).length;
+  const counts = { plugins: count("plugins/"), skills: count("skills/"), mcpPackages: count("mcp/packages/") };
+  return { ...facts, ...counts, missing, missingSkills };
 }

@@ -1,37 +1,24 @@
-import {
-  chmodSync,
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  realpathSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdirSync, realpathSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import type { Clock } from "../../lib/base/clock.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { syncFolder } from "../../lib/base/durable_files.ts";
-import { createSystemRandom } from "../../lib/base/random.ts";
-import { putPackage } from "../../lib/extensions/plugins/plugin_backup.ts";
-import { DATABASE_NAME, KEPT_FILES } from "../../lib/storage/back_up.ts";
+import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { cutOffRestores, type RestoreFolders, restoreFolders } from "../../lib/storage/cut_off_restores.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { type HeldWork, holdOpenWork } from "./hold_open_work.ts";
+import { unpackBackup, type UnpackedParts } from "./unpack_backup.ts";
 
-/** Result of a restore: the data directories, and the work that is held. */
-export interface Restored {
+/** Result of a restore: the data directories, the parts of the backup, and the work that is held. */
+export interface Restored extends UnpackedParts {
   readonly dataDir: string;
   /** Path of the earlier data directory. Null: there was none */
   readonly before: string | null;
   readonly held: HeldWork;
-  /** Number of installed plugins whose packages were in the backup */
-  readonly plugins: number;
   /** Earlier restores that were cut off: the folders they had made are removed */
   readonly cutOff: readonly RestoreFolders[];
 }
@@ -68,7 +55,7 @@ export async function restoreBackup({ file, dataDir: named, keepTokens, clock }:
   const { made, before } = restoreFolders(dataDir, clock.now());
   try {
     mkdirSync(made, { mode: 0o700 });
-    const plugins = await unpack(file, made);
+    const parts = await unpackBackup(file, made);
     const store = await openSqliteStore({ path: join(made, DATABASE_NAME), clock });
     const held = await holdOpenWork({ store, clock, keepTokens }).finally(() => store.close());
     await syncFolder(made);
@@ -82,7 +69,7 @@ export async function restoreBackup({ file, dataDir: named, keepTokens, clock }:
     await syncFolder(dirname(dataDir));
     // Removed last: until the data directory is whole, they say that it may be missing
     for (const { made } of cutOff) rmSync(made, { recursive: true, force: true });
-    return { dataDir, before: hadOne ? before : null, held, plugins, cutOff };
+    return { dataDir, before: hadOne ? before : null, held, ...parts, cutOff };
   } finally {
     lock.release();
     rmSync(made, { recursive: true, force: true });
@@ -134,36 +121,4 @@ function isOurs(file: string): boolean {
   } finally {
     database.close();
   }
-}
-
-/** Unpacks a backup. Returns the number of packages of plugins in it. */
-async function unpack(file: string, folder: string): Promise<number> {
-  const path = join(folder, DATABASE_NAME);
-  copyFileSync(file, path);
-  chmodSync(path, 0o600);
-  const database = new DatabaseSync(path);
-  try {
-    let plugins = 0;
-    const select = database.prepare("SELECT content FROM backup_files WHERE name = ?");
-    // Reads one file at a time, since packages may be large
-    for (const { name } of database.prepare("SELECT name FROM backup_files").all()) {
-      const content = select.get(name ?? null)?.["content"];
-      if (!(content instanceof Uint8Array)) continue;
-      if (await putFile(folder, String(name), content) === "plugin") plugins++;
-    }
-    database.exec("DROP TABLE backup_files");
-    return plugins;
-  } finally {
-    database.close();
-  }
-}
-
-/** Writes a file of a backup, if it is one that a data directory has. */
-async function putFile(folder: string, name: string, content: Uint8Array): Promise<"key" | "plugin" | "none"> {
-  // Attack: a name in a forged backup could lead out of the folder
-  if (KEPT_FILES.some((known) => known === name)) {
-    writeFileSync(join(folder, name), content, { mode: 0o600, flush: true });
-    return "key";
-  }
-  return await putPackage(folder, { name, content }, createSystemRandom()) ? "plugin" : "none";
 }

@@ -111,9 +111,8 @@ async function addFiles(
     const insert = database.prepare("INSERT INTO backup_files (name, content) VALUES (?, ?)");
     const keys = KEPT_FILES.filter((name) => statSync(join(dataDir, name), { throwIfNoEntry: false })?.isFile());
     for (const name of keys) insert.run(name, readFileSync(join(dataDir, name)));
-    const select = database.prepare("SELECT body FROM records WHERE collection = ?");
     const names: string[] = [];
-    for await (const { name, content } of parts((collection) => select.all(collection).map(toBody))) {
+    for await (const { name, content } of parts((collection) => bodiesIn(database, collection))) {
       insert.run(name, content);
       names.push(name);
     }
@@ -122,6 +121,11 @@ async function addFiles(
   } finally {
     database.close();
   }
+}
+
+/** Returns the bodies of a collection in a database; undefined for those that are damaged. */
+export function bodiesIn(database: DatabaseSync, collection: string): readonly unknown[] {
+  return database.prepare("SELECT body FROM records WHERE collection = ?").all(collection).map(toBody);
 }
 
 /** Returns the body of a row; undefined for one that is damaged. */

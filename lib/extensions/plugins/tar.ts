@@ -244,45 +244,69 @@ function checkEnd(rest: Uint8Array): void {
 
 /**
  * Writes a tar. The same files always give the same bytes: no times, no owners, sorted by path.
- * @throws {PluginError} `package_invalid` for a path that the ustar format has no place for
+ * @param options.writesExtended writes an extended header (pax) for a path that ustar has no place for. Default false: it is refused
+ * @throws {PluginError} `package_invalid` for a path that the format has no place for
  */
-export function writeTar(files: readonly PackageFile[]): Uint8Array {
+export function writeTar(
+  files: readonly PackageFile[],
+  { writesExtended = false }: { readonly writesExtended?: boolean } = {},
+): Uint8Array {
   const sorted = [...files].sort((a, b) => (a.path < b.path ? -1 : 1));
-  const length = sorted.reduce((sum, { bytes }) => sum + BLOCK + Math.ceil(bytes.length / BLOCK) * BLOCK, 2 * BLOCK);
+  const entries: readonly Entry[] = writesExtended ? sorted.flatMap(withLongPath) : sorted;
+  const length = entries.reduce((sum, { bytes }) => sum + BLOCK + Math.ceil(bytes.length / BLOCK) * BLOCK, 2 * BLOCK);
   const tar = new Uint8Array(length);
   let place = 0;
-  for (const file of sorted) {
-    writeHeader(tar.subarray(place, place + BLOCK), file);
-    tar.set(file.bytes, place + BLOCK);
-    place += BLOCK + Math.ceil(file.bytes.length / BLOCK) * BLOCK;
+  for (const entry of entries) {
+    writeHeader(tar.subarray(place, place + BLOCK), entry);
+    tar.set(entry.bytes, place + BLOCK);
+    place += BLOCK + Math.ceil(entry.bytes.length / BLOCK) * BLOCK;
   }
   return tar;
 }
 
-function writeHeader(block: Uint8Array, { path, bytes, executable }: PackageFile): void {
+/** Entry that is written: a file, or an extended header. */
+interface Entry extends PackageFile {
+  /** Type in the header. Default: a file */
+  readonly type?: "0" | "x";
+}
+
+/** Puts an extended header before a file whose path is too long. Source: POSIX.1-2017 pax, "pax Extended Header" */
+function withLongPath(file: PackageFile, index: number): readonly Entry[] {
+  if (splitPath(file.path) !== undefined) return [file];
+  const rest = ` path=${file.path}\n`;
+  const size = new TextEncoder().encode(rest).length;
+  // The length counts its own digits
+  const digits = String(size + String(size).length).length;
+  const bytes = new TextEncoder().encode(`${size + digits}${rest}`);
+  return [{ path: `path-${index}`, bytes, executable: false, type: "x" }, { ...file, path: `file-${index}` }];
+}
+
+function writeHeader(block: Uint8Array, { path, bytes, executable, type = "0" }: Entry): void {
   const encoder = new TextEncoder();
   const put = (start: number, value: string) => block.set(encoder.encode(value), start);
-  const { prefix, name } = splitPath(path);
-  put(0, name);
+  const parts = splitPath(path);
+  if (parts === undefined) throw wrong(`${shown(path)} is a path too long for a tar`);
+  put(0, parts.name);
   put(100, executable ? "0000755\0" : "0000644\0");
   put(108, "0000000\0");
   put(116, "0000000\0");
   put(124, `${bytes.length.toString(8).padStart(11, "0")}\0`);
   put(136, "00000000000\0");
-  put(156, "0");
+  put(156, type);
   put(257, "ustar\x0000");
-  put(345, prefix);
+  put(345, parts.prefix);
   put(148, `${checksum(block).toString(8).padStart(6, "0")}\0 `);
 }
 
-function splitPath(path: string): { readonly prefix: string; readonly name: string } {
+/** Returns the two fields of a path. Undefined for one that is too long for them. */
+function splitPath(path: string): { readonly prefix: string; readonly name: string } | undefined {
   const size = (part: string) => new TextEncoder().encode(part).length;
   if (size(path) <= NAME_BYTES) return { prefix: "", name: path };
   for (let at = path.indexOf("/"); at !== -1; at = path.indexOf("/", at + 1)) {
     const [prefix, name] = [path.slice(0, at), path.slice(at + 1)];
     if (size(name) <= NAME_BYTES && size(prefix) <= PREFIX_BYTES) return { prefix, name };
   }
-  throw wrong(`${shown(path)} is a path too long for a tar`);
+  return undefined;
 }
 
 /** Returns a name from a package as a person can read it, in quotes. */

@@ -86,7 +86,7 @@ export async function readSkill(path: string, place: SkillPlace): Promise<WholeS
   if (folder === undefined) return undefined;
   const isOfWorkspace = isInside(folder, workspace) && !isInside(folder, dataDir);
   if (layer === "workspace" && !isOfWorkspace) throw new SkillFolderError("the folder leads out of the workspace");
-  const { contents, links, executables } = await readContents(folder);
+  const { contents, links, executables } = await readSkillFiles(folder);
   const main = contents.get(SKILL_NAME);
   if (main === undefined) throw new SkillFolderError(`it has no ${SKILL_NAME}`);
   const { document, faults } = await readMain(main, basename(path));
@@ -159,8 +159,8 @@ function linkFault(path: string): SkillFault {
   };
 }
 
-/** Reads all files below a folder but those of git. */
-async function readContents(folder: string) {
+/** Reads all files below a folder but those of git. @throws {SkillFolderError} see `readSkill` */
+export async function readSkillFiles(folder: string) {
   const files = new Map<string, Uint8Array>();
   const links = new Map<string, string>();
   const executables = new Set<string>();

@@ -1,6 +1,17 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
@@ -11,6 +22,8 @@ import { ROOT, RUN, RUN_ENV } from "../../support/gateway_process.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { restoredText } from "../../../cli/commands/backup.ts";
 import type { PluginInfo } from "../../../lib/extensions/plugins/plugin_info.ts";
+import { writeTar } from "../../../lib/extensions/plugins/tar.ts";
+import type { SkillInfo } from "../../../lib/extensions/skills/skill_info.ts";
 import { samplePackage, sampleTool } from "../../support/plugin_package.ts";
 import { type Machine, onMachine } from "../support/run_in.ts";
 
@@ -74,6 +87,109 @@ test("a backup holds the packages of installed plugins, and a restore puts them 
       ["words", "enabled", true],
     ]);
     assert.deepEqual(readdirSync(join(dataDir, "plugins")), [plugins[2]?.digest]);
+  }));
+
+function skillTar(name: string, files: Readonly<Record<string, string>> = {}): Uint8Array {
+  const main = `---\nname: ${name}\ndescription: Does ${name}\n---\nDo it.\n`;
+  const all = Object.entries({ "SKILL.md": main, ...files });
+  const entries = all.map(([path, text]) => ({
+    path: `${name}/${path}`,
+    bytes: new TextEncoder().encode(text),
+    executable: path.endsWith(".sh"),
+  }));
+  return writeTar(entries, { writesExtended: true });
+}
+
+test("a backup holds the files of installed skills, and a restore puts them back, but none that is forged", () =>
+  onMachine(async (machine) => {
+    const { run, cwd, dataDir } = machine;
+    const long = `${"é".repeat(90)}.md`;
+    const inner = "---\nname: kept\ndescription: Another\n---\nDo it twice.\n";
+    const sources = {
+      kept: skillTar("kept", { [long]: "long", "run.sh": "ls", "kept/SKILL.md": inner }),
+      ...Object.fromEntries(["changed", "forged", "linked", "lost"].map((name) => [name, skillTar(name)])),
+    };
+    for (const [name, bytes] of Object.entries(sources)) {
+      writeFileSync(join(cwd, `${name}.tar`), bytes);
+      const { code, stderr } = await run(["skill", "install", "--name", name, "--source", `${name}.tar`]);
+      assert.equal(code, 0, stderr);
+    }
+    const at = (path: string) => join(dataDir, "skills", path);
+    writeFileSync(at("changed/SKILL.md"), "another");
+    cpSync(at("linked"), join(cwd, "linked"), { recursive: true });
+    for (const name of ["lost", "linked"]) rmSync(at(name), { recursive: true });
+    symlinkSync(join(cwd, "linked"), at("linked"));
+    const made = await run(["backup", "kept.db"]);
+    assert.match(made.stdout, / records and 2 skills of /);
+    for (const name of ["changed", "lost", "linked"]) {
+      assert.match(made.stderr, new RegExp(`files of the skill ${name} are missing or changed, and not in the backup`));
+    }
+    assert.equal(made.stderr.match(/files of the skill/g)?.length, 3);
+    const database = new DatabaseSync(join(cwd, "kept.db"));
+    const forge = database.prepare("UPDATE backup_files SET content = ? WHERE name = ?");
+    assert.equal(forge.run(skillTar("forged", { "more.md": "" }), "skills/forged.tar").changes, 1);
+    const insert = database.prepare("INSERT INTO backup_files (name, content) VALUES (?, ?)");
+    // Without a record a skill would be on, as one that a person put there
+    insert.run("skills/unknown.tar", skillTar("unknown"));
+    insert.run("skills/../../out.tar", skillTar("out"));
+    insert.run("skills/lost.tar", new Uint8Array(1_024).fill(7));
+    database.close();
+    rmSync(dataDir, { recursive: true });
+    const restored = await run(["restore", "kept.db"]);
+    assert.equal(restored.code, 0, restored.stderr);
+    for (const name of ["changed", "forged", "linked", "lost"]) {
+      const line = `postern skill install --name ${name} --source <where it came from: ${join(cwd, `${name}.tar`)}>`;
+      assert.ok(restored.stderr.replace(/\s+/g, " ").includes(line), `${name}: ${restored.stderr}`);
+    }
+    assert.deepEqual(readdirSync(join(dataDir, "skills")), ["kept"]);
+    assert.deepEqual(readdirSync(at("kept")).sort(), ["SKILL.md", "kept", "run.sh", long].sort());
+    assert.equal(readFileSync(at(`kept/${long}`), "utf8"), "long");
+    assert.deepEqual(["run.sh", "SKILL.md"].map((path) => statSync(at(`kept/${path}`)).mode & 0o777), [0o700, 0o600]);
+    const { skills } = JSON.parse((await run(["skill", "list", "--json"])).stdout);
+    assert.deepEqual(skills.map(({ name, state }: SkillInfo) => [name, state]), [["kept", "on"]]);
+  }));
+
+test("a restore says which packages of MCP servers must be installed again, and how", () =>
+  onMachine(async (machine) => {
+    const { run, cwd, home, dataDir } = machine;
+    await fill(machine);
+    const install = (folder: string, record: Readonly<Record<string, unknown>>) => {
+      const path = join(dataDir, "mcp/packages", folder);
+      mkdirSync(path, { recursive: true });
+      const start = { command: { path: "/usr/bin/node", inside: false }, args: ["dist/index.js"], notes: [] };
+      const facts = { integrity: "sha512-x", digest: "", installed_at: "", ...start };
+      writeFileSync(join(path, "install.json"), JSON.stringify({ version: 1, ...facts, ...record }));
+      return path;
+    };
+    const notes = install("npm-acme+notes-1.2.3", { registry: "npm", name: "@acme/notes", package_version: "1.2.3" });
+    install("pypi-clock-2.0", { registry: "pypi", name: "clock", package_version: "2.0" });
+    install("npm-evil-1.0.0", { registry: "npm", name: "evil; rm -rf ~", package_version: "1.0.0" });
+    mkdirSync(join(dataDir, "mcp/packages/unfinished"));
+    mkdirSync(join(home, ".config/postern"), { recursive: true });
+    const server = { command: "/usr/bin/node", args: [join(notes, "dist/index.js"), "hunter2"] };
+    const gone = { command: "/usr/bin/node", args: [join(dataDir, "mcp/packages/npm-later-1.0.0/x.js")] };
+    const table = (name: string, { command, args }: typeof server) =>
+      `[mcp.servers.${name}]\ncommand = "${command}"\nargs = ${JSON.stringify(args)}\n`;
+    writeFileSync(join(home, ".config/postern/postern.toml"), table("notes", server) + table("later", gone));
+    const made = await run(["backup", "kept.db"]);
+    assert.match(made.stderr, /2 packages of MCP servers are not in the backup, which has their names/);
+    const restored = await run(["restore", "kept.db", "--json"]);
+    assert.equal(restored.code, 0, restored.stderr);
+    assert.match(
+      restored.stderr,
+      /^ {2}notes +postern mcp add npm:@acme\/notes@1\.2\.3 --name notes --replace -- <arguments>$/m,
+    );
+    assert.match(restored.stderr, /^ {2}pypi:clock==2\.0 +postern mcp add pypi:clock==2\.0$/m);
+    assert.match(restored.stderr, /^ {2}later +postern mcp add <package> --name later --replace$/m);
+    assert.match(restored.stderr, /copy its folder mcp\/packages back/);
+    assert.doesNotMatch(restored.stderr, /evil|hunter2|packages\/unfinished/);
+    assert.deepEqual(JSON.parse(restored.stdout).mcp_packages, [
+      { server: "notes", package: "npm:@acme/notes@1.2.3" },
+      { server: "later", package: null },
+      { server: null, package: "pypi:clock==2.0" },
+    ]);
+    assert.equal(existsSync(join(dataDir, "mcp")), false);
+    assert.ok(existsSync(join(cwd, "kept.db")));
   }));
 
 test("backup replaces no file, and needs records", () =>
@@ -223,9 +339,11 @@ test("in a narrow terminal the word of care after a backup breaks between words"
     assert.ok(stderr.split("\n").every((line) => line.length <= 40), stderr);
   }));
 
+const NO_PARTS = { plugins: 0, skills: 0, lostSkills: [], lostPackages: [] };
+
 test("a restore ends with what waits for the person, each with its command, and leaves out what does not", () => {
   const held = { runs: 1, procedures: 0, deliveries: 2, schedules: 0, approvals: 0, tokens: 1 };
-  const text = restoredText({ held, before: "/data.before", plugins: 1, keepTokens: false }, undefined);
+  const text = restoredText({ ...NO_PARTS, held, before: "/data.before", plugins: 1, keepTokens: false }, undefined);
   assert.match(text, /^ {2}1 run +decide about each: postern runs list --status needs_review$/m);
   assert.match(text, /^ {2}2 deliveries {2}release or drop each/m);
   assert.match(text, /^The tokens of the backup are revoked: pair/m);
@@ -234,7 +352,7 @@ test("a restore ends with what waits for the person, each with its command, and 
   assert.match(text, /^Installed plugins are as they were/m);
   const nothing = { runs: 0, procedures: 0, deliveries: 0, schedules: 0, approvals: 0, tokens: 0 };
   assert.equal(
-    restoredText({ held: nothing, before: null, plugins: 0, keepTokens: false }, undefined),
+    restoredText({ ...NO_PARTS, held: nothing, before: null, keepTokens: false }, undefined),
     "\nNo work was unfinished in the backup.\nNo token counts: pair each client with postern pair.",
   );
 });

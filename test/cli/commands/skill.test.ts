@@ -28,6 +28,8 @@ test("a skill is installed from a folder, a tar.gz and a zip, tested and removed
     const { run, cwd, dataDir } = machine;
     const install = ["skill", "install", "--name", NAME, "--source"];
     cpSync(SAMPLE, join(cwd, "copy"), { recursive: true });
+    // Longer than a tar without extended headers can name
+    writeFileSync(join(cwd, "copy", `${"é".repeat(90)}.md`), "");
     assert.equal(await say(machine, [...install, "copy"]), "Installed release-notes: it is on\n");
     const script = join(dataDir, "skills", NAME, "scripts/authors.sh");
     assert.equal(statSync(script).mode & 0o777, 0o700);

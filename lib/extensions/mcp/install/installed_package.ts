@@ -100,8 +100,8 @@ export async function installPackage(
   await mkdir(staged, { mode: 0o700 });
   try {
     const program = await install(staged);
-    const target = join(root, folderName(program));
-    const known = await readInstalled(target);
+    const target = join(root, packageFolderName(program));
+    const known = await readInstalledPackage(target);
     const isSame = known?.program.integrity === program.integrity;
     if (known !== undefined && isSame && await digestFolder(target) === known.digest) {
       return await toInstalled(known.program, target);
@@ -137,7 +137,10 @@ export async function removePackage(dataDir: string, folder: string): Promise<vo
   await rm(folder, { recursive: true, force: true, maxRetries: 3 });
 }
 
-function folderName({ registry, name, version }: PackageProgram): string {
+/** Returns the name of a package's folder. */
+export function packageFolderName(
+  { registry, name, version }: Pick<PackageProgram, "registry" | "name" | "version">,
+): string {
   return `${registry}-${name.replace("@", "").replace("/", "+")}-${version}`.replace(/[^a-zA-Z0-9._+-]/g, "_");
 }
 
@@ -172,7 +175,8 @@ async function writeRecord(
   await writeFile(join(folder, RECORD), `${JSON.stringify(record, null, 2)}\n`, { mode: 0o600, flush: true });
 }
 
-async function readInstalled(
+/** Reads the record of an installed package. Undefined for a folder without one, or with one that no version wrote. */
+export async function readInstalledPackage(
   folder: string,
 ): Promise<{ readonly program: PackageProgram; readonly digest: string } | undefined> {
   const path = join(folder, RECORD);
