@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
@@ -12,15 +11,15 @@ import type { Documents } from "../../storage/documents.ts";
 import type { Store } from "../../storage/store.ts";
 import type { ReadableSkills, SkillText } from "../../tools/skills/skills.ts";
 import { offerSkills } from "./offer_skills.ts";
-import { readSkill, SKILL_NAME, skillDigest, SkillFolderError, textOfFile, type WholeSkill } from "./read_skill.ts";
+import { readSkill, SKILL_NAME, SkillFolderError, textOfFile, type WholeSkill } from "./read_skill.ts";
 import { type KnownSkill, SkillCatalogue } from "./skill_catalogue.ts";
 import { skillChanged, SkillError, skillNotFound } from "./skill_error.ts";
-import { type NewSkillFile, SkillFiles } from "./skill_files.ts";
 import type { FetchSkillServices } from "./fetch_skill.ts";
 import { skillFolders, type SkillPlaces } from "./skill_folders.ts";
 import { createSkillIndex } from "./skill_index.ts";
 import { reasonOff, type SkillDetail, type SkillInfo, textOfSkill, toSkillDetail, toSkillInfo } from "./skill_info.ts";
-import { type SkillActor, SkillRecords, type SkillSource } from "./skill_record.ts";
+import { type InstallSource, SkillInstaller } from "./skill_installer.ts";
+import { type SkillActor, SkillRecords } from "./skill_record.ts";
 import { type SkillTest, testSkill } from "./test_skill.ts";
 import { toToolPatterns } from "./tool_patterns.ts";
 
@@ -37,11 +36,6 @@ export interface SkillList {
   readonly skills: readonly SkillInfo[];
   readonly problems: readonly string[];
 }
-
-/** Source of a skill: a packed folder or archive with the place that it came from, or the URL of a git repository. */
-export type InstallSource =
-  | { readonly kind: "folder" | "archive"; readonly bytes: Uint8Array; readonly from: string }
-  | { readonly kind: "git"; readonly url: string };
 
 /** Circumstances of an installation. */
 export interface InstallOptions {
@@ -111,8 +105,7 @@ export async function createSkills(options: SkillsOptions): Promise<Skills> {
 
 class FoundSkills implements Skills {
   readonly #options: SkillsOptions;
-  readonly #records: SkillRecords;
-  readonly #files: SkillFiles;
+  readonly #installer: SkillInstaller;
   readonly #catalogue: SkillCatalogue;
   readonly #mutex = createKeyedMutex();
   #watch: Timer | undefined;
@@ -124,21 +117,21 @@ class FoundSkills implements Skills {
   #offer: SkillOffer = { prompt: "", isAny: false };
 
   constructor(options: SkillsOptions) {
-    const { dataDir, random, trustedDocuments, documents } = options;
+    const { trustedDocuments, documents } = options;
+    const records = new SkillRecords(options);
     this.#options = options;
-    this.#records = new SkillRecords(options);
-    this.#files = new SkillFiles({ root: join(dataDir, "skills"), random });
+    this.#installer = new SkillInstaller({ ...options, records });
     this.#catalogue = new SkillCatalogue({
       ...options,
       folders: () => skillFolders(options),
       index: createSkillIndex(documents),
-      records: this.#records,
+      records,
       trusted: trustedDocuments,
     });
   }
 
   async start(): Promise<void> {
-    await this.#files.tidy();
+    await this.#installer.tidy();
     await this.#alone(() => this.#look());
     this.#watch = this.#options.clock.every(WATCH_MS, () => void this.#lookAtWorkspace());
   }
@@ -227,19 +220,9 @@ class FoundSkills implements Skills {
   }
 
   async install(given: InstallSource, { name, by, signal }: InstallOptions): Promise<SkillInfo> {
-    const { files, source } = await this.#take(given, name, signal);
+    const taken = await this.#installer.take(given, name, signal);
     return await this.#alone(async () => {
-      const fresh = await this.#files.write(files);
-      try {
-        const digest = skillDigest(new Map(files.map(({ path, bytes }) => [path, bytes])));
-        const isUpdate = (await this.#records.read()).has(name);
-        // The record comes first: a crash in between leaves a skill that is off, and none that nobody recorded
-        await this.#records.keep({ name, digest, source }, { by, isUpdate });
-        await this.#files.put(name, fresh);
-      } catch (error) {
-        await this.#files.discard(fresh);
-        throw error;
-      }
+      await this.#installer.install(name, taken, by);
       await this.#look();
       return toSkillInfo(this.#find(name));
     });
@@ -248,19 +231,8 @@ class FoundSkills implements Skills {
   remove(name: string, { by }: { readonly by: SkillActor }): Promise<void> {
     return this.#alone(async () => {
       await this.#look();
-      const records = await this.#records.read();
-      const known = this.#catalogue.find(name);
-      const record = records.get(name);
       const { dataDir } = await this.#catalogue.grounds();
-      const folder = join(dataDir, "skills", name);
-      if (record === undefined && known?.found.folder !== folder) {
-        if (known === undefined) throw skillNotFound(name);
-        const reason = `it lies in "${known.found.folder}"; delete that folder`;
-        throw new SkillError("skill_conflict", `Cannot remove "${name}": ${reason}`);
-      }
-      await this.#records.drop(name, { record, digest: record?.digest ?? known?.found.digest ?? "", by });
-      await this.#files.remove(name);
-      await this.#options.trustedDocuments.untrust(folder, { by });
+      await this.#installer.remove(name, { known: this.#catalogue.find(name), dataDir, by });
       await this.#look();
     });
   }
@@ -268,22 +240,6 @@ class FoundSkills implements Skills {
   async close(): Promise<void> {
     this.#watch?.clear();
     await this.#alone(() => Promise.resolve());
-  }
-
-  /** Takes a skill from its source, checked. Other changes go on meanwhile. */
-  async #take(
-    given: InstallSource,
-    name: string,
-    signal: AbortSignal,
-  ): Promise<{ readonly files: readonly NewSkillFile[]; readonly source: SkillSource }> {
-    if (given.kind === "git") {
-      const { fetchSkill } = await import("./fetch_skill.ts");
-      const { files, commit } = await fetchSkill(given.url, { name, signal }, this.#options);
-      return { files, source: { kind: "git", from: given.url, commit } };
-    }
-    const { skillFromArchive } = await import("./skill_sources.ts");
-    const files = await skillFromArchive(given.bytes, name);
-    return { files, source: { kind: given.kind, from: given.from, commit: null } };
   }
 
   async #look(): Promise<void> {
