@@ -12,13 +12,28 @@ export const MARKER_VARIABLE = "POSTERN_GATEWAY";
  * marker in the environment they were started with. Only for the one gateway that holds the data directory's lock, before it
  * starts programs of its own.
  *
- * The programs that have an environment of their own carry it as the name of the folder in `TMPDIR`.
+ * The programs that have an environment of their own carry it in the path of `TMPDIR`.
  *
  * A process is known by the marker, read just before it is killed, never by its id alone: another one that got the id has no
  * marker. One that cleared its environment is not found. Linux alone; elsewhere, or where `/proc` cannot be read, nothing is.
  * @returns how many were killed
  */
-export async function killLeftovers(marker: string): Promise<number> {
+export function killLeftovers(marker: string): Promise<number> {
+  return killWhere((entry) =>
+    entry === `${MARKER_VARIABLE}=${marker}` || (entry.startsWith("TMPDIR=") && entry.includes(`/${marker}/`))
+  );
+}
+
+/**
+ * Kills what a program has left that had a `TMPDIR` of its own, for example one that began a process group of its own. Knows processes as
+ * `killLeftovers` does.
+ * @param folder absolute path that no other program had
+ */
+export function killRestOf(folder: string): Promise<number> {
+  return killWhere((entry) => entry === `TMPDIR=${folder}`);
+}
+
+async function killWhere(isMark: (entry: string) => boolean): Promise<number> {
   if (process.platform !== "linux") return 0;
   const killed = new Set<string>();
   // Until a pass finds nothing new: what started another program, or became one, during a pass was not seen whole
@@ -27,18 +42,12 @@ export async function killLeftovers(marker: string): Promise<number> {
     const names = await readdir("/proc").catch(() => []);
     await Promise.all(
       names.filter((name) => /^[0-9]+$/.test(name)).map(async (id) => {
-        if (await isMarked(id, marker) && kill(Number(id))) killed.add(id);
+        const environment = await readFile(`/proc/${id}/environ`, "utf8").catch(() => "");
+        if (environment.split("\0").some(isMark) && kill(Number(id))) killed.add(id);
       }),
     );
   }
   return killed.size;
-}
-
-async function isMarked(id: string, marker: string): Promise<boolean> {
-  const environment = await readFile(`/proc/${id}/environ`, "utf8").catch(() => "");
-  return environment.split("\0").some((entry) =>
-    entry === `${MARKER_VARIABLE}=${marker}` || (entry.startsWith("TMPDIR=") && entry.endsWith(`/${marker}`))
-  );
 }
 
 function kill(id: number): boolean {

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { mkdir, realpath } from "node:fs/promises";
+import { mkdir, mkdtemp, realpath, rm } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
@@ -13,7 +13,7 @@ import type { CallNote } from "./call_notes.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandRelay, CommandRelays } from "./command_relay.ts";
 import { type ContainmentFinder, requireContainment, type SandboxMode, type SandboxSection } from "./containment.ts";
-import { MARKER_VARIABLE } from "./leftover_processes.ts";
+import { killRestOf, MARKER_VARIABLE } from "./leftover_processes.ts";
 import type { Launcher } from "./run_command.ts";
 import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
 import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
@@ -61,7 +61,10 @@ export interface ProgramRequest {
 /** Environment of a program that a person configured, as an MCP server. */
 export interface OwnEnvironment {
   readonly values: Readonly<Record<string, string>>;
-  /** Absolute path of a folder for temporary files. `TMPDIR` is a folder in it whose name is the gateway's marker: a later start finds the program by it. */
+  /**
+   * Absolute path of a folder for temporary files. `TMPDIR` is a folder in it for this program alone, below one whose name is the gateway's
+   * marker: what the program leaves is found by it, and removed with it.
+   */
   readonly temporary: string;
 }
 
@@ -112,8 +115,10 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
   const { title, sandbox, section, hosts, signal } = request;
   const found = sandbox === "off" ? undefined : await unlessAborted(options.containment.find(), signal);
   requireContainment(title, { sandbox, section }, found);
-  const line = await lineOf(request, options);
-  if (found?.kind !== "bubblewrap") return await prepareUncontained(line, request, options);
+  const temporary = await makeTemporary(request, options);
+  const line = await lineOf(request, options, temporary);
+  const clean = () => sweep(temporary);
+  if (found?.kind !== "bubblewrap") return await prepareUncontained({ line, clean }, request, options);
   const { seen, ...call } = await seenWorkspace(request, options);
   const { writable, openNetwork: network } = request;
   const shown = [request.folder, ...request.shown ?? [], ...isAbsolute(request.file) ? [] : [line.file]];
@@ -132,10 +137,10 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
     key: keyOf([file, ...args], given),
     contained: true,
     async start() {
-      if (hosts.entries.length === 0) return running(withoutRelay);
+      if (hosts.entries.length === 0) return running(withoutRelay, { clean });
       const relay = await options.relays.open(title, hosts);
       try {
-        return running(await containedLine(relay), relay);
+        return running(await containedLine(relay), { relay, clean });
       } catch (error) {
         await relay.close();
         throw error;
@@ -148,6 +153,7 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
 async function lineOf(
   { title, file, args, folder, env, ownEnvironment }: ProgramRequest,
   { commands, environment, marker }: ProgramOptions,
+  temporary: string | undefined,
 ): Promise<CommandLine> {
   if (process.platform === "win32") {
     throw new ToolError("unsupported_platform", "Cannot run programs: they are not supported on Windows, use Linux");
@@ -157,17 +163,29 @@ async function lineOf(
     const reason = `${title} needs the program ${JSON.stringify(file)}, and no folder of the fixed search path has it`;
     throw new ToolError("command_not_found", `Cannot run ${title}: ${reason}`);
   }
-  const fixed = ownEnvironment === undefined
+  const fixed = ownEnvironment === undefined || temporary === undefined
     ? { ...environment, [MARKER_VARIABLE]: marker }
-    : await markedEnvironment(ownEnvironment, marker);
+    : { ...ownEnvironment.values, TMPDIR: temporary };
   return { file: path, args, cwd: await realpath(folder), env: { ...fixed, ...env } };
 }
 
-/** Makes the folder for temporary files, and returns the environment that names it. */
-async function markedEnvironment({ values, temporary }: OwnEnvironment, marker: string) {
-  const folder = join(temporary, marker);
+/** Makes the folder for temporary files of one program. @returns its absolute path; undefined for a program without an environment of its own */
+async function makeTemporary(
+  { ownEnvironment }: ProgramRequest,
+  { marker }: ProgramOptions,
+): Promise<string | undefined> {
+  if (ownEnvironment === undefined) return undefined;
+  const folder = join(ownEnvironment.temporary, marker);
   await mkdir(folder, { recursive: true, mode: 0o700 });
-  return { ...values, TMPDIR: folder };
+  return await mkdtemp(join(folder, "run-"));
+}
+
+/** Kills what a program has left that had this folder in `TMPDIR`, and removes the folder. Never throws */
+async function sweep(temporary: string | undefined): Promise<void> {
+  if (temporary === undefined) return;
+  await killRestOf(temporary);
+  // What cannot be removed now, as a file of another user, stays
+  await rm(temporary, { recursive: true, force: true, maxRetries: 2 }).catch(() => {});
 }
 
 /** Returns the path of the program that the gateway runs in, where a name is that runtime's. */
@@ -200,7 +218,7 @@ export function runtimeProgram(): RuntimeProgram {
 }
 
 async function prepareUncontained(
-  line: CommandLine,
+  { line, clean }: { readonly line: CommandLine; readonly clean: () => Promise<void> },
   request: ProgramRequest,
   { launcher, watch, clock }: ProgramOptions,
 ): Promise<PreparedProgram> {
@@ -210,7 +228,7 @@ async function prepareUncontained(
     ...request.workspace === "write" ? await watchedWorkspace(request, { watch, clock }) : unwatched(false),
     key: keyOf([launched.file, ...launched.args], []),
     contained: false,
-    start: () => Promise.resolve().then(() => running(launched)),
+    start: () => Promise.resolve().then(() => running(launched, { clean })),
   };
 }
 
@@ -260,7 +278,10 @@ async function seenWorkspace(
   return { seen, ...after };
 }
 
-function running(line: CommandLine, relay?: CommandRelay): RunningProgram {
+function running(
+  line: CommandLine,
+  { relay, clean }: { readonly relay?: CommandRelay; readonly clean: () => Promise<void> },
+): RunningProgram {
   const group = startGroup({ ...line, hasInput: true });
   const { stdin, stdout, stderr, exited } = group;
   if (stdin === undefined) throw new ToolError("command_not_started", `Cannot start "${line.file}": it has no input`);
@@ -273,6 +294,7 @@ function running(line: CommandLine, relay?: CommandRelay): RunningProgram {
     group.kill();
     for (const stream of [stdin, stdout, stderr]) stream.destroy();
     await relay?.close();
+    await clean();
   };
   return {
     ...{ stdin, stdout, stderr, exited },
