@@ -12,6 +12,7 @@ import { createServices } from "../lib/gateway.ts";
 import { BUILTIN_TOOLS } from "../lib/tools/builtin.ts";
 import { warnOfIdleSettings } from "../lib/tools/idle_settings.ts";
 import { toTools } from "../lib/tools/made_tool.ts";
+import { type ProgramPrompt, type ProgramResource, toOffers } from "../lib/tools/program_offers.ts";
 import type { ProgramTool } from "../lib/tools/program_tool.ts";
 import { toOwnProviders } from "../lib/providers/own_providers.ts";
 import type { ProgramProvider } from "../lib/providers/program_provider.ts";
@@ -62,6 +63,13 @@ export {
   type ProgramToolCall,
   type ProgramToolDefinition,
 } from "../lib/tools/program_tool.ts";
+export type {
+  ProgramCompletion,
+  ProgramPrompt,
+  ProgramPromptArgument,
+  ProgramPromptMessage,
+  ProgramResource,
+} from "../lib/tools/program_offers.ts";
 export {
   type ProgramPart,
   programResult as toolResult,
@@ -132,6 +140,13 @@ export interface GatewayOptions {
   readonly localServers?: boolean;
   /** Tools of this program, made with defineTool, beside the built-in ones. They take the way of all calls. Default: none */
   readonly tools?: readonly ProgramTool[];
+  /** Prompts of this program by their names, for clients of `/mcp`. Default: none */
+  readonly prompts?: Readonly<Record<string, ProgramPrompt>>;
+  /**
+   * Resources of this program by their addresses, for clients of `/mcp` with the scope `runs`. `{name}` in an address stands for a part
+   * without a slash: the resource is then a template. Default: none
+   */
+  readonly resources?: Readonly<Record<string, ProgramResource>>;
   /**
    * Providers of this program by their names, beside the configured ones. A request asks for `<name>/<model>`; with `kind = "auto"` the
    * first one is the default. Default: none
@@ -194,6 +209,8 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
   agent: true,
   localServers: true,
   tools: true,
+  prompts: true,
+  resources: true,
   providers: true,
   hooks: true,
   onLog: true,
@@ -211,6 +228,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   checkOptions(options);
   const basePath = readBasePath(options.basePath);
   const tools = toTools(options.tools ?? [], (name) => BUILTIN_TOOLS.some((tool) => tool.name === name));
+  const offers = toOffers(options);
   const dataDir = resolve(options.dataDir);
   const workspaceRoot = resolve(options.workspace);
   await requireFolder(workspaceRoot, "name another in the option workspace");
@@ -232,6 +250,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     version: VERSION,
     agent: options.agent ?? true,
     tools,
+    offers,
     ownProviders,
     hooks: { ...hooks, ready },
     ...(options.localServers === true ? {} : { localServers: false }),

@@ -4,6 +4,7 @@ import { canonicalDigest } from "./base/json.ts";
 import { type Clock, systemClock } from "./base/clock.ts";
 import { type OpenedList, openInSteps } from "./base/opened_list.ts";
 import { createSystemRandom, type Random } from "./base/random.ts";
+import type { KnownSecrets } from "./base/redact.ts";
 import type { Caller } from "./base/records/caller.ts";
 import { createTelemetry, type Telemetry } from "./base/telemetry/create_telemetry.ts";
 import type { LogSink } from "./base/telemetry/log.ts";
@@ -48,6 +49,7 @@ import { createLazySecrets, createTools } from "./tools/create_tools.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
 import type { Tool } from "./tools/runtime/tool.ts";
 import type { ToolSecrets } from "./tools/secrets/tool_secrets.ts";
+import type { ProgramOffers } from "./tools/program_offers.ts";
 import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
 
 /** Health of the gateway. `draining`: a shutdown began. `degraded`: storage, audit or log cannot be written, or damaged records are set aside. */
@@ -70,6 +72,9 @@ export interface Services
   readonly configStatus: () => ConfigStatus;
   readonly store: Store;
   readonly tools: ToolExecutor;
+  /** Prompts and resources of the program that mounts the gateway. */
+  readonly offers: ProgramOffers;
+  readonly redactor: KnownSecrets;
   readonly conversations: StoredConversations;
   /** Other machines that offer their tools. Undefined while `[gateway.node_control]` is off. */
   readonly nodes: Nodes | undefined;
@@ -159,6 +164,8 @@ export interface ServicesOptions {
   readonly help?: () => Promise<ReadonlyMap<string, string>>;
   /** Tools of the program that mounts the gateway. Default: none */
   readonly tools?: readonly Tool[];
+  /** Prompts and resources of that program. Default: none */
+  readonly offers?: ProgramOffers;
   /** Providers of that program. Default: none */
   readonly ownProviders?: OwnProviders;
   /** Functions of that program. Default: none */
@@ -276,6 +283,8 @@ function toServices(wings: Wings): GatewayServices {
     approvals: guard.approvals,
     taintedFiles: guard.taintedFiles,
     tools: wings.calls.executor,
+    offers: options.offers ?? { prompts: new Map(), resources: [] },
+    redactor: wings.redactor,
     cron: automation.cron,
     deliveries: automation.deliveries,
     listensOn: system.ownAddress.listensOn,

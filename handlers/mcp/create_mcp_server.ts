@@ -1,10 +1,12 @@
 import type { Server, ServerContext } from "@modelcontextprotocol/server";
 import { hasScope, type Scope } from "../../lib/base/records/caller.ts";
+import { checkScope } from "../door.ts";
 import { type CallParts, callTool } from "./call_tool.ts";
 import { ConversationResources } from "./conversation_resources.ts";
 import type { ConversationWatch } from "./conversation_watch.ts";
 import { toProtocolError } from "./mcp_errors.ts";
 import { requestOf } from "./mcp_request.ts";
+import { ProgramServer } from "./program_server.ts";
 import { toOfferedTools } from "./offered_tools.ts";
 
 /** Text for the client's model: what calls need beside their input. */
@@ -25,10 +27,14 @@ export interface McpServerParts extends CallParts {
 export function createMcpServer(parts: McpServerParts, scopes: readonly Scope[]): Server {
   const { sdk, services } = parts;
   const hasRuns = hasScope(scopes, "runs");
+  const { prompts, resources } = services.offers;
+  const completes = prompts.size > 0 || (hasRuns && resources.length > 0);
   const server = new sdk.Server({ name: "postern", title: "Postern", version: services.version }, {
     capabilities: {
       tools: { listChanged: true },
       logging: {},
+      ...(prompts.size > 0 ? { prompts: {} } : {}),
+      ...(completes ? { completions: {} } : {}),
       ...(hasRuns ? { resources: { subscribe: true } } : {}),
     },
     instructions: INSTRUCTIONS,
@@ -44,7 +50,19 @@ export function createMcpServer(parts: McpServerParts, scopes: readonly Scope[])
       const { elicitation } = server.getClientCapabilities() ?? {};
       return callTool({ params, context, elicitation }, parts);
     }));
-  if (hasRuns) offerConversations(server, parts);
+  const program = new ProgramServer(parts);
+  if (prompts.size > 0) offerPrompts(server, { parts, program });
+  if (completes) {
+    server.setRequestHandler("completion/complete", ({ params }, context) =>
+      guarded(context, () => {
+        // Addresses are the business of those who may read resources
+        if (params.ref.type === "ref/resource") {
+          checkScope({ access: "runs" }, requestOf(context).identity, "complete the address of a resource");
+        }
+        return program.complete(params, context.mcpReq.signal);
+      }));
+  }
+  if (hasRuns) offerResources(server, { parts, program });
   return server;
 }
 
@@ -61,22 +79,49 @@ function createGuard({ sdk, services: { log } }: CallParts): Guard {
   };
 }
 
-/** Offers conversations as resources. The table of doors asks each of these methods for the scope `runs`. */
-function offerConversations(server: Server, parts: McpServerParts): void {
+/** Program that mounts the gateway, and the parts of the server. */
+interface OfferedByProgram {
+  readonly parts: McpServerParts;
+  readonly program: ProgramServer;
+}
+
+function offerPrompts(server: Server, { parts, program }: OfferedByProgram): void {
+  const guarded = createGuard(parts);
+  server.setRequestHandler("prompts/list", (_request, context) => guarded(context, () => program.prompts()));
+  server.setRequestHandler(
+    "prompts/get",
+    ({ params }, context) => guarded(context, () => program.prompt(params, context.mcpReq.signal)),
+  );
+}
+
+/** Offers conversations and the program's resources, which stand on the first page. The table of doors asks each of these methods for the scope `runs`. */
+function offerResources(server: Server, { parts, program }: OfferedByProgram): void {
   const guarded = createGuard(parts);
   const resources = new ConversationResources(parts);
   const subscriptions = new Map<string, () => void>();
   server.setRequestHandler(
     "resources/list",
-    ({ params }, context) => guarded(context, () => resources.list(params?.cursor)),
+    ({ params }, context) =>
+      guarded(context, async () => {
+        const page = await resources.list(params?.cursor);
+        const own = params?.cursor === undefined ? program.resources() : [];
+        return { ...page, resources: [...own, ...page.resources] };
+      }),
   );
   server.setRequestHandler(
     "resources/templates/list",
-    (_request, context) => guarded(context, () => resources.templates()),
+    (_request, context) =>
+      guarded(context, () => ({
+        resourceTemplates: [...resources.templates().resourceTemplates, ...program.templates()],
+      })),
   );
   server.setRequestHandler(
     "resources/read",
-    ({ params }, context) => guarded(context, () => resources.read(params.uri)),
+    ({ params }, context) =>
+      guarded(
+        context,
+        async () => await program.read(params.uri, context.mcpReq.signal) ?? await resources.read(params.uri),
+      ),
   );
   server.setRequestHandler("resources/subscribe", ({ params: { uri } }, context) =>
     guarded(context, () => {

@@ -67,6 +67,12 @@ const options: GatewayOptions = {
   workspace: ".",
   basePath: "/agent",
   tools: [add],
+  prompts: {
+    ask: { arguments: { what: { required: true } }, get: ({ what }) => `Say ${what satisfies string | undefined}` },
+  },
+  resources: {
+    "shop://{plant}": { name: "plant", read: (_variables, { uri, signal }) => signal.aborted ? undefined : uri },
+  },
   providers: { echo },
 };
 // @ts-expect-error The data directory must be given

@@ -7,29 +7,17 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { parse } from "yaml";
-import { conformanceTools } from "../../fixtures/conformance_tools.ts";
+import { CONFORMANCE_OFFERS, conformanceTools } from "../../fixtures/conformance_tools.ts";
 import { createGateway, type Gateway, toNodeHandler } from "../../handlers/mod.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 const SUITE = join(import.meta.dirname, "../../node_modules/@modelcontextprotocol/conformance");
 
-const NO_PROMPTS = "a gateway has no prompts: those of a program belong into the program's own server";
-const NO_RESOURCES = "the resources of a gateway are its conversations; a fixture cannot add others";
 const NO_SAMPLING = "a gateway has models of its own and never uses the client's; it reads no roots";
 const NO_QUESTIONS = "tools of a program ask nobody: a call is asked about by its policy, before it runs";
 
 /** Scenarios that a gateway cannot pass, each with the reason. All of them need fixtures of the suite that are no part of the protocol. */
 const NOT_SERVED: Readonly<Record<string, string>> = {
-  "completion-complete":
-    "completions are for arguments of prompts and templates with fixed values, of which there are none",
-  "prompts-list": NO_PROMPTS,
-  "prompts-get-simple": NO_PROMPTS,
-  "prompts-get-with-args": NO_PROMPTS,
-  "prompts-get-embedded-resource": NO_PROMPTS,
-  "prompts-get-with-image": NO_PROMPTS,
-  "resources-read-text": NO_RESOURCES,
-  "resources-read-binary": NO_RESOURCES,
-  "resources-templates-read": NO_RESOURCES,
   "tools-call-sampling": NO_SAMPLING,
   "tools-call-elicitation": NO_QUESTIONS,
   "elicitation-sep1034-defaults": NO_QUESTIONS,
@@ -40,7 +28,7 @@ const NOT_SERVED: Readonly<Record<string, string>> = {
   "input-required-result-request-state": NO_QUESTIONS,
   "input-required-result-multiple-input-requests": NO_SAMPLING,
   "input-required-result-multi-round": NO_QUESTIONS,
-  "input-required-result-non-tool-request": NO_PROMPTS,
+  "input-required-result-non-tool-request": NO_QUESTIONS,
   "input-required-result-result-type": NO_QUESTIONS,
   "input-required-result-tampered-state": NO_QUESTIONS,
   "input-required-result-capability-check": NO_QUESTIONS,
@@ -49,7 +37,6 @@ const NOT_SERVED: Readonly<Record<string, string>> = {
 /** Scenarios of which a gateway passes a part, with the checks that it passes at least, and the reason for the others. */
 const PARTLY_SERVED: Readonly<Record<string, { readonly checks: number; readonly why: string }>> = {
   "server-stateless": { checks: 25, why: `three checks need a tool that asks the client: ${NO_QUESTIONS}` },
-  "caching": { checks: 6, why: `one check is about prompts: ${NO_PROMPTS}` },
 };
 
 interface Row {
@@ -102,6 +89,7 @@ describe("the official conformance suite, server part", {
           dataDir: join(folder, "data"),
           workspace: folder,
           config: { provider: { kind: "offline" }, gateway: { require_pairing: false, rate_limit_max: 0 } },
+          ...CONFORMANCE_OFFERS,
           tools: conformanceTools((ms) => new Promise((wake) => setTimeout(wake, ms))),
         });
         const server = createServer(toNodeHandler(gateway));

@@ -1,6 +1,7 @@
 import type { Identity, IssuedToken, TokenRecord, TokenTerms } from "../../lib/access/identity.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
+import { createRedactor } from "../../lib/base/redact.ts";
 import { createLogger, createRecentLog, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createDeliveries } from "../../lib/automation/channels/delivery_service.ts";
@@ -94,6 +95,8 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     log,
     logged,
     metrics,
+    offers: { prompts: new Map(), resources: [] },
+    redactor: createRedactor(),
     browserOf: options.browserOf ?? (() => Promise.resolve(undefined)),
     browserLogins: createBrowserLogins({
       ...{ store, clock, used: () => [] },

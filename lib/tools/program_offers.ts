@@ -1,0 +1,142 @@
+import { ConfigError } from "../base/errors.ts";
+import type { ProgramPart } from "./program_result.ts";
+
+/** Message of a prompt. */
+export interface ProgramPromptMessage {
+  readonly role: "user" | "assistant";
+  readonly content: ProgramPart;
+}
+
+/** Function that completes a value that somebody types. 100 values are shown at most. */
+export type ProgramCompletion = (
+  typed: string,
+  call: { readonly signal: AbortSignal },
+) => readonly string[] | Promise<readonly string[]>;
+
+/** Argument of a prompt. */
+export interface ProgramPromptArgument {
+  readonly description?: string;
+  /** Default false */
+  readonly required?: boolean;
+  /** Completes a value. Default: nothing is suggested */
+  readonly complete?: ProgramCompletion;
+}
+
+/** Prompt of the program that mounts the gateway: people choose it in a client of MCP. */
+export interface ProgramPrompt {
+  readonly title?: string;
+  readonly description?: string;
+  /** Arguments by their names. Default: none */
+  readonly arguments?: Readonly<Record<string, ProgramPromptArgument>>;
+  /** Returns the messages, or the text of the user's one. All required arguments are there, and no others than those above */
+  readonly get: (
+    given: Readonly<Record<string, string>>,
+    call: { readonly signal: AbortSignal },
+  ) => string | readonly ProgramPromptMessage[] | Promise<string | readonly ProgramPromptMessage[]>;
+}
+
+/** Resource of the program, or a template of resources, that clients of MCP may read. */
+export interface ProgramResource {
+  readonly name: string;
+  readonly title?: string;
+  readonly description?: string;
+  readonly mimeType?: string;
+  /** Completes the variables of a template. Default: nothing is suggested */
+  readonly complete?: Readonly<Record<string, ProgramCompletion>>;
+  /** Returns the content; undefined where there is none. `variables` has those of the template, decoded */
+  readonly read: (
+    variables: Readonly<Record<string, string>>,
+    call: { readonly uri: string; readonly signal: AbortSignal },
+  ) => string | Uint8Array | undefined | Promise<string | Uint8Array | undefined>;
+}
+
+/** Resource with its address in a form that addresses are compared with. */
+export interface OfferedResource {
+  /** Address, or template with `{name}` for a part without a slash */
+  readonly uri: string;
+  readonly isTemplate: boolean;
+  readonly resource: ProgramResource;
+  /** Returns the variables of an address. undefined: it is no address of this resource */
+  readonly match: (uri: string) => Readonly<Record<string, string>> | undefined;
+}
+
+/** Prompts and resources of the program. */
+export interface ProgramOffers {
+  readonly prompts: ReadonlyMap<string, ProgramPrompt>;
+  readonly resources: readonly OfferedResource[];
+}
+
+const PROMPT_NAME = /^[A-Za-z0-9_.-]{1,128}$/;
+const VARIABLE = /\{([A-Za-z_][A-Za-z0-9_]*)\}/g;
+const MAX_URI = 2_048;
+const MAX_OFFERS = 1_000;
+/** Scheme of the gateway's own resources. */
+const OWN_SCHEME = "postern:";
+
+/** Returns the prompts and resources that a program gave, checked. @throws {ConfigError} `prompt_invalid`, `resource_invalid` */
+export function toOffers({ prompts = {}, resources = {} }: {
+  readonly prompts?: Readonly<Record<string, ProgramPrompt>> | undefined;
+  readonly resources?: Readonly<Record<string, ProgramResource>> | undefined;
+}): ProgramOffers {
+  const given = entriesOf(prompts, "prompts");
+  for (const [name, prompt] of given) checkPrompt(name, prompt);
+  return {
+    prompts: new Map(given),
+    resources: entriesOf(resources, "resources").map(([uri, resource]) => toOffered(uri, resource)),
+  };
+}
+
+function entriesOf<T>(table: Readonly<Record<string, T>>, option: "prompts" | "resources"): [string, T][] {
+  const code = option === "prompts" ? "prompt_invalid" : "resource_invalid";
+  if (typeof table !== "object" || table === null || Array.isArray(table)) {
+    throw new ConfigError(code, `Cannot use the option "${option}": it must be an object`);
+  }
+  const entries = Object.entries(table);
+  if (entries.length > MAX_OFFERS) {
+    throw new ConfigError(code, `Cannot use the option "${option}": it has over ${MAX_OFFERS} entries`);
+  }
+  return entries;
+}
+
+function checkPrompt(name: string, prompt: ProgramPrompt): void {
+  const reason = !PROMPT_NAME.test(name)
+    ? `its name must match ${PROMPT_NAME.source}`
+    : typeof prompt?.get !== "function"
+    ? "get must be a function"
+    : undefined;
+  if (reason !== undefined) {
+    throw new ConfigError("prompt_invalid", `Cannot offer the prompt ${JSON.stringify(name)}: ${reason}`);
+  }
+}
+
+function toOffered(uri: string, resource: ProgramResource): OfferedResource {
+  const plain = uri.replace(VARIABLE, "x");
+  const address = uri.length <= MAX_URI && !/[{}]/.test(plain) ? URL.parse(plain) : null;
+  const reason = address === null
+    ? "its address must be a URI, where {name} stands for a part without a slash"
+    : address.protocol === OWN_SCHEME
+    ? `addresses that begin with "${OWN_SCHEME}" are the gateway's own`
+    : typeof resource?.read !== "function" || typeof resource.name !== "string" || resource.name === ""
+    ? "it needs a name, and read must be a function"
+    : undefined;
+  if (reason !== undefined) {
+    throw new ConfigError("resource_invalid", `Cannot offer the resource ${JSON.stringify(uri)}: ${reason}`);
+  }
+  const names = [...uri.matchAll(VARIABLE)].map(([, name = ""]) => name);
+  return { uri, isTemplate: names.length > 0, resource, match: createMatch(uri, names) };
+}
+
+function createMatch(uri: string, names: readonly string[]): OfferedResource["match"] {
+  if (names.length === 0) return (asked) => (asked === uri ? {} : undefined);
+  const parts = uri.split(/\{[A-Za-z_][A-Za-z0-9_]*\}/).map((part) => part.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&"));
+  const pattern = new RegExp(`^${parts.join("([^/]+)")}$`);
+  return (asked) => {
+    const found = asked.length > MAX_URI ? null : pattern.exec(asked);
+    if (found === null) return undefined;
+    try {
+      return Object.fromEntries(names.map((name, index) => [name, decodeURIComponent(found[index + 1] ?? "")]));
+    } catch {
+      return undefined; // a wrong escape
+    }
+  };
+}
