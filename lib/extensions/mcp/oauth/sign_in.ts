@@ -1,4 +1,4 @@
-import type { AuthProvider, StoredOAuthClientInformation } from "@modelcontextprotocol/client";
+import type { AuthProvider } from "@modelcontextprotocol/client";
 import { createHash } from "node:crypto";
 import { HttpError } from "../../../base/errors.ts";
 import { lazily } from "../../../base/lazily.ts";
@@ -9,13 +9,13 @@ import { openRecordCipher } from "../../../storage/record_cipher.ts";
 import type { Store, Write } from "../../../storage/store.ts";
 import type { RemoteServer, ServerSignIn } from "../http_transport.ts";
 import { loadSdk } from "../load_sdk.ts";
-import { McpError } from "../mcp_error.ts";
 import type { McpServerSettings } from "../start_program.ts";
-import { chooseClient, clientInformation, type KeptClient } from "./client_choice.ts";
+import { chooseClient } from "./client_choice.ts";
 import { createMcpCredentials, type McpCredential, type McpCredentials } from "./credentials.ts";
 import { discoverServer, type FoundAuthorizationServer, requireSafe } from "./discover_server.ts";
+import { exchangeCode, type ExchangeServices, type PendingSignIn, revokeTokens } from "./exchange_code.ts";
 import { cannotSignIn, createSignInFetch } from "./sign_in_fetch.ts";
-import { checkedTokens, endOf, shownCode, type TokenServices, TokenSource } from "./token_source.ts";
+import { shownCode, type TokenServices, TokenSource } from "./token_source.ts";
 
 /** Sign-in that a person begins. */
 export interface SignInRequest {
@@ -94,24 +94,12 @@ export function createMcpSignIn(options: SignInOptions): McpSignIn {
   return new SignIns(options);
 }
 
-/** Sign-in between its begin and its answer. */
-interface Pending {
-  readonly server: string;
-  readonly url: string;
-  readonly found: FoundAuthorizationServer;
-  readonly client: KeptClient;
-  readonly codeVerifier: string;
-  readonly redirectUri: string;
-  readonly scope: string | undefined;
-  readonly until: number;
-}
-
 class SignIns implements McpSignIn {
   readonly #options: SignInOptions;
   readonly #credentials: McpCredentials;
   readonly #tokens: TokenSource;
   readonly #ending = new AbortController();
-  readonly #pending = new Map<string, Pending>();
+  readonly #pending = new Map<string, PendingSignIn>();
 
   constructor(options: SignInOptions) {
     const { store, dataDir, random, config } = options;
@@ -195,7 +183,11 @@ class SignIns implements McpSignIn {
     }
     if (error !== undefined) throw cannotSignIn(server, `its authorization server says ${shownCode(error)}`);
     if (code === undefined) throw refused(server, "the answer has neither a code nor an error", "code");
-    const credential = await this.#exchange(pending, { settings, code, iss });
+    const credential = await exchangeCode(
+      pending,
+      { settings, code, iss },
+      this.#exchangeServices(server, settings),
+    );
     const event = this.#event("signed_in", server, { issuer, by });
     await this.#credentials.put(credential, (writes) => this.#options.audit(event, writes));
     this.#tokens.forget(server);
@@ -213,74 +205,13 @@ class SignIns implements McpSignIn {
       server,
       (writes: readonly Write[]) => this.#options.audit(event, writes),
     );
-    if (typeof found === "object") await this.#revoke(found, settings);
+    if (typeof found === "object") await revokeTokens(found, settings, this.#exchangeServices(server, settings));
     return isRemoved;
   }
 
   close(): void {
     this.#ending.abort();
     this.#pending.clear();
-  }
-
-  async #exchange(
-    { server, url, found, client, codeVerifier, redirectUri, scope }: Pending,
-    { settings, code, iss }: {
-      readonly settings: McpServerSettings;
-      readonly code: string;
-      readonly iss: string | undefined;
-    },
-  ): Promise<McpCredential> {
-    const { issuer, metadata, resource } = found;
-    const sdk = await loadSdk(server);
-    const information = await this.#information(client, { server, settings, issuer, metadata });
-    try {
-      const tokens = checkedTokens(
-        server,
-        await sdk.exchangeAuthorization(issuer, {
-          metadata,
-          ...{ clientInformation: information, authorizationCode: code, codeVerifier, redirectUri },
-          ...iss === undefined ? {} : { iss },
-          resource,
-          fetchFn: this.#reach(server, settings),
-        }),
-      );
-      for (const secret of [tokens.access_token, tokens.refresh_token]) {
-        if (secret !== undefined) this.#options.onSecret(secret);
-      }
-      const { clock, random } = this.#options;
-      const now = clock.now();
-      const end = endOf(tokens, now);
-      const granted = tokens.scope ?? scope;
-      const revocation = "revocation_endpoint" in metadata ? metadata.revocation_endpoint : undefined;
-      return {
-        ...{ server, url, issuer, client, resource, version: undefined, obtained_at: now, account: random.id("") },
-        access_token: tokens.access_token,
-        ...tokens.refresh_token === undefined ? {} : { refresh_token: tokens.refresh_token },
-        ...granted === undefined ? {} : { scope: granted },
-        ...end === undefined ? {} : { expires_at: end },
-        token_endpoint: metadata.token_endpoint,
-        authorization_endpoint: metadata.authorization_endpoint,
-        ...typeof revocation === "string" ? { revocation_endpoint: revocation } : {},
-        token_endpoint_auth_methods: metadata.token_endpoint_auth_methods_supported ?? [],
-      };
-    } catch (error) {
-      if (error instanceof McpError) throw error;
-      const said = error instanceof sdk.OAuthError ? `: ${shownCode(error.code)}` : "";
-      throw cannotSignIn(server, `its authorization server gives no token for the code${said}`);
-    }
-  }
-
-  #information(
-    client: KeptClient,
-    { server, settings, issuer, metadata }: {
-      readonly server: string;
-      readonly settings: McpServerSettings;
-      readonly issuer: string;
-      readonly metadata: { readonly token_endpoint: string };
-    },
-  ): Promise<StoredOAuthClientInformation> {
-    const place = { server, settings, issuer, tokenEndpoint: metadata.token_endpoint, signal: this.#ending.signal };
-    return clientInformation(client, place, this.#options);
   }
 
   /** Asks for what the present sign-in has and for what was asked beside that: a sign-in for more rights keeps the others. */
@@ -300,23 +231,8 @@ class SignIns implements McpSignIn {
     return knowsOffline ? sdk.computeScopeUnion(wanted, "offline_access") : wanted;
   }
 
-  /** Tells the authorization server that the tokens are used no more (RFC 7009). It may be away: the sign-in is removed here in any case. */
-  async #revoke(credential: McpCredential, settings: McpServerSettings): Promise<void> {
-    const { server, issuer, revocation_endpoint: place, refresh_token, access_token, client } = credential;
-    if (place === undefined) return;
-    try {
-      const metadata = { token_endpoint: place };
-      const { client_id, client_secret } = await this.#information(client, { server, settings, issuer, metadata });
-      const hint = refresh_token === undefined ? "access_token" : "refresh_token";
-      const body = new URLSearchParams({ token: refresh_token ?? access_token, token_type_hint: hint, client_id });
-      if (client_secret !== undefined) body.set("client_secret", client_secret);
-      const headers = { "content-type": "application/x-www-form-urlencoded" };
-      await this.#reach(server, settings)(requireSafe(server, place, "the revocation_endpoint"), {
-        ...{ method: "POST", headers, body },
-      });
-    } catch {
-      this.#options.log.warn("The authorization server of an MCP server was not told of a sign-out", { server });
-    }
+  #exchangeServices(server: string, settings: McpServerSettings): ExchangeServices {
+    return { ...this.#options, fetch: this.#reach(server, settings), signal: this.#ending.signal };
   }
 
   #event(action: "signed_in" | "signed_out", server: string, { issuer, by }: {
