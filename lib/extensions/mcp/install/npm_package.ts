@@ -31,10 +31,10 @@ const FLAGS: readonly string[] = [
   "--lockfile-version=3",
   "--omit=dev",
   "--loglevel=error",
-  // Wrong bytes are asked for again as well, for minutes where it is left to npm
+  // Wrong bytes are asked for again as well, six times in all: for minutes where the waits are left to npm
   "--fetch-retries=2",
   "--fetch-retry-mintimeout=100",
-  "--fetch-retry-maxtimeout=1000",
+  "--fetch-retry-maxtimeout=300",
   // A package from git would run git with settings of its own
   "--git=/nonexistent",
 ];

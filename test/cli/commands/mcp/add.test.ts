@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { delimiter, dirname, join } from "node:path";
+import { delimiter, join } from "node:path";
 import { test } from "node:test";
 import { systemClock } from "../../../../lib/base/clock.ts";
 import { parseToml } from "../../../../lib/config/toml.ts";
@@ -14,7 +13,6 @@ import { type Machine, onMachine } from "../../support/run_in.ts";
 const has = (name: string) =>
   (process.env["PATH"] ?? "").split(delimiter).some((folder) => existsSync(join(folder, name)));
 const withoutNpm = has("npm") ? false : "there is no npm";
-const withoutPython = has("python3") ? false : "there is no python3";
 
 const PROGRAM = "#!/usr/bin/env node\nconsole.log('server');\n";
 const SERVER: FakePackage = {
@@ -140,35 +138,6 @@ test("mcp add takes a name that both registries have only with the registry", ()
     const gone = { ...env, npm_config_registry: "http://127.0.0.1:1/" };
     assert.match((await machine.run(["mcp", "add", "clock"], { env: gone })).stderr, /npm could not be asked/);
   }));
-
-test(
-  "mcp add installs a wheel of PyPI by its digest, and refuses what has none",
-  { skip: withoutPython },
-  () =>
-    onMachine(async (machine) => {
-      const files = { "acme_clock.py": "import sys\ndef main():\n    print('tick', sys.argv[1:])\n" };
-      const entryPoints = "[console_scripts]\nclock = acme_clock:main\n";
-      await using registries = await startRegistries({
-        wheels: [
-          { name: "mcp-server-clock", version: "2.0.0", files, entryPoints },
-          { name: "built", version: "1.0.0", files: {}, source: true },
-        ],
-      });
-      const env = registries.env(machine.home);
-      const added = await machine.run(["mcp", "add", "pypi:mcp-server-clock", "--", "-x"], { env });
-      assert.equal(added.code, 0, added.stderr);
-      assert.match(added.stdout, /^Installed pypi:mcp-server-clock==2\.0\.0 \(sha256:[0-9a-f]{64}\)/);
-      const { command = "", args = [] } = configOf(machine).mcp.servers["clock"] ?? {};
-      const started = spawnSync(command, args, { encoding: "utf8", env: {} });
-      assert.equal(started.stdout, "tick ['-x']\n");
-      const list = readFileSync(join(dirname(args[0] ?? ""), "requirements.txt"), "utf8");
-      assert.match(list, /^mcp-server-clock==2\.0\.0 --hash=sha256:[0-9a-f]{64}$/m);
-      const refused = await machine.run(["mcp", "add", "pypi:built"], { env });
-      assert.equal(refused.code, 1);
-      assert.match(refused.stderr, /no wheel .* a package without a wheel would run its own code to be built/);
-      assert.deepEqual(packagesOf(machine), ["pypi-mcp-server-clock-2.0.0"]);
-    }),
-);
 
 test("mcp add says which program is missing", () =>
   onMachine(async ({ home, cwd }) => {
