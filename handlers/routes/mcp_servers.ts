@@ -22,6 +22,18 @@ const serverSchema = v.object({
   protocol_version: v.nullable(v.string()),
   /** Name and version that the server gives itself */
   server: v.nullable(v.object({ name: v.string(), version: v.string() })),
+  /** Sign-in of a person at a server by `url`, without its tokens */
+  sign_in: v.object({
+    /** `none`: it wants none as far as is known; `needed`: postern mcp login */
+    state: v.picklist(["none", "needed", "signed_in"]),
+    /** Authorization server; null: nobody is signed in */
+    issuer: v.nullable(v.string()),
+    scopes: v.array(v.string()),
+    /** End of the present token; null: none is known */
+    expires_at: v.nullable(v.string()),
+    /** true: the token is renewed by itself */
+    renewed: v.boolean(),
+  }),
   /** The server's advice to models */
   instructions: v.nullable(v.string()),
   tools: v.array(v.object({
@@ -78,7 +90,7 @@ export const mcpServersRoute: Route = strictRoute({
   summary: "MCP servers of the configuration, with state, tools, last error and log, and why each is off",
   reply: { status: 200, type: "application/json", schema: listSchema(serverSchema) },
   async handler(_request, context) {
-    const servers = (await context.services.mcpServers()).list();
+    const servers = await (await context.services.mcpServers()).list();
     const shown = servers.map((server) => ({
       ...server,
       log_tail: server.log_tail.slice(-MAX_LISTED_LOG).toWellFormed(),
@@ -95,7 +107,7 @@ export const mcpServerRoute: Route = strictRoute({
   access: "admin",
   summary: "One MCP server",
   reply: { status: 200, type: "application/json", schema: serverSchema },
-  handler: (_request, context) => answer(context, (servers, name) => Promise.resolve(servers.get(name))),
+  handler: (_request, context) => answer(context, (servers, name) => servers.get(name)),
 });
 
 /** POST /v1/mcp-servers/:name/enable: lets a server run that somebody turned off. */

@@ -7,7 +7,7 @@ import { joinTools, type LateTools, openLateTools } from "../tools/late_tools.ts
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { McpReader } from "../tools/mcp/mcp_reader.ts";
 import type { WasmModules } from "../tools/wasm/wasm_modules.ts";
-import type { McpOperator } from "./mcp/mcp_operator.ts";
+import type { McpOperator, McpOperatorOptions } from "./mcp/mcp_operator.ts";
 import type { InstructionsOptions, WorkspaceInstructions } from "./instructions/workspace_instructions.ts";
 import type { McpServers } from "./mcp/mcp_servers.ts";
 import type { McpSignIn } from "./mcp/oauth/sign_in.ts";
@@ -47,7 +47,7 @@ export interface LateInstructions {
 }
 
 /** Sign-ins of people to MCP servers, which are loaded at their first use. */
-export type LateSignIn = Pick<McpSignIn, "begin" | "complete" | "remove" | "provider" | "credential">;
+export type LateSignIn = Pick<McpSignIn, "begin" | "complete" | "remove" | "provider" | "credential" | "state">;
 
 /** Skills, which are loaded when they are asked for, or when a run begins and there is a folder of them. */
 export interface LateSkills {
@@ -79,7 +79,7 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
     nodes,
     plugins,
     mcp,
-    mcpOperator: openMcpOperator(options, mcp),
+    mcpOperator: openMcpOperator({ ...options, signIn: mcpSignIn }, mcp),
     mcpReader: lazyService(async () => {
       const { createServerReader } = await import("./mcp/server_reader.ts");
       return createServerReader(mcp, (text) => options.redactor.redact(text));
@@ -109,7 +109,7 @@ function openSignIn(
     return createMcpSignIn({ ...options, onSecret: redactor.add, onSignedIn });
   });
   opened.own(load, async () => (await load.made()?.catch(() => undefined))?.close());
-  return lazyService(load, ["begin", "complete", "remove", "provider", "credential"]);
+  return lazyService(load, ["begin", "complete", "remove", "provider", "credential", "state"]);
 }
 
 /** Opens the MCP servers where some may be used. */
@@ -130,7 +130,10 @@ async function openMcp({ redactor, ...options }: ExtensionsOptions): Promise<Mcp
 }
 
 /** Leaves the operator's view of MCP servers for its first use. */
-function openMcpOperator(options: ExtensionsOptions, servers: McpServers | undefined): () => Promise<McpOperator> {
+function openMcpOperator(
+  options: ExtensionsOptions & Pick<McpOperatorOptions, "signIn">,
+  servers: McpServers | undefined,
+): () => Promise<McpOperator> {
   return lazily(async () => {
     const [{ createMcpOperator }, { ServerSwitches }] = await Promise.all([
       import("./mcp/mcp_operator.ts"),

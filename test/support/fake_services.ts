@@ -108,6 +108,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
         config: defaultConfig,
         servers: undefined,
         switches: new ServerSwitches({ store, clock, audit: audit.append }),
+        signIn: { state: () => Promise.resolve({ state: "none" }) },
       }),
     plugins: options.plugins ?? (() => Promise.resolve(createFakePlugins())),
     skills: options.skills ?? (() => Promise.resolve(createFakeSkills())),
@@ -232,7 +233,7 @@ function createFakeSignIn(): Services["mcpSignIn"] {
       }),
     );
   const nothing = () => Promise.resolve(undefined);
-  return { begin: none, complete: none, remove: none, provider: nothing, credential: nothing };
+  return { begin: none, complete: none, remove: none, provider: nothing, credential: nothing, state: none };
 }
 
 /** Creates skills of which there is none. */

@@ -97,6 +97,21 @@ function nameOf({ server }: McpServerInfo): string {
   return server === null ? "" : `${server.name} ${server.version}`;
 }
 
+/** Returns the sign-in of a person, or what to do for one. Empty where the server wants none. */
+function signInOf({ name, sign_in: { state, issuer, scopes, expires_at: end, renewed } }: McpServerInfo): string {
+  switch (state) {
+    case "none":
+      return "";
+    case "needed":
+      return `needed; run postern mcp login ${name}`;
+    case "signed_in": {
+      const rights = scopes.length === 0 ? "" : `, scopes ${scopes.join(" ")}`;
+      const until = end === null ? "" : `, until ${end}`;
+      return `with ${issuer}${rights}${until}${renewed ? ", renewed by itself" : ""}`;
+    }
+  }
+}
+
 /** Returns a server for a person. What the server says of itself is in one line each, with what nobody can see spelled out. */
 function describe(server: McpServerInfo): string {
   const { name, state, reason, transport, era, protocol_version: version, tools, changes, last_error: failed } = server;
@@ -105,6 +120,7 @@ function describe(server: McpServerInfo): string {
     ["Transport", transport],
     ["Protocol", era === null ? "not negotiated yet" : `${version ?? "unknown"} (${era})`],
     ["Calls itself", nameOf(server)],
+    ["Sign-in", signInOf(server)],
     ["Rights", server.rights],
     ["Says to models", server.instructions ?? ""],
     ["Last error", failed === null ? "" : `${failed.at} ${failed.code}: ${failed.message}`],

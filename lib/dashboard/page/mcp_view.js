@@ -24,6 +24,7 @@ const MAX_LOOKS = 60;
  *   era: string | null,
  *   protocol_version: string | null,
  *   server: { name: string, version: string } | null,
+ *   sign_in: { state: string, issuer: string | null, scopes: readonly string[], expires_at: string | null, renewed: boolean },
  *   instructions: string | null,
  *   tools: readonly { name: string, tool: string, description: string }[],
  *   changes: readonly { tool: string, state: string, digest: string, difference: string }[],
@@ -192,12 +193,14 @@ export function createMcpView({ session }) {
 /** @param {Server} server */
 function toFacts(
   {
+    name,
     changes,
     transport,
     era,
     protocol_version: version,
     since,
     rights,
+    sign_in: signIn,
     instructions,
     tools,
     last_error: failed,
@@ -211,6 +214,7 @@ function toFacts(
   const begun = since === null ? "" : `, since ${formatTime(since)}`;
   return [
     element("p", { class: "hint" }, `${way}. ${protocol}${begun}. ${exactLine(rights)}.`),
+    ...toLines("Sign-in", toSignIn(name, signIn)),
     ...toLines("Says to models", instructions === null ? [] : [instructions]),
     ...toLines("Not offered until you accept it", changes.map(({ tool, state }) => `${tool} (${state})`)),
     ...toLines("Tools", tools.filter(isOffered).map(({ tool, description }) => `${tool}: ${description}`)),
@@ -219,6 +223,18 @@ function toFacts(
       ? []
       : [element("p", { class: "tool-label" }, "Log"), element("pre", { tabIndex: 0 }, exactText(log))]),
   ];
+}
+
+/**
+ * @param {string} name
+ * @param {Server["sign_in"]} signIn
+ */
+function toSignIn(name, { state, issuer, scopes, expires_at: end, renewed }) {
+  if (state === "none") return [];
+  if (state === "needed") return [`It wants a person to sign in: postern mcp login ${name}`];
+  const rights = scopes.length === 0 ? "" : `, for ${scopes.join(" ")}`;
+  const until = end === null ? "" : `, until ${formatTime(end)}`;
+  return [`Signed in with ${issuer ?? ""}${rights}${until}${renewed ? ", renewed by itself" : ""}`];
 }
 
 /**

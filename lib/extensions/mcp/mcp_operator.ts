@@ -3,6 +3,7 @@ import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Config } from "../../config/config.ts";
 import type { McpConnection } from "./mcp_connection.ts";
 import { McpError } from "./mcp_error.ts";
+import type { McpSignIn, SignInState } from "./oauth/sign_in.ts";
 import type { McpServers } from "./mcp_servers.ts";
 import { type McpServerInfo, toServerInfo } from "./server_info.ts";
 import type { McpActor, ServerSwitches } from "./server_switches.ts";
@@ -10,9 +11,9 @@ import type { McpActor, ServerSwitches } from "./server_switches.ts";
 /** MCP servers as the operator sees and changes them. */
 export interface McpOperator {
   /** Returns all configured servers by name, those that may not run too. */
-  list(): readonly McpServerInfo[];
+  list(): Promise<readonly McpServerInfo[]>;
   /** @throws {HttpError} `not_found` */
-  get(name: string): McpServerInfo;
+  get(name: string): Promise<McpServerInfo>;
   /**
    * Lets a server run that somebody turned off. It is kept over restarts of the gateway.
    * @throws {HttpError} `not_found`; `conflict` for a server that the configuration does not allow, with the key that does
@@ -40,6 +41,8 @@ export interface McpOperatorOptions {
   /** Undefined while the configuration lets no server run */
   readonly servers: McpServers | undefined;
   readonly switches: ServerSwitches;
+  /** Sign-ins of people to servers by `url`. */
+  readonly signIn: Pick<McpSignIn, "state">;
 }
 
 /** Creates the operator's view of the servers. */
@@ -57,14 +60,14 @@ class ServerOperator implements McpOperator {
     this.#disabled = new Set(disabled);
   }
 
-  list(): readonly McpServerInfo[] {
+  async list(): Promise<readonly McpServerInfo[]> {
     const { mcp } = this.#options.config();
-    return Object.keys(mcp.servers).sort().map((name) => this.#infoOf(name));
+    return await Promise.all(Object.keys(mcp.servers).sort().map((name) => this.#infoOf(name)));
   }
 
-  get(name: string): McpServerInfo {
+  async get(name: string): Promise<McpServerInfo> {
     this.#require(name);
-    return this.#infoOf(name);
+    return await this.#infoOf(name);
   }
 
   enable(name: string, by: McpActor): Promise<McpServerInfo> {
@@ -90,7 +93,7 @@ class ServerOperator implements McpOperator {
   async start(name: string, signal: AbortSignal): Promise<McpServerInfo> {
     this.#require(name);
     await this.#connection(name)?.freshTools(signal).catch(ignoreFailure);
-    return this.#infoOf(name);
+    return await this.#infoOf(name);
   }
 
   accept(
@@ -123,15 +126,19 @@ class ServerOperator implements McpOperator {
     this.#require(name);
     return await this.#oneAtATime(name, async () => {
       await work();
-      return this.#infoOf(name);
+      return await this.#infoOf(name);
     });
   }
 
-  #infoOf(name: string): McpServerInfo {
+  async #infoOf(name: string): Promise<McpServerInfo> {
+    const { config, signIn: signIns } = this.#options;
+    // A program has no sign-in, and the module of sign-ins is not loaded for it
+    const isRemote = config().mcp.servers[name]?.url !== "";
+    const signIn: SignInState = isRemote ? await signIns.state(name) : { state: "none" };
     const connection = this.#connection(name);
     const reason = connection === undefined ? `it is off; ${this.#wayOn(name)}` : null;
     const changes = connection === undefined ? [] : this.#options.servers?.changes(name) ?? [];
-    return toServerInfo(name, { config: this.#options.config(), connection, changes, reason });
+    return toServerInfo(name, { config: config(), connection, changes, reason, signIn });
   }
 
   #connection(name: string): McpConnection | undefined {

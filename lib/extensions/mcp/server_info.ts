@@ -2,6 +2,7 @@ import type { Config } from "../../config/config.ts";
 import type { McpConnection, McpEra, McpState } from "./mcp_connection.ts";
 import type { McpErrorCode } from "./mcp_error.ts";
 import { mcpToolName } from "../../tools/mcp/mcp_tool_name.ts";
+import type { SignInState } from "./oauth/sign_in.ts";
 import type { ToolChange } from "./accepted_tools.ts";
 
 /** Tool of a server: the description is the server's. */
@@ -15,6 +16,18 @@ export interface McpServerTool {
   readonly claims: { readonly read_only: boolean; readonly destructive: boolean; readonly idempotent: boolean };
 }
 
+/** Sign-in of a person at a server: see SignInState. */
+export interface McpSignInInfo {
+  readonly state: "none" | "needed" | "signed_in";
+  /** Authorization server. Null: nobody is signed in */
+  readonly issuer: string | null;
+  readonly scopes: readonly string[];
+  /** End of the present token. Null: none is known */
+  readonly expires_at: string | null;
+  /** True: the token is renewed by itself */
+  readonly renewed: boolean;
+}
+
 /** MCP server, as `/v1/mcp-servers` shows it. Times are in ISO 8601; words of the server are those of a stranger. */
 export interface McpServerInfo {
   readonly name: string;
@@ -26,6 +39,8 @@ export interface McpServerInfo {
   readonly era: McpEra | null;
   readonly protocol_version: string | null;
   readonly server: { readonly name: string; readonly version: string } | null;
+  /** Sign-in of a person. `needed`: postern mcp login. It has no token */
+  readonly sign_in: McpSignInInfo;
   /** The server's advice to models */
   readonly instructions: string | null;
   readonly tools: readonly McpServerTool[];
@@ -47,11 +62,12 @@ export interface McpServerInfo {
 /** Describes a server. @param options.reason see McpServerInfo */
 export function toServerInfo(
   name: string,
-  { config, connection, changes, reason }: {
+  { config, connection, changes, reason, signIn }: {
     readonly config: Config;
     readonly connection: McpConnection | undefined;
     readonly changes: readonly ToolChange[];
     readonly reason: string | null;
+    readonly signIn: SignInState;
   },
 ): McpServerInfo {
   const settings = config.mcp.servers[name];
@@ -67,6 +83,7 @@ export function toServerInfo(
     era: status?.era ?? null,
     protocol_version: status?.protocolVersion ?? null,
     server: server === undefined ? null : { name: server.name, version: server.version },
+    sign_in: toSignInInfo(signIn),
     instructions: status?.instructions ?? null,
     tools: (connection?.tools() ?? []).map(({ name: own, description, hints }) => ({
       name: own,
@@ -81,6 +98,20 @@ export function toServerInfo(
     since: status?.since === undefined ? null : toTime(status.since),
     listed_at: status?.listedAt === undefined ? null : toTime(status.listedAt),
     log_tail: connection?.logTail() ?? "",
+  };
+}
+
+function toSignInInfo(signIn: SignInState): McpSignInInfo {
+  if (signIn.state !== "signed_in") {
+    return { state: signIn.state, issuer: null, scopes: [], expires_at: null, renewed: false };
+  }
+  const { issuer, scope, expiresAt, isRenewed } = signIn;
+  return {
+    state: "signed_in",
+    issuer,
+    scopes: scope?.split(" ").filter((each) => each !== "") ?? [],
+    expires_at: expiresAt === null ? null : toTime(expiresAt),
+    renewed: isRenewed,
   };
 }
 

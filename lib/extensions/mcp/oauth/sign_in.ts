@@ -55,6 +55,17 @@ export interface KnownSignIn {
   readonly isRenewed: boolean;
 }
 
+/**
+ * State of the sign-in at a server.
+ *
+ * - `none`: it wants none as far as is known, or gets its credentials without a person.
+ * - `needed`: it wants a person to sign in, or the sign-in has ended or cannot be read.
+ * - `signed_in`: there is a sign-in.
+ */
+export type SignInState =
+  | { readonly state: "none" | "needed" }
+  | ({ readonly state: "signed_in" } & KnownSignIn);
+
 /** Sign-ins of people to MCP servers by `url` (docs/design/mcp.md "Sign-in"). */
 export interface McpSignIn extends ServerSignIn {
   /** Finds the authorization server, and returns the address that the person opens. @throws {HttpError} {McpError} */
@@ -63,6 +74,8 @@ export interface McpSignIn extends ServerSignIn {
   complete(server: string, answer: SignInAnswer, by: SignInActor): Promise<KnownSignIn>;
   /** Removes the sign-in, and tells the authorization server where it takes that. @returns false where there is none */
   remove(server: string, by: SignInActor): Promise<boolean>;
+  /** Returns the state of the sign-in at a configured server, without its tokens. */
+  state(server: string): Promise<SignInState>;
   close(): void;
 }
 
@@ -112,8 +125,7 @@ class SignIns implements McpSignIn {
 
   provider({ name }: RemoteServer): Promise<AuthProvider | undefined> {
     const settings = this.#settings(name);
-    const hasOwn = Object.keys(settings.headers).some((header) => header.toLowerCase() === "authorization");
-    return Promise.resolve(hasOwn ? undefined : this.#tokens.provider(name, settings));
+    return Promise.resolve(hasOwnHeader(settings) ? undefined : this.#tokens.provider(name, settings));
   }
 
   async credential(name: string): Promise<string | undefined> {
@@ -124,6 +136,17 @@ class SignIns implements McpSignIn {
     if (grant === "client_credentials") return digestOf([grant, id]);
     const found = await this.#credentials.get(name, settings.url);
     return typeof found === "object" ? digestOf([found.issuer, found.client.client_id, found.account]) : undefined;
+  }
+
+  async state(name: string): Promise<SignInState> {
+    const settings = this.#settings(name);
+    if (settings.url === "" || hasOwnCredentials(settings)) return { state: "none" };
+    const found = await this.#credentials.get(name, settings.url);
+    if (typeof found === "string" || this.#tokens.needsSignIn(name)) return { state: "needed" };
+    if (found === undefined) return { state: "none" };
+    const { isRenewed, expiresAt, ...rest } = known(found);
+    const isOver = !isRenewed && expiresAt !== null && expiresAt <= this.#options.clock.now();
+    return isOver ? { state: "needed" } : { state: "signed_in", ...rest, isRenewed, expiresAt };
   }
 
   async begin(server: string, { redirectUri, scope: asked, clientId }: SignInRequest): Promise<BegunSignIn> {
@@ -269,6 +292,15 @@ class SignIns implements McpSignIn {
     if (settings.url === "") throw refused(server, "it is a program, which gets its secrets in env");
     return settings;
   }
+}
+
+function hasOwnHeader({ headers }: McpServerSettings): boolean {
+  return Object.keys(headers).some((header) => header.toLowerCase() === "authorization");
+}
+
+/** Tells whether requests go with credentials that no person signs in for. */
+function hasOwnCredentials(settings: McpServerSettings): boolean {
+  return hasOwnHeader(settings) || settings.oauth.grant === "client_credentials";
 }
 
 function known({ server, issuer, scope, expires_at, refresh_token }: McpCredential): KnownSignIn {

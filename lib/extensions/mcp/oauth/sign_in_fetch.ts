@@ -59,8 +59,11 @@ export function cannotSignIn(server: string, reason: string, cause?: unknown): M
   return new McpError("mcp_unavailable", message, { server, cause, written: false });
 }
 
+/** Error of a request that needs a person to sign in. */
+export class SignInNeeded extends McpError {}
+
 /** Returns the error of a request that needs a person to sign in. */
-export function needsSignIn(server: string, reason: string): McpError {
+export function needsSignIn(server: string, reason: string): SignInNeeded {
   const message = `Cannot use the MCP server "${server}": ${reason}; sign in with: postern mcp login ${server}`;
-  return new McpError("mcp_unavailable", message, { server, written: false });
+  return new SignInNeeded("mcp_unavailable", message, { server, written: false });
 }

@@ -7,7 +7,13 @@ import type { McpServerSettings } from "../start_program.ts";
 import { clientInformation, type ClientServices } from "./client_choice.ts";
 import type { McpCredential, McpCredentials } from "./credentials.ts";
 import { discoverServer, type FoundAuthorizationServer } from "./discover_server.ts";
-import { cannotSignIn, createSignInFetch, needsSignIn, type SignInFetchOptions } from "./sign_in_fetch.ts";
+import {
+  cannotSignIn,
+  createSignInFetch,
+  needsSignIn,
+  type SignInFetchOptions,
+  SignInNeeded,
+} from "./sign_in_fetch.ts";
 
 /** Services that tokens need. */
 export interface TokenServices extends ClientServices, Pick<SignInFetchOptions, "guardedFetch"> {
@@ -34,6 +40,8 @@ export class TokenSource {
   readonly #fetching = new Map<string, Promise<OwnToken>>();
   /** Sign-ins whose new tokens could not be written: the old refresh token is used up */
   readonly #unwritten = new Map<string, McpCredential>();
+  /** Servers that want a person to sign in */
+  readonly #needing = new Set<string>();
 
   constructor(services: TokenServices) {
     this.#services = services;
@@ -42,15 +50,33 @@ export class TokenSource {
   /** Returns what gives the SDK's transport its tokens. */
   provider(server: string, settings: McpServerSettings): AuthProvider {
     return {
-      token: () => this.#token(server, settings),
-      onUnauthorized: () => this.#refused(server, settings),
+      token: () => this.#noting(server, () => this.#token(server, settings)),
+      onUnauthorized: () => this.#noting(server, () => this.#refused(server, settings)),
     };
+  }
+
+  /** Tells whether a server wanted a person to sign in, and nobody has since. */
+  needsSignIn(server: string): boolean {
+    return this.#needing.has(server);
   }
 
   /** Forgets what is kept in memory of a server. */
   forget(server: string): void {
     this.#own.delete(server);
     this.#unwritten.delete(server);
+    this.#needing.delete(server);
+  }
+
+  async #noting<T>(server: string, work: () => Promise<T>): Promise<T> {
+    try {
+      const token = await work();
+      // A refresh that failed late must not hide a sign-in that came meanwhile
+      if (token !== undefined) this.#needing.delete(server);
+      return token;
+    } catch (error) {
+      if (error instanceof SignInNeeded) this.#needing.add(server);
+      throw error;
+    }
   }
 
   async #token(server: string, settings: McpServerSettings): Promise<string | undefined> {

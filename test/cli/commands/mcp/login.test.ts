@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import type { McpServerInfo } from "../../../../lib/extensions/mcp/server_info.ts";
 import { type FakeAuthorizationServer, startAuthorizationServer } from "../../../support/fake_authorization_server.ts";
 import { until } from "../../../support/until.ts";
 import { type Machine, onMachine, type RunOptions } from "../../support/run_in.ts";
@@ -36,6 +37,8 @@ test("mcp login leads back to this machine, and the gateway's server works from 
     const finished = await machine.withGateway([], async () => {
       const before = await call("{}");
       assert.notEqual(before.code, 0);
+      const signIn = async () => (await machine.run(["mcp", "show", "acme"])).stdout;
+      assert.match(await signIn(), /^Sign-in: needed; run postern mcp login acme$/m);
       const statuses: number[] = [];
       const browse = person(fake, (back) => void fetch(back).then(({ status }) => statuses.push(status)));
       const login = await machine.run(["mcp", "login", "acme"], browse);
@@ -50,6 +53,17 @@ test("mcp login leads back to this machine, and the gateway's server works from 
       await until(async () => (await machine.run(["tools", "info", "mcp__acme__whoami"])).code === 0);
       const after = await call("{}");
       assert.deepEqual([after.code, /you are signed in/.test(after.stdout)], [0, true], after.stderr);
+      assert.match(
+        await signIn(),
+        /^Sign-in: with http:\/\/127\.0\.0\.1:\d+, scopes read, until \S+, renewed by itself$/m,
+      );
+      const { stdout: listed } = await machine.run(["mcp", "list", "--json"]);
+      const [acme, program] = JSON.parse(listed) as readonly McpServerInfo[];
+      const { expires_at: end, ...known } = acme?.sign_in ?? assert.fail(listed);
+      assert.deepEqual(known, { state: "signed_in", issuer: fake.url, scopes: ["read"], renewed: true });
+      assert.ok(Date.parse(end ?? "") > Date.now());
+      assert.equal(program?.sign_in.state, "none");
+      assert.doesNotMatch(listed, /access-token|refresh-token|client-1/);
       // A server that wants more rights: the person is told, and nothing is asked by itself
       const more = await call('{"admin": true}');
       assert.match(more.stderr + more.stdout, /sign in again with: postern mcp login acme --scope "admin"/);
@@ -57,6 +71,7 @@ test("mcp login leads back to this machine, and the gateway's server works from 
       assert.equal(out.stdout, "Signed out of acme\n");
       const gone = await call("{}");
       assert.match(gone.stderr + gone.stdout, /sign in with: postern mcp login acme/);
+      assert.match(await signIn(), /^Sign-in: needed; run postern mcp login acme$/m);
       assert.equal((await machine.run(["mcp", "logout", "acme"])).code, 1);
       const shown = await machine.run(["audit", "show", "--json"]);
       assert.doesNotMatch(shown.stdout, /(access|refresh)-token|code-\d/);

@@ -400,3 +400,38 @@ test("a sign-in for more rights keeps those that were granted", async () => {
   const { authorizationUrl } = await begin({ scope: "write" });
   assert.equal(new URL(authorizationUrl).searchParams.get("scope"), "read write");
 });
+
+test("the state of a sign-in is told: none, needed, and what there is without its tokens", async () => {
+  await using fake = await startAuthorizationServer();
+  const { signIn, login, provider, clock } = open(fake);
+  assert.deepEqual(await signIn.state("acme"), { state: "none" }, "nobody asked the server yet");
+  await assert.rejects(async () => await (await provider()).refused());
+  assert.deepEqual(await signIn.state("acme"), { state: "needed" });
+  await login();
+  assert.deepEqual(await signIn.state("acme"), {
+    ...{ state: "signed_in", server: "acme", issuer: fake.url, scope: "read" },
+    ...{ expiresAt: clock.now() + 3_600_000, isRenewed: true },
+  });
+  // The authorization server takes the refresh token no more
+  fake.onRequest = (path, _form, response) => {
+    if (path !== "/token") return false;
+    response.writeHead(400, { "content-type": "application/json" }).end('{"error":"invalid_grant"}');
+    return true;
+  };
+  await clock.advance(3_600_000);
+  await assert.rejects((await provider()).token());
+  assert.deepEqual(await signIn.state("acme"), { state: "needed" });
+  await signIn.remove("acme", BY);
+  assert.deepEqual(await signIn.state("acme"), { state: "none" });
+});
+
+test("a server that gets its credentials without a person has no sign-in", async () => {
+  await using fake = await startAuthorizationServer();
+  for (
+    const settings of [{ headers: { Authorization: "Bearer x" } }, {
+      oauth: { grant: "client_credentials", client_id: "a" },
+    }]
+  ) {
+    assert.deepEqual(await open(fake, settings).signIn.state("acme"), { state: "none" });
+  }
+});
