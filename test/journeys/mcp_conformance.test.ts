@@ -16,7 +16,7 @@ const SUITE = join(import.meta.dirname, "../../node_modules/@modelcontextprotoco
 const NO_SAMPLING = "a gateway has models of its own and never uses the client's; it reads no roots";
 const NO_QUESTIONS = "tools of a program ask nobody: a call is asked about by its policy, before it runs";
 
-/** Scenarios that a gateway cannot pass, each with the reason. All of them need fixtures of the suite that are no part of the protocol. */
+/** Scenarios that a gateway does not pass, each with the reason. All of them need a tool or a prompt that asks the client. */
 const NOT_SERVED: Readonly<Record<string, string>> = {
   "tools-call-sampling": NO_SAMPLING,
   "tools-call-elicitation": NO_QUESTIONS,
