@@ -128,7 +128,7 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
     return inside;
   };
   const withoutRelay = await containedLine().catch(async (error: unknown) => {
-    await call.drop();
+    await Promise.all([call.drop(), clean()]);
     throw error;
   });
   const { file, args, given = [] } = withoutRelay;
