@@ -18,8 +18,10 @@ import { McpError } from "./mcp_error.ts";
 import type { ServerSession } from "./server_session.ts";
 import { openSession, type SessionServices } from "./open_session.ts";
 import type { EraVerdict } from "./probe_program.ts";
-import { checkTools, type ListItem, type ListMethod } from "./read_lists.ts";
+import type { ListItem, ListMethod } from "./read_lists.ts";
 import { RestartPause, ServerDiary } from "./server_diary.ts";
+import { connectionUnavailable, startPaused, startTooSlow, toolChanged } from "./session_error.ts";
+import { ServerLists } from "./server_lists.ts";
 import type { ServerFacts, ServerKnowledge } from "./server_record.ts";
 import type { McpServerSettings } from "./start_program.ts";
 
@@ -52,9 +54,6 @@ const IDLE_MS = 300_000;
 const STEADY_MS = 10_000;
 /** Milliseconds that the era of a server counts: a server that was made new is found out then. */
 const VERDICT_MS = 86_400_000;
-/** Milliseconds that a list of tools counts at least: a server that allows none would cost a reading with each call. */
-const MIN_TTL_MS = 1_000;
-const NO_TOOLS: readonly McpToolDefinition[] = [];
 const NO_FACTS: ServerFacts = {
   era: undefined,
   protocolVersion: undefined,
@@ -62,11 +61,6 @@ const NO_FACTS: ServerFacts = {
   capabilities: {},
   instructions: undefined,
 };
-/** Milliseconds for changes of a list to come together, so that a storm of them costs one reading. They double while it goes on. */
-const SETTLE_MS = 250;
-const MAX_SETTLE_MS = 30_000;
-/** Tools that the log names when they are not offered. */
-const MAX_NAMED = 10;
 
 /** Connection to a configured server. Sessions come and go behind it. */
 export class ServerConnection implements McpConnection {
@@ -75,16 +69,11 @@ export class ServerConnection implements McpConnection {
   readonly #listeners = new Set<(event: McpEvent) => void>();
   readonly #diary: ServerDiary;
   readonly #pause: RestartPause;
+  readonly #lists: ServerLists;
   #lane: Lane | undefined;
   #known: ServerKnowledge;
-  /** Prompts and resources that the server allows to be kept, and until when */
-  readonly #kept = new Map<ListMethod, { readonly items: readonly unknown[]; readonly until: number }>();
   #hasFailed = false;
   #idle: Timer | undefined;
-  #relisting: Timer | undefined;
-  #settleMs = SETTLE_MS;
-  /** Monotonic time of the last change that the server announced */
-  #changedAt = -Infinity;
   #isClosed = false;
   /** Newest writing of what is known */
   #writing = Promise.resolve();
@@ -95,6 +84,14 @@ export class ServerConnection implements McpConnection {
     this.#known = options.known;
     this.#diary = new ServerDiary(options);
     this.#pause = new RestartPause(options.clock);
+    this.#lists = new ServerLists({
+      ...options,
+      list: options.known.list,
+      onTools: (list, isSame) => {
+        this.#learn({ list });
+        if (!isSame) this.#tell({ type: "tools" });
+      },
+    });
   }
 
   status(): McpStatus {
@@ -111,11 +108,11 @@ export class ServerConnection implements McpConnection {
   }
 
   tools(): readonly McpToolDefinition[] {
-    return this.#known.list?.tools ?? NO_TOOLS;
+    return this.#lists.tools;
   }
 
   async freshTools(signal: AbortSignal): Promise<readonly McpToolDefinition[]> {
-    await this.#use(signal, (session) => this.#refresh(session, signal));
+    await this.#use(signal, (session) => this.#lists.refresh(session, signal));
     return this.tools();
   }
 
@@ -138,9 +135,9 @@ export class ServerConnection implements McpConnection {
   ): Promise<McpResult<M>> {
     return await this.#use(options.signal, async (session) => {
       const name = method === "tools/call" && "name" in params ? params.name : undefined;
-      if (name !== undefined) await this.#refresh(session, options.signal);
+      if (name !== undefined) await this.#lists.refresh(session, options.signal);
       const tool = this.tools().find((known) => known.name === name);
-      if (options.digest !== undefined && tool?.digest !== options.digest) throw this.#changed(String(name));
+      if (options.digest !== undefined && tool?.digest !== options.digest) throw toolChanged(this.name, String(name));
       return await session.request(method, params, { ...options, tool });
     });
   }
@@ -187,7 +184,7 @@ export class ServerConnection implements McpConnection {
 
   /** Returns the session. Opens one where there is none. @throws {McpError} {CancelError} */
   async #session(signal: AbortSignal): Promise<ServerSession> {
-    if (this.#isClosed) throw this.#unavailable("the gateway is closing it");
+    if (this.#isClosed) throw connectionUnavailable(this.name, "the gateway is closing it");
     this.#lane ??= this.#open();
     try {
       return await unlessAborted(this.#lane.opening, signal);
@@ -199,7 +196,7 @@ export class ServerConnection implements McpConnection {
 
   #open(): Lane {
     const { leftMs } = this.#pause;
-    if (leftMs > 0) throw this.#paused(leftMs);
+    if (leftMs > 0) throw startPaused(this.name, { waitMs: leftMs, lastError: this.#diary.lastError?.message });
     const ending = new AbortController();
     const lane: Lane = {
       ending,
@@ -225,7 +222,9 @@ export class ServerConnection implements McpConnection {
       return session;
     } catch (error) {
       if (lane.ending.signal.aborted) throw cancelError(lane.ending.signal);
-      throw limit.signal.aborted ? this.#tooSlow(error) : error;
+      if (!limit.signal.aborted) throw error;
+      const lastWords = this.#diary.lastWords();
+      throw startTooSlow(this.name, { seconds: settings.startup_timeout_secs, lastWords, cause: error });
     } finally {
       limit.clear();
     }
@@ -262,7 +261,7 @@ export class ServerConnection implements McpConnection {
       onEnd: (reason) => this.#onEnd(lane, reason),
     });
     try {
-      await this.#readTools(session, signal);
+      await this.#lists.readTools(session, signal);
     } catch (error) {
       await session.close();
       throw error;
@@ -281,64 +280,20 @@ export class ServerConnection implements McpConnection {
     this.#awaitIdle();
   }
 
-  /** Reads the tools again where they are older than the server allows. */
-  async #refresh(session: ServerSession, signal: AbortSignal): Promise<void> {
-    const { at, ttlMs } = this.#known.list ?? { at: 0, ttlMs: 0 };
-    // A server that tells its changes says by 0 no more than that
-    const maxMs = session.tellsTools && ttlMs === 0 ? Infinity : Math.max(ttlMs ?? Infinity, MIN_TTL_MS);
-    if (this.#options.clock.now() >= at + maxMs) await this.#readTools(session, signal);
-  }
-
-  /** Reads a list that is kept as long as the server allows. */
+  /** Returns a list that is kept, or reads it. */
   async #list<M extends ListMethod>(method: M, signal: AbortSignal): Promise<readonly ListItem<M>[]> {
-    const kept = this.#kept.get(method);
-    // The map has the items of each method under it
-    if (kept !== undefined && this.#options.clock.now() < kept.until) return kept.items as readonly ListItem<M>[];
-    return await this.#use(signal, async (session) => {
-      const { items, ttlMs = 0 } = await session.list(method, signal);
-      this.#kept.set(method, { items, until: this.#options.clock.now() + ttlMs });
-      return items;
-    });
-  }
-
-  async #readTools(session: ServerSession, signal: AbortSignal): Promise<void> {
-    const { items, ttlMs } = await session.list("tools/list", signal);
-    const { tools, refused } = checkTools(items);
-    for (const reason of refused.slice(0, MAX_NAMED)) {
-      this.#options.log.warn("A tool of an MCP server is not offered", { server: this.name, reason });
-    }
-    if (refused.length > MAX_NAMED) {
-      const reason = `${refused.length - MAX_NAMED} more are left out`;
-      this.#options.log.warn("Tools of an MCP server are not offered", { server: this.name, reason });
-    }
-    const known = this.tools();
-    const isSame = tools.length === known.length &&
-      tools.every(({ digest }, index) => digest === known[index]?.digest);
-    this.#learn({ list: { tools: isSame ? known : tools, at: this.#options.clock.now(), ttlMs } });
-    if (isSame) return;
-    this.#tell({ type: "tools" });
+    return this.#lists.kept(method) ?? await this.#use(signal, (session) => this.#lists.read(session, method, signal));
   }
 
   #onEvent(lane: Lane, event: McpEvent): void {
     if (this.#lane !== lane) return;
-    if (event.type === "prompts") this.#kept.delete("prompts/list");
-    if (event.type === "resources") this.#forgetResources();
+    this.#lists.forget(event);
     if (event.type !== "tools") return this.#tell(event);
-    this.#relisting ??= this.#options.clock.after(this.#nextSettleMs(), () => {
-      this.#relisting = undefined;
+    this.#lists.readLater(async () => {
       const { session, ending } = lane;
       if (session === undefined || this.#lane !== lane) return;
-      this.#readTools(session, ending.signal).catch((error: unknown) => this.#diary.noted(error));
+      await this.#lists.readTools(session, ending.signal).catch((error: unknown) => this.#diary.noted(error));
     });
-  }
-
-  /** Returns how long the next reading of the list waits: a server that announces changes without end is read ever less often. */
-  #nextSettleMs(): number {
-    const now = this.#options.clock.monotonic();
-    const goesOn = now - this.#changedAt < this.#settleMs * 2 + SETTLE_MS;
-    this.#settleMs = goesOn ? Math.min(this.#settleMs * 2, MAX_SETTLE_MS) : SETTLE_MS;
-    this.#changedAt = now;
-    return this.#settleMs;
   }
 
   #onEnd(lane: Lane, reason: string): void {
@@ -346,8 +301,10 @@ export class ServerConnection implements McpConnection {
     if (this.#lane !== lane || lane.session === undefined) return;
     this.#lane = undefined;
     this.#idle?.clear();
-    this.#kept.clear();
-    this.#pauseNext(lane);
+    this.#lists.clear();
+    // A server that worked for a while may be started at once; one that dies each time may not
+    if (this.#options.clock.now() - (lane.since ?? 0) >= STEADY_MS) this.#pause.reset();
+    else this.#pause.begin();
     const message = `The MCP server "${this.name}" is gone: ${reason}${this.#diary.lastWords()}`;
     this.#hasFailed = true;
     this.#diary.noted(new McpError("mcp_lost", message, { server: this.name }));
@@ -363,12 +320,6 @@ export class ServerConnection implements McpConnection {
     this.#tell({ type: "state" });
   }
 
-  /** A server that worked for a while may be started at once; one that dies each time may not. */
-  #pauseNext({ since = 0 }: Lane): void {
-    if (this.#options.clock.now() - since >= STEADY_MS) this.#pause.reset();
-    else this.#pause.begin();
-  }
-
   #awaitIdle(): void {
     this.#idle?.clear();
     this.#idle = this.#options.clock.after(IDLE_MS, () => void this.#end(new CancelError("cancelled")));
@@ -379,18 +330,12 @@ export class ServerConnection implements McpConnection {
     if (lane === undefined) return;
     this.#lane = undefined;
     this.#idle?.clear();
-    this.#kept.clear();
-    this.#relisting?.clear();
-    this.#relisting = undefined;
+    this.#lists.clear();
+    this.#lists.stop();
     lane.ending.abort(reason);
     const session = await lane.opening.catch(() => undefined);
     await session?.close();
     this.#tell({ type: "state" });
-  }
-
-  #forgetResources(): void {
-    this.#kept.delete("resources/list");
-    this.#kept.delete("resources/templates/list");
   }
 
   #learn(news: Partial<ServerKnowledge>): void {
@@ -400,31 +345,5 @@ export class ServerConnection implements McpConnection {
 
   #tell(event: McpEvent): void {
     for (const listener of this.#listeners) listener(event);
-  }
-
-  #unavailable(reason: string): McpError {
-    const message = `Cannot use the MCP server "${this.name}": ${reason}`;
-    return new McpError("mcp_unavailable", message, { server: this.name, written: false });
-  }
-
-  #changed(tool: string): McpError {
-    const message =
-      `Cannot call "${tool}" of the MCP server "${this.name}": the server has changed the tool since; look at it again`;
-    return new McpError("mcp_refused", message, { server: this.name, written: false });
-  }
-
-  #paused(waitMs: number): McpError {
-    const reason = this.#diary.lastError?.message ?? "it failed";
-    const message = `${reason}; it is tried again in ${Math.ceil(waitMs / 1000)} s`;
-    return new McpError("mcp_unavailable", message, { server: this.name, written: false });
-  }
-
-  #tooSlow(cause: unknown): McpError {
-    const { startup_timeout_secs: seconds } = this.#options.settings;
-    const key = `[mcp.servers.${this.name}] startup_timeout_secs`;
-    const message =
-      `Cannot start the MCP server "${this.name}": it was not ready within ${seconds} s, as ${key} has it` +
-      this.#diary.lastWords();
-    return new McpError("mcp_unavailable", message, { server: this.name, cause, written: false });
   }
 }

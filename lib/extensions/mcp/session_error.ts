@@ -80,3 +80,36 @@ function otherError(error: unknown, { sdk, fault }: FailedSession, fail: Fail): 
       return fail("mcp_invalid", message);
   }
 }
+
+/** Returns the error of a connection that takes no request now. */
+export function connectionUnavailable(server: string, reason: string): McpError {
+  const message = `Cannot use the MCP server "${server}": ${reason}`;
+  return new McpError("mcp_unavailable", message, { server, written: false });
+}
+
+/** Returns the refusal of a call whose tool is another than the one that was looked at. */
+export function toolChanged(server: string, tool: string): McpError {
+  const message =
+    `Cannot call "${tool}" of the MCP server "${server}": the server has changed the tool since; look at it again`;
+  return new McpError("mcp_refused", message, { server, written: false });
+}
+
+/** Returns the error of a server that failed a moment ago. @param options.lastError message of its last error */
+export function startPaused(
+  server: string,
+  { waitMs, lastError = "it failed" }: { readonly waitMs: number; readonly lastError: string | undefined },
+): McpError {
+  const message = `${lastError}; it is tried again in ${Math.ceil(waitMs / 1000)} s`;
+  return new McpError("mcp_unavailable", message, { server, written: false });
+}
+
+/** Returns the error of a server that was not ready in time. @param options.lastWords end of its output, as the message ends with it */
+export function startTooSlow(
+  server: string,
+  { seconds, lastWords, cause }: { readonly seconds: number; readonly lastWords: string; readonly cause: unknown },
+): McpError {
+  const key = `[mcp.servers.${server}] startup_timeout_secs`;
+  const message =
+    `Cannot start the MCP server "${server}": it was not ready within ${seconds} s, as ${key} has it${lastWords}`;
+  return new McpError("mcp_unavailable", message, { server, cause, written: false });
+}
