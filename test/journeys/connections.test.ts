@@ -214,6 +214,11 @@ test("a client that has ended its half of the connection gets its answer", async
       const gateway = await world.gateway({ config, clock, script });
       const raw = await gateway.rawSocket();
       raw.socket.end(chatBytes(gateway, stream));
+      if (!ON_NODE) {
+        assert.equal(await raw.closed(), "");
+        raw.destroy();
+        return release();
+      }
       await until(() => gateway.provider.active === 1);
       if (stream) await raw.read(/one/);
       // Long enough for the gateway to see that nothing more comes, and to ask whether somebody listens
@@ -221,7 +226,6 @@ test("a client that has ended its half of the connection gets its answer", async
       release();
       const text = await raw.closed();
       raw.destroy();
-      if (!ON_NODE) return assert.equal(text, "");
       assert.match(text, /HTTP\/1\.1 200/);
       assert.match(text, stream ? /data: \[DONE\]/ : /"content":"one two"/);
       assert.equal(gateway.provider.aborted, 0);
