@@ -331,7 +331,6 @@ export class ServerConnection implements McpConnection {
     this.#lane = undefined;
     this.#idle?.clear();
     this.#lists.clear();
-    this.#lists.stop();
     lane.ending.abort(reason);
     const session = await lane.opening.catch(() => undefined);
     await session?.close();

@@ -112,13 +112,9 @@ export class ServerLists {
     });
   }
 
-  /** Drops all lists but the tools. */
+  /** Drops all lists but the tools, and gives up the reading that waits: a session has ended. */
   clear(): void {
     this.#kept.clear();
-  }
-
-  /** Gives up the reading that waits. */
-  stop(): void {
     this.#relisting?.clear();
     this.#relisting = undefined;
   }

@@ -233,6 +233,20 @@ describe("lists", () => {
       assert.ok(readings < 20, `${readings} readings`);
     }));
 
+  test("a change that a session announces is read, though the session before ended with one that was not", async () => {
+    const clock = createFakeClock();
+    await withMcp({}, async ({ server }) => {
+      const one = server();
+      await one.freshTools(NEVER);
+      await clock.advance(60_000);
+      await call(one, "change", { text: "lost" });
+      await failureOf(call(one, "crash"));
+      await call(one, "change", { text: "fresh" });
+      await clock.advance(1_000);
+      await until(() => one.tools().some(({ name }) => name === "fresh"), "the new tool is known");
+    }, { clock });
+  });
+
   test("a flood of notifications ends the session", () =>
     withMcp({ storm: "notifications/tools/list_changed", burst: 500 }, async ({ server }) => {
       const { code, message } = await failureOf((async () => {
