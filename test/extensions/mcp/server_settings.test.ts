@@ -24,19 +24,15 @@ const withServer = (settings: object, use: (server: McpConnection, folder: strin
 
 describe("settings of a server's program", () => {
   test("its environment is PATH, HOME, LANG, TMPDIR and env, and nothing else", async () => {
-    process.env["POSTERN_TEST_SECRET_KEY"] = "not for servers";
-    try {
-      await withServer({ env: { EXTRA: "given" } }, async (server) => {
-        const env = await ask(server);
-        assert.deepEqual(Object.keys(env).sort(), ["EXTRA", "HOME", "LANG", "PATH", "TMPDIR"]);
-        assert.equal(env["EXTRA"], "given");
-      });
-      await withServer({}, async (server) => {
-        assert.deepEqual(Object.keys(await ask(server)).sort(), ["HOME", "LANG", "PATH", "TMPDIR"]);
-      });
-    } finally {
-      delete process.env["POSTERN_TEST_SECRET_KEY"];
-    }
+    assert.ok(Object.keys(process.env).length > 4, "the tests have more variables");
+    await withServer({ env: { EXTRA: "given" } }, async (server) => {
+      const env = await ask(server);
+      assert.deepEqual(Object.keys(env).sort(), ["EXTRA", "HOME", "LANG", "PATH", "TMPDIR"]);
+      assert.equal(env["EXTRA"], "given");
+    });
+    await withServer({}, async (server) => {
+      assert.deepEqual(Object.keys(await ask(server)).sort(), ["HOME", "LANG", "PATH", "TMPDIR"]);
+    });
   });
 
   test("timeout_secs ends a request, startup_timeout_secs a start", async () => {
