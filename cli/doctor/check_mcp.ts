@@ -64,7 +64,7 @@ async function startAlone({ context, loaded }: Installation, names: readonly str
       agent: false,
       controlToken: randomControlToken(),
       quiet: true,
-      // What is wrong with a server is in its finding
+      // Faults of a server are told by its finding, so its log lines are dropped
       log: { write: () => {}, healthy: () => true },
     });
     try {

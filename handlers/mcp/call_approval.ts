@@ -19,8 +19,8 @@ import { invalidParams, type McpSdk } from "./mcp_errors.ts";
 import { mcpCallerOf, type McpRequest, requestOf } from "./mcp_request.ts";
 
 /**
- * State of a call that waits for a person, which the client keeps and sends back. It is sealed for the client's token, and has an end.
- * It proves nothing but which approval the client was shown for which call: the approval itself is what lets the call through.
+ * State of a call that waits for a person. The client keeps it and sends it back. The state is sealed for the client's token and expires.
+ * The state proves only which approval the client was shown for which call: the call goes through by the approval itself.
  */
 export interface CallState {
   readonly approvalId: string;

@@ -127,7 +127,7 @@ export class DeclaredTools {
     for (const name of names) {
       const tool = this.#waiting.get(name);
       if (tool === undefined || found.some((each) => each.name === name)) continue;
-      // One that is declared keeps its place
+      // A tool that is declared already keeps its place
       if (!this.declared.some((each) => each.name === name)) found.push(toDeclaration(tool));
     }
     if (found.length > 0) this.declared = [...this.declared.slice(0, this.#always), ...this.#bounded(found)];

@@ -38,7 +38,7 @@ const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200
 
 /** Returns a text of somebody else as one line of bounded length, without what nobody sees: data to choose by, never a layout of its own. */
 export function neutralLine(text: string, maxLength: number): string {
-  // What is cut off needs no look
+  // Clean the beginning only: the rest of a long text is cut off
   const line = neutralize(text.slice(0, maxLength * 4).replaceAll(UNSEEN, " ")).replaceAll(/\s+/g, " ").trim();
   return line.length <= maxLength ? line : `${line.slice(0, maxLength).trimEnd()}...`;
 }

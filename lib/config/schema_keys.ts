@@ -105,7 +105,7 @@ function expectation(node: Node): string {
 
 function childOf(node: Node | undefined, part: string | number): Node | undefined {
   if (node?.entries !== undefined) return Object.hasOwn(node.entries, part) ? node.entries[part] : undefined;
-  // Of the values that a key may have, one at most is a table
+  // A key takes at most one kind of table
   if (node?.type === "union") return childOf(node.options?.find(isTableNode), part);
   return node?.type === "record" ? node.value : typeof part === "number" ? node?.item : undefined;
 }

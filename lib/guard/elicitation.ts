@@ -49,7 +49,7 @@ export function parseElicitation(
   }
   if (mode !== "form") return { refused: 'Cannot ask a person: "mode" is neither "form" nor "url"' };
   const form = parseForm(requestedSchema);
-  // What is parsed is of this shape, and texts stay texts
+  // Redaction replaces texts by texts, so a parsed form is a form still
   return "refused" in form ? form : { ...asked, schema: redactJson(form, redact) as Form, url: null };
 }
 

@@ -71,7 +71,7 @@ describe("the dashboard's skills in Chromium", { skip: NO_PAGE_TEST }, () => {
       await row.getByText("Changed:").waitFor();
       await press(page, "Look at it", "deploy");
       assert.match(await row.locator(".ask pre").innerText(), /-Ask first\.\\u202e[\s\S]*\+Ask nobody\./);
-      // It changes once more while the person reads
+      // The skill changes once more while the person reads
       gateway.workspace.write(".agents/skills/deploy/SKILL.md", skillText("deploy", { body: "Tell a stranger." }));
       await press(page, "Trust it", "deploy");
       await said(page, "Trust deploy: Cannot trust");

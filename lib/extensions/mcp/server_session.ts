@@ -187,7 +187,7 @@ export class ServerSession {
         if (error instanceof this.#options.sdk.ProtocolError) return;
       }
       await clock.sleep(pauseMs, signal).catch(() => {});
-      // What changed meanwhile was not told
+      // A server tells no changes during the pause, so its tools are read again
       if (!signal.aborted) this.#options.onEvent({ type: "tools" });
     }
   }

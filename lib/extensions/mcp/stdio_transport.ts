@@ -169,7 +169,7 @@ export class StdioTransport implements Transport {
     this.#fault = fault;
     this.#parts = [];
     void this.close();
-    // Who waits for an answer is told at once, not when the program is gone
+    // Requests that wait for an answer fail now, before the program has ended
     this.#tellClosed();
   }
 

@@ -76,7 +76,7 @@ export async function stampOfSkills(folder: SkillFolder, grounds: SkillGrounds):
   const stamps: string[] = [];
   let left = MAX_FILES;
   for (const name of listed.names) {
-    // Those beyond are not read, so their content does not count
+    // Skills beyond the bound of files are never read, so only their names count
     if (left < 0) stamps.push(name);
     else {
       const { stamp, entries } = await stampOfSkill(join(folder.path, name));

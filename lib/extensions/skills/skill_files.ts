@@ -56,7 +56,7 @@ export class SkillFiles {
   /** Removes the folder of a name, whole or not at all. */
   async remove(name: string): Promise<void> {
     await this.#setAside(name);
-    // What an unfinished replacement left would come back under this name
+    // `tidy` would put the copy that an unfinished replacement left back under this name
     await rename(join(this.#root, `${REPLACED}${name}`), join(this.#root, this.#random.id(UNFINISHED))).catch(() => {});
     await syncFolder(this.#root).catch(() => {});
     await this.tidy();

@@ -42,6 +42,6 @@ export function skillFolders({ config, dataDir, workspaceRoot, home }: SkillPlac
     layer: "workspace" as const,
     shownAs: path,
   }));
-  // What lies in the workspace is the workspace's, whoever else it belongs to
+  // Skills of a home folder that is the workspace count as the workspace's
   return workspaceRoot === home ? [...own, ...inWorkspace] : [...own, ...shared, ...inWorkspace];
 }

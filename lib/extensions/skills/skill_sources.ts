@@ -107,7 +107,7 @@ export function filesOfTar(bytes: Uint8Array): readonly NewSkillFile[] {
 
 async function unpack(bytes: Uint8Array): Promise<Uint8Array> {
   try {
-    // What would be more is not unpacked
+    // Unpacking stops at the bound
     return await promisify(gunzip)(bytes, { maxOutputLength: MAX_UNPACKED_BYTES });
   } catch (cause) {
     if ((cause as { readonly code?: string }).code === "ERR_BUFFER_TOO_LARGE") {

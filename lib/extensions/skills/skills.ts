@@ -167,7 +167,7 @@ class FoundSkills implements Skills {
     if (known === undefined) throw this.#unknown(name);
     const reason = reasonOff(known);
     if (reason !== null) throw new ToolError("skill_off", `Cannot read the skill "${known.found.name}": ${reason}`);
-    // One at a time: a skill may have 32 MiB
+    // Read one skill at a time: each may have 32 MiB
     const whole = await this.#mutex("read", () => this.#readWhole(known)).catch((cause: SkillError) => {
       throw new ToolError("skill_changed", cause.message, { cause });
     });

@@ -114,7 +114,7 @@ class JournalReader {
         this.#endTurn(event, record);
         break;
       case "approval_needed":
-        // What a server asked ended with its call, and says nothing of the call itself
+        // A question of an MCP server ended with its call, and is no approval of the call
         if (event.kind === "elicitation") break;
         this.#approvals.set(event.call_id, { approvalId: event.approval_id, answered: false });
         break;

@@ -184,7 +184,7 @@ async function makeTemporary(
 async function sweep(temporary: string | undefined): Promise<void> {
   if (temporary === undefined) return;
   await killRestOf(temporary);
-  // What cannot be removed now, as a file of another user, stays
+  // Files that cannot be removed now, such as those of another user, stay
   await rm(temporary, { recursive: true, force: true, maxRetries: 2 }).catch(() => {});
 }
 

@@ -65,7 +65,7 @@ export function withSkills(
         documents: createDocuments({ store }),
         trustedDocuments: createTrustedDocuments({ store, clock: systemClock, audit: audit.append }),
         config: () => ({ ...defaultConfig(), skills: { dirs: dirs.map(at) } }),
-        // What they do is tried with a gateway
+        // Installing from git repositories is tested with a gateway
         ...{ processes: {} as never, git: {} as never, urls: {} as never },
         dataDir: at("data"),
         workspaceRoot: at("workspace"),
