@@ -1,4 +1,5 @@
 import { type CommandContext, defineCliCommand, EXIT } from "../command.ts";
+import { browserLoginsCheck } from "../doctor/check_browser_logins.ts";
 import { clockCheck } from "../doctor/check_clock.ts";
 import { filesCheck, sandboxCheck } from "../doctor/check_containment.ts";
 import { dataDirectoryCheck, logCheck } from "../doctor/check_data_directory.ts";
@@ -29,6 +30,7 @@ const CHECKS = [
   filesCheck,
   sandboxCheck,
   programsCheck,
+  browserLoginsCheck,
   pluginsCheck,
   instructionsCheck,
   mcpCheck,

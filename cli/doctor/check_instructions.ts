@@ -1,20 +1,17 @@
-import { systemClock } from "../../lib/base/clock.ts";
 import type { InstructionsInfo } from "../../lib/extensions/instructions/workspace_instructions.ts";
-import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
+import { clientOf } from "./ask_gateway.ts";
 import { type Check, fine, warning } from "./finding.ts";
 
 const NAME = "instructions";
-const TIMEOUT_MS = 10_000;
 
 /** Checks whether runs are told of AGENTS.md or CLAUDE.md of the workspace. */
 export const instructionsCheck: Check = {
   name: NAME,
-  async run({ loaded: { config }, running }) {
+  async run(installation) {
+    const { config } = installation.loaded;
     if (!config.agent.workspace_instructions) return fine(NAME, "Off: [agent] workspace_instructions is false");
-    if (running === undefined || running.health === "silent" || running.record.token === "") {
-      return fine(NAME, "Not looked at: no gateway runs");
-    }
-    const client = createGatewayClient({ ...running.record, clock: systemClock, timeoutMs: TIMEOUT_MS });
+    const client = clientOf(installation);
+    if (client === undefined) return fine(NAME, "Not looked at: no gateway runs");
     const { status, body } = await client.request({ method: "GET", path: "/v1/workspace-instructions" });
     if (status !== 200) return warning(NAME, "The gateway does not tell of them", "postern instructions show");
     const { state, file, reason, used_bytes: used } = body as InstructionsInfo;

@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import type { McpServerInfo } from "../../lib/extensions/mcp/server_info.ts";
-import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
+import type { GatewayClient } from "../../lib/system/net/gateway_client.ts";
+import { clientOf } from "./ask_gateway.ts";
 import { type Check, type Finding, fine, type Installation, warning } from "./finding.ts";
 
 const NAME = "mcp";
@@ -25,20 +26,14 @@ export const mcpCheck: Check = {
     );
     const there = names.filter((name) => Object.hasOwn(mcp.servers, name));
     if (there.length === 0) return missing;
-    const found = await (isRunning(installation) ? askGateway(installation, there) : startAlone(installation, there));
+    const client = clientOf(installation, START_MS);
+    const found = await (client === undefined ? startAlone(installation, there) : askGateway(client, there));
     return [...missing, ...found];
   },
 };
 
-function isRunning({ running }: Installation): boolean {
-  return running !== undefined && running.health !== "silent" && running.record.token !== "";
-}
-
 /** Asks the running gateway, which starts the servers that have no session. */
-async function askGateway({ running }: Installation, names: readonly string[]): Promise<readonly Finding[]> {
-  // isRunning looked
-  const record = running?.record as NonNullable<Installation["running"]>["record"];
-  const client = createGatewayClient({ ...record, clock: systemClock, timeoutMs: START_MS });
+async function askGateway(client: GatewayClient, names: readonly string[]): Promise<readonly Finding[]> {
   const ask = async (method: "GET" | "POST", path: string) => {
     const { status, body } = await client.request({ method, path: `/v1/mcp-servers/${path}` });
     return status === 200 ? body as McpServerInfo : undefined;

@@ -1,10 +1,7 @@
-import { systemClock } from "../../lib/base/clock.ts";
 import type { PluginInfo } from "../../lib/extensions/plugins/plugin_info.ts";
-import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
+import { clientOf } from "./ask_gateway.ts";
 import { type Check, type Finding, fine, type Installation, warning } from "./finding.ts";
-
-const TIMEOUT_MS = 10_000;
 
 /** Checks what plugins need: bubblewrap for programs, koffi for libraries on Node, and whatever keeps an enabled plugin off. */
 export const pluginsCheck: Check = {
@@ -41,11 +38,9 @@ function checkKoffi({ loaded: { config } }: Installation): readonly Finding[] {
 }
 
 /** Asks the running gateway for its plugins. Without one, records and folders are left alone. */
-async function checkEnabled({ running }: Installation): Promise<readonly Finding[]> {
-  if (running === undefined || running.health === "silent" || running.record.token === "") {
-    return [fine("plugins", "Not looked at: no gateway runs")];
-  }
-  const client = createGatewayClient({ ...running.record, clock: systemClock, timeoutMs: TIMEOUT_MS });
+async function checkEnabled(installation: Installation): Promise<readonly Finding[]> {
+  const client = clientOf(installation);
+  if (client === undefined) return [fine("plugins", "Not looked at: no gateway runs")];
   const { status, body } = await client.request({ method: "GET", path: "/v1/plugins" });
   if (status !== 200) return [warning("plugins", "The gateway does not tell of its plugins", "postern plugin list")];
   const { data } = body as { readonly data: readonly PluginInfo[] };

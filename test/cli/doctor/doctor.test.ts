@@ -523,3 +523,14 @@ test("plugins that run with the user's rights are a warning, and so is one that 
       assert.ok(found.includes("ok: 1 of 1 are on"), found.join());
     }, { env });
   }));
+
+test("a site of [browser] logins that nobody signed in at is a warning", () =>
+  onMachine(async (machine) => {
+    const env = { POSTERN__BROWSER__ENABLED: "true", POSTERN__BROWSER__LOGINS: '["example.com"]' };
+    assert.deepEqual((await examine(machine, { env })).of("browser logins"), ["ok: Not looked at: no gateway runs"]);
+    await machine.withGateway([], async () => {
+      assert.deepEqual((await examine(machine, { env })).of("browser logins"), [
+        'warning: [browser] logins names "example.com", and runs do without: nobody signed in there',
+      ]);
+    }, { env });
+  }));
