@@ -2,7 +2,7 @@ import type { StatusReply } from "../handlers/routes/health.ts";
 import { systemClock } from "../lib/base/clock.ts";
 import { ConfigError } from "../lib/base/errors.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
-import type { GatewayServices } from "../lib/gateway.ts";
+import type { GatewayServices } from "../lib/services.ts";
 import { type ControlRecord, readControlFile } from "../lib/host/control_file.ts";
 import type { Health } from "../lib/host/daemon/daemon_state.ts";
 import {

@@ -1,5 +1,5 @@
 import { lazily, type Lazy } from "../lib/base/lazily.ts";
-import type { Services } from "../lib/gateway.ts";
+import type { Services } from "../lib/services.ts";
 import type { McpDoor } from "./mcp/mcp_request.ts";
 import { createSockets, type Sockets } from "./websocket/sockets.ts";
 import { httpError } from "./wire/http_errors.ts";

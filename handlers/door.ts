@@ -2,7 +2,7 @@ import { type Caller, hasScope, type Scope, SCOPES } from "../lib/base/records/c
 import { httpError } from "./wire/http_errors.ts";
 import type { Identity } from "../lib/access/identity.ts";
 import { HttpError } from "../lib/base/errors.ts";
-import type { Services } from "../lib/gateway.ts";
+import type { Services } from "../lib/services.ts";
 import type { Audit } from "../lib/guard/audit/audit.ts";
 import { isLoopbackName } from "../lib/system/net/address.ts";
 

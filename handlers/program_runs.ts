@@ -1,7 +1,7 @@
 import { CancelError } from "../lib/base/cancel.ts";
 import type { AgentEvent } from "../lib/base/records/agent_event.ts";
 import { type Caller, SCOPES } from "../lib/base/records/caller.ts";
-import type { Services } from "../lib/gateway.ts";
+import type { Services } from "../lib/services.ts";
 import { createRunState } from "../lib/runs/journal/apply_event.ts";
 import type { StoredRuns } from "../lib/runs/journal/stored_runs.ts";
 import type { GatewayRuns, ProgramRunInput } from "../lib/runs/program_run.ts";

@@ -2,7 +2,7 @@ import { CancelError, type CancelReason } from "../lib/base/cancel.ts";
 import type { Timer } from "../lib/base/clock.ts";
 import { HttpError } from "../lib/base/errors.ts";
 import type { Identity } from "../lib/access/identity.ts";
-import type { Services } from "../lib/gateway.ts";
+import type { Services } from "../lib/services.ts";
 import type { Connections } from "./connections.ts";
 import type { RequestContext, ResponseClass, RunClaim } from "./route.ts";
 import { httpError } from "./wire/http_errors.ts";

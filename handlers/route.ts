@@ -2,7 +2,7 @@ import type { Hooks } from "crossws";
 import type { GenericSchema } from "valibot";
 import type { Identity } from "../lib/access/identity.ts";
 import type { JsonSchema } from "../lib/base/json.ts";
-import type { Services } from "../lib/gateway.ts";
+import type { Services } from "../lib/services.ts";
 import type { Write } from "../lib/storage/store.ts";
 import type { Connections } from "./connections.ts";
 import type { Door } from "./door.ts";

@@ -1,6 +1,6 @@
 import type { Hooks } from "crossws";
 import type { Random } from "../lib/base/random.ts";
-import type { Services } from "../lib/gateway.ts";
+import type { Services } from "../lib/services.ts";
 import { type Connections, createConnections } from "./connections.ts";
 import { createGatewaySettings } from "./middleware/guards.ts";
 import { Idempotency } from "./middleware/idempotency.ts";

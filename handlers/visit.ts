@@ -1,6 +1,6 @@
 import type { Hooks } from "crossws";
 import type { Identity } from "../lib/access/identity.ts";
-import type { Services } from "../lib/gateway.ts";
+import type { Services } from "../lib/services.ts";
 import {
   addCorsHeaders,
   addPreflightHeaders,

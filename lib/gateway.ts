@@ -1,35 +1,19 @@
-import { type AccessServices, createAccessServices } from "./access/access_services.ts";
+import { createAccessServices } from "./access/access_services.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
 import { canonicalDigest } from "./base/json.ts";
-import { type Clock, systemClock } from "./base/clock.ts";
+import { systemClock } from "./base/clock.ts";
 import { type OpenedList, openInSteps } from "./base/opened_list.ts";
-import { createSystemRandom, type Random } from "./base/random.ts";
-import type { KnownSecrets } from "./base/redact.ts";
-import type { Caller } from "./base/records/caller.ts";
-import { createTelemetry, type Telemetry } from "./base/telemetry/create_telemetry.ts";
-import type { LogSink } from "./base/telemetry/log.ts";
-import type { Config } from "./config/config.ts";
-import { type ConfigStatus, createReloads, type Reloads } from "./config/create_reloads.ts";
+import { createSystemRandom } from "./base/random.ts";
+import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
+import { createReloads, type Reloads } from "./config/create_reloads.ts";
 import { allSecrets } from "./config/secrets.ts";
-import type { McpServers } from "./extensions/mcp/mcp_servers.ts";
-import type { McpOperator } from "./extensions/mcp/mcp_operator.ts";
-import type { Nodes } from "./extensions/nodes/nodes.ts";
-import { type Extensions, type LateSignIn, openExtensions } from "./extensions/open_extensions.ts";
-import type { PluginServices } from "./extensions/plugins/plugin_services.ts";
-import type { WorkspaceInstructions } from "./extensions/instructions/workspace_instructions.ts";
-import type { Skills } from "./extensions/skills/skills.ts";
-import { createGuardServices, type GuardServices } from "./guard/guard_services.ts";
-import type { AskProgram } from "./guard/program_approver.ts";
+import { type Extensions, openExtensions } from "./extensions/open_extensions.ts";
+import { createGuardServices } from "./guard/guard_services.ts";
 import { createMemoryServices, type MemoryServices } from "./memory/memory_services.ts";
 import { createEmbedder } from "./providers/embedder.ts";
-import type { OwnProviders } from "./providers/own_providers.ts";
-import type { Providers } from "./providers/provider.ts";
-import type { TrustedServer } from "./providers/discovery/provider_memory.ts";
 import { createProviderServices, type ProviderServices } from "./providers/provider_services.ts";
-import type { StoredConversations } from "./runs/conversations/stored_conversations.ts";
-import type { RunEventFeed, TellProgram } from "./runs/journal/run_event_feed.ts";
-import { createStoredRuns, type StoredRuns } from "./runs/journal/stored_runs.ts";
-import type { RunSupervisor } from "./runs/run_request.ts";
+import type { RunEventFeed } from "./runs/journal/run_event_feed.ts";
+import { createStoredRuns } from "./runs/journal/stored_runs.ts";
 import type { RunGuidance } from "./runs/supervisor/run_settings.ts";
 import {
   createConversationServices,
@@ -41,138 +25,12 @@ import {
 import { createDocuments } from "./storage/documents.ts";
 import { openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
-import type { Store } from "./storage/store.ts";
-import type { BrowserView } from "./system/browser/browser_views.ts";
 import { parseMarker, PROCESSES } from "./system/process/leftover_processes.ts";
-import { createSystemServices, type SystemServices } from "./system/system_services.ts";
+import { createSystemServices } from "./system/system_services.ts";
 import { createLazySecrets, createTools } from "./tools/create_tools.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
-import type { Tool } from "./tools/runtime/tool.ts";
 import type { ToolSecrets } from "./tools/secrets/tool_secrets.ts";
-import type { ProgramOffers } from "./tools/program_offers.ts";
-import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
-
-/** Health of the gateway. `draining`: a shutdown began. `degraded`: storage, audit or log cannot be written, or damaged records are set aside. */
-export type GatewayState = "ok" | "degraded" | "draining";
-
-/** Every service of the gateway, built once and handed to the handlers. */
-export interface Services
-  extends
-    AccessServices,
-    Pick<AutomationServices, "cron" | "deliveries">,
-    Pick<GuardServices, "audit" | "approvals" | "taintedFiles">,
-    Pick<MemoryServices, "memory" | "browserLogins">,
-    Pick<SystemServices, "containment">,
-    Pick<Telemetry, "log" | "metrics" | "recentLog"> {
-  readonly version: string;
-  readonly clock: Clock;
-  readonly random: Random;
-  /** Returns the newest configuration, an immutable snapshot. Keep the reference for the length of one piece of work only. */
-  readonly config: () => Config;
-  readonly configStatus: () => ConfigStatus;
-  readonly store: Store;
-  readonly tools: ToolExecutor;
-  /** Prompts and resources of the program that mounts the gateway. */
-  readonly offers: ProgramOffers;
-  readonly redactor: KnownSecrets;
-  readonly conversations: StoredConversations;
-  /** Other machines that offer their tools. Undefined while `[gateway.node_control]` is off. */
-  readonly nodes: Nodes | undefined;
-  /** Returns the browser of a run as people see it who watch. Undefined where the run has used none since the start. */
-  readonly browserOf: (runId: string) => Promise<BrowserView | undefined>;
-  /** Plugins and their registry; loaded at the first call where no plugin was found at the start. */
-  readonly plugins: () => Promise<PluginServices>;
-  /** Skills; loaded at the first call. */
-  readonly skills: () => Promise<Skills>;
-  /** MCP servers as the operator sees and changes them; loaded at the first call. */
-  readonly mcpServers: () => Promise<McpOperator>;
-  /** Instructions of the workspace; loaded at the first call. */
-  readonly instructions: () => Promise<WorkspaceInstructions>;
-  /** Sign-ins of people to MCP servers by `url` */
-  readonly mcpSignIn: LateSignIn;
-  /** Recorded runs, for reading where there is no agent. */
-  readonly storedRuns: StoredRuns;
-  /** Models and runs. Undefined without an agent (`kind = "none"` or --no-agent): requests get 503 `agent_unavailable`. */
-  readonly agent: { readonly providers: Providers; readonly runs: RunSupervisor } | undefined;
-  /** Time of the start, in ms since the epoch. */
-  readonly startedAt: number;
-  /** Absolute path of the folder that the agent works in. */
-  readonly workspaceRoot: string;
-  /** Returns the environment variable that a configuration key such as `secret_env` names. Undefined when it is not set. */
-  readonly environment: (name: string) => string | undefined;
-  /** Trusts a model server of this machine. The gateway then looks for it and uses it like a server of its own user. @throws {HttpError} */
-  readonly trustModelServer: (address: string, by: Pick<Caller, "via" | "tokenId">) => Promise<TrustedServer>;
-  state(): GatewayState;
-}
-
-/** Services together with the ways to reload, drain and close them. */
-export interface GatewayServices extends Services {
-  /** Returns the MCP servers that are being asked for their tools for the first time. Undefined where no server may be used. */
-  readonly learningTools: () => ReturnType<McpServers["learning"]> | undefined;
-  /** Takes the port of the gateway once it is open. Fetches of tools and replies then refuse the gateway itself. */
-  listensOn(port: number): void;
-  /** See Reloads. A run keeps the settings that it began with, but the newest configuration decides what it is allowed. */
-  readonly reload: Reloads["reload"];
-  /** Lets nothing new start: `state()` returns `draining`, and handlers refuse work. */
-  beginDrain(): void;
-  /** Waits up to `graceMs` for attached work, then cancels it with a final event. Leaves durable work for the next start. */
-  drain(graceMs: number): Promise<void>;
-  /** Closes everything, in the reverse order of its start. Repeating it does nothing. */
-  close(): Promise<void>;
-}
-
-/** Functions of the program that mounts the gateway. */
-export interface ProgramHooks {
-  /** Resolves when the program has its gateway. Nothing is called before. */
-  readonly ready: Promise<void>;
-  /** Told of each run event. Default: nobody is */
-  readonly onRunEvent?: TellProgram | undefined;
-  /** Asked about each approval. Default: people alone are */
-  readonly onApproval?: AskProgram | undefined;
-}
-
-/** Options of `createServices`. */
-export interface ServicesOptions {
-  /** Configuration of the start. */
-  readonly config: Config;
-  /** Absolute path of the data directory, which is made when it is missing. */
-  readonly dataDir: string;
-  /** Absolute path of the folder that the agent works in. */
-  readonly workspaceRoot: string;
-  /** Absolute paths of configuration files. No tool may touch them, as it may not touch the data directory. Default: none */
-  readonly ownPaths?: readonly string[];
-  /** Folder of the list of configuration files that a person accepted, for the audit. Default: no acceptance is recorded */
-  readonly trustDir?: string;
-  /** The user's home folder. */
-  readonly home: string;
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly version: string;
-  /** False: the gateway has no agent, as with `kind = "none"`. Default true */
-  readonly agent?: boolean;
-  /** Token of the control file, for the command line on this machine. */
-  readonly controlToken?: string | undefined;
-  readonly logSink: LogSink;
-  /** Returns false while log lines are lost. Default: always true */
-  readonly logHealthy?: () => boolean;
-  /** Default: the system's clock */
-  readonly clock?: Clock;
-  /** Default: the system's randomness */
-  readonly random?: Random;
-  /** Providers to use in place of the configured ones, for example a script in tests. Default: the configured ones */
-  readonly providers?: Providers;
-  /** Returns the `--help` text of each command by its name, for the offline assistant. Default: it knows README and `docs/` only */
-  readonly help?: () => Promise<ReadonlyMap<string, string>>;
-  /** Tools of the program that mounts the gateway. Default: none */
-  readonly tools?: readonly Tool[];
-  /** Prompts and resources of that program. Default: none */
-  readonly offers?: ProgramOffers;
-  /** Providers of that program. Default: none */
-  readonly ownProviders?: OwnProviders;
-  /** Functions of that program. Default: none */
-  readonly hooks?: ProgramHooks;
-  /** Origins where `kind = "auto"` looks for local model servers. False: nowhere. Default: the usual ports on loopback */
-  readonly localServers?: readonly string[] | false;
-}
+import type { GatewayServices, GatewayState, ServicesOptions } from "./services.ts";
 
 /**
  * Builds the services of one gateway and hands them to each other. Holds the data directory's lock until `close()`.

@@ -23,9 +23,10 @@ const FLOORS: readonly (readonly [wing: string, floor: number])[] = [
   ["lib/extensions/", 5],
   ["lib/runs/", 6],
   ["lib/automation/", 7],
-  ["lib/gateway.ts", 8],
-  ["handlers/", 9],
-  ["cli/", 10],
+  ["lib/services.ts", 8],
+  ["lib/gateway.ts", 9],
+  ["handlers/", 10],
+  ["cli/", 11],
 ];
 
 const FILES = sourceFiles(["cli", "handlers", "lib"]).filter((file) => !file.path.startsWith("lib/dashboard/page/"));

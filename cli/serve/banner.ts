@@ -1,5 +1,5 @@
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 import type { CommandContainment } from "../../lib/system/process/containment.ts";
 import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
 

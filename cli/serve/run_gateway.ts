@@ -6,7 +6,7 @@ import type { LogSink } from "../../lib/base/telemetry/log.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { missingVariables } from "../../lib/config/secrets.ts";
-import type { GatewayServices } from "../../lib/gateway.ts";
+import type { GatewayServices } from "../../lib/services.ts";
 import { checkBeside } from "../../lib/host/check_beside.ts";
 import { readControlFile, removeControlFile, writeControlFile } from "../../lib/host/control_file.ts";
 import { processIdentity } from "../../lib/host/process_identity.ts";

@@ -5,7 +5,7 @@ import { createRouter, type GatewayRouter } from "../../handlers/router.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import type { ResponseClass } from "../../handlers/route.ts";
 import { withTimeout } from "../../lib/base/clock.ts";
-import type { GatewayServices } from "../../lib/gateway.ts";
+import type { GatewayServices } from "../../lib/services.ts";
 import { watchNodeConnections } from "./node_connections.ts";
 import { hardenNodeServer, nodeServerOptions } from "./node_server.ts";
 import { createSocketServer, type SocketServer } from "./socket_server.ts";

@@ -5,7 +5,7 @@ import type { Config } from "../../lib/config/config.ts";
 import { type LoadedConfig, trustDirectory } from "../../lib/config/load_config.ts";
 import { trustStorePath } from "../../lib/config/trust_store.ts";
 import { watchFiles } from "../../lib/config/watch_files.ts";
-import type { GatewayServices } from "../../lib/gateway.ts";
+import type { GatewayServices } from "../../lib/services.ts";
 import { isWithin } from "../../lib/system/files/forbidden_paths.ts";
 import type { CommandContext } from "../command.ts";
 

@@ -9,7 +9,7 @@ import type {
 import { Buffer } from "node:buffer";
 import { wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
 import { UNTAINTED } from "../../lib/base/taint.ts";
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 import type { ToolContent } from "../../lib/tools/runtime/tool_call.ts";
 import type { ToolCallOutcome } from "../../lib/tools/runtime/tool_executor.ts";
 import { checkScope } from "../door.ts";

@@ -4,7 +4,7 @@ import type {
   ReadResourceResult,
   Resource,
 } from "@modelcontextprotocol/server";
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
 
 /** Scheme and path of a conversation's address, before its id. */

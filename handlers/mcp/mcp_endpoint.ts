@@ -1,7 +1,7 @@
 import type { McpHttpHandler, McpRequestContext } from "@modelcontextprotocol/server";
 import * as v from "valibot";
 import type { Identity } from "../../lib/access/identity.ts";
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 import { hasScope } from "../../lib/base/records/caller.ts";
 import { checkScope } from "../door.ts";
 import { httpError } from "../wire/http_errors.ts";

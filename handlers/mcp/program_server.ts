@@ -9,7 +9,7 @@ import type {
   ResourceTemplateType,
 } from "@modelcontextprotocol/server";
 import { CancelError } from "../../lib/base/cancel.ts";
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 import type { OfferedResource, ProgramCompletion, ProgramPrompt } from "../../lib/tools/program_offers.ts";
 import { type ProgramPart, toToolContent } from "../../lib/tools/program_result.ts";
 import { checkWhole } from "../../lib/tools/runtime/check_whole.ts";

@@ -3,7 +3,7 @@ import * as v from "valibot";
 import type { Scope } from "../../lib/base/records/caller.ts";
 import { wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
 import { isEnded, type Run, RUN_ID } from "../../lib/base/records/run.ts";
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 import { createRunState } from "../../lib/runs/journal/apply_event.ts";
 import { requireAgent } from "../wire/agent_runs.ts";
 import { checkBody } from "../wire/check_body.ts";

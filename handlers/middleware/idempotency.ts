@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { isEnded } from "../../lib/base/records/run.ts";
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 import type { GatewayRequestContext } from "../request_context.ts";
 import type { Handler, Route, RunClaim } from "../route.ts";
 import { httpError } from "../wire/http_errors.ts";

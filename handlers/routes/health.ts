@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { containmentSchema } from "../../lib/base/records/approval.ts";
-import type { GatewayState } from "../../lib/gateway.ts";
+import type { GatewayState } from "../../lib/services.ts";
 import type { Route } from "../route.ts";
 import { readJsonValue } from "../wire/read_json.ts";
 import { jsonReply, textReply } from "../wire/reply.ts";

@@ -1,7 +1,7 @@
 import type { Peer } from "crossws";
 import * as v from "valibot";
 import { ToolError } from "../../lib/base/errors.ts";
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
 import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
 import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";

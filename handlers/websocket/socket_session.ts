@@ -3,7 +3,7 @@ import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 import { checkScope } from "../door.ts";
 import { openRunEvents, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
 import { endedInSilence, toHttpError } from "../wire/http_errors.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../../lib/base/clock.ts";
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 
 /** Close code of a shutdown. Source: RFC 6455 section 7.4.1 */
 export const GOING_AWAY = 1001;

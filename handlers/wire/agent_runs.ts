@@ -1,4 +1,4 @@
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { RequestContext, RunClaim } from "../route.ts";
 import { type ErrorCode, httpError } from "./http_errors.ts";

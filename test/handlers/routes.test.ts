@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import type { Services } from "../../lib/gateway.ts";
+import type { Services } from "../../lib/services.ts";
 import type { ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createTestRouter, errorOf } from "../support/test_router.ts";
 

@@ -12,7 +12,7 @@ import { createMcpOperator } from "../../lib/extensions/mcp/mcp_operator.ts";
 import { ServerSwitches } from "../../lib/extensions/mcp/server_switches.ts";
 import { PluginError } from "../../lib/extensions/plugins/plugin_error.ts";
 import { SkillError } from "../../lib/extensions/skills/skill_error.ts";
-import type { GatewayState, Services } from "../../lib/gateway.ts";
+import type { GatewayState, Services } from "../../lib/services.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
 import { loginEvent } from "../../lib/guard/audit/audit_event.ts";

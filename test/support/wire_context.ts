@@ -2,7 +2,7 @@ import { createConnections } from "../../handlers/connections.ts";
 import type { RequestContext, RunClaim } from "../../handlers/route.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Scope } from "../../lib/base/records/caller.ts";
-import type { GatewayState, Services } from "../../lib/gateway.ts";
+import type { GatewayState, Services } from "../../lib/services.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";

@@ -3,7 +3,7 @@ import { createServer } from "node:net";
 import { test } from "node:test";
 import { ListenError, type RunningServer, serveGateway } from "../../../cli/serve/serve_gateway.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
-import type { GatewayServices } from "../../../lib/gateway.ts";
+import type { GatewayServices } from "../../../lib/services.ts";
 import { createFakeServices, type FakeServices, type FakeServicesOptions } from "../../support/fake_services.ts";
 import { exchange, lastAnswer, openRawSocket } from "../../support/raw_socket.ts";
 import { withRunningGateway } from "../../support/running_gateway.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createPluginRegistry } from "../../../lib/extensions/plugins/plugin_registry.ts";
-import type { Services } from "../../../lib/gateway.ts";
+import type { Services } from "../../../lib/services.ts";
 import { type PluginBench, withPlugins } from "../../support/plugin_bench.ts";
 import { samplePackage, tarOf } from "../../support/plugin_package.ts";
 import { createPublisher, writeRegistry } from "../../support/plugin_registry.ts";

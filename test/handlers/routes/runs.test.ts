@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Script } from "../../../fixtures/scripted_provider.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
-import type { Services } from "../../../lib/gateway.ts";
+import type { Services } from "../../../lib/services.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createFakeServices } from "../../support/fake_services.ts";
 import { jsonOf } from "../../support/json_of.ts";
