@@ -211,6 +211,10 @@ class MemoryRecords {
         entries.set(write.key, { ...earlier, vector: write.vector });
         return () => void entries.set(write.key, earlier);
       }
+      case "check": {
+        const isThere = (this.entry(write.collection, write.key)?.version ?? 0) === write.version;
+        return isThere ? () => {} : undefined;
+      }
       case "append": {
         const earlier = this.#streams.get(write.stream) ?? [];
         if (earlier.length !== write.expectedSeq) return undefined;

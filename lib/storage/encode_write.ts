@@ -20,7 +20,7 @@ export type EncodedWrite =
     readonly text: string | undefined;
   }
   | { readonly op: "append"; readonly stream: string; readonly expectedSeq: number; readonly jsons: readonly string[] }
-  | Extract<Write, { readonly op: "delete" | "vector" | "drop" }>;
+  | Extract<Write, { readonly op: "delete" | "vector" | "check" | "drop" }>;
 
 /**
  * Checks a write and copies its bodies, so that a bad write fails alone and a body that changes later is not written.
@@ -50,6 +50,8 @@ export function encodeWrite(write: Write): EncodedWrite {
         vector: { model, values: toUnit(values) },
       };
     }
+    case "check":
+      return { op: "check", ...place(write), version: checkSeq(write.version) };
     case "append":
       return {
         op: "append",

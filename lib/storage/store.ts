@@ -110,6 +110,11 @@ export type Write =
     readonly version: number;
     readonly vector: TextVector;
   }
+  /**
+   * Writes nothing. Precondition: the record has exactly this version (0: the key is absent). No other batch changes the record before
+   * this batch is written.
+   */
+  | { readonly op: "check"; readonly collection: string; readonly key: string; readonly version: number }
   /** Precondition: the stream's last seq is `expectedSeq` (0: empty) */
   | {
     readonly op: "append";
@@ -207,6 +212,8 @@ export function forgetWritten(unreadable: UnreadableRecords, writes: readonly Wr
   if (unreadable.count() === 0) return;
   for (const write of writes) {
     if (write.op === "drop") unreadable.forget(write.stream);
-    else if (write.op !== "append" && write.op !== "vector") unreadable.forget(write.collection, write.key);
+    else if (write.op !== "append" && write.op !== "vector" && write.op !== "check") {
+      unreadable.forget(write.collection, write.key);
+    }
   }
 }

@@ -592,6 +592,46 @@ for (const driver of DRIVERS) {
       }
     });
 
+    check("a check writes nothing, and holds the batch to one version of another record", async (store) => {
+      const check = (key: string, version: number): Write => ({ op: "check", collection: "c", key, version });
+      const put: Write = { op: "put", collection: "d", key: "k", body: 1 };
+      await store.insertOnce("c", "held", 1);
+      await store.putIfVersion("c", "held", 1, 2);
+      for (const version of [0, 1, 3]) {
+        assert.equal(await store.batch([put, check("held", version)]), false, `version ${version}`);
+        assert.equal(await store.batch([check("held", version), put]), false, `version ${version}, first`);
+      }
+      assert.equal(await store.batch([check("absent", 1), put]), false);
+      assert.equal(await store.get("d", "k"), undefined, "nothing of a batch whose check failed is written");
+      assert.equal(await store.batch([check("held", 2), check("absent", 0), put]), true);
+      assert.equal((await store.get("c", "held"))?.version, 2, "a check leaves the version as it is");
+      // A check sees what its own batch wrote before it
+      assert.equal(await store.batch([{ op: "delete", collection: "c", key: "held" }, check("held", 0)]), true);
+      await assert.rejects(store.batch([check("held", -1)]), RangeError);
+    });
+
+    check("a check and a change of its record never both win", async (store) => {
+      for (let version = 1; version <= 20; version++) {
+        if (version === 1) await store.insertOnce("c", "fence", 0);
+        const [isChanged, isWritten] = await Promise.all([
+          store.putIfVersion("c", "fence", version, version),
+          store.batch([
+            { op: "check", collection: "c", key: "fence", version },
+            { op: "append", stream: "s", expectedSeq: version - 1, records: [version] },
+          ]),
+        ]);
+        assert.equal(isChanged, true);
+        // Either order is right, but after the change nothing is written with the old version
+        const late = await store.batch([
+          { op: "check", collection: "c", key: "fence", version },
+          { op: "put", collection: "d", key: "late", body: 0 },
+        ]);
+        assert.equal(late, false);
+        if (!isWritten) await store.append("s", version - 1, [version]);
+      }
+      assert.equal(await store.get("d", "late"), undefined);
+    });
+
     check("a vector is kept for one version of a record with a text, and goes with it", async (store) => {
       const put = (key: string, text?: string) =>
         store.batch([{ op: "put", collection: "m", key, body: 0, ...(text === undefined ? {} : { text }) }]);
@@ -711,6 +751,7 @@ test("both drivers agree after any sequence of batches", async () => {
     fc.record({ op: fc.constant("put" as const), collection: name, key: name, body: fc.nat(9) }),
     fc.record({ op: fc.constant("insert" as const), collection: name, key: name, body: fc.nat(9) }),
     fc.record({ op: fc.constant("putIf" as const), collection: name, key: name, version: fc.nat(3), body: fc.nat(9) }),
+    fc.record({ op: fc.constant("check" as const), collection: name, key: name, version: fc.nat(3) }),
     fc.record({ op: fc.constant("delete" as const), collection: name, key: name }),
     fc.record({
       op: fc.constant("append" as const),

@@ -50,6 +50,7 @@ function prepareRecords(sql: Prepare) {
      WHERE collection = ? AND key = ? AND version = ? RETURNING id, searchable`,
     ),
     mark: sql("UPDATE records SET searchable = ? WHERE id = ?"),
+    versionOf: sql("SELECT version FROM records WHERE collection = ? AND key = ?"),
     idOf: sql("SELECT id FROM records WHERE collection = ? AND key = ?"),
     count: sql("SELECT count(*) AS n FROM records WHERE collection = ? AND key >= ? AND key < ?"),
   };
@@ -155,6 +156,8 @@ class PreparedRecordStatements implements RecordStatements {
         return true;
       case "vector":
         return this.vectors.put(write, write.vector);
+      case "check":
+        return Number(this.#records.versionOf.get(write.collection, write.key)?.["version"] ?? 0) === write.version;
       case "append":
         return this.#append(write);
       case "drop":
