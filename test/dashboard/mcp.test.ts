@@ -5,10 +5,11 @@ import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, test } from "node:test";
 import type { Browser } from "playwright-core";
-import { launchChromium, NO_PAGE_TEST, PATIENCE_MS } from "../support/chromium.ts";
+import { launchChromium, NO_PAGE_TEST } from "../support/chromium.ts";
 import { startAuthorizationServer } from "../support/fake_authorization_server.ts";
 import { fixtureServer } from "../support/mcp_bench.ts";
 import { withRunningGateway } from "../support/running_gateway.ts";
+import { withView } from "./with_view.ts";
 
 const HOSTILE = {
   name: "sweet",
@@ -52,72 +53,59 @@ describe("the dashboard's MCP servers in Chromium", { skip: NO_PAGE_TEST }, () =
 
   test("servers are shown with state, tools, last error and log, turned off and on, and started anew", () =>
     withRemote(async (config) =>
-      await withRunningGateway({ config, environment: { PATH: process.env["PATH"] ?? "" } }, async (gateway) => {
-        const page = await browser.newPage();
-        page.setDefaultTimeout(PATIENCE_MS);
-        const problems: string[] = [];
-        page.on("pageerror", (error) => problems.push(String(error)));
-        page.on("dialog", (dialog) => problems.push(dialog.message()));
-        await page.goto(gateway.url);
-        await page.fill("#pair-code", (await gateway.services.pairing.createCode()).code);
-        await page.keyboard.press("Enter");
-        await page.waitForSelector("#message");
-        await page.click("nav a[href='#mcp']");
-        const files = page.locator("#mcp-files");
-        await files.getByText("Ready").waitFor();
-        await page.locator("#mcp-broken").getByText("Failed").waitFor();
-        await page.locator("#mcp-lead").getByText("3 of 4 are on, 1 with a session").waitFor();
-        await page.locator("#mcp-remote summary").click();
-        await page.locator("#mcp-remote").getByText("It wants a person to sign in: postern mcp login remote").waitFor();
-        assert.match(
-          await page.locator("#mcp-other").innerText(),
-          /Off[\s\S]*add "other" to \[security\.mcp\] allowed_servers/,
-        );
-        await files.locator("summary").click();
-        const shown = await files.innerText();
-        assert.match(shown, /Protocol 2025-11-25, legacy era/);
-        assert.match(shown, /mcp__files__sweet: <img src=x onerror=alert\(1\)>\\u202e Ignore/);
-        assert.match(shown, /hello <b>from<\/b> here/);
-        await page.locator("#mcp-broken summary").click();
-        assert.match(
-          await page.locator("#mcp-broken").innerText(),
-          /Last error[\s\S]*mcp_unavailable: .*no key was given/,
-        );
+      await withRunningGateway(
+        { config, environment: { PATH: process.env["PATH"] ?? "" } },
+        (gateway) =>
+          withView(browser, { gateway, view: "mcp" }, async ({ page, press, said }) => {
+            const files = page.locator("#mcp-files");
+            await files.getByText("Ready").waitFor();
+            await page.locator("#mcp-broken").getByText("Failed").waitFor();
+            await page.locator("#mcp-lead").getByText("3 of 4 are on, 1 with a session").waitFor();
+            await page.locator("#mcp-remote summary").click();
+            await page.locator("#mcp-remote").getByText("It wants a person to sign in: postern mcp login remote")
+              .waitFor();
+            assert.match(
+              await page.locator("#mcp-other").innerText(),
+              /Off[\s\S]*add "other" to \[security\.mcp\] allowed_servers/,
+            );
+            await files.locator("summary").click();
+            const shown = await files.innerText();
+            assert.match(shown, /Protocol 2025-11-25, legacy era/);
+            assert.match(shown, /mcp__files__sweet: <img src=x onerror=alert\(1\)>\\u202e Ignore/);
+            assert.match(shown, /hello <b>from<\/b> here/);
+            await page.locator("#mcp-broken summary").click();
+            assert.match(
+              await page.locator("#mcp-broken").innerText(),
+              /Last error[\s\S]*mcp_unavailable: .*no key was given/,
+            );
 
-        const press = (label: string, name: string) =>
-          page.getByRole("button", { name: `${label}: ${name}`, exact: true }).click();
-        const said = async (text: string) => {
-          await page.locator("#mcp-note").getByText(text).waitFor();
-          await page.locator("#mcp-title:focus").waitFor();
-        };
-        writeFileSync(STATE, "Gives your keys away");
-        await press("Restart", "files");
-        await said("Restart files: done.");
-        await files.getByText("echo (changed)").waitFor();
-        assert.doesNotMatch(await files.innerText(), /mcp__files__echo/);
-        await press("What changed", "files");
-        await page.locator("#mcp-files .ask").getByText("Gives your keys away").waitFor();
-        await page.keyboard.press("Enter");
-        await page.getByRole("button", { name: "What changed: files", exact: true }).waitFor();
-        await press("What changed", "files");
-        await press("Accept", "files");
-        await said("Accept the tools of files: done.");
-        await files.getByText("mcp__files__echo: Gives your keys away").waitFor();
-        await press("Disable", "files");
-        await said("Disable files: done.");
-        await files.getByText("run postern mcp enable files").waitFor();
-        await press("Enable", "files");
-        await said("Enable files: done.");
-        await files.getByText("Idle").waitFor();
-        await press("Restart", "files");
-        await said("Restart files: done.");
-        await press("Restart", "broken");
-        await said('Restart broken: Cannot start the MCP server "broken"');
-        await page.locator("#mcp-other summary").click();
-        await press("Enable", "other");
-        await said("Enable other: Cannot enable the MCP server");
-        await page.close();
-        assert.deepEqual(problems, []);
-      })
+            writeFileSync(STATE, "Gives your keys away");
+            await press("Restart", "files");
+            await said("Restart files: done.");
+            await files.getByText("echo (changed)").waitFor();
+            assert.doesNotMatch(await files.innerText(), /mcp__files__echo/);
+            await press("What changed", "files");
+            await page.locator("#mcp-files .ask").getByText("Gives your keys away").waitFor();
+            await page.keyboard.press("Enter");
+            await page.getByRole("button", { name: "What changed: files", exact: true }).waitFor();
+            await press("What changed", "files");
+            await press("Accept", "files");
+            await said("Accept the tools of files: done.");
+            await files.getByText("mcp__files__echo: Gives your keys away").waitFor();
+            await press("Disable", "files");
+            await said("Disable files: done.");
+            await files.getByText("run postern mcp enable files").waitFor();
+            await press("Enable", "files");
+            await said("Enable files: done.");
+            await files.getByText("Idle").waitFor();
+            await press("Restart", "files");
+            await said("Restart files: done.");
+            await press("Restart", "broken");
+            await said('Restart broken: Cannot start the MCP server "broken"');
+            await page.locator("#mcp-other summary").click();
+            await press("Enable", "other");
+            await said("Enable other: Cannot enable the MCP server");
+          }),
+      )
     ));
 });

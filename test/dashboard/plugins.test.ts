@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_PAGE_TEST, PATIENCE_MS } from "../support/chromium.ts";
+import { launchChromium, NO_PAGE_TEST } from "../support/chromium.ts";
 import { type SampleManifest, samplePackage, sampleTool, tarOf } from "../support/plugin_package.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { type OpenedView, withView } from "./with_view.ts";
 
 const BY = { via: "cli", tokenId: null } as const;
 const PROCESS = { kind: "process", wasm: undefined, process: { command: "sh", args: ["none.sh"] } };
@@ -16,52 +17,33 @@ describe("the dashboard's plugins in Chromium", { skip: NO_PAGE_TEST }, () => {
   });
   after(() => browser.close());
 
-  /** Runs `use` on the page of a real gateway. What the page must never do fails the test. */
-  function withPage(use: (page: Page, gateway: RunningGateway) => Promise<void>): Promise<void> {
-    return withRunningGateway({ config: { plugins: { allow_process: true } } }, async (gateway) => {
-      const page = await browser.newPage();
-      page.setDefaultTimeout(PATIENCE_MS);
-      const problems: string[] = [];
-      page.on("pageerror", (error) => problems.push(String(error)));
-      page.on("dialog", (dialog) => problems.push(dialog.message()));
-      page.on("console", (message) => {
-        if (/Content Security Policy/.test(message.text())) problems.push(message.text());
-      });
-      await page.goto(gateway.url);
-      await page.fill("#pair-code", (await gateway.services.pairing.createCode()).code);
-      await page.keyboard.press("Enter");
-      await page.waitForSelector("#message");
-      await page.click("nav a[href='#plugins']");
-      await use(page, gateway);
-      await page.close();
-      assert.deepEqual(problems, []);
-    });
+  /** Runs `use` on the plugins of a real gateway. */
+  function withPlugins(use: (opened: OpenedView, gateway: RunningGateway) => Promise<void>): Promise<void> {
+    return withRunningGateway(
+      { config: { plugins: { allow_process: true } } },
+      (gateway) => withView(browser, { gateway, view: "plugins" }, (opened) => use(opened, gateway)),
+    );
   }
-  const said = async (page: Page, text: string) => {
-    await page.locator("#plugins-note").getByText(text).waitFor();
-    await page.locator("#plugins-title:focus").waitFor();
-  };
   const upload = (page: Page, name: string, bytes: Uint8Array) =>
     page.setInputFiles("#plugins-file", { name, mimeType: "application/x-tar", buffer: Buffer.from(bytes) });
 
   test("a package is installed from a file, shown, enabled after a question, disabled and removed", () =>
-    withPage(async (page, { services }) => {
+    withPlugins(async ({ page, press, said }, { services }) => {
       await page.locator("#plugins-lead").getByText("There is no plugin").waitFor();
       const { plugins } = await services.plugins();
       await upload(page, "evil.tar", tarOf([{ name: "../evil" }]));
-      await said(page, 'Install evil.tar: Cannot use the package: "../evil"');
+      await said('Install evil.tar: Cannot use the package: "../evil"');
       await upload(
         page,
         "words.tar",
         packageOf({ description: "<b>Counts</b>", capabilities: { workspace: "read" } }),
       );
-      await said(page, "Install words.tar: done.");
+      await said("Install words.tar: done.");
       const row = page.locator("#plugin-words");
       assert.match(await row.innerText(), /words 1\.0\.0[\s\S]*process[\s\S]*<b>Counts<\/b>[\s\S]*it is off/);
       await row.locator("summary").click();
       assert.match(await row.innerText(), /reads the workspace \(not granted\)[\s\S]*count_words: Counts the words/);
-      const press = (name: string) => page.getByRole("button", { name: `${name}: words`, exact: true }).click();
-      await press("Enable");
+      await press("Enable", "words");
       assert.match(
         await row.locator(".ask").innerText(),
         /program on this machine[\s\S]*Enabling grants\s*reads the workspace/,
@@ -69,21 +51,21 @@ describe("the dashboard's plugins in Chromium", { skip: NO_PAGE_TEST }, () => {
       await page.keyboard.press("Enter");
       await page.getByRole("button", { name: "Enable: words", exact: true }).waitFor();
       assert.equal(plugins.get("words")?.state, "installed", "Enter on the question cancels");
-      await press("Enable");
-      await press("Enable it");
-      await said(page, "Enable words: done.");
+      await press("Enable", "words");
+      await press("Enable it", "words");
+      await said("Enable words: done.");
       assert.equal(plugins.get("words")?.on, true);
       assert.match(await row.innerText(), /reads the workspace \(granted\)/);
-      await press("Disable");
-      await said(page, "Disable words: done.");
-      await press("Remove");
-      await press("Remove it");
-      await said(page, "Remove words: done.");
+      await press("Disable", "words");
+      await said("Disable words: done.");
+      await press("Remove", "words");
+      await press("Remove it", "words");
+      await said("Remove words: done.");
       assert.deepEqual(plugins.list(), []);
     }));
 
   test("a new version shows what it asks for beyond the old one, and content that changed meanwhile is refused", () =>
-    withPage(async (page, { services, workspace }) => {
+    withPlugins(async ({ page, press, said }, { services, workspace }) => {
       const { plugins } = await services.plugins();
       const { digest } = await plugins.install(packageOf({ capabilities: { hosts: ["a.example"] } }), { by: BY });
       await plugins.enable("words", { by: BY, digest: digest ?? "" });
@@ -102,7 +84,7 @@ describe("the dashboard's plugins in Chromium", { skip: NO_PAGE_TEST }, () => {
       await plugins.install(packageOf({ version: "2.0.0", capabilities: more }), { by: BY });
       await page.reload();
       await row.locator("summary").click();
-      await page.getByRole("button", { name: "Enable: words" }).click();
+      await press("Enable", "words");
       assert.match(
         await row.locator(".ask").innerText(),
         /Enabling grants\s*reaches the host b\.example\s*Granted before\s*reaches the host a\.example/,
@@ -110,8 +92,8 @@ describe("the dashboard's plugins in Chromium", { skip: NO_PAGE_TEST }, () => {
       await plugins.install(packageOf({ version: "2.0.1", capabilities: more, tools: [sampleTool("other")] }), {
         by: BY,
       });
-      await page.getByRole("button", { name: "Enable it: words" }).click();
-      await said(page, 'Enable words: Cannot enable "words" with the digest');
+      await press("Enable it", "words");
+      await said('Enable words: Cannot enable "words" with the digest');
       assert.equal(plugins.get("words")?.state, "installed");
     }));
 });

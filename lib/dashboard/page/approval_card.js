@@ -1,7 +1,7 @@
 import { element } from "./dom.js";
 import { createElicitationForm } from "./elicitation_form.js";
 import { exactLine, exactText } from "./exact_text.js";
-import { formatDuration } from "./format.js";
+import { formatDuration, messageOf } from "./format.js";
 
 /** @typedef {"call" | "folder" | "command"} Match */
 /** @typedef {{ decision: "approve" | "deny", remember?: "run" | "always", match?: Match, content?: Readonly<Record<string, unknown>> }} Answer */
@@ -68,7 +68,7 @@ function createElicitationCard({ question, onAnswer }) {
     try {
       await onAnswer(answer);
     } catch (error) {
-      problem.textContent = error instanceof Error ? error.message : String(error);
+      problem.textContent = messageOf(error);
       submit.disabled = decline.disabled = false;
       submit.focus();
     }
@@ -130,7 +130,7 @@ function createCallCard({ question, onAnswer }) {
     try {
       await onAnswer(answer);
     } catch (error) {
-      problem.textContent = error instanceof Error ? error.message : String(error);
+      problem.textContent = messageOf(error);
       for (const each of buttons) each.disabled = false;
       buttons[0]?.focus();
     }

@@ -1,6 +1,6 @@
 import { createApprovalCard } from "./approval_card.js";
 import { byId, element } from "./dom.js";
-import { formatTime } from "./format.js";
+import { formatTime, messageOf } from "./format.js";
 import { exactLine } from "./exact_text.js";
 
 const RECENT = 20;
@@ -94,7 +94,7 @@ export function createApprovalsView({ session }) {
     try {
       await session.request(`v1/approval-rules/${encodeURIComponent(id)}`, { method: "DELETE" });
     } catch (error) {
-      lead.textContent = `The rule could not be revoked: ${error instanceof Error ? error.message : error}`;
+      lead.textContent = `The rule could not be revoked: ${messageOf(error)}`;
       return;
     }
     await load();
@@ -136,7 +136,7 @@ export function createApprovalsView({ session }) {
       showRecent(all.data);
       showRules(remembered.data);
     } catch (error) {
-      lead.textContent = `The approvals cannot be shown: ${error instanceof Error ? error.message : error}`;
+      lead.textContent = `The approvals cannot be shown: ${messageOf(error)}`;
     }
   }
 

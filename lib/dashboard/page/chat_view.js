@@ -1,5 +1,6 @@
 import { createChatSocket } from "./chat_socket.js";
 import { byId, element } from "./dom.js";
+import { messageOf } from "./format.js";
 import { pastTurns, question } from "./past_messages.js";
 import { createPastView } from "./past_view.js";
 import { createReply } from "./reply.js";
@@ -132,7 +133,7 @@ export function createChatView({ session }) {
         ...(conversationId === undefined ? {} : { conversation_id: conversationId }),
       });
     } catch (error) {
-      fail(error instanceof Error ? error.message : String(error));
+      fail(messageOf(error));
     }
   }
 
@@ -186,7 +187,7 @@ export function createChatView({ session }) {
     } catch (error) {
       if (conversationId !== id) return;
       const isUnknown = /** @type {{ status?: number }} */ (error).status === 404;
-      showNote(isUnknown ? NOTHING_STORED : `It cannot be shown: ${error instanceof Error ? error.message : error}`);
+      showNote(isUnknown ? NOTHING_STORED : `It cannot be shown: ${messageOf(error)}`);
     }
   }
 
@@ -240,7 +241,7 @@ export function createChatView({ session }) {
     const height = conversation.scrollHeight;
     showEarlier().then(
       () => void (conversation.scrollTop += conversation.scrollHeight - height),
-      (error) => showNote(error instanceof Error ? error.message : String(error)),
+      (error) => showNote(messageOf(error)),
     );
   });
   /** @param {readonly string[]} texts */

@@ -1,3 +1,5 @@
+import { messageOf } from "./format.js";
+
 const RETRY_MS = 1500;
 /** Statuses that end a stream for good: the token, the scope, an unknown run, a place that is not there. */
 const FINAL = new Set([400, 401, 403, 404]);
@@ -27,7 +29,7 @@ export async function readEvents({ session, runId, signal, onEvent, onProblem })
       }
     } catch (error) {
       if (signal.aborted) return;
-      onProblem(error instanceof Error ? error.message : String(error));
+      onProblem(messageOf(error));
       if (FINAL.has(/** @type {{ status?: number }} */ (error).status ?? 0)) return;
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));

@@ -45,6 +45,11 @@ export function formatTime(time) {
   return Number.isNaN(date.getTime()) ? time : TIME.format(date);
 }
 
+/** @param {unknown} error what was thrown, as words for the page */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /**
  * @param {number} value
  * @param {number} digits

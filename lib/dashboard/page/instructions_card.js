@@ -1,5 +1,6 @@
 import { byId, element } from "./dom.js";
 import { exactLine, exactText } from "./exact_text.js";
+import { messageOf } from "./format.js";
 
 const PATH = "v1/workspace-instructions";
 
@@ -39,7 +40,7 @@ export function createInstructionsCard({ session }) {
       // A token without the right to see them is shown no card
       card.hidden = true;
       body.replaceChildren();
-      note.textContent = error instanceof Error ? error.message : String(error);
+      note.textContent = messageOf(error);
     }
   }
 
@@ -53,7 +54,7 @@ export function createInstructionsCard({ session }) {
       await work();
       note.textContent = `${label}: done.`;
     } catch (error) {
-      note.textContent = `${label}: ${error instanceof Error ? error.message : String(error)}`;
+      note.textContent = `${label}: ${messageOf(error)}`;
     }
     await load();
     byId("instructions-title", HTMLElement).focus();

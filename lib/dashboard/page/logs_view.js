@@ -1,5 +1,5 @@
 import { byId, element } from "./dom.js";
-import { formatTime } from "./format.js";
+import { formatTime, messageOf } from "./format.js";
 
 /** @typedef {{ seq: number, time: string, level: string, message: string, fields: Record<string, unknown> }} LogLine */
 
@@ -33,7 +33,7 @@ export function createLogsView({ session }) {
     } catch (error) {
       // Not asked for again: each refusal stands in the gateway's audit
       isRefused = /** @type {{ status?: number }} */ (error).status === 403;
-      lead.textContent = `The log cannot be shown: ${error instanceof Error ? error.message : error}`;
+      lead.textContent = `The log cannot be shown: ${messageOf(error)}`;
     } finally {
       isAsking = false;
     }

@@ -1,6 +1,7 @@
 import { createApprovalsView } from "./approvals_view.js";
 import { createChatView } from "./chat_view.js";
 import { byId, element } from "./dom.js";
+import { messageOf } from "./format.js";
 import { createInstructionsCard } from "./instructions_card.js";
 import { createLogsView } from "./logs_view.js";
 import { createMcpView } from "./mcp_view.js";
@@ -117,7 +118,7 @@ export function start() {
   async function describe() {
     const { models, problem } = await session.json("v1/models").then(
       ({ data }) => ({ models: data, problem: data.length > 0 ? undefined : NO_MODEL }),
-      (error) => ({ models: [], problem: error instanceof Error ? error.message : String(error) }),
+      (error) => ({ models: [], problem: messageOf(error) }),
     );
     const health = await readHealth();
     chat.describe({ models, workspace: health?.workspace, problem });

@@ -1,6 +1,7 @@
 import { byId, element } from "./dom.js";
 import { exactLine, exactText } from "./exact_text.js";
-import { formatTime } from "./format.js";
+import { button, createExtensionList, toChoices, toLines, toRow } from "./extension_list.js";
+import { formatTime, messageOf } from "./format.js";
 
 const STATES = new Map([
   ["disabled", "Off"],
@@ -41,153 +42,103 @@ const MAX_LOOKS = 60;
  * @param {{ session: import("./session.js").Session }} options
  */
 export function createMcpView({ session }) {
-  const lead = byId("mcp-lead", HTMLElement);
-  const list = byId("mcp-list", HTMLElement);
-  const note = byId("mcp-note", HTMLElement);
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
   let looks = 0;
 
-  async function load() {
-    clearTimeout(timer);
-    try {
+  const list = createExtensionList({
+    id: "mcp",
+    things: "servers",
+    async read() {
+      clearTimeout(timer);
       /** @type {readonly Server[]} */
       const servers = (await session.json("v1/mcp-servers")).data;
+      lookAgain(servers.some(({ state }) => state === "starting"));
       const ready = servers.filter(({ state }) => state === "ready").length;
       const on = servers.filter(({ state }) => state !== "disabled").length;
-      lead.textContent = servers.length === 0
-        ? "There is no server. Add one: postern mcp add."
-        : `${on} of ${servers.length} are on, ${ready} with a session, which the first call opens. What is off says what would turn it on.`;
-      const isOpen = new Set([...list.querySelectorAll("details[open]")].map(({ id }) => id));
-      const focused = document.activeElement?.id ?? "";
-      list.replaceChildren(...servers.map((server) => element("li", {}, toDetails(server, isOpen))));
-      list.hidden = servers.length === 0;
-      if (focused.startsWith("mcp-summary-")) document.getElementById(focused)?.focus();
-      if (servers.some(({ state }) => state === "starting") && looks++ < MAX_LOOKS) {
-        timer = setTimeout(() => {
-          if (!byId("mcp", HTMLElement).hidden) void load();
-        }, LOOK_MS);
-      } else looks = 0;
-    } catch (error) {
-      lead.textContent = `The servers cannot be shown: ${messageOf(error)}`;
-    }
-  }
+      return {
+        lead: servers.length === 0
+          ? "There is no server. Add one: postern mcp add."
+          : `${on} of ${servers.length} are on, ${ready} with a session, which the first call opens. What is off says what would turn it on.`,
+        rows: servers.map(toServerRow),
+      };
+    },
+  });
 
   /**
-   * Does a change, says what came of it, and shows the servers as they are now.
-   * @param {string} label
-   * @param {string} path
-   * @param {unknown} [body]
+   * Looks again soon while a server is starting, as long as the servers are what the page shows.
+   * @param {boolean} isStarting
    */
-  async function change(label, path, body) {
-    note.textContent = `${label} ...`;
-    try {
-      /** @type {Server} */
-      const server = await (await session.request(path, { method: "POST", ...(body === undefined ? {} : { body }) }))
-        .json();
-      const failed = server.state === "failed"
-        ? `: ${exactLine(server.last_error?.message ?? "it failed")}`
-        : ": done.";
-      note.textContent = label + failed;
-    } catch (error) {
-      note.textContent = `${label}: ${messageOf(error)}`;
+  function lookAgain(isStarting) {
+    if (!isStarting || looks++ >= MAX_LOOKS) {
+      looks = 0;
+      return;
     }
-    await load();
-    byId("mcp-title", HTMLElement).focus();
+    timer = setTimeout(() => {
+      if (!byId("mcp", HTMLElement).hidden) void list.load();
+    }, LOOK_MS);
   }
 
-  /**
-   * @param {Server} server
-   * @param {ReadonlySet<string>} isOpen
-   */
-  function toDetails(server, isOpen) {
+  /** @param {Server} server */
+  function toServerRow(server) {
     const { name, state, reason, server: self, last_error: failed } = server;
-    const isOn = state !== "disabled";
-    const why = reason ?? (state === "failed" ? failed?.message ?? "" : "");
-    const details = element(
-      "details",
-      { id: `mcp-${name}`, class: "tool-info" },
-      element(
-        "summary",
-        { id: `mcp-summary-${name}` },
-        element("span", { class: "switch", "data-on": String(isOn && state !== "failed"), "aria-hidden": "true" }),
-        element("span", { class: "tool-name" }, name),
-        element("span", { class: "badge", "data-run": COLOURS.get(state) ?? "" }, STATES.get(state) ?? state),
-        self === null ? "" : element("span", { class: "tool-description" }, exactLine(`${self.name} ${self.version}`)),
-        why === "" ? "" : element("span", { class: "tool-why" }, exactLine(why)),
-      ),
-      element("div", { class: "tool-body" }, ...toFacts(server), toButtons(server)),
-    );
-    details.open = isOpen.has(details.id);
-    return details;
+    return toRow(`mcp-${name}`, {
+      on: state !== "disabled" && state !== "failed",
+      name,
+      badge: element("span", { class: "badge", "data-run": COLOURS.get(state) ?? "" }, STATES.get(state) ?? state),
+      description: self === null ? "" : `${self.name} ${self.version}`,
+      why: reason ?? (state === "failed" ? failed?.message ?? "" : ""),
+    }, [...toFacts(server), toButtons(server)]);
   }
 
   /** @param {Server} server */
   function toButtons({ name, state, changes }) {
-    const place = element("div", { class: "ask-buttons" });
     const path = `v1/mcp-servers/${encodeURIComponent(name)}`;
-    /** @type {(label: string, command: string) => HTMLElement} */
-    const button = (label, command) => {
-      const made = element("button", { type: "button", "aria-label": `${label}: ${name}` }, label);
-      made.onclick = () => {
-        made.disabled = true;
-        void change(`${label} ${name}`, `${path}/${command}`);
-      };
-      return made;
+    /** @type {(label: string, command: string, body?: unknown) => Promise<void>} */
+    const change = (label, command, body) =>
+      list.change(label, async () => {
+        const request = { method: "POST", ...(body === undefined ? {} : { body }) };
+        /** @type {Server} */
+        const server = await (await session.request(`${path}/${command}`, request)).json();
+        if (server.state === "failed") throw new Error(exactLine(server.last_error?.message ?? "it failed"));
+      });
+    const command = (/** @type {string} */ label) =>
+      button(label, name, () => change(`${label} ${name}`, label.toLowerCase()));
+    /** @param {import("./extension_list.js").Ask} ask the answer counts for exactly the differences that are shown */
+    const showChanges = async (ask) => {
+      try {
+        /** @type {readonly Server["changes"][number][]} */
+        const shown = (await session.json(path)).changes;
+        const digests = shown.map(({ digest }) => digest);
+        const accept = () => change(`Accept the tools of ${name}`, "accept", { digests });
+        ask("Accept", [toDifferences(shown)], digests.length === 0 ? undefined : accept);
+      } catch (error) {
+        list.say(`What changed at ${name}: ${messageOf(error)}`);
+      }
     };
-    const look = element("button", { type: "button", "aria-label": `What changed: ${name}` }, "What changed");
-    look.onclick = () => {
-      look.disabled = true;
-      void showChanges(name, place);
-    };
-    place.append(
-      ...(changes.length === 0 ? [] : [look]),
-      ...(state === "disabled"
-        ? [button("Enable", "enable")]
-        : [button("Restart", "restart"), button("Disable", "disable")]),
-    );
-    return place;
-  }
-
-  /**
-   * Shows what differs from the accepted definitions, and asks. The answer counts for exactly what is shown.
-   * @param {string} name
-   * @param {HTMLElement} place
-   */
-  async function showChanges(name, place) {
-    const path = `v1/mcp-servers/${encodeURIComponent(name)}`;
-    try {
-      /** @type {readonly Server["changes"][number][]} */
-      const changes = (await session.json(path)).changes;
-      const digests = changes.map(({ digest }) => digest);
-      const yes = element("button", { type: "button", class: "primary", "aria-label": `Accept: ${name}` }, "Accept");
-      yes.onclick = () => {
-        yes.disabled = true;
-        void change(`Accept the tools of ${name}`, `${path}/accept`, { digests });
-      };
-      const no = element("button", { type: "button", "aria-label": `Cancel: ${name}`, onclick: load }, "Cancel");
-      const shown = changes.flatMap(({ tool, state, difference }) => [
-        element("p", { class: "tool-label" }, `${exactLine(tool)} (${state})`),
-        element("pre", { tabIndex: 0 }, exactText(difference)),
-      ]);
-      place.replaceChildren(element("div", { class: "ask" }, ...shown), ...(digests.length === 0 ? [] : [yes]), no);
-      // A key that is pressed too long must not answer
-      no.focus();
-    } catch (error) {
-      note.textContent = `What changed at ${name}: ${messageOf(error)}`;
-    }
+    return toChoices(name, (ask) => [
+      ...(changes.length === 0 ? [] : [button("What changed", name, () => showChanges(ask))]),
+      ...(state === "disabled" ? [command("Enable")] : [command("Restart"), command("Disable")]),
+    ]);
   }
 
   return {
-    load,
+    load: list.load,
     /** Forgets everything, as on signing out. */
     reset() {
       clearTimeout(timer);
-      lead.textContent = "";
-      note.textContent = "";
-      list.replaceChildren();
+      list.reset();
     },
   };
+}
+
+/** @param {readonly Server["changes"][number][]} changes */
+function toDifferences(changes) {
+  const shown = changes.flatMap(({ tool, state, difference }) => [
+    element("p", { class: "tool-label" }, `${exactLine(tool)} (${state})`),
+    element("pre", { tabIndex: 0 }, exactText(difference)),
+  ]);
+  return element("div", { class: "ask" }, ...shown);
 }
 
 /** @param {Server} server */
@@ -235,21 +186,4 @@ function toSignIn(name, { state, issuer, scopes, expires_at: end, renewed }) {
   const rights = scopes.length === 0 ? "" : `, for ${scopes.join(" ")}`;
   const until = end === null ? "" : `, until ${formatTime(end)}`;
   return [`Signed in with ${issuer ?? ""}${rights}${until}${renewed ? ", renewed by itself" : ""}`];
-}
-
-/**
- * @param {string} title
- * @param {readonly string[]} lines
- */
-function toLines(title, lines) {
-  if (lines.length === 0) return [];
-  return [
-    element("p", { class: "tool-label" }, title),
-    element("ul", { class: "ask-files" }, ...lines.map((line) => element("li", {}, exactLine(line)))),
-  ];
-}
-
-/** @param {unknown} error */
-function messageOf(error) {
-  return error instanceof Error ? error.message : String(error);
 }

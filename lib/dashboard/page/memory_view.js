@@ -1,5 +1,5 @@
 import { byId, element } from "./dom.js";
-import { formatTime } from "./format.js";
+import { formatTime, messageOf } from "./format.js";
 
 /** @typedef {{ namespace: string, key: string, value: string, tags: string[], updated_at: string }} MemoryRecord */
 
@@ -88,9 +88,4 @@ export function createMemoryView({ session }) {
       search.value = "";
     },
   };
-}
-
-/** @param {unknown} error */
-function messageOf(error) {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,5 +1,5 @@
 import { byId, element } from "./dom.js";
-import { formatTime } from "./format.js";
+import { formatTime, messageOf } from "./format.js";
 
 /** @typedef {{ id: string, title: string | null, updated_at: string, message_count: number }} Conversation */
 
@@ -38,7 +38,7 @@ export function createPastView({ session, onDeleted }) {
       show();
     } catch (error) {
       if (number !== asked) return;
-      note.textContent = `They cannot be shown: ${error instanceof Error ? error.message : error}`;
+      note.textContent = `They cannot be shown: ${messageOf(error)}`;
     }
   }
 
@@ -133,7 +133,7 @@ export function createPastView({ session, onDeleted }) {
     } catch (error) {
       show();
       head.append(
-        element("p", { class: "field-error", role: "alert" }, error instanceof Error ? error.message : String(error)),
+        element("p", { class: "field-error", role: "alert" }, messageOf(error)),
       );
       return;
     }

@@ -1,5 +1,6 @@
 import { byId, element } from "./dom.js";
 import { exactLine } from "./exact_text.js";
+import { button, createExtensionList, toChoices, toLines, toRow } from "./extension_list.js";
 import { formatTime } from "./format.js";
 
 const MAX_BYTES = 67_108_864;
@@ -39,49 +40,29 @@ const SOURCES = new Map([
  * @param {{ session: import("./session.js").Session }} options
  */
 export function createPluginsView({ session }) {
-  const lead = byId("plugins-lead", HTMLElement);
-  const list = byId("plugins-list", HTMLElement);
-  const note = byId("plugins-note", HTMLElement);
   const file = byId("plugins-file", HTMLInputElement);
 
-  async function load() {
-    try {
+  const list = createExtensionList({
+    id: "plugins",
+    things: "plugins",
+    async read() {
       /** @type {readonly Plugin[]} */
       const plugins = (await session.json("v1/plugins")).data;
       const on = plugins.filter((plugin) => plugin.on).length;
-      lead.textContent = plugins.length === 0
-        ? "There is no plugin. Install a package, or write one: postern plugin new."
-        : `${on} of ${plugins.length} are on. What is off says what would turn it on.`;
-      const isOpen = new Set([...list.querySelectorAll("details[open]")].map(({ id }) => id));
-      list.replaceChildren(...plugins.map((plugin) => element("li", {}, toDetails(plugin, isOpen))));
-      list.hidden = plugins.length === 0;
-    } catch (error) {
-      lead.textContent = `The plugins cannot be shown: ${messageOf(error)}`;
-    }
-  }
-
-  /**
-   * Does a change, says what came of it, and shows the plugins as they are now.
-   * @param {string} label
-   * @param {() => Promise<unknown>} work
-   */
-  async function change(label, work) {
-    note.textContent = `${label} ...`;
-    try {
-      await work();
-      note.textContent = `${label}: done.`;
-    } catch (error) {
-      note.textContent = `${label}: ${messageOf(error)}`;
-    }
-    await load();
-    byId("plugins-title", HTMLElement).focus();
-  }
+      return {
+        lead: plugins.length === 0
+          ? "There is no plugin. Install a package, or write one: postern plugin new."
+          : `${on} of ${plugins.length} are on. What is off says what would turn it on.`,
+        rows: plugins.map(toPluginRow),
+      };
+    },
+  });
 
   file.addEventListener("change", async () => {
     const chosen = file.files?.[0];
     if (chosen === undefined) return;
     file.disabled = true;
-    await change(`Install ${chosen.name}`, async () => {
+    await list.change(`Install ${chosen.name}`, async () => {
       if (chosen.size > MAX_BYTES) throw new Error("it is larger than 64 MiB");
       await session.request("v1/plugins", { method: "POST", raw: new Blob([chosen], { type: "application/x-tar" }) });
     });
@@ -89,84 +70,37 @@ export function createPluginsView({ session }) {
     file.disabled = false;
   });
 
-  /**
-   * @param {Plugin} plugin
-   * @param {ReadonlySet<string>} isOpen
-   */
-  function toDetails(plugin, isOpen) {
+  /** @param {Plugin} plugin */
+  function toPluginRow(plugin) {
     const { id, version, kind, on, description, reason } = plugin;
-    const details = element(
-      "details",
-      { id: `plugin-${id}`, class: "tool-info" },
-      element(
-        "summary",
-        {},
-        element("span", { class: "switch", "data-on": String(on), "aria-hidden": "true" }),
-        element("span", { class: "tool-name" }, `${id} ${version ?? ""}`),
-        element("span", { class: "badge" }, kind ?? "unusable"),
-        element("span", { class: "tool-description" }, exactLine(description ?? "")),
-        on ? "" : element("span", { class: "tool-why" }, exactLine(reason ?? "Off")),
-      ),
-      element("div", { class: "tool-body" }, ...toFacts(plugin), toButtons(plugin)),
-    );
-    details.open = isOpen.has(details.id);
-    return details;
+    return toRow(`plugin-${id}`, {
+      on,
+      name: `${id} ${version ?? ""}`,
+      badge: element("span", { class: "badge" }, kind ?? "unusable"),
+      description: description ?? "",
+      why: on ? "" : reason ?? "Off",
+    }, [...toFacts(plugin), toButtons(plugin)]);
   }
 
   /** @param {Plugin} plugin */
   function toButtons(plugin) {
     const { id, state, source, digest } = plugin;
-    const place = element("div", { class: "ask-buttons" });
     const path = `v1/plugins/${encodeURIComponent(id)}`;
     const post = (/** @type {string} */ command, /** @type {unknown} */ body) =>
       session.request(`${path}/${command}`, { method: "POST", ...(body === undefined ? {} : { body }) });
-    const enable = () => change(`Enable ${id}`, () => post("enable", { digest }));
-    const remove = () => change(`Remove ${id}`, () => session.request(path, { method: "DELETE" }));
-    const start = () => {
-      place.replaceChildren(
-        ...(source === "dev" || digest === null || state === "enabled"
-          ? []
-          : [button("Enable", id, () => ask("Enable it", [toQuestion(plugin)], enable))]),
-        ...(source === "dev" || state === "disabled"
-          ? []
-          : [button("Disable", id, () => change(`Disable ${id}`, () => post("disable", undefined)))]),
-        ...(source === "package" ? [button("Remove", id, () => ask("Remove it", [], remove))] : []),
-      );
-    };
-    /** @type {(label: string, question: readonly Node[], work: () => Promise<void>) => void} */
-    const ask = (label, question, work) => {
-      const yes = button(label, id, () => {
-        yes.disabled = true;
-        void work();
-      });
-      yes.className = "primary";
-      const no = button("Cancel", id, start);
-      place.replaceChildren(...question, yes, no);
-      // A key that is pressed too long must not answer
-      no.focus();
-    };
-    start();
-    return place;
+    const enable = () => list.change(`Enable ${id}`, () => post("enable", { digest }));
+    const disable = () => list.change(`Disable ${id}`, () => post("disable", undefined));
+    const remove = () => list.change(`Remove ${id}`, () => session.request(path, { method: "DELETE" }));
+    return toChoices(id, (ask) => [
+      ...(source === "dev" || digest === null || state === "enabled"
+        ? []
+        : [button("Enable", id, () => ask("Enable it", [toQuestion(plugin)], enable))]),
+      ...(source === "dev" || state === "disabled" ? [] : [button("Disable", id, disable)]),
+      ...(source === "package" ? [button("Remove", id, () => ask("Remove it", [], remove))] : []),
+    ]);
   }
 
-  return {
-    load,
-    /** Forgets everything, as on signing out. */
-    reset() {
-      lead.textContent = "";
-      note.textContent = "";
-      list.replaceChildren();
-    },
-  };
-}
-
-/**
- * @param {string} label
- * @param {string} id
- * @param {() => void} onclick
- */
-function button(label, id, onclick) {
-  return element("button", { type: "button", "aria-label": `${label}: ${id}`, onclick }, label);
+  return list;
 }
 
 /**
@@ -202,21 +136,4 @@ function toFacts(
     ...toLines("Last error", failed === null ? [] : [`${formatTime(failed.at)}: ${failed.message}`]),
     element("p", { class: "ask-rule hint" }, digest === null ? "" : `SHA-256 ${digest}`),
   ];
-}
-
-/**
- * @param {string} title
- * @param {readonly string[]} lines
- */
-function toLines(title, lines) {
-  if (lines.length === 0) return [];
-  return [
-    element("p", { class: "tool-label" }, title),
-    element("ul", { class: "ask-files" }, ...lines.map((line) => element("li", {}, exactLine(line)))),
-  ];
-}
-
-/** @param {unknown} error */
-function messageOf(error) {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,5 +1,6 @@
 import { element } from "./dom.js";
 import { exactLine, exactText } from "./exact_text.js";
+import { messageOf } from "./format.js";
 
 /** @typedef {{ action: "resume" | "close", outcome: "done" | "not_done" | "unknown", note?: string }} Decision */
 /** @typedef {{ tool: string, input: unknown }} Call */
@@ -45,7 +46,7 @@ export function createReviewCard({ calls, onDecide }) {
     try {
       await onDecide({ action, outcome, ...(note.value.trim() === "" ? {} : { note: note.value.trim() }) });
     } catch (error) {
-      problem.textContent = error instanceof Error ? error.message : String(error);
+      problem.textContent = messageOf(error);
       for (const each of buttons) each.disabled = false;
       buttons[0]?.focus();
     }

@@ -1,7 +1,7 @@
 import { createBrowserWatch } from "./browser_watch.js";
 import { element } from "./dom.js";
 import { readEvents } from "./event_reader.js";
-import { formatNumber, formatTime } from "./format.js";
+import { formatNumber, formatTime, messageOf } from "./format.js";
 import { createReply } from "./reply.js";
 import { createReviewCard } from "./review_card.js";
 import { isAtWork, statusBadge, statusWords } from "./run_status.js";
@@ -89,7 +89,7 @@ export function createRunView({ session, id, announce }) {
       const run = await read(path);
       if (run !== undefined) showRun(run);
     } catch (error) {
-      problem.textContent = `The run cannot be shown: ${error instanceof Error ? error.message : error}`;
+      problem.textContent = `The run cannot be shown: ${messageOf(error)}`;
     }
   }
 
@@ -131,7 +131,7 @@ export function createRunView({ session, id, announce }) {
         showRun(await session.json(`${path}/cancel`, { method: "POST" }));
         title.focus();
       } catch (error) {
-        problem.textContent = error instanceof Error ? error.message : String(error);
+        problem.textContent = messageOf(error);
         button.disabled = false;
       }
     };

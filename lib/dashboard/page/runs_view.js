@@ -1,5 +1,5 @@
 import { byId, element } from "./dom.js";
-import { formatTime } from "./format.js";
+import { formatTime, messageOf } from "./format.js";
 import { statusBadge } from "./run_status.js";
 import { createRunView } from "./run_view.js";
 
@@ -55,7 +55,7 @@ export function createRunsView({ session }) {
       if (lead.textContent !== text) lead.textContent = text;
     } catch (error) {
       if (isPassed()) return;
-      lead.textContent = `The runs cannot be shown: ${error instanceof Error ? error.message : error}`;
+      lead.textContent = `The runs cannot be shown: ${messageOf(error)}`;
     }
   }
 

@@ -1,5 +1,5 @@
 import { byId, element } from "./dom.js";
-import { formatTime } from "./format.js";
+import { formatTime, messageOf } from "./format.js";
 
 const SHOWN = 100;
 const FIRINGS = 20;
@@ -178,9 +178,4 @@ function describe({ time, trigger, status, run_status: run, reason, run_error: f
 /** @param {Firing} firing */
 function linkOf({ run_id: id }) {
   return id === null ? [] : [element("a", { href: `#runs/${encodeURIComponent(id)}` }, "Run")];
-}
-
-/** @param {unknown} error */
-function messageOf(error) {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,6 +1,7 @@
 import { byId, element } from "./dom.js";
 import { exactLine, exactText } from "./exact_text.js";
-import { formatTime } from "./format.js";
+import { button, createExtensionList, toChoices, toLines, toRow } from "./extension_list.js";
+import { formatTime, messageOf } from "./format.js";
 
 const MAX_BYTES = 67_108_864;
 const STATES = new Map([
@@ -45,55 +46,35 @@ const SOURCES = new Map([
  * @param {{ session: import("./session.js").Session }} options
  */
 export function createSkillsView({ session }) {
-  const lead = byId("skills-lead", HTMLElement);
-  const list = byId("skills-list", HTMLElement);
-  const note = byId("skills-note", HTMLElement);
   const name = byId("skills-name", HTMLInputElement);
   const url = byId("skills-url", HTMLInputElement);
   const file = byId("skills-file", HTMLInputElement);
   const install = byId("skills-install", HTMLButtonElement);
 
-  async function load() {
-    try {
+  const list = createExtensionList({
+    id: "skills",
+    things: "skills",
+    async read() {
       /** @type {{ data: readonly Skill[], problems: readonly string[] }} */
       const { data: skills, problems } = await session.json("v1/skills");
       const on = skills.filter((skill) => skill.on).length;
-      lead.textContent = skills.length === 0
-        ? "There is no skill. Install one, or put a folder with a SKILL.md into the skills of your data directory."
-        : `${on} of ${skills.length} are on. What is off says what would turn it on.`;
-      const isOpen = new Set([...list.querySelectorAll("details[open]")].map(({ id }) => id));
-      list.replaceChildren(
-        ...skills.map((skill) => element("li", {}, toDetails(skill, isOpen))),
-        ...problems.map((problem) => element("li", { class: "skill-problem" }, exactLine(problem))),
-      );
-      list.hidden = skills.length + problems.length === 0;
-    } catch (error) {
-      lead.textContent = `The skills cannot be shown: ${messageOf(error)}`;
-    }
-  }
-
-  /**
-   * Does a change, says what came of it, and shows the skills as they are now.
-   * @param {string} label
-   * @param {() => Promise<unknown>} work
-   */
-  async function change(label, work) {
-    note.textContent = `${label} ...`;
-    try {
-      await work();
-      note.textContent = `${label}: done.`;
-    } catch (error) {
-      note.textContent = `${label}: ${messageOf(error)}`;
-    }
-    await load();
-    byId("skills-title", HTMLElement).focus();
-  }
+      return {
+        lead: skills.length === 0
+          ? "There is no skill. Install one, or put a folder with a SKILL.md into the skills of your data directory."
+          : `${on} of ${skills.length} are on. What is off says what would turn it on.`,
+        rows: [
+          ...skills.map(toSkillRow),
+          ...problems.map((problem) => element("li", { class: "skill-problem" }, exactLine(problem))),
+        ],
+      };
+    },
+  });
 
   install.addEventListener("click", async () => {
     const wanted = name.value.trim();
     const chosen = file.files?.[0];
     install.disabled = true;
-    await change(`Install ${exactLine(wanted)}`, async () => {
+    await list.change(`Install ${exactLine(wanted)}`, async () => {
       if (wanted === "") throw new Error("say the name of the skill");
       if (chosen === undefined) {
         const body = { name: wanted, url: url.value.trim() };
@@ -111,102 +92,45 @@ export function createSkillsView({ session }) {
     install.disabled = false;
   });
 
-  /**
-   * @param {Skill} skill
-   * @param {ReadonlySet<string>} isOpen
-   */
-  function toDetails(skill, isOpen) {
-    const { on, description, reason, state, source } = skill;
-    const details = element(
-      "details",
-      { id: `skill-${skill.name}`, class: "tool-info" },
-      element(
-        "summary",
-        {},
-        element("span", { class: "switch", "data-on": String(on), "aria-hidden": "true" }),
-        element("span", { class: "tool-name" }, exactLine(skill.name)),
-        element("span", { class: "badge" }, SOURCES.get(source) ?? source),
-        element("span", { class: "tool-description" }, exactLine(description ?? "")),
-        on ? "" : element("span", { class: "tool-why" }, `${STATES.get(state) ?? state}: ${exactLine(reason ?? "")}`),
-      ),
-      element("div", { class: "tool-body" }, ...toFacts(skill), toButtons(skill)),
-    );
-    details.open = isOpen.has(details.id);
-    return details;
+  /** @param {Skill} skill */
+  function toSkillRow(skill) {
+    const { name, on, description, reason, state, source } = skill;
+    return toRow(`skill-${name}`, {
+      on,
+      name,
+      badge: element("span", { class: "badge" }, SOURCES.get(source) ?? source),
+      description: description ?? "",
+      why: on ? "" : `${STATES.get(state) ?? state}: ${reason ?? ""}`,
+    }, [...toFacts(skill), toButtons(skill)]);
   }
 
   /** @param {Skill} skill */
-  function toButtons(skill) {
-    const { state, source, installed } = skill;
-    const place = element("div", { class: "ask-buttons" });
-    const path = `v1/skills/${encodeURIComponent(skill.name)}`;
-    const shownName = exactLine(skill.name);
-    const start = () => {
-      place.replaceChildren(
-        ...(state === "untrusted" || state === "changed" ? [button("Look at it", shownName, look)] : []),
-        ...(state === "on" && source === "workspace"
-          ? [
-            button("Trust it no more", shownName, () =>
-              change(`Trust ${shownName} no more`, () =>
-                session.request(`${path}/trust`, { method: "DELETE" }))),
-          ]
-          : []),
-        ...(installed === null
-          ? []
-          : [button("Remove", shownName, () =>
-            ask("Remove it", [], () =>
-              change(`Remove ${shownName}`, () =>
-                session.request(path, { method: "DELETE" }))))]),
-      );
-    };
-    const look = async () => {
+  function toButtons({ name, state, source, installed }) {
+    const path = `v1/skills/${encodeURIComponent(name)}`;
+    const shownName = exactLine(name);
+    const untrust = () =>
+      list.change(`Trust ${shownName} no more`, () => session.request(`${path}/trust`, { method: "DELETE" }));
+    const remove = () => list.change(`Remove ${shownName}`, () => session.request(path, { method: "DELETE" }));
+    /** @param {import("./extension_list.js").Ask} ask */
+    const look = async (ask) => {
       try {
         /** @type {ShownSkill} */
         const shown = await session.json(path);
         const body = { digest: shown.digest, before: shown.trusted_digest };
-        ask(
-          "Trust it",
-          [toQuestion(shown)],
-          () => change(`Trust ${shownName}`, () => session.request(`${path}/trust`, { method: "POST", body })),
-        );
+        const trust = () => session.request(`${path}/trust`, { method: "POST", body });
+        ask("Trust it", [toQuestion(shown)], () => list.change(`Trust ${shownName}`, trust));
       } catch (error) {
-        note.textContent = messageOf(error);
+        list.say(messageOf(error));
       }
     };
-    /** @type {(label: string, question: readonly Node[], work: () => Promise<void>) => void} */
-    const ask = (label, question, work) => {
-      const yes = button(label, shownName, () => {
-        yes.disabled = true;
-        void work();
-      });
-      yes.className = "primary";
-      const no = button("Cancel", shownName, start);
-      place.replaceChildren(...question, yes, no);
-      // A key that is pressed too long must not answer
-      no.focus();
-    };
-    start();
-    return place;
+    return toChoices(shownName, (ask) => [
+      ...(state === "untrusted" || state === "changed" ? [button("Look at it", shownName, () => look(ask))] : []),
+      ...(state === "on" && source === "workspace" ? [button("Trust it no more", shownName, untrust)] : []),
+      ...(installed === null ? [] : [button("Remove", shownName, () => ask("Remove it", [], remove))]),
+    ]);
   }
 
-  return {
-    load,
-    /** Forgets everything, as on signing out. */
-    reset() {
-      lead.textContent = "";
-      note.textContent = "";
-      list.replaceChildren();
-    },
-  };
-}
-
-/**
- * @param {string} label
- * @param {string} name
- * @param {() => void} onclick
- */
-function button(label, name, onclick) {
-  return element("button", { type: "button", "aria-label": `${label}: ${name}`, onclick }, label);
+  return list;
 }
 
 /**
@@ -256,21 +180,4 @@ function toFacts(skill) {
     ...toLines("Files", files.map(({ path, size }) => `${path} (${size} bytes)`)),
     element("p", { class: "ask-rule hint" }, `SHA-256 ${digest}`),
   ];
-}
-
-/**
- * @param {string} title
- * @param {readonly string[]} lines
- */
-function toLines(title, lines) {
-  if (lines.length === 0) return [];
-  return [
-    element("p", { class: "tool-label" }, title),
-    element("ul", { class: "ask-files" }, ...lines.map((line) => element("li", {}, exactLine(line)))),
-  ];
-}
-
-/** @param {unknown} error */
-function messageOf(error) {
-  return error instanceof Error ? error.message : String(error);
 }

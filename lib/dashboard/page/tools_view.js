@@ -1,4 +1,5 @@
 import { byId, element } from "./dom.js";
+import { messageOf } from "./format.js";
 
 /** @typedef {{ name: string, description: string, access: string, enabled: boolean, reason: string | null, source: string, origin: string | null, input_schema?: unknown }} Tool */
 
@@ -36,7 +37,7 @@ export function createToolsView({ session }) {
           ? `All ${on} are on.`
           : `${on} of ${tools.length} are on. What is off says what would turn it on.`;
       } catch (error) {
-        lead.textContent = `The tools cannot be shown: ${error instanceof Error ? error.message : error}`;
+        lead.textContent = `The tools cannot be shown: ${messageOf(error)}`;
       }
       show();
     },
