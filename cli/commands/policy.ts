@@ -1,6 +1,6 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { ToolError } from "../../lib/base/errors.ts";
-import { canonicalDigest } from "../../lib/base/json.ts";
+import { canonicalDigest, type JsonSchema } from "../../lib/base/json.ts";
 import { RunTaint } from "../../lib/base/taint.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { asksAlways } from "../../lib/guard/policy.ts";
@@ -9,6 +9,7 @@ import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { judgeCall, resolveCall, standInOf } from "../../lib/tools/runtime/stand_in.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
+import type { ForeignInput } from "../../lib/tools/runtime/foreign_input.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { createToolPolicy } from "../../lib/tools/runtime/tool_policy.ts";
@@ -22,7 +23,7 @@ import { findTool, INPUT_ARG, readInput } from "./tools.ts";
  * Command `postern policy explain`: the decision that a call would get under the present configuration, the rules that lead to it,
  * and the smallest change that flips it.
  *
- * Runs nothing, and needs no gateway and no data directory. Only the tools of nodes and plugins must be asked of the running gateway.
+ * Runs nothing, and needs no gateway and no data directory. Only the tools of others must be asked of the running gateway.
  * The workspace is that of the running gateway, if there is one and --workspace names no other.
  *
  * Exit code 0 whatever the decision, 1 for an input that the tool does not accept.
@@ -99,21 +100,18 @@ async function findCall({ name, input }: { readonly name: string; readonly input
   return found;
 }
 
-/** Asks the running gateway for a tool of a node or a plugin. Undefined for a built-in tool, and where no gateway has it. */
+/** Asks the running gateway for a tool of others. Undefined for a built-in tool, and where no gateway has it. */
 async function runningTool(name: string, { config, record }: Asked): Promise<Tool | undefined> {
   if (record === undefined || BUILTIN_TOOLS.some((tool) => tool.name === name)) return undefined;
-  return await runningNodeTool(name, { config, record }) ?? await runningPluginTool(name, record);
+  return await runningNodeTool(name, { config, record }) ?? await runningForeignTool(name, record);
 }
 
-const FROM_PLUGINS: readonly string[] = ["wasm", "process", "ffi"];
-
-/** Asks the running gateway for a tool of a plugin, to judge a call of it. The tool cannot be called. */
-async function runningPluginTool(name: string, record: ControlRecord): Promise<Tool | undefined> {
+/** Asks the running gateway for a tool of a plugin, an MCP server or its program, to judge a call of it. The tool cannot be called. */
+async function runningForeignTool(name: string, record: ControlRecord): Promise<Tool | undefined> {
   const info = await askForTool(name, record);
-  if (info === undefined || !FROM_PLUGINS.includes(info.source)) return undefined;
+  if (info === undefined) return undefined;
   const { access, enabled, reason, source, description, origin } = info;
-  const { createForeignInput } = await import("../../lib/tools/runtime/foreign_input.ts");
-  const { schema, read } = createForeignInput(name, info.input_schema);
+  const { schema, read } = await inputOf(info);
   const run = () => Promise.reject(new Error("A tool that is judged alone was called"));
   return {
     ...{ name, description, access, source, enabledBy: undefined, needs: [], inputSchema: schema, execute: run },
@@ -125,6 +123,17 @@ async function runningPluginTool(name: string, record: ControlRecord): Promise<T
       return { input, digest: canonicalDigest(input), access, effects: {}, run };
     },
   };
+}
+
+/** Returns the reader of a foreign tool's input: the one that the gateway reads it with. */
+async function inputOf({ name, source, input_schema: schema }: ToolInfo): Promise<ForeignInput> {
+  if (source === "mcp" || source === "program") {
+    const { createMcpInput } = await import("../../lib/extensions/mcp/mcp_tool.ts");
+    // The schema came as JSON
+    return createMcpInput(name, (schema ?? {}) as JsonSchema);
+  }
+  const { createForeignInput } = await import("../../lib/tools/runtime/foreign_input.ts");
+  return createForeignInput(name, schema);
 }
 
 /** Asks the running gateway for what it says of a tool. Undefined for one that it does not know. */

@@ -1,7 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Approval } from "../../lib/base/records/approval.ts";
-import type { McpServerInfo } from "../../lib/extensions/mcp/server_info.ts";
 import { nearest } from "../../lib/config/nearest.ts";
 import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { type CliIo, type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
@@ -133,9 +132,7 @@ export const toolsCallCommand = defineCliCommand({
     const input = toInput(await readInput(args.input ?? "{}", context.io));
     const gateway = await reachGateway(context, { agent: false });
     try {
-      const tools = await listTools(gateway, context);
-      if (!tools.some(({ name }) => name === args.tool)) await refuseHeldBack(gateway, args.tool);
-      findTool(tools, args.tool);
+      findTool(await listTools(gateway, context), args.tool);
       const calls = { name: args.tool, input, approved: args.yes === true };
       const callWith = (approvalId: string | undefined) =>
         answerInCall(context, gateway, { tool: args.tool, call: () => call(gateway, { ...calls, approvalId }) });
@@ -157,20 +154,6 @@ export const toolsCallCommand = defineCliCommand({
     }
   },
 });
-
-/** Refuses a tool that its MCP server has changed, or added, until somebody accepts it. @throws {CommandError} */
-async function refuseHeldBack(gateway: ReachedGateway, name: string): Promise<void> {
-  if (!name.startsWith("mcp__")) return;
-  const { data } = await gateway.request({ method: "GET", path: "/v1/mcp-servers" }) as {
-    readonly data: readonly Pick<McpServerInfo, "name" | "tools" | "changes">[];
-  };
-  for (const { name: server, tools, changes } of data) {
-    const own = tools.find(({ tool }) => tool === name)?.name;
-    if (!changes.some(({ tool }) => tool === own)) continue;
-    const reason = `the MCP server "${server}" has changed it, or added it, and nobody has accepted it yet`;
-    throw new CommandError(`Cannot call "${name}": ${reason}; look at it with postern mcp changes ${server}`);
-  }
-}
 
 interface Call {
   readonly name: string;

@@ -141,10 +141,22 @@ test("a tool that changes between approval and call is refused, shown with what 
       await cli("tools", "call", "mcp__one__change");
       await until(async () => (await server()).changes.length > 0, "the change is seen");
       const refused = await call({ approval_id: id });
-      assert.deepEqual([refused.status, (refused.body["error"] as { readonly code: string }).code], [404, "not_found"]);
+      const off = "it is off; run postern mcp changes one: the server has changed it, and nobody has accepted that yet";
+      const denied = `Cannot call "mcp__one__echo": ${off}`;
+      assert.deepEqual([refused.status, refused.body["is_error"], refused.body["output"]], [200, true, denied]);
+      const tool = (await http("/v1/tools/mcp__one__echo")).body;
+      assert.deepEqual([tool["enabled"], tool["reason"], tool["input_schema"]], [false, off, undefined]);
+      assert.doesNotMatch(JSON.stringify((await http("/v1/tools")).body), /evil/);
       const atTerminal = await cli(...ECHO, "--approval", id);
-      assert.notEqual(atTerminal.code, 0);
-      assert.match(atTerminal.stderr, /postern mcp changes one/);
+      assert.deepEqual([atTerminal.code, atTerminal.stderr], [1, `${denied}\n`]);
+      assert.match((await cli("tools", "list")).stdout, new RegExp(`^mcp__one__echo +network .* off +${off}$`, "m"));
+      assert.match((await cli("tools", "info", "mcp__one__echo")).stdout, new RegExp(`, off: ${off}\n`));
+      const explained = await cli("policy", "explain", ...ECHO.slice(2));
+      assert.ok(explained.stdout.startsWith(`deny\n${denied}\n`), explained.stdout + explained.stderr);
+      const other = await cli("policy", "explain", "mcp__one__env");
+      assert.match(other.stdout, /^ask\n/, other.stderr);
+      const twice = await cli("policy", "explain", "mcp", "--input", '{"server":"one","tool":"echo","arguments":{}}');
+      assert.ok(twice.stdout.startsWith(`deny\n${denied}\n`), twice.stdout + twice.stderr);
 
       const shown = await cli("mcp", "changes", "one");
       assert.match(shown.stdout, /^echo \(changed\)$/m);

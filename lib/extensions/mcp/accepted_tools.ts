@@ -37,7 +37,7 @@ export function parseAcceptedTool(body: unknown): AcceptedTool {
   return v.parse(recordSchema, body);
 }
 
-/** Tool of a server that is not offered until a person accepts it. */
+/** Tool of a server that is held back until a person accepts it. */
 export interface ToolChange {
   readonly tool: string;
   /** `changed`: another definition was accepted; `new`: the server had no such tool when it was accepted */
@@ -94,21 +94,24 @@ export class AcceptedTools {
     }
   }
 
-  /** Returns the tools that may be offered. */
-  offered(server: string, tools: readonly McpToolDefinition[]): readonly McpToolDefinition[] {
+  /** Returns the names of the tools that are held back until a person accepts them. */
+  held(server: string, tools: readonly McpToolDefinition[]): ReadonlyMap<string, ToolChange["state"]> {
     const known = this.#servers.get(server);
-    return tools.filter(({ name, digest }) => known?.get(name)?.digest === digest);
+    return new Map(
+      tools.filter(({ name, digest }) => known?.get(name)?.digest !== digest)
+        .map(({ name }) => [name, known?.has(name) === true ? "changed" : "new"]),
+    );
   }
 
-  /** Returns the tools that are not offered, with what a person has to know. */
+  /** Returns the tools that are held back, with what a person has to know. */
   changes(server: string, tools: readonly McpToolDefinition[]): readonly ToolChange[] {
     const known = this.#servers.get(server);
+    const held = this.held(server, tools);
     return tools.flatMap((tool): ToolChange[] => {
       const { name, digest } = tool;
-      const before = known?.get(name);
-      if (before?.digest === digest) return [];
-      const state = before === undefined ? "new" : "changed";
-      return [{ tool: name, state, digest, difference: lineDifference(before?.text ?? "", textOf(tool)) }];
+      const state = held.get(name);
+      if (state === undefined) return [];
+      return [{ tool: name, state, digest, difference: lineDifference(known?.get(name)?.text ?? "", textOf(tool)) }];
     });
   }
 

@@ -8,6 +8,7 @@ import type { Tool } from "../../tools/runtime/tool.ts";
 import type { AcceptedTools, ToolChange } from "./accepted_tools.ts";
 import type { McpConnection } from "./mcp_connection.ts";
 import { mcpToolName } from "../../tools/mcp/mcp_tool_name.ts";
+import { createHeldTool } from "./held_tool.ts";
 import { createMcpTool } from "./mcp_tool.ts";
 import type { SessionServices } from "./open_session.ts";
 import { ServerConnection } from "./server_connection.ts";
@@ -20,7 +21,7 @@ export interface McpServers {
   list(): readonly McpConnection[];
   /** Returns one. Undefined: there is none of this name that may be used */
   get(name: string): McpConnection | undefined;
-  /** Returns the tools of all servers, for the registry. The same array until they change. */
+  /** Returns the tools of all servers, for the registry; those that are held back are off. The same array until they change. */
   tools(): readonly Tool[];
   /** Returns the servers that are being asked for their tools for the first time, and a promise that resolves when they have answered or failed. */
   learning(): { readonly names: readonly string[]; readonly over: Promise<void> };
@@ -158,7 +159,7 @@ class ConfiguredServers implements McpServers {
       if (type !== "tools") return;
       this.#tools = undefined;
       this.#see(connection);
-      const waiting = this.changes(connection.name).map(({ tool, state }) => `${tool} (${state})`);
+      const waiting = [...this.#held(connection) ?? []].map(([tool, state]) => `${tool} (${state})`);
       if (waiting.length === 0) return;
       this.#options.log.warn("Tools of an MCP server are not offered until somebody accepts them", {
         server: connection.name,
@@ -180,12 +181,19 @@ class ConfiguredServers implements McpServers {
     this.#seeing = Promise.all([this.#seeing, seen]);
   }
 
+  #held(connection: McpConnection): ReadonlyMap<string, ToolChange["state"]> | undefined {
+    return this.#options.accepted?.held(connection.name, connection.tools());
+  }
+
+  /** Returns the tools of a server: those that are held back are off. */
   #toolsOf(connection: McpConnection): readonly Tool[] {
     const tools = connection.tools();
-    const offered = this.#options.accepted?.offered(connection.name, tools) ?? tools;
-    return offered.map((definition) => {
+    const held = this.#held(connection);
+    return tools.map((definition) => {
       const name = mcpToolName(connection.name, definition.name);
       const access = () => this.#options.config().tools[name]?.access || "network";
+      const state = held?.get(definition.name);
+      if (state !== undefined) return createHeldTool({ name, server: connection.name, definition, state, access });
       const limits = () => limitsOf(this.#options.config(), connection.name);
       const sampling = () => this.#options.config().mcp.servers[connection.name]?.sampling === true;
       return createMcpTool({ name, connection, definition, access, limits, sampling });

@@ -66,7 +66,7 @@ export function createMcpTool(options: McpToolOptions): Tool {
       return access();
     },
     source: "mcp",
-    origin: `mcp ${connection.name} ${definition.digest.slice(0, 12)}`,
+    origin: mcpOrigin(connection.name, definition),
     outside: true,
     enabled: () => true,
     enabledBy: undefined,
@@ -80,6 +80,11 @@ export function createMcpTool(options: McpToolOptions): Tool {
     prepare,
     execute: async (text, context) => await prepare(text).run(context),
   };
+}
+
+/** Returns the owner of a server's tool, with the beginning of the digest of its definition as the version. */
+export function mcpOrigin(server: string, { digest }: Pick<McpToolDefinition, "digest">): string {
+  return `mcp ${server} ${digest.slice(0, 12)}`;
 }
 
 /** Tells whether a call may be made again where nobody knows what became of it. What a server does not claim counts as false. */

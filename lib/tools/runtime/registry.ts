@@ -109,7 +109,10 @@ export function createCatalogue(
       if (tool !== undefined && (allowed === undefined || matchesPatterns(name, allowed))) return tool;
       const names = enabled(allowed ?? ["*"]).map((known) => known.name);
       const shown = names.slice(0, MAX_NAMES_SHOWN).join(", ") || "none";
-      const reason = tool === undefined ? "there is no such tool" : "[agent] tools does not name it for this caller";
+      // The tools of a run are those that were on at its start
+      const reason = tool === undefined
+        ? "there is no such tool"
+        : policy.whyOff(tool) ?? "[agent] tools does not name it for this caller";
       return { reason: `Cannot call ${JSON.stringify(name.slice(0, 64))}: ${reason}; the tools are ${shown}` };
     },
   };

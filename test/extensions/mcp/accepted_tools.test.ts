@@ -3,14 +3,17 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
+import type { Config } from "../../../lib/config/config.ts";
 import {
   ACCEPTED_MCP_TOOLS,
+  type AcceptedTools,
   openAcceptedTools,
   parseAcceptedTool,
 } from "../../../lib/extensions/mcp/accepted_tools.ts";
 import type { McpToolDefinition } from "../../../lib/extensions/mcp/mcp_connection.ts";
 import { checkTools } from "../../../lib/extensions/mcp/read_lists.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import type { McpServers } from "../../../lib/extensions/mcp/mcp_servers.ts";
 import { readRecords } from "../../../lib/storage/read_records.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
@@ -30,13 +33,26 @@ function toolsOf(given: Readonly<Record<string, string>>): readonly McpToolDefin
   ).tools;
 }
 
+/** Returns the names of the tools that are not held back. */
+function offered(accepted: AcceptedTools, server: string, tools: readonly McpToolDefinition[]): readonly string[] {
+  const held = accepted.held(server, tools);
+  return tools.map(({ name }) => name).filter((name) => !held.has(name));
+}
+
+/** Tells why a tool of servers is off. Undefined for one that is on, null for one that there is not. */
+function wayOnOf(servers: McpServers, name: string, config: Config): string | undefined | null {
+  const tool = servers.tools().find((one) => one.name === name);
+  if (tool === undefined) return null;
+  return tool.enabled === "always" || tool.enabled(config) ? undefined : tool.wayOn?.(config);
+}
+
 async function setUp(store = createMemoryStore()) {
   const audit = createFakeAudit(store);
   const accepted = await openAcceptedTools({ store, clock: createFakeClock(), log: SILENT, audit: audit.append });
   const names = (server: string, given: Readonly<Record<string, string>>) => {
     const tools = toolsOf(given);
     void accepted.see(server, tools);
-    return accepted.offered(server, tools).map(({ name }) => name);
+    return offered(accepted, server, tools);
   };
   return { store, audit, accepted, names };
 }
@@ -81,7 +97,7 @@ test("the first tools of a server are accepted; later ones that differ, or are n
 test("tools that were never seen are not offered, and showing them accepts nothing", async () => {
   const { store, audit, accepted } = await setUp();
   const tools = toolsOf({ read: "Reads" });
-  assert.deepEqual(accepted.offered("files", tools), []);
+  assert.deepEqual(offered(accepted, "files", tools), []);
   assert.deepEqual(accepted.changes("files", tools).map(({ tool, state }) => [tool, state]), [["read", "new"]]);
   await accepted.see("files", tools);
   assert.deepEqual([audit.events.length, await store.count(ACCEPTED_MCP_TOOLS)], [1, 1], "it is on the disk");
@@ -94,25 +110,31 @@ test("what was not looked at cannot be accepted", async () => {
   const now = toolsOf({ read: "Reads even more" });
   const late = accepted.accept("files", { tools: now, digests: [seen], by: BY });
   await assert.rejects(late, { code: "conflict" });
-  assert.deepEqual(accepted.offered("files", now), []);
+  assert.deepEqual(offered(accepted, "files", now), []);
 });
 
 test("a tool whose description changes while the server runs is offered again once it was accepted", async () => {
   const store = createMemoryStore();
   const audit = createFakeAudit(store);
   const accepted = await openAcceptedTools({ store, clock: createFakeClock(), log: SILENT, audit: audit.append });
-  await withMcp({ state: "description" }, async ({ servers, server, folder, logged }) => {
+  await withMcp({ state: "description" }, async ({ servers, server, folder, logged, config }) => {
     await server().freshTools(NEVER);
-    const has = () => servers.tools().some(({ name }) => name === "mcp__one__echo");
-    assert.ok(has());
+    const wayOn = () => wayOnOf(servers, "mcp__one__echo", config);
+    assert.equal(wayOn(), undefined);
     writeFileSync(join(folder, "description"), "Gives its text back, to everybody");
     await server().request("tools/call", { name: "change", arguments: {} }, { signal: NEVER });
-    await until(() => !has());
+    await until(() => wayOn() !== undefined);
+    assert.equal(
+      wayOn(),
+      "run postern mcp changes one: the server has changed it, and nobody has accepted that yet",
+    );
+    const shown = JSON.stringify(servers.tools().find(({ name }) => name === "mcp__one__echo"));
+    assert.doesNotMatch(shown, /everybody/, "nobody is shown the server's words but by postern mcp changes");
     const [change] = servers.changes("one");
     assert.match(change?.difference ?? "", /^\+Gives its text back, to everybody$/m);
     assert.ok(logged.some(({ message }) => /are not offered until somebody accepts them/.test(message)));
     await servers.accept("one", [change?.digest ?? ""], BY);
-    assert.ok(has());
+    assert.equal(wayOn(), undefined);
     assert.deepEqual(servers.changes("one"), []);
   }, { accepted });
 });
@@ -121,13 +143,13 @@ test("a definition that changes before anybody lists the tools waits for a perso
   const store = createMemoryStore();
   const audit = createFakeAudit(store);
   const accepted = await openAcceptedTools({ store, clock: createFakeClock(), log: SILENT, audit: audit.append });
-  await withMcp({ state: "description" }, async ({ servers, server, restart, folder }) => {
+  await withMcp({ state: "description" }, async ({ servers, server, restart, folder, config }) => {
     await server().freshTools(NEVER);
     writeFileSync(join(folder, "description"), "Changed while nobody looked");
     await server().request("tools/call", { name: "change", arguments: {} }, { signal: NEVER });
     await until(() => server().tools()[0]?.description === "Changed while nobody looked");
     for (const each of [servers, await restart()]) {
-      assert.ok(!each.tools().some(({ name }) => name === "mcp__one__echo"));
+      assert.match(wayOnOf(each, "mcp__one__echo", config) ?? "", /^run postern mcp changes one: /);
       assert.deepEqual(each.changes("one").map(({ tool, state }) => [tool, state]), [["echo", "changed"]]);
     }
   }, { accepted });
@@ -138,7 +160,7 @@ test("tools that an earlier gateway read, and could not record as accepted, are 
   const audit = createFakeAudit(store);
   const open = () => openAcceptedTools({ store, clock: createFakeClock(), log: SILENT, audit: audit.append });
   const later = { accepted: await open() };
-  await withMcp({ state: "description" }, async ({ server, restart, folder }) => {
+  await withMcp({ state: "description" }, async ({ server, restart, folder, config }) => {
     await server().freshTools(NEVER);
     await restart();
     for await (const { key } of readRecords(store, ACCEPTED_MCP_TOOLS, parseAcceptedTool)) {
@@ -149,7 +171,7 @@ test("tools that an earlier gateway read, and could not record as accepted, are 
     writeFileSync(join(folder, "description"), "Changed over the restart");
     await server().restart(NEVER);
     assert.ok(server().tools().some(({ description }) => description === "Changed over the restart"));
-    assert.ok(!again.tools().some(({ name }) => name === "mcp__one__echo"));
+    assert.match(wayOnOf(again, "mcp__one__echo", config) ?? "", /^run postern mcp changes one: /);
     assert.deepEqual(again.changes("one").map(({ tool, state }) => [tool, state]), [["echo", "changed"]]);
   }, { accepted: () => later.accepted });
 });

@@ -64,6 +64,11 @@ test("an unknown, disallowed or disabled tool says why and what there is", async
   const off = await call("off", "x");
   assert.equal(off.result.output, 'Cannot call "off": it is off; set [probe] enabled = true');
   assert.deepEqual(executor.enabled(["*"]).map((known) => known.name), ["probe"]);
+  const notOffered = await call("off", "x", { allowed: ["probe"] });
+  assert.equal(
+    notOffered.result.output,
+    'Cannot call "off": it is off; set [probe] enabled = true; the tools are probe',
+  );
   assert.equal(executor.get("off")?.reason, "it is off; set [probe] enabled = true");
   on = true;
   assert.equal((await call("off", "x")).ran, true);
