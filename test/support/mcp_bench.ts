@@ -9,11 +9,15 @@ import type { Config } from "../../lib/config/config.ts";
 import type { AcceptedTools } from "../../lib/extensions/mcp/accepted_tools.ts";
 import type { McpConnection } from "../../lib/extensions/mcp/mcp_connection.ts";
 import { createMcpServers, type McpServers } from "../../lib/extensions/mcp/mcp_servers.ts";
+import { createMcpSignIn, type McpSignIn } from "../../lib/extensions/mcp/oauth/sign_in.ts";
+import { createSystemRandom } from "../../lib/base/random.ts";
+import { createToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createGuardedFetch } from "../../lib/system/net/guarded_fetch.ts";
 import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { KnownServers } from "../../lib/extensions/mcp/server_record.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
+import { createFakeAudit } from "./fake_audit.ts";
 import { createFakeServices } from "./fake_services.ts";
 import { removeFolder } from "./remove_folder.ts";
 import { configOf } from "./running_gateway.ts";
@@ -30,6 +34,8 @@ export interface McpBench {
   readonly dataDir: string;
   readonly folder: string;
   readonly processes: Processes;
+  /** Sign-ins of people, joined to the servers as in a gateway. */
+  readonly signIn: McpSignIn;
   /** Returns the lines that the fixture noted in the file of its behaviour. */
   notes(): readonly string[];
   /** Ends the servers and creates others on the same data directory. */
@@ -67,8 +73,12 @@ function stateOf(given: FixtureBehaviour, folder: string): FixtureBehaviour {
 export async function withMcp(
   given: FixtureBehaviour | { readonly servers: Readonly<Record<string, Readonly<Record<string, unknown>>>> },
   use: (bench: McpBench) => Promise<void>,
-  { clock = systemClock, settings = {}, accepted }: {
+  { clock = systemClock, settings = {}, accepted, config: more = {}, environment = {} }: {
     readonly clock?: Clock;
+    /** Further tables of the configuration */
+    readonly config?: Readonly<Record<string, unknown>>;
+    /** Further variables of the gateway's environment */
+    readonly environment?: Readonly<Record<string, string>>;
     /** Accepted tools, or what returns those of the next servers. Default: every tool is offered */
     readonly accepted?: AcceptedTools | (() => AcceptedTools);
     /** Further keys of the server "one" */
@@ -89,17 +99,26 @@ export async function withMcp(
   const { log: logger, logged } = createFakeServices();
   const redactor = createRedactor();
   const store = createMemoryStore();
+  const base = {
+    clock,
+    config: () => bench.config,
+    environment: (name: string) => environment[name] ?? process.env[name],
+    guardedFetch: () => Promise.resolve(guardedFetch),
+    onSecret: redactor.add,
+  };
+  const run = () => Promise.reject(new Error("No secret of this bench is a command"));
+  const shared = { ...base, store, dataDir, log: logger, secrets: createToolSecrets({ ...base, run }) };
+  const signIn = createMcpSignIn({
+    ...shared,
+    random: createSystemRandom(),
+    audit: createFakeAudit(store).append,
+    onSignedIn: (server) => void state.servers?.get(server)?.restart(NEVER).catch(() => {}),
+  });
   const create = async () => {
-    const config = () => bench.config;
     return createMcpServers({
-      known: await KnownServers.read({ store, log: logger, config }),
-      ...{ processes, dataDir, workspaceRoot, clock },
+      ...{ ...shared, processes, workspaceRoot, signIn },
+      known: await KnownServers.read({ ...shared, signIn }),
       home: folder,
-      environment: (name) => process.env[name],
-      config: () => bench.config,
-      guardedFetch: () => Promise.resolve(guardedFetch),
-      secrets: { fill: (settings) => Promise.resolve(settings as Readonly<Record<string, never>>) },
-      log: logger,
       redact: redactor.part,
       accepted: typeof accepted === "function" ? accepted() : accepted,
     });
@@ -115,19 +134,20 @@ export async function withMcp(
       if (found === undefined) throw new TypeError(`No server "${name}"`);
       return found;
     },
-    ...{ logged, redactor, dataDir, folder, processes },
+    ...{ logged, redactor, dataDir, folder, processes, signIn },
     notes: () => readFileSync(log, "utf8").split("\n").filter((line) => line !== ""),
     async restart() {
       await state.servers?.close();
       return state.servers = await create();
     },
-    config: configOf(mcpConfig(servers)),
+    config: configOf({ ...mcpConfig(servers), ...more }),
   };
   try {
     await bench.restart();
     await use(bench);
   } finally {
     await state.servers?.close();
+    signIn.close();
     await processes.close();
     await removeFolder(folder);
   }
