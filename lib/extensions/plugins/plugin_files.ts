@@ -1,8 +1,8 @@
-import { constants } from "node:fs";
-import { lstat, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { lstat, mkdir, readdir, rename, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
 import { syncFolder } from "../../base/durable_files.ts";
 import type { Random } from "../../base/random.ts";
+import { type PackageFile, readPlainFile, writePackageFolder } from "../package_folder.ts";
 import { mainFile, MANIFEST_NAME, MAX_MANIFEST_BYTES, parsePluginManifest, type PluginManifest } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
 import {
@@ -13,7 +13,6 @@ import {
   toChangedModule,
   toPackage,
 } from "./plugin_package.ts";
-import type { PackageFile } from "./tar.ts";
 
 /** Prefix of a folder that a package is being written to. */
 const UNFINISHED = ".new-";
@@ -65,7 +64,7 @@ export function createPluginFiles({ root, random }: { readonly root: string; rea
       await mkdir(root, { recursive: true, mode: 0o700 });
       const fresh = join(root, random.id(UNFINISHED));
       try {
-        await writeFiles(fresh, plugin.files);
+        await writePackageFolder(fresh, plugin.files);
         // A damaged folder of this digest makes place for the right one
         await rm(target, { recursive: true, force: true });
         await rename(fresh, target);
@@ -215,33 +214,26 @@ async function requireRealFolder(folder: string): Promise<void> {
   if (!info.isDirectory()) throw wrong(`"${folder}" is no folder`);
 }
 
-/** Reads a file of a folder through one handle, so that what was checked is what is read. */
+/** Reads a file of a folder. */
 async function readPart(
   folder: string,
   { path, maxBytes }: { readonly path: string; readonly maxBytes: number },
 ): Promise<PackageFile> {
   await requireNoLinks(folder, path);
-  const file = await open(
-    join(folder, path),
-    constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0),
-  )
-    .catch((cause: NodeJS.ErrnoException) => {
-      if (cause.code === "ENOENT" && path !== MANIFEST_NAME) {
-        throw wrong(`"${path}" in "${folder}" is not there: build it first`);
-      }
-      throw wrong(
-        `"${path}" in "${folder}" cannot be read: ${cause.code === "ELOOP" ? "it is a link" : cause.message}`,
-      );
-    });
-  try {
-    const info = await file.stat();
-    if (!info.isFile()) throw wrong(`"${path}" in "${folder}" is no plain file`);
-    if (info.size > maxBytes) throw wrong(`"${path}" in "${folder}" makes it larger than ${maxBytes} bytes`);
-    const bytes = await file.readFile();
-    if (bytes.length > maxBytes) throw wrong(`"${path}" in "${folder}" makes it larger than ${maxBytes} bytes`);
-    return { path, bytes, executable: (info.mode & 0o100) !== 0 };
-  } finally {
-    await file.close();
+  const file = `"${path}" in "${folder}"`;
+  const read = await readPlainFile(join(folder, path), maxBytes).catch((cause: NodeJS.ErrnoException) => {
+    if (cause.code === "ENOENT" && path !== MANIFEST_NAME) throw wrong(`${file} is not there: build it first`);
+    throw wrong(`${file} cannot be read: ${cause.code === "ELOOP" ? "it is a link" : cause.message}`);
+  });
+  switch (read) {
+    case "no_file":
+      throw wrong(`${file} is no plain file`);
+    case "too_large":
+      throw wrong(`${file} makes it larger than ${maxBytes} bytes`);
+    case "grew":
+      throw wrong(`${file} changed while it was read`);
+    default:
+      return { path, ...read };
   }
 }
 
@@ -250,24 +242,6 @@ async function requireNoLinks(folder: string, path: string): Promise<void> {
   for (let at = path.indexOf("/"); at !== -1; at = path.indexOf("/", at + 1)) {
     await requireRealFolder(join(folder, path.slice(0, at)));
   }
-}
-
-async function writeFiles(folder: string, files: readonly PackageFile[]): Promise<void> {
-  const folders = new Set([folder]);
-  await mkdir(folder, { mode: 0o700 });
-  for (const { path, bytes, executable } of files) {
-    const place = join(folder, path);
-    await mkdir(dirname(place), { recursive: true, mode: 0o700 });
-    for (let above = dirname(place); above !== folder; above = dirname(above)) folders.add(above);
-    const file = await open(place, "wx", executable ? 0o700 : 0o600);
-    try {
-      await file.writeFile(bytes);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-  }
-  for (const place of folders) await syncFolder(place);
 }
 
 async function isWhole(folder: string, digest: string): Promise<boolean> {

@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import { canonicalDigest } from "../../base/json.ts";
 import { exactLine, exactText } from "../../base/text.ts";
+import type { PackageFile } from "../package_folder.ts";
 import { mainFile, MANIFEST_NAME, parsePluginManifest, type PluginManifest } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
-import { type PackageFile, readTar, writeTar } from "./tar.ts";
+import { readTar, writeTar } from "./tar.ts";
 
 /** Bytes of a package. */
 export const MAX_PACKAGE_BYTES = 67_108_864;

@@ -1,14 +1,6 @@
 import { exactLine } from "../../base/text.ts";
+import type { PackageFile } from "../package_folder.ts";
 import { PluginError } from "./plugin_error.ts";
-
-/** File of a package. */
-export interface PackageFile {
-  /** Path with `/` between its parts, relative to the package */
-  readonly path: string;
-  readonly bytes: Uint8Array;
-  /** Set for a file that may be started as a program */
-  readonly executable: boolean;
-}
 
 /** Content of a tar. */
 export interface TarContent {

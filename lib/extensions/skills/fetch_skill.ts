@@ -2,9 +2,9 @@ import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
 import { fetchFiles, type FetchFilesServices } from "../../system/git/fetch_files.ts";
 import type { UrlPolicy } from "../../system/net/url_policy.ts";
+import type { PackageFile } from "../package_folder.ts";
 import { MAX_SKILL_FILES, MAX_SKILL_FOLDER_BYTES } from "./read_skill.ts";
 import { SkillError, type SkillErrorCode } from "./skill_error.ts";
-import type { NewSkillFile } from "./skill_files.ts";
 import { checkSkillName, chooseFolder, filesOfTar, skillAmong } from "./skill_sources.ts";
 
 /** Services that fetching a skill works with. */
@@ -16,7 +16,7 @@ export interface FetchSkillServices extends FetchFilesServices {
 
 /** Skill of a git repository. */
 export interface FetchedSkill {
-  readonly files: readonly NewSkillFile[];
+  readonly files: readonly PackageFile[];
   /** Hash of the commit */
   readonly commit: string;
 }

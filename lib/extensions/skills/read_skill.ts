@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
-import { constants } from "node:fs";
-import { lstat, open, readdir, readlink, realpath } from "node:fs/promises";
+import { lstat, readdir, readlink, realpath } from "node:fs/promises";
 import { basename, join, sep } from "node:path";
 import { canonicalDigest } from "../../base/json.ts";
 import { withoutMark } from "../../config/toml.ts";
+import { readPlainFile } from "../package_folder.ts";
 import { MAX_SKILL_BYTES, readSkillDocument, type SkillDocument, type SkillFault } from "./skill_document.ts";
 import type { SkillLayer } from "./skill_folders.ts";
 
@@ -171,10 +171,10 @@ export async function readSkillFiles(folder: string) {
       continue;
     }
     if (files.size >= MAX_SKILL_FILES) throw new SkillFolderError(`it has over ${MAX_SKILL_FILES} files`);
-    const { bytes, isExecutable } = await readWhole(join(folder, path), { path, most: left });
+    const { bytes, executable } = await readWhole(join(folder, path), { path, most: left });
     left -= bytes.length;
     files.set(path, bytes);
-    if (isExecutable) executables.add(path);
+    if (executable) executables.add(path);
   }
   return { contents: files, links, executables };
 }
@@ -207,32 +207,21 @@ async function listEntries(folder: string): Promise<readonly Entry[]> {
   return found.sort((a, b) => byName(a.path, b.path));
 }
 
-/** Reads a file through one handle. A folder that became a link meanwhile changes the digest. */
+/** Reads a file of a skill. A folder that became a link meanwhile changes the digest. */
 async function readWhole(
   place: string,
   { path, most }: { readonly path: string; readonly most: number },
-): Promise<{ readonly bytes: Uint8Array; readonly isExecutable: boolean }> {
-  const flags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
-  const file = await open(place, flags).catch(unreadable);
-  try {
-    const info = await file.stat();
-    const { size } = info;
-    if (!info.isFile()) throw new SkillFolderError(`its file ${JSON.stringify(path)} is no plain file`);
-    if (size > most) throw new SkillFolderError(`it has over ${MAX_SKILL_FOLDER_BYTES} bytes`);
-    // A byte more shows a file that grew
-    const buffer = new Uint8Array(size + 1);
-    let length = 0;
-    for (;;) {
-      const { bytesRead } = await file.read(buffer, length, buffer.length - length, length);
-      length += bytesRead;
-      if (bytesRead === 0 || length === buffer.length) break;
-    }
-    if (length > size) {
+): Promise<{ readonly bytes: Uint8Array; readonly executable: boolean }> {
+  const read = await readPlainFile(place, most).catch(unreadable);
+  switch (read) {
+    case "no_file":
+      throw new SkillFolderError(`its file ${JSON.stringify(path)} is no plain file`);
+    case "too_large":
+      throw new SkillFolderError(`it has over ${MAX_SKILL_FOLDER_BYTES} bytes`);
+    case "grew":
       throw new SkillFolderError(`its file ${JSON.stringify(path)} changed while it was read`);
-    }
-    return { bytes: buffer.subarray(0, length), isExecutable: (info.mode & 0o100) !== 0 };
-  } finally {
-    await file.close();
+    default:
+      return read;
   }
 }
 

@@ -1,16 +1,9 @@
-import { lstat, mkdir, open, readdir, rename, rm } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { lstat, mkdir, readdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
 import { syncFolder } from "../../base/durable_files.ts";
 import type { Random } from "../../base/random.ts";
+import { type PackageFile, writePackageFolder } from "../package_folder.ts";
 import { SkillError } from "./skill_error.ts";
-
-/** File of a skill that is about to be installed. */
-export interface NewSkillFile {
-  /** Relative to the skill's folder, with `/` */
-  readonly path: string;
-  readonly bytes: Uint8Array;
-  readonly executable: boolean;
-}
 
 /** Prefixes of folders that an installation works with. Names of skills do not begin with a dot. */
 const UNFINISHED = ".new-";
@@ -32,11 +25,11 @@ export class SkillFiles {
    * @returns a folder for `put`
    * @throws {SkillError} `skill_conflict` when the disk refuses
    */
-  async write(files: readonly NewSkillFile[]): Promise<string> {
+  async write(files: readonly PackageFile[]): Promise<string> {
     const fresh = join(this.#root, this.#random.id(UNFINISHED));
     try {
       await mkdir(this.#root, { recursive: true, mode: 0o700 });
-      await writeFiles(fresh, files);
+      await writePackageFolder(fresh, files);
       return fresh;
     } catch (cause) {
       await this.discard(fresh);
@@ -87,22 +80,4 @@ export class SkillFiles {
       if (error.code !== "ENOENT") throw error;
     });
   }
-}
-
-async function writeFiles(folder: string, files: readonly NewSkillFile[]): Promise<void> {
-  const folders = new Set([folder]);
-  await mkdir(folder, { mode: 0o700 });
-  for (const { path, bytes, executable } of files) {
-    const place = join(folder, path);
-    await mkdir(dirname(place), { recursive: true, mode: 0o700 });
-    for (let above = dirname(place); above !== folder; above = dirname(above)) folders.add(above);
-    const file = await open(place, "wx", executable ? 0o700 : 0o600);
-    try {
-      await file.writeFile(bytes);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-  }
-  for (const place of folders) await syncFolder(place);
 }

@@ -1,11 +1,12 @@
 import { join } from "node:path";
 import type { Random } from "../../base/random.ts";
 import type { TrustedDocuments } from "../../guard/trusted_documents.ts";
+import type { PackageFile } from "../package_folder.ts";
 import type { FetchSkillServices } from "./fetch_skill.ts";
 import { skillDigest } from "./read_skill.ts";
 import type { KnownSkill } from "./skill_catalogue.ts";
 import { SkillError, skillNotFound } from "./skill_error.ts";
-import { type NewSkillFile, SkillFiles } from "./skill_files.ts";
+import { SkillFiles } from "./skill_files.ts";
 import type { SkillActor, SkillRecords, SkillSource } from "./skill_record.ts";
 
 /** Source of a skill: a packed folder or archive with the place that it came from, or the URL of a git repository. */
@@ -15,7 +16,7 @@ export type InstallSource =
 
 /** Files of a skill that were taken from its source and checked. Nothing of it is installed yet. */
 export interface TakenSkill {
-  readonly files: readonly NewSkillFile[];
+  readonly files: readonly PackageFile[];
   readonly source: SkillSource;
 }
 

@@ -5,13 +5,13 @@ import { exactLine } from "../../base/text.ts";
 import { DocumentError } from "../../documents/document_error.ts";
 import { readZip } from "../../documents/read_zip.ts";
 import { createWorkBudget } from "../../documents/work_budget.ts";
+import type { PackageFile } from "../package_folder.ts";
 import { checkPaths } from "../plugins/plugin_package.ts";
 import { PluginError } from "../plugins/plugin_error.ts";
 import { readTar } from "../plugins/tar.ts";
 import { MAX_SKILL_FILES, MAX_SKILL_FOLDER_BYTES, SKILL_NAME, textOfFile } from "./read_skill.ts";
 import { faultOfName, readSkillDocument } from "./skill_document.ts";
 import { SkillError } from "./skill_error.ts";
-import type { NewSkillFile } from "./skill_files.ts";
 
 /** Bytes of an archive, packed */
 export const MAX_ARCHIVE_BYTES = 67_108_864;
@@ -27,7 +27,7 @@ const UNPACK_MS = 20_000;
  * some system, and sizes beyond the bounds are refused.
  * @throws {SkillError} `skill_invalid`, `skill_too_large`
  */
-export async function skillFromArchive(bytes: Uint8Array, name: string): Promise<readonly NewSkillFile[]> {
+export async function skillFromArchive(bytes: Uint8Array, name: string): Promise<readonly PackageFile[]> {
   checkSkillName(name);
   if (bytes.length > MAX_ARCHIVE_BYTES) throw tooLarge(`the archive has over ${MAX_ARCHIVE_BYTES} bytes`);
   if (bytes[0] === 0x50 && bytes[1] === 0x4b) return await skillAmong(refusing(() => unzip(bytes, name)), name);
@@ -71,7 +71,7 @@ function shallowest(folders: readonly string[]): readonly string[] {
 }
 
 /** Takes the files of a skill from among those of an archive, and checks them. @throws {SkillError} `skill_invalid`, `skill_too_large` */
-export async function skillAmong(all: readonly NewSkillFile[], name: string): Promise<readonly NewSkillFile[]> {
+export async function skillAmong(all: readonly PackageFile[], name: string): Promise<readonly PackageFile[]> {
   const folder = chooseFolder(all.map(({ path }) => path), name);
   const files = all.filter(({ path }) => path.startsWith(folder) && !isOfGit(path.slice(folder.length)))
     .map((file) => ({ ...file, path: file.path.slice(folder.length) }));
@@ -96,7 +96,7 @@ function isOfGit(path: string): boolean {
 }
 
 /** Reads the files of a tar. @throws {PluginError} */
-export function filesOfTar(bytes: Uint8Array): readonly NewSkillFile[] {
+export function filesOfTar(bytes: Uint8Array): readonly PackageFile[] {
   const { files } = readTar(bytes, {
     maxBytes: MAX_UNPACKED_BYTES,
     maxFiles: MAX_ARCHIVE_FILES,
@@ -118,7 +118,7 @@ async function unpack(bytes: Uint8Array): Promise<Uint8Array> {
 }
 
 /** Takes the files of the skill alone out of a zip. */
-function unzip(bytes: Uint8Array, name: string): readonly NewSkillFile[] {
+function unzip(bytes: Uint8Array, name: string): readonly PackageFile[] {
   const budget = createWorkBudget(
     { timeMs: UNPACK_MS, maxParts: MAX_ARCHIVE_FILES, maxInflatedBytes: MAX_UNPACKED_BYTES },
     { stopped: () => false },
