@@ -110,40 +110,39 @@ export const mcpServerRoute: Route = strictRoute({
   handler: (_request, context) => answer(context, (servers, name) => servers.get(name)),
 });
 
+/** Parts that all commands to one server share. */
+const COMMAND = {
+  method: "POST",
+  access: "admin",
+  reply: { status: 200, type: "application/json", schema: serverSchema },
+  idempotency: "harmless",
+} as const;
+
 /** POST /v1/mcp-servers/:name/enable: lets a server run that somebody turned off. */
 export const enableMcpServerRoute: Route = strictRoute({
-  method: "POST",
+  ...COMMAND,
   path: "/v1/mcp-servers/:name/enable",
-  access: "admin",
   summary: "Let a server run that was turned off, where the configuration allows it",
-  reply: { status: 200, type: "application/json", schema: serverSchema },
   errors: ["conflict", "request_timeout"],
-  idempotency: "harmless",
   handler: (_request, context) => answer(context, (servers, name) => servers.enable(name, callerOf(context, "http"))),
 });
 
 /** POST /v1/mcp-servers/:name/disable: ends a server and keeps it from being started. */
 export const disableMcpServerRoute: Route = strictRoute({
-  method: "POST",
+  ...COMMAND,
   path: "/v1/mcp-servers/:name/disable",
-  access: "admin",
   summary: "End a server and keep it from being started, over restarts too",
-  reply: { status: 200, type: "application/json", schema: serverSchema },
   errors: ["request_timeout"],
-  idempotency: "harmless",
   handler: (_request, context) => answer(context, (servers, name) => servers.disable(name, callerOf(context, "http"))),
 });
 
 /** POST /v1/mcp-servers/:name/accept: offers the tools whose definitions somebody has looked at. */
 export const acceptMcpToolsRoute: Route = strictRoute({
-  method: "POST",
+  ...COMMAND,
   path: "/v1/mcp-servers/:name/accept",
-  access: "admin",
   summary: "Offer tools of a server that have changed, or are new, by the digests of their definitions",
   body: acceptSchema,
-  reply: { status: 200, type: "application/json", schema: serverSchema },
   errors: ["conflict"],
-  idempotency: "harmless",
   async handler(request, context) {
     const { digests } = await readJson(request, context, acceptSchema);
     const by = callerOf(context, "http");
@@ -153,13 +152,10 @@ export const acceptMcpToolsRoute: Route = strictRoute({
 
 /** POST /v1/mcp-servers/:name/restart: starts a server anew. */
 export const restartMcpServerRoute: Route = strictRoute({
-  method: "POST",
+  ...COMMAND,
   path: "/v1/mcp-servers/:name/restart",
-  access: "admin",
   summary: "Start a server anew, and read its tools; a start that fails is in the reply",
-  reply: { status: 200, type: "application/json", schema: serverSchema },
   errors: ["conflict", "request_timeout"],
-  idempotency: "harmless",
   handler: (_request, context) =>
     answer(
       context,
