@@ -5,6 +5,7 @@ import { createRouter, type GatewayRouter } from "../../handlers/router.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import type { ResponseClass } from "../../handlers/route.ts";
 import { withTimeout } from "../../lib/base/clock.ts";
+import { CodedError } from "../../lib/base/errors.ts";
 import type { GatewayServices } from "../../lib/services.ts";
 import { watchNodeConnections } from "./node_connections.ts";
 import { hardenNodeServer, nodeServerOptions } from "./node_server.ts";
@@ -40,13 +41,8 @@ export interface RunningServer {
 }
 
 /** Error of an address that cannot be listened on. `code` is the code of the system, such as EADDRINUSE. */
-export class ListenError extends Error {
+export class ListenError extends CodedError {
   override readonly name = "ListenError";
-  readonly code: string;
-  constructor(code: string, message: string, options: { readonly cause: unknown }) {
-    super(message, options);
-    this.code = code;
-  }
 }
 
 const HEADERS_TIMEOUT_MS = 30_000;

@@ -23,17 +23,24 @@ export interface HttpErrorOptions {
   readonly cause?: unknown;
 }
 
+/** Error with a stable code. Each kind of error is a class of its own. */
+export abstract class CodedError<Code extends string = string> extends Error {
+  readonly code: Code;
+  constructor(code: Code, message: string, options?: { readonly cause?: unknown }) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
 /** Error that is answered to the HTTP client. */
-export class HttpError extends Error {
+export class HttpError extends CodedError {
   override readonly name = "HttpError";
-  readonly code: string;
   readonly status: number;
   readonly type: ErrorType;
   readonly param: string | null;
   readonly headers: Readonly<Record<string, string>>;
   constructor(code: string, message: string, options: HttpErrorOptions) {
-    super(message, { cause: options.cause });
-    this.code = code;
+    super(code, message, { cause: options.cause });
     this.status = options.status;
     this.type = options.type;
     this.param = options.param ?? null;
@@ -42,13 +49,8 @@ export class HttpError extends Error {
 }
 
 /** Error that is told to the model. It becomes a tool result with `isError`, never an exception in the loop. */
-export class ToolError extends Error {
+export class ToolError extends CodedError {
   override readonly name = "ToolError";
-  readonly code: string;
-  constructor(code: string, message: string, options?: { readonly cause?: unknown }) {
-    super(message, options);
-    this.code = code;
-  }
 }
 
 /** Facts about a failed request to a provider. */
@@ -79,9 +81,8 @@ export type ProviderErrorCode =
  * An upstream failed. `provider_rejected`: it refused the request itself (400, 404, 413, 422), status and code are kept;
  * `provider_rate_limited`: 429; `provider_timeout`: no answer in time; `provider_error`: 401, 403, 5xx, broken reply.
  */
-export class ProviderError extends Error {
+export class ProviderError extends CodedError<ProviderErrorCode> {
   override readonly name = "ProviderError";
-  readonly code: ProviderErrorCode;
   readonly provider: string;
   readonly status: number | undefined;
   readonly upstreamCode: string | undefined;
@@ -89,8 +90,7 @@ export class ProviderError extends Error {
   readonly retryAfterSeconds: number | undefined;
   readonly retryable: boolean;
   constructor(code: ProviderErrorCode, message: string, options: ProviderErrorOptions) {
-    super(message, { cause: options.cause });
-    this.code = code;
+    super(code, message, { cause: options.cause });
     this.provider = options.provider;
     this.status = options.status;
     this.upstreamCode = options.upstreamCode;
@@ -122,18 +122,16 @@ export interface ConfigErrorOptions {
 }
 
 /** Error that is told to the operator. The CLI exits with 78. The message already names file, line and key. */
-export class ConfigError extends Error {
+export class ConfigError extends CodedError {
   override readonly name = "ConfigError";
-  readonly code: string;
   readonly key: string | undefined;
   readonly file: string | undefined;
   readonly line: number | undefined;
   readonly problems: readonly ConfigProblem[];
   constructor(code: string, message: string, options: ConfigErrorOptions = {}) {
-    super(message, { cause: options.cause });
+    super(code, message, { cause: options.cause });
     const { key, file, line } = options;
     this.problems = options.problems ?? [{ message, key, file, line }];
-    this.code = code;
     this.key = options.key;
     this.file = options.file;
     this.line = options.line;

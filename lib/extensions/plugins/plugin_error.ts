@@ -1,3 +1,5 @@
+import { CodedError } from "../../base/errors.ts";
+
 /**
  * Code of a refusal: the manifest, the package, the registry or the state of a plugin does not allow what was asked.
  * Source: docs/design/plugins.md "Plugins"
@@ -15,13 +17,8 @@ export type PluginErrorCode =
   | "plugin_changed";
 
 /** Refusal about a plugin. The message names the plugin or the file, the reason and the way out. */
-export class PluginError extends Error {
+export class PluginError extends CodedError<PluginErrorCode> {
   override readonly name = "PluginError";
-  readonly code: PluginErrorCode;
-  constructor(code: PluginErrorCode, message: string, options?: { readonly cause?: unknown }) {
-    super(message, options);
-    this.code = code;
-  }
 }
 
 /** Returns the refusal of an id that no plugin has. */

@@ -1,3 +1,5 @@
+import { CodedError } from "../../base/errors.ts";
+
 /** Code of a refusal about a skill. Source: docs/design/skills.md "Skills" */
 export type SkillErrorCode =
   | "skill_invalid"
@@ -8,13 +10,8 @@ export type SkillErrorCode =
   | "skill_source_failed";
 
 /** Refusal about a skill. The message names the skill or the file, the reason and the way out. */
-export class SkillError extends Error {
+export class SkillError extends CodedError<SkillErrorCode> {
   override readonly name = "SkillError";
-  readonly code: SkillErrorCode;
-  constructor(code: SkillErrorCode, message: string, options?: { readonly cause?: unknown }) {
-    super(message, options);
-    this.code = code;
-  }
 }
 
 /** Returns the refusal of a name that no skill has. */

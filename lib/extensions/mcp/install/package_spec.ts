@@ -1,3 +1,5 @@
+import { CodedError } from "../../../base/errors.ts";
+
 /** Registry that packages of programs come from. */
 export type PackageRegistry = "npm" | "pypi";
 
@@ -27,13 +29,8 @@ export type McpInstallErrorCode =
   | "server_name_invalid";
 
 /** Refusal to install or enter a server. The message names the package, the reason and the way out. */
-export class McpInstallError extends Error {
+export class McpInstallError extends CodedError<McpInstallErrorCode> {
   override readonly name = "McpInstallError";
-  readonly code: McpInstallErrorCode;
-  constructor(code: McpInstallErrorCode, message: string, options?: { readonly cause?: unknown }) {
-    super(message, options);
-    this.code = code;
-  }
 }
 
 const MAX_NAME = 214;
