@@ -7,7 +7,7 @@ import type { Config } from "../../config/config.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import type { AcceptedTools, ToolChange } from "./accepted_tools.ts";
 import type { McpConnection } from "./mcp_connection.ts";
-import { mcpToolName } from "../../tools/mcp/mcp_tool_name.ts";
+import { mcpToolName } from "../../tools/mcp/mcp.ts";
 import { createHeldTool } from "./held_tool.ts";
 import { createMcpTool } from "./mcp_tool.ts";
 import type { SessionServices } from "./open_session.ts";

@@ -1,7 +1,7 @@
 import type { Config } from "../../config/config.ts";
 import type { McpConnection, McpEra, McpState } from "./mcp_connection.ts";
 import type { McpErrorCode } from "./mcp_error.ts";
-import { mcpToolName } from "../../tools/mcp/mcp_tool_name.ts";
+import { mcpToolName } from "../../tools/mcp/mcp.ts";
 import type { SignInState } from "./oauth/sign_in.ts";
 import type { ToolChange } from "./accepted_tools.ts";
 

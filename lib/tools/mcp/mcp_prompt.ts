@@ -1,33 +1,16 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { defineTool } from "../runtime/define_tool.ts";
+import { optionalText, READS_SERVERS, serverName } from "./mcp_reader.ts";
 
 /** `mcp_prompt`: lists the prompts that MCP servers offer, or fills one in (docs/design/tools.md "MCP servers"). */
 export const mcpPrompt = defineTool({
   name: "mcp_prompt",
   description: "Lists the prompts of MCP servers, or gives the messages of one, filled in",
-  access: "network",
-  outside: true,
-  enabled: ({ security }) => security.mcp.enabled,
-  enabledBy: "[security.mcp] enabled = true",
-  needs: ["mcpReader"],
+  ...READS_SERVERS,
   input: v.strictObject({
-    server: v.optional(
-      v.pipe(
-        v.string(),
-        v.minLength(1),
-        v.maxLength(64),
-        v.description("Name of the server; default: all, for a list"),
-      ),
-    ),
-    name: v.optional(
-      v.pipe(
-        v.string(),
-        v.minLength(1),
-        v.maxLength(256),
-        v.description("Name of the prompt; without it they are listed"),
-      ),
-    ),
+    server: serverName,
+    name: optionalText(256, "Name of the prompt; without it they are listed"),
     arguments: v.optional(v.pipe(v.looseObject({}), v.description("Texts for the prompt's arguments, by name"))),
   }),
   check({ server, name, arguments: values }) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { mcpToolName } from "../../../lib/tools/mcp/mcp_tool_name.ts";
+import { mcpToolName } from "../../../lib/tools/mcp/mcp.ts";
 
 test("a tool keeps its name where that is plainly its server's, and no two tools have one name", () => {
   assert.equal(mcpToolName("files", "read"), "mcp__files__read");
