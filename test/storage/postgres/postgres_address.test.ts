@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ConfigError } from "../../../lib/base/errors.ts";
+import { nameOfAddress, parsePostgresAddress } from "../../../lib/storage/postgres/postgres_address.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
+
+const parse = (url: string) => parsePostgresAddress(url, "storage.url");
+
+test("parsePostgresAddress() reads each part, with what is encoded in it", () => {
+  assert.deepEqual(parse("postgres://me%40home:p%3Ass@127.0.0.1:6000/my%20db"), {
+    host: "127.0.0.1",
+    port: 6000,
+    user: "me@home",
+    password: "p:ss",
+    database: "my db",
+    ssl: false,
+  });
+  assert.deepEqual(parse("postgresql:///db?host=/run/postgresql&user=me"), {
+    host: "/run/postgresql",
+    port: 5432,
+    user: "me",
+    password: undefined,
+    database: "db",
+    ssl: false,
+  });
+  assert.equal(parse("postgres://me@[::1]/db").host, "::1");
+  assert.equal(parse("postgres://me@localhost").database, "me");
+});
+
+test("a connection over a network is encrypted and the certificate checked, unless sslmode says otherwise", async () => {
+  const checked = { rejectUnauthorized: true };
+  assert.deepEqual(parse("postgres://me@db.example/x").ssl, checked);
+  assert.deepEqual(parse("postgres://me@10.0.0.1/x").ssl, checked);
+  assert.deepEqual(parse("postgres://me@127.0.0.1.example/x").ssl, checked);
+  for (const mode of ["allow", "prefer", "require", "verify-full"]) {
+    assert.deepEqual(parse(`postgres://me@127.0.0.1/x?sslmode=${mode}`).ssl, checked);
+  }
+  assert.deepEqual(parse("postgres://me@db.example/x?sslmode=no-verify").ssl, { rejectUnauthorized: false });
+  assert.equal(parse("postgres://me@db.example/x?sslmode=disable").ssl, false);
+  const named = parse("postgres://me@db.example/x?sslmode=verify-ca").ssl;
+  assert.equal(named !== false && named.rejectUnauthorized && named.checkServerIdentity?.(), undefined);
+  await withTemporaryFolder((folder) => {
+    const path = join(folder, "root.pem");
+    writeFileSync(path, "a certificate");
+    const { ssl } = parse(`postgres://me@db.example/x?sslrootcert=${encodeURIComponent(path)}`);
+    assert.deepEqual(ssl, { ...checked, ca: "a certificate" });
+  });
+});
+
+test("an address that cannot be used is refused by the name of its key, without what it says", () => {
+  for (
+    const url of [
+      "",
+      "secret",
+      "https://me:secret@db.example/x",
+      "postgres://me:secret@db.example:99999/x",
+      "postgres://me:%secret@db.example/x",
+      "postgres://me:secret@db.example/x?sslmod=disable",
+      "postgres://me:secret@db.example/x?sslmode=sometimes",
+      "postgres://me:secret@db.example/x?port=0",
+      "postgres://me:secret@db.example/x?sslrootcert=/none/root.pem",
+    ]
+  ) {
+    assert.throws(() => parse(url), (error) => {
+      assert.ok(error instanceof ConfigError, url);
+      assert.deepEqual([error.code, error.key], ["config_invalid", "storage.url"]);
+      assert.match(error.message, /storage\.url/);
+      assert.doesNotMatch(error.message, /secret/);
+      return true;
+    });
+  }
+});
+
+test("nameOfAddress() tells where the database is, and not who asks", () => {
+  assert.equal(nameOfAddress(parse("postgres://me:secret@db.example/x")), "db.example:5432/x");
+  assert.equal(nameOfAddress(parse("postgres:///x?host=/run/pg&user=me")), '/run/pg (port 5432), database "x"');
+});
