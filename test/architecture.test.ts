@@ -14,6 +14,7 @@ const FLOORS: readonly (readonly [wing: string, floor: number])[] = [
   ["lib/documents/", 1],
   ["lib/web/", 2],
   ["lib/memory/", 2],
+  ["lib/cluster/", 2],
   ["lib/access/", 2],
   ["lib/hardware/", 2],
   ["lib/providers/", 2],
