@@ -3,7 +3,7 @@ import type { AutomationServices } from "./automation/automation_services.ts";
 import type { Clock } from "./base/clock.ts";
 import type { Random } from "./base/random.ts";
 import type { KnownSecrets } from "./base/redact.ts";
-import type { Caller } from "./base/records/caller.ts";
+import type { Actor } from "./base/records/caller.ts";
 import type { Telemetry } from "./base/telemetry/create_telemetry.ts";
 import type { LogSink } from "./base/telemetry/log.ts";
 import type { Config } from "./config/config.ts";
@@ -81,7 +81,7 @@ export interface Services
   /** Returns the environment variable that a configuration key such as `secret_env` names. Undefined when it is not set. */
   readonly environment: (name: string) => string | undefined;
   /** Trusts a model server of this machine. The gateway then looks for it and uses it like a server of its own user. @throws {HttpError} */
-  readonly trustModelServer: (address: string, by: Pick<Caller, "via" | "tokenId">) => Promise<TrustedServer>;
+  readonly trustModelServer: (address: string, by: Actor) => Promise<TrustedServer>;
   state(): GatewayState;
 }
 

@@ -1,4 +1,4 @@
-import type { Caller, Scope } from "../base/records/caller.ts";
+import type { Actor, Scope } from "../base/records/caller.ts";
 import type { Write } from "../storage/store.ts";
 
 /** The sender of a request, once its token was checked. `tokenId` is null when pairing is off, `env` for POSTERN_TOKEN, `control` for the CLI. */
@@ -39,14 +39,11 @@ export interface IssuedToken {
   readonly record: TokenRecord;
 }
 
-/** The caller that makes or revokes a token or a code. Null: the gateway itself. */
-export type AccessActor = Pick<Caller, "via" | "tokenId"> | null;
-
 /** A change of who may call. */
 export type AccessChange =
-  | { readonly kind: "issued"; readonly record: TokenRecord; readonly by: AccessActor }
-  | { readonly kind: "revoked"; readonly tokenIds: readonly string[]; readonly by: AccessActor }
-  | { readonly kind: "code_made"; readonly by: AccessActor }
+  | { readonly kind: "issued"; readonly record: TokenRecord; readonly by: Actor | null }
+  | { readonly kind: "revoked"; readonly tokenIds: readonly string[]; readonly by: Actor | null }
+  | { readonly kind: "code_made"; readonly by: Actor | null }
   | { readonly kind: "paired"; readonly record: TokenRecord; readonly address: string | null }
   | { readonly kind: "locked"; readonly address: string | null };
 
@@ -60,7 +57,7 @@ export type RecordAccess = (change: AccessChange, writes: readonly Write[]) => P
 export interface NewToken extends TokenTerms {
   readonly scopes: readonly Scope[];
   /** Default null */
-  readonly by?: AccessActor;
+  readonly by?: Actor | null;
   /** Set by pairing: it is the reason of the token. `address` is the peer's */
   readonly paired?: { readonly address: string | null };
 }
@@ -87,9 +84,9 @@ export interface Tokens {
   /** Told the id of each token that is revoked, or forgotten after it expired, and waited for. For as long as the tokens live */
   onRevoke(listener: (tokenId: string) => void | Promise<void>): void;
   /** @param by default null. @returns false for an unknown id */
-  revoke(id: string, by?: AccessActor): Promise<boolean>;
+  revoke(id: string, by?: Actor | null): Promise<boolean>;
   /** Revokes all stored tokens, and those that are being made. @param by default null. @returns how many were stored */
-  revokeAll(by?: AccessActor): Promise<number>;
+  revokeAll(by?: Actor | null): Promise<number>;
   /** Stored tokens that have not expired, not counting those of the environment and the control file */
   count(): Promise<number>;
 }

@@ -2,9 +2,10 @@ import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
+import type { Actor } from "../base/records/caller.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
-import type { AccessActor, IssuedToken, RecordAccess, Tokens, TokenTerms } from "./identity.ts";
+import type { IssuedToken, RecordAccess, Tokens, TokenTerms } from "./identity.ts";
 import { secretHash } from "./stored_token.ts";
 
 /** How a client that pairs is named, and when its token ends. */
@@ -13,7 +14,7 @@ export type PairingTerms = Partial<TokenTerms> & { readonly address?: string | u
 /** The pairing code and its exchange (docs/design/access.md "Pairing"). */
 export interface Pairing {
   /** A fresh code, `ABCD-EFGH`, in place of any earlier one. Only its hash is kept */
-  createCode(by?: AccessActor): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;
+  createCode(by?: Actor | null): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;
   /**
    * Takes the code, atomically, and issues an admin token.
    * @param terms default: the label `paired`, and no end; `address` is the peer's, for the record
@@ -77,7 +78,7 @@ class StoredPairing implements Pairing {
     this.#record = options.record ?? ((_change, writes) => options.store.batch(writes));
   }
 
-  createCode(by: AccessActor = null): ReturnType<Pairing["createCode"]> {
+  createCode(by: Actor | null = null): ReturnType<Pairing["createCode"]> {
     return this.#exclusively(() => this.#replaceCode(by));
   }
 
@@ -93,7 +94,7 @@ class StoredPairing implements Pairing {
     return result;
   }
 
-  async #replaceCode(by: AccessActor): ReturnType<Pairing["createCode"]> {
+  async #replaceCode(by: Actor | null): ReturnType<Pairing["createCode"]> {
     const { store, clock, random } = this.#options;
     let code = "";
     // The low five bits index the 32 letters

@@ -2,11 +2,11 @@ import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
-import { type Scope, SCOPES } from "../base/records/caller.ts";
+import { type Actor, type Scope, SCOPES } from "../base/records/caller.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
 import { readable, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import type { AccessActor, Identity, IssuedToken, NewToken, RecordAccess, TokenRecord, Tokens } from "./identity.ts";
+import type { Identity, IssuedToken, NewToken, RecordAccess, TokenRecord, Tokens } from "./identity.ts";
 import { checkNewToken, KeptToken, parseTokenBody, secretHash, TOKEN_LIMITS, type TokenBody } from "./stored_token.ts";
 
 /** Store, clock and fixed tokens that the tokens of a gateway work with. */
@@ -135,14 +135,14 @@ class StoredTokens implements Tokens {
     return [...this.#byId.values()].reverse().map((kept) => kept.toRecord());
   }
 
-  async revoke(id: string, by: AccessActor = null): Promise<boolean> {
+  async revoke(id: string, by: Actor | null = null): Promise<boolean> {
     const kept = this.#byId.get(id);
     if (kept === undefined) return false;
     await this.#forget([kept], by);
     return true;
   }
 
-  async revokeAll(by: AccessActor = null): Promise<number> {
+  async revokeAll(by: Actor | null = null): Promise<number> {
     this.#purges++;
     const all = [...this.#byId.values()];
     await this.#forget(all, by);
@@ -228,7 +228,7 @@ class StoredTokens implements Tokens {
    * Removes tokens: `verify` refuses them at once, and lists show them until the store has removed them too.
    * @param by undefined for tokens that have expired
    */
-  async #forget(tokens: readonly KeptToken[], by?: AccessActor): Promise<void> {
+  async #forget(tokens: readonly KeptToken[], by?: Actor | null): Promise<void> {
     for (const { body } of tokens) this.#byHash.delete(body.hash);
     const told = tokens.flatMap(({ body }) => this.#listeners.map((tell) => tell(body.id)));
     if (tokens.length > 0) {

@@ -9,6 +9,7 @@ import {
   approvalRuleSchema,
   approvalSchema,
 } from "../base/records/approval.ts";
+import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import {
@@ -20,7 +21,7 @@ import {
   unlessUnreadable,
 } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { type Actor, APPROVAL_LIMITS } from "./approvals.ts";
+import { APPROVAL_LIMITS } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
 import type { ApprovalEvent, AuditEvent } from "./audit/audit_event.ts";
 import type { RuleMatch } from "./rule_match.ts";
@@ -123,7 +124,7 @@ export function approvalEvent(
     digest,
     run_id,
     call_id,
-    by: by === null ? null : { via: by.via, token_id: by.tokenId },
+    by: by === null ? null : storedActor(by),
     remember,
     rule_id,
     note,

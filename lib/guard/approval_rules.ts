@@ -1,10 +1,11 @@
 import { canonicalDigest } from "../base/json.ts";
 import { type ApprovalRule, RULE_ID, type RuleOffer } from "../base/records/approval.ts";
+import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { readable, readRecord } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { APPROVAL_RULES, type KeptApproval, matchOfRule, parseRule, toRuleBody } from "./approval_records.ts";
-import { type Actor, APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
+import { APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
 import type { RuleEvent } from "./audit/audit_event.ts";
 import {
@@ -116,7 +117,7 @@ export class ApprovalRules implements Pick<Approvals, "remembered" | "rules" | "
 /** Returns what the audit is told of a rule. */
 export function ruleEvent(action: RuleEvent["action"], rule: ApprovalRule, by: Actor): RuleEvent {
   const { id, tool, input_digest, decision, text } = rule;
-  const actor = { via: by.via, token_id: by.tokenId };
+  const actor = storedActor(by);
   return { type: "rule", action, rule_id: id, tool, input_digest, decision, text, by: actor };
 }
 

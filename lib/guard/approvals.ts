@@ -7,7 +7,7 @@ import type {
   Remember,
   RuleMatchKind,
 } from "../base/records/approval.ts";
-import type { Caller } from "../base/records/caller.ts";
+import type { Actor } from "../base/records/caller.ts";
 import type { FormContent } from "../base/records/elicitation.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Write } from "../storage/store.ts";
@@ -25,9 +25,6 @@ export const APPROVAL_LIMITS = {
   rules: 1_000,
   noteCharacters: 1_000,
 } as const;
-
-/** The caller that asked or answered: the door it came by, and the id of its token. */
-export type Actor = Pick<Caller, "via" | "tokenId">;
 
 /** `answered_by` of an approval that the program around the gateway answered. No token has this id. */
 export const ANSWERED_BY_PROGRAM = "program";

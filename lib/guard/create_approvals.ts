@@ -2,6 +2,7 @@ import { cancelError } from "../base/cancel.ts";
 import { createKeyedMutex } from "../base/keyed_queues.ts";
 import type { Random } from "../base/random.ts";
 import { type Approval, APPROVAL_ID, type ApprovalRule } from "../base/records/approval.ts";
+import type { Actor } from "../base/records/caller.ts";
 import type { FormContent } from "../base/records/elicitation.ts";
 import { unlessUnreadable } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
@@ -25,7 +26,6 @@ import {
 } from "./approval_refusals.ts";
 import { ApprovalRules, offersOf, ruleEvent, ruleOf } from "./approval_rules.ts";
 import {
-  type Actor,
   ANSWERED_BY_PROGRAM,
   APPROVAL_LIMITS,
   type ApprovalPage,

@@ -3,7 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { lazyService } from "../base/lazily.ts";
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
-import type { Caller } from "../base/records/caller.ts";
+import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Config } from "../config/config.ts";
@@ -51,7 +51,7 @@ export interface GuardServices {
   /** Records a change or use of a login of the agent's browser, in one transaction with its writes. */
   readonly recordLogin: (event: LoginEvent, writes?: readonly Write[]) => Promise<unknown>;
   /** Returns what stores the trust in a model server in one transaction with its audit event. @param by person who trusts it */
-  readonly recordServerTrust: (by: Pick<Caller, "via" | "tokenId">) => (server: TrustedServer) => Commit;
+  readonly recordServerTrust: (by: Actor) => (server: TrustedServer) => Commit;
 }
 
 /** Creates audit and approvals, and records the configuration files that a person accepted before this start. */
@@ -99,7 +99,7 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
         sha256: null,
         uid,
         given_at: new Date(clock.now()).toISOString(),
-        by: { via: by.via, token_id: by.tokenId },
+        by: storedActor(by),
       }, writes),
   };
 }

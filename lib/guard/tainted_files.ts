@@ -4,7 +4,7 @@ import * as v from "valibot";
 import { canonicalDigest } from "../base/json.ts";
 import type { Clock } from "../base/clock.ts";
 import { lazily } from "../base/lazily.ts";
-import type { Caller } from "../base/records/caller.ts";
+import { type Actor, storedActor } from "../base/records/caller.ts";
 import { joinTaints, type Taint, UNTAINTED } from "../base/taint.ts";
 import { readable, scanAll } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
@@ -64,7 +64,7 @@ export interface TaintedFiles {
   /** Returns all of them, by path. */
   list(): Promise<readonly TaintedFile[]>;
   /** Takes the mark from a file, or from every file below a folder, because a person vouches for them. @returns how many there were */
-  clear(path: string, by: Pick<Caller, "via" | "tokenId">): Promise<number>;
+  clear(path: string, by: Actor): Promise<number>;
 }
 
 /** Store, clock and audit of the tainted files. */
@@ -164,7 +164,7 @@ class StoredTaintedFiles implements TaintedFiles {
     return records.map(({ path, taint, marked_at }) => ({ path, taint, marked_at }));
   }
 
-  async clear(path: string, by: Pick<Caller, "via" | "tokenId">): Promise<number> {
+  async clear(path: string, by: Actor): Promise<number> {
     const { clock, audit } = this.#options;
     const records = await this.#records();
     const place = await newPlaceOf(path);
@@ -177,7 +177,7 @@ class StoredTaintedFiles implements TaintedFiles {
         sha256: null,
         uid: null,
         given_at: new Date(clock.now()).toISOString(),
-        by: { via: by.via, token_id: by.tokenId },
+        by: storedActor(by),
       }, [{ op: "delete", collection: TAINTED_FILES, key: keyOf(path) }]);
       records.delete(path);
     }

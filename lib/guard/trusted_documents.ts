@@ -4,7 +4,7 @@ import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
 import { lineDifference } from "../base/line_difference.ts";
-import type { Caller } from "../base/records/caller.ts";
+import { type Actor, storedActor } from "../base/records/caller.ts";
 import { firstBytes } from "../base/text.ts";
 import { readable, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
@@ -62,7 +62,7 @@ export interface DocumentTrust {
 
 /** Condition of a trust, and who gives it. */
 export interface TrustOptions {
-  readonly by: Pick<Caller, "via" | "tokenId">;
+  readonly by: Actor;
   /** Digest that was trusted when the person looked; null: none was. Default: whatever was */
   readonly before?: string | null | undefined;
 }
@@ -125,7 +125,7 @@ class StoredTrustedDocuments implements TrustedDocuments {
       digest,
       text: firstBytes(text, MAX_TRUSTED_TEXT),
       trusted_at: new Date(this.#options.clock.now()).toISOString(),
-      by: { via: by.via, token_id: by.tokenId },
+      by: storedActor(by),
     };
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const { record, version } = await this.#find(real);
@@ -189,7 +189,7 @@ class StoredTrustedDocuments implements TrustedDocuments {
       sha256: digest,
       uid: null,
       given_at: new Date(clock.now()).toISOString(),
-      by: { via: by.via, token_id: by.tokenId },
+      by: storedActor(by),
     }, [write]);
   }
 }

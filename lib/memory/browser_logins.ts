@@ -10,7 +10,7 @@ import {
   parseKeptLogin,
 } from "../base/records/browser_login.ts";
 import type { KeptCookie } from "../base/records/cookie_jar.ts";
-import type { Caller } from "../base/records/caller.ts";
+import type { Actor } from "../base/records/caller.ts";
 import { readable, scanAll } from "../storage/read_records.ts";
 import { OtherKeyError, type RecordCipher, SealError } from "../storage/record_cipher.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
@@ -27,14 +27,14 @@ export interface LoginUse {
   readonly callId: string;
   readonly requestId?: string | undefined;
   readonly conversationId: string | null;
-  readonly caller: Pick<Caller, "via" | "tokenId">;
+  readonly caller: Actor;
 }
 
 /** Change or use of a login that the audit is told of. */
 export type LoginEvent =
   & { readonly site: string; readonly hosts: readonly string[] }
   & (
-    | { readonly action: "stored" | "removed"; readonly by: Pick<Caller, "via" | "tokenId"> }
+    | { readonly action: "stored" | "removed"; readonly by: Actor }
     | { readonly action: "used"; readonly use: LoginUse }
   );
 
@@ -48,9 +48,9 @@ export interface BrowserLogins {
    * @throws {HttpError} 400 `invalid_request` for a state that belongs to other hosts or is too long; 409 `conflict` when there are
    *   MAX_LOGINS others
    */
-  save(site: string, state: LoginState, by: Pick<Caller, "via" | "tokenId">): Promise<BrowserLogin>;
+  save(site: string, state: LoginState, by: Actor): Promise<BrowserLogin>;
   /** Removes a login, one that cannot be read too. @returns false where there is none */
-  remove(site: string, by: Pick<Caller, "via" | "tokenId">): Promise<boolean>;
+  remove(site: string, by: Actor): Promise<boolean>;
   /**
    * Returns the cookies and values of a login that count now, and records the use.
    * @throws {ToolError} `login_missing`, `login_expired`, `login_unreadable`

@@ -2,7 +2,7 @@ import type { AgentLimits } from "../agent/agent_run.ts";
 import type { SingleCall } from "../agent/call_provider.ts";
 import type { AgentEvent, ReviewOutcome } from "../base/records/agent_event.ts";
 import type { CancelReason } from "../base/cancel.ts";
-import type { Caller } from "../base/records/caller.ts";
+import type { Actor, Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
 import type { Taint } from "../base/taint.ts";
@@ -130,7 +130,7 @@ export interface RunReview {
   readonly outcome?: ReviewOutcome | undefined;
   /** Text for the model and for readers of the record; 1,000 characters at most. */
   readonly note?: string | undefined;
-  readonly by: Pick<Caller, "via" | "tokenId">;
+  readonly by: Actor;
 }
 
 /** Everything that executes is a run started here. */

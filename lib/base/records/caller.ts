@@ -26,6 +26,16 @@ export interface Caller {
   readonly scopes: readonly Scope[];
 }
 
+/** Person or program that changes something. */
+export type Actor = Pick<Caller, "via" | "tokenId">;
+
+/** Returns an actor in the form of records and of the audit. */
+export function storedActor(
+  { via, tokenId }: Actor,
+): { readonly via: Caller["via"]; readonly token_id: string | null } {
+  return { via, token_id: tokenId };
+}
+
 /** Tells whether two callers came with one token. Callers without a token are nobody in particular, so never the same. */
 export function isSameToken(a: Pick<Caller, "tokenId">, b: Pick<Caller, "tokenId">): boolean {
   return a.tokenId !== null && a.tokenId === b.tokenId;

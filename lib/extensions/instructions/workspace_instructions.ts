@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { HttpError, ToolError } from "../../base/errors.ts";
-import type { Caller } from "../../base/records/caller.ts";
+import type { Actor } from "../../base/records/caller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { firstBytes } from "../../base/text.ts";
 import type { Config } from "../../config/config.ts";
@@ -55,14 +55,11 @@ export interface WorkspaceInstructions {
    * since `before`
    */
   trust(
-    options: { readonly digest: string; readonly before?: string | null | undefined; readonly by: InstructionsActor },
+    options: { readonly digest: string; readonly before?: string | null | undefined; readonly by: Actor },
   ): Promise<InstructionsInfo>;
   /** Takes the trust back. @throws {HttpError} 404 `not_found` where there is none */
-  untrust(options: { readonly by: InstructionsActor }): Promise<InstructionsInfo>;
+  untrust(options: { readonly by: Actor }): Promise<InstructionsInfo>;
 }
-
-/** Person who trusts. */
-export type InstructionsActor = Pick<Caller, "via" | "tokenId">;
 
 /** Services and places of the instructions. */
 export interface InstructionsOptions {
@@ -151,7 +148,7 @@ class FileInstructions implements WorkspaceInstructions {
     { digest, before, by }: {
       readonly digest: string;
       readonly before?: string | null | undefined;
-      readonly by: InstructionsActor;
+      readonly by: Actor;
     },
   ): Promise<InstructionsInfo> {
     const found = await this.#find();
@@ -165,7 +162,7 @@ class FileInstructions implements WorkspaceInstructions {
     return await this.show();
   }
 
-  async untrust({ by }: { readonly by: InstructionsActor }): Promise<InstructionsInfo> {
+  async untrust({ by }: { readonly by: Actor }): Promise<InstructionsInfo> {
     const { workspaceRoot, trustedDocuments } = this.#options;
     let isTaken = false;
     // The file may be gone, or another one than the one that was trusted

@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
 import { canonicalDigest } from "../../base/json.ts";
 import { lineDifference } from "../../base/line_difference.ts";
-import type { Caller } from "../../base/records/caller.ts";
+import { type Actor, storedActor } from "../../base/records/caller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { exactText } from "../../base/text.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
@@ -55,8 +55,6 @@ export interface AcceptedToolsOptions {
   readonly log: Logger;
   readonly audit: AuditAppend;
 }
-
-type Actor = Pick<Caller, "via" | "tokenId">;
 
 /** Reads what was accepted. */
 export async function openAcceptedTools(options: AcceptedToolsOptions): Promise<AcceptedTools> {
@@ -137,7 +135,7 @@ export class AcceptedTools {
   async #accept(server: string, tools: readonly McpToolDefinition[], by: Actor | null): Promise<void> {
     const { audit, clock } = this.#options;
     const accepted_at = new Date(clock.now()).toISOString();
-    const actor = by === null ? null : { via: by.via, token_id: by.tokenId };
+    const actor = by === null ? null : storedActor(by);
     const records = tools.map((tool): AcceptedTool => ({
       v: 1,
       server,

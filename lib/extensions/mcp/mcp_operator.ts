@@ -1,12 +1,13 @@
 import { HttpError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
+import type { Actor } from "../../base/records/caller.ts";
 import type { Config } from "../../config/config.ts";
 import type { McpConnection } from "./mcp_connection.ts";
 import { McpError } from "./mcp_error.ts";
 import type { McpSignIn, SignInState } from "./oauth/sign_in.ts";
 import type { McpServers } from "./mcp_servers.ts";
 import { type McpServerInfo, toServerInfo } from "./server_info.ts";
-import type { McpActor, ServerSwitches } from "./server_switches.ts";
+import type { ServerSwitches } from "./server_switches.ts";
 
 /** MCP servers as the operator sees and changes them. */
 export interface McpOperator {
@@ -18,9 +19,9 @@ export interface McpOperator {
    * Lets a server run that somebody turned off. It is kept over restarts of the gateway.
    * @throws {HttpError} `not_found`; `conflict` for a server that the configuration does not allow, with the key that does
    */
-  enable(name: string, by: McpActor): Promise<McpServerInfo>;
+  enable(name: string, by: Actor): Promise<McpServerInfo>;
   /** Ends a server and keeps it from being started. @throws {HttpError} `not_found` */
-  disable(name: string, by: McpActor): Promise<McpServerInfo>;
+  disable(name: string, by: Actor): Promise<McpServerInfo>;
   /** Opens a session with a server that has none. A start that fails is in the answer. @throws {HttpError} `not_found` */
   start(name: string, signal: AbortSignal): Promise<McpServerInfo>;
   /**
@@ -29,10 +30,10 @@ export interface McpOperator {
    */
   accept(
     name: string,
-    options: { readonly digests: readonly string[]; readonly by: McpActor },
+    options: { readonly digests: readonly string[]; readonly by: Actor },
   ): Promise<McpServerInfo>;
   /** Starts a server anew. A start that fails is in the answer. @throws {HttpError} `not_found`, `conflict` for a server that is off */
-  restart(name: string, options: { readonly by: McpActor; readonly signal: AbortSignal }): Promise<McpServerInfo>;
+  restart(name: string, options: { readonly by: Actor; readonly signal: AbortSignal }): Promise<McpServerInfo>;
 }
 
 /** Options of `createMcpOperator`. */
@@ -70,7 +71,7 @@ class ServerOperator implements McpOperator {
     return await this.#infoOf(name);
   }
 
-  enable(name: string, by: McpActor): Promise<McpServerInfo> {
+  enable(name: string, by: Actor): Promise<McpServerInfo> {
     return this.#change(name, async () => {
       const way = this.#wayAllowed(name);
       if (way !== undefined) throw conflict(`Cannot enable the MCP server "${name}": ${way}`);
@@ -81,7 +82,7 @@ class ServerOperator implements McpOperator {
     });
   }
 
-  disable(name: string, by: McpActor): Promise<McpServerInfo> {
+  disable(name: string, by: Actor): Promise<McpServerInfo> {
     return this.#change(name, async () => {
       if (this.#disabled.has(name)) return;
       await this.#options.switches.set(name, "disabled", by);
@@ -98,7 +99,7 @@ class ServerOperator implements McpOperator {
 
   accept(
     name: string,
-    { digests, by }: { readonly digests: readonly string[]; readonly by: McpActor },
+    { digests, by }: { readonly digests: readonly string[]; readonly by: Actor },
   ): Promise<McpServerInfo> {
     return this.#change(name, async () => {
       if (this.#connection(name) === undefined) {
@@ -110,7 +111,7 @@ class ServerOperator implements McpOperator {
 
   restart(
     name: string,
-    { by, signal }: { readonly by: McpActor; readonly signal: AbortSignal },
+    { by, signal }: { readonly by: Actor; readonly signal: AbortSignal },
   ): Promise<McpServerInfo> {
     return this.#change(name, async () => {
       const connection = this.#connection(name);

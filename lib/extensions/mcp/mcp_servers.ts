@@ -1,4 +1,4 @@
-import type { Caller } from "../../base/records/caller.ts";
+import type { Actor } from "../../base/records/caller.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
@@ -33,7 +33,7 @@ export interface McpServers {
    * Accepts tools of a server that a person has seen, by the digests of `changes`.
    * @throws {HttpError} 409 conflict when a tool has changed since
    */
-  accept(name: string, digests: readonly string[], by: Pick<Caller, "via" | "tokenId">): Promise<void>;
+  accept(name: string, digests: readonly string[], by: Actor): Promise<void>;
   /** Ends every session. Repeating it does nothing */
   close(): Promise<void>;
 }
@@ -126,7 +126,7 @@ class ConfiguredServers implements McpServers {
     return this.#options.accepted?.changes(name, this.get(name)?.tools() ?? []) ?? [];
   }
 
-  async accept(name: string, digests: readonly string[], by: Pick<Caller, "via" | "tokenId">): Promise<void> {
+  async accept(name: string, digests: readonly string[], by: Actor): Promise<void> {
     await this.#options.accepted?.accept(name, { tools: this.get(name)?.tools() ?? [], digests, by });
     this.#tools = undefined;
   }

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
-import type { Caller } from "../../base/records/caller.ts";
+import type { Actor } from "../../base/records/caller.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { readRecords } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
@@ -20,9 +20,6 @@ const recordSchema = v.strictObject({
 export function parseServerSwitch(body: unknown): v.InferOutput<typeof recordSchema> {
   return v.parse(recordSchema, body);
 }
-
-/** Person or program that changes a server. */
-export type McpActor = Pick<Caller, "via" | "tokenId">;
 
 /** Options of ServerSwitches. */
 export interface ServerSwitchesOptions {
@@ -49,18 +46,18 @@ export class ServerSwitches {
   }
 
   /** Keeps an answer. */
-  async set(name: string, state: "enabled" | "disabled", by: McpActor): Promise<void> {
+  async set(name: string, state: "enabled" | "disabled", by: Actor): Promise<void> {
     const body = { v: 1, name, state, changed_at: new Date(this.#options.clock.now()).toISOString() };
     await this.#options.audit(toEvent(name, state, by), [{ op: "put", collection: MCP_SWITCHES, key: name, body }]);
   }
 
   /** Records that a server was started anew. */
-  async noteRestart(name: string, by: McpActor): Promise<void> {
+  async noteRestart(name: string, by: Actor): Promise<void> {
     await this.#options.audit(toEvent(name, "restarted", by));
   }
 }
 
-function toEvent(server: string, action: "enabled" | "disabled" | "restarted", { via, tokenId }: McpActor) {
+function toEvent(server: string, action: "enabled" | "disabled" | "restarted", { via, tokenId }: Actor) {
   const by = { via, token_id: tokenId };
   return { type: "mcp_server", action, server, source: null, integrity: null, by } as const;
 }

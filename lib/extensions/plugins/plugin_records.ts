@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { Caller } from "../../base/records/caller.ts";
+import { type Actor, storedActor } from "../../base/records/caller.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { PluginEvent } from "../../guard/audit/audit_event.ts";
 import { readable, scanAll } from "../../storage/read_records.ts";
@@ -18,11 +18,8 @@ import {
   recordKey,
 } from "./plugin_record.ts";
 
-/** Person or program that changes a plugin. */
-export type PluginActor = Pick<Caller, "via" | "tokenId">;
-
 /** Change of a plugin, with who made it; null: Postern itself. */
-export type PluginAction = Pick<PluginEvent, "action"> & { readonly by: PluginActor | null };
+export type PluginAction = Pick<PluginEvent, "action"> & { readonly by: Actor | null };
 
 /** Content that a record is made for. */
 type Content = Pick<PluginPackage, "manifest" | "digest">;
@@ -62,7 +59,7 @@ export class PluginRecords {
   }
 
   /** Deletes a record. */
-  async drop(record: PluginRecord, by: PluginActor): Promise<void> {
+  async drop(record: PluginRecord, by: Actor): Promise<void> {
     const write: Write = { op: "delete", collection: PLUGINS, key: recordKey(record) };
     await this.#options.audit(toEvent({ action: "removed", by }, { ...record, granted: [] }), [write]);
   }
@@ -157,7 +154,7 @@ interface EventSubject extends Pick<PluginRecord, "id" | "version" | "digest" | 
 }
 
 function toEvent({ action, by }: PluginAction, { id, version, digest, folder, granted }: EventSubject): PluginEvent {
-  const actor = by === null ? null : { via: by.via, token_id: by.tokenId };
+  const actor = by === null ? null : storedActor(by);
   return { type: "plugin", action, plugin_id: id, version, digest, folder, granted, by: actor };
 }
 

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
+import { type Actor, storedActor } from "../../base/records/caller.ts";
 import { compareVersions } from "../../base/semantic_version.ts";
 import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
@@ -9,7 +10,6 @@ import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import { PluginError } from "./plugin_error.ts";
 import type { PluginInfo } from "./plugin_info.ts";
 import { readPackage } from "./plugin_package.ts";
-import type { PluginActor } from "./plugin_records.ts";
 import type { Plugins } from "./plugins.ts";
 import {
   chooseVersion,
@@ -58,10 +58,10 @@ export interface PluginRegistry {
    */
   install(
     id: string,
-    options: { readonly by: PluginActor; readonly version?: string | undefined; readonly signal: AbortSignal },
+    options: { readonly by: Actor; readonly version?: string | undefined; readonly signal: AbortSignal },
   ): Promise<RegistryInstall>;
   /** Accepts a key in place of the pinned one. @throws {PluginError} `signature_invalid` for a text that is no key */
-  trustKey(id: string, options: { readonly key: string; readonly by: PluginActor }): Promise<void>;
+  trustKey(id: string, options: { readonly key: string; readonly by: Actor }): Promise<void>;
 }
 
 /** Options of `createPluginRegistry`. */
@@ -133,7 +133,7 @@ export function createPluginRegistry(options: PluginRegistryOptions): PluginRegi
         digest: installed?.digest ?? "",
         folder: null,
         granted: [`key ${key}`],
-        by: { via: by.via, token_id: by.tokenId },
+        by: storedActor(by),
       }, [toRecord(id, { key, serial: pinned?.serial ?? 0 })]);
     },
   };

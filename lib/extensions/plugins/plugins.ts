@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
+import type { Actor } from "../../base/records/caller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
@@ -20,7 +21,7 @@ import { type PluginInfo, toPluginInfo } from "./plugin_info.ts";
 import type { PluginOpeners } from "./plugin_openers.ts";
 import { type PluginPackage, readPackage, sha256Of } from "./plugin_package.ts";
 import type { PluginRecord } from "./plugin_record.ts";
-import { type PluginActor, PluginRecords } from "./plugin_records.ts";
+import { PluginRecords } from "./plugin_records.ts";
 
 /** The plugins of one gateway (docs/design/plugins.md "Plugins"). */
 export interface Plugins {
@@ -41,21 +42,21 @@ export interface Plugins {
    */
   install(
     bytes: Uint8Array,
-    options: { readonly by: PluginActor; readonly registry?: string | undefined },
+    options: { readonly by: Actor; readonly registry?: string | undefined },
   ): Promise<PluginInfo>;
   /**
    * Enables a plugin for exactly this content.
    * @throws {PluginError} `plugin_not_found`, `plugin_changed` for another digest, `plugin_conflict`
    */
-  enable(id: string, options: { readonly by: PluginActor; readonly digest: string }): Promise<PluginInfo>;
+  enable(id: string, options: { readonly by: Actor; readonly digest: string }): Promise<PluginInfo>;
   /** @throws {PluginError} `plugin_not_found` */
-  disable(id: string, options: { readonly by: PluginActor }): Promise<PluginInfo>;
+  disable(id: string, options: { readonly by: Actor }): Promise<PluginInfo>;
   /** Removes an installed package. @throws {PluginError} `plugin_not_found`, `plugin_conflict` for one that lies in a folder */
-  remove(id: string, options: { readonly by: PluginActor }): Promise<void>;
+  remove(id: string, options: { readonly by: Actor }): Promise<void>;
   /** Serves a package at once, in place of every other plugin of its id, until `endServing` or the end of the gateway. */
-  serve(bytes: Uint8Array, options: { readonly by: PluginActor }): Promise<PluginInfo>;
+  serve(bytes: Uint8Array, options: { readonly by: Actor }): Promise<PluginInfo>;
   /** Ends `serve`. @throws {PluginError} `plugin_not_found` */
-  endServing(id: string, options: { readonly by: PluginActor }): Promise<void>;
+  endServing(id: string, options: { readonly by: Actor }): Promise<void>;
   /**
    * Calls a tool of a plugin that is on, without policy and audit: for a person who tests the plugin.
    * @throws {PluginError} `plugin_not_found`, `plugin_conflict` for one that is off
@@ -165,7 +166,7 @@ class StoredPlugins implements Plugins {
 
   async install(
     bytes: Uint8Array,
-    { by, registry }: { readonly by: PluginActor; readonly registry?: string | undefined },
+    { by, registry }: { readonly by: Actor; readonly registry?: string | undefined },
   ): Promise<PluginInfo> {
     const plugin = this.#readFitting(bytes);
     return await this.#alone(async () => {
@@ -187,7 +188,7 @@ class StoredPlugins implements Plugins {
     });
   }
 
-  enable(id: string, { by, digest }: { readonly by: PluginActor; readonly digest: string }): Promise<PluginInfo> {
+  enable(id: string, { by, digest }: { readonly by: Actor; readonly digest: string }): Promise<PluginInfo> {
     return this.#alone(async () => {
       const known = this.#find(id);
       const plugin = await this.#contentToEnable(known);
@@ -205,7 +206,7 @@ class StoredPlugins implements Plugins {
     });
   }
 
-  disable(id: string, { by }: { readonly by: PluginActor }): Promise<PluginInfo> {
+  disable(id: string, { by }: { readonly by: Actor }): Promise<PluginInfo> {
     return this.#alone(async () => {
       const known = this.#find(id);
       if (known.layer === "dev") {
@@ -221,7 +222,7 @@ class StoredPlugins implements Plugins {
     });
   }
 
-  remove(id: string, { by }: { readonly by: PluginActor }): Promise<void> {
+  remove(id: string, { by }: { readonly by: Actor }): Promise<void> {
     return this.#alone(async () => {
       const installed = this.#known.at("package", id);
       if (installed?.record === undefined) {
@@ -236,7 +237,7 @@ class StoredPlugins implements Plugins {
     });
   }
 
-  async serve(bytes: Uint8Array, { by }: { readonly by: PluginActor }): Promise<PluginInfo> {
+  async serve(bytes: Uint8Array, { by }: { readonly by: Actor }): Promise<PluginInfo> {
     const plugin = this.#readFitting(bytes);
     return await this.#alone(async () => {
       const { id } = plugin.manifest;
@@ -249,7 +250,7 @@ class StoredPlugins implements Plugins {
     });
   }
 
-  endServing(id: string, { by }: { readonly by: PluginActor }): Promise<void> {
+  endServing(id: string, { by }: { readonly by: Actor }): Promise<void> {
     return this.#alone(async () => {
       const served = this.#known.at("dev", id);
       if (served?.content === undefined) throw pluginNotFound(id);

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import type { Random } from "../../base/random.ts";
+import type { Actor } from "../../base/records/caller.ts";
 import type { TrustedDocuments } from "../../guard/trusted_documents.ts";
 import type { PackageFile } from "../package_folder.ts";
 import type { FetchSkillServices } from "./fetch_skill.ts";
@@ -7,7 +8,7 @@ import { skillDigest } from "./read_skill.ts";
 import type { KnownSkill } from "./skill_catalogue.ts";
 import { SkillError, skillNotFound } from "./skill_error.ts";
 import { SkillFiles } from "./skill_files.ts";
-import type { SkillActor, SkillRecords, SkillSource } from "./skill_record.ts";
+import type { SkillRecords, SkillSource } from "./skill_record.ts";
 
 /** Source of a skill: a packed folder or archive with the place that it came from, or the URL of a git repository. */
 export type InstallSource =
@@ -60,7 +61,7 @@ export class SkillInstaller {
   }
 
   /** Installs a skill, in place of the installed one of its name. @throws {SkillError} `skill_conflict` when the disk refuses */
-  async install(name: string, { files, source }: TakenSkill, by: SkillActor): Promise<void> {
+  async install(name: string, { files, source }: TakenSkill, by: Actor): Promise<void> {
     const { records } = this.#options;
     const fresh = await this.#files.write(files);
     try {
@@ -86,7 +87,7 @@ export class SkillInstaller {
     { known, dataDir, by }: {
       readonly known: KnownSkill | undefined;
       readonly dataDir: string;
-      readonly by: SkillActor;
+      readonly by: Actor;
     },
   ): Promise<void> {
     const { records, trustedDocuments } = this.#options;

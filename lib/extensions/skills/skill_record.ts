@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
-import type { Caller } from "../../base/records/caller.ts";
+import { type Actor, storedActor } from "../../base/records/caller.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { SkillEvent } from "../../guard/audit/audit_event.ts";
 import { readRecords } from "../../storage/read_records.ts";
@@ -35,9 +35,6 @@ export type SkillRecord = v.InferOutput<typeof recordSchema>;
 /** Place that a skill was installed from. */
 export type SkillSource = SkillRecord["source"];
 
-/** Person or program that changes a skill. */
-export type SkillActor = Pick<Caller, "via" | "tokenId">;
-
 /** Parses the record of an installed skill. @throws {v.ValiError} for a body that no version wrote */
 export function parseSkillRecord(body: unknown): SkillRecord {
   return v.parse(recordSchema, body);
@@ -63,13 +60,13 @@ export class SkillRecords {
   /** Records that a content is installed. */
   async keep(
     { name, digest, source }: Pick<SkillRecord, "name" | "digest" | "source">,
-    { by, isUpdate }: { readonly by: SkillActor; readonly isUpdate: boolean },
+    { by, isUpdate }: { readonly by: Actor; readonly isUpdate: boolean },
   ): Promise<void> {
     const body: SkillRecord = {
       v: 1,
       ...{ name, digest, source },
       installed_at: new Date(this.#options.clock.now()).toISOString(),
-      by: { via: by.via, token_id: by.tokenId },
+      by: storedActor(by),
     };
     const event = toEvent(body, { action: isUpdate ? "updated" : "installed", by });
     await this.#options.audit(event, [{ op: "put", collection: SKILLS, key: name, body }]);
@@ -81,7 +78,7 @@ export class SkillRecords {
     { record, digest, by }: {
       readonly record: SkillRecord | undefined;
       readonly digest: string;
-      readonly by: SkillActor;
+      readonly by: Actor;
     },
   ): Promise<void> {
     const write: Write = { op: "delete", collection: SKILLS, key: name };
@@ -92,9 +89,9 @@ export class SkillRecords {
 
 function toEvent(
   { name, digest, source }: Pick<SkillRecord, "name" | "digest" | "source">,
-  { action, by }: { readonly action: SkillEvent["action"]; readonly by: SkillActor },
+  { action, by }: { readonly action: SkillEvent["action"]; readonly by: Actor },
 ): SkillEvent {
   const { kind, from, commit } = source;
-  const actor = { via: by.via, token_id: by.tokenId };
+  const actor = storedActor(by);
   return { type: "skill", action, name, digest, source: kind, from, commit, by: actor };
 }

@@ -2,6 +2,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
+import type { Actor } from "../../base/records/caller.ts";
 import { UNTAINTED } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
@@ -19,7 +20,7 @@ import { skillFolders, type SkillPlaces } from "./skill_folders.ts";
 import { createSkillIndex } from "./skill_index.ts";
 import { reasonOff, type SkillDetail, type SkillInfo, textOfSkill, toSkillDetail, toSkillInfo } from "./skill_info.ts";
 import { type InstallSource, SkillInstaller } from "./skill_installer.ts";
-import { type SkillActor, SkillRecords } from "./skill_record.ts";
+import { SkillRecords } from "./skill_record.ts";
 import { type SkillTest, testSkill } from "./test_skill.ts";
 import { toToolPatterns } from "./tool_patterns.ts";
 
@@ -40,7 +41,7 @@ export interface SkillList {
 /** Circumstances of an installation. */
 export interface InstallOptions {
   readonly name: string;
-  readonly by: SkillActor;
+  readonly by: Actor;
   readonly signal: AbortSignal;
 }
 
@@ -61,17 +62,17 @@ export interface Skills extends ReadableSkills {
    */
   trust(
     name: string,
-    options: { readonly digest: string; readonly before?: string | null | undefined; readonly by: SkillActor },
+    options: { readonly digest: string; readonly before?: string | null | undefined; readonly by: Actor },
   ): Promise<SkillInfo>;
   /** Takes the trust back. @throws {SkillError} `skill_not_found`, `skill_conflict` where there is none */
-  untrust(name: string, options: { readonly by: SkillActor }): Promise<SkillInfo>;
+  untrust(name: string, options: { readonly by: Actor }): Promise<SkillInfo>;
   /**
    * Installs a skill, in place of the installed one of its name.
    * @throws {SkillError} `skill_invalid`, `skill_too_large`, `skill_source_failed`, `skill_conflict`; {CancelError} when the signal aborts
    */
   install(source: InstallSource, options: InstallOptions): Promise<SkillInfo>;
   /** Removes a skill of `{data_dir}/skills`. @throws {SkillError} `skill_not_found`, `skill_conflict` for one of another folder */
-  remove(name: string, options: { readonly by: SkillActor }): Promise<void>;
+  remove(name: string, options: { readonly by: Actor }): Promise<void>;
   /** Ends the watch. */
   close(): Promise<void>;
 }
@@ -188,7 +189,7 @@ class FoundSkills implements Skills {
     { digest, before, by }: {
       readonly digest: string;
       readonly before?: string | null | undefined;
-      readonly by: SkillActor;
+      readonly by: Actor;
     },
   ): Promise<SkillInfo> {
     return this.#alone(async () => {
@@ -207,7 +208,7 @@ class FoundSkills implements Skills {
     });
   }
 
-  untrust(name: string, { by }: { readonly by: SkillActor }): Promise<SkillInfo> {
+  untrust(name: string, { by }: { readonly by: Actor }): Promise<SkillInfo> {
     return this.#alone(async () => {
       await this.#look();
       const { found } = this.#find(name);
@@ -228,7 +229,7 @@ class FoundSkills implements Skills {
     });
   }
 
-  remove(name: string, { by }: { readonly by: SkillActor }): Promise<void> {
+  remove(name: string, { by }: { readonly by: Actor }): Promise<void> {
     return this.#alone(async () => {
       await this.#look();
       const { dataDir } = await this.#catalogue.grounds();

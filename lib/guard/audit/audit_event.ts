@@ -1,6 +1,6 @@
-import type { AccessActor, AccessChange, TokenRecord } from "../../access/identity.ts";
+import type { AccessChange, TokenRecord } from "../../access/identity.ts";
 import type { ReviewOutcome } from "../../base/records/agent_event.ts";
-import type { Caller, Scope } from "../../base/records/caller.ts";
+import { type Actor, type Caller, type Scope, storedActor } from "../../base/records/caller.ts";
 import type { LoginEvent } from "../../memory/browser_logins.ts";
 import type { Access, Decision, Effects } from "../policy.ts";
 
@@ -368,19 +368,19 @@ export function accessEvent(change: AccessChange): AuditEvent {
 export function loginEvent(event: LoginEvent): BrowserLoginEvent {
   const { action, site, hosts } = event;
   if (action !== "used") {
-    return { type: "browser_login", action, site, hosts, by: { via: event.by.via, token_id: event.by.tokenId } };
+    return { type: "browser_login", action, site, hosts, by: storedActor(event.by) };
   }
   const { runId, callId, requestId = null, conversationId, caller } = event.use;
   const place = { request_id: requestId, run_id: runId, call_id: callId, conversation_id: conversationId };
-  return { type: "browser_login", action, site, hosts, ...place, by: { via: caller.via, token_id: caller.tokenId } };
+  return { type: "browser_login", action, site, hosts, ...place, by: storedActor(caller) };
 }
 
 function tokenFields({ id, label, scopes, expires_at, idle_ttl_seconds }: TokenRecord) {
   return { token_id: id, label, scopes, expires_at, idle_ttl_seconds };
 }
 
-function actorOf(by: AccessActor): AuditActor | null {
-  return by === null ? null : { via: by.via, token_id: by.tokenId };
+function actorOf(by: Actor | null): AuditActor | null {
+  return by === null ? null : storedActor(by);
 }
 
 const MAX_CHARACTERS = 512;

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { HttpError } from "../../base/errors.ts";
-import { type Caller, hasScope, mayReach } from "../../base/records/caller.ts";
+import { type Actor, type Caller, hasScope, mayReach } from "../../base/records/caller.ts";
 import { messageSchema } from "../../base/records/message.ts";
 
 /** Form of a conversation's id. */
@@ -61,7 +61,7 @@ export interface ClaimedConversation {
 }
 
 /** Returns the owner that a caller becomes of the conversation it begins. */
-export function ownerFor(caller: Pick<Caller, "via" | "tokenId">): ConversationOwner {
+export function ownerFor(caller: Actor): ConversationOwner {
   return { via: caller.via === "channel" ? "channel" : "token", token_id: caller.tokenId };
 }
 

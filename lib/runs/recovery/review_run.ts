@@ -1,5 +1,6 @@
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import { HttpError } from "../../base/errors.ts";
+import { storedActor } from "../../base/records/caller.ts";
 import { isEnded, type Run } from "../../base/records/run.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { Write } from "../../storage/store.ts";
@@ -92,7 +93,7 @@ async function write(
             tools: recalled.openEffects.map(({ tool }) => tool),
             run_id: run.id,
             conversation_id: run.conversation_id,
-            by: { via: by.via, token_id: by.tokenId },
+            by: storedActor(by),
             note: note ?? null,
           }, all),
       }),

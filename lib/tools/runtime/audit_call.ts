@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { storedActor } from "../../base/records/caller.ts";
 import type { Picture } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
@@ -48,7 +49,7 @@ export function auditCall(
     run_id: runId,
     call_id: callId,
     conversation_id: request.conversationId ?? null,
-    by: { via: caller.via, token_id: caller.tokenId },
+    by: storedActor(caller),
     input_digest: prepared?.digest ?? null,
   });
   const write = async (event: AuditEvent): Promise<boolean> => {

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { HttpError } from "../../../base/errors.ts";
 import { lazily } from "../../../base/lazily.ts";
 import type { Random } from "../../../base/random.ts";
-import type { Caller } from "../../../base/records/caller.ts";
+import { type Actor, storedActor } from "../../../base/records/caller.ts";
 import type { AuditAppend } from "../../../guard/audit/audit_chain.ts";
 import { openRecordCipher } from "../../../storage/record_cipher.ts";
 import type { Store, Write } from "../../../storage/store.ts";
@@ -71,16 +71,13 @@ export interface McpSignIn extends ServerSignIn {
   /** Finds the authorization server, and returns the address that the person opens. @throws {HttpError} {McpError} */
   begin(server: string, request: SignInRequest): Promise<BegunSignIn>;
   /** Takes the answer, once, and keeps the tokens. @throws {HttpError} {McpError} nothing is kept */
-  complete(server: string, answer: SignInAnswer, by: SignInActor): Promise<KnownSignIn>;
+  complete(server: string, answer: SignInAnswer, by: Actor): Promise<KnownSignIn>;
   /** Removes the sign-in, and tells the authorization server where it takes that. @returns false where there is none */
-  remove(server: string, by: SignInActor): Promise<boolean>;
+  remove(server: string, by: Actor): Promise<boolean>;
   /** Returns the state of the sign-in at a configured server, without its tokens. */
   state(server: string): Promise<SignInState>;
   close(): void;
 }
-
-/** Person who signs in or out, as the audit names it. */
-export type SignInActor = Pick<Caller, "via" | "tokenId">;
 
 /** Services that sign-ins need. */
 export interface SignInOptions extends Omit<TokenServices, "credentials" | "signal"> {
@@ -186,7 +183,7 @@ class SignIns implements McpSignIn {
     return { authorizationUrl: authorizationUrl.href, state, issuer };
   }
 
-  async complete(server: string, { state, code, iss, error }: SignInAnswer, by: SignInActor): Promise<KnownSignIn> {
+  async complete(server: string, { state, code, iss, error }: SignInAnswer, by: Actor): Promise<KnownSignIn> {
     const settings = this.#remote(server);
     this.#dropOld();
     const pending = this.#pending.get(state);
@@ -218,7 +215,7 @@ class SignIns implements McpSignIn {
     return known(credential);
   }
 
-  async remove(server: string, by: SignInActor): Promise<boolean> {
+  async remove(server: string, by: Actor): Promise<boolean> {
     const settings = this.#remote(server);
     const found = await this.#credentials.get(server, settings.url);
     const issuer = typeof found === "object" ? found.issuer : null;
@@ -260,9 +257,9 @@ class SignIns implements McpSignIn {
 
   #event(action: "signed_in" | "signed_out", server: string, { issuer, by }: {
     readonly issuer: string | null;
-    readonly by: SignInActor;
+    readonly by: Actor;
   }) {
-    const actor = { via: by.via, token_id: by.tokenId };
+    const actor = storedActor(by);
     return { type: "mcp_server", action, server, source: issuer, integrity: null, by: actor } as const;
   }
 
