@@ -9,6 +9,8 @@ export const HANDOVER_VARIABLE = "POSTERN_ENVIRONMENT";
 export interface CliIo {
   /** Writes results */
   readonly stdout: (text: string) => void;
+  /** Resolves when standard output has room. What is written before waits in memory */
+  readonly stdoutReady: () => Promise<void>;
   /** Writes messages, questions and log lines */
   readonly stderr: (text: string) => void;
   /** Reads all of standard input as text. Undefined when it is a terminal */

@@ -14,6 +14,10 @@ export function processIo(): CliIo {
   const reloads = () => reloaders > 0 && !(hadTerminal && hasLostTerminal());
   return {
     stdout: (text) => void process.stdout.write(text),
+    stdoutReady: () =>
+      process.stdout.writableNeedDrain
+        ? new Promise((resolve) => process.stdout.once("drain", resolve))
+        : Promise.resolve(),
     stderr: (text) => void process.stderr.write(text),
     readStdin: () => (process.stdin.isTTY ? Promise.resolve(undefined) : readAll()),
     openStdin: () => process.stdin,

@@ -45,6 +45,11 @@ export function toRefusal(text: string, status: number): GatewayRefusal {
   }
 }
 
+/** Tells whether a message wants an answer. */
+export function isRequest({ id, method }: BridgedMessage): boolean {
+  return typeof method === "string" && id !== undefined;
+}
+
 /** Tells whether a text is the answer to the request with this id. */
 export function answers(data: string, id: unknown): boolean {
   try {

@@ -32,7 +32,10 @@ export const mcpServeCommand = defineCliCommand({
     const bridge = new StdioBridge({
       client: await reach(),
       reach,
-      write: (line) => context.io.stdout(`${line}\n`),
+      async write(line) {
+        context.io.stdout(`${line}\n`);
+        await context.io.stdoutReady();
+      },
       warn: context.say,
       clock: systemClock,
     });

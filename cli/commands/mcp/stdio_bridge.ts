@@ -2,12 +2,14 @@ import { Buffer } from "node:buffer";
 import type { Clock } from "../../../lib/base/clock.ts";
 import { EventStreamDecoder } from "../../../lib/system/net/event_stream_decoder.ts";
 import { type GatewayClient, GatewayClientError, type GatewayStream } from "../../../lib/system/net/gateway_client.ts";
+import { BridgeOutput, type BridgeOutputOptions } from "./bridge_output.ts";
 import {
   answers,
   type BridgedMessage,
   type BridgedSession,
   GatewayRefusal,
   headersOf,
+  isRequest,
   RPC_ERRORS,
   toHeaders,
   toRefusal,
@@ -15,12 +17,10 @@ import {
 } from "./bridged_message.ts";
 
 /** Options of `StdioBridge`. */
-export interface StdioBridgeOptions {
+export interface StdioBridgeOptions extends BridgeOutputOptions {
   readonly client: GatewayClient;
   /** Finds the gateway again, after one that was found does not answer any more */
   readonly reach: () => Promise<GatewayClient>;
-  /** Writes one message to the client of MCP */
-  readonly write: (line: string) => void;
   /** Tells the person about something that no message can carry */
   readonly warn: (message: string) => void;
   readonly clock: Clock;
@@ -28,17 +28,22 @@ export interface StdioBridgeOptions {
 
 /** Longest message in either direction, in bytes. The gateway refuses long before. */
 const MAX_BYTES = 67_108_864;
+/** Requests that may wait for their answers at once. */
+const MAX_REQUESTS = 256;
 /** Time that calls get to end after the end of the input, in milliseconds. */
 const END_MS = 2_000;
 /** Pause before the stream of notifications is opened again, in milliseconds. */
 const REOPEN_MS = 1_000;
+
 /**
  * Passes messages between a client of MCP on standard input and output and `/mcp` of the gateway, in both eras of the protocol.
  *
  * The gateway may be started again meanwhile: the session is then opened again, and nothing is sent twice that the old one may have got.
+ * A client that does not read holds everything up: nothing is read from the gateway and from the client until it does.
  */
 export class StdioBridge {
   readonly #options: StdioBridgeOptions;
+  readonly #output: BridgeOutput;
   readonly #closing = new AbortController();
   /** Requests that wait for their answer, by the JSON of their id */
   readonly #waiting = new Map<string, AbortController>();
@@ -50,6 +55,7 @@ export class StdioBridge {
 
   constructor(options: StdioBridgeOptions) {
     this.#options = options;
+    this.#output = new BridgeOutput(options);
     this.#client = Promise.resolve(options.client);
   }
 
@@ -60,8 +66,10 @@ export class StdioBridge {
     for await (const chunk of input) {
       let rest = chunk;
       for (let end = rest.indexOf(LINE_FEED); end >= 0; end = rest.indexOf(LINE_FEED)) {
-        if (bytes + end > MAX_BYTES) this.#refuse(null, RPC_ERRORS.invalidRequest, "Cannot take a message over 64 MiB");
-        else this.#take(Buffer.concat([...parts, rest.subarray(0, end)]).toString("utf8"));
+        if (bytes + end > MAX_BYTES) {
+          await this.#refuse(null, RPC_ERRORS.invalidRequest, "Cannot take a message over 64 MiB");
+        } else await this.#take(Buffer.concat([...parts, rest.subarray(0, end)]).toString("utf8"));
+        await this.#output.room();
         parts = [];
         bytes = 0;
         rest = rest.subarray(end + 1);
@@ -94,16 +102,22 @@ export class StdioBridge {
     limit.clear();
   }
 
-  #take(line: string): void {
+  /** Takes a message. A request goes on by itself; the next message waits for everything else, which the gateway takes at once. */
+  async #take(line: string): Promise<void> {
     if (line.trim() === "") return;
-    let message: unknown;
+    let message: BridgedMessage;
     try {
       message = JSON.parse(line);
     } catch {
-      return this.#refuse(null, RPC_ERRORS.parse, "Cannot read the message: it is no JSON");
+      return await this.#refuse(null, RPC_ERRORS.parse, "Cannot read the message: it is no JSON");
     }
     if (typeof message !== "object" || message === null || Array.isArray(message)) {
-      return this.#refuse(null, RPC_ERRORS.invalidRequest, "Cannot take the message: it is no object");
+      return await this.#refuse(null, RPC_ERRORS.invalidRequest, "Cannot take the message: it is no object");
+    }
+    if (!isRequest(message)) return await this.#pass(message, line);
+    if (this.#work.size >= MAX_REQUESTS) {
+      const reason = `Cannot take the request: ${MAX_REQUESTS} others wait for their answers already`;
+      return await this.#refuse(message.id, RPC_ERRORS.internal, reason, { code: "overloaded" });
     }
     const work = this.#pass(message, line);
     this.#work.add(work);
@@ -127,16 +141,16 @@ export class StdioBridge {
       await this.#opening;
       await this.#exchange(message, line);
     } catch (error) {
-      this.#fail(message, error);
+      await this.#fail(message, error);
     }
   }
 
   /** Sends a message and writes what comes back. @param again set for the second try */
   async #exchange(message: BridgedMessage, line: string, again = false): Promise<void> {
-    const isRequest = typeof message.method === "string" && message.id !== undefined;
+    const wantsAnswer = isRequest(message);
     const key = JSON.stringify(message.id);
     const leaving = new AbortController();
-    if (isRequest) this.#waiting.set(key, leaving);
+    if (wantsAnswer) this.#waiting.set(key, leaving);
     try {
       const reply = await this.#send(message, line, leaving.signal);
       if (!again && (reply === undefined || isStale(reply, this.#session))) {
@@ -147,7 +161,7 @@ export class StdioBridge {
       if (reply === undefined) throw new Error("Cannot reach the gateway: it takes no connection");
       if (message.method === "initialize") this.#note(reply);
       const isAnswered = await this.#relay(reply, message);
-      if (isRequest && !isAnswered && !leaving.signal.aborted) {
+      if (wantsAnswer && !isAnswered && !leaving.signal.aborted) {
         throw new GatewayClientError("Cannot finish the request: the gateway ended the stream; the outcome is unknown");
       }
       if (message.method === "notifications/initialized" && this.#session !== undefined) {
@@ -203,23 +217,25 @@ export class StdioBridge {
   /** Writes the messages of a reply. @returns whether the answer to the message was among them */
   async #relay(reply: GatewayStream, { id }: BridgedMessage): Promise<boolean> {
     const isStream = String(reply.headers["content-type"]).startsWith("text/event-stream");
-    if (!isStream) {
-      const text = await textOf(reply);
-      if (reply.status >= 400) throw toRefusal(text, reply.status);
-      if (text === "") return false;
-      this.#write(text);
-      return true;
-    }
+    if (!isStream) return await this.#output.inTurn(() => this.#relayWhole(reply));
     let isAnswered = false;
     const decoder = new EventStreamDecoder({ maxBytes: MAX_BYTES });
     for await (const bytes of reply.body) {
       for (const data of decoder.push(bytes)) {
         if (data === "") continue;
-        this.#write(data);
+        await this.#output.write(data);
         isAnswered ||= answers(data, id);
       }
     }
     return isAnswered;
+  }
+
+  async #relayWhole(reply: GatewayStream): Promise<boolean> {
+    const text = await textOf(reply);
+    if (reply.status >= 400) throw toRefusal(text, reply.status);
+    if (text === "") return false;
+    await this.#output.write(text);
+    return true;
   }
 
   /** Passes notifications of a session on, until it ends. */
@@ -243,21 +259,16 @@ export class StdioBridge {
     }
   }
 
-  #write(text: string): void {
-    // A message is one line: JSON has no line break that means anything
-    this.#options.write(text.includes("\n") ? text.replaceAll(/[\r\n]+/g, " ") : text);
-  }
-
-  #fail({ id, method }: BridgedMessage, error: unknown): void {
+  async #fail({ id, method }: BridgedMessage, error: unknown): Promise<void> {
     const reason = error instanceof Error ? error.message : String(error);
     if (id === undefined || typeof method !== "string") return this.#options.warn(`A message was not taken: ${reason}`);
-    if (error instanceof GatewayRefusal) return this.#refuse(id, error.rpcCode, reason, error.data);
-    this.#refuse(id, RPC_ERRORS.internal, reason);
+    if (error instanceof GatewayRefusal) return await this.#refuse(id, error.rpcCode, reason, error.data);
+    await this.#refuse(id, RPC_ERRORS.internal, reason);
   }
 
-  #refuse(id: unknown, code: number, message: string, data?: unknown): void {
+  async #refuse(id: unknown, code: number, message: string, data?: unknown): Promise<void> {
     const error = { code, message, ...(data === undefined ? {} : { data }) };
-    this.#write(JSON.stringify({ jsonrpc: "2.0", id, error }));
+    await this.#output.write(JSON.stringify({ jsonrpc: "2.0", id, error }));
   }
 }
 

@@ -108,6 +108,7 @@ async function runOn(
       stdout += text;
       told();
     },
+    stdoutReady: () => Promise.resolve(),
     stderr(text) {
       stderr += text;
       told();

@@ -54,7 +54,7 @@ function bridgeTo(client: GatewayClient, reach: () => Promise<GatewayClient> = (
   const bridge = new StdioBridge({
     client,
     reach,
-    write: (line) => void written.push(JSON.parse(line)),
+    write: (line) => Promise.resolve(void written.push(JSON.parse(line))),
     warn: (message) => void warnings.push(message),
     clock: systemClock,
   });
@@ -156,4 +156,49 @@ test("a token that is revoked ends the session, and the client is told why", asy
     assert.match(JSON.stringify(await answerOf(3)), /unknown, used up or expired|opens no session/);
     await end();
   });
+});
+
+test("a client that reads nothing is not read any more, and gets every answer once it reads", async () => {
+  const COUNT = 20_000;
+  const gate = Promise.withResolvers<void>();
+  const written: { readonly id: number; readonly error?: { readonly data: unknown } }[] = [];
+  let given = 0;
+  const client: GatewayClient = {
+    request: () => Promise.reject(new Error("Nothing but messages is sent")),
+    stream: ({ raw }) => {
+      const { id } = JSON.parse(Buffer.from(raw?.bytes ?? []).toString()) as { readonly id: number };
+      const answer = Buffer.from(JSON.stringify({ jsonrpc: "2.0", id, result: {} }));
+      return Promise.resolve({ status: 200, headers: {}, body: new PassThrough().end(answer) });
+    },
+    openSocket: () => Promise.reject(new Error("There are no sockets here")),
+  };
+  const bridge = new StdioBridge({
+    client,
+    reach: () => Promise.resolve(client),
+    write(line) {
+      written.push(JSON.parse(line));
+      return gate.promise;
+    },
+    warn: () => {},
+    clock: systemClock,
+  });
+  async function* input() {
+    for (given = 1; given <= COUNT; given++) yield Buffer.from(`${JSON.stringify(echo(given, "Hi", NEW_META))}\n`);
+  }
+  const done = bridge.read(input());
+  let [seen, looks] = [0, 0];
+  await until(() => {
+    looks = given === seen ? looks + 1 : 0;
+    seen = given;
+    return looks === 20;
+  }, "nothing moves");
+  assert.ok(given < COUNT / 2, `${given} messages were read`);
+  assert.equal(written.length, 1);
+  gate.resolve();
+  await done;
+  await bridge.close();
+  assert.equal(new Set(written.map(({ id }) => id)).size, COUNT);
+  const refusals = written.filter(({ error }) => error !== undefined);
+  assert.ok(refusals.length < COUNT);
+  assert.ok(refusals.every(({ error }) => JSON.stringify(error?.data) === '{"code":"overloaded"}'));
 });
