@@ -73,7 +73,7 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
   const { config } = options;
   const nodes = config().gateway.node_control.enabled ? await openNodes(options) : undefined;
   const plugins = await openPlugins(options);
-  const mcpSignIn = openSignIn(options, (server) => void mcp?.get(server)?.restart(NEVER).catch(() => {}));
+  const mcpSignIn = openSignIn(options, (server) => void mcp?.accountChanged(server));
   const mcp: McpServers | undefined = await openMcp({ ...options, signIn: mcpSignIn });
   return {
     nodes,
@@ -97,16 +97,14 @@ async function openNodes(options: ExtensionsOptions): Promise<Nodes> {
   return createConfiguredNodes(options);
 }
 
-const NEVER = new AbortController().signal;
-
-/** Leaves the sign-ins to MCP servers for their first use. @param onSignedIn told of the server */
+/** Leaves the sign-ins to MCP servers for their first use. @param onAccount told of the server whose account has changed */
 function openSignIn(
   { opened, redactor, ...options }: ExtensionsOptions,
-  onSignedIn: (server: string) => void,
+  onAccount: (server: string) => void,
 ): LateSignIn {
   const load = lazily(async () => {
     const { createMcpSignIn } = await import("./mcp/oauth/sign_in.ts");
-    return createMcpSignIn({ ...options, onSecret: redactor.add, onSignedIn });
+    return createMcpSignIn({ ...options, onSecret: redactor.add, onAccount });
   });
   opened.own(load, async () => (await load.made()?.catch(() => undefined))?.close());
   return lazyService(load, ["begin", "complete", "remove", "provider", "credential", "state"]);

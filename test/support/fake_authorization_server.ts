@@ -28,6 +28,8 @@ export interface FakeAuthorizationServer extends AsyncDisposable {
   readonly valid: Set<string>;
   /** Seconds that a token lives. Default 3600 */
   lifetime: number;
+  /** Name of the tool of the MCP server. Default "whoami" */
+  tool: string;
   /** Does what a person does in the browser. @returns the address that the browser is led to */
   approve(authorizationUrl: string): URL;
 }
@@ -64,7 +66,9 @@ export async function startAuthorizationServer(): Promise<FakeAuthorizationServe
     switch (path) {
       case "/mcp": {
         const sent = request.headers.authorization?.replace("Bearer ", "") ?? "";
-        if (fake.valid.has(sent)) return request.method === "POST" ? speakMcp(JSON.parse(body)) : { status: 405 };
+        if (fake.valid.has(sent)) {
+          return request.method === "POST" ? speakMcp(JSON.parse(body), fake.tool) : { status: 405 };
+        }
         const place = `Bearer resource_metadata="${url}/.well-known/oauth-protected-resource/mcp"`;
         return { status: 401, headers: { "www-authenticate": place } };
       }
@@ -111,7 +115,7 @@ export async function startAuthorizationServer(): Promise<FakeAuthorizationServe
   // A server that listens on a port has such an address
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const fake: FakeAuthorizationServer = {
-    ...{ url, mcp: `${url}/mcp`, resource: {}, metadata: {}, onRequest: () => false, lifetime: 3600 },
+    ...{ url, mcp: `${url}/mcp`, resource: {}, metadata: {}, onRequest: () => false, lifetime: 3600, tool: "whoami" },
     ...{ tokenForms: [], registrations: [], revoked: [], paths: [], valid: new Set() },
     approve(authorizationUrl) {
       const { searchParams } = new URL(authorizationUrl);
@@ -130,7 +134,6 @@ export async function startAuthorizationServer(): Promise<FakeAuthorizationServe
 }
 
 const TOOL = {
-  name: "whoami",
   description: "Says who is signed in",
   inputSchema: { type: "object", properties: { admin: { type: "boolean" } } },
 };
@@ -138,6 +141,7 @@ const TOOL = {
 /** Answers as a server of the old era with one tool, for which the call with `admin` wants more rights. */
 function speakMcp(
   { id, method, params }: { id?: number; method: string; params?: { arguments?: { admin?: boolean } } },
+  tool: string,
 ): FakeReply {
   const result = (value: unknown) => json({ jsonrpc: "2.0", id, result: value });
   switch (method) {
@@ -146,7 +150,7 @@ function speakMcp(
       return result({ ...about, serverInfo: { name: "fake", version: "1" } });
     }
     case "tools/list":
-      return result({ tools: [TOOL] });
+      return result({ tools: [{ name: tool, ...TOOL }] });
     case "tools/call": {
       const challenge = 'Bearer error="insufficient_scope", scope="admin"';
       if (params?.arguments?.admin) return { status: 403, headers: { "www-authenticate": challenge } };

@@ -112,7 +112,7 @@ export async function withMcp(
     ...shared,
     random: createSystemRandom(),
     audit: createFakeAudit(store).append,
-    onSignedIn: (server) => void state.servers?.get(server)?.restart(NEVER).catch(() => {}),
+    onAccount: (server) => void state.servers?.accountChanged(server),
   });
   const create = async () => {
     return createMcpServers({

@@ -135,6 +135,11 @@ export interface McpConnection {
   logTail(): string;
   /** Opens a session now, after closing one that there is. @throws {McpError} {CancelError} */
   restart(signal: AbortSignal): Promise<void>;
+  /**
+   * Closes the session and forgets what was learned in it: with another account it is another server.
+   * @param renew done before the next session begins
+   */
+  forget(renew: () => Promise<void>): Promise<void>;
   /** Closes the session and takes no further request. Repeating it does nothing */
   close(): Promise<void>;
 }

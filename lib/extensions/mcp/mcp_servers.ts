@@ -34,6 +34,8 @@ export interface McpServers {
    * @throws {HttpError} 409 conflict when a tool has changed since
    */
   accept(name: string, digests: readonly string[], by: Actor): Promise<void>;
+  /** Forgets what another account at a server taught, and asks the server anew. Does nothing for a server that may not be used. */
+  accountChanged(name: string): Promise<void>;
   /** Ends every session. Repeating it does nothing */
   close(): Promise<void>;
 }
@@ -129,6 +131,13 @@ class ConfiguredServers implements McpServers {
   async accept(name: string, digests: readonly string[], by: Actor): Promise<void> {
     await this.#options.accepted?.accept(name, { tools: this.get(name)?.tools() ?? [], digests, by });
     this.#tools = undefined;
+  }
+
+  async accountChanged(name: string): Promise<void> {
+    const connection = this.#connections.get(name);
+    await connection?.forget(async () => await this.#options.known?.forget(name));
+    // The connection keeps and logs its error
+    await connection?.freshTools(this.#ending.signal).catch(() => {});
   }
 
   async close(): Promise<void> {

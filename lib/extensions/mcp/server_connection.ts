@@ -22,7 +22,7 @@ import type { ListItem, ListMethod } from "./read_lists.ts";
 import { RestartPause, ServerDiary } from "./server_diary.ts";
 import { connectionUnavailable, startPaused, startTooSlow, toolChanged } from "./session_error.ts";
 import { ServerLists } from "./server_lists.ts";
-import type { ServerFacts, ServerKnowledge } from "./server_record.ts";
+import { NOTHING_KNOWN, type ServerFacts, type ServerKnowledge } from "./server_record.ts";
 import type { McpServerSettings } from "./start_program.ts";
 
 /** Options of a ServerConnection. */
@@ -77,6 +77,8 @@ export class ServerConnection implements McpConnection {
   #isClosed = false;
   /** Newest writing of what is known */
   #writing = Promise.resolve();
+  /** Work that the next session waits for */
+  #renewing = Promise.resolve();
 
   constructor(options: ServerConnectionOptions) {
     this.name = options.name;
@@ -157,9 +159,24 @@ export class ServerConnection implements McpConnection {
     await this.#session(signal);
   }
 
+  async forget(renew: () => Promise<void>): Promise<void> {
+    const ended = this.#end(new CancelError("cancelled", `The account at the MCP server "${this.name}" has changed`));
+    // What the session teaches until it is closed belongs to the account of before
+    this.#renewing = ended.then(async () => {
+      this.#pause.reset();
+      this.#hasFailed = false;
+      this.#known = NOTHING_KNOWN;
+      this.#lists.forgetTools();
+      await renew();
+    });
+    await this.#renewing;
+    this.#tell({ type: "tools" });
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#end(new CancelError("shutdown"));
+    await this.#renewing;
     await this.#writing;
   }
 
@@ -202,7 +219,7 @@ export class ServerConnection implements McpConnection {
       ending,
       session: undefined,
       since: undefined,
-      opening: Promise.resolve().then(() => this.#start(lane)),
+      opening: this.#renewing.then(() => this.#start(lane)),
     };
     this.#lane = lane;
     lane.opening.catch((error: unknown) => this.#failed(lane, error));

@@ -104,6 +104,11 @@ export class ServerLists {
     this.#kept.delete("resources/templates/list");
   }
 
+  /** Drops the tools too: they are those of another account. */
+  forgetTools(): void {
+    this.#tools = undefined;
+  }
+
   /** Reads the tools some time after the server announced a change. One reading waits at a time. */
   readLater(read: () => Promise<void>): void {
     this.#relisting ??= this.#options.clock.after(this.#nextSettleMs(), () => {

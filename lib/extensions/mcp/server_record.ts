@@ -78,22 +78,25 @@ export interface KnownServersOptions {
   readonly signIn?: Pick<ServerSignIn, "credential"> | undefined;
 }
 
-/** Returns a digest of what a server is asked with: other settings, or another account, make it another server. */
-function identityOf(settings: McpServerSettings, credential: string | undefined): string {
-  const { command, args, env, url, headers } = settings;
+/** Returns a digest of what a server is asked with now: other settings, or another account, make it another server. */
+async function presentIdentity(name: string, { config, signIn }: KnownServersOptions): Promise<string> {
+  const { servers } = config().mcp;
+  const credential = await signIn?.credential(name);
+  if (!Object.hasOwn(servers, name)) return "";
+  const { command, args, env, url, headers } = servers[name] as McpServerSettings; // The table has the name
   return canonicalDigest({ command, args, env, url, headers, credential });
 }
 
 /** Knowledge of servers that is kept over restarts. */
 export class KnownServers {
   readonly #options: KnownServersOptions;
-  readonly #identities: ReadonlyMap<string, string>;
+  readonly #identities: Map<string, string>;
   readonly #known: Map<string, ServerKnowledge>;
   #last = Promise.resolve();
 
   private constructor(
     options: KnownServersOptions,
-    identities: ReadonlyMap<string, string>,
+    identities: Map<string, string>,
     known: Map<string, ServerKnowledge>,
   ) {
     this.#options = options;
@@ -104,8 +107,8 @@ export class KnownServers {
   /** Reads what is known. What was learned with other settings is left out. */
   static async read(options: KnownServersOptions): Promise<KnownServers> {
     const identities = new Map<string, string>();
-    for (const [name, settings] of Object.entries(options.config().mcp.servers)) {
-      identities.set(name, identityOf(settings, await options.signIn?.credential(name)));
+    for (const name of Object.keys(options.config().mcp.servers)) {
+      identities.set(name, await presentIdentity(name, options));
     }
     const known = new Map<string, ServerKnowledge>();
     for await (const { key, value } of readRecords(options.store, MCP_SERVERS, parseMcpServer)) {
@@ -117,6 +120,18 @@ export class KnownServers {
   /** Returns what is known of a server. */
   of(name: string): ServerKnowledge {
     return this.#known.get(name) ?? NOTHING_KNOWN;
+  }
+
+  /** Forgets what is known of a server. What is learned from now on belongs to the account that is signed in now. */
+  async forget(name: string): Promise<void> {
+    try {
+      this.#identities.set(name, await presentIdentity(name, this.#options));
+    } catch (error) {
+      // No gateway takes what is kept under this one for its own
+      this.#identities.set(name, "");
+      this.#options.log.error("The account at an MCP server cannot be read", { server: name, error });
+    }
+    await this.write(name, NOTHING_KNOWN);
   }
 
   /** Keeps what is known, after what was kept before. A failure is logged: the next gateway asks the server then. */

@@ -94,6 +94,10 @@ export class WatchedConnection implements McpConnection {
     return this.#told(() => this.#inner.restart(signal));
   }
 
+  forget(renew: () => Promise<void>): Promise<void> {
+    return this.#inner.forget(renew);
+  }
+
   close(): Promise<void> {
     return this.#inner.close();
   }

@@ -86,8 +86,8 @@ export interface SignInOptions extends Omit<TokenServices, "credentials" | "sign
   /** Absolute path of the folder with the key */
   readonly dataDir: string;
   readonly audit: AuditAppend;
-  /** Told of the server when a person has signed in */
-  readonly onSignedIn: (server: string) => void;
+  /** Told of the server when a person has signed in or out */
+  readonly onAccount: (server: string) => void;
 }
 
 /** Sign-ins that wait at the same time, and how long each does. */
@@ -211,7 +211,7 @@ class SignIns implements McpSignIn {
     const event = this.#event("signed_in", server, { issuer, by });
     await this.#credentials.put(credential, (writes) => this.#options.audit(event, writes));
     this.#tokens.forget(server);
-    this.#options.onSignedIn(server);
+    this.#options.onAccount(server);
     return known(credential);
   }
 
@@ -225,6 +225,7 @@ class SignIns implements McpSignIn {
       server,
       (writes: readonly Write[]) => this.#options.audit(event, writes),
     );
+    if (isRemoved) this.#options.onAccount(server);
     if (typeof found === "object") await revokeTokens(found, settings, this.#exchangeServices(server, settings));
     return isRemoved;
   }

@@ -38,7 +38,7 @@ function open(
     clock: systemClock,
     userAgent: "test",
   });
-  const signedIn: string[] = [];
+  const accounts: string[] = [];
   const options: SignInOptions = {
     ...{ store, clock, random: createSystemRandom(), dataDir: "/nowhere", audit: audit.append },
     log: { debug: write, info: write, warn: write, error: write } as unknown as SignInOptions["log"],
@@ -47,7 +47,7 @@ function open(
     secrets: { fill: () => Promise.reject(new Error("There is no secret")) },
     guardedFetch: () => Promise.resolve(guarded),
     onSecret: (secret) => void secrets.add(secret),
-    onSignedIn: (server) => void signedIn.push(server),
+    onAccount: (server) => void accounts.push(server),
   };
   const signIn = createMcpSignIn(options);
   const begin = (request: Partial<Parameters<typeof signIn.begin>[1]> = {}) =>
@@ -57,7 +57,7 @@ function open(
     return { state, ...rest };
   };
   return {
-    ...{ signIn, begin, answerOf, store, clock, audit, secrets, lines, signedIn, options },
+    ...{ signIn, begin, answerOf, store, clock, audit, secrets, lines, accounts, options },
     /** Signs a person in. */
     async login() {
       const begun = await begin();
@@ -77,7 +77,7 @@ function open(
 
 test("a person signs in with PKCE, state and resource, and the tokens are kept encrypted", async () => {
   await using fake = await startAuthorizationServer();
-  const { begin, signIn, answerOf, store, audit, secrets, signedIn, lines, provider } = open(fake);
+  const { begin, signIn, answerOf, store, audit, secrets, accounts, lines, provider } = open(fake);
   const begun = await begin();
   const asked = new URL(begun.authorizationUrl).searchParams;
   assert.deepEqual(
@@ -99,7 +99,7 @@ test("a person signs in with PKCE, state and resource, and the tokens are kept e
   assert.doesNotMatch(stored, /access-token|refresh-token|client-1/);
   assert.doesNotMatch(JSON.stringify([audit, lines]), /-token-/);
   assert.ok([...secrets].some((secret) => secret.startsWith("refresh-token-")));
-  assert.deepEqual(signedIn, ["acme"]);
+  assert.deepEqual(accounts, ["acme"]);
 });
 
 test("an answer counts once, for its own sign-in alone, and for ten minutes", async () => {
