@@ -15,7 +15,7 @@ export interface KeptPackage {
 const NAME = /^plugins\/([0-9a-f]{64})\.tar$/;
 
 /**
- * Reads the packages that records name, one after the other. A package that is gone or damaged is left out: `onMissing` is told its id.
+ * Reads the packages that records name, one after the other, each once where several records name it. A package that is gone or damaged is left out: `onMissing` is told its id.
  * @param options.bodies stored records of plugins; those that no version wrote are passed over
  */
 export async function* packagesOf(
@@ -27,9 +27,10 @@ export async function* packagesOf(
   },
 ): AsyncIterable<KeptPackage> {
   const files = createPluginFiles({ root: join(dataDir, "plugins"), random });
-  for (const { id, digest } of installedAmong(bodies)) {
+  const records = Map.groupBy(installedAmong(bodies), ({ digest }) => digest);
+  for (const [digest, sharing] of records) {
     const content = await files.read(digest).then(writePackage).catch(() => undefined);
-    if (content === undefined) onMissing(id);
+    if (content === undefined) { for (const { id } of sharing) onMissing(id); }
     else yield { name: `plugins/${digest}.tar`, content };
   }
 }
