@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { readFile, realpath, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { exactLine, exactText } from "../../lib/base/text.ts";
@@ -134,10 +135,10 @@ async function install(
   gateway: ReachedGateway,
   { name, source }: { readonly name: string; readonly source: string },
 ): Promise<unknown> {
-  if (/^[a-z][a-z0-9+.-]*:\/\//i.test(source)) {
+  const path = resolve(io.cwd, source);
+  if (isAddress(source, path)) {
     return await gateway.request({ method: "POST", path: "/v1/skill-installations", body: { name, url: source } });
   }
-  const path = resolve(io.cwd, source);
   const isFolder = await stat(path).then((info) => info.isDirectory(), (cause: Error) => {
     throw new CommandError(`Cannot read the skill "${path}": ${cause.message}`, { cause });
   });
@@ -145,6 +146,12 @@ async function install(
   const query = new URLSearchParams({ name, from: path, kind: isFolder ? "folder" : "archive" });
   const raw = { type: "application/octet-stream", bytes };
   return await gateway.request({ method: "POST", path: `/v1/skills?${query}`, raw });
+}
+
+/** Tells whether a source is an address, and no file: a URL, or git's `user@host:path`, which the gateway refuses with the way out. */
+function isAddress(source: string, path: string): boolean {
+  if (/^[a-z][a-z0-9+.-]*:\/\//i.test(source)) return true;
+  return /^[\w.-]+@[\w.-]+:/.test(source) && !existsSync(path);
 }
 
 /** Packs a folder under the name of the skill, which its own folder may not have. */

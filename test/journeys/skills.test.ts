@@ -49,9 +49,11 @@ gitTest(
           [`${server.url}#-x`, 400, /no name of a branch/],
           ["--upload-pack=touch", 400, /only plain http/],
           ["ext::sh -c touch%20/tmp/x", 400, /only plain http/],
-          ["ssh://git@127.0.0.1/x", 400, /only plain http/],
+          ["ssh://git@127.0.0.1/x", 400, /over ssh .*https address .*git clone/],
+          ["git@127.0.0.1:x.git#main", 400, /over ssh .*https address .*git clone/],
+          ["git+ssh://git@127.0.0.1/x", 400, /over ssh .*https address .*git clone/],
           ["file:///etc", 400, /only plain http/],
-          [server.url.replace("//", "//user:secret@"), 400, /only plain http/],
+          [server.url.replace("//", "//user:secret@"), 400, /^(?!.*secret).*only plain http/],
           ["http://169.254.169.254/x.git", 409, /169\.254/],
           [`${server.url}?--upload-pack=x`, 400, /only plain http/],
         ];

@@ -25,6 +25,15 @@ export interface FetchedSkill {
 const PLAIN_URL =
   /^https?:\/\/(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?(?:\/[A-Za-z0-9._~%+,;=@!$&'()*/-]*)?$/i;
 
+const URL_REFUSED =
+  'only plain http and https addresses are fetched, as "https://example.com/skills.git#v1.0"; clone any other ' +
+  "repository yourself, and name its folder as the source";
+/** Addresses over ssh: as a URL, and as git's `user@host:path` */
+const SSH = /^(?:(?:git\+)?ssh(?:\+git)?:\/\/|[\w.-]+@[\w.-]+:)/i;
+const SSH_REFUSED =
+  "git over ssh would use your keys, and Postern takes none of them; use the https address of the repository, or clone " +
+  "it yourself with git clone and name its folder as the source";
+
 /**
  * Fetches a skill of a git repository over http or https, without credentials.
  * @param source URL, with `#` and a branch, tag or commit where it is not the default branch
@@ -38,8 +47,8 @@ export async function fetchSkill(
   checkSkillName(name);
   const [url = "", ...rest] = source.split("#");
   if (!PLAIN_URL.test(url) || rest.length > 1) {
-    const reason = 'only plain http and https addresses are fetched, as "https://example.com/skills.git#v1.0"';
-    throw new SkillError("skill_invalid", `Cannot fetch ${JSON.stringify(source.slice(0, 200))}: ${reason}`);
+    const shown = JSON.stringify(source.replace(/\/\/[^/@]*@/, "//***@").slice(0, 200));
+    throw new SkillError("skill_invalid", `Cannot fetch ${shown}: ${SSH.test(url) ? SSH_REFUSED : URL_REFUSED}`);
   }
   try {
     const { commit, tar } = await fetchFiles({

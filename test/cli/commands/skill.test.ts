@@ -44,7 +44,12 @@ test("a skill is installed from a folder, a tar.gz and a zip, tested and removed
     }
     const detail = JSON.parse(await say(machine, ["skill", "list", "--json"])).skills[0];
     assert.deepEqual([detail.installed.kind, detail.installed.from], ["archive", join(cwd, "a.zip")]);
-    for (const [source, message] of [["none", /no such file/], ["a.zip/x", /ENOTDIR/]] as const) {
+    for (
+      const [source, message] of [["none", /no such file/], ["a.zip/x", /ENOTDIR/], [
+        "git@example.com:x.git",
+        /over ssh .*git clone/,
+      ]] as const
+    ) {
       const refused = await run([...install, source]);
       assert.deepEqual([refused.code, message.test(refused.stderr)], [1, true], refused.stderr);
     }
