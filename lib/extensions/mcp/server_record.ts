@@ -65,8 +65,8 @@ export interface ServerKnowledge {
 /** Knowledge of a server that was never asked. */
 export const NOTHING_KNOWN: ServerKnowledge = { verdict: undefined, list: undefined, facts: undefined };
 
-/** Bytes of a record. A longer list is read anew by each gateway. */
-const MAX_RECORD_BYTES = 2 * 1_048_576;
+/** Characters of a record as JSON. A longer list is read anew by each gateway. */
+const MAX_RECORD = 2 * 1_048_576;
 
 /** Options of KnownServers. */
 export interface KnownServersOptions {
@@ -92,6 +92,8 @@ export class KnownServers {
   readonly #options: KnownServersOptions;
   readonly #identities: Map<string, string>;
   readonly #known: Map<string, ServerKnowledge>;
+  /** Servers whose list is too large to be kept, which the log has */
+  readonly #tooLarge = new Set<string>();
   #last = Promise.resolve();
 
   private constructor(
@@ -144,8 +146,23 @@ export class KnownServers {
 
   async #write(name: string, known: ServerKnowledge): Promise<void> {
     const whole = toBody(known, this.#identities.get(name) ?? "");
-    const body = JSON.stringify(whole).length > MAX_RECORD_BYTES ? { ...whole, list: null } : whole;
+    const length = JSON.stringify(whole).length;
+    const body = length > MAX_RECORD ? { ...whole, list: null } : whole;
+    if (body !== whole) this.#noteTooLarge(name, length);
     await this.#options.store.batch([{ op: "put", collection: MCP_SERVERS, key: name, body }]);
+  }
+
+  #noteTooLarge(server: string, length: number): void {
+    if (this.#tooLarge.has(server)) return;
+    this.#tooLarge.add(server);
+    this.#options.log.warn(
+      "The list of tools of an MCP server is too large to be kept: each start of the gateway asks for it",
+      {
+        server,
+        characters: length,
+        max_characters: MAX_RECORD,
+      },
+    );
   }
 }
 
