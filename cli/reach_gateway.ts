@@ -113,11 +113,12 @@ async function startHere(
     );
   });
   const router = createRouter({ services, routes: ROUTES });
-  const send = async ({ method, path, body, raw, signal }: GatewayRequest) => {
+  const send = async ({ method, path, body, raw, headers, signal }: GatewayRequest) => {
     const payload = raw === undefined ? body === undefined ? undefined : JSON.stringify(body) : Buffer.from(raw.bytes);
     const request = new Request(new URL(path, "http://127.0.0.1/"), {
       method,
       headers: {
+        ...headers,
         authorization: `Bearer ${token}`,
         ...(payload === undefined ? {} : { "content-type": raw?.type ?? "application/json" }),
       },

@@ -135,7 +135,10 @@ export const toolsCallCommand = defineCliCommand({
       findTool(await listTools(gateway, context), args.tool);
       const calls = { name: args.tool, input, approved: args.yes === true };
       const callWith = (approvalId: string | undefined) =>
-        answerInCall(context, gateway, { tool: args.tool, call: () => call(gateway, { ...calls, approvalId }) });
+        answerInCall(context, gateway, {
+          tool: args.tool,
+          call: (requestId) => call(gateway, { ...calls, approvalId, requestId }),
+        });
       const reply = await callWith(args.approval);
       const { approval_id: id } = reply;
       // The person at the terminal may approve the call. Without a terminal the call is denied, and the approval stays open
@@ -160,13 +163,18 @@ interface Call {
   readonly input: unknown;
   readonly approved: boolean;
   readonly approvalId: string | undefined;
+  readonly requestId: string;
 }
 
-async function call(gateway: ReachedGateway, { name, input, approved, approvalId }: Call): Promise<CallReply> {
+async function call(
+  gateway: ReachedGateway,
+  { name, input, approved, approvalId, requestId }: Call,
+): Promise<CallReply> {
   const body = { input, approved, ...(approvalId === undefined ? {} : { approval_id: approvalId }) };
   return await gateway.request({
     method: "POST",
     path: `/v1/tools/${encodeURIComponent(name)}/call`,
+    headers: { "x-request-id": requestId },
     body,
   }) as CallReply;
 }

@@ -1,3 +1,4 @@
+import { createSystemRandom } from "../../lib/base/random.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
 import { exactLine } from "../../lib/base/text.ts";
@@ -13,14 +14,13 @@ const WAITING = "/v1/approvals?status=pending&limit=100";
 export interface CallQuestions<T> {
   /** Name of the tool that is called */
   readonly tool: string;
-  /** Makes the call. */
-  readonly call: () => Promise<T>;
+  /** Makes the call in a request with this id. */
+  readonly call: (requestId: string) => Promise<T>;
 }
 
 /**
- * Makes a call. Where it is of a tool whose server may ask a person, each such question is shown while the call waits. The person at the terminal
- * answers there. Without a terminal, and with --json, the ways to answer are said. A question of another call of the same tool that begins
- * meanwhile is shown too: its input says which call it is.
+ * Makes a call. Where it is of a tool whose server may ask a person, each question of this call is shown while it waits. The person at the
+ * terminal answers there. Without a terminal, and with --json, the ways to answer are said.
  * @returns the reply of the call
  */
 export async function answerInCall<T>(
@@ -28,16 +28,18 @@ export async function answerInCall<T>(
   gateway: ReachedGateway,
   { tool, call }: CallQuestions<T>,
 ): Promise<T> {
-  if (tool !== "mcp" && !tool.startsWith("mcp_")) return await call();
-  const seen = new Set((await questionsOf(gateway, tool)).map(({ id }) => id));
+  // Another call of the same tool may run at the same time: its questions are those of its own request
+  const requestId = createSystemRandom().id("req_");
+  if (tool !== "mcp" && !tool.startsWith("mcp_")) return await call(requestId);
+  const seen = new Set<string>();
   const over = new AbortController();
-  const reply = call().finally(() => over.abort());
+  const reply = call(requestId).finally(() => over.abort());
   // A look that fails is told before the reply
   reply.catch(() => {});
   for (;;) {
     await systemClock.sleep(LOOK_MS, over.signal).catch(() => {});
     if (over.signal.aborted) return await reply;
-    for (const question of await questionsOf(gateway, tool)) {
+    for (const question of await questionsOf(gateway, requestId)) {
       if (seen.has(question.id)) continue;
       seen.add(question.id);
       await answer(context, gateway, question);
@@ -45,11 +47,9 @@ export async function answerInCall<T>(
   }
 }
 
-async function questionsOf(gateway: ReachedGateway, tool: string): Promise<readonly Approval[]> {
+async function questionsOf(gateway: ReachedGateway, requestId: string): Promise<readonly Approval[]> {
   const { data } = await gateway.request({ method: "GET", path: WAITING }) as { readonly data: readonly Approval[] };
-  // The tool "mcp" stands for the tool that it names
-  const isOf = (name: string) => name === tool || (tool === "mcp" && name.startsWith("mcp__"));
-  return data.filter((approval) => approval.kind === "elicitation" && isOf(approval.tool)).reverse();
+  return data.filter(({ kind, request_id: id }) => kind === "elicitation" && id === requestId).reverse();
 }
 
 async function answer(context: CommandContext, gateway: ReachedGateway, { id, server = "" }: Approval): Promise<void> {

@@ -51,6 +51,8 @@ export interface NewApproval extends RuleSubject {
   readonly digest: string;
   readonly runId: string;
   readonly callId: string;
+  /** Id of the request that made the call. Default: none did */
+  readonly requestId?: string | undefined;
   readonly requestedBy: Actor;
   /** Milliseconds that the approval waits, and that an answer counts */
   readonly timeoutMs: number;

@@ -259,6 +259,7 @@ class StoredApprovals implements Approvals {
       digest: request.digest,
       run_id: runId,
       call_id: request.callId,
+      request_id: request.requestId ?? null,
       requested_by: request.requestedBy.tokenId,
       created_at: this.#now(),
       expires_at: new Date(this.#options.clock.now() + request.timeoutMs).toISOString(),

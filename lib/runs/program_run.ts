@@ -172,6 +172,8 @@ export interface ProgramApproval {
   readonly digest: string;
   readonly run_id: string;
   readonly call_id: string;
+  /** Id of the request that made the call, as `x-request-id` has it; null: none did. Absent in records of earlier versions */
+  readonly request_id?: string | null | undefined;
   /** Id of the token that made the call; null without one */
   readonly requested_by: string | null;
   readonly created_at: string;

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import type { Approval } from "../../lib/base/records/approval.ts";
 import type { McpServerInfo } from "../../lib/extensions/mcp/server_info.ts";
 import { type Machine, onMachine } from "../cli/support/run_in.ts";
-import { fixtureServer } from "../support/mcp_bench.ts";
+import { type FixtureBehaviour, fixtureServer } from "../support/mcp_bench.ts";
 import { until } from "../support/until.ts";
 
 const TOKEN = "test-token-of-the-environment-0123456789";
@@ -16,12 +16,12 @@ const ASK = ["tools", "call", "mcp__one__ask"] as const;
 const ECHO = ["tools", "call", "mcp__one__echo", "--input", '{"text":"hello"}'] as const;
 
 /** Machine with the fixture as the server "one", whose description of `echo` is in a file. */
-function configure({ home }: Machine): { readonly describe: (text: string) => void } {
+function configure({ home }: Machine, behaviour: FixtureBehaviour = {}): { readonly describe: (text: string) => void } {
   const state = join(home, "description");
   const describe = (text: string) => writeFileSync(state, text);
   describe("Gives its text back");
   mkdirSync(join(home, ".config/postern"), { recursive: true });
-  const { command, args } = fixtureServer({ state });
+  const { command, args } = fixtureServer({ state, ...behaviour });
   const lines = [
     ...["[security.mcp]", "enabled = true", 'allowed_servers = ["one"]', "[mcp.servers.one]"],
     ...[`command = ${JSON.stringify(command)}`, `args = ${JSON.stringify(args)}`],
@@ -125,6 +125,34 @@ test("postern tools call shows what a server asks: a person answers at the termi
     assert.deepEqual(JSON.parse(alone.stdout), { action: "decline" });
     const here = await run(ASK, { env: ENV, terminal: true, answers: ["y", "grey", "y"] });
     assert.deepEqual(JSON.parse(here.stdout), { action: "accept", content: { colour: "grey" } }, here.stderr);
+  }));
+
+test("two calls of postern tools call at once are each told of their own question alone", () =>
+  onMachine(async (machine) => {
+    configure(machine, { era: "modern" });
+    await machine.withGateway([], async ({ address }) => {
+      const { cli, server } = doorsOf(machine, address);
+      await until(async () => (await server()).state === "ready", "the server is ready");
+      const way = /postern approvals approve (apr_\w+), or deny/g;
+      const asked = ["one", "two"].map(() => {
+        const told = Promise.withResolvers<string>();
+        const reply = machine.run(ASK, {
+          env: ENV,
+          onOutput: ({ stderr }) => {
+            const [found] = stderr.matchAll(way);
+            if (found !== undefined) told.resolve(found[1] ?? "");
+          },
+        });
+        return { told: told.promise, reply };
+      });
+      const ids = await Promise.all(asked.map(async ({ told, reply }) => await Promise.race([told, reply])));
+      assert.equal(new Set(ids).size, 2, "each is told of another question");
+      for (const id of ids) await cli("approvals", "deny", String(id));
+      const replies = await Promise.all(asked.map(({ reply }) => reply));
+      for (const [index, { stderr }] of replies.entries()) {
+        assert.deepEqual([...stderr.matchAll(way)].map(([, id]) => id), [ids[index]]);
+      }
+    }, { env: ENV });
   }));
 
 test("a tool that changes between approval and call is refused, shown with what differs, and offered once it was accepted", () =>

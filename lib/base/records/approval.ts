@@ -100,6 +100,8 @@ export const approvalSchema = v.object({
   digest: v.string(),
   run_id: v.string(),
   call_id: v.string(),
+  /** Id of the request that made the call, as `x-request-id` has it; null: none did. Absent in records of earlier versions */
+  request_id: v.optional(v.nullable(v.string())),
   /** Id of the token that made the call */
   requested_by: v.nullable(v.string()),
   created_at: time,

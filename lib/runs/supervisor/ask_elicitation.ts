@@ -74,7 +74,8 @@ function toAnswer(
 }
 
 function toNewElicitation(
-  { elicitation, tool, access, input, inputDigest, workspaceRoot, caller, runId, callId }: ElicitationRequest,
+  { elicitation, tool, access, input, inputDigest, workspaceRoot, caller, runId, callId, requestId }:
+    ElicitationRequest,
   timeoutMs: number,
 ): NewApproval {
   const { server } = elicitation;
@@ -91,6 +92,7 @@ function toNewElicitation(
     digest: canonicalDigest({ kind: "elicitation", tool, callId, ...elicitation }),
     runId,
     callId,
+    requestId,
     requestedBy: caller,
     timeoutMs,
   };

@@ -82,7 +82,7 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
 
 /** Returns the approval to file for a call. @param timeoutMs how long the approval waits */
 export function toNewApproval(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
-  const { prepared, input, binding, subject, reason, rule, caller, runId, callId } = request;
+  const { prepared, input, binding, subject, reason, rule, caller, runId, callId, requestId } = request;
   return {
     ...subject,
     access: prepared.access,
@@ -95,6 +95,7 @@ export function toNewApproval(request: ApprovalRequest, timeoutMs: number): Para
     digest: binding.digest,
     runId,
     callId,
+    requestId,
     requestedBy: caller,
     timeoutMs,
   };

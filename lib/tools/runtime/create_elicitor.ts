@@ -24,7 +24,7 @@ export function createElicitor(
   { redact, workspaceRoot }: { readonly redact: (text: string) => string; readonly workspaceRoot: string },
   { tool, prepared, request, limit, signal }: ElicitingCall,
 ): ToolContext["elicit"] {
-  const { approver, caller, runId, callId } = request;
+  const { approver, caller, runId, callId, requestId } = request;
   const { elicit } = approver;
   if (elicit === undefined) return undefined;
   let asked = 0;
@@ -46,6 +46,7 @@ export function createElicitor(
           caller,
           runId,
           callId,
+          requestId,
         }, wanted)
       )
     );

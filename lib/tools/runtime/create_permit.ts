@@ -108,7 +108,7 @@ function toApprovalRequest(
   binding: CallBinding,
   { redact, workspaceRoot }: PermitOptions,
 ): ApprovalRequest {
-  const { caller, runId, callId } = request;
+  const { caller, runId, callId, requestId } = request;
   return {
     tool: name,
     prepared,
@@ -121,6 +121,7 @@ function toApprovalRequest(
     caller,
     runId,
     callId,
+    requestId,
   };
 }
 

@@ -195,6 +195,8 @@ export interface ApprovalRequest {
   readonly caller: Caller;
   readonly runId: string;
   readonly callId: string;
+  /** Id of the HTTP request that the work came by. undefined when it came by none */
+  readonly requestId?: string | undefined;
 }
 
 /**
@@ -243,6 +245,8 @@ export interface ElicitationRequest {
   readonly caller: Caller;
   readonly runId: string;
   readonly callId: string;
+  /** Id of the HTTP request that the work came by. undefined when it came by none */
+  readonly requestId?: string | undefined;
 }
 
 /** Answer to the question of a server. */
