@@ -1,4 +1,4 @@
-import { createHash, timingSafeEqual } from "node:crypto";
+import { hash, timingSafeEqual } from "node:crypto";
 import * as v from "valibot";
 import { bodyHmac } from "../../lib/base/body_hmac.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
@@ -173,7 +173,7 @@ function conversationOf(name: string, kind: Channel["conversation"], sender: str
 }
 
 function digest(text: string): string {
-  return createHash("sha256").update(text).digest("hex").slice(0, 48);
+  return hash("sha256", text).slice(0, 48);
 }
 
 async function answer(context: RequestContext, channel: string, handle: RunHandle): Promise<Response> {

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 
 /**
  * Writes JSON with sorted keys and no white space: the same value always gives the same text.
@@ -27,7 +27,7 @@ export function canonicalJson(value: unknown): string {
 
 /** Returns the SHA-256 of the canonical JSON, 64 lower-case hexadecimal digits. */
 export function canonicalDigest(value: unknown): string {
-  return createHash("sha256").update(canonicalJson(value)).digest("hex");
+  return hash("sha256", canonicalJson(value));
 }
 
 /** Tells whether JSON nests no deeper than `depth` levels of objects and arrays. */

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { canonicalDigest } from "../../base/json.ts";
 import { HttpError } from "../../base/errors.ts";
 import { cutText, exactLine } from "../../base/text.ts";
@@ -238,7 +238,7 @@ function restoredReason(execution: Execution, definition: SopDefinition): string
 
 function shownInputs(inputs: unknown): string {
   const text = exactLine(JSON.stringify(inputs));
-  return cutText(text, { limit: MAX_INPUTS_SHOWN, digest: createHash("sha256").update(text).digest("hex") });
+  return cutText(text, { limit: MAX_INPUTS_SHOWN, digest: hash("sha256", text) });
 }
 
 /** Returns the tool, workspace and digest that a remembered answer about a definition of the workspace counts for. */

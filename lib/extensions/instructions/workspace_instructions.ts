@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { join } from "node:path";
 import { HttpError, ToolError } from "../../base/errors.ts";
 import type { Actor } from "../../base/records/caller.ts";
@@ -187,7 +187,7 @@ class FileInstructions implements WorkspaceInstructions {
       const bytes = await this.#readBytes(file);
       const text = decodeText(bytes);
       if (text === undefined) return { file, problem: `${file} is not UTF-8 text` };
-      const digest = createHash("sha256").update(bytes).digest("hex");
+      const digest = hash("sha256", bytes);
       const path = join(this.#options.workspaceRoot, file);
       const document: PresentDocument = { kind: "workspace_instructions", path, digest, text: withoutMark(text) };
       return { file, document, bytes: bytes.length };

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
@@ -172,7 +172,7 @@ export class AcceptedTools {
 }
 
 function keyOf({ server, tool }: Pick<AcceptedTool, "server" | "tool">): string {
-  return createHash("sha256").update(JSON.stringify([server, tool])).digest("hex");
+  return hash("sha256", JSON.stringify([server, tool]));
 }
 
 /** Returns a definition as a person reads it: everything that a model or the policy is told. What cannot be seen is spelled out. */

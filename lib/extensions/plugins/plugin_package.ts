@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { canonicalDigest } from "../../base/json.ts";
 import { exactLine, exactText } from "../../base/text.ts";
 import type { PackageFile } from "../package_folder.ts";
@@ -77,7 +77,7 @@ function toUncheckedPackage(files: readonly PackageFile[], folders: readonly str
 
 /** Returns the SHA-256 of bytes, hexadecimal. */
 export function sha256Of(bytes: Uint8Array): string {
-  return createHash("sha256").update(bytes).digest("hex");
+  return hash("sha256", bytes);
 }
 
 /** @param main file that counts with the digest of the manifest, and not with its own. Default: none */

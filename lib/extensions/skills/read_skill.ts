@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { lstat, readdir, readlink, realpath } from "node:fs/promises";
 import { basename, join, sep } from "node:path";
 import { canonicalDigest } from "../../base/json.ts";
@@ -130,7 +130,7 @@ export function skillDigest(
   links: ReadonlyMap<string, string> = new Map(),
 ): string {
   const entries = [
-    ...[...contents].map(([path, bytes]) => [path, "file", createHash("sha256").update(bytes).digest("hex")]),
+    ...[...contents].map(([path, bytes]) => [path, "file", hash("sha256", bytes)]),
     ...[...links].map(([path, target]) => [path, "link", target]),
   ];
   return canonicalDigest(entries.sort(([a = ""], [b = ""]) => byName(a, b)));

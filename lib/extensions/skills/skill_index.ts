@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import * as v from "valibot";
 import type { Documents } from "../../storage/documents.ts";
 import type { SkillIndex } from "./find_skills.ts";
@@ -59,5 +59,5 @@ function keyOf(path: string): `skills/${string}` {
 }
 
 function sha256(value: string): string {
-  return createHash("sha256").update(value).digest("hex");
+  return hash("sha256", value);
 }

@@ -1,6 +1,6 @@
 import { exactLine } from "../../base/text.ts";
 import type { DocumentTrust } from "../../guard/trusted_documents.ts";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { KnownSkill, SkillState } from "./skill_catalogue.ts";
 import { SKILL_NAME, type SkillFile, textOfFile, type WholeSkill } from "./read_skill.ts";
 import type { SkillFault } from "./skill_document.ts";
@@ -144,7 +144,7 @@ export function textOfSkill({ contents, links, skill }: Pick<WholeSkill, "conten
       return `=== ${exactLine(path)}\n${text}`;
     }
     const why = text === undefined ? "no text" : "too long to be shown";
-    const sha256 = createHash("sha256").update(bytes).digest("hex");
+    const sha256 = hash("sha256", bytes);
     return `=== ${exactLine(path)} (${why}, ${bytes.length} bytes, SHA-256 ${sha256})`;
   });
   const linked = [...links].map(([path, target]) =>

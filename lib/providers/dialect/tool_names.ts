@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 
 /** Names of the tools in one request, as the vendor takes them and as Postern knows them. */
 export interface ToolNames {
@@ -38,8 +38,8 @@ export function createToolNames(names: Iterable<string>, form: RegExp): ToolName
 }
 
 function nameOf(name: string, attempt: number, form: RegExp): string {
-  const hash = createHash("sha256").update(attempt === 0 ? name : `${attempt}\0${name}`).digest("hex");
+  const digest = hash("sha256", attempt === 0 ? name : `${attempt}\0${name}`);
   const readable = name.slice(0, 256).replaceAll(/[^a-zA-Z0-9_-]+/g, "_");
   const begin = form.test(`${readable.slice(0, 1)}x`) ? readable : `t_${readable}`;
-  return `${begin.slice(0, 63 - HASH_LENGTH - 1)}_${hash.slice(0, HASH_LENGTH)}`;
+  return `${begin.slice(0, 63 - HASH_LENGTH - 1)}_${digest.slice(0, HASH_LENGTH)}`;
 }

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, hash } from "node:crypto";
 import { constants } from "node:fs";
 import { lstat, open, readlink } from "node:fs/promises";
 import { cancelError } from "../../base/cancel.ts";
@@ -27,7 +27,7 @@ export async function fileState(path: string, signal: AbortSignal): Promise<File
   if (found.isDirectory()) return { kind: "folder", sha256: null, executable: false };
   if (found.isSymbolicLink()) {
     const target = await readlink(path).catch(() => "");
-    return { kind: "link", sha256: createHash("sha256").update(target).digest("hex"), executable: false };
+    return { kind: "link", sha256: hash("sha256", target), executable: false };
   }
   if (!found.isFile()) return { kind: "other", sha256: null, executable: false };
   const executable = (found.mode & 0o100) !== 0;

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { storedActor } from "../../base/records/caller.ts";
 import type { Picture } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
@@ -79,7 +79,7 @@ export function auditCall(
         outcome,
         duration_ms: Math.round(durationMs),
         output_bytes: output === undefined ? null : Buffer.byteLength(output),
-        output_digest: output === undefined ? null : createHash("sha256").update(output).digest("hex"),
+        output_digest: output === undefined ? null : hash("sha256", output),
         ...pictures.length === 0 ? {} : { picture_digests: pictures.map(({ picture }) => picture.sha256) },
       });
     },

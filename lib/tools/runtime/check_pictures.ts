@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { Picture } from "../../base/records/message.ts";
 import type { KnownSecrets } from "../../base/redact.ts";
 import { DocumentError } from "../../documents/document_error.ts";
@@ -75,7 +75,7 @@ export async function checkPicture(
   const masked = known.part.redact(bytes, { from: 0, to: length });
   if (Buffer.compare(masked, bytes) !== 0) return "it holds a secret that no model may see";
   const picture: Picture = {
-    sha256: createHash("sha256").update(bytes).digest("hex"),
+    sha256: hash("sha256", bytes),
     media_type: mediaType,
     bytes: length,
     width,

@@ -1,5 +1,5 @@
 import type { Config } from "../../config/config.ts";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { ToolError } from "../../base/errors.ts";
 import type { BrowserPages, PageState } from "../../system/browser/browser_page.ts";
 import { createBrowserPolicy } from "../../system/browser/browser_network.ts";
@@ -42,7 +42,7 @@ export async function boundBrowser({ op, path }: BrowserInput, context: EarlyCon
   const logins = loginsOf(context.config).map((name) => ({ kind: "login" as const, name, sha256: null }));
   if (op !== "upload" || path === undefined) return { shown: logins, throughFiles: true };
   const bytes = await readUpload(path, context);
-  const sha256 = createHash("sha256").update(bytes).digest("hex");
+  const sha256 = hash("sha256", bytes);
   return { shown: [{ kind: "file", name: path, sha256 }, ...logins] };
 }
 

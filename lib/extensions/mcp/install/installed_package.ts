@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, hash } from "node:crypto";
 import {
   lstat,
   mkdir,
@@ -221,7 +221,7 @@ async function digestFolder(folder: string): Promise<string> {
 async function digestFile(path: string): Promise<string> {
   const file = await open(path);
   try {
-    return createHash("sha256").update(await file.readFile()).digest("hex");
+    return hash("sha256", await file.readFile());
   } finally {
     await file.close();
   }

@@ -1,5 +1,5 @@
 import type { AuthProvider } from "@modelcontextprotocol/client";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { HttpError } from "../../../base/errors.ts";
 import { lazily } from "../../../base/lazily.ts";
 import type { Random } from "../../../base/random.ts";
@@ -307,7 +307,7 @@ function known({ server, issuer, scope, expires_at, refresh_token }: McpCredenti
 }
 
 function digestOf(parts: readonly string[]): string {
-  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+  return hash("sha256", JSON.stringify(parts));
 }
 
 function refused(server: string, reason: string, param?: string): HttpError {
