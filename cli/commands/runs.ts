@@ -39,7 +39,7 @@ export const runsListCommand = defineCliCommand({
       };
       const rows = data.map((
         run,
-      ) => [run.id, run.status, run.kind, run.created_at, run.model, messageOf(run), outcomeOf(run)]);
+      ) => [run.id, run.status, run.kind, run.created_at, run.model, shownMessage(run), outcomeOf(run)]);
       context.print(
         data,
         rows.length === 0
@@ -75,7 +75,7 @@ export const runsEventsCommand = defineCliCommand({
   },
 });
 
-function messageOf({ message }: Run): string {
+function shownMessage({ message }: Run): string {
   const text = message ?? "";
   return text.length > MAX_SHOWN_MESSAGE ? `${text.slice(0, MAX_SHOWN_MESSAGE)}...` : text;
 }

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { readFile, realpath, stat } from "node:fs/promises";
 import { resolve } from "node:path";
+import { messageOf } from "../../lib/base/errors.ts";
 import { exactLine, exactText } from "../../lib/base/text.ts";
 import type { SkillDetail, SkillInfo, SkillProblem } from "../../lib/extensions/skills/skill_info.ts";
 import type { SkillTest } from "../../lib/extensions/skills/test_skill.ts";
@@ -173,7 +174,7 @@ async function packFolder(path: string, name: string): Promise<Uint8Array> {
     }));
     return writeTar(files, { writesExtended: true });
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     throw new CommandError(`Cannot pack the skill "${real}": ${reason}`, { cause });
   }
 }

@@ -3,6 +3,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { systemClock, type Timer } from "../../lib/base/clock.ts";
+import { messageOf } from "../../lib/base/errors.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
 import type { LogLevel, LogSink } from "../../lib/base/telemetry/log.ts";
 import { VERSION } from "../../lib/base/version.ts";
@@ -106,7 +107,7 @@ async function runLocked(context: CommandContext, { loaded, reload, service, log
   } catch (error) {
     // Stderr of a launched process is the log file: the command line reports the error there
     if (!io.isLaunched) {
-      log.say("error", redact(`The daemon ${address === "" ? "does not start" : "ends"}: ${reasonOf(error)}`));
+      log.say("error", redact(`The daemon ${address === "" ? "does not start" : "ends"}: ${messageOf(error)}`));
     }
     throw error;
   } finally {
@@ -138,7 +139,7 @@ function tellInLog({ io, loadOptions }: CommandContext, error: unknown): never {
   if (!io.isLaunched && existsSync(dataDir)) {
     const log = openDaemonLog({ ...io, stderr: () => {} }, { dataDir, format: "pretty" });
     const { redact } = createRedactor(environmentSecrets(io.env));
-    log.say("error", redact(`The daemon does not start: ${reasonOf(error)}`));
+    log.say("error", redact(`The daemon does not start: ${messageOf(error)}`));
     log.close();
   }
   throw error;
@@ -184,10 +185,6 @@ async function keepPidFile(
       return written.catch(() => {}).then(() => removePidFile(dataDir));
     },
   };
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 function textOf(error: unknown): string {

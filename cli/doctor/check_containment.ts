@@ -1,6 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
+import { messageOf } from "../../lib/base/errors.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { launchersIn } from "../../lib/guard/rule_match.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
@@ -84,7 +85,7 @@ export async function browserFinding(
   try {
     await requireUncontained(found, { requiresSandbox: requiresSandbox(config) });
   } catch (error) {
-    return failure("browser", error instanceof Error ? error.message : String(error), INSTALL);
+    return failure("browser", messageOf(error), INSTALL);
   }
   const why = `since ${found.reason}: the browser's own switches alone keep them from this machine and your network`;
   const message =

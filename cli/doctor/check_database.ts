@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { messageOf } from "../../lib/base/errors.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { findUnreadable, inspectDatabase } from "../../lib/storage/inspect_database.ts";
 import { systemClock } from "../../lib/base/clock.ts";
@@ -57,7 +58,7 @@ function checkFile(dataDir: string): Finding {
   try {
     return judge(path);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     return failure(NAME, `${path} cannot be read: ${reason}`, toRestore(path));
   } finally {
     lock.release();

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { DELIVERIES, OPEN_DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
 import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../../lib/automation/sops/execution_record.ts";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
-import { ConfigError } from "../../lib/base/errors.ts";
+import { ConfigError, messageOf } from "../../lib/base/errors.ts";
 import { APPROVALS, OPEN_APPROVALS } from "../../lib/guard/approval_records.ts";
 import {
   CONVERSATIONS,
@@ -94,7 +94,7 @@ function lookThrough(path: string): UnreadableFound {
     return findUnreadable(path, { collections: COLLECTIONS, streams: STREAMS }, () => false);
   } catch (error) {
     if (error instanceof ConfigError) throw error;
-    throw corrupt(`it is damaged or no database (${error instanceof Error ? error.message : String(error)})`, error);
+    throw corrupt(`it is damaged or no database (${messageOf(error)})`, error);
   }
 }
 

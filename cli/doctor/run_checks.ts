@@ -1,4 +1,5 @@
 import { systemClock, withTimeout } from "../../lib/base/clock.ts";
+import { messageOf } from "../../lib/base/errors.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { allSecrets, environmentSecrets } from "../../lib/config/secrets.ts";
@@ -71,7 +72,7 @@ async function runOne(
     const found = await withTimeout(run(), { ms: limitMs, clock: systemClock });
     return [found ?? failure(name, `No result within ${limitMs / 1000} s`, "postern doctor, once more")].flat();
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     return [failure(name, `The check failed: ${reason}`, "see the message")];
   }
 }

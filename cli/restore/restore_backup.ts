@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import type { Clock } from "../../lib/base/clock.ts";
-import { ConfigError } from "../../lib/base/errors.ts";
+import { ConfigError, messageOf } from "../../lib/base/errors.ts";
 import { syncFolder } from "../../lib/base/durable_files.ts";
 import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { cutOffRestores, type RestoreFolders, restoreFolders } from "../../lib/storage/cut_off_restores.ts";
@@ -82,7 +82,7 @@ function setAsideFolder(dataDir: string, before: string): void {
   try {
     renameSync(dataDir, before);
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     const message =
       `Cannot restore into "${dataDir}": the folder cannot be renamed (${reason}); where it is mounted, restore ` +
       "into a folder inside it with --data-dir";
@@ -102,7 +102,7 @@ function checkBackup(file: string): void {
     facts = inspectDatabase(file, { maxBytes: Infinity });
     if (facts !== undefined) isBackup = isOurs(file);
   } catch (error) {
-    throw refused("database_corrupt", error instanceof Error ? error.message : String(error), error);
+    throw refused("database_corrupt", messageOf(error), error);
   }
   if (facts === undefined) throw refused("database_unusable", "there is no such file");
   if (facts.damage !== null) throw refused("database_corrupt", `it is damaged: ${facts.damage}`);

@@ -3,6 +3,7 @@ import { chmod, open } from "node:fs/promises";
 import { join } from "node:path";
 import * as v from "valibot";
 import { writeAtomically } from "../../lib/base/durable_files.ts";
+import { messageOf } from "../../lib/base/errors.ts";
 
 /** History of the chats on a data directory: the messages that were typed, and the conversation of the last chat. */
 export interface ChatHistory {
@@ -33,7 +34,7 @@ export async function openChatHistory(dataDir: string, say: (message: string) =>
   const path = join(dataDir, "chat_history");
   let broken = false;
   const give = (error: unknown) => {
-    if (!broken) say(`The chat's history is not kept: ${error instanceof Error ? error.message : String(error)}`);
+    if (!broken) say(`The chat's history is not kept: ${messageOf(error)}`);
     broken = true;
   };
   const entries = await load(path).catch((error: unknown) => {

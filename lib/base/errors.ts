@@ -23,6 +23,11 @@ export interface HttpErrorOptions {
   readonly cause?: unknown;
 }
 
+/** Returns the message of whatever was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** Error with a stable code. Each kind of error is a class of its own. */
 export abstract class CodedError<Code extends string = string> extends Error {
   readonly code: Code;

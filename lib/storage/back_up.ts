@@ -2,7 +2,7 @@ import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, statS
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, messageOf } from "../base/errors.ts";
 import { syncFoldersSync } from "../base/durable_files.ts";
 import { ownerOf } from "./sqlite/open_database.ts";
 
@@ -56,7 +56,7 @@ export async function backUp(
   }
   if (found !== undefined) throw unusable("the file exists, and a backup replaces none");
   const partial = `${to}.partial`;
-  const cannot = (error: unknown) => unusable(error instanceof Error ? error.message : String(error), error);
+  const cannot = (error: unknown) => unusable(messageOf(error), error);
   try {
     // VACUUM INTO takes an empty file: made first, so that nobody else can read it at any moment
     closeSync(openSync(partial, "wx", 0o600));

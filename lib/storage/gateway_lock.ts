@@ -1,7 +1,7 @@
 import { chmodSync, closeSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, messageOf } from "../base/errors.ts";
 import { syncFoldersSync } from "../base/durable_files.ts";
 
 /** The lock on a data directory. A second release does nothing. */
@@ -26,7 +26,7 @@ export function takeGatewayLock(dataDir: string, name = "gateway.lock"): Gateway
     database.exec("BEGIN EXCLUSIVE");
   } catch (error) {
     database?.close();
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     // The code of SQLite's error is missing on Deno, so its sentence decides
     if (/database is locked/i.test(reason)) return undefined;
     throw new ConfigError("database_unusable", `Cannot lock "${path}": ${reason}`, { file: path, cause: error });

@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../../../lib/base/clock.ts";
+import { messageOf } from "../../../lib/base/errors.ts";
 import { EventStreamDecoder } from "../../../lib/system/net/event_stream_decoder.ts";
 import { type GatewayClient, GatewayClientError, type GatewayStream } from "../../../lib/system/net/gateway_client.ts";
 import { BridgeOutput, type BridgeOutputOptions } from "./bridge_output.ts";
@@ -260,7 +261,7 @@ export class StdioBridge {
   }
 
   async #fail({ id, method }: BridgedMessage, error: unknown): Promise<void> {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     if (id === undefined || typeof method !== "string") return this.#options.warn(`A message was not taken: ${reason}`);
     if (error instanceof GatewayRefusal) return await this.#refuse(id, error.rpcCode, reason, error.data);
     await this.#refuse(id, RPC_ERRORS.internal, reason);

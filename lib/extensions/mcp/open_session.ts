@@ -1,6 +1,7 @@
 import type { Client } from "@modelcontextprotocol/client";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import { VERSION } from "../../base/version.ts";
 import { HttpTransport, type ServerSignIn } from "./http_transport.ts";
 import { loadSdk, type McpClientSdk } from "./load_sdk.ts";
@@ -74,7 +75,7 @@ async function openProgram(options: OpenSessionOptions, sdk: McpClientSdk): Prom
     await transport.close();
     if (signal.aborted) throw cancelError(signal);
     if (error instanceof McpError && error.code !== "mcp_lost") throw error;
-    const reason = fault ?? (foreignWords(error instanceof Error ? error.message : String(error)));
+    const reason = fault ?? foreignWords(messageOf(error));
     throw notStarted(name, `${reason} before its session began${options.lastWords()}`, error);
   }
 }
@@ -175,5 +176,5 @@ function unreachable({ name, settings }: OpenSessionOptions, sdk: McpClientSdk, 
     const token = Object.keys(settings.headers).length > 0 ? `the headers of [mcp.servers.${name}]` : "a sign-in";
     return fail(`it refuses ${token}; sign in with: postern mcp login ${name}`);
   }
-  return fail(foreignWords(error instanceof Error ? error.message : String(error)));
+  return fail(foreignWords(messageOf(error)));
 }

@@ -1,3 +1,4 @@
+import { messageOf } from "../../base/errors.ts";
 import { STREAM_ENDED } from "./http_transport.ts";
 import type { McpClientSdk } from "./load_sdk.ts";
 import { foreignWords, McpError, type McpErrorOptions, wantsScope } from "./mcp_error.ts";
@@ -65,7 +66,7 @@ function httpError(status: number, { server, onGone }: FailedSession, fail: Fail
 }
 
 function otherError(error: unknown, { sdk, fault }: FailedSession, fail: Fail): McpError {
-  const message = foreignWords(error instanceof Error ? error.message : String(error));
+  const message = foreignWords(messageOf(error));
   if (!(error instanceof sdk.SdkError)) return fail("mcp_invalid", message);
   switch (error.code) {
     case sdk.SdkErrorCode.ConnectionClosed:

@@ -1,6 +1,7 @@
 import { lstat, readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import { MANIFEST_NAME, type PluginManifest } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
 import { type FolderBounds, readPluginFolder, stampOfFolder } from "./plugin_files.ts";
@@ -74,7 +75,7 @@ async function findPlugin(
     const { manifest, digest } = await readPluginFolder(folder, { most, onRead });
     return { id: manifest.id, layer, folder, content: { manifest, digest }, fault: undefined };
   } catch (error) {
-    const fault = error instanceof PluginError ? error.message : `Cannot read "${folder}": ${reasonOf(error)}`;
+    const fault = error instanceof PluginError ? error.message : `Cannot read "${folder}": ${messageOf(error)}`;
     const isFull = most.bytes < MAX_PACKAGE_BYTES || most.files < MAX_PACKAGE_FILES;
     const more = isFull
       ? `; the plugins before it have most of ${MAX_FILES} files and ${MAX_BYTES} bytes, the bound`
@@ -156,8 +157,4 @@ export async function stampOfPlugins(path: string): Promise<string> {
     stamps.push(`${name}\n${stamp}`);
   }
   return stamps.join("\n\n");
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

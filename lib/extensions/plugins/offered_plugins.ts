@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
@@ -143,7 +144,7 @@ export class OfferedPlugins {
     try {
       return await this.#runningOf(plugin, content).call(call, signal);
     } catch (error) {
-      const message = (error instanceof Error ? error.message : String(error)).slice(0, MAX_ERROR);
+      const message = messageOf(error).slice(0, MAX_ERROR);
       const at = new Date(this.#options.clock.now()).toISOString();
       if (!signal.aborted) this.#errors.set(content.digest, { at, message });
       throw error;

@@ -1,6 +1,7 @@
 import { lstat, mkdir, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { syncFolder } from "../../base/durable_files.ts";
+import { messageOf } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import { type PackageFile, readPlainFile, writePackageFolder } from "../package_folder.ts";
 import { mainFile, MANIFEST_NAME, MAX_MANIFEST_BYTES, parsePluginManifest, type PluginManifest } from "./manifest.ts";
@@ -71,7 +72,7 @@ export function createPluginFiles({ root, random }: { readonly root: string; rea
         await syncFolder(root);
       } catch (cause) {
         await rm(fresh, { recursive: true, force: true }).catch(() => {});
-        const reason = cause instanceof Error ? cause.message : String(cause);
+        const reason = messageOf(cause);
         throw new PluginError("package_invalid", `Cannot write the package to "${root}": ${reason}`, { cause });
       }
     },
@@ -87,7 +88,7 @@ export function createPluginFiles({ root, random }: { readonly root: string; rea
         if (found.digest !== digest) throw new TypeError(`its content now has the digest ${found.digest}`);
         return found;
       } catch (cause) {
-        throw changed(digest, cause instanceof Error ? cause.message : String(cause), cause);
+        throw changed(digest, messageOf(cause), cause);
       }
     },
     async keepOnly(digests) {

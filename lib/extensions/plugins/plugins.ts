@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
 import type { Actor } from "../../base/records/caller.ts";
@@ -291,7 +292,7 @@ class StoredPlugins implements Plugins {
       const { manifest } = await this.#files.read(digest, { onChangedModule: onChangedModule(id, this.#options) });
       return { id, layer: "package", folder: null, content: { manifest, digest }, fault: undefined, record };
     } catch (error) {
-      const fault = error instanceof Error ? error.message : String(error);
+      const fault = messageOf(error);
       this.#options.log.warn("An installed plugin cannot be used", { plugin: id, reason: fault });
       return { id, layer: "package", folder: null, content: undefined, fault, record };
     }

@@ -4,7 +4,7 @@ import { isAbsolute, join, normalize, sep } from "node:path";
 import * as v from "valibot";
 import { canonicalJson, isShallow } from "../../base/json.ts";
 import { compareVersions, isSemanticVersion } from "../../base/semantic_version.ts";
-import { ToolError } from "../../base/errors.ts";
+import { messageOf, ToolError } from "../../base/errors.ts";
 import { exactText } from "../../base/text.ts";
 import type { UrlRules } from "../../system/net/url_rules.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
@@ -299,7 +299,7 @@ async function readFromFolder(
       await file.close();
     }
   } catch (cause) {
-    throw failed(`"${place}" cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`, cause);
+    throw failed(`"${place}" cannot be read: ${messageOf(cause)}`, cause);
   }
 }
 

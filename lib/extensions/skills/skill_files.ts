@@ -1,6 +1,7 @@
 import { lstat, mkdir, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { syncFolder } from "../../base/durable_files.ts";
+import { messageOf } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import { type PackageFile, writePackageFolder } from "../package_folder.ts";
 import { SkillError } from "./skill_error.ts";
@@ -33,7 +34,7 @@ export class SkillFiles {
       return fresh;
     } catch (cause) {
       await this.discard(fresh);
-      const reason = cause instanceof Error ? cause.message : String(cause);
+      const reason = messageOf(cause);
       throw new SkillError("skill_conflict", `Cannot write the skill to "${this.#root}": ${reason}`, { cause });
     }
   }

@@ -13,6 +13,7 @@ import {
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import type { LogRecord, LogSink } from "../../base/telemetry/log.ts";
 
 /** Returns the path of the daemon's log. Older parts of the log stand beside it as `.1` to `.5`. */
@@ -90,7 +91,7 @@ export function openLogFile({ path, clock, toLine, maxBytes = MAX_BYTES }: LogFi
     if (statSync(path, { throwIfNoEntry: false })?.ino !== file.inode) closeFile();
   };
   const fail = (error: unknown) => {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     trouble ??= { since: clock.now(), reason, dropped: 0, retryAt: 0 };
     trouble.retryAt = clock.monotonic() + LOOK_MS;
     // The next try begins anew, with whatever is at the path then

@@ -2,6 +2,7 @@ import { closeSync, fdatasync, openSync, readSync } from "node:fs";
 import { dirname } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { syncFolder } from "../../base/durable_files.ts";
+import { messageOf } from "../../base/errors.ts";
 
 /** Brings what a connection has committed to the disk, off the event loop. */
 export interface DiskSync {
@@ -105,7 +106,7 @@ function orLogCopyError<T>(step: () => T): T {
   try {
     return step();
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     throw new LogCopyError(`Cannot copy the log into the database: ${reason}`, { cause });
   }
 }

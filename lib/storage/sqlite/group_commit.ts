@@ -1,5 +1,5 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { HttpError } from "../../base/errors.ts";
+import { HttpError, messageOf } from "../../base/errors.ts";
 import { nextTick } from "../../base/tick.ts";
 import { type DiskSync, LogCopyError, writeFirstPage } from "./disk_sync.ts";
 
@@ -230,7 +230,7 @@ class DatabaseGroupCommit implements GroupCommit {
 
 /** Returns the error for the client: 503, with the reason. */
 function unavailable(what: string, cause: unknown): HttpError {
-  const reason = cause instanceof Error ? cause.message : String(cause);
+  const reason = messageOf(cause);
   const way = /is full|ENOSPC/i.test(reason) ? "; make room on the disk, and it goes on by itself" : "";
   return new HttpError("storage_unavailable", `Cannot write to the database: ${what} (${reason})${way}`, {
     status: 503,

@@ -1,7 +1,7 @@
 import { statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { ConfigError } from "../../base/errors.ts";
+import { ConfigError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { migrate, type Migration } from "./migrate.ts";
 import { cutOffRestores } from "../cut_off_restores.ts";
@@ -101,7 +101,7 @@ export function ownerOf(database: DatabaseSync): "postern" | "another" | "nobody
 }
 
 function toConfigError(path: string, error: unknown): ConfigError {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   const options = { file: path, cause: error };
   // The code of SQLite's error is missing on Deno, so its sentence decides
   if (/not a database|malformed|corrupt/i.test(reason)) {

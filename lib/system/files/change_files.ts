@@ -1,7 +1,7 @@
 import type { BigIntStats } from "node:fs";
 import { rename, rmdir } from "node:fs/promises";
 import { cancelError } from "../../base/cancel.ts";
-import { ToolError } from "../../base/errors.ts";
+import { messageOf, ToolError } from "../../base/errors.ts";
 import type { TemporaryNames } from "../../base/durable_files.ts";
 import { fileError } from "./file_error.ts";
 import type { FileChange, Files, FileScope } from "./files.ts";
@@ -231,7 +231,7 @@ async function undoAll(done: readonly Done[]): Promise<readonly string[]> {
 }
 
 function partlyWritten(failure: unknown, kept: readonly string[]): ToolError {
-  const cause = failure instanceof Error ? failure.message : String(failure);
+  const cause = messageOf(failure);
   return new ToolError(
     "partly_written",
     `${cause}; taking back failed too, so these stay changed: ${kept.map(shown)}`,

@@ -153,13 +153,13 @@ async function readRefusal(incoming: IncomingMessage): Promise<string> {
     text += part;
     if (text.length > MAX_REFUSAL_BYTES) break;
   }
-  const message = messageOf(text);
+  const message = messageIn(text);
   const shown = message === undefined ? `it answers with status ${incoming.statusCode}` : message.slice(0, MAX_SHOWN);
   // deno-lint-ignore no-control-regex -- the sentence comes from outside, and goes to a terminal
   return shown.replace(/[\u0000-\u001f\u007f-\u009f]/g, " ");
 }
 
-function messageOf(text: string): string | undefined {
+function messageIn(text: string): string | undefined {
   try {
     const message = (JSON.parse(text) as { error?: { message?: unknown } } | null)?.error?.message;
     return typeof message === "string" ? message : undefined;

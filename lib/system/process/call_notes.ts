@@ -1,7 +1,7 @@
 import { readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import * as v from "valibot";
-import { ToolError } from "../../base/errors.ts";
+import { messageOf, ToolError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import { removeUnfinished, writeAtomically } from "../../base/durable_files.ts";
 
@@ -42,7 +42,7 @@ export function createCallNotes({ folder, random }: { readonly folder: string; r
       try {
         await writeAtomically(path, JSON.stringify({ v: 1, ...note }));
       } catch (cause) {
-        const reason = cause instanceof Error ? cause.message : String(cause);
+        const reason = messageOf(cause);
         throw new ToolError(
           "command_not_noted",
           `Cannot run the command: a note of it cannot be written, and without one nobody would look for what it makes under a ` +

@@ -2,6 +2,7 @@ import { mkdir, open, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { messageOf } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Relay, RelayProblem } from "../net/relay.ts";
 import { type AllowedHosts, isAmongHosts } from "../net/url_rules.ts";
@@ -85,7 +86,7 @@ export function createCommandRelays({ folder, random, createRelay, allowlist }: 
           direct: directHosts(hosts?.entries ?? allowlist?.() ?? []),
         });
       } catch (error) {
-        const reason = error instanceof Error ? error.message : String(error);
+        const reason = messageOf(error);
         const why = `the relay that its network goes through cannot listen (${reason})`;
         throw sandboxUnavailable(command, why, hosts === undefined ? WAY_OUT : "try again");
       }

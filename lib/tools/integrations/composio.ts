@@ -46,7 +46,7 @@ export const composio = defineTool({
       const data = body.data ?? null;
       return { output: JSON.stringify(data), isError: false, data: { action, data } };
     }
-    const says = messageOf(body.error);
+    const says = messageIn(body.error);
     if (status === 200 && body.successful === false) {
       throw new ToolError(
         "action_failed",
@@ -65,7 +65,7 @@ export const composio = defineTool({
 });
 
 /** Returns the words of an error, which is a text or an object with a message. */
-function messageOf(error: unknown): string {
+function messageIn(error: unknown): string {
   if (typeof error === "string") return error;
   return typeof error === "object" && error !== null && "message" in error && typeof error.message === "string"
     ? error.message

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { cancelError } from "../../../base/cancel.ts";
-import { ToolError } from "../../../base/errors.ts";
+import { messageOf, ToolError } from "../../../base/errors.ts";
 import { createKeyedSemaphore } from "../../../base/keyed_queues.ts";
 import { runtimeProgram } from "../../../system/process/prepare_program.ts";
 import { workerModule } from "../../../system/process/workers.ts";
@@ -96,7 +96,7 @@ async function load(place: FfiPlace, title: string): Promise<FfiLibrary> {
   try {
     return await openFfiLibrary(place);
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     throw new ToolError("plugin_failed", `Cannot load the library of ${title}: ${reason}`, { cause });
   }
 }
