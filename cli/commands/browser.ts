@@ -6,7 +6,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { ToolError } from "../../lib/base/errors.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import type { BrowserLogin } from "../../lib/base/records/browser_login.ts";
-import { exactLine } from "../../lib/base/text.ts";
+import { exactLine, listSome } from "../../lib/base/text.ts";
 import {
   type LoginSite,
   parseLoginHost,
@@ -269,12 +269,9 @@ async function describeKept(context: CommandContext, login: BrowserLogin, state:
 
 /** Names what was left out, with the way to keep it. Empty where nothing was. */
 function leftOut({ others, tooLong }: SiteState): string {
-  const named = [...others].slice(0, MAX_NAMED).map(([host, number]) => `${exactLine(host)} (${number})`);
-  const more = others.size > MAX_NAMED ? ` and ${others.size - MAX_NAMED} more` : "";
+  const named = listSome([...others].map(([host, number]) => `${exactLine(host)} (${number})`), MAX_NAMED);
   return [
-    ...(named.length === 0
-      ? []
-      : [`Left out cookies of other hosts, which --host would keep: ${named.join(", ")}${more}`]),
+    ...(named === "" ? [] : [`Left out cookies of other hosts, which --host would keep: ${named}`]),
     ...(tooLong === 0 ? [] : [`Left out ${count(tooLong, "stored value")}, since they are too long`]),
   ].map((line) => `\n${line}`).join("");
 }

@@ -1,5 +1,6 @@
 import { access, constants, lstat, readdir, realpath, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { listSome } from "../../lib/base/text.ts";
 import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { cutOffRestores } from "../../lib/storage/cut_off_restores.ts";
 import { daemonLogPath } from "../../lib/host/daemon/log_file.ts";
@@ -68,8 +69,7 @@ async function checkFiles(dataDir: string, names: readonly string[]): Promise<re
     if (found?.isFile() === true && (found.mode & 0o077) !== 0) open.push(name);
   }
   if (open.length === 0) return [];
-  const more = open.length > MAX_NAMED ? ` and ${open.length - MAX_NAMED} more` : "";
-  const message = `Files in it are open to other users: ${open.slice(0, MAX_NAMED).join(", ")}${more}`;
+  const message = `Files in it are open to other users: ${listSome(open, MAX_NAMED)}`;
   return [warning(NAME, message, `chmod -R go= "${dataDir}"`)];
 }
 

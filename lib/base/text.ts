@@ -33,6 +33,12 @@ export function cutText(text: string, { limit, digest }: { readonly limit: numbe
   } [cut: ${limit} of ${text.length} characters are shown; SHA-256 of the whole ${digest}]`;
 }
 
+/** Lists texts for a sentence, the first of them by name: `a, b and 3 more`. Empty for none. */
+export function listSome(texts: readonly string[], most: number): string {
+  const named = texts.slice(0, most).join(", ");
+  return texts.length > most ? `${named} and ${texts.length - most} more` : named;
+}
+
 function spelled(character: string): string {
   let text = "";
   for (let i = 0; i < character.length; i++) text += `\\u${character.charCodeAt(i).toString(16).padStart(4, "0")}`;

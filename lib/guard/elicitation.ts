@@ -1,5 +1,6 @@
 import { redactJson } from "../base/redact.ts";
 import { type Form, FORM_FORMATS, type FormContent, type FormField } from "../base/records/elicitation.ts";
+import { listSome } from "../base/text.ts";
 
 /** Question of a tool's server to a person, checked and within bounds. */
 export interface Elicitation {
@@ -110,8 +111,7 @@ const FORMAT_WORDS: Readonly<Record<typeof FORM_FORMATS[number], string>> = {
 const MAX_LISTED = 20;
 
 function listed(choices: readonly { readonly const: string }[]): string {
-  const shown = choices.slice(0, MAX_LISTED).map((choice) => JSON.stringify(choice.const)).join(", ");
-  return choices.length > MAX_LISTED ? `${shown} and ${choices.length - MAX_LISTED} more` : shown;
+  return listSome(choices.map((choice) => JSON.stringify(choice.const)), MAX_LISTED);
 }
 
 function rangeOf(from: number | undefined, to: number | undefined, unit: string): string {

@@ -1,4 +1,5 @@
 import { ToolError } from "../base/errors.ts";
+import { listSome } from "../base/text.ts";
 import { attribute, readMarkup } from "../documents/parse_xml.ts";
 
 /** A part of a target's address space. */
@@ -82,8 +83,7 @@ export function firstOutside(regions: readonly MemoryRegion[], start: bigint, le
 
 /** Writes regions as `flash 0x0-0x3ffff, ram 0x20000000-0x2000ffff`. */
 export function describeMap(regions: readonly MemoryRegion[]): string {
-  const shown = regions.slice(0, MAX_SHOWN).map((region) => `${region.name} ${rangeOf(region)}`).join(", ");
-  return regions.length > MAX_SHOWN ? `${shown}, and ${regions.length - MAX_SHOWN} more` : shown;
+  return listSome(regions.map((region) => `${region.name} ${rangeOf(region)}`), MAX_SHOWN);
 }
 
 /** Writes the first and last address of a region as `0x20000000-0x2000ffff`. */

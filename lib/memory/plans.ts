@@ -2,6 +2,7 @@ import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { joinTaints, type Taint, taintField, UNTAINTED } from "../base/taint.ts";
+import { listSome } from "../base/text.ts";
 import { readRecord } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 
@@ -172,8 +173,8 @@ class StoredPlans implements Plans {
 }
 
 function notFound(id: string, tasks: readonly PlanTask[]): ToolError {
-  const ids = tasks.slice(0, SHOWN_IDS).map((task) => task.id).join(", ");
-  const there = tasks.length === 0 ? "there is no plan" : `the ids are ${ids}${tasks.length > SHOWN_IDS ? " ..." : ""}`;
+  const ids = listSome(tasks.map((task) => task.id), SHOWN_IDS);
+  const there = tasks.length === 0 ? "there is no plan" : `the ids are ${ids}`;
   return new ToolError("task_not_found", `Cannot update task "${id}": ${there}`);
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { cutText, exactLine, exactText, firstBytes, isLonger } from "../../lib/base/text.ts";
+import { cutText, exactLine, exactText, firstBytes, isLonger, listSome } from "../../lib/base/text.ts";
 
 // The page's modules are plain JavaScript of another type-check, so they come in untyped
 const { exactText: onPage } = await import(new URL("../../lib/dashboard/page/exact_text.js", import.meta.url).href);
@@ -89,4 +89,10 @@ test("isLonger() counts bytes, not characters", () => {
   assert.equal(isLonger("é", 2), false);
   assert.equal(isLonger("éa", 2), true);
   assert.equal(isLonger("a".repeat(10), 10), false);
+});
+
+test("listSome() names the first texts, and counts the others", () => {
+  assert.equal(listSome([], 2), "");
+  assert.equal(listSome(["a", "b"], 2), "a, b");
+  assert.equal(listSome(["a", "b", "c"], 2), "a, b and 1 more");
 });

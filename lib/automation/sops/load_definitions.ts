@@ -2,6 +2,7 @@ import { opendir, realpath } from "node:fs/promises";
 import { basename, join, sep } from "node:path";
 import { canonicalDigest } from "../../base/json.ts";
 import { type ConfigProblem, ToolError } from "../../base/errors.ts";
+import { listSome } from "../../base/text.ts";
 import { toKeyText, withoutMark } from "../../config/toml.ts";
 import { TextFormatError } from "../../config/front_matter.ts";
 import { nearest } from "../../config/nearest.ts";
@@ -216,7 +217,7 @@ export function findSop(id: string, { sops, invalid }: LoadedSops): FoundSop {
   const hint = near === undefined
     ? ids.length === 0
       ? "there are none; a file in {data_dir}/sops makes one"
-      : `there are ${ids.slice(0, 20).map((known) => `"${known}"`).join(", ")}`
+      : `there are ${listSome(ids.map((known) => `"${known}"`), 20)}`
     : `did you mean "${near}"?`;
   throw new ToolError("not_found", `Cannot find the procedure ${JSON.stringify(id.slice(0, 64))}: ${hint}`);
 }

@@ -5,6 +5,7 @@ import type { Random } from "../../base/random.ts";
 import type { Actor } from "../../base/records/caller.ts";
 import { UNTAINTED } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
+import { listSome } from "../../base/text.ts";
 import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { TrustedDocuments } from "../../guard/trusted_documents.ts";
@@ -94,6 +95,8 @@ export interface SkillsOptions extends SkillPlaces, Omit<FetchSkillServices, "co
 const WATCH_MS = 1_000;
 /** Time between two looks at the workspace, as a multiple of the time that one took. */
 const REST = 20;
+/** Skills, or files of one, that a sentence names. */
+const MAX_LISTED = 100;
 /** Age of a look that is new enough for a run that begins. */
 const LOOK_MS = 1_000;
 
@@ -292,7 +295,7 @@ class FoundSkills implements Skills {
 
   #unknown(name: string): ToolError {
     const names = this.#catalogue.known.filter(({ state }) => state === "on").map(({ found }) => found.name);
-    const shown = names.slice(0, 40).join(", ") || "none";
+    const shown = listSome(names, MAX_LISTED) || "none";
     const message = `Cannot read the skill ${
       JSON.stringify(name.slice(0, 64))
     }: there is no such skill; the skills are ${shown}`;
@@ -312,7 +315,7 @@ function toText({ skill, document, contents }: WholeSkill, path: string): SkillT
   const files = [...contents.keys()].filter((file) => file !== SKILL_NAME);
   const where = `Cannot read ${JSON.stringify(path.slice(0, 200))} of the skill "${name}"`;
   if (bytes === undefined || document === undefined) {
-    throw new ToolError("skill_file", `${where}: its files are ${[SKILL_NAME, ...files].slice(0, 100).join(", ")}`);
+    throw new ToolError("skill_file", `${where}: its files are ${listSome([SKILL_NAME, ...files], MAX_LISTED)}`);
   }
   const text = wanted === SKILL_NAME ? document.body : textOfFile(bytes);
   if (text === undefined) throw new ToolError("skill_file", `${where}: it is no text`);

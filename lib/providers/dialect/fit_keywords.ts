@@ -1,4 +1,5 @@
 import { isShallow } from "../../base/json.ts";
+import { listSome } from "../../base/text.ts";
 import { isNode, listOf, type SchemaNode } from "./open_schema.ts";
 import type { SchemaDialect } from "./schema_dialect.ts";
 
@@ -172,7 +173,7 @@ export function textEnum(node: SchemaNode, dialect: SchemaDialect, { written, sa
     written["enum"] = new Set(texts).size === texts.length ? values : [...new Set(values)];
     return;
   }
-  said.add(`one of ${texts.slice(0, 20).join(", ")}${texts.length > 20 ? ` and ${texts.length - 20} more` : ""}`);
+  said.add(`one of ${listSome(texts, 20)}`);
 }
 
 /** Returns the values that a node allows by `enum` or `const`. Undefined: it names none */

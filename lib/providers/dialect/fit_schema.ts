@@ -1,4 +1,5 @@
 import { isShallow, type JsonSchema } from "../../base/json.ts";
+import { listSome } from "../../base/text.ts";
 import { fitKeyword, Said, textEnum, typesOf, VALUE_TYPES } from "./fit_keywords.ts";
 import { allowsAny, flattenUnions, joinBranches } from "./flatten_unions.ts";
 import {
@@ -238,7 +239,7 @@ class SchemaFitter {
       else left.push(`${JSON.stringify(name)}${wanted.includes(name) ? " (required)" : ""}`);
     }
     if (left.length > 0) {
-      said.add(`more fields: ${left.slice(0, 20).join(", ")}${left.length > 20 ? " and others" : ""}`);
+      said.add(`more fields: ${listSome(left, 20)}`);
     }
     return {
       properties: Object.fromEntries(properties),

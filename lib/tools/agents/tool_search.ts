@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { neutralLine } from "../../base/neutral_text.ts";
+import { listSome } from "../../base/text.ts";
 import { stemWord } from "../../storage/word_forms.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import type { Tool } from "../runtime/tool.ts";
@@ -61,11 +62,8 @@ export function foundNames(output: string): readonly string[] {
 
 function nothingFound(query: string, tools: readonly Tool[]): string {
   if (tools.length === 0) return "There are no more tools than those that you have";
-  const names = tools.slice(0, MAX_NAMES).map(({ name }) => name);
-  const more = tools.length > names.length ? ` and ${tools.length - names.length} more` : "";
-  return `No tool fits ${JSON.stringify(query.slice(0, 200))}; search for one of these names: ${
-    names.join(", ")
-  }${more}`;
+  const names = listSome(tools.map(({ name }) => name), MAX_NAMES);
+  return `No tool fits ${JSON.stringify(query.slice(0, 200))}; search for one of these names: ${names}`;
 }
 
 /** Words of a tool that a query is compared with, as stems. */

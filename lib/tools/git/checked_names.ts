@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import { listSome } from "../../base/text.ts";
 import { isSensitive } from "../../system/files/sensitive_files.ts";
 import { fieldsOf, type GitCall, MAX_NAMES_SHOWN } from "./git_call.ts";
 
@@ -86,7 +87,6 @@ async function requireUnfiltered(call: GitCall, names: readonly string[]): Promi
 }
 
 function would({ input }: GitCall, does: string, names: readonly string[]): string {
-  const shown = names.slice(0, MAX_NAMES_SHOWN).map((name) => JSON.stringify(name)).join(", ");
-  const rest = names.length > MAX_NAMES_SHOWN ? ` and ${names.length - MAX_NAMES_SHOWN} more` : "";
-  return `Cannot run git ${input.op}: it would ${does} ${shown}${rest}`;
+  const shown = listSome(names.map((name) => JSON.stringify(name)), MAX_NAMES_SHOWN);
+  return `Cannot run git ${input.op}: it would ${does} ${shown}`;
 }

@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import { listSome } from "../../base/text.ts";
 import { parsePath } from "../../system/files/parse_path.ts";
 import type { GitResult, GitRunOptions, RemoteAddress, Repository } from "../../system/git/git.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
@@ -70,12 +71,11 @@ export function toResult(
   options: { readonly empty: string; readonly truncated?: boolean; readonly hidden?: readonly string[] },
 ): ToolResult {
   const { empty, truncated = false, hidden = [] } = options;
-  const shown = hidden.slice(0, MAX_NAMES_SHOWN).map((name) => JSON.stringify(name)).join(", ");
-  const more = hidden.length > MAX_NAMES_SHOWN ? " ..." : "";
+  const shown = listSome(hidden.map((name) => JSON.stringify(name)), MAX_NAMES_SHOWN);
   const output = [
     text.replace(/\n+$/, "") || (hidden.length === 0 ? empty : ""),
     truncated ? '[Cut: ask for less at a time, with "paths" or "limit"]' : "",
-    hidden.length === 0 ? "" : `[Left out, sensitive, forbidden or of several names: ${shown}${more}]`,
+    hidden.length === 0 ? "" : `[Left out, sensitive, forbidden or of several names: ${shown}]`,
   ].filter((part) => part !== "").join("\n");
   return { output, isError: false, data: { truncated, left_out: hidden } };
 }

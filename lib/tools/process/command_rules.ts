@@ -1,5 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
 import { joinTaints, type Taint } from "../../base/taint.ts";
+import { listSome } from "../../base/text.ts";
 import type { Config } from "../../config/config.ts";
 import type { RelayProblem } from "../../system/net/relay.ts";
 import type { CommandNetwork } from "../../system/process/containment.ts";
@@ -25,7 +26,7 @@ export function allowedWords(
   const words = tokenize(command, { forbiddenChars, maxArgs, maxArgLength });
   const [name = ""] = words;
   if (allowed.includes(name)) return words;
-  const shown = allowed.slice(0, MAX_NAMES_SHOWN).join(", ") || "none";
+  const shown = listSome(allowed, MAX_NAMES_SHOWN) || "none";
   throw new ToolError(
     "command_not_allowed",
     `Cannot run ${JSON.stringify(name.slice(0, 80))}: ${list} has ${shown}; add it there, as a bare name`,

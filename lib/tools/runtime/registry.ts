@@ -1,4 +1,5 @@
 import type { Logger } from "../../base/telemetry/log.ts";
+import { listSome } from "../../base/text.ts";
 import type { Tool } from "./tool.ts";
 import type { ToolCallRequest, ToolInfo } from "./tool_executor.ts";
 import type { ToolPolicy } from "./tool_policy.ts";
@@ -108,7 +109,7 @@ export function createCatalogue(
       const tool = find(name);
       if (tool !== undefined && (allowed === undefined || matchesPatterns(name, allowed))) return tool;
       const names = enabled(allowed ?? ["*"]).map((known) => known.name);
-      const shown = names.slice(0, MAX_NAMES_SHOWN).join(", ") || "none";
+      const shown = listSome(names, MAX_NAMES_SHOWN) || "none";
       // The tools of a run are those that were on at its start
       const reason = tool === undefined
         ? "there is no such tool"

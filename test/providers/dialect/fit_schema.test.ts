@@ -225,7 +225,7 @@ test("huge and deep schemas stay within the bounds, and say what is missing", ()
       assert.ok(JSON.stringify(result).length <= 48_000 && notes.length <= 4_000, vendor);
     }
     assert.match(fit(deep, rules).notes, /too large to be told/);
-    assert.match(fit(object(fields(5000)), rules).notes, /^more fields: .* and others$/);
+    assert.match(fit(object(fields(5000)), rules).notes, /^more fields: .* and \d+ more$/);
   }
 });
 

@@ -1,5 +1,6 @@
 import { readFile, realpath, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { listSome } from "../../../base/text.ts";
 import { type InstallerPrograms, isInFolder } from "./installer_program.ts";
 import type { PackageProgram } from "./installed_package.ts";
 import { checkLockfile, type LockedPackage } from "./npm_lockfile.ts";
@@ -81,9 +82,8 @@ export async function installFromNpm(
 }
 
 function notRun(names: readonly string[]): string {
-  const more = names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : "";
-  const shown = names.slice(0, MAX_NAMED).map((name) => JSON.stringify(name)).join(", ");
-  return `Install scripts were not run: ${shown}${more} may not work without them`;
+  const shown = listSome(names.map((name) => JSON.stringify(name)), MAX_NAMED);
+  return `Install scripts were not run: ${shown} may not work without them`;
 }
 
 /** Returns the path of the program in the folder. @throws {McpInstallError} `package_refused` */

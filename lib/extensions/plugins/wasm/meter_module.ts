@@ -1,3 +1,4 @@
+import { listSome } from "../../../base/text.ts";
 import { checkGlobal, HELPER_COUNT, helperBodies, type MeterPlaces, movedFunction } from "./charges.ts";
 import { readValueType, skipOperands } from "./instructions.ts";
 import { CodeMeter } from "./meter_body.ts";
@@ -155,7 +156,7 @@ function copyImports(reader: ModuleReader | undefined, types: number, { isGrante
   }
   reader?.finish("list of imports");
   if (refused.length > 0) {
-    throw new WasmRefusal("module_import", `it imports what it was not granted: ${refused.slice(0, 10).join(", ")}`);
+    throw new WasmRefusal("module_import", `it imports what it was not granted: ${listSome(refused, 10)}`);
   }
   if (reader !== undefined) written.bytes(reader.since(start));
   return { names, written: written.text(METER).text(TICK).byte(0).u32(types) };

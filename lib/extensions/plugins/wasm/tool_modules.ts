@@ -1,6 +1,7 @@
 import { ToolError } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import type { Logger } from "../../../base/telemetry/log.ts";
+import { listSome } from "../../../base/text.ts";
 import type { Config } from "../../../config/config.ts";
 import { shown } from "../../../system/files/parse_path.ts";
 import { workerModule, type Workers } from "../../../system/process/workers.ts";
@@ -171,7 +172,7 @@ function answerTools(host: WasmHost, title: string): PluginHost {
   return {
     async call({ tool, input }, signal) {
       if (!exports.includes(tool)) {
-        const has = exports.length === 0 ? "no function" : `the functions ${exports.slice(0, MAX_NAMES).join(", ")}`;
+        const has = exports.length === 0 ? "no function" : `the functions ${listSome(exports, MAX_NAMES)}`;
         throw new ToolError(
           "module_invalid",
           `Cannot call ${title}: it exports neither "${ENTRYPOINT}" nor "${tool}", but ${has}`,
