@@ -16,7 +16,9 @@ import { checkScope } from "../door.ts";
 import { CallApproval, type CallState } from "./call_approval.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
 import { mcpCallerOf, requestOf } from "./mcp_request.ts";
-import { callRunTool, isRunTool, RUN_TOOLS } from "./run_tools.ts";
+import type { TaskWish } from "./offer_tasks.ts";
+import type { RunTasks } from "./run_tasks.ts";
+import { callRunTool, isRunTool, RUN_TOOLS, type RunToolName, startClientRun } from "./run_tools.ts";
 
 /** Services and SDK that a call needs. */
 export interface CallParts {
@@ -24,6 +26,7 @@ export interface CallParts {
   readonly services: Services;
   /** Seals the state of calls that wait for a person */
   readonly states: RequestStateCodec<CallState>;
+  readonly tasks: RunTasks;
 }
 
 /** A call of a tool as the SDK hands it over. */
@@ -32,6 +35,7 @@ export interface AskedCall {
   readonly context: ServerContext;
   /** Capability of the client to ask its user. undefined: it has none */
   readonly elicitation: { readonly form?: unknown; readonly url?: unknown } | undefined;
+  readonly taskWish: TaskWish;
 }
 
 /**
@@ -41,18 +45,17 @@ export interface AskedCall {
  */
 export async function callTool(
   call: AskedCall,
-  { sdk, services, states }: CallParts,
+  parts: CallParts,
 ): Promise<CallToolResult | InputRequiredResult> {
   const { params: { name, arguments: input = {} }, context } = call;
+  const { sdk, services, states } = parts;
   const { random, clock, config, approvals } = services;
   const asked = requestOf(context);
   if (services.tools.get(name) === undefined) {
-    if (isRunTool(name)) {
-      checkScope(RUN_TOOLS[name], asked.identity, `call "${name}"`);
-      return await callRunTool({ name, input, asked, signal: context.mcpReq.signal }, services);
-    }
+    if (isRunTool(name)) return await callForRun(name, call, parts);
     throw invalidParams(sdk, `Cannot call ${JSON.stringify(name.slice(0, 64))}: there is no such tool; see tools/list`);
   }
+  if (call.taskWish === "asked") throw noTasks(sdk, name);
   const approval = new CallApproval({ sdk, approvals, clock, config, states }, call);
   const approver = await approval.begin();
   if (typeof approver !== "function") return approver;
@@ -75,6 +78,29 @@ export async function callTool(
     ? undefined
     : await approval.question(outcome.approvalId);
   return question ?? toCallResult(name, outcome, services);
+}
+
+/** Calls a tool for runs. A run that begins is answered with a task where the client takes one. */
+async function callForRun(
+  name: RunToolName,
+  { params: { arguments: input = {} }, context, taskWish }: AskedCall,
+  { sdk, services, tasks }: CallParts,
+): Promise<CallToolResult> {
+  const asked = requestOf(context);
+  checkScope(RUN_TOOLS[name], asked.identity, `call "${name}"`);
+  if (name === "run_start" && taskWish !== undefined) {
+    return tasks.created(await startClientRun({ input, asked }, services), { asked, context });
+  }
+  if (taskWish === "asked") throw noTasks(sdk, name);
+  return await callRunTool({ name, input, asked, signal: context.mcpReq.signal }, services);
+}
+
+/** Returns the error of a call that is to become a task, of a tool that makes none. Source: MCP 2025-11-25 "Tasks" */
+function noTasks(sdk: McpSdk, name: string): Error {
+  return new sdk.ProtocolError(
+    sdk.ProtocolErrorCode.MethodNotFound,
+    `Cannot call "${name}" as a task: call it without`,
+  );
 }
 
 /** Returns a function that tells the client what a tool reports: as progress where the client asked for it, otherwise as a log message. */

@@ -15,6 +15,8 @@ import { type McpDoor, type McpRequest, requestOf, toAuthInfo } from "./mcp_requ
 import { type McpSession, McpSessions } from "./mcp_sessions.ts";
 import { McpStreams } from "./mcp_streams.ts";
 import { ToolWatch } from "./offered_tools.ts";
+import { refuseTaskStream } from "./offer_tasks.ts";
+import { RunTasks } from "./run_tasks.ts";
 
 /** Loads the SDK. @throws {HttpError} 501 not_implemented where it is not installed */
 async function loadSdk(): Promise<McpSdk> {
@@ -71,7 +73,11 @@ export class McpEndpoint implements McpDoor {
       resources: new ConversationResources({ sdk, services }),
       clock: services.clock,
     });
-    this.#parts = { sdk, services, states: createStates(sdk, services), watch: this.#conversations };
+    this.#parts = {
+      ...{ sdk, services, watch: this.#conversations },
+      states: createStates(sdk, services),
+      tasks: new RunTasks({ sdk, services }),
+    };
     const factory = ({ authInfo }: McpRequestContext) =>
       createMcpServer(
         this.#parts,
@@ -126,6 +132,8 @@ export class McpEndpoint implements McpDoor {
   async #answerAlone(asked: McpRequest): Promise<Response> {
     const method = methodOf(asked.body);
     const isStanding = method === "subscriptions/listen";
+    const refusal = isStanding ? refuseTaskStream(this.#sdk, asked.body) : undefined;
+    if (refusal !== undefined) return refusal;
     const handler = method === "tools/call" ? this.#calls : this.#standalone;
     const leaving = new AbortController();
     const leave = () => leaving.abort();

@@ -24,6 +24,11 @@ export const MCP_METHODS = {
   "resources/read": { access: "runs" },
   "resources/subscribe": { access: "runs" },
   "resources/unsubscribe": { access: "runs" },
+  "tasks/get": { access: "runs" },
+  "tasks/cancel": { access: "runs" },
+  "tasks/update": { access: "runs" },
+  "tasks/result": { access: "runs" },
+  "tasks/list": { access: "runs" },
 } as const satisfies Readonly<Record<string, Door>>;
 
 /** Name of a method of MCP that `/mcp` takes. */

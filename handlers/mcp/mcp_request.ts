@@ -47,3 +47,8 @@ export function requestOf({ http }: Pick<ServerContext, "http">): McpRequest {
   if (asked === undefined) throw new TypeError("A handler of MCP was called outside a request");
   return asked as McpRequest; // toAuthInfo put it there, and no client reaches it
 }
+
+/** Tells whether a request belongs to a revision with sessions: it has no envelope. */
+export function isOfSession({ mcpReq }: ServerContext): boolean {
+  return mcpReq.envelope === undefined;
+}

@@ -43,6 +43,8 @@ export const RUN_TOOLS: Readonly<
         additionalProperties: false,
       },
       annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: true },
+      // For 2025-11-25; the SDK leaves it out of later revisions
+      execution: { taskSupport: "optional" },
     },
   },
   run_status: {

@@ -150,6 +150,11 @@ export const MCP_DOORS: readonly (readonly [method: string, access: string])[] =
   ["resources/read", "runs"],
   ["resources/subscribe", "runs"],
   ["resources/unsubscribe", "runs"],
+  ["tasks/get", "runs"],
+  ["tasks/cancel", "runs"],
+  ["tasks/update", "runs"],
+  ["tasks/result", "runs"],
+  ["tasks/list", "runs"],
 ];
 
 /** Routes that refuse unknown fields and query parameters: what is dropped in silence there allows or deletes more than was meant. */
