@@ -67,9 +67,17 @@ export type {
   ProgramCompletion,
   ProgramPrompt,
   ProgramPromptArgument,
+  ProgramPromptCall,
   ProgramPromptMessage,
   ProgramResource,
 } from "../lib/tools/program_offers.ts";
+export type {
+  ProgramAbility,
+  ProgramQuestion,
+  ProgramQuestionAnswer,
+  ProgramQuestions,
+  ProgramSampleRequest,
+} from "../lib/tools/program_questions.ts";
 export {
   type ProgramPart,
   programResult as toolResult,

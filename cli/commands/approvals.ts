@@ -72,7 +72,7 @@ function listedWords({ kind, server, message = "", input, input_digest: digest }
   if (kind !== "elicitation") {
     return cutText(exactLine(JSON.stringify(input) ?? "null"), { limit: MAX_INPUT_LISTED, digest });
   }
-  const words = exactLine(`${server} asks: ${message}`);
+  const words = exactLine(`${server ?? "the program"} asks: ${message}`);
   return words.length <= MAX_INPUT_LISTED ? words : `${words.slice(0, MAX_INPUT_LISTED)}...`;
 }
 
@@ -187,7 +187,7 @@ async function filledIn(
   if (approval.kind !== "elicitation" || approval.status !== "pending") return body;
   say(describeElicitation(approval, { columns: messageColumns(io) }));
   const answered = await askForm({ io, say }, approval);
-  if (answered?.decision !== "approve") throw new CommandError("The server is told nothing: the question still waits");
+  if (answered?.decision !== "approve") throw new CommandError("Nothing was sent: the question still waits");
   return { ...body, ...answered };
 }
 

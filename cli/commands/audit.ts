@@ -97,6 +97,7 @@ function byOf(record: AuditRecord): string {
     case "decision":
     case "call":
     case "approval":
+    case "question":
     case "rule":
     case "review":
     case "token":
@@ -143,6 +144,10 @@ function whatOf(record: AuditRecord): string {
       return `${record.outcome} ${record.tool} in ${record.duration_ms} ms, ${record.output_bytes ?? 0} bytes`;
     case "approval":
       return `${record.action} ${record.approval_id} ${record.tool}`;
+    case "question":
+      return `${record.action} ${record.kind} of ${record.tool}${
+        record.message === undefined ? "" : `: ${record.message}`
+      }`;
     case "rule":
       return `${record.action} ${record.rule_id} ${record.decision} ${record.tool}`;
     case "token":

@@ -52,11 +52,11 @@ async function questionsOf(gateway: ReachedGateway, requestId: string): Promise<
   return data.filter(({ kind, request_id: id }) => kind === "elicitation" && id === requestId).reverse();
 }
 
-async function answer(context: CommandContext, gateway: ReachedGateway, { id, server = "" }: Approval): Promise<void> {
+async function answer(context: CommandContext, gateway: ReachedGateway, { id, server }: Approval): Promise<void> {
   const { io, flags, say } = context;
   const canAsk = io.canAsk && !flags.json;
   if (canAsk && await askPerson(context, gateway, { id, inRun: false }) !== undefined) return;
-  const asks = `The MCP server "${exactLine(server)}" asks something`;
+  const asks = `${server === undefined ? "The program" : `The MCP server "${exactLine(server)}"`} asks something`;
   if (gateway.running !== undefined) {
     return say(`${asks}, and the call waits: postern approvals approve ${id}, or deny; the dashboard shows it too`);
   }

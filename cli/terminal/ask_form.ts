@@ -51,9 +51,9 @@ function describeField(name: string, field: FormField, { required }: Form): read
  */
 export async function askForm(
   { io, say }: FormIo,
-  { server = "", schema, url }: Pick<Approval, "server" | "schema" | "url">,
+  { server, schema, url }: Pick<Approval, "server" | "schema" | "url">,
 ): Promise<ElicitedAnswer | undefined> {
-  const name = JSON.stringify(exactLine(server));
+  const name = server === undefined ? "the program" : JSON.stringify(exactLine(server));
   if (schema === null || schema === undefined) {
     const question = url === undefined
       ? "Agree"

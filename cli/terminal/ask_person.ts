@@ -49,7 +49,7 @@ export function describeApproval(
 
 /** Describes the rules that an answer may store, each with the flags that store it. */
 export function describeOffers(approval: Approval): string {
-  if (approval.kind === "elicitation") return "The answer goes to the server once, and is not remembered.";
+  if (approval.kind === "elicitation") return "The answer goes to whoever asks once, and is not remembered.";
   const offers = shownOffers(approval).map(({ remember, match, text }) =>
     `  --remember ${remember}${match === "call" ? "" : ` --match ${match}`}\n    ${exactLine(text)}`
   );

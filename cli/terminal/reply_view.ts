@@ -47,7 +47,9 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
         case "approval_needed":
           return aside(
             event.kind === "elicitation"
-              ? `[approval] The server "${event.server}" of ${event.tool} asks`
+              ? `[approval] ${
+                event.server === undefined ? "The program" : `The server "${event.server}"`
+              } of ${event.tool} asks`
               : `[approval] ${event.tool} needs your approval`,
           );
         case "approval_answered":

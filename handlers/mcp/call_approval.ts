@@ -7,7 +7,6 @@ import type {
   ServerContext,
 } from "@modelcontextprotocol/server";
 import type { Clock } from "../../lib/base/clock.ts";
-import { canonicalDigest } from "../../lib/base/json.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
 import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
 import type { Config } from "../../lib/config/config.ts";
@@ -15,18 +14,11 @@ import type { Approvals } from "../../lib/guard/approvals.ts";
 import { askElicitation } from "../../lib/runs/supervisor/ask_elicitation.ts";
 import type { Approver } from "../../lib/tools/runtime/tool_call.ts";
 import { askByReply } from "../wire/ask_by_reply.ts";
+import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
+import { type CallState, requestDigest } from "./call_state.ts";
+import type { ClientWay } from "./asking_work.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
 import { mcpCallerOf, type McpRequest, requestOf } from "./mcp_request.ts";
-
-/**
- * State of a call that waits for a person. The client keeps it and sends it back. The state is sealed for the client's token and expires.
- * The state proves only which approval the client was shown for which call: the call goes through by the approval itself.
- */
-export interface CallState {
-  readonly approvalId: string;
-  /** Digest of the tool's name and its arguments */
-  readonly call: string;
-}
 
 /** Ways to ask the client's user: `url` leads to the dashboard, `form` takes the answer in the client's own window. */
 type AskMode = "url" | "form";
@@ -56,14 +48,15 @@ export class CallApproval {
   readonly #context: ServerContext;
   /** Ways that the client declares, the best first */
   readonly #modes: readonly AskMode[];
+  #way: ClientWay | undefined = undefined;
 
-  /** @param elicitation the capability that the client declares; undefined: it cannot ask its user */
+  /** @param can kinds of questions that the client answers */
   constructor(
     parts: CallApprovalParts,
-    { params, context, elicitation }: {
+    { params, context, can }: {
       readonly params: CallToolRequest["params"];
       readonly context: ServerContext;
-      readonly elicitation: { readonly form?: unknown; readonly url?: unknown } | undefined;
+      readonly can: ReadonlySet<ClientAbility>;
     },
   ) {
     this.#parts = parts;
@@ -71,7 +64,7 @@ export class CallApproval {
     this.#context = context;
     this.#asked = requestOf(context);
     this.#caller = mcpCallerOf(this.#asked);
-    this.#modes = this.#modesOf(elicitation);
+    this.#modes = this.#modesOf(can);
   }
 
   /**
@@ -82,7 +75,7 @@ export class CallApproval {
   async begin(): Promise<Approver | CallToolResult> {
     const state = this.#context.mcpReq.requestState<CallState>();
     if (state === undefined) return this.#approver(undefined);
-    if (state.call !== this.#digest()) {
+    if (!("approvalId" in state) || state.call !== requestDigest(this.#params)) {
       throw invalidParams(this.#parts.sdk, "Invalid or expired requestState", { reason: "invalid_request_state" });
     }
     const { approvals } = this.#parts;
@@ -103,22 +96,24 @@ export class CallApproval {
     const [mode] = this.#modes;
     const approval = await this.#parts.approvals.get(approvalId);
     if (mode === undefined || approval?.status !== "pending") return undefined;
-    const state: CallState = { approvalId, call: this.#digest() };
+    const state: CallState = { approvalId, call: requestDigest(this.#params) };
     return this.#parts.sdk.inputRequired({
       inputRequests: { [QUESTION]: mode === "form" ? this.#formOf(approval) : this.#linkTo(approval) },
       requestState: await this.#parts.states.mint(state, this.#context),
     });
   }
 
-  #modesOf(elicitation: { readonly form?: unknown; readonly url?: unknown } | undefined): readonly AskMode[] {
-    if (elicitation === undefined) return [];
-    // A client without modes speaks the form alone. Source: MCP 2025-11-25 "Elicitation"
-    const hasForm = elicitation.form !== undefined || elicitation.url === undefined;
+  /** Takes the way to the client once the call runs: the request that waits for it may then be another one. */
+  follow(way: ClientWay): void {
+    this.#way = way;
+  }
+
+  #modesOf(can: ReadonlySet<ClientAbility>): readonly AskMode[] {
     const isTrusted = this.#parts.config().mcp.server.trust_elicitation &&
       hasScope(this.#asked.identity.scopes, "approve");
     return [
-      ...(hasForm && isTrusted ? ["form"] as const : []),
-      ...(elicitation.url === undefined ? [] : ["url"] as const),
+      ...(can.has("form") && isTrusted ? ["form"] as const : []),
+      ...(can.has("url") ? ["url"] as const : []),
     ];
   }
 
@@ -165,7 +160,9 @@ export class CallApproval {
 
   /** Tells the client where a person answers: as progress where it asked for progress, otherwise as a log message. */
   async #tellWaiting(approvalId: string): Promise<void> {
-    const { mcpReq } = this.#context;
+    const context = this.#way === undefined ? this.#context : this.#way.context();
+    if (context === undefined) return;
+    const { mcpReq } = context;
     const progressToken = mcpReq._meta?.progressToken;
     const message = `Waits for a person to answer ${approvalId} at ${this.#dashboard(approvalId)}`;
     const told = progressToken === undefined
@@ -214,11 +211,6 @@ export class CallApproval {
 
   #dashboard(approvalId: string): string {
     return `${this.#asked.gatewayUrl}/#approvals/${approvalId}`;
-  }
-
-  #digest(): string {
-    const { name, arguments: input = {} } = this.#params;
-    return canonicalDigest({ name, input });
   }
 }
 

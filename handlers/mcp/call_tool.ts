@@ -10,12 +10,17 @@ import { Buffer } from "node:buffer";
 import { wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
 import { UNTAINTED } from "../../lib/base/taint.ts";
 import type { Services } from "../../lib/services.ts";
-import type { ToolContent } from "../../lib/tools/runtime/tool_call.ts";
-import type { ToolCallOutcome } from "../../lib/tools/runtime/tool_executor.ts";
+import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
+import type { Approver, ToolContent } from "../../lib/tools/runtime/tool_call.ts";
+import type { ToolCallOutcome, ToolCallRequest, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { checkScope } from "../door.ts";
-import { CallApproval, type CallState } from "./call_approval.ts";
+import { CallApproval } from "./call_approval.ts";
+import { type CallState, missingCapabilities, requestDigest } from "./call_state.ts";
+import { ClientQuestions } from "./client_questions.ts";
+import type { HeldRequests } from "./held_requests.ts";
+import type { ClientWay } from "./asking_work.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
-import { mcpCallerOf, requestOf } from "./mcp_request.ts";
+import { mcpCallerOf, type McpRequest, requestOf } from "./mcp_request.ts";
 import type { TaskWish } from "./offer_tasks.ts";
 import type { RunTasks } from "./run_tasks.ts";
 import { callRunTool, isRunTool, RUN_TOOLS, type RunToolName, startClientRun } from "./run_tools.ts";
@@ -24,17 +29,19 @@ import { callRunTool, isRunTool, RUN_TOOLS, type RunToolName, startClientRun } f
 export interface CallParts {
   readonly sdk: McpSdk;
   readonly services: Services;
-  /** Seals the state of calls that wait for a person */
+  /** Seals the state of calls that wait for a person or for their client */
   readonly states: RequestStateCodec<CallState>;
   readonly tasks: RunTasks;
+  /** Requests that ask their clients */
+  readonly held: HeldRequests;
 }
 
 /** A call of a tool as the SDK hands it over. */
 export interface AskedCall {
   readonly params: CallToolRequest["params"];
   readonly context: ServerContext;
-  /** Capability of the client to ask its user. undefined: it has none */
-  readonly elicitation: { readonly form?: unknown; readonly url?: unknown } | undefined;
+  /** Kinds of questions that the client answers */
+  readonly can: ReadonlySet<ClientAbility>;
   readonly taskWish: TaskWish;
 }
 
@@ -47,37 +54,90 @@ export async function callTool(
   call: AskedCall,
   parts: CallParts,
 ): Promise<CallToolResult | InputRequiredResult> {
-  const { params: { name, arguments: input = {} }, context } = call;
-  const { sdk, services, states } = parts;
-  const { random, clock, config, approvals } = services;
+  const { params: { name }, context } = call;
+  const { sdk, services, states, held } = parts;
+  const { clock, config, approvals } = services;
   const asked = requestOf(context);
-  if (services.tools.get(name) === undefined) {
+  const state = context.mcpReq.requestState<CallState>();
+  if (state !== undefined && "held" in state) {
+    return await held.resume<CallToolResult>(state, { call: requestDigest(call.params), context });
+  }
+  const tool = services.tools.get(name);
+  if (tool === undefined) {
     if (isRunTool(name)) return await callForRun(name, call, parts);
     throw invalidParams(sdk, `Cannot call ${JSON.stringify(name.slice(0, 64))}: there is no such tool; see tools/list`);
   }
   if (call.taskWish === "asked") throw noTasks(sdk, name);
+  const lacking = checkCapabilities(tool, call, sdk);
+  if (lacking !== undefined) return lacking;
   const approval = new CallApproval({ sdk, approvals, clock, config, states }, call);
   const approver = await approval.begin();
   if (typeof approver !== "function") return approver;
-  const outcome = await services.tools.call({
+  const work = async (way: ClientWay) => {
+    approval.follow(way);
+    const outcome = await services.tools.call(toRequest(call, { asked, approver, way, services }));
+    // Only a call that did not run waits for an approval, so it is the first request that is answered
+    const question = outcome.ran || outcome.approvalId === undefined
+      ? undefined
+      : await approval.question(outcome.approvalId);
+    return question ?? toCallResult(name, outcome, services);
+  };
+  return await held.begin(context, { call: requestDigest(call.params), work });
+}
+
+/** The request of a call, its approver and the way to its client. */
+interface ClientCall {
+  readonly asked: McpRequest;
+  readonly approver: Approver;
+  readonly way: ClientWay;
+  readonly services: Services;
+}
+
+function toRequest({ params, can }: AskedCall, { asked, approver, way, services }: ClientCall): ToolCallRequest {
+  const { name, arguments: input = {} } = params;
+  const { random } = services;
+  const { requestId } = asked;
+  const caller = mcpCallerOf(asked);
+  const runId = random.id("run_");
+  const callId = random.id("call_");
+  return {
     name,
     input: JSON.stringify(input),
-    runId: random.id("run_"),
-    callId: random.id("call_"),
-    requestId: asked.requestId,
-    caller: mcpCallerOf(asked),
+    runId,
+    callId,
+    requestId,
+    caller,
     depth: 0,
     direct: true,
     sees: true,
     takesParts: true,
-    signal: context.mcpReq.signal,
-    onProgress: createProgress(name, context),
+    signal: way.signal,
+    onProgress: createProgress(name, way),
+    onTold: (level, message) => {
+      // A client that is gone hears nothing, and the call learns of it by its signal
+      way.context()?.mcpReq.log(level, message, name).catch(() => {});
+    },
+    client: new ClientQuestions({ can, way, place: { tool: name, requestId, runId, callId, caller }, services }),
     approver,
-  });
-  const question = outcome.ran || outcome.approvalId === undefined
-    ? undefined
-    : await approval.question(outcome.approvalId);
-  return question ?? toCallResult(name, outcome, services);
+  };
+}
+
+/** @throws {ProtocolError} -32021 for a tool that asks what the client does not answer */
+function checkCapabilities(
+  { name, client_needs: needs }: Pick<ToolInfo, "name" | "client_needs">,
+  { can, context }: AskedCall,
+  sdk: McpSdk,
+): CallToolResult | undefined {
+  const requiredCapabilities = missingCapabilities(needs, can);
+  if (requiredCapabilities === undefined) return undefined;
+  const why = `Cannot call "${name}": it asks the client, which does not declare ${
+    JSON.stringify(requiredCapabilities)
+  }`;
+  if (context.mcpReq.envelope !== undefined) {
+    throw new sdk.MissingRequiredClientCapabilityError({ requiredCapabilities }, why);
+  }
+  // Revisions with sessions have no error for it
+  return { content: [{ type: "text", text: why }], isError: true };
 }
 
 /** Calls a tool for runs. A run that begins is answered with a task where the client takes one. */
@@ -104,10 +164,12 @@ function noTasks(sdk: McpSdk, name: string): Error {
 }
 
 /** Returns a function that tells the client what a tool reports: as progress where the client asked for it, otherwise as a log message. */
-function createProgress(name: string, { mcpReq }: ServerContext): (message: string) => void {
-  const progressToken = mcpReq._meta?.progressToken;
+function createProgress(name: string, way: ClientWay): (message: string) => void {
   let progress = 0;
   return (message) => {
+    const mcpReq = way.context()?.mcpReq;
+    if (mcpReq === undefined) return;
+    const progressToken = mcpReq._meta?.progressToken;
     const told = progressToken === undefined ? mcpReq.log("info", message, name) : mcpReq.notify({
       method: "notifications/progress",
       params: { progressToken, progress: ++progress, message },

@@ -2,6 +2,7 @@ import type { Server, ServerContext } from "@modelcontextprotocol/server";
 import { hasScope, type Scope } from "../../lib/base/records/caller.ts";
 import { checkScope } from "../door.ts";
 import { type CallParts, callTool } from "./call_tool.ts";
+import { abilitiesOf } from "./call_state.ts";
 import { ConversationResources } from "./conversation_resources.ts";
 import type { ConversationWatch } from "./conversation_watch.ts";
 import { toProtocolError } from "./mcp_errors.ts";
@@ -56,7 +57,7 @@ export function createMcpServer(parts: McpServerParts, scopes: readonly Scope[])
     guarded(context, () => {
       const capabilities = server.getClientCapabilities();
       const taskWish = taskWishOf(params, { context, capabilities });
-      return callTool({ params, context, elicitation: capabilities?.elicitation, taskWish }, parts);
+      return callTool({ params, context, can: abilitiesOf(capabilities), taskWish }, parts);
     }));
   const program = new ProgramServer(parts);
   if (prompts.size > 0) offerPrompts(server, { parts, program });
@@ -101,7 +102,11 @@ function offerPrompts(server: Server, { parts, program }: OfferedByProgram): voi
   server.setRequestHandler("prompts/list", (_request, context) => guarded(context, () => program.prompts()));
   server.setRequestHandler(
     "prompts/get",
-    ({ params }, context) => guarded(context, () => program.prompt(params, context.mcpReq.signal)),
+    ({ params }, context) =>
+      guarded(context, () => {
+        const can = abilitiesOf(server.getClientCapabilities());
+        return program.prompt(params, { context, can });
+      }),
   );
 }
 

@@ -6,9 +6,11 @@ import { hasScope } from "../../lib/base/records/caller.ts";
 import { checkScope } from "../door.ts";
 import { httpError } from "../wire/http_errors.ts";
 import type { CallParts } from "./call_tool.ts";
+import { abilitiesOf, missingCapabilities } from "./call_state.ts";
 import { ConversationResources } from "./conversation_resources.ts";
 import { ConversationWatch } from "./conversation_watch.ts";
 import { createMcpServer, type McpServerParts } from "./create_mcp_server.ts";
+import { HeldRequests } from "./held_requests.ts";
 import type { McpSdk } from "./mcp_errors.ts";
 import { doorOf, methodOf } from "./mcp_methods.ts";
 import { type McpDoor, type McpRequest, requestOf, toAuthInfo } from "./mcp_request.ts";
@@ -45,6 +47,7 @@ export class McpEndpoint implements McpDoor {
   readonly #sessions: McpSessions;
   readonly #watch: ToolWatch;
   readonly #conversations: ConversationWatch;
+  readonly #held: HeldRequests;
   readonly #parts: McpServerParts;
   /** Handler of requests without a session */
   readonly #standalone: McpHttpHandler;
@@ -73,9 +76,10 @@ export class McpEndpoint implements McpDoor {
       resources: new ConversationResources({ sdk, services }),
       clock: services.clock,
     });
+    const states = createStates(sdk, services);
+    this.#held = new HeldRequests({ ...services, sdk, states });
     this.#parts = {
-      ...{ sdk, services, watch: this.#conversations },
-      states: createStates(sdk, services),
+      ...{ sdk, services, states, held: this.#held, watch: this.#conversations },
       tasks: new RunTasks({ sdk, services }),
     };
     const factory = ({ authInfo }: McpRequestContext) =>
@@ -93,11 +97,17 @@ export class McpEndpoint implements McpDoor {
     services.tokens.onRevoke((tokenId) => {
       this.#streams.closeToken(tokenId);
       this.#sessions.endToken(tokenId);
+      this.#held.endToken(tokenId);
     });
     services.metrics.gaugeOf(
       "postern_mcp_sessions",
       "Open sessions of MCP clients",
       () => this.#sessions.list().length,
+    );
+    services.metrics.gaugeOf(
+      "postern_mcp_held_requests",
+      "Requests of MCP clients that wait for an answer of their client",
+      () => this.#held.count(),
     );
   }
 
@@ -116,6 +126,7 @@ export class McpEndpoint implements McpDoor {
     this.#conversations.stop();
     this.#streams.closeStanding();
     this.#sessions.endIdle();
+    this.#held.endWaiting();
   }
 
   /** @throws {HttpError} 400 invalid_request, 403 insufficient_scope */
@@ -134,7 +145,9 @@ export class McpEndpoint implements McpDoor {
     const isStanding = method === "subscriptions/listen";
     const refusal = isStanding ? refuseTaskStream(this.#sdk, asked.body) : undefined;
     if (refusal !== undefined) return refusal;
-    const handler = method === "tools/call" ? this.#calls : this.#standalone;
+    // A client that cannot answer a tool's questions gets a status of HTTP, so its reply does not begin at once
+    const isCall = method === "tools/call" && !this.#lacksCapability(asked.body);
+    const handler = isCall ? this.#calls : this.#standalone;
     const leaving = new AbortController();
     const leave = () => leaving.abort();
     asked.signal.addEventListener("abort", leave, { once: true });
@@ -154,6 +167,15 @@ export class McpEndpoint implements McpDoor {
         if (isStanding) this.#listeners--;
       },
     });
+  }
+
+  /** Tells whether a call is of a tool that asks what its client does not answer. */
+  #lacksCapability(body: unknown): boolean {
+    const { success, output } = v.safeParse(CALL, body);
+    if (!success) return false;
+    const { name, _meta: { [CAPABILITIES]: capabilities } } = output.params;
+    const needs = this.#services.tools.get(name)?.client_needs;
+    return needs !== undefined && missingCapabilities(needs, abilitiesOf(capabilities)) !== undefined;
   }
 
   /** Watches the conversations that a stream of notifications names. The SDK sends it no others, and none without the scope. */
@@ -265,6 +287,20 @@ const LISTEN = v.fallback(
   }),
   { params: { notifications: { resourceSubscriptions: [] } } },
 );
+
+/** Key of the capabilities that a client declares with each request. Source: MCP 2026-07-28 */
+const CAPABILITIES = "io.modelcontextprotocol/clientCapabilities";
+const capability = v.optional(v.record(v.string(), v.unknown()));
+
+/** The part of `tools/call` that says what is called, and what its client answers. */
+const CALL = v.object({
+  params: v.object({
+    name: v.string(),
+    _meta: v.object({
+      [CAPABILITIES]: v.object({ elicitation: capability, sampling: capability, roots: capability }),
+    }),
+  }),
+});
 
 /** Time that the state of a waiting call counts, in seconds. */
 const STATE_SECONDS = 86_400;

@@ -3,36 +3,64 @@ import type {
   CompleteResult,
   GetPromptRequest,
   GetPromptResult,
+  InputRequiredResult,
   ListPromptsResult,
   ReadResourceResult,
   Resource,
   ResourceTemplateType,
+  ServerContext,
 } from "@modelcontextprotocol/server";
 import { CancelError } from "../../lib/base/cancel.ts";
+import { ToolError } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
 import type { OfferedResource, ProgramCompletion, ProgramPrompt } from "../../lib/tools/program_offers.ts";
 import { type ProgramPart, toToolContent } from "../../lib/tools/program_result.ts";
+import { type AskingContext, toProgramQuestions } from "../../lib/tools/program_questions.ts";
+import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
 import { checkWhole } from "../../lib/tools/runtime/check_whole.ts";
 import { runBounded } from "../../lib/tools/runtime/run_call.ts";
-import type { ToolContent } from "../../lib/tools/runtime/tool_call.ts";
+import type { TimeLimit } from "../../lib/tools/runtime/time_limit.ts";
+import type { LogSeverity, ToolContent } from "../../lib/tools/runtime/tool_call.ts";
+import { type CallState, missingCapabilities, requestDigest } from "./call_state.ts";
+import type { CallParts } from "./call_tool.ts";
+import { ClientQuestions } from "./client_questions.ts";
+import type { HeldRequests } from "./held_requests.ts";
+import type { ClientWay } from "./asking_work.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
+import { mcpCallerOf, requestOf } from "./mcp_request.ts";
 
 /** Time that a function of the program may take, in milliseconds. */
 const LIMIT_MS = 60_000;
 const MAX_MESSAGES = 256;
+/** Questions of one prompt. */
+const MAX_QUESTIONS = 16;
 /** Suggestions of one completion. Source: MCP "Completion" */
 const MAX_SUGGESTED = 100;
+
+/** Client that asks for a prompt, and the kinds of questions that it answers. */
+export interface AskingClient {
+  readonly context: ServerContext;
+  readonly can: ReadonlySet<ClientAbility>;
+}
+
+/** Prompt on its way to a client. */
+interface AskedPrompt {
+  readonly name: string;
+  readonly given: Readonly<Record<string, string>>;
+  readonly asking: AskingClient;
+  readonly way: ClientWay;
+}
 
 /** Prompts and resources of the program that mounts the gateway, for clients of MCP. What it gives is bounded, and secrets are masked. */
 export class ProgramServer {
   readonly #sdk: McpSdk;
-  readonly #services: Pick<Services, "offers" | "redactor" | "clock">;
+  readonly #services: Services;
+  readonly #held: HeldRequests;
 
-  constructor(
-    { sdk, services }: { readonly sdk: McpSdk; readonly services: Pick<Services, "offers" | "redactor" | "clock"> },
-  ) {
+  constructor({ sdk, services, held }: Pick<CallParts, "sdk" | "services" | "held">) {
     this.#sdk = sdk;
     this.#services = services;
+    this.#held = held;
   }
 
   prompts(): ListPromptsResult {
@@ -49,14 +77,47 @@ export class ProgramServer {
     return { prompts };
   }
 
-  /** Returns the messages of a prompt. @throws {ProtocolError} -32602 for an unknown prompt, and for arguments that are not its own */
+  /**
+   * Returns the messages of a prompt, or what the prompt asks the client first.
+   * @throws {ProtocolError} -32602 for an unknown prompt, and for arguments that are not its own; -32021 for a prompt that asks what the
+   *   client does not answer
+   */
   async prompt(
-    { name, arguments: given = {} }: GetPromptRequest["params"],
-    signal: AbortSignal,
-  ): Promise<GetPromptResult> {
+    params: GetPromptRequest["params"],
+    asking: AskingClient,
+  ): Promise<GetPromptResult | InputRequiredResult> {
+    const { name, arguments: given = {} } = params;
+    const { context, can } = asking;
+    const state = context.mcpReq.requestState<CallState>();
+    if (state !== undefined && "held" in state) {
+      return await this.#held.resume<GetPromptResult>(state, { call: requestDigest(params), context });
+    }
     const prompt = this.#promptOf(name);
     this.#checkArguments(name, prompt, given);
-    const answer = await this.#run((limited) => prompt.get({ ...given }, { signal: limited }), signal);
+    const requiredCapabilities = missingCapabilities(prompt.clientNeeds, can);
+    if (requiredCapabilities !== undefined) {
+      throw new this.#sdk.MissingRequiredClientCapabilityError(
+        { requiredCapabilities },
+        `Cannot get the prompt "${name}": it asks the client, which does not declare ${
+          JSON.stringify(requiredCapabilities)
+        }`,
+      );
+    }
+    return await this.#held.begin(context, {
+      call: requestDigest(params),
+      work: (way) => this.#get(prompt, { name, given, asking, way }),
+    });
+  }
+
+  async #get(prompt: ProgramPrompt, { name, given, asking, way }: AskedPrompt): Promise<GetPromptResult> {
+    const answer = await this.#run(
+      (signal, limit) =>
+        prompt.get({ ...given }, {
+          signal,
+          ...toProgramQuestions(this.#toAsking({ name, asking, way }, { signal, limit })),
+        }),
+      way.signal,
+    );
     const messages = typeof answer === "string"
       ? [{ role: "user" as const, content: { type: "text", text: answer } as ProgramPart }]
       : answer.slice(0, MAX_MESSAGES);
@@ -106,6 +167,42 @@ export class ProgramServer {
     return { completion: { values: shown, total: values.length, hasMore: values.length > shown.length } };
   }
 
+  /** Returns the context by which a prompt asks. A prompt runs no tool, so no approval can stand for its question. */
+  #toAsking(
+    { name, asking: { context, can }, way }: Pick<AskedPrompt, "name" | "asking" | "way">,
+    { signal, limit }: { readonly signal: AbortSignal; readonly limit: TimeLimit },
+  ): AskingContext {
+    const { redactor } = this.#services;
+    const asked = requestOf(context);
+    const place = { tool: `prompt ${name}`, requestId: asked.requestId, caller: mcpCallerOf(asked) };
+    const client = new ClientQuestions({ can, way, place, services: this.#services });
+    let count = 0;
+    const ask = async <T>(work: () => Promise<T>): Promise<T> => {
+      if (++count > MAX_QUESTIONS) {
+        throw new ToolError("too_many_questions", `A prompt may ask ${MAX_QUESTIONS} questions`);
+      }
+      return await limit.pause(work);
+    };
+    const tell = (level: LogSeverity, message: string) =>
+      void way.context()?.mcpReq.log(level, redactor.redact(message), name).catch(() => {});
+    return {
+      signal,
+      redact: redactor.redact,
+      tell,
+      progress: (message) => tell("info", message),
+      elicit: async (elicitation, options = {}) => {
+        const kind = elicitation.url === null ? "form" : "url";
+        if (!can.has(kind)) return { action: "cancel", reason: `the client does not answer questions by ${kind}` };
+        return await ask(() => client.elicit(elicitation, { ...options, signal: options.signal ?? signal }));
+      },
+      client: {
+        can,
+        sample: (request, options) => ask(() => client.sample(request, options)),
+        roots: (options) => ask(() => client.roots(options)),
+      },
+    };
+  }
+
   #promptOf(name: string): ProgramPrompt {
     const prompt = this.#services.offers.prompts.get(name);
     if (prompt !== undefined) return prompt;
@@ -146,9 +243,13 @@ export class ProgramServer {
   }
 
   /** Runs a function of the program under a time limit. */
-  async #run<T>(work: (signal: AbortSignal) => T | Promise<T>, signal: AbortSignal): Promise<T> {
+  async #run<T>(work: (signal: AbortSignal, limit: TimeLimit) => T | Promise<T>, signal: AbortSignal): Promise<T> {
     const { clock } = this.#services;
-    const ending = await runBounded(async (limited) => await work(limited), { clock, timeoutMs: LIMIT_MS, signal });
+    const ending = await runBounded(async (limited, limit) => await work(limited, limit), {
+      clock,
+      timeoutMs: LIMIT_MS,
+      signal,
+    });
     if (ending.kind === "done") return ending.value;
     if (ending.kind === "failed" || signal.aborted) throw ending.error;
     throw new CancelError("timeout");

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { CLIENT_ABILITIES } from "../../lib/tools/runtime/askable_client.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
@@ -16,6 +17,8 @@ const toolSchema = v.object({
   /** Owner of the tool, as `plugin words 1.0.0`; null for Postern's own */
   origin: v.nullable(v.string()),
   input_schema: v.optional(v.record(v.string(), v.unknown())),
+  /** Kinds of questions that a client of MCP must answer to call it; absent: none */
+  client_needs: v.optional(v.array(v.picklist(CLIENT_ABILITIES))),
 });
 
 const callSchema = v.object(callFields);

@@ -11,10 +11,10 @@ import type { RunTaint, Taint } from "../base/taint.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
+import type { ElicitationAnswer } from "../tools/runtime/askable_client.ts";
 import type {
   ApprovalAnswer,
   ApprovalRequest,
-  ElicitationAnswer,
   ElicitationRequest,
   Inherited,
   ReadSkill,

@@ -1,5 +1,5 @@
+import type { SampledReply, SampleRequest } from "../tools/runtime/askable_client.ts";
 import { ToolError } from "../base/errors.ts";
-import type { SampledReply, SampleRequest } from "../tools/runtime/tool_call.ts";
 import type { AgentRun } from "./agent_run.ts";
 import { askModel } from "./summarize.ts";
 import { createTokenAccount } from "./token_budget.ts";

@@ -34,6 +34,11 @@ export function sayAnswerer({ answered_by }: Pick<Approval, "answered_by">): "a 
   return answered_by === ANSWERED_BY_PROGRAM ? "the program" : "a person";
 }
 
+/** Says whose question an elicitation is, for the middle of a sentence. */
+export function sayAsker({ server }: Pick<Elicitation, "server">): string {
+  return server === undefined ? "the program around the gateway" : `the MCP server "${server}"`;
+}
+
 /** A request for approval of one call, or for the answer to what the server of a running call asks. */
 export interface NewApproval extends RuleSubject {
   readonly access: Access;

@@ -177,7 +177,9 @@ class StoredApprovals implements Approvals {
     const found = await this.#records.findCurrent(id);
     if (found === undefined) return refused(id, "it never existed, or was forgotten since");
     const { approval } = found;
-    if (approval.kind === "elicitation") return refused(id, "it answers what a server asks, and lets no call through");
+    if (approval.kind === "elicitation") {
+      return refused(id, "it answers a question of a running call, and lets no call through");
+    }
     if (approval.status === "pending") {
       return { ok: false, waiting: true, reason: `Cannot use approval "${id}": it has not been answered yet` };
     }
@@ -303,11 +305,11 @@ async function contentFor(
     return undefined;
   }
   if (decision === "deny") {
-    if (content !== undefined) throw contentNotTaken("a denial tells the server nothing");
+    if (content !== undefined) throw contentNotTaken("a denial gives no fields");
     return undefined;
   }
   if (schema === null || schema === undefined) {
-    if (content !== undefined) throw contentNotTaken("the server asks to open an address, and not for fields");
+    if (content !== undefined) throw contentNotTaken("it asks to open an address, and not for fields");
     return undefined;
   }
   const { checkContent } = await import("./elicitation.ts");
@@ -322,7 +324,7 @@ function partsOf(
 ): Pick<Approval, "kind" | "server" | "message" | "schema" | "url"> {
   if (elicitation === undefined) return { kind: "call" };
   const { server, message, schema, url } = elicitation;
-  return { kind: "elicitation", server, message, schema, url };
+  return { kind: "elicitation", ...(server === undefined ? {} : { server }), message, schema, url };
 }
 
 const USED = "it has let its one call through";

@@ -2,10 +2,10 @@ import { redactJson } from "../base/redact.ts";
 import { type Form, FORM_FORMATS, type FormContent, type FormField } from "../base/records/elicitation.ts";
 import { listSome } from "../base/text.ts";
 
-/** Question of a tool's server to a person, checked and within bounds. */
+/** Question of a tool's server, or of the program, to a person: checked and within bounds. */
 export interface Elicitation {
-  /** Name of the server that asks, as the configuration has it */
-  readonly server: string;
+  /** Name of the MCP server that asks, as the configuration has it. undefined: the program that mounts the gateway asks */
+  readonly server?: string | undefined;
   readonly message: string;
   /** Form to fill in. null: the person opens `url` */
   readonly schema: Form | null;
@@ -13,7 +13,7 @@ export interface Elicitation {
   readonly url: string | null;
 }
 
-/** Bounds of what a server may ask. */
+/** Bounds of a question. */
 export const ELICITATION_LIMITS = {
   messageCharacters: 4_000,
   urlCharacters: 2_048,
@@ -29,18 +29,19 @@ export const ELICITATION_LIMITS = {
 /**
  * Reads the parameters of `elicitation/create`. What the forms of the protocol do not have is left out, as `pattern`; a form that nobody
  * could fill in is refused.
- * @returns `refused`: a sentence for the server
+ * @param options.server name of the MCP server that asks. Default: the program asks
+ * @returns `refused`: a sentence for whoever asks
  */
 export function parseElicitation(
   params: unknown,
-  { server, redact }: { readonly server: string; readonly redact: (text: string) => string },
+  { server, redact }: { readonly server?: string; readonly redact: (text: string) => string },
 ): Elicitation | { readonly refused: string } {
   const { mode = "form", message, requestedSchema, url } = asRecord(params);
   if (typeof message !== "string") return { refused: 'Cannot ask a person: "message" must be a text' };
   if (message.length > ELICITATION_LIMITS.messageCharacters) {
     return { refused: `Cannot ask a person: "message" has over ${ELICITATION_LIMITS.messageCharacters} characters` };
   }
-  const asked = { server, message: redact(message) };
+  const asked = { ...(server === undefined ? {} : { server }), message: redact(message) };
   if (mode === "url") {
     const address = parseAddress(url);
     if (typeof address !== "string") return address;

@@ -143,11 +143,11 @@ export interface ProgramApproval {
   readonly id: string;
   readonly object: "approval";
   readonly status: "pending" | "approved" | "denied" | "expired" | "cancelled";
-  /** `elicitation`: the MCP server of a running call asks. Absent in records of earlier versions: `call` */
+  /** `elicitation`: the MCP server of a running call asks, or the program's own tool. Absent in records of earlier versions: `call` */
   readonly kind?: "call" | "elicitation" | undefined;
-  /** Name of the MCP server that asks */
+  /** Name of the MCP server that asks; absent: the program's own tool asks */
   readonly server?: string | undefined;
-  /** Words of that server */
+  /** Words of the question */
   readonly message?: string | undefined;
   /** Form to fill in; null: a person opens `url` */
   readonly schema?: ProgramForm | null | undefined;

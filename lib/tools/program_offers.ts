@@ -1,5 +1,7 @@
 import { ConfigError } from "../base/errors.ts";
+import type { ProgramAbility, ProgramQuestions } from "./program_questions.ts";
 import type { ProgramPart } from "./program_result.ts";
+import { CLIENT_ABILITIES } from "./runtime/askable_client.ts";
 
 /** Message of a prompt. */
 export interface ProgramPromptMessage {
@@ -22,16 +24,23 @@ export interface ProgramPromptArgument {
   readonly complete?: ProgramCompletion;
 }
 
+/** The request for a prompt, which asks the client that wants the prompt. */
+export interface ProgramPromptCall extends ProgramQuestions {
+  readonly signal: AbortSignal;
+}
+
 /** Prompt of the program that mounts the gateway: people choose it in a client of MCP. */
 export interface ProgramPrompt {
   readonly title?: string;
   readonly description?: string;
   /** Arguments by their names. Default: none */
   readonly arguments?: Readonly<Record<string, ProgramPromptArgument>>;
+  /** Kinds of questions that the client must answer. Default: none, and `can` says what is answered */
+  readonly clientNeeds?: readonly ProgramAbility[];
   /** Returns the messages, or the text of the user's one. All required arguments are there, and no others than those above */
   readonly get: (
     given: Readonly<Record<string, string>>,
-    call: { readonly signal: AbortSignal },
+    call: ProgramPromptCall,
   ) => string | readonly ProgramPromptMessage[] | Promise<string | readonly ProgramPromptMessage[]>;
 }
 
@@ -103,10 +112,16 @@ function checkPrompt(name: string, prompt: ProgramPrompt): void {
     ? `its name must match ${PROMPT_NAME.source}`
     : typeof prompt?.get !== "function"
     ? "get must be a function"
+    : !isNeeds(prompt.clientNeeds)
+    ? `clientNeeds must be a list of ${CLIENT_ABILITIES.join(", ")}`
     : undefined;
   if (reason !== undefined) {
     throw new ConfigError("prompt_invalid", `Cannot offer the prompt ${JSON.stringify(name)}: ${reason}`);
   }
+}
+
+function isNeeds(needs: unknown): boolean {
+  return needs === undefined || (Array.isArray(needs) && needs.every((need) => CLIENT_ABILITIES.includes(need)));
 }
 
 function toOffered(uri: string, resource: ProgramResource): OfferedResource {

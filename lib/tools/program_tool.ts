@@ -1,14 +1,21 @@
 import { ToolError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
 import { MadeTool } from "./made_tool.ts";
+import {
+  checkClientNeeds,
+  type ProgramAbility,
+  type ProgramQuestions,
+  toProgramQuestions,
+} from "./program_questions.ts";
 import { MadeResult, type WholeProgramResult } from "./program_result.ts";
+import { CLIENT_ABILITIES } from "./runtime/askable_client.ts";
 import { createForeignInput } from "./runtime/foreign_input.ts";
 import type { PreparedCall, Tool, ToolContext } from "./runtime/tool.ts";
 import type { ToolResult } from "./runtime/tool_call.ts";
 import { showContent } from "./runtime/tool_content.ts";
 
 /** The call that a tool of a program executes. */
-export interface ProgramToolCall {
+export interface ProgramToolCall extends ProgramQuestions {
   /** Aborts when the run is cancelled and when the tool's time is over. A tool that goes on is given up after 2 s */
   readonly signal: AbortSignal;
   readonly runId: string;
@@ -34,7 +41,12 @@ export interface ProgramToolDefinition<Input> {
   readonly inputSchema: Readonly<Record<string, unknown>>;
   /** False when all text that the tool returns is the program's own. Default true: it may hold text of others, which the model is told */
   readonly outside?: boolean;
-  /** Milliseconds that one call may take, 1 to 3,600,000. Default 120,000 */
+  /**
+   * Kinds of questions that whoever calls must answer. A call of anybody else is refused before it runs; a client of MCP is told which
+   * capability it would need. Default: none, and `can` says what is answered
+   */
+  readonly clientNeeds?: readonly ProgramAbility[];
+  /** Milliseconds that one call may take, 1 to 3,600,000, without the time that an answer is waited for. Default 120,000 */
   readonly timeoutMs?: number;
   /**
    * Does the work. `input` has passed the schema and is a copy. A string is the model's text; any other JSON value is given as JSON; what
@@ -58,7 +70,7 @@ const ACCESS: readonly string[] = ["read", "state", "write", "network"];
 const MAX_TIMEOUT_MS = 3_600_000;
 /** Longest JSON, in UTF-16 units, that is kept as `data` beside the text */
 const MAX_DATA = 1_048_576;
-const KEYS = ["name", "description", "access", "inputSchema", "outside", "timeoutMs", "execute"];
+const KEYS = ["name", "description", "access", "inputSchema", "outside", "clientNeeds", "timeoutMs", "execute"];
 
 /**
  * Makes a tool of the program that mounts the gateway. Its calls go the way of all calls: schema, policy, approval, audit, journal, bounds.
@@ -68,7 +80,7 @@ export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
   definition: ProgramToolDefinition<Input>,
 ): ProgramTool {
   checkDefinition(definition);
-  const { name, description, access, outside = true, timeoutMs, execute } = definition;
+  const { name, description, access, outside = true, clientNeeds, timeoutMs, execute } = definition;
   const { schema, read } = createForeignInput(name, structuredClone(definition.inputSchema));
   const prepare = (text: string): PreparedCall => {
     const input = read(text);
@@ -78,7 +90,11 @@ export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
       access,
       effects: {},
       // A copy: what a tool does to its input must not reach the journal. The schema has checked what its type says
-      run: async (context) => toResult(name, await execute(structuredClone(input) as Input, toCall(context)), context),
+      run: async (context) => {
+        const call = toCall(context);
+        checkClientNeeds(name, clientNeeds, call.can);
+        return toResult(name, await execute(structuredClone(input) as Input, call), context);
+      },
     };
   };
   const tool: Tool = {
@@ -89,7 +105,8 @@ export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
     outside,
     enabled: "always",
     enabledBy: undefined,
-    needs: [],
+    needs: ["redactor"],
+    ...(clientNeeds === undefined || clientNeeds.length === 0 ? {} : { clientNeeds: [...clientNeeds] }),
     inputSchema: schema,
     ...(timeoutMs === undefined ? {} : { timeoutMs: () => timeoutMs }),
     prepare,
@@ -99,7 +116,7 @@ export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
 }
 
 function checkDefinition(definition: ProgramToolDefinition<never>): void {
-  const { name, description, access, timeoutMs, outside, execute } = definition;
+  const { name, description, access, timeoutMs, outside, clientNeeds, execute } = definition;
   const wrong = (reason: string) => new TypeError(`Cannot define the tool ${JSON.stringify(name)}: ${reason}`);
   const unknown = Object.keys(definition).find((key) => !KEYS.includes(key));
   if (unknown !== undefined) throw wrong(`there is no option "${unknown}"; the options are ${KEYS.join(", ")}`);
@@ -108,13 +125,19 @@ function checkDefinition(definition: ProgramToolDefinition<never>): void {
   if (!ACCESS.includes(access)) throw wrong(`its access must be one of ${ACCESS.join(", ")}`);
   if (typeof execute !== "function") throw wrong("execute must be a function");
   if (outside !== undefined && typeof outside !== "boolean") throw wrong("outside must be true or false");
+  const isNeeds = clientNeeds === undefined ||
+    (Array.isArray(clientNeeds) && clientNeeds.every((need) => CLIENT_ABILITIES.includes(need)));
+  if (!isNeeds) throw wrong(`clientNeeds must be a list of ${CLIENT_ABILITIES.join(", ")}`);
   const isTimeout = timeoutMs === undefined ||
     (Number.isInteger(timeoutMs) && timeoutMs >= 1 && timeoutMs <= MAX_TIMEOUT_MS);
   if (!isTimeout) throw wrong(`timeoutMs must be a whole number from 1 to ${MAX_TIMEOUT_MS}`);
 }
 
-function toCall({ signal, runId, callId, workspaceRoot, progress }: ToolContext): ProgramToolCall {
-  return { signal, runId, callId, workspace: workspaceRoot, progress: (message) => progress(String(message)) };
+function toCall(context: ToolContext): ProgramToolCall {
+  const { signal, runId, callId, workspaceRoot, elicit, client, tell, services: { redactor } } = context;
+  const progress = (message: string) => context.progress(String(message));
+  const questions = toProgramQuestions({ elicit, client, tell, progress, signal, redact: redactor.redact });
+  return { signal, runId, callId, workspace: workspaceRoot, progress, ...questions };
 }
 
 function toResult(name: string, value: unknown, { sees }: Pick<ToolContext, "sees">): ToolResult {

@@ -16,9 +16,9 @@ export const APPROVAL_KINDS = ["call", "elicitation"] as const;
 
 /** Parts of an elicitation that its approval and its event have. Absent for a call. */
 export const elicitationEntries = {
-  /** Name of the MCP server that asks */
+  /** Name of the MCP server that asks; absent: the program that mounts the gateway asks */
   server: v.optional(v.string()),
-  /** Words of the server to the person; known secrets masked */
+  /** Words to the person; known secrets masked */
   message: v.optional(v.string()),
   /** Form that the person fills in, as JSON Schema; null: the person opens `url` */
   schema: v.optional(v.nullable(formSchema)),

@@ -51,14 +51,16 @@ export function createApprovalCard({ question, onAnswer }) {
 }
 
 /**
- * A question of the server of a call: its form, which the browser checks before it is sent, as the gateway does after.
+ * A question of a running call: its form, which the browser checks before it is sent, as the gateway does after.
  * @param {{ question: Question, onAnswer: (answer: Answer) => Promise<unknown> }} options
  */
 function createElicitationCard({ question, onAnswer }) {
-  const { tool, input, input_digest: digest, expires_at: expiresAt, url } = question;
+  const { tool, input, input_digest: digest, expires_at: expiresAt, server, url } = question;
   const { parts, read } = createElicitationForm(question);
   const problem = element("p", { class: "field-error", role: "alert" });
-  const label = url === null || url === undefined ? "Send the answer" : "Tell the server that I agree";
+  const label = url === null || url === undefined
+    ? "Send the answer"
+    : `Tell the ${server === undefined ? "program" : "server"} that I agree`;
   const submit = element("button", { type: "submit", class: "primary" }, label);
   const decline = element("button", { type: "button", onclick: () => void send({ decision: "deny" }) }, "Decline");
   /** @param {Answer} answer */
@@ -78,7 +80,7 @@ function createElicitationCard({ question, onAnswer }) {
     {
       class: "ask",
       autocomplete: "off",
-      "aria-label": `Question of a server in ${exactLine(tool)}`,
+      "aria-label": `Question of ${exactLine(tool)}`,
       onsubmit: (/** @type {Event} */ event) => {
         event.preventDefault();
         const content = read();

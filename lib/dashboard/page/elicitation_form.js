@@ -27,11 +27,11 @@ import { exactLine, exactText } from "./exact_text.js";
 const INPUT_TYPES = { email: "email", uri: "url", date: "date", "date-time": "text" };
 
 /**
- * Makes the question of a call's server to a person: the server's words, marked as such, and a form made from its schema, or the address in
+ * Makes the question of a running call to a person: the words of its server or of the program, marked as such, and a form made from its schema, or the address in
  * full, which only the person opens.
  * @param {Asked} asked
  */
-export function createElicitationForm({ server = "", message = "", schema, url, tool }) {
+export function createElicitationForm({ server, message = "", schema, url, tool }) {
   /** @type {Map<string, Control>} */
   const controls = new Map();
   for (const [name, field] of Object.entries(schema?.properties ?? {})) {
@@ -42,8 +42,7 @@ export function createElicitationForm({ server = "", message = "", schema, url, 
       element(
         "p",
         {},
-        "The server ",
-        element("strong", {}, exactLine(server)),
+        ...(server === undefined ? ["The program"] : ["The server ", element("strong", {}, exactLine(server))]),
         ` asks while ${exactLine(tool)} runs. These are its words, and your answer goes to it:`,
       ),
       element("blockquote", { class: "ask-words" }, exactText(message)),

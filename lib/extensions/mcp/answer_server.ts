@@ -1,7 +1,8 @@
 import type { CreateMessageRequest, CreateMessageResult, ElicitResult } from "@modelcontextprotocol/client";
 import { ToolError } from "../../base/errors.ts";
 import { parseElicitation } from "../../guard/elicitation.ts";
-import type { CallContext, SampleRequest } from "../../tools/runtime/tool_call.ts";
+import type { SampleRequest } from "../../tools/runtime/askable_client.ts";
+import type { CallContext } from "../../tools/runtime/tool_call.ts";
 import type { McpRequestOptions } from "./mcp_connection.ts";
 
 /** Server of a call, and what it may ask. */

@@ -80,6 +80,28 @@ export interface ApprovalEvent extends AuditPlace {
   readonly fields?: readonly string[] | undefined;
 }
 
+/** A running call, or a prompt, asked the client of MCP that made the request. */
+export interface QuestionEvent extends AuditPlace {
+  readonly type: "question";
+  /**
+   * `asked` is written before the client is asked. `answered`: its model or its list of folders; `failed`: it gave no answer that fits;
+   * `unanswered`: it gave none in time, or the question was taken back
+   */
+  readonly action: "asked" | "accepted" | "declined" | "cancelled" | "answered" | "failed" | "unanswered";
+  readonly kind: "form" | "url" | "sample" | "roots";
+  /** Tool, or `prompt <name>` */
+  readonly tool: string;
+  /** MCP server that asks. Absent: the program */
+  readonly server?: string | undefined;
+  /** Words to the client's user; absent where the client's model or its folders are asked for */
+  readonly message?: string | undefined;
+  /** SHA-256 of the question's canonical JSON, hexadecimal */
+  readonly digest: string;
+  /** Names of the fields that were filled in; what was filled in is recorded nowhere. Absent: the answer has no content */
+  readonly fields?: readonly string[] | undefined;
+  readonly by: AuditActor;
+}
+
 /** A remembered answer was stored or revoked. */
 export interface RuleEvent {
   readonly type: "rule";
@@ -308,6 +330,7 @@ export type AuditEvent =
   | DecisionEvent
   | CallEvent
   | ApprovalEvent
+  | QuestionEvent
   | RuleEvent
   | TokenIssuedEvent
   | TokensRevokedEvent
@@ -330,6 +353,7 @@ export const AUDIT_TYPES = [
   "decision",
   "call",
   "approval",
+  "question",
   "rule",
   "token",
   "pairing",

@@ -1,9 +1,10 @@
 import { canonicalDigest } from "../../base/json.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import type { Approvals, NewApproval } from "../../guard/approvals.ts";
+import { type Approvals, type NewApproval, sayAsker } from "../../guard/approvals.ts";
 import { ELICITATION } from "../../guard/policy.ts";
-import { type ElicitationAnswer, type ElicitationRequest, nobodyCouldAnswer } from "../../tools/runtime/tool_call.ts";
+import type { ElicitationAnswer } from "../../tools/runtime/askable_client.ts";
+import { type ElicitationRequest, nobodyCouldAnswer } from "../../tools/runtime/tool_call.ts";
 import { toAnswered, toNeeded } from "./approval_events.ts";
 
 /** Approvals, and the run whose call asks. */
@@ -21,7 +22,7 @@ export interface AskElicitationOptions {
 }
 
 /**
- * Puts the question of a call's server to a person as an approval of kind `elicitation`, and waits. A denial is `decline`. An approval that
+ * Puts the question of a running call to a person as an approval of kind `elicitation`, and waits. A denial is `decline`. An approval that
  * expires, or that nobody can answer, is `cancel`.
  * @throws {CancelError} when the signal aborts; the approval is then cancelled
  * Source: docs/design/policy.md "Approvals"; Model Context Protocol, "Elicitation"
@@ -48,7 +49,7 @@ export async function askElicitation(
   }
 }
 
-/** Cancels the question of a server that nobody was asked, and tells the run's reader. @param why see nobodyCouldAnswer */
+/** Cancels a question that nobody was asked, and tells the run's reader. @param why see nobodyCouldAnswer */
 export function cancelUnasked(why: string, emit: (body: AgentEventBody) => void): ElicitationAnswer {
   const { reason, rule } = nobodyCouldAnswer(why);
   emit({ type: "notice", code: rule, message: reason });
@@ -66,10 +67,10 @@ function toAnswer(
     case "denied":
       return { action: "decline" };
     case "expired":
-      return cancelUnasked("nobody answered what the server asks in time", emit);
+      return cancelUnasked("nobody answered the question in time", emit);
     case "pending":
     case "cancelled":
-      return cancelUnasked("the question of the server was taken back", emit);
+      return cancelUnasked("the question was taken back", emit);
   }
 }
 
@@ -78,7 +79,8 @@ function toNewElicitation(
     ElicitationRequest,
   timeoutMs: number,
 ): NewApproval {
-  const { server } = elicitation;
+  const { server = "program" } = elicitation;
+  const asker = sayAsker(elicitation);
   return {
     elicitation,
     tool,
@@ -86,7 +88,9 @@ function toNewElicitation(
     workspace: workspaceRoot,
     input,
     inputDigest,
-    reason: `The MCP server "${server}" asks while "${tool}" runs. Its words are its own, and the answer goes to it`,
+    reason: `${asker[0]?.toUpperCase()}${
+      asker.slice(1)
+    } asks while "${tool}" runs. Its words are its own, and the answer goes to it`,
     rule: `${ELICITATION}${server}`,
     files: [],
     digest: canonicalDigest({ kind: "elicitation", tool, callId, ...elicitation }),

@@ -2,7 +2,7 @@ import type { AgentApprover } from "../../agent/agent_run.ts";
 import { cancelReason } from "../../base/cancel.ts";
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import { type Approvals, sayAnswerer } from "../../guard/approvals.ts";
+import { type Approvals, sayAnswerer, sayAsker } from "../../guard/approvals.ts";
 import {
   type ApprovalAnswer,
   type ApprovalRequest,
@@ -156,9 +156,9 @@ async function toAnswer(settled: Approval, approvals: Approvals): Promise<Approv
 export const denyUnattended: AgentApprover = Object.assign<AgentApprover, Pick<AgentApprover, "elicit">>(
   ({ tool, reason }, _signal, emit) => Promise.resolve(denyUnasked(unattended({ tool, reason }), emit)),
   {
-    elicit: ({ elicitation: { server }, tool }, _signal, emit) => {
+    elicit: ({ elicitation, tool }, _signal, emit) => {
       const why =
-        `nobody who may approve follows this run, so nobody was asked what the MCP server "${server}" asks in ` +
+        `nobody who may approve follows this run, so nobody was asked what ${sayAsker(elicitation)} asks in ` +
         `"${tool}". The dashboard and "postern chat" at a terminal ask, and so does a durable run`;
       return Promise.resolve(cancelUnasked(why, emit));
     },

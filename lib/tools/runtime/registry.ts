@@ -93,6 +93,7 @@ export function createCatalogue(
       source: tool.source,
       origin: tool.origin ?? null,
       input_schema: tool.inputSchema,
+      ...(tool.clientNeeds === undefined ? {} : { client_needs: tool.clientNeeds }),
     };
   };
   const enabled = (patterns: readonly string[]) =>

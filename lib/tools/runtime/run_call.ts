@@ -3,10 +3,11 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { firstBytes } from "../../base/text.ts";
 import type { KnownSecrets } from "../../base/redact.ts";
+import { joinTaints } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
-import { createElicitor } from "./create_elicitor.ts";
+import { CallAsker } from "./call_asker.ts";
 import { INSUFFICIENT_SCOPE } from "./owned_things.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolContext, ToolServices } from "./tool.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
@@ -67,14 +68,33 @@ export async function runCall(
   const services = binding === undefined ? runner.services : await boundServices(runner.services, binding);
   const config = runner.config();
   const timeoutMs = tool.timeoutMs?.(config) ?? runner.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-  const work = (signal: AbortSignal, limit: TimeLimit) =>
-    prepared.run({
+  let questions: CallAsker | undefined;
+  const work = (signal: AbortSignal, limit: TimeLimit) => {
+    questions = new CallAsker(runner, { tool, prepared, request, limit, signal });
+    return prepared.run({
       ...surroundings(runner, tool, { services, config }),
       ...toCallContext(runner, tool, request),
-      elicit: createElicitor(runner, { tool, prepared, request, limit, signal }),
+      ...questions.parts(),
       signal,
     });
+  };
   const ending = await runBounded(work, { clock: runner.clock, timeoutMs, signal: request.signal });
+  questions?.end();
+  const ended = toEnded(ending, { runner, tool, request, timeoutMs });
+  if ("error" in ended || questions === undefined || questions.taint.length === 0) return ended;
+  // A tool that failed may quote an answer
+  return { ...ended, result: { ...ended.result, taint: joinTaints(ended.result.taint, questions.taint) } };
+}
+
+/** Call that has run, for its end. */
+interface RanCall {
+  readonly runner: CallRunner;
+  readonly tool: Tool;
+  readonly request: ToolCallRequest;
+  readonly timeoutMs: number;
+}
+
+function toEnded(ending: Ending<ToolResult>, { runner, tool, request, timeoutMs }: RanCall): Ended {
   switch (ending.kind) {
     case "done":
       return { outcome: ending.value.isError ? "error" : "ok", result: ending.value };
@@ -101,7 +121,8 @@ function toCallContext(
   runner: CallRunner,
   tool: Tool,
   request: ToolCallRequest,
-): Omit<ToolContext, keyof ScreenContext | "signal"> {
+): Omit<ToolContext, keyof ScreenContext | "signal" | "elicit" | "client" | "sample"> {
+  const { onTold } = request;
   return {
     runId: request.runId,
     callId: request.callId,
@@ -117,7 +138,7 @@ function toCallContext(
     clock: runner.clock,
     log: logOf(runner, tool, request),
     progress: (message) => request.onProgress?.(runner.redact(message)),
-    sample: request.sample,
+    tell: onTold === undefined ? undefined : (level, message) => onTold(level, runner.redact(message)),
   };
 }
 

@@ -29,6 +29,7 @@ import type { ReadableSkills } from "../skills/skills.ts";
 import type { Sops } from "../sops/sops.ts";
 import type { McpReader } from "../mcp/mcp_reader.ts";
 import type { WasmModules } from "../wasm/wasm_modules.ts";
+import type { ClientAbility } from "./askable_client.ts";
 import type { CallContext, CheckedCall, ToolResult } from "./tool_call.ts";
 
 export type { Access, Effects };
@@ -61,6 +62,8 @@ export interface Tool {
   readonly verbatim?: boolean | undefined;
   /** Set when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
   readonly alwaysOffered?: boolean | undefined;
+  /** Kinds of questions that a client of MCP must answer to call the tool. Default: none */
+  readonly clientNeeds?: readonly ClientAbility[] | undefined;
   /** Names of the services that the tool receives */
   readonly needs: readonly ServiceName[];
   readonly inputSchema: ObjectJsonSchema | undefined;

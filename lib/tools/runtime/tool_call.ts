@@ -1,11 +1,11 @@
 import type { BoundState } from "../../base/records/approval.ts";
 import type { Taint } from "../../base/taint.ts";
 import type { Caller } from "../../base/records/caller.ts";
-import type { FormContent } from "../../base/records/elicitation.ts";
 import type { Elicitation } from "../../guard/elicitation.ts";
 import type { Access, Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
 import type { CommandContainment } from "../../system/process/containment.ts";
+import type { AskableClient, ElicitationAnswer, SampledReply, SampleRequest } from "./askable_client.ts";
 
 /** Content of a call whose input was checked: what the policy, an approval and the audit look at. */
 export interface CheckedCall {
@@ -110,36 +110,46 @@ export interface CallContext {
   readonly signal: AbortSignal;
   /** Reports progress to the readers of the run */
   progress(message: string): void;
-  /** Asks the run's model for the call's server, without tools and on the run's budget. Absent: there is no model */
+  /** Sends a message for the log of the client that made the call. Absent: the call came from no such client */
+  readonly tell?: ((level: LogSeverity, message: string) => void) | undefined;
+  /** Client of MCP that made the call. Absent: the call came from no such client */
+  readonly client?: Pick<AskableClient, "can" | "sample" | "roots"> | undefined;
+  /**
+   * Asks a model for the call's server, without tools: the run's, on its budget, or that of the client that made the call. Absent: there is
+   * no model
+   */
   readonly sample?: ((request: SampleRequest, signal: AbortSignal) => Promise<SampledReply>) | undefined;
   /**
-   * Puts a question of the call's server to a person, and waits. The time limit of the call stands still meanwhile. Absent: nobody can be
-   * asked
-   * @param options.signal takes the question back. Default: the call's signal
+   * Puts a question of the call's server, or of the program, to a person, and waits: in the client of MCP that made the call where it can,
+   * as an approval otherwise. The time limit of the call stands still meanwhile. Absent: nobody can be asked
    * @throws {CancelError} when the signal aborts
    */
-  readonly elicit?:
-    | ((
-      elicitation: Elicitation,
-      options?: { readonly signal?: AbortSignal },
-    ) => Promise<ElicitationAnswer>)
-    | undefined;
+  readonly elicit?: ((elicitation: Elicitation, options?: ElicitOptions) => Promise<ElicitationAnswer>) | undefined;
 }
 
-/** Request of the server of a call to the run's model. */
-export interface SampleRequest {
-  readonly messages: readonly { readonly role: "user" | "assistant"; readonly content: string }[];
-  /** Default: none */
-  readonly system?: string | undefined;
-  readonly maxTokens: number;
-  readonly temperature?: number | undefined;
+/** Options of a question to a person. */
+export interface ElicitOptions {
+  /** Takes the question back. Default: the call's signal */
+  readonly signal?: AbortSignal | undefined;
+  /** Name of the question in the request to a client. Default: a number */
+  readonly key?: string | undefined;
+  /** Form as the program wrote it, which a client is sent in place of the checked one. Default: the checked one */
+  readonly schema?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** Reply of the run's model. */
-export interface SampledReply {
-  readonly text: string;
-  readonly model: string;
-}
+/** Severities of messages for a client's log, the least severe first. Source: RFC 5424; Model Context Protocol, "Logging" */
+export const LOG_SEVERITIES = [
+  "debug",
+  "info",
+  "notice",
+  "warning",
+  "error",
+  "critical",
+  "alert",
+  "emergency",
+] as const;
+/** Severity of a message for a client's log. */
+export type LogSeverity = (typeof LOG_SEVERITIES)[number];
 
 /** Rights and limits that a run started by a tool inherits from the run that called the tool. */
 export interface Inherited {
@@ -229,11 +239,11 @@ export function nobodyCouldAnswer(why: string): Extract<ApprovalAnswer, { decisi
 /** Function that answers an approval. Rejects with CancelError when the signal aborts. */
 export interface Approver {
   (request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalAnswer>;
-  /** Puts the question of a call's server to whoever answers. Default: nobody can be asked. Rejects as the approver */
+  /** Puts the question of a running call to whoever answers. Default: nobody can be asked. Rejects as the approver */
   readonly elicit?: ((request: ElicitationRequest, signal: AbortSignal) => Promise<ElicitationAnswer>) | undefined;
 }
 
-/** Question of the server of a running call. */
+/** Question of the server of a running call, or of the program whose tool it calls. */
 export interface ElicitationRequest {
   readonly elicitation: Elicitation;
   readonly tool: string;
@@ -248,10 +258,3 @@ export interface ElicitationRequest {
   /** Id of the HTTP request that the work came by. undefined when it came by none */
   readonly requestId?: string | undefined;
 }
-
-/** Answer to the question of a server. */
-export type ElicitationAnswer =
-  | { readonly action: "accept"; readonly content: FormContent | undefined }
-  | { readonly action: "decline" }
-  /** Nobody decided: nobody could be asked, or nobody answered in time. `reason` says which */
-  | { readonly action: "cancel"; readonly reason: string };

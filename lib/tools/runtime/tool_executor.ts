@@ -1,6 +1,7 @@
 import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
 import { type RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
+import type { AskableClient, ClientAbility } from "./askable_client.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
 import type { Approver, CallBinding, CallContext, Inherited, ReadSkill, ToolResult, WholeResult } from "./tool_call.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
@@ -18,6 +19,8 @@ export interface ToolInfo {
   /** Owner of the tool, as `plugin words 1.0.0`; null for Postern's own */
   readonly origin: string | null;
   readonly input_schema: ObjectJsonSchema | undefined;
+  /** Kinds of questions that a client of MCP must answer to call the tool. Absent: none */
+  readonly client_needs?: readonly ClientAbility[];
 }
 
 /** Request for one tool call. */
@@ -50,6 +53,10 @@ export interface ToolCallRequest {
   /** Writes the call to the journal before it runs, and resolves when that is on disk. Not called for a call that does not run */
   readonly onStart?: (prepared: PreparedCall) => Promise<void>;
   readonly onProgress?: (message: string) => void;
+  /** Takes the tool's messages for the log of the client. Default: there is no client of MCP */
+  readonly onTold?: CallContext["tell"];
+  /** Client of MCP that makes the call. Default: the call comes from no such client */
+  readonly client?: AskableClient | undefined;
   /** As in CallContext. Default: no model answers */
   readonly sample?: CallContext["sample"];
 }

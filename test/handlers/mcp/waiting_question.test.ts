@@ -20,7 +20,7 @@ test("a client is told where a person answers what the server of its call asks, 
   } as unknown as ServerContext;
   // The parts that this call does not reach are left out
   const parts = { approvals, clock, config: () => config } as unknown as CallApprovalParts;
-  const approver = await new CallApproval(parts, { params: { name: "ask" }, context, elicitation: undefined }).begin();
+  const approver = await new CallApproval(parts, { params: { name: "ask" }, context, can: new Set() }).begin();
   assert.ok(typeof approver === "function" && approver.elicit !== undefined);
   const answer = approver.elicit({
     elicitation: { server: "files", message: "Which folder?", schema: null, url: "https://example.com/" },
