@@ -6,7 +6,15 @@ import {
   approvalsRoute,
   revokeApprovalRuleRoute,
 } from "./routes/approvals.ts";
-import { mcpChangeRoute } from "./routes/mcp_changes.ts";
+import {
+  acceptMcpToolsRoute,
+  disableMcpServerRoute,
+  enableMcpServerRoute,
+  mcpChangeRoute,
+  mcpServerRoute,
+  mcpServersRoute,
+  restartMcpServerRoute,
+} from "./routes/mcp_servers.ts";
 import { completeMcpLoginRoute, mcpLoginRoute, removeMcpLoginRoute } from "./routes/mcp_logins.ts";
 import { browserLoginsRoute, removeBrowserLoginRoute, saveBrowserLoginRoute } from "./routes/browser_logins.ts";
 import { chatRoute, chatSocketRoute, legacyWebhookRoute } from "./routes/chat.ts";
@@ -23,14 +31,6 @@ import { deliveriesRoute, resolveDeliveryRoute } from "./routes/deliveries.ts";
 import { healthRoute, liveRoute, metricsRoute, pingRoute, statusRoute } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
-import {
-  acceptMcpToolsRoute,
-  disableMcpServerRoute,
-  enableMcpServerRoute,
-  mcpServerRoute,
-  mcpServersRoute,
-  restartMcpServerRoute,
-} from "./routes/mcp_servers.ts";
 import { endMcpSessionRoute, mcpRoute, mcpStreamRoute } from "./routes/mcp.ts";
 import { modelRoute, modelsRoute, trustModelServerRoute } from "./routes/models.ts";
 import { describeNodeRoute, invokeNodeRoute, nodeRoute, nodeSocketRoute, nodesRoute } from "./routes/nodes.ts";

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import type { McpOperator } from "../../lib/extensions/mcp/mcp_operator.ts";
+import { storedActor } from "../../lib/base/records/caller.ts";
 import type { McpServerInfo } from "../../lib/extensions/mcp/server_info.ts";
 import { callerOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
@@ -161,6 +162,31 @@ export const restartMcpServerRoute: Route = strictRoute({
       context,
       (servers, name) => servers.restart(name, { by: callerOf(context, "http"), signal: context.signal }),
     ),
+});
+
+const changeSchema = v.strictObject({
+  /** Change that the command line made in the configuration */
+  action: v.picklist(["added", "imported", "removed"]),
+  /** Package with its exact version, or address of the server; null for another program */
+  source: v.nullable(v.pipe(v.string(), v.maxLength(2048))),
+  /** Digest of the package, as its registry names it; null where there is none */
+  integrity: v.nullable(v.pipe(v.string(), v.maxLength(256))),
+});
+
+/** POST /v1/mcp-servers/:name/changes: records in the audit what `postern mcp add`, `import` or `remove` changes in the configuration. */
+export const mcpChangeRoute: Route = strictRoute({
+  ...COMMAND,
+  path: "/v1/mcp-servers/:name/changes",
+  summary: "Record in the audit that the command line entered an MCP server into the configuration, or took it out",
+  body: changeSchema,
+  reply: { status: 204 },
+  async handler(request, context) {
+    const { action, source, integrity } = await readJson(request, context, changeSchema);
+    const server = (context.params["name"] ?? "").slice(0, 128);
+    const by = storedActor(callerOf(context, "http"));
+    await context.services.audit.append({ type: "mcp_server", action, server, source, integrity, by });
+    return new context.Response(null, { status: 204 });
+  },
 });
 
 async function answer(
