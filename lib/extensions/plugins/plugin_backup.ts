@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import type { Random } from "../../base/random.ts";
+import { PluginError } from "./plugin_error.ts";
 import { createPluginFiles } from "./plugin_files.ts";
 import { readPackage, writePackage } from "./plugin_package.ts";
 import { parsePluginRecord, type PluginRecord } from "./plugin_record.ts";
@@ -52,7 +53,7 @@ export async function putPackage(
     await createPluginFiles({ root: join(dataDir, "plugins"), random }).write(plugin);
     return true;
   } catch (error) {
-    if (error instanceof Error && error.name === "PluginError") return false;
+    if (error instanceof PluginError) return false;
     throw error;
   }
 }

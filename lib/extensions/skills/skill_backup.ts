@@ -5,6 +5,7 @@ import type { BackupPart } from "../../storage/back_up.ts";
 import { writeTar } from "../plugins/tar.ts";
 import { readSkillFiles, skillDigest } from "./read_skill.ts";
 import { faultOfName } from "./skill_document.ts";
+import { SkillError } from "./skill_error.ts";
 import { SkillFiles } from "./skill_files.ts";
 import { parseSkillRecord, type SkillRecord } from "./skill_record.ts";
 import { skillFromArchive } from "./skill_sources.ts";
@@ -41,7 +42,7 @@ export async function putSkill(
   const record = installedSkills(bodies).get(NAME.exec(part)?.[1] ?? "");
   if (record === undefined) return undefined;
   const files = await skillFromArchive(content, record.name).catch((error: unknown) => {
-    if (error instanceof Error && error.name === "SkillError") return [];
+    if (error instanceof SkillError) return [];
     throw error;
   });
   if (skillDigest(new Map(files.map(({ path, bytes }) => [path, bytes]))) !== record.digest) return undefined;
