@@ -48,6 +48,61 @@ export async function prepareDataDir(path: string): Promise<void> {
   throw new ConfigError("data_dir", `Cannot use the data directory "${path}": ${reason}`);
 }
 
+/** Absolute paths that decide where the extensions of a gateway lie. */
+export interface ExtensionPlaces {
+  readonly dataDir: string;
+  /** Folder that the agent works in */
+  readonly workspaceRoot: string;
+  /** The user's home folder */
+  readonly home: string;
+}
+
+/** Returns the folders that plugins are found in, by place. @param userDir `[plugins] user_dir` */
+export function pluginFolders(userDir: string, { dataDir, workspaceRoot, home }: ExtensionPlaces) {
+  return {
+    user_dir: userDir === "" ? join(dataDir, "plugins") : resolvePath(userDir, dataDir, home),
+    project: join(workspaceRoot, ".plugins"),
+    workspace: join(workspaceRoot, "plugins"),
+  } as const;
+}
+
+/** Place of skills: `own` holds what the operator put there, `user` is shared with other programs, `workspace` came with a project. */
+export const SKILL_LAYERS = ["own", "user", "workspace"] as const;
+/** Place of a skill. */
+export type SkillLayer = (typeof SKILL_LAYERS)[number];
+
+/** Folder that skills are looked for in. */
+export interface SkillFolder {
+  /** Absolute */
+  readonly path: string;
+  readonly layer: SkillLayer;
+  /** Name of the folder for people */
+  readonly shownAs: string;
+}
+
+/** Folders that other programs look for skills in too. */
+const SHARED = [".agents/skills", ".claude/skills"];
+
+/**
+ * Returns the folders of skills, the first to count first: those of `[skills] dirs`, `{data_dir}/skills`, those of the user that other
+ * programs share, and those of the workspace. So no skill of a workspace takes the place of the user's.
+ */
+export function skillFolders(
+  dirs: readonly string[],
+  { dataDir, workspaceRoot, home }: ExtensionPlaces,
+): readonly SkillFolder[] {
+  const chosen = dirs.map((path) => resolvePath(path, dataDir, home));
+  const own = [...chosen, join(dataDir, "skills")].map((path) => ({ path, layer: "own" as const, shownAs: path }));
+  const shared = SHARED.map((path) => ({ path: join(home, path), layer: "user" as const, shownAs: `~/${path}` }));
+  const inWorkspace = SHARED.map((path) => ({
+    path: join(workspaceRoot, path),
+    layer: "workspace" as const,
+    shownAs: path,
+  }));
+  // Skills of a home folder that is the workspace count as the workspace's
+  return workspaceRoot === home ? [...own, ...inWorkspace] : [...own, ...shared, ...inWorkspace];
+}
+
 /**
  * Checks that the workspace is a folder.
  * @param way what the operator can do, for the message

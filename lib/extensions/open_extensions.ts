@@ -1,7 +1,6 @@
-import { join } from "node:path";
 import { lazily, lazyService } from "../base/lazily.ts";
 import type { Redactor } from "../base/redact.ts";
-import { resolvePath } from "../config/folders.ts";
+import { pluginFolders, skillFolders } from "../config/folders.ts";
 import { isAnyFolder } from "../system/files/appearing_folder.ts";
 import { joinTools, type LateTools, openLateTools } from "../tools/late_tools.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
@@ -15,7 +14,6 @@ import type { SessionServices } from "./mcp/open_session.ts";
 import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
 import type { PluginServices, PluginServicesOptions } from "./plugins/plugin_services.ts";
 import type { ToolModulesOptions } from "./plugins/wasm/tool_modules.ts";
-import type { SkillPlaces } from "./skills/skill_folders.ts";
 import type { SkillOffer, Skills, SkillsOptions } from "./skills/skills.ts";
 
 /** Other people's tools, each kind loaded when there is one of it. */
@@ -146,8 +144,8 @@ const PLUGINS = "plugins";
 
 /** Opens the plugins where there are some, and otherwise leaves them for their first use. */
 async function openPlugins(options: ExtensionsOptions): Promise<LateTools<PluginServices>> {
-  const { store, redactor, dataDir, workspaceRoot, home, config } = options;
-  const { user_dir: userDir } = config().plugins;
+  const { store, redactor, config } = options;
+  const folders = pluginFolders(config().plugins.user_dir, options);
   return await openLateTools({
     ...options,
     load: async () => {
@@ -155,12 +153,8 @@ async function openPlugins(options: ExtensionsOptions): Promise<LateTools<Plugin
       return await createPluginServices({ ...options, redact: redactor.part });
     },
     isNeeded: async () => await store.count(PLUGINS) > 0,
-    folders: [
-      userDir === "" ? join(dataDir, "plugins") : resolvePath(userDir, dataDir, home),
-      join(workspaceRoot, ".plugins"),
-      join(workspaceRoot, "plugins"),
-    ],
-    awaited: join(workspaceRoot, "plugins"),
+    folders: Object.values(folders),
+    awaited: folders.workspace,
   });
 }
 
@@ -180,15 +174,6 @@ function openInstructions(options: ExtensionsOptions): LateInstructions {
 const SKILL_LOOK_MS = 1_000;
 const NO_SKILLS: SkillOffer = { prompt: "", isAny: false };
 
-/** Returns the paths of `skillFolders`, whose module a gateway without skills does not load. */
-function placesOfSkills({ config, dataDir, home, workspaceRoot }: SkillPlaces): readonly string[] {
-  return [
-    ...config().skills.dirs.map((path) => resolvePath(path, dataDir, home)),
-    join(dataDir, "skills"),
-    ...[home, workspaceRoot].flatMap((root) => [join(root, ".agents/skills"), join(root, ".claude/skills")]),
-  ];
-}
-
 /** Leaves the skills for their first use. */
 function openSkills({ opened, ...options }: ExtensionsOptions): LateSkills {
   const load = lazily(async () => {
@@ -201,7 +186,7 @@ function openSkills({ opened, ...options }: ExtensionsOptions): LateSkills {
     if (load.made() !== undefined) return true;
     if (options.clock.monotonic() - lookedAt < SKILL_LOOK_MS) return false;
     lookedAt = options.clock.monotonic();
-    return await isAnyFolder(placesOfSkills(options));
+    return await isAnyFolder(skillFolders(options.config().skills.dirs, options).map(({ path }) => path));
   };
   return {
     load,

@@ -1,8 +1,7 @@
-import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
-import { resolvePath } from "../../config/folders.ts";
+import { type ExtensionPlaces, pluginFolders } from "../../config/folders.ts";
 import { findPlugins, type PluginLayer, stampOfPlugins, watchPlugins } from "./found_plugins.ts";
 import type { KnownPlugin } from "./known_plugins.ts";
 import type { PluginRecord } from "./plugin_record.ts";
@@ -14,18 +13,12 @@ export const FOLDER_LAYERS = ["user_dir", "project", "workspace"] as const satis
 export type FolderLayer = (typeof FOLDER_LAYERS)[number];
 
 /** Options of PluginFolders. */
-export interface PluginFoldersOptions {
+export interface PluginFoldersOptions extends ExtensionPlaces {
   readonly records: PluginRecords;
   readonly clock: Clock;
   readonly log: Logger;
   /** The newest configuration. */
   readonly config: () => Config;
-  /** Absolute path of the data directory. */
-  readonly dataDir: string;
-  /** Absolute path of the folder that the agent works in. */
-  readonly workspaceRoot: string;
-  /** The user's home folder, absolute. */
-  readonly home: string;
 }
 
 /** The folders that plugins are found in. */
@@ -64,16 +57,7 @@ export class PluginFolders {
   }
 
   #pathOf(layer: FolderLayer): string {
-    const { config, dataDir, home, workspaceRoot } = this.#options;
-    const { user_dir: userDir } = config().plugins;
-    switch (layer) {
-      case "workspace":
-        return join(workspaceRoot, "plugins");
-      case "project":
-        return join(workspaceRoot, ".plugins");
-      case "user_dir":
-        return userDir === "" ? join(dataDir, "plugins") : resolvePath(userDir, dataDir, home);
-    }
+    return pluginFolders(this.#options.config().plugins.user_dir, this.#options)[layer];
   }
 
   async #withChange(known: KnownPlugin): Promise<KnownPlugin> {

@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import { open, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { resolvePath } from "../../config/folders.ts";
+import { pluginFolders } from "../../config/folders.ts";
 import { MANIFEST_NAME, MAX_MANIFEST_BYTES } from "./manifest.ts";
 
 /** Folders that are looked into at one place: packages and plugins. */
@@ -25,13 +25,12 @@ export interface PluginPlaces {
  */
 export async function pluginToolNames({ dataDir, workspace, home, userDir }: PluginPlaces): Promise<readonly string[]> {
   const places = [
+    // Installed packages lie here, wherever `user_dir` is
     join(dataDir, "plugins"),
-    ...(userDir === "" ? [] : [resolvePath(userDir, dataDir, home)]),
-    join(workspace, ".plugins"),
-    join(workspace, "plugins"),
+    ...Object.values(pluginFolders(userDir, { dataDir, workspaceRoot: workspace, home })),
   ];
   const names = new Set<string>();
-  for (const place of places) {
+  for (const place of new Set(places)) {
     const folders = await readdir(place).catch(() => []);
     for (const folder of folders.slice(0, MAX_FOLDERS)) {
       for (const name of await namesIn(join(place, folder, MANIFEST_NAME))) names.add(name);

@@ -1,5 +1,6 @@
 import { opendir, realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
+import type { SkillFolder } from "../../config/folders.ts";
 import {
   type FoundSkill,
   isInside,
@@ -9,7 +10,6 @@ import {
   type SkillPlace,
   stampOfSkill,
 } from "./read_skill.ts";
-import type { SkillFolder } from "./skill_folders.ts";
 
 /** Skills of one folder, and why the folder as a whole or a part of it was not read. */
 export interface SkillsOfFolder {

@@ -2,10 +2,10 @@ import { hash } from "node:crypto";
 import { lstat, readdir, readlink, realpath } from "node:fs/promises";
 import { basename, join, sep } from "node:path";
 import { canonicalDigest } from "../../base/json.ts";
+import type { SkillLayer } from "../../config/folders.ts";
 import { withoutMark } from "../../config/toml.ts";
 import { readPlainFile } from "../package_folder.ts";
 import { MAX_SKILL_BYTES, readSkillDocument, type SkillDocument, type SkillFault } from "./skill_document.ts";
-import type { SkillLayer } from "./skill_folders.ts";
 
 /** File of a skill. */
 export interface SkillFile {

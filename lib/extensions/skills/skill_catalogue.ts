@@ -1,10 +1,10 @@
 import { realpath } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "../../base/telemetry/log.ts";
+import type { SkillFolder } from "../../config/folders.ts";
 import type { TrustedDocuments } from "../../guard/trusted_documents.ts";
 import { findSkills, type SkillGrounds, type SkillIndex, type SkillsOfFolder, stampOfSkills } from "./find_skills.ts";
 import type { FoundSkill } from "./read_skill.ts";
-import type { SkillFolder } from "./skill_folders.ts";
 import type { SkillRecord, SkillRecords } from "./skill_record.ts";
 
 /**

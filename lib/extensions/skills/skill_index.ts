@@ -1,9 +1,9 @@
 import { hash } from "node:crypto";
 import * as v from "valibot";
+import { SKILL_LAYERS } from "../../config/folders.ts";
 import type { Documents } from "../../storage/documents.ts";
 import type { SkillIndex } from "./find_skills.ts";
 import type { FoundSkill } from "./read_skill.ts";
-import { SKILL_LAYERS } from "./skill_folders.ts";
 
 const text = v.string();
 const texts = v.array(text);

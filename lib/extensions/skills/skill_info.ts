@@ -1,10 +1,10 @@
 import { exactLine } from "../../base/text.ts";
+import type { SkillLayer } from "../../config/folders.ts";
 import type { DocumentTrust } from "../../guard/trusted_documents.ts";
 import { hash } from "node:crypto";
 import type { KnownSkill, SkillState } from "./skill_catalogue.ts";
 import { SKILL_NAME, type SkillFile, textOfFile, type WholeSkill } from "./read_skill.ts";
 import type { SkillFault } from "./skill_document.ts";
-import type { SkillLayer } from "./skill_folders.ts";
 import type { SkillSource } from "./skill_record.ts";
 import { toToolPatterns } from "./tool_patterns.ts";
 

@@ -7,6 +7,7 @@ import { UNTAINTED } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { listSome } from "../../base/text.ts";
 import type { Config } from "../../config/config.ts";
+import { type ExtensionPlaces, skillFolders } from "../../config/folders.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { TrustedDocuments } from "../../guard/trusted_documents.ts";
 import type { Documents } from "../../storage/documents.ts";
@@ -17,13 +18,18 @@ import { readSkill, SKILL_NAME, SkillFolderError, textOfFile, type WholeSkill } 
 import { type KnownSkill, SkillCatalogue } from "./skill_catalogue.ts";
 import { skillChanged, SkillError, skillNotFound } from "./skill_error.ts";
 import type { FetchSkillServices } from "./fetch_skill.ts";
-import { skillFolders, type SkillPlaces } from "./skill_folders.ts";
 import { createSkillIndex } from "./skill_index.ts";
 import { reasonOff, type SkillDetail, type SkillInfo, textOfSkill, toSkillDetail, toSkillInfo } from "./skill_info.ts";
 import { type InstallSource, SkillInstaller } from "./skill_installer.ts";
 import { SkillRecords } from "./skill_record.ts";
 import { type SkillTest, testSkill } from "./test_skill.ts";
 import { toToolPatterns } from "./tool_patterns.ts";
+
+/** Places that decide where skills are looked for. */
+export interface SkillPlaces extends ExtensionPlaces {
+  /** The newest configuration. */
+  readonly config: () => Pick<Config, "skills">;
+}
 
 /** Skills as a system prompt has them. */
 export interface SkillOffer {
@@ -127,7 +133,7 @@ class FoundSkills implements Skills {
     this.#installer = new SkillInstaller({ ...options, records });
     this.#catalogue = new SkillCatalogue({
       ...options,
-      folders: () => skillFolders(options),
+      folders: () => skillFolders(options.config().skills.dirs, options),
       index: createSkillIndex(documents),
       records,
       trusted: trustedDocuments,
