@@ -14,7 +14,8 @@ import { askTurn, type LoopState, ModelRequests, type OpenTurn, replayTurn } fro
 import { type ModelTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
 import { hasMoreThanClient } from "./parked_client_calls.ts";
 import { ReadSkills } from "./read_skills.ts";
-import { type CallResult, toolWork, type ToolWorkOptions } from "./tool_calls.ts";
+import type { CallResult } from "./tool_calls.ts";
+import { toolWork, type ToolWorkOptions } from "./tool_work.ts";
 import { noteOpening, noteResults, noteTurn } from "./untrusted_text.ts";
 
 /**

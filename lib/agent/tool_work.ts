@@ -1,0 +1,105 @@
+import { CancelError } from "../base/cancel.ts";
+import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
+import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
+import type { ReadSkills } from "./read_skills.ts";
+import { type CallResult, callTools } from "./tool_calls.ts";
+
+/** The calls of one turn, and the bounds they run under. */
+export interface ToolWorkOptions {
+  readonly calls: readonly TurnCall[];
+  /** Calls that may still run under `max_tool_calls` */
+  readonly left: number;
+  readonly allowed: readonly string[];
+  /** Skills that the run has read: those of this turn are added */
+  readonly skills: ReadSkills;
+  readonly known: ReadonlyMap<string, RecordedResult> | undefined;
+  /** Stamps and records what the tools emit */
+  readonly note: (bodies: readonly AgentEventBody[]) => readonly AgentEvent[];
+}
+
+/**
+ * Runs the calls of one turn, and hands on what they emit as it comes. Leaving the iteration aborts the run and waits for what has
+ * been started.
+ * @returns as callTools
+ * @throws {CancelError} once every started call has ended
+ */
+export async function* toolWork(
+  run: AgentRun,
+  { calls, left, allowed, skills, known, note }: ToolWorkOptions,
+): AsyncGenerator<readonly AgentEvent[], readonly CallResult[], undefined> {
+  const { journal, limits } = run;
+  const queue = createEventQueue();
+  let ended = false;
+  const working = callTools({
+    ...run,
+    runId: run.id,
+    calls,
+    left,
+    maxToolCalls: limits.maxToolCalls,
+    allowed,
+    skills,
+    parallel: limits.parallelTools,
+    known,
+    gone: run.resume?.gone,
+    sees: run.provider.sees?.(run.providerModel) === true,
+    // A run that is one call has no model
+    sample: run.isCall ? undefined : async (request, signal) => {
+      const { sampleModel } = await import("./sample_model.ts");
+      return await sampleModel(run, request, signal);
+    },
+    beforeEffect: (callId, options) => journal.beforeEffect(callId, options),
+    afterCall: (callId) => journal.afterCall(callId),
+    emit(body) {
+      if (body.type !== "tool_progress" || queue.hasRoom()) queue.push(note([body]));
+    },
+  }).finally(() => {
+    ended = true;
+    queue.close();
+  });
+  working.catch(() => {});
+  try {
+    for (let events = await queue.take(); events.length > 0; events = await queue.take()) yield events;
+    return await working;
+  } finally {
+    if (!ended) {
+      run.abort(new CancelError("client_gone"));
+      await working.catch(() => {});
+    }
+  }
+}
+
+/** Progress messages that a reader has not taken yet; more are dropped, so that a slow reader cannot fill the memory. */
+const MAX_PROGRESS = 1000;
+
+/** Events of work that goes on beside the generator which hands them on. */
+interface EventQueue {
+  push(events: readonly AgentEvent[]): void;
+  /** Returns true when the queue has room for a progress message */
+  hasRoom(): boolean;
+  close(): void;
+  /** Waits for events; an empty array once the queue is closed and was emptied */
+  take(): Promise<readonly AgentEvent[]>;
+}
+
+function createEventQueue(): EventQueue {
+  let pending: AgentEvent[] = [];
+  let closed = false;
+  let wake = () => {};
+  return {
+    push(events) {
+      pending.push(...events);
+      wake();
+    },
+    hasRoom: () => pending.length < MAX_PROGRESS,
+    close() {
+      closed = true;
+      wake();
+    },
+    async take() {
+      while (pending.length === 0 && !closed) await new Promise<void>((resolve) => (wake = resolve));
+      const taken = pending;
+      pending = [];
+      return taken;
+    },
+  };
+}
