@@ -59,22 +59,63 @@ const MAX_TOGETHER = 8;
  */
 export function searchTexts<T>(engine: TextEngine<T>, query: string, limit: number): readonly T[] {
   if (!engine.hasTexts()) return [];
-  const terms = toSearchQuery(query);
-  const { rare, common } = split(engine, terms);
-  const found = new Map<number, T>();
-  const add = (items: readonly T[]) => {
+  const found = new FoundTexts<T>(limit, engine.idOf);
+  for (const { terms, how } of planSearch((term, max) => engine.count(term, max), toSearchQuery(query))) {
+    if (found.wanted() === 0) break;
+    found.add(how === "ranked" ? engine.ranked(terms, found.wanted()) : engine.newest(terms, how, found.wanted()));
+  }
+  return found.list();
+}
+
+/** Step of a search. `ranked`: texts with any of the terms, best first; `all` and `any`: texts with these terms, newest first. */
+export interface SearchStep {
+  readonly terms: readonly SearchTerm[];
+  readonly how: "ranked" | "all" | "any";
+}
+
+/** Counts the texts with a term, of every scope, up to `max`. */
+export type CountTexts = (term: SearchTerm, max: number) => number;
+
+/** Most texts that a plan counts for a term. */
+export const MAX_COUNTED_TEXTS: number = RARE_TEXTS + 1;
+
+/** Plans the search for a query: the steps are taken in their order until enough texts are found. */
+export function planSearch(count: CountTexts, query: SearchQuery): readonly SearchStep[] {
+  const { rare, common } = split(count, query);
+  const steps: SearchStep[] = [
+    { terms: rare, how: "ranked" },
+    { terms: common.length > 1 ? common.slice(0, MAX_TOGETHER) : [], how: "all" },
+    { terms: common, how: "any" },
+    { terms: query.common, how: "any" },
+  ];
+  return steps.filter(({ terms }) => terms.length > 0);
+}
+
+/** The texts that a search has found, each once, in the order in which they were found. */
+export class FoundTexts<T> {
+  readonly #limit: number;
+  readonly #idOf: (item: T) => number;
+  readonly #found = new Map<number, T>();
+
+  constructor(limit: number, idOf: (item: T) => number) {
+    this.#limit = limit;
+    this.#idOf = idOf;
+  }
+
+  /** Returns how many texts the next step should give, with those that are found already. 0: there are enough. */
+  wanted(): number {
+    return this.#found.size >= this.#limit ? 0 : this.#limit + this.#found.size;
+  }
+
+  add(items: readonly T[]): void {
     for (const item of items) {
-      if (found.size < limit && !found.has(engine.idOf(item))) found.set(engine.idOf(item), item);
+      if (this.#found.size < this.#limit && !this.#found.has(this.#idOf(item))) this.#found.set(this.#idOf(item), item);
     }
-  };
-  if (rare.length > 0) add(engine.ranked(rare, limit));
-  if (common.length > 1 && found.size < limit) {
-    add(engine.newest(common.slice(0, MAX_TOGETHER), "all", limit + found.size));
   }
-  for (const any of [common, terms.common]) {
-    if (any.length > 0 && found.size < limit) add(engine.newest(any, "any", limit + found.size));
+
+  list(): readonly T[] {
+    return [...this.#found.values()];
   }
-  return [...found.values()];
 }
 
 /** A term with the number of texts that have it. */
@@ -87,19 +128,19 @@ interface CountedTerm {
  * Splits the terms of a query into rare and common ones. A term that is in no text is in neither. Common grams are left out, since they
  * say little, unless the query finds nothing else.
  */
-function split(engine: TextEngine<unknown>, query: SearchQuery) {
+function split(countTexts: CountTexts, query: SearchQuery) {
   const words: CountedTerm[] = [];
   const grams: CountedTerm[] = [];
   for (const { exact, forms, grams: parts } of query.words) {
-    const count = engine.count(exact, RARE_TEXTS + 1);
+    const count = countTexts(exact, RARE_TEXTS + 1);
     // The forms and parts of a common word are common too
     const isCommon = count > RARE_TEXTS;
     words.push({ term: isCommon ? forms ?? exact : exact, count });
     if (isCommon) continue;
-    if (forms !== undefined) words.push({ term: forms, count: engine.count(forms, RARE_TEXTS + 1) });
-    for (const term of parts) grams.push({ term, count: engine.count(term, RARE_GRAM_TEXTS + 1) });
+    if (forms !== undefined) words.push({ term: forms, count: countTexts(forms, RARE_TEXTS + 1) });
+    for (const term of parts) grams.push({ term, count: countTexts(term, RARE_GRAM_TEXTS + 1) });
   }
-  for (const term of query.characters) grams.push({ term, count: engine.count(term, RARE_GRAM_TEXTS + 1) });
+  for (const term of query.characters) grams.push({ term, count: countTexts(term, RARE_GRAM_TEXTS + 1) });
   let room = RANKED_TEXTS;
   const divide = (terms: readonly CountedTerm[], max: number) => {
     const rare: SearchTerm[] = [];

@@ -153,7 +153,7 @@ class PooledDatabase implements PostgresDatabase {
   }
 
   async query(text: string, values: readonly PostgresValue[] = []): Promise<readonly PostgresRow[]> {
-    const statement = `SET LOCAL statement_timeout = ${this.#timeoutMs}; ${withValues(text, values)}`;
+    const statement = `${settings(this.#timeoutMs)}; ${withValues(text, values)}`;
     return await this.#retrying(() => this.#withClient(async (client) => rowsOf(await this.#run(client, statement))));
   }
 
@@ -291,7 +291,7 @@ async function inTransaction<T>(
     readonly timeoutMs: number;
   },
 ): Promise<T> {
-  await runText(`BEGIN; SET LOCAL statement_timeout = ${timeoutMs}`);
+  await runText(`BEGIN; ${settings(timeoutMs)}`);
   let result: T;
   try {
     result = await work({ query: async (text, values = []) => rowsOf(await runText(withValues(text, values))) });
@@ -302,6 +302,11 @@ async function inTransaction<T>(
   const { command } = await runText("COMMIT");
   if (command !== "COMMIT") throw new Error("Cannot commit a transaction: one of its statements failed before");
   return result;
+}
+
+/** Returns the settings of one transaction. A lock that was waited for is of use only when the next statement sees what its holder wrote. */
+function settings(timeoutMs: number): string {
+  return `SET LOCAL statement_timeout = ${timeoutMs}; SET LOCAL transaction_isolation = 'read committed'`;
 }
 
 /** Runs a text on a connection. A reply that does not come in time ends the connection. */

@@ -32,6 +32,7 @@ describe("a PostgreSQL database", { skip: NO_POSTGRES }, () => {
   test("values come back as they were given, whatever quotes they have", () =>
     withOpened(async (database) => {
       const texts = ["", "'", "\\", "\\'; DROP TABLE x; --", "$1", "E'\\x", "\u{1F600}", "a\nb\t$$"];
+      for (const end of ["", "$", "$p0", "$p0$", "$p", "'", "\\"]) texts.push(`${"$p0$ $p1$ '\\ ".repeat(200)}${end}`);
       for (const text of texts) {
         const [row] = await database.query("SELECT $1::text AS text, $2::text[] AS texts", [text, texts]);
         assert.deepEqual(row, { text, texts });

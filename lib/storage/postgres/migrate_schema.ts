@@ -1,0 +1,136 @@
+import { ConfigError } from "../../base/errors.ts";
+import { type Logger, SILENT } from "../../base/telemetry/log.ts";
+import type { PostgresSession } from "./postgres_database.ts";
+import { sqlStateOf } from "./postgres_database.ts";
+import { SCHEMA_STEPS } from "./schema.ts";
+import { quoteName } from "./statement_text.ts";
+
+/** A session that migrations run in: past a pooler, and alone in its connection. */
+export interface MigrationSession extends PostgresSession {
+  transaction<T>(work: (session: PostgresSession) => Promise<T>): Promise<T>;
+}
+
+/** Options of `migrateSchema`. */
+export interface MigrateSchemaOptions {
+  /** `[storage] schema`, which is created where it is missing */
+  readonly schema: string;
+  /** Name of the database for messages, without user and password */
+  readonly name: string;
+  /** `[storage] engine_unchecked`: takes any engine */
+  readonly engineUnchecked?: boolean;
+  readonly log?: Pick<Logger, "info">;
+  /** Default: `SCHEMA_STEPS` */
+  readonly steps?: readonly string[];
+}
+
+/** Oldest major version that is tested. */
+const OLDEST_VERSION = 14;
+/** Names in `version()` of engines that speak PostgreSQL's protocol, and keep less of its promises */
+const OTHER_ENGINES =
+  /cockroach|-YB-|yugabyte|redshift|greenplum|materialize|cratedb|questdb|opengauss|gaussdb|risingwave|h2 /i;
+
+/**
+ * Brings a schema to the version of the last step, each step in a transaction of its own under the lock of the schema's row. Steps only
+ * go forward.
+ * @throws {ConfigError} `database_too_new` when a newer Postern wrote it; `database_unusable`: another engine, a server that is too old,
+ * or a user who may not create the tables. Nothing is changed then
+ */
+export async function migrateSchema(session: MigrationSession, options: MigrateSchemaOptions): Promise<void> {
+  const { schema, name, log = SILENT, steps = SCHEMA_STEPS } = options;
+  if (options.engineUnchecked !== true) await checkEngine(session, name);
+  const quoted = quoteName(schema);
+  try {
+    await createVersionRow(session, { schema, quoted });
+    while (
+      await session.transaction(async (locked) => {
+        const [row] = await locked.query(`SELECT version FROM ${quoted}.schema_version FOR UPDATE`);
+        const version = Number(row?.["version"]);
+        if (version > steps.length) throw tooNew({ name, schema, version, known: steps.length });
+        const step = steps[version];
+        if (step === undefined) return false;
+        if (version > 0) {
+          log.info("Bringing the database to its next version; a large one takes some minutes", {
+            database: name,
+            from_version: version,
+            to_version: version + 1,
+          });
+        }
+        await locked.query(`SET LOCAL statement_timeout = 0; ${step.replaceAll("{s}", quoted)}`);
+        await locked.query(`UPDATE ${quoted}.schema_version SET version = $1::int4`, [version + 1]);
+        return true;
+      })
+    );
+  } catch (error) {
+    if (sqlStateOf(error) !== "42501") throw error;
+    throw unusable(
+      `Cannot use the schema "${schema}" of the database ${name}: the user may not create tables there (${
+        (error as Error).message
+      }); grant CREATE on it, or name another by storage.schema`,
+      error,
+    );
+  }
+}
+
+/** Makes the schema and the row that holds its version. Of many gateways that start at once each waits for the one before. */
+async function createVersionRow(
+  session: MigrationSession,
+  { schema, quoted }: { readonly schema: string; readonly quoted: string },
+): Promise<void> {
+  await session.transaction(async (locked) => {
+    await locked.query("SELECT pg_advisory_xact_lock(hashtext('postern schema'), hashtext($1))", [schema]);
+    const [found] = await locked.query(
+      "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1) AS has_schema, EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'schema_version') AS has_version",
+      [schema],
+    );
+    if (found?.["has_schema"] !== true) await locked.query(`CREATE SCHEMA ${quoted}`);
+    if (found?.["has_version"] === true) return;
+    await locked.query(
+      `CREATE TABLE ${quoted}.schema_version (one boolean PRIMARY KEY DEFAULT true CHECK (one), version int4 NOT NULL);
+       INSERT INTO ${quoted}.schema_version (version) VALUES (0)`,
+    );
+  });
+}
+
+async function checkEngine(session: MigrationSession, name: string): Promise<void> {
+  const [row] = await session.query(
+    "SELECT version() AS version, current_setting('server_version_num', true) AS number",
+  );
+  const version = String(row?.["version"]);
+  const wayOut = "set storage.engine_unchecked = true to try it, at your own risk";
+  if (!version.startsWith("PostgreSQL ") || OTHER_ENGINES.test(version)) {
+    throw unusable(`Cannot use the database ${name}: it is not PostgreSQL, but "${version.slice(0, 80)}"; ${wayOut}`);
+  }
+  if (!(Number(row?.["number"]) >= OLDEST_VERSION * 10_000)) {
+    throw unusable(
+      `Cannot use the database ${name}: PostgreSQL ${OLDEST_VERSION} or later is needed, and it is ${
+        version.split(" ")[1]
+      }; ${wayOut}`,
+    );
+  }
+  const [held] = await session.transaction(async (locked) => {
+    await locked.query("SELECT pg_advisory_xact_lock(hashtext('postern engine'), pg_backend_pid())");
+    return await locked.query(
+      "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+    );
+  });
+  if (!(Number(held?.["n"]) > 0)) {
+    throw unusable(`Cannot use the database ${name}: it ignores advisory locks; ${wayOut}`);
+  }
+}
+
+function tooNew({ name, schema, version, known }: {
+  readonly name: string;
+  readonly schema: string;
+  readonly version: number;
+  readonly known: number;
+}): ConfigError {
+  return new ConfigError(
+    "database_too_new",
+    `Cannot open the schema "${schema}" of the database ${name}: its version is ${version}, and this Postern knows versions up to ${known}; run the Postern that needs version ${version}, or name another by storage.schema`,
+    { key: "storage.schema" },
+  );
+}
+
+function unusable(message: string, cause?: unknown): ConfigError {
+  return new ConfigError("database_unusable", message, { key: "storage.driver", cause });
+}

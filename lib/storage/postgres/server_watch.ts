@@ -1,0 +1,113 @@
+import type { Clock } from "../../base/clock.ts";
+import { HttpError } from "../../base/errors.ts";
+import type { Random } from "../../base/random.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import { DatabaseAwayError, type PostgresDatabase, sqlStateOf } from "./postgres_database.ts";
+
+/** First and longest pause between two attempts to reach a server that is away; each is cut by up to a half at random. Milliseconds */
+const PAUSES_MS = { first: 100, longest: 5_000 } as const;
+/** Seconds of `Retry-After` */
+const RETRY_AFTER = "5";
+/** States of SQLSTATE in which the server works and cannot do this now: out of something, read only, too slow */
+const CANNOT_NOW = /^(?:53|25006$|57014$|55P03$)/;
+
+/**
+ * Knows whether the server answers. While it is away, every call is refused at once, and one loop tries to reach the server, with pauses
+ * that double and differ between gateways.
+ */
+export class ServerWatch {
+  readonly #database: Pick<PostgresDatabase, "name" | "query">;
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #log: Pick<Logger, "warn" | "info">;
+  readonly #stopped = new AbortController();
+  #away: DatabaseAwayError | undefined;
+
+  constructor(
+    database: Pick<PostgresDatabase, "name" | "query">,
+    options: { readonly clock: Clock; readonly random: Random; readonly log: Pick<Logger, "warn" | "info"> },
+  ) {
+    this.#database = database;
+    this.#clock = options.clock;
+    this.#random = options.random;
+    this.#log = options.log;
+  }
+
+  /** Returns whether the server answered when it was last asked. */
+  isThere(): boolean {
+    return this.#away === undefined;
+  }
+
+  /** @throws {HttpError} `storage_unavailable` while the server is away */
+  requireThere(): void {
+    if (this.#away !== undefined) throw storageUnavailable(this.#away);
+  }
+
+  /**
+   * Reads from the server. A connection that was lost on the way is tried once more, since reading twice changes nothing.
+   * @throws {HttpError} `storage_unavailable`
+   */
+  async read<T>(work: () => Promise<T>): Promise<T> {
+    this.requireThere();
+    try {
+      return await work().catch((error) => {
+        if (error instanceof DatabaseAwayError && error.wasSent) return work();
+        throw error;
+      });
+    } catch (error) {
+      throw this.refusalOf(error);
+    }
+  }
+
+  /** Returns the error for the caller, and begins to look for the server when the error says that it is away. */
+  refusalOf(error: unknown): unknown {
+    if (error instanceof DatabaseAwayError) {
+      this.#lose(error);
+      return storageUnavailable(error);
+    }
+    return CANNOT_NOW.test(sqlStateOf(error) ?? "") ? storageUnavailable(error) : error;
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  #lose(error: DatabaseAwayError): void {
+    if (this.#away !== undefined || this.#stopped.signal.aborted) return;
+    this.#away = error;
+    this.#log.warn("The database is away: what needs it is refused until it answers again", { reason: error.message });
+    void this.#search().catch(() => {});
+  }
+
+  async #search(): Promise<void> {
+    for (let pauseMs: number = PAUSES_MS.first;; pauseMs = Math.min(pauseMs * 2, PAUSES_MS.longest)) {
+      await this.#clock.sleep(this.jittered(pauseMs), this.#stopped.signal);
+      try {
+        await this.#database.query("SELECT 1");
+        break;
+      } catch (error) {
+        if (error instanceof DatabaseAwayError) continue;
+        break; // The server answers, whatever it says
+      }
+    }
+    this.#away = undefined;
+    this.#log.info("The database answers again", { database: this.#database.name });
+  }
+
+  /** Returns the pause cut by up to a half, so that gateways do not come all at once. */
+  jittered(pauseMs: number): number {
+    const [share = 0] = this.#random.bytes(1);
+    return pauseMs * (0.5 + share / 510);
+  }
+}
+
+/** Returns the error for the client: 503, with the reason. */
+export function storageUnavailable(cause: unknown): HttpError {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new HttpError("storage_unavailable", `Cannot use the database: ${reason}; try again`, {
+    status: 503,
+    type: "api_error",
+    headers: { "retry-after": RETRY_AFTER },
+    cause,
+  });
+}
