@@ -9,7 +9,7 @@ import { foreignWords, McpError, wantsScope } from "./mcp_error.ts";
 import { OutputBrake } from "./output_brake.ts";
 import { type EraVerdict, probeProgram } from "./probe_program.ts";
 import { createServerFetch, type FetchServices } from "./server_fetch.ts";
-import { ServerSession, type ServerSessionOptions } from "./server_session.ts";
+import { SDK_TIMEOUT_MS, ServerSession, type ServerSessionOptions } from "./server_session.ts";
 import { type McpServerSettings, notStarted, type ProgramPlaces, startProgram } from "./start_program.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 
@@ -47,8 +47,6 @@ export interface OpenedSession {
 const MAX_ERROR_BYTES = 262_144;
 const CLIENT = { name: "postern", title: "Postern", version: VERSION };
 const CAPABILITIES = { elicitation: { form: {}, url: {} } };
-/** Time limits are ours, by the injected clock. The SDK's own never come first. */
-const SDK_TIMEOUT_MS = 2_147_483_647;
 
 /** Opens a session with a server. @throws {McpError} {CancelError} when the signal aborts */
 export async function openSession(options: OpenSessionOptions): Promise<OpenedSession> {

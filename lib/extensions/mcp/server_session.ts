@@ -50,8 +50,8 @@ interface OpenRequest {
   readonly deadline: RequestDeadline;
 }
 
-/** Time limits are ours, by the injected clock. The SDK's own never come first. */
-const SDK_TIMEOUT_MS = 2_147_483_647;
+/** Time limit that the SDK is given, in ms, which never ends: Postern's own limits go by the injected clock. */
+export const SDK_TIMEOUT_MS = 2_147_483_647;
 /** Times that a server may want more before it answers, and questions that it may ask each time. */
 const MAX_ROUNDS = 10;
 const MAX_QUESTIONS = 16;
