@@ -144,9 +144,9 @@ async function chooseFiles(
   if (listed.code !== 0) throw failed(listed.stderr);
   if (listed.truncated) throw tooLarge("the repository has too many files");
   const entries = listed.stdout.split("\0").filter((line) => line !== "").map((line) => {
-    const [about = "", path = ""] = line.split("\t", 2);
-    const [mode = "", , , size = ""] = about.split(/ +/);
-    return { path: line.slice(about.length + 1) || path, mode, size: Number(size) || 0 };
+    const tab = line.indexOf("\t");
+    const [mode = "", , , size = ""] = line.slice(0, tab).split(/ +/);
+    return { path: line.slice(tab + 1), mode, size: Number(size) || 0 };
   });
   const folder = choose(entries.map(({ path }) => path));
   const chosen = entries.filter(({ path }) => path.startsWith(folder));
