@@ -9,6 +9,7 @@ import { acceptFile } from "../../lib/config/trust_store.ts";
 import { VENDORS } from "../../lib/providers/provider_settings.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { type StarterChoices, starterConfig } from "../starter_config.ts";
+import { isYes } from "../terminal/require_yes.ts";
 
 /**
  * Command `postern init`: writes a commented configuration to `./postern.toml`, or to the file that --config names, and accepts it
@@ -49,7 +50,7 @@ async function ask({ io }: CommandContext, existing: string | undefined): Promis
   const { askChoices, askLine } = await import("../terminal/ask_choices.ts");
   if (existing !== undefined) {
     const answer = await askLine(io, `${existing} exists already. Overwrite it? [y/N] `);
-    if (!/^y(es)?$/i.test(answer)) throw new CommandError("Nothing was written");
+    if (!isYes(answer)) throw new CommandError("Nothing was written");
   }
   return await askChoices(io);
 }

@@ -2,6 +2,7 @@ import { exactLine, exactText } from "../../lib/base/text.ts";
 import type { InstructionsInfo } from "../../lib/extensions/instructions/workspace_instructions.ts";
 import { type CommandContext, CommandError, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
+import { isYes } from "../terminal/require_yes.ts";
 
 const PATH = "/v1/workspace-instructions";
 
@@ -65,7 +66,7 @@ async function askToTrust({ io, say }: CommandContext, info: InstructionsInfo): 
       `Nothing was trusted: there is no terminal to ask; look at them, then say --digest ${info.digest}`,
     );
   }
-  if (!/^y(es)?$/i.test(answer.trim())) throw new CommandError("Nothing was trusted");
+  if (!isYes(answer)) throw new CommandError("Nothing was trusted");
 }
 
 /** Returns the instructions for a person: what would be told to a model, or what changed of it. */

@@ -6,6 +6,7 @@ import type { RegistryInstall } from "../../lib/extensions/plugins/plugin_regist
 import type { RegistryEntry } from "../../lib/extensions/plugins/registry.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
+import { requireYes } from "../terminal/require_yes.ts";
 import { toTable } from "../terminal/terminal_text.ts";
 
 /** Media type of a package. */
@@ -240,7 +241,8 @@ async function askToEnable({ io, say }: CommandContext, plugin: PluginInfo): Pro
     const lines = more.length === 0 ? ["  nothing"] : more.map((line) => `  ${exactLine(line)}`);
     say(["Beyond what was enabled before it asks for:", ...lines].join("\n"));
   }
-  if (!io.canAsk) throw new CommandError(`Cannot enable "${id}": nobody can be asked here; --yes enables it`);
-  const line = await io.ask("Enable it? [y/N] ");
-  if (!/^y(es)?$/i.test(line?.trim() ?? "")) throw new CommandError(`"${id}" was not enabled`);
+  await requireYes({ io }, "Enable it?", {
+    unasked: `Cannot enable "${id}": nobody can be asked here; --yes enables it`,
+    refused: `"${id}" was not enabled`,
+  });
 }

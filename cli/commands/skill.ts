@@ -7,6 +7,7 @@ import type { SkillDetail, SkillInfo, SkillProblem } from "../../lib/extensions/
 import type { SkillTest } from "../../lib/extensions/skills/test_skill.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
+import { requireYes } from "../terminal/require_yes.ts";
 import { toTable } from "../terminal/terminal_text.ts";
 
 const NAME = { type: "string", valueHint: "name", description: "Name of the skill (required)" } as const;
@@ -192,7 +193,8 @@ async function askToTrust({ io, say }: CommandContext, skill: SkillDetail): Prom
     "",
     "Whoever wrote this tells your agent what to do once you trust it.",
   ].join("\n"));
-  if (!io.canAsk) throw new CommandError(`Cannot trust "${shown}": nobody can be asked here; --yes trusts it`);
-  const line = await io.ask("Trust it? [y/N] ");
-  if (!/^y(es)?$/i.test(line?.trim() ?? "")) throw new CommandError(`"${shown}" was not trusted`);
+  await requireYes({ io }, "Trust it?", {
+    unasked: `Cannot trust "${shown}": nobody can be asked here; --yes trusts it`,
+    refused: `"${shown}" was not trusted`,
+  });
 }

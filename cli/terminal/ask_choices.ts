@@ -10,6 +10,7 @@ import { INSTRUCTION_FILES } from "../../lib/system/files/forbidden_paths.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { type CliIo, CommandError, UsageError } from "../command.ts";
 import type { StarterChoices } from "../starter_config.ts";
+import { isYes } from "./require_yes.ts";
 import { printable } from "./terminal_text.ts";
 
 /** Tries for one answer: a script may type anything. */
@@ -145,5 +146,5 @@ Shall the agent follow ${file} of that folder, once you trust its content (poste
 
 function toInstructions(answer: string): Read<true> {
   if (answer === "" || answer === "1" || /^no?$/i.test(answer)) return { value: undefined };
-  return answer === "2" || /^y(es)?$/i.test(answer) ? { value: true } : { wrong: `"${answer}" is neither 1 nor 2` };
+  return answer === "2" || isYes(answer) ? { value: true } : { wrong: `"${answer}" is neither 1 nor 2` };
 }

@@ -1,6 +1,8 @@
 import { exactLine, exactText } from "../../../lib/base/text.ts";
 import { type CommandContext, CommandError, defineCliCommand } from "../../command.ts";
 import { type ReachedGateway, withGateway } from "../../reach_gateway.ts";
+import { requireYes } from "../../terminal/require_yes.ts";
+import { serverPath } from "./list.ts";
 
 const NAME = {
   type: "positional",
@@ -50,7 +52,7 @@ export const mcpAcceptCommand = defineCliCommand({
       }
       if (yes !== true) await askToAccept(context, waiting, name);
       const body = { digests: waiting.map(({ digest }) => digest) };
-      const reply = await gateway.request({ method: "POST", path: `${pathOf(name)}/accept`, body });
+      const reply = await gateway.request({ method: "POST", path: `${serverPath(name)}/accept`, body });
       const names = waiting.map((change) => exactLine(change.tool)).join(", ");
       context.print(reply, `Offered from now on: ${names}`);
     }),
@@ -59,11 +61,10 @@ export const mcpAcceptCommand = defineCliCommand({
 /** Shows what differs and asks for the person's word. @throws {CommandError} it was not given */
 async function askToAccept({ io, say }: CommandContext, waiting: readonly ListedChange[], name: string): Promise<void> {
   say(describe(waiting));
-  if (!io.canAsk) {
-    throw new CommandError(`Cannot accept tools of "${name}": nobody can be asked here; --yes accepts them`);
-  }
-  const line = await io.ask("Your model reads these words. Accept them? [y/N] ");
-  if (!/^\s*y(es)?\s*$/i.test(line ?? "")) throw new CommandError("Nothing was accepted");
+  await requireYes({ io }, "Your model reads these words. Accept them?", {
+    unasked: `Cannot accept tools of "${name}": nobody can be asked here; --yes accepts them`,
+    refused: "Nothing was accepted",
+  });
 }
 
 function describe(changes: readonly ListedChange[]): string {
@@ -73,12 +74,8 @@ function describe(changes: readonly ListedChange[]): string {
 }
 
 async function changesOf(gateway: ReachedGateway, name: string): Promise<readonly ListedChange[]> {
-  const reply = await gateway.request({ method: "GET", path: pathOf(name) }) as {
+  const reply = await gateway.request({ method: "GET", path: serverPath(name) }) as {
     readonly changes: readonly ListedChange[];
   };
   return reply.changes;
-}
-
-function pathOf(name: string): string {
-  return `/v1/mcp-servers/${encodeURIComponent(name)}`;
 }

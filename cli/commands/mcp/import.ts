@@ -14,6 +14,7 @@ import {
 } from "../../../lib/extensions/mcp/install/import_servers.ts";
 import { importedEntry, type MovedSecret, movedSecrets } from "../../../lib/extensions/mcp/install/server_entry.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../../command.ts";
+import { requireYes } from "../../terminal/require_yes.ts";
 import { enterInConfiguration, howToEnable } from "./enter_servers.ts";
 
 const PROGRAMS: readonly McpClientProgram[] = ["claude", "cursor", "vscode"];
@@ -140,7 +141,8 @@ function moved(servers: readonly ImportedServer[], { config, dataDir }: LoadedCo
 
 /** @throws {CommandError} the person does not want it, or cannot be asked */
 async function askToEnter({ io }: CommandContext, { length }: readonly ImportedServer[]): Promise<void> {
-  if (!io.canAsk) throw new CommandError("Cannot import: nobody can be asked here; --yes enters them");
-  const line = await io.ask(`Enter ${length === 1 ? "this server" : `these ${length} servers`}? [y/N] `);
-  if (!/^y(es)?$/i.test(line?.trim() ?? "")) throw new CommandError("Nothing was entered");
+  await requireYes({ io }, `Enter ${length === 1 ? "this server" : `these ${length} servers`}?`, {
+    unasked: "Cannot import: nobody can be asked here; --yes enters them",
+    refused: "Nothing was entered",
+  });
 }

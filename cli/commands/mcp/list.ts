@@ -37,7 +37,7 @@ export const mcpShowCommand = defineCliCommand({
   example: "postern mcp show files",
   run: (context, { name }) =>
     withGateway(context, async (gateway) => {
-      const server = await gateway.request({ method: "GET", path: pathOf(name) }) as McpServerInfo;
+      const server = await gateway.request({ method: "GET", path: serverPath(name) }) as McpServerInfo;
       context.print(server, describe(server));
     }),
 });
@@ -48,7 +48,7 @@ export const mcpLogsCommand = defineCliCommand({
   example: "postern mcp logs files",
   run: (context, { name }) =>
     withGateway(context, async (gateway) => {
-      const { log_tail: log } = await gateway.request({ method: "GET", path: pathOf(name) }) as McpServerInfo;
+      const { log_tail: log } = await gateway.request({ method: "GET", path: serverPath(name) }) as McpServerInfo;
       context.print({ name, log }, log === "" ? `${exactLine(name)} wrote nothing` : exactText(log).trimEnd());
     }),
 });
@@ -80,7 +80,7 @@ async function change(
 ): Promise<number> {
   let server: McpServerInfo | undefined;
   await withGateway(context, async (gateway) => {
-    server = await gateway.request({ method: "POST", path: `${pathOf(name)}/${verb}` }) as McpServerInfo;
+    server = await gateway.request({ method: "POST", path: `${serverPath(name)}/${verb}` }) as McpServerInfo;
     if (verb === "restart" && server.state === "failed") {
       throw new CommandError(exactLine(server.last_error?.message ?? `Cannot restart ${name}`));
     }
@@ -89,7 +89,8 @@ async function change(
   return EXIT.ok;
 }
 
-function pathOf(name: string): string {
+/** Returns the path of a server in the API. */
+export function serverPath(name: string): string {
   return `/v1/mcp-servers/${encodeURIComponent(name)}`;
 }
 

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { CancelError } from "../../../lib/base/cancel.ts";
+import { CancelError, unlessAborted } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { exactLine } from "../../../lib/base/text.ts";
@@ -9,6 +9,7 @@ import { type LoopbackRedirect, openLoopbackRedirect } from "../../../lib/system
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../../command.ts";
 import { withGateway } from "../../reach_gateway.ts";
+import { serverPath } from "./list.ts";
 
 /** Time that a person has to sign in. */
 const WAIT_MS = 600_000;
@@ -50,7 +51,7 @@ export const mcpLoginCommand = defineCliCommand({
       const settings = Object.hasOwn(servers, server) ? servers[server] : undefined;
       const redirect = await openRedirect(settings?.oauth.redirect_port ?? 0);
       try {
-        const path = `/v1/mcp-servers/${encodeURIComponent(server)}/login`;
+        const path = `${serverPath(server)}/login`;
         const body = { redirect_uri: redirect.uri, scope, client_id: clientId };
         const begun = await gateway.request({ method: "POST", path, body }) as Begun;
         const answer = browser
@@ -76,7 +77,7 @@ export const mcpLogoutCommand = defineCliCommand({
   example: "postern mcp logout acme",
   run: (context, { server }) =>
     withGateway(context, async (gateway) => {
-      await gateway.request({ method: "DELETE", path: `/v1/mcp-servers/${encodeURIComponent(server)}/login` });
+      await gateway.request({ method: "DELETE", path: `${serverPath(server)}/login` });
       context.print({ server, removed: true }, `Signed out of ${exactLine(server)}`);
     }),
 });
@@ -121,7 +122,7 @@ async function signInByBrowser(
     const answer = redirect.answer(begun.state);
     say(`Sign in to ${exactLine(server)} at ${exactLine(new URL(begun.issuer).host)}:\n${begun.authorization_url}`);
     await openPage(context, loaded, { url: new URL(begun.authorization_url), signal: ending.signal });
-    return await Promise.race([answer, untilAborted(ending.signal), untilAborted(limit.signal)]);
+    return await unlessAborted(answer, AbortSignal.any([ending.signal, limit.signal]));
   } catch (error) {
     if (!limit.signal.aborted || ending.signal.aborted) throw error;
     throw new CommandError(`Cannot sign in: no answer came within ${WAIT_MS / 60_000} minutes`, { cause: error });
@@ -182,11 +183,4 @@ function answerOf(query: URLSearchParams): Readonly<Record<string, string>> {
       return values.map((value) => [name, value]);
     }),
   );
-}
-
-function untilAborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) => {
-    if (signal.aborted) return reject(signal.reason);
-    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-  });
 }
