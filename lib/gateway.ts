@@ -1,3 +1,5 @@
+import { hostname } from "node:os";
+import process from "node:process";
 import { createAccessServices } from "./access/access_services.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
 import { canonicalDigest } from "./base/json.ts";
@@ -14,6 +16,7 @@ import { createEmbedder } from "./providers/embedder.ts";
 import { createProviderServices, type ProviderServices } from "./providers/provider_services.ts";
 import type { RunEventFeed } from "./runs/journal/run_event_feed.ts";
 import { createStoredRuns } from "./runs/journal/stored_runs.ts";
+import type { ClusterMember } from "./runs/supervisor/supervisor.ts";
 import type { RunGuidance } from "./runs/supervisor/run_settings.ts";
 import {
   createConversationServices,
@@ -25,6 +28,7 @@ import {
 import { createDocuments } from "./storage/documents.ts";
 import { openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
+import type { Store } from "./storage/store.ts";
 import { parseMarker, PROCESSES } from "./system/process/leftover_processes.ts";
 import { createSystemServices } from "./system/system_services.ts";
 import { createLazySecrets, createTools } from "./tools/create_tools.ts";
@@ -87,10 +91,12 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
 /** Starts what the other wings stand on, in the order of the list. */
 async function startFoundations(basics: Basics) {
   const { options, log, config, redactor, environment } = basics;
-  const store = await openStore({ ...basics, driver: config().storage.driver });
+  const store = options.database?.store ?? await openStore({ ...basics, driver: config().storage.driver });
+  const cluster = await openCluster(basics, store);
   const guard = await createGuardServices({
     ...basics,
     store,
+    cluster: cluster?.ownership,
     redact: redactor.redact,
     trustDir: options.trustDir,
     program: options.hooks,
@@ -118,7 +124,24 @@ async function startFoundations(basics: Basics) {
   const work = createWorkSeam();
   access.tokens.onRevoke(createRevocation({ store, log, runs: work.runs }));
   const documents = createDocuments({ store });
-  return { ...basics, store, documents, guard, access, system, work };
+  return { ...basics, store, cluster, documents, guard, access, system, work };
+}
+
+/** Joins the gateways that share the database. Undefined for a gateway alone, which loads nothing of clusters. */
+async function openCluster({ options, config, clock, random, log, opened }: Basics, store: Store) {
+  const database = options.database?.cluster;
+  if (database === undefined) return undefined;
+  const [{ joinCluster }, { ClusterRuns }] = await Promise.all([
+    import("./cluster/join_cluster.ts"),
+    import("./runs/supervisor/cluster_runs.ts"),
+  ]);
+  const cluster = await joinCluster({
+    ...{ store, database, clock, random, log, opened },
+    leaseMs: config().cluster.lease_secs * 1_000,
+    about: { host: hostname(), pid: process.pid, version: options.version },
+  });
+  const toRuns: ClusterMember["toRuns"] = (parts) => new ClusterRuns({ ...parts, cluster });
+  return { ...cluster, toRuns };
 }
 
 /** Returns the services of started wings. */

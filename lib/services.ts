@@ -1,3 +1,4 @@
+import type { ClusterDatabase } from "./cluster/join_cluster.ts";
 import type { AccessServices } from "./access/access_services.ts";
 import type { AutomationServices } from "./automation/automation_services.ts";
 import type { Clock } from "./base/clock.ts";
@@ -134,6 +135,8 @@ export interface ServicesOptions {
   readonly logSink: LogSink;
   /** Returns false while log lines are lost. Default: always true */
   readonly logHealthy?: () => boolean;
+  /** Database that this gateway shares with others. Default: as `[storage]` says */
+  readonly database?: { readonly store: Store; readonly cluster: ClusterDatabase };
   /** Default: the system's clock */
   readonly clock?: Clock;
   /** Default: the system's randomness */

@@ -142,6 +142,7 @@ export const KEY_CHANGES: Readonly<Record<string, KeyChange>> = {
   "sops": "live",
   "hardware": "live",
   "storage": "restart",
+  "cluster": "restart",
   "logging.level": "live",
   "logging.format": "restart",
   "memory": "live",

@@ -14,7 +14,7 @@ import {
   sopsSchema,
 } from "./schema/agent.ts";
 import { hardwareSchema, pluginsSchema, runtimeSchema } from "./schema/extension.ts";
-import { gatewaySchema, loggingSchema, storageSchema } from "./schema/gateway.ts";
+import { clusterSchema, gatewaySchema, loggingSchema, storageSchema } from "./schema/gateway.ts";
 import { namedProviderSchema, providerSchema } from "./schema/provider.ts";
 import {
   autonomySchema,
@@ -108,6 +108,7 @@ export const configSchema = v.strictObject({
   sops: about("Procedures", v.optional(sopsSchema, {})),
   hardware: about("Boards that are reached over the GDB remote protocol", v.optional(hardwareSchema, {})),
   storage: about("Where records are kept", v.optional(storageSchema, {})),
+  cluster: about("Gateways that share a PostgreSQL database", v.optional(clusterSchema, {})),
   logging: about("Log lines on stderr, or in the log file of the daemon", v.optional(loggingSchema, {})),
   memory: about("How memories are found", v.optional(memorySchema, {})),
   conversations: about("How long conversations are kept", v.optional(conversationsSchema, {})),

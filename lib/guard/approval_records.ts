@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import type { RunOwnership } from "../cluster/run_ownership.ts";
 import type { Clock } from "../base/clock.ts";
 import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
 import {
@@ -157,6 +158,8 @@ export interface ApprovalRecordsOptions {
   readonly metrics: Metrics;
   /** Told of every step, in one transaction with it */
   readonly audit: AuditAppend;
+  /** Notes to and from the other gateways of a cluster. Default: the gateway is alone */
+  readonly cluster?: Pick<RunOwnership, "tell" | "onNote"> | undefined;
 }
 
 /** Settled approvals that are looked at to make room. */
@@ -179,6 +182,7 @@ export class ApprovalRecords {
       ["decision"],
       APPROVAL_STATUSES.filter((status) => status !== "pending").map((status) => [status]),
     );
+    options.cluster?.onNote(({ kind, id }) => void (kind === "approval" && this.#notifier.wake(id)));
   }
 
   /** Listens for the settlement of an approval, whichever caller settles it. */
@@ -204,7 +208,8 @@ export class ApprovalRecords {
       const found = await this.find(id);
       if (found?.approval.status !== "pending") return found;
       const { kind, expires_at } = found.approval;
-      const isLost = kind === "elicitation" && !this.#awaited.has(id);
+      // In a cluster the call may wait at another gateway: the elicitation then ends with its time
+      const isLost = kind === "elicitation" && !this.#awaited.has(id) && this.#options.cluster === undefined;
       if (!isLost && !isOver(found.approval, clock.now())) return found;
       const end = isLost
         ? { status: "cancelled", answered_at: new Date(clock.now()).toISOString() } as const
@@ -297,6 +302,7 @@ export class ApprovalRecords {
     this.#counted.with(status).add();
     this.#options.log.info("Approval was settled", { approval_id: id, run_id, call_id, tool, status, answered_by });
     this.#notifier.wake(id);
+    this.#options.cluster?.tell("approval", id);
   }
 }
 

@@ -1,3 +1,4 @@
+import type { RunOwnership } from "../cluster/run_ownership.ts";
 import type { RecordAccess } from "../access/identity.ts";
 import type { Clock } from "../base/clock.ts";
 import { lazyService } from "../base/lazily.ts";
@@ -33,6 +34,8 @@ export interface GuardServicesOptions {
   readonly trustDir?: string | undefined;
   /** Program around the gateway. Where it answers approvals, it is asked once `ready` resolves. Default: people alone are asked */
   readonly program?: { readonly onApproval?: AskProgram | undefined; readonly ready: Promise<void> } | undefined;
+  /** Notes to and from the other gateways of a cluster. Default: the gateway is alone */
+  readonly cluster?: Pick<RunOwnership, "tell" | "onNote"> | undefined;
   readonly opened: OpenedList;
 }
 
@@ -72,7 +75,11 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
     await recordTrust({ store, audit: audit.append, log, trustDir });
   };
   await recordTrust();
-  const stored = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
+  const stored = createApprovals({
+    ...{ store, clock, random, log, metrics },
+    cluster: options.cluster,
+    audit: audit.append,
+  });
   const approvals = await withProgram(stored, options);
   opened.own(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }), (stop) => stop());
   const taintedFiles = lazyService(async () => {

@@ -22,7 +22,7 @@ import type { OnRecorded } from "./journal/run_store.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import { createAgentOf } from "./supervisor/agent_profile.ts";
 import { createApprover } from "./supervisor/create_approver.ts";
-import { createSupervisor, type SupervisorOptions } from "./supervisor/supervisor.ts";
+import { type ClusterMember, createSupervisor, type SupervisorOptions } from "./supervisor/supervisor.ts";
 
 interface CommonOptions {
   readonly store: Store;
@@ -48,6 +48,8 @@ export interface RunsOptions extends CommonOptions {
   readonly onEvents?: OnRecorded | undefined;
   /** Closes what a run had open. Default: nothing */
   readonly onRunEnd?: (runId: string) => void;
+  /** Membership of a cluster. Default: the gateway is alone */
+  readonly cluster?: ClusterMember | undefined;
   readonly opened: OpenedList;
 }
 

@@ -1,4 +1,5 @@
 import type { Logger } from "../base/telemetry/log.ts";
+import { DEFAULT_LEASE_SECS } from "../config/schema/gateway.ts";
 import type { Config } from "../config/config.ts";
 import { type KeyPath, toKeyText } from "../config/toml.ts";
 import { BUILTIN_TOOLS } from "./builtin.ts";
@@ -107,7 +108,11 @@ function* idleNames(config: Config, { all }: KnownTools): Iterable<IdleSetting> 
   }
 }
 
-function* idleValues({ storage, tools }: Config, { builtin, all }: KnownTools): Iterable<IdleSetting> {
+function* idleValues({ storage, cluster, tools }: Config, { builtin, all }: KnownTools): Iterable<IdleSetting> {
+  if (cluster.lease_secs !== DEFAULT_LEASE_SECS && storage.driver !== "postgres") {
+    const message = `"cluster.lease_secs" does nothing: storage.driver is "${storage.driver}"`;
+    yield { path: ["cluster", "lease_secs"], message };
+  }
   if (storage.url !== "" && storage.driver !== "postgres") {
     yield { path: ["storage", "url"], message: `"storage.url" does nothing: storage.driver is "${storage.driver}"` };
   }

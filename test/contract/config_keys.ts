@@ -217,6 +217,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "hardware.boards.<name>.memory_map.<n>.length": REQUIRED,
   "storage.driver": "sqlite",
   "storage.url": "",
+  "cluster.lease_secs": 10,
   "logging.level": "info",
   "logging.format": "pretty",
   "memory.embedding_route": "",

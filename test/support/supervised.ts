@@ -28,6 +28,7 @@ export interface SupervisedOptions {
   readonly store?: Store;
   readonly clock?: FakeClock;
   readonly log?: Logger;
+  readonly cluster?: SupervisorOptions["cluster"];
   readonly seed?: number;
   readonly retentionDays?: number;
   readonly approverOf?: SupervisorOptions["approverOf"];
@@ -78,6 +79,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
     ...(options.agentOf === undefined ? {} : { agentOf: options.agentOf }),
     retentionDays: () => options.retentionDays ?? 0,
     ...options.leftApprovals,
+    ...(options.cluster === undefined ? {} : { cluster: options.cluster }),
     ...(options.onRunEnd === undefined ? {} : { onRunEnd: options.onRunEnd }),
     ...(options.isChannelConversation === undefined ? {} : { isChannelConversation: options.isChannelConversation }),
     ...(options.approverOf === undefined ? {} : { approverOf: options.approverOf }),

@@ -53,6 +53,17 @@ export const storageSchema = v.strictObject({
   url: about("Address of the database server. For `postgres` alone", text("")),
 });
 
+/** Default of `[cluster] lease_secs`. */
+export const DEFAULT_LEASE_SECS = 10;
+
+/** `[cluster]`: gateways that share a PostgreSQL database (docs/design/cluster.md "Rules"). */
+export const clusterSchema = v.strictObject({
+  lease_secs: about(
+    "Seconds after which a gateway that is not heard of counts as gone. Its runs go on at others after one and a half times as long. The same at all gateways",
+    integer(DEFAULT_LEASE_SECS, 1, 300),
+  ),
+});
+
 /** `[logging]`: lines go to stderr, or to the daemon's log file. */
 export const loggingSchema = v.strictObject({
   level: about("Least important line that is written", choice(LOG_LEVELS, "info")),

@@ -11,6 +11,11 @@ export interface FollowRunOptions extends FollowOptions {
   readonly news: KeyedNotifier;
   /** Returns the run while it is at work. */
   readonly find: (id: string) => ActiveRun | undefined;
+  /** Runs that are at work elsewhere. Default: there are none */
+  readonly cluster?: {
+    isOpenElsewhere(id: string): Promise<boolean>;
+    news(heard: Promise<void>): Promise<void>;
+  } | undefined;
 }
 
 /**
@@ -21,7 +26,7 @@ export interface FollowRunOptions extends FollowOptions {
  */
 export async function* followRun(
   id: string,
-  { afterSeq, signal, runs, news, find }: FollowRunOptions,
+  { afterSeq, signal, runs, news, find, cluster }: FollowRunOptions,
 ): AsyncGenerator<readonly AgentEvent[], void, undefined> {
   let place: JournalPlace = { seq: afterSeq, record: 0 };
   let entry: ActiveRun | undefined;
@@ -30,13 +35,15 @@ export async function* followRun(
     const listening = news.listen(id, signal);
     const working = find(id);
     try {
-      entry = working ?? entry;
+      // In a cluster another gateway may go on with a run that left this one
+      entry = working ?? (cluster === undefined ? entry : undefined);
       let events = entry?.recorder?.pending(place.seq) ?? [];
       if (events.length === 0) ({ events, place } = await runs.read(id, place));
       const last = events.at(-1);
       if (last === undefined) {
-        if (working === undefined) return;
-        await listening.heard.catch(() => {});
+        if (working === undefined && await cluster?.isOpenElsewhere(id) !== true) return;
+        const heard = listening.heard.catch(() => {});
+        await (cluster?.news(heard) ?? heard);
         continue;
       }
       listening.stop();

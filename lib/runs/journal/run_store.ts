@@ -1,9 +1,11 @@
+import type { ClaimableRun } from "../../cluster/run_claims.ts";
+import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { EndedTurn } from "../../agent/agent_run.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import { readable, readEntry, readRecord, readRecords, scanAll } from "../../storage/read_records.ts";
-import type { Store, Write } from "../../storage/store.ts";
+import type { Store, Stored, Write } from "../../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
 import { joinedEvents, lastSeqOf, type PackedEvents, unpackEvents } from "./pack_events.ts";
 import type { ListRunsOptions, RunList, RunSupervisor } from "../run_request.ts";
@@ -68,6 +70,10 @@ export interface RunStore {
   open(): Promise<readonly OpenRunId[]>;
   /** Notes that a run must not go on after a restart. @returns false for a run that is unknown or has ended */
   cancel(runId: string): Promise<boolean>;
+  /** Tells whether somebody has cancelled an open run. */
+  isCancelled(runId: string): Promise<OpenRunId["cancelled"]>;
+  /** Forgets what is known of a run that others may write from now on. */
+  forget(runId: string): void;
 }
 
 /** A run that has not ended. */
@@ -106,9 +112,17 @@ const MAX_PARSED = 8;
 /** Told of the events of each record that is on disk. Must not throw. */
 export type OnRecorded = (runId: string, events: PackedEvents) => void;
 
+/** Beside the store of a journal: who is told of its records, and who owns its runs. */
+export interface RunStoreOptions {
+  /** Told of the events of each record that is on disk. Default: nobody is */
+  readonly onRecorded?: OnRecorded | undefined;
+  /** Runs that this gateway owns in a cluster. Default: the gateway is alone, and owns all */
+  readonly ownership?: RunOwnership | undefined;
+}
+
 /** Returns the journal over a store. */
-export function createRunStore(store: Store, onRecorded?: OnRecorded): RunStore {
-  return new StoreJournal(store, onRecorded);
+export function createRunStore(store: Store, options: RunStoreOptions = {}): RunStore {
+  return new StoreJournal(store, options);
 }
 
 class StoreJournal implements RunStore {
@@ -119,19 +133,22 @@ class StoreJournal implements RunStore {
   readonly #parsed = new Map<string, JournalRecord>();
 
   readonly #onRecorded: OnRecorded | undefined;
+  readonly #ownership: RunOwnership | undefined;
 
-  constructor(store: Store, onRecorded: OnRecorded | undefined) {
+  constructor(store: Store, { onRecorded, ownership }: RunStoreOptions) {
     this.#store = store;
     this.#onRecorded = onRecorded;
+    this.#ownership = ownership;
   }
 
   async accept(state: RunState, input: RunInput, claim?: Write | readonly Write[]): Promise<void> {
     const head = { state, seq: 0, records: 0 };
-    const writes = creation(head, input);
+    const { run } = state;
+    const writes = [...creation(head, input), ...this.#ownership?.opening(toClaimable(run)) ?? []];
     if (claim === undefined) {
       if (!(await this.#store.batch(writes))) throw taken(state.run.id);
     } else if (!(await this.#store.batch([...writes, ...[claim].flat()]))) throw claimed();
-    this.#heads.set(state.run.id, head);
+    this.#keepHead(head);
   }
 
   async append(runId: string, expectedSeq: number, events: PackedEvents, options: AppendOptions = {}): Promise<void> {
@@ -148,16 +165,48 @@ class StoreJournal implements RunStore {
     const body: JournalRecord = { v: 2, ...events, ...toNotes(notes) };
     const over = !isAtWork(next.state.run.status);
     this.#heads.delete(runId);
-    const written = await write([
-      ...(create === undefined ? [] : creation(head, create.input)),
+    const owner = this.#ownership;
+    const run = toClaimable(next.state.run);
+    if (create !== undefined && owner?.owns(runId) === false) await owner.take(run, new AbortController().signal);
+    const batch: readonly Write[] = [
+      ...owner?.check(runId) ?? [],
+      ...(create === undefined ? [] : [...creation(head, create.input), ...owner?.opening(run) ?? []]),
       { op: "append", stream: journalOf(runId), expectedSeq: head.records, records: [body] },
       { op: "put", collection: RUNS, key: runId, body: toRecord(next) },
-      ...(over ? [{ op: "delete" as const, collection: OPEN_RUNS, key: runId }] : []),
+      ...(over ? [{ op: "delete" as const, collection: OPEN_RUNS, key: runId }, ...owner?.ending(run) ?? []] : []),
       ...writes,
-    ]);
-    if (!written) throw taken(runId);
-    if (!over) this.#heads.set(runId, next);
+    ];
+    if (!await this.#writeBatch(next, { batch, body, write })) throw taken(runId);
+    if (!over) this.#keepHead(next);
     this.#onRecorded?.(runId, events);
+    owner?.tell(over ? "end" : "run", runId, next.seq);
+  }
+
+  /** Writes a record, with tries again in a cluster. A try whose answer was lost may have written it. */
+  async #writeBatch(
+    { state, records }: Head,
+    { batch, body, write }: {
+      readonly batch: readonly Write[];
+      readonly body: JournalRecord;
+      readonly write: (writes: readonly Write[]) => Promise<boolean>;
+    },
+  ): Promise<boolean> {
+    const { id } = state.run;
+    if (this.#ownership?.owns(id) !== true) return await write(batch);
+    const { written, isRepeated } = await this.#ownership.write(id, () => write(batch));
+    if (written || !isRepeated) return written;
+    const [stored] = await this.#store.read(journalOf(id), { afterSeq: records - 1, limit: 1 });
+    return JSON.stringify(stored?.body) === JSON.stringify(body);
+  }
+
+  /** Keeps the head of a run that this gateway writes. Others may write the journals of other runs. */
+  #keepHead(head: Head): void {
+    const { id } = head.state.run;
+    if (this.#ownership?.owns(id) ?? true) this.#heads.set(id, head);
+  }
+
+  forget(runId: string): void {
+    this.#heads.delete(runId);
   }
 
   async *replay(runId: string, afterSeq: number): AsyncGenerator<readonly AgentEvent[], void, undefined> {
@@ -226,10 +275,7 @@ class StoreJournal implements RunStore {
 
   async open(): Promise<readonly OpenRunId[]> {
     const open: OpenRunId[] = [];
-    for await (const stored of scanAll(this.#store, OPEN_RUNS, { order: "created" })) {
-      const [found] = readable(this.#store, OPEN_RUNS, [stored], parseOpenRun);
-      open.push({ id: stored.key, cancelled: found === undefined ? "unknown" : found.value.cancelled === true });
-    }
+    for await (const stored of scanAll(this.#store, OPEN_RUNS, { order: "created" })) open.push(this.#toOpen(stored));
     return open;
   }
 
@@ -237,7 +283,20 @@ class StoreJournal implements RunStore {
     const open = await this.#store.get(OPEN_RUNS, runId);
     if (open === undefined) return false;
     const body = { v: 1, cancelled: true };
-    return await this.#store.putIfVersion(OPEN_RUNS, runId, open.version, body);
+    return await this.#store.batch([
+      { op: "putIf", collection: OPEN_RUNS, key: runId, version: open.version, body },
+      ...this.#ownership === undefined ? [] : [this.#ownership.signal(runId)],
+    ]);
+  }
+
+  async isCancelled(runId: string): Promise<OpenRunId["cancelled"]> {
+    const open = await this.#store.get(OPEN_RUNS, runId);
+    return open === undefined ? false : this.#toOpen(open).cancelled;
+  }
+
+  #toOpen(stored: Stored): OpenRunId {
+    const [found] = readable(this.#store, OPEN_RUNS, [stored], parseOpenRun);
+    return { id: stored.key, cancelled: found === undefined ? "unknown" : found.value.cancelled === true };
   }
 
   async #recordOf(runId: string): Promise<RunRecord | undefined> {
@@ -292,6 +351,10 @@ function creation(head: Head, input: RunInput): readonly Write[] {
     { op: "insert", collection: RUN_INPUTS, key, body: input },
     { op: "insert", collection: OPEN_RUNS, key, body: { v: 1 } },
   ];
+}
+
+function toClaimable({ id, conversation_id, parent_id }: Run): ClaimableRun {
+  return { id, conversationId: conversation_id, parentId: parent_id };
 }
 
 function taken(runId: string): JournalError {

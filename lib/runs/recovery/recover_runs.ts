@@ -5,7 +5,7 @@ import { appendEvents } from "../journal/run_recorder.ts";
 import { endStatus } from "../journal/apply_event.ts";
 import { openCallsOf, type RecalledRun, recallRun, type RecordedApproval, type StartedCall } from "./recall_run.ts";
 import type { RunInput } from "../journal/run_records.ts";
-import type { RunStore } from "../journal/run_store.ts";
+import type { OpenRunId, RunStore } from "../journal/run_store.ts";
 
 /** A run that goes on after its last finished step. */
 export interface InterruptedRun {
@@ -59,6 +59,13 @@ export async function recoverRuns(options: RecoverOptions): Promise<void> {
   }
   await withdrawUnneeded(awaited, options);
   for (const interrupted of resumable) await continueRun(interrupted, options);
+}
+
+/** Takes up one run that this gateway has claimed in a cluster, as `recoverRuns` does. @throws when the run cannot be read or ended */
+export async function recoverRun({ id, cancelled }: OpenRunId, options: RecoverOptions): Promise<void> {
+  const settled = await settle(id, cancelled, options);
+  await withdrawUnneeded(new Map([[id, new Set(settled?.openCalls)]]), options);
+  if (settled !== undefined) await continueRun(settled.interrupted, options);
 }
 
 /**

@@ -2,6 +2,7 @@ import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import { HttpError } from "../../base/errors.ts";
 import { storedActor } from "../../base/records/caller.ts";
 import { isEnded, type Run } from "../../base/records/run.ts";
+import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { Write } from "../../storage/store.ts";
 import { appendEvents } from "../journal/run_recorder.ts";
@@ -16,6 +17,8 @@ export interface ResolveOptions {
   readonly runs: RunStore;
   readonly time: () => string;
   readonly audit: AuditAppend | undefined;
+  /** Runs that this gateway owns in a cluster. Undefined: the gateway is alone */
+  readonly ownership?: RunOwnership | undefined;
   readonly resume: (interrupted: InterruptedRun) => Promise<void>;
 }
 
@@ -67,6 +70,7 @@ async function goOn(
   await write({ run, recalled, review }, bodies, options, [
     { op: "put", collection: OPEN_RUNS, key: run.id, body: { v: 1 } },
     { op: "put", collection: RUN_INPUTS, key: run.id, body: pinned },
+    ...options.ownership?.opening({ id: run.id, conversationId: run.conversation_id, parentId: run.parent_id }) ?? [],
   ]);
   const { seq, approvals } = await recallRun(options.runs, run.id);
   await options.resume({ run, input: pinned, seq, approvals });

@@ -92,6 +92,8 @@ export interface RunJournalOptions {
   readonly request: RunRequest;
   /** Undefined for a run that can have nothing to record. */
   readonly recorder: RunRecorder | undefined;
+  /** Resolves when an effect may begin: in a cluster, while this gateway owns the run. Default: at once */
+  readonly mayAct?: (() => Promise<void>) | undefined;
   readonly conversations: Conversations;
   readonly parkedRecords: ParkedRecords;
   readonly log: Logger;
@@ -116,13 +118,15 @@ export class RunJournal implements AgentJournal {
   }
 
   async beforeEffect(callId: string, { repeatable }: { readonly repeatable: boolean }): Promise<void> {
-    const { entry, recorder } = this.#options;
+    const { entry, recorder, mayAct } = this.#options;
+    // No wait before the note: the record of the call's start, which is due already, takes the note with it
     entry.hadEffect = true;
     if (!repeatable) entry.effectsAtWork = (this.#effects ??= new Set()).add(callId).size;
     if (recorder === undefined) return;
     recorder.activate();
     if (!repeatable) recorder.effect(callId);
     await recorder.commit();
+    if (mayAct !== undefined) await mayAct();
   }
 
   afterCall(callId: string): void {

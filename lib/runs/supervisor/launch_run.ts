@@ -15,6 +15,7 @@ import { type ContextWindows, createContextWindows } from "../../providers/model
 import type { Provider, Providers } from "../../providers/provider.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { ActiveRun, type ActiveRuns, RunJournal } from "./active_run.ts";
+import type { ClusterRuns } from "./cluster_runs.ts";
 import type { AgentProfile } from "./agent_profile.ts";
 import { type AcceptedRun, createRunState } from "../journal/apply_event.ts";
 import { type ApprovableRun, denyUnattended } from "./create_approver.ts";
@@ -38,6 +39,8 @@ export interface LaunchParts {
   readonly parked: ParkedClientCalls;
   readonly parkedRecords: ParkedRecords;
   readonly queue: RunQueue;
+  /** Returns the part that works in a cluster; undefined for a gateway alone. Default: it is alone */
+  readonly cluster?: (() => ClusterRuns | undefined) | undefined;
   readonly active: ActiveRuns<ActiveRun>;
   readonly day: DayBudget;
   /** Woken with a run's id when the run has new events. */
@@ -74,6 +77,8 @@ export interface LaunchedRun {
   readonly recorder: RunRecorder | undefined;
   /** Gives the place back, for a run that could not be accepted. */
   readonly leave: () => void;
+  /** Tells whether the run has a slot. */
+  readonly isReady: () => boolean;
 }
 
 /** Characters of the message that began a run, as lists show it. */
@@ -119,10 +124,11 @@ export class RunLauncher {
       letGo?.();
       active.remove(entry);
       plan.place.leave();
+      this.#parts.cluster?.()?.leave(entry);
     };
     const run = this.#toAgentRun(plan, { entry, recorder, leave });
     active.add(entry);
-    return { entry, run, recorder, leave };
+    return { entry, run, recorder, leave, isReady: () => plan.place.ready() };
   }
 
   #plan(request: RunRequest, { profile, guidance, interrupted }: LaunchOptions): Plan {
@@ -140,8 +146,16 @@ export class RunLauncher {
     const parent = request.parentId === undefined ? undefined : active.find(request.parentId);
     const keeps = request.durable || conversationId !== null;
     const agentTools = resumed?.agentTools ?? settings.agentTools;
+    const id = interrupted?.run.id ?? random.id("run_");
+    const place = queue.enter({
+      conversationId,
+      isChild: parent !== undefined,
+      isPlain: !keeps && request.agentTools === "none",
+      isAccepted: interrupted !== undefined,
+    });
+    const cluster = this.#parts.cluster?.();
     return {
-      id: interrupted?.run.id ?? random.id("run_"),
+      id,
       request,
       interrupted,
       settings: {
@@ -154,12 +168,9 @@ export class RunLauncher {
       conversationId,
       parent,
       depth: request.depth ?? (parent === undefined ? 0 : parent.depth + 1),
-      place: queue.enter({
-        conversationId,
-        isChild: parent !== undefined,
-        isPlain: !keeps && request.agentTools === "none",
-        isAccepted: interrupted !== undefined,
-      }),
+      place: cluster === undefined || conversationId === null
+        ? place
+        : cluster.placeOf(place, { id, conversationId, parentId: request.parentId ?? null }),
       controller: (request.durable ? undefined : request.controller) ?? new AbortController(),
       keeps,
       isRecorded: keeps || agentTools.length > 0 || this.#parts.onEvents !== undefined,
@@ -240,6 +251,7 @@ export class RunLauncher {
     const { provider, providerModel, limits, agentTools } = settings;
     const { tools, parked, clock, time, random, log } = this.#parts;
     const windows = this.#windows;
+    const cluster = plan.keeps ? this.#parts.cluster?.() : undefined;
     const findWindow = conversationId !== null || agentTools.length > 0
       ? windowFinder({ limits, windows, provider, model: providerModel })
       : undefined;
@@ -252,11 +264,13 @@ export class RunLauncher {
       entry,
       conversations: this.#parts.conversations,
     });
+    const fitting = findWindow === undefined ? provider : this.#fittingProvider(settings, opening);
+    const ownProvider = cluster?.providerOf(fitting, id) ?? fitting;
     const run: AgentRun = {
       id,
       kind: request.kind,
       model: settings.model,
-      provider: findWindow === undefined ? provider : this.#fittingProvider(settings, opening),
+      provider: ownProvider,
       providerModel,
       conversationId,
       parentId: request.parentId ?? null,
@@ -325,10 +339,12 @@ export class RunLauncher {
 
   #journalOf({ request }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
     const { conversations, parkedRecords, log, onEnd, onEvents } = this.#parts;
+    const ownership = this.#parts.cluster?.()?.ownership;
     return new RunJournal({
       entry,
       request,
       recorder,
+      mayAct: ownership && (() => ownership.mayAct(entry.id, entry.signal)),
       conversations,
       parkedRecords,
       log,

@@ -43,6 +43,8 @@ export interface EnterOptions {
 export interface RunQueue {
   /** @throws {HttpError} 503 `overloaded` */
   enter(options: EnterOptions): QueuePlace;
+  /** Returns how many more runs could work now. */
+  freeSlots(): number;
 }
 
 /** @param limits read at every entrance, so that a reload takes effect */
@@ -71,6 +73,10 @@ class SlotQueue implements RunQueue {
       this.#waiting.add(place);
     }
     return place;
+  }
+
+  freeSlots(): number {
+    return Math.max(0, this.#limits().maxConcurrent - this.#slots - this.#waiting.size);
   }
 
   /** Takes back a slot that was lent, over the limit if need be. */
@@ -224,7 +230,8 @@ class PlainPlace implements QueuePlace {
   }
 }
 
-function overloaded(reason: string): HttpError {
+/** Returns the refusal of a run for which there is no room. */
+export function overloaded(reason: string): HttpError {
   return new HttpError("overloaded", `Cannot start the run: ${reason}; try again later`, {
     status: 503,
     type: "api_error",

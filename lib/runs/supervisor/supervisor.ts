@@ -14,6 +14,7 @@ import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
 import { createKeyedNotifier } from "../../base/keyed_queues.ts";
+import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { isPlainModel, plainModelOf } from "../../providers/models/model_names.ts";
 import type { Providers } from "../../providers/provider.ts";
@@ -37,7 +38,7 @@ import {
 } from "../recovery/recover_runs.ts";
 import { resumedRequest } from "../recovery/run_input.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
-import { shownUpTo } from "../journal/run_recorder.ts";
+import { type RunRecorder, shownUpTo } from "../journal/run_recorder.ts";
 import type {
   FollowOptions,
   ListRunsOptions,
@@ -48,6 +49,7 @@ import type {
   RunReview,
   RunSupervisor,
 } from "../run_request.ts";
+import type { ClusterRuns, ClusterRunsOptions } from "./cluster_runs.ts";
 import type { AgentSettings, RunGuidance } from "./run_settings.ts";
 import { createRunStore, type OnRecorded, type RunStore } from "../journal/run_store.ts";
 import { createParkedRecords, type ParkedRecords } from "../conversations/parked_records.ts";
@@ -83,8 +85,17 @@ export interface SupervisorOptions {
   readonly onRunEnd?: (runId: string) => void;
   /** Told of the events of each run, once: those on record, and at its end those of a run without a record. Must not throw. Default: nobody is. */
   readonly onEvents?: OnRecorded | undefined;
+  /** Makes the part of this supervisor that works in a cluster, see run_services.ts. Default: the gateway is alone */
+  readonly cluster?: ClusterMember | undefined;
   /** Records the decision of a person about an interrupted run. Default: not recorded. */
   readonly audit?: AuditAppend;
+}
+
+/** Membership of a cluster, for the supervisor. */
+export interface ClusterMember {
+  readonly ownership: RunOwnership;
+  /** Makes the part of a supervisor that claims runs of the cluster. */
+  readonly toRuns: (options: Omit<ClusterRunsOptions, "cluster">) => ClusterRuns;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -111,6 +122,8 @@ class Supervisor implements RunSupervisor {
   readonly #time: () => string;
   readonly #launcher: RunLauncher;
   readonly #recovery: RecoverOptions;
+  /** Undefined for a gateway alone. */
+  readonly #cluster: ClusterRuns | undefined;
   /** Woken with a run's id when the run has new events. */
   readonly #news = createKeyedNotifier();
   /** Woken with a run's id when the run ends. */
@@ -124,7 +137,7 @@ class Supervisor implements RunSupervisor {
   constructor(options: SupervisorOptions) {
     const { store, clock, random, log, metrics } = options;
     this.#options = options;
-    this.#runs = createRunStore(store, options.onEvents);
+    this.#runs = createRunStore(store, { onRecorded: options.onEvents, ownership: options.cluster?.ownership });
     this.#conversations = createConversations({ store, random, isChannel: options.isChannelConversation });
     this.#day = createDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
     this.#agentOf = options.agentOf ?? noAgents;
@@ -139,14 +152,16 @@ class Supervisor implements RunSupervisor {
     metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their slot", this.#active.size);
     const parked = createParkedClientCalls(clock);
     this.#parkedRecords = createParkedRecords({ store, clock, parked });
+    const queue = createRunQueue(options.limits);
     this.#launcher = new RunLauncher({
       ...options,
+      cluster: () => this.#cluster,
       runs: this.#runs,
       conversations: this.#conversations,
       parked,
       pictures: createPictureMemory(),
       parkedRecords: this.#parkedRecords,
-      queue: createRunQueue(options.limits),
+      queue,
       active: this.#active,
       day: this.#day,
       news: this.#news,
@@ -162,6 +177,18 @@ class Supervisor implements RunSupervisor {
       onEnd: (id, status) => this.#onEnd(id, status),
       resume: (interrupted) => this.#resume(interrupted),
     };
+    this.#cluster = options.cluster?.toRuns({
+      runs: this.#runs,
+      active: this.#active,
+      queue,
+      limits: options.limits,
+      recovery: this.#recovery,
+      news: this.#news,
+      ends: this.#ends,
+      cancel: (id) => this.cancel(id, "cancelled"),
+      clock,
+      log,
+    });
   }
 
   async start(asked: RunRequest): Promise<RunHandle> {
@@ -176,9 +203,13 @@ class Supervisor implements RunSupervisor {
     if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
     const needsGuidance = request.agentTools !== "none" && request.call === undefined;
     const guidance = needsGuidance ? await this.#options.guidance?.() : undefined;
+    if (request.durable) this.#cluster?.checkBounds(conversationId ?? null);
     const launched = this.#launcher.launch(request, { profile, guidance });
     const { entry, run, recorder } = launched;
     if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
+    if (this.#cluster !== undefined) {
+      return await this.#acceptInCluster(launched, { recorder, cluster: this.#cluster, request });
+    }
     try {
       await recorder.accept(request.claim?.(entry.id));
     } catch (error) {
@@ -186,6 +217,44 @@ class Supervisor implements RunSupervisor {
       throw error;
     }
     return this.#beginDurable(launched);
+  }
+
+  /**
+   * Accepts a durable run of a cluster. It begins here when a slot is free and nothing waits; else it waits for whichever gateway claims it.
+   * Runs of a conversation always wait, since they begin in the order in which they were accepted.
+   */
+  async #acceptInCluster(
+    launched: LaunchedRun,
+    { recorder, cluster, request }: {
+      readonly recorder: RunRecorder;
+      readonly cluster: ClusterRuns;
+      readonly request: RunRequest;
+    },
+  ): Promise<RunHandle> {
+    const { entry: { id, model, conversationId }, isReady, leave } = launched;
+    const { ownership } = cluster;
+    const run = { id, conversationId, parentId: request.parentId ?? null };
+    const isHere = conversationId === null && isReady() && ownership.mayBegin() && ownership.tryTake(run);
+    if (!isHere) leave();
+    const claim = request.claim?.(id);
+    try {
+      await recorder.accept(claim);
+    } catch (error) {
+      leave();
+      throw error;
+    }
+    if (isHere) return this.#beginDurable(launched);
+    ownership.tell("queue", id);
+    cluster.look();
+    return {
+      id,
+      model,
+      conversationId,
+      // Whatever gateway has the run, its client must not repeat the request
+      hadEffect: () => true,
+      events: () => this.#follow(id, { afterSeq: 0, signal: new AbortController().signal }),
+      cancel: (reason) => void this.cancel(id, reason).catch(() => {}),
+    };
   }
 
   async get(id: string): Promise<Run | undefined> {
@@ -223,7 +292,7 @@ class Supervisor implements RunSupervisor {
         const run = await this.get(id);
         if (run === undefined || !isAtWork(run.status)) return run;
         if (this.#draining && this.#active.find(id) === undefined) throw new CancelError("shutdown");
-        await listening.heard;
+        await (this.#cluster?.news(listening.heard) ?? listening.heard);
       } finally {
         listening.stop();
       }
@@ -236,6 +305,7 @@ class Supervisor implements RunSupervisor {
     // On disk before the answer: a cancelled run stays cancelled whatever happens next
     const isNoted = entry?.durable === false || await this.#runs.cancel(id);
     if (isNoted) entry?.abort(new CancelError(reason));
+    if (isNoted && entry === undefined) await this.#cluster?.cancelElsewhere(id);
     return isNoted;
   }
 
@@ -249,16 +319,23 @@ class Supervisor implements RunSupervisor {
 
   async resolve(id: string, review: RunReview): Promise<Run> {
     const { resolveRun } = await import("../recovery/review_run.ts");
+    const cluster = this.#cluster;
+    if (review.action === "resume" && review.outcome === "not_done") await cluster?.checkAgain(id);
     return await resolveRun(id, review, {
       runs: this.#runs,
       time: this.#time,
       audit: this.#options.audit,
-      resume: (interrupted) => continueRun(interrupted, this.#recovery),
+      ownership: cluster?.ownership,
+      resume: async (interrupted) => {
+        if (cluster === undefined) return await continueRun(interrupted, this.#recovery);
+        cluster.ownership.tell("queue", id);
+        cluster.look();
+      },
     });
   }
 
   async recover(): Promise<void> {
-    await recoverRuns(this.#recovery);
+    await (this.#cluster?.start() ?? recoverRuns(this.#recovery));
     await this.#prune();
     this.#pruning = this.#options.clock.every(DAY_MS, () => void this.#prune());
   }
@@ -266,6 +343,7 @@ class Supervisor implements RunSupervisor {
   async drain(graceMs: number): Promise<void> {
     this.#draining = true;
     this.#pruning?.clear();
+    await this.#cluster?.stop();
     // Durable work goes on at the next start. It stops after its last finished step, and before the grace in the middle of no effect
     for (const entry of this.#active.all().filter((entry) => entry.durable)) {
       entry.stopsForShutdown = true;
@@ -296,7 +374,13 @@ class Supervisor implements RunSupervisor {
   }
 
   #follow(id: string, options: FollowOptions): AsyncIterable<readonly AgentEvent[]> {
-    return followRun(id, { ...options, runs: this.#runs, news: this.#news, find: this.#active.find });
+    return followRun(id, {
+      ...options,
+      runs: this.#runs,
+      news: this.#news,
+      find: this.#active.find,
+      cluster: this.#cluster,
+    });
   }
 
   /** Starts durable work, which goes on by itself. A reader ends by leaving. */
@@ -317,6 +401,7 @@ class Supervisor implements RunSupervisor {
   #onEnd(id: string, status: RunStatus | undefined): void {
     if (status !== undefined) this.#ended.with(status).add();
     this.#options.onRunEnd?.(id);
+    if (status === "cancelled") void this.#cluster?.cancelChildren(id);
     this.#news.wake(id);
     this.#ends.wake(id);
     if (this.#active.size() === 0) this.#onIdle();

@@ -1,0 +1,182 @@
+import { cancelError } from "../base/cancel.ts";
+import { type Clock, type Timer, withTimeout } from "../base/clock.ts";
+import { createKeyedNotifier } from "../base/keyed_queues.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { LeaseBody } from "./cluster_records.ts";
+import type { JoinedGateway, Leases } from "./leases.ts";
+import {
+  brokenHold,
+  extended,
+  held,
+  type Hold,
+  type Instant,
+  type LeaseTerms,
+  mayAct,
+  mayTakeOver,
+  renewalPause,
+} from "./ownership.ts";
+
+/** Options of `GatewayLease`. */
+export interface GatewayLeaseOptions {
+  readonly leases: Leases;
+  readonly terms: LeaseTerms;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly id: string;
+  readonly about: LeaseBody["about"];
+  /** Told when others have fenced the gateway off: nothing that it began before counts any more. Must not throw. */
+  readonly onLost: (fence: number) => void;
+  /** Told when the deadline passes without a renewal: programs of tools are to be killed. Must not throw. */
+  readonly onDeadline: () => void;
+  /** Told of each renewal that succeeded, for the watchdog. Must not throw. Default: nobody is */
+  readonly onBeat?: () => void;
+}
+
+/**
+ * Keeps the lease of this gateway: joins, renews it three times before its deadline, and joins again when others have fenced it off.
+ *
+ * Any error of a heartbeat, and an answer that does not come in time, takes the right to act away until a renewal succeeds. The next try
+ * then comes four times as soon.
+ */
+export class GatewayLease {
+  readonly #options: GatewayLeaseOptions;
+  readonly #news = createKeyedNotifier();
+  #hold: Hold | undefined = undefined;
+  #timer: Timer | undefined = undefined;
+  #deadline: Timer | undefined = undefined;
+  #isStopped = false;
+  /** Set after an error, so that the log has one line for an outage. */
+  #isAway = false;
+
+  constructor(options: GatewayLeaseOptions) {
+    this.#options = options;
+  }
+
+  /** Joins the cluster, and keeps the lease until `stop`. @throws when the database cannot be reached */
+  async start(): Promise<void> {
+    const { leases, id, about } = this.#options;
+    const sentAt = this.#now();
+    this.#take(held(await leases.join(id, about), sentAt));
+    this.#next();
+  }
+
+  /** Returns this gateway with its fence. Undefined while it has joined no lease. */
+  own(): JoinedGateway | undefined {
+    return this.#hold === undefined ? undefined : { id: this.#options.id, fence: this.#hold.fence };
+  }
+
+  /** Tells whether an effect may begin now. */
+  mayAct(): boolean {
+    return this.#hold !== undefined && mayAct(this.#hold, this.#now(), this.#options.terms);
+  }
+
+  /** Tells whether others may be fenced off now. */
+  mayTakeOver(): boolean {
+    return this.#hold !== undefined && mayTakeOver(this.#hold, this.#now(), this.#options.terms);
+  }
+
+  /**
+   * Resolves when an effect may begin under this fence.
+   * @returns false when others have fenced the gateway off, or the lease was given back
+   * @throws {CancelError} when the signal aborts first
+   */
+  async mayActUnder(fence: number, signal: AbortSignal): Promise<boolean> {
+    for (;;) {
+      if (this.#hold?.fence !== fence) return false;
+      if (this.mayAct()) return true;
+      if (signal.aborted) throw cancelError(signal);
+      const listening = this.#news.listen("hold", signal);
+      try {
+        await listening.heard;
+      } finally {
+        listening.stop();
+      }
+    }
+  }
+
+  /** Gives the lease back, so that others may claim what this gateway owns at once. Never throws. */
+  async stop(): Promise<void> {
+    if (this.#isStopped) return;
+    this.#isStopped = true;
+    this.#timer?.clear();
+    this.#deadline?.clear();
+    const own = this.own();
+    this.#hold = undefined;
+    this.#news.wake("hold");
+    const { leases, log, clock, terms } = this.#options;
+    if (own === undefined) return;
+    try {
+      await withTimeout(leases.leave(own), { ms: terms.leaseMs, clock });
+    } catch (error) {
+      log.warn("The lease could not be given back: the other gateways wait until it has run out", { error });
+    }
+  }
+
+  /** Ends the heartbeats and leaves the lease as it is, as when the process dies. */
+  abandon(): void {
+    this.#isStopped = true;
+    this.#timer?.clear();
+    this.#deadline?.clear();
+    this.#hold = undefined;
+    this.#news.wake("hold");
+  }
+
+  async #beat(): Promise<void> {
+    const { leases, id, about, clock, terms, log } = this.#options;
+    const sentAt = this.#now();
+    const hold = this.#hold;
+    const own = this.own();
+    const asking: Promise<number | boolean> = own === undefined ? leases.join(id, about) : leases.renew(own, about);
+    try {
+      // An answer that comes later counts for nothing
+      const answer = await withTimeout(asking, { ms: terms.leaseMs - terms.marginMs, clock });
+      if (this.#isStopped) return;
+      if (answer === undefined) throw new Error("The database did not answer in time");
+      if (answer === false) return this.#lose();
+      this.#take(hold === undefined ? held(Number(answer), sentAt) : extended(hold, sentAt, terms));
+      if (this.#isAway) log.info("The lease is renewed again", { gateway: id });
+      this.#isAway = false;
+    } catch (error) {
+      asking.catch(() => {});
+      if (this.#isStopped) return;
+      if (this.#hold !== undefined) this.#hold = brokenHold(this.#hold);
+      if (!this.#isAway) log.error("The lease could not be renewed: no effect begins until it is", { error });
+      this.#isAway = true;
+    }
+    this.#next();
+  }
+
+  #take(hold: Hold): void {
+    const { clock, terms, onDeadline, onBeat } = this.#options;
+    this.#hold = hold;
+    this.#deadline?.clear();
+    const { sentAt } = hold;
+    const passed = sentAt === undefined ? 0 : clock.monotonic() - sentAt.monotonic;
+    this.#deadline = clock.after(Math.max(0, terms.leaseMs - terms.marginMs - passed), onDeadline);
+    onBeat?.();
+    this.#news.wake("hold");
+  }
+
+  #lose(): void {
+    const { onLost, onDeadline, log, id } = this.#options;
+    const fence = this.#hold?.fence ?? 0;
+    this.#hold = undefined;
+    this.#deadline?.clear();
+    log.error("Another gateway has taken over the runs of this one, whose lease had run out", { gateway: id, fence });
+    onDeadline();
+    onLost(fence);
+    this.#news.wake("hold");
+    this.#next(0);
+  }
+
+  #next(pause?: number): void {
+    if (this.#isStopped) return;
+    const usual = renewalPause(this.#options.terms);
+    this.#timer = this.#options.clock.after(pause ?? (this.#isAway ? usual / 4 : usual), () => void this.#beat());
+  }
+
+  #now(): Instant {
+    const { clock } = this.#options;
+    return { monotonic: clock.monotonic(), wall: clock.now() };
+  }
+}

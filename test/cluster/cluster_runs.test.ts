@@ -1,0 +1,298 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { Run } from "../../lib/base/records/run.ts";
+import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
+import type { RunRequest } from "../../lib/runs/run_request.ts";
+import type { FakeTool } from "../support/fake_tool_executor.ts";
+import {
+  type ClusteredGateway,
+  createSharedDatabase,
+  joinGateway,
+  LEASE_MS,
+  type SharedDatabase,
+} from "../support/clustered.ts";
+import { ask } from "../support/supervised.ts";
+import { until } from "../support/until.ts";
+
+const DURABLE: Partial<RunRequest> = { durable: true };
+
+/** A tool with an effect that ends when the test says so. */
+function slowTool(access: FakeTool["access"] = "write") {
+  const ends: (() => void)[] = [];
+  const tool: FakeTool = {
+    name: "work",
+    access,
+    run: () => new Promise((resolve) => ends.push(() => resolve("worked"))),
+  };
+  return { tool, begun: () => ends.length, end: () => ends.splice(0).forEach((one) => one()) };
+}
+
+const CALL = { toolCalls: [{ name: "work", arguments: "{}" }] };
+
+/** Moves the time on in steps that are short beside a lease, until something holds. */
+async function passUntil(
+  database: SharedDatabase,
+  holds: () => boolean | Promise<boolean>,
+  atMostMs = 60_000,
+): Promise<number> {
+  let passed = 0;
+  for (; !await holds(); passed += 50) {
+    assert.ok(passed < atMostMs, `it did not come to pass within ${atMostMs} ms`);
+    await database.clock.advance(50);
+  }
+  return passed;
+}
+
+function hasStatus(gateway: ClusteredGateway, id: string, status: Run["status"]): () => Promise<boolean> {
+  return async () => (await gateway.runs.get(id))?.status === status;
+}
+
+async function eventsOf(gateway: ClusteredGateway, id: string): Promise<readonly string[]> {
+  const types: string[] = [];
+  const events = await gateway.runs.follow(id, { afterSeq: 0, signal: new AbortController().signal });
+  for await (const batch of events ?? []) types.push(...batch.map(({ type }) => type));
+  return types;
+}
+
+describe("two gateways over one database", () => {
+  test("a run is accepted, done and readable at either", async () => {
+    const database = createSharedDatabase();
+    const a = await joinGateway(database, ["from A"], { seed: 1 });
+    const b = await joinGateway(database, ["from B"], { seed: 2 });
+    const handle = await a.runs.start(ask("go", DURABLE));
+    await passUntil(database, hasStatus(b, handle.id, "completed"));
+    assert.equal((await b.runs.get(handle.id))?.result, "from A");
+    assert.equal((await eventsOf(b, handle.id)).at(-1), "done");
+    assert.equal(await database.store.count(RUN_CLAIMS), 0, "an ended run has no claim");
+    await Promise.all([a.close(), b.close()]);
+  });
+
+  test("a gateway that dies is noticed within 1.5 leases, and another goes on with its run", async () => {
+    const database = createSharedDatabase();
+    const { tool, begun } = slowTool("read");
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [tool] });
+    const b = await joinGateway(database, ["from B"], { seed: 2, tools: [{ name: "work" }] });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => begun() === 1);
+    a.link.isCut = true;
+    a.cluster.lease.abandon();
+    const passed = await passUntil(database, hasStatus(b, id, "completed"));
+    assert.ok(passed <= 1.5 * LEASE_MS + 1_000, `it took ${passed} ms`);
+    assert.equal((await b.runs.get(id))?.result, "from B");
+    await b.close();
+  });
+
+  test("what was in flight when a gateway died is needs_review, and is made again a lease later at the earliest", async () => {
+    const database = createSharedDatabase();
+    const { tool, begun } = slowTool();
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [tool] });
+    const b = await joinGateway(database, ["from B"], { seed: 2, tools: [{ name: "work", access: "write" }] });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => begun() === 1);
+    a.link.isCut = true;
+    a.cluster.lease.abandon();
+    await passUntil(database, hasStatus(b, id, "needs_review"));
+    const again = { action: "resume", outcome: "not_done", by: { via: "http", tokenId: "tok_1" } } as const;
+    await assert.rejects(
+      b.runs.resolve(id, again),
+      (error) => error instanceof Error && /try again in 1 s/.test(error.message),
+    );
+    await database.clock.advance(LEASE_MS);
+    await b.runs.resolve(id, again);
+    await passUntil(database, hasStatus(b, id, "completed"));
+    assert.equal(b.executor.calls.length, 1);
+    await b.close();
+  });
+
+  test("a gateway that was paused for three leases comes back and writes nothing", async () => {
+    const database = createSharedDatabase();
+    const slow = slowTool("read");
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [slow.tool] });
+    const b = await joinGateway(database, ["from B"], { seed: 2, tools: [{ name: "work" }] });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => slow.begun() === 1);
+    // Nothing of A happens for three leases, not even an error
+    a.link.isCut = true;
+    await passUntil(database, hasStatus(b, id, "completed"));
+    const events = await eventsOf(b, id);
+    a.link.isCut = false;
+    slow.end();
+    await database.clock.advance(3 * LEASE_MS);
+    assert.deepEqual(await eventsOf(b, id), events);
+    assert.equal((await a.runs.get(id))?.result, "from B");
+    // A has joined again, with a new fence, and works
+    const next = await a.runs.start(ask("more", DURABLE));
+    await passUntil(database, hasStatus(b, next.id, "completed"));
+    assert.equal((await b.runs.get(next.id))?.result, "from A");
+    await Promise.all([a.close(), b.close()]);
+  });
+
+  test("the database is away for 60 s: no run changes its owner, and none becomes needs_review", async () => {
+    const database = createSharedDatabase();
+    const slow = slowTool();
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [slow.tool] });
+    const b = await joinGateway(database, ["from B"], { seed: 2 });
+    await database.clock.advance(3 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => slow.begun() === 1);
+    database.isAway = true;
+    await database.clock.advance(20_000);
+    // The effect ends in the outage: its end waits for the database
+    slow.end();
+    await database.clock.advance(40_000);
+    database.isAway = false;
+    await passUntil(database, hasStatus(b, id, "completed"));
+    assert.equal((await b.runs.get(id))?.result, "from A");
+    assert.equal(b.provider.requests.length, 0);
+    await Promise.all([a.close(), b.close()]);
+  });
+
+  test("a gateway that leaves gives its runs to the others at once", async () => {
+    const database = createSharedDatabase();
+    const slow = slowTool("read");
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [slow.tool] });
+    const b = await joinGateway(database, ["from B"], { seed: 2, tools: [{ name: "work" }] });
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => slow.begun() === 1);
+    const drained = a.runs.drain(0);
+    await database.clock.advance(100);
+    slow.end();
+    await database.clock.advance(3_000);
+    await drained;
+    await a.close();
+    const passed = await passUntil(database, hasStatus(b, id, "completed"));
+    assert.ok(passed <= 1_050, `it took ${passed} ms`);
+    await b.close();
+  });
+
+  test("a run that waits is claimed by a gateway with a free slot", async () => {
+    const database = createSharedDatabase();
+    const slow = slowTool("read");
+    const limits = { maxConcurrent: 1, maxQueued: 2 };
+    const a = await joinGateway(database, [CALL, "from A", "second of A"], { seed: 1, tools: [slow.tool], limits });
+    const first = await a.runs.start(ask("one", DURABLE));
+    await until(() => slow.begun() === 1);
+    const second = await a.runs.start(ask("two", DURABLE));
+    await database.clock.advance(1_100);
+    assert.equal((await a.runs.get(second.id))?.status, "queued");
+    const b = await joinGateway(database, ["from B"], { seed: 2, limits });
+    await passUntil(database, hasStatus(a, second.id, "completed"));
+    assert.equal((await a.runs.get(second.id))?.result, "from B");
+    slow.end();
+    await passUntil(database, hasStatus(b, first.id, "completed"));
+    await Promise.all([a.close(), b.close()]);
+  });
+
+  test("a cluster whose queue is full refuses", async () => {
+    const database = createSharedDatabase();
+    const slow = slowTool("read");
+    const limits = { maxConcurrent: 1, maxQueued: 1 };
+    const a = await joinGateway(database, [CALL, "from A", "two"], { seed: 1, tools: [slow.tool], limits });
+    await a.runs.start(ask("one", DURABLE));
+    await until(() => slow.begun() === 1);
+    await a.runs.start(ask("two", DURABLE));
+    await database.clock.advance(1_100);
+    await assert.rejects(a.runs.start(ask("three", DURABLE)), { code: "overloaded" });
+    await a.close();
+  });
+
+  test("runs of one conversation work one at a time across gateways, in their order", async () => {
+    const database = createSharedDatabase();
+    const order: string[] = [];
+    const script = (name: string) => () => {
+      order.push(name);
+      return name;
+    };
+    const a = await joinGateway(database, script("A"), { seed: 1 });
+    const b = await joinGateway(database, script("B"), { seed: 2 });
+    const caller = { via: "http", tokenId: "tok_1", scopes: ["chat", "runs"] } as const;
+    const talk = { ...DURABLE, caller, conversationId: "conv_1" };
+    const handles = [];
+    for (let n = 0; n < 6; n++) handles.push(await [a, b][n % 2]?.runs.start(ask(`message ${n}`, talk)));
+    const ids = handles.map((handle) => handle?.id ?? "");
+    await passUntil(database, async () => {
+      const runs = await Promise.all(ids.map((id) => a.runs.get(id)));
+      return runs.every((run) => run?.status === "completed");
+    });
+    const last = [...a.provider.requests, ...b.provider.requests].find(({ messages }) => messages.length === 12);
+    const said = last?.messages.filter(({ role }) => role === "user").map(({ content }) => content);
+    assert.deepEqual(said, [0, 1, 2, 3, 4, 5].map((n) => `message ${n}`), "each run has read those before it");
+    await Promise.all([a.close(), b.close()]);
+  });
+
+  for (const isMute of [false, true]) {
+    test(`a cancellation at any gateway reaches the owner${isMute ? " within 1 s when the note is lost" : " by a note"}`, async () => {
+      const database = createSharedDatabase();
+      const slow = slowTool("read");
+      const a = await joinGateway(database, [CALL, "from A"], {
+        seed: 1,
+        tools: [{
+          ...slow.tool,
+          run: (_, { signal }) =>
+            new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+        }],
+      });
+      const b = await joinGateway(database, ["from B"], { seed: 2 });
+      const { id } = await a.runs.start(ask("go", DURABLE));
+      await until(() => a.executor.calls.length === 1);
+      database.isMute = isMute;
+      assert.equal(await b.runs.cancel(id, "cancelled"), true);
+      const passed = await passUntil(database, hasStatus(b, id, "cancelled"));
+      assert.ok(passed <= (isMute ? 1_100 : 50), `it took ${passed} ms`);
+      await Promise.all([a.close(), b.close()]);
+    });
+  }
+
+  test("a run that waits for a gateway is cancelled at any", async () => {
+    const database = createSharedDatabase();
+    const slow = slowTool("read");
+    const limits = { maxConcurrent: 1 };
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [slow.tool], limits });
+    const first = await a.runs.start(ask("one", DURABLE));
+    await until(() => slow.begun() === 1);
+    const second = await a.runs.start(ask("two", DURABLE));
+    const b = await joinGateway(database, ["from B"], { seed: 2, limits: { maxConcurrent: 0 } });
+    assert.equal(await b.runs.cancel(second.id, "cancelled"), true);
+    await passUntil(database, hasStatus(a, second.id, "cancelled"));
+    slow.end();
+    await passUntil(database, hasStatus(a, first.id, "completed"));
+    assert.equal(a.provider.requests.length, 2);
+    await Promise.all([a.close(), b.close()]);
+  });
+
+  test("ended() at one gateway hears of the end at another", async () => {
+    const database = createSharedDatabase();
+    const slow = slowTool("read");
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [slow.tool] });
+    const b = await joinGateway(database, ["from B"], { seed: 2 });
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => slow.begun() === 1);
+    const ended = b.runs.ended(id, new AbortController().signal);
+    slow.end();
+    let run: Run | undefined;
+    void ended.then((end) => run = end);
+    await passUntil(database, () => run !== undefined);
+    assert.equal(run?.status, "completed");
+    await Promise.all([a.close(), b.close()]);
+  });
+
+  test("an attached run that was at work when its gateway died is ended by another", async () => {
+    const database = createSharedDatabase();
+    const slow = slowTool();
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [slow.tool] });
+    const b = await joinGateway(database, ["from B"], { seed: 2 });
+    await database.clock.advance(2 * LEASE_MS);
+    const handle = await a.runs.start(ask("go"));
+    void (async () => {
+      for await (const _ of handle.events()) void _;
+    })().catch(() => {});
+    await until(() => slow.begun() === 1);
+    a.link.isCut = true;
+    a.cluster.lease.abandon();
+    await passUntil(database, hasStatus(b, handle.id, "needs_review"));
+    await b.close();
+  });
+});
