@@ -12,6 +12,18 @@ async function scriptOf({ run }: Machine, shell: string): Promise<string> {
   return stdout;
 }
 
+/** Prints a line of offers for each command line, whose words end with a semicolon. */
+const OFFER = `
+source "$1"; shift
+while (($#)); do
+  COMP_WORDS=()
+  while [[ $1 != ";" ]]; do COMP_WORDS+=("$1"); shift; done
+  shift
+  COMP_CWORD=$((\${#COMP_WORDS[@]} - 1))
+  _postern
+  echo "\${COMPREPLY[@]}"
+done`;
+
 const isThere = (shell: string) => {
   try {
     execFileSync(shell, ["-c", "exit 0"]);
@@ -28,16 +40,13 @@ test("bash completes groups, verbs, flags, and files of flags", () =>
     writeFileSync(script, await scriptOf(machine, "bash"));
     writeFileSync(join(cwd, "other.toml"), "");
     mkdirSync(join(cwd, "old"));
-    /** Returns what bash offers for the last of these words. */
-    const offered = (...words: readonly string[]) => {
-      const program =
-        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _postern; printf "%s\\n" "${COMPREPLY[@]}"';
-      const output = execFileSync("bash", ["-c", program, "bash", script, "postern", ...words], {
-        cwd,
-        encoding: "utf8",
-      });
-      return output.split("\n").filter((line) => line !== "");
+    /** Returns what bash offers for the last word of each command line. One bash that reads no startup file answers for all of them. */
+    const offeredFor = (lines: readonly (readonly string[])[]): readonly (readonly string[])[] => {
+      const args = lines.flatMap((words) => ["postern", ...words, ";"]);
+      const output = execFileSync("bash", ["--norc", "-c", OFFER, "bash", script, ...args], { cwd, encoding: "utf8" });
+      return output.trimEnd().split("\n").map((line) => line.split(" ").filter((word) => word !== ""));
     };
+    const offered = (...words: readonly string[]) => offeredFor([words])[0] ?? [];
     assert.deepEqual(offered("skill", "i"), ["install"]);
     assert.deepEqual(offered("mcp", "ser"), ["serve"]);
     assert.deepEqual(offered("instr"), ["instructions"]);
@@ -45,15 +54,14 @@ test("bash completes groups, verbs, flags, and files of flags", () =>
     assert.deepEqual(offered("--json", "--config", "runs", "runs", "can"), ["cancel"], "values of flags are no words");
     assert.ok(offered("instructions", "trust", "--").includes("--digest"));
     assert.deepEqual(offered("instructions", "trust", "--y"), ["--yes"]);
-    assert.deepEqual(offered("--config", "o").sort(), ["old", "other.toml"]);
+    assert.deepEqual(offered("--config", "o").toSorted(), ["old", "other.toml"]);
     assert.deepEqual(offered("--workspace", "o"), ["old"]);
     assert.deepEqual(offered("instructions", "trust", "--digest", "a"), []);
     const first = new Set(Object.keys(VERBS).map((name) => name.split(" ", 1)[0]));
-    assert.deepEqual(offered("").sort(), [...first].sort());
-    for (const name of Object.keys(VERBS).filter((name) => name.includes(" "))) {
-      const [group = "", verb = ""] = name.split(" ");
-      assert.ok(offered(group, verb).includes(verb), name);
-    }
+    assert.deepEqual(offered("").toSorted(), [...first].sort());
+    const names = Object.keys(VERBS).filter((name) => name.includes(" "));
+    const replies = offeredFor(names.map((name) => name.split(" ")));
+    for (const [index, name] of names.entries()) assert.ok(replies[index]?.includes(name.split(" ")[1] ?? ""), name);
   }));
 
 for (const shell of ["zsh", "fish"]) {
