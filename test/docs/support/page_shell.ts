@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import type { Machine } from "../../cli/support/run_in.ts";
+import { RUN_ENV } from "../../support/gateway_process.ts";
 import { killIfThere } from "../../support/kill_if_there.ts";
 import { until } from "../../support/until.ts";
 
@@ -49,6 +50,7 @@ export async function withPageShell(
   chmodSync(join(folder, "bin/postern"), 0o755);
   const commands = await serveCommands(machine, join(folder, "calls"));
   const env = {
+    ...RUN_ENV,
     ...environment,
     HOME: machine.home,
     PATH: `${join(folder, "bin")}:${process.env["PATH"] ?? ""}`,
