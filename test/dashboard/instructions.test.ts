@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser } from "playwright-core";
-import { launchChromium, NO_PAGE_TEST } from "../support/chromium.ts";
+import { launchPageBrowser, NO_PAGE_TEST } from "../support/chromium.ts";
 import { withWorld } from "../support/world.ts";
 import { withView } from "./with_view.ts";
 
 describe("the dashboard's card of workspace instructions in Chromium", { skip: NO_PAGE_TEST }, () => {
   let browser: Browser;
   before(async () => {
-    browser = await launchChromium();
+    browser = await launchPageBrowser();
   });
   after(() => browser.close());
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, test } from "node:test";
 import type { Browser } from "playwright-core";
-import { launchChromium, NO_PAGE_TEST } from "../support/chromium.ts";
+import { launchPageBrowser, NO_PAGE_TEST } from "../support/chromium.ts";
 import { startAuthorizationServer } from "../support/fake_authorization_server.ts";
 import { fixtureServer } from "../support/mcp_bench.ts";
 import { withRunningGateway } from "../support/running_gateway.ts";
@@ -44,7 +44,7 @@ async function withRemote(use: (config: Readonly<Record<string, unknown>>) => Pr
 describe("the dashboard's MCP servers in Chromium", { skip: NO_PAGE_TEST }, () => {
   let browser: Browser;
   before(async () => {
-    browser = await launchChromium();
+    browser = await launchPageBrowser();
   });
   after(async () => {
     await browser.close();

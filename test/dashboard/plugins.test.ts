@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_PAGE_TEST } from "../support/chromium.ts";
+import { launchPageBrowser, NO_PAGE_TEST } from "../support/chromium.ts";
 import { type SampleManifest, samplePackage, sampleTool, tarOf } from "../support/plugin_package.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { type OpenedView, withView } from "./with_view.ts";
@@ -13,7 +13,7 @@ const packageOf = (fields: SampleManifest) => samplePackage({ ...PROCESS, ...fie
 describe("the dashboard's plugins in Chromium", { skip: NO_PAGE_TEST }, () => {
   let browser: Browser;
   before(async () => {
-    browser = await launchChromium();
+    browser = await launchPageBrowser();
   });
   after(() => browser.close());
 

@@ -3,14 +3,14 @@ import { after, before, describe, test } from "node:test";
 import type { Browser } from "playwright-core";
 import { zipOf } from "../extensions/skills/pack_files.ts";
 import { skillText } from "../extensions/skills/skill_bench.ts";
-import { launchChromium, NO_PAGE_TEST } from "../support/chromium.ts";
+import { launchPageBrowser, NO_PAGE_TEST } from "../support/chromium.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { type OpenedView, withView } from "./with_view.ts";
 
 describe("the dashboard's skills in Chromium", { skip: NO_PAGE_TEST }, () => {
   let browser: Browser;
   before(async () => {
-    browser = await launchChromium();
+    browser = await launchPageBrowser();
   });
   after(() => browser.close());
 

@@ -6,6 +6,7 @@ import { type BrowserRequest, type Browsers, createBrowsers } from "../../../lib
 import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { noContainedBrowser, openSite } from "../../support/browser_bench.ts";
+import { ANY_CHROMIUM } from "../../support/chromium.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
@@ -52,7 +53,7 @@ async function withBrowsers(
     });
     const signal = new AbortController().signal;
     const request = {
-      executable: "",
+      executable: programs === undefined ? ANY_CHROMIUM : "",
       maxDownloadBytes: 1_048_576,
       requiresSandbox: true,
       opens: true,

@@ -2,13 +2,14 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { noContainedBrowser, openSite, refOf, type Site, withBrowserBench } from "../../support/browser_bench.ts";
+import { ANY_CHROMIUM } from "../../support/chromium.ts";
 import { type ConfigChanges, createToolBench } from "../../support/tool_bench.ts";
 import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 const skip = await noContainedBrowser();
 const ALLOWED = { url_access: { allow_loopback: true }, write_file: { enabled: true } };
-const SMALL = { ...ALLOWED, browser: { max_download_bytes: 2_000_000, timeout_secs: 2 } };
+const SMALL = { ...ALLOWED, browser: { executable: ANY_CHROMIUM, max_download_bytes: 2_000_000, timeout_secs: 2 } };
 
 const PAGE =
   `<title>Files</title><a href=/report>Report</a><a id=made download="../../.bashrc">Made</a><a id=large download>Large</a>

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { noContainedBrowser, withBrowserBench } from "../../support/browser_bench.ts";
+import { ANY_CHROMIUM } from "../../support/chromium.ts";
 import { type LoginSites, openLoginSites } from "../../support/login_sites.ts";
 import type { ConfigChanges } from "../../support/tool_bench.ts";
 
@@ -22,7 +23,7 @@ after(() => sites.close());
 
 function withLogin(browser: ConfigChanges["browser"], use: Parameters<typeof withBrowserBench>[1]): Promise<void> {
   const proxy = { http: sites.proxy, https: "", no_proxy: [], resolve: "proxy" as const };
-  return withBrowserBench({ proxy, config: { browser: browser ?? {} } }, async (given) => {
+  return withBrowserBench({ proxy, config: { browser: { executable: ANY_CHROMIUM, ...browser } } }, async (given) => {
     await given.bench.browserLogins.save(SITE, STATE, BY);
     await use(given);
   });
