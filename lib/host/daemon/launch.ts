@@ -3,8 +3,8 @@ import { closeSync, openSync } from "node:fs";
 
 /** Variables that a process needs from its start on and that hold no secret. All others go through the pipe. */
 const PLAIN = new Set(
-  `DENO_CERT DENO_DIR DENO_TLS_CA_STORE HOME LANG LANGUAGE LOGNAME NODE_EXTRA_CA_CERTS NODE_OPTIONS PATH SHELL SSL_CERT_DIR
-  SSL_CERT_FILE TMPDIR TZ USER`.split(/\s+/),
+  `DENO_CERT DENO_DIR DENO_TLS_CA_STORE HOME LANG LANGUAGE LOGNAME NODE_COMPILE_CACHE NODE_EXTRA_CA_CERTS NODE_OPTIONS PATH SHELL
+  SSL_CERT_DIR SSL_CERT_FILE TMPDIR TZ USER`.split(/\s+/),
 );
 const PLAIN_PREFIX = /^(LC|XDG)_/;
 /** V8's and the runtimes' own words before the log is open must be readable by the user alone */
