@@ -33,10 +33,18 @@ export interface AskingRequest<R> {
   readonly work: (way: ClientWay) => Promise<R>;
 }
 
+/** Answers that are kept for questions that were not asked yet. */
+const MAX_AHEAD = 16;
+
+function firstOf(given: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(Object.entries(given).slice(0, MAX_AHEAD));
+}
+
 /** Requests that ask their clients, in both eras of the protocol, and those whose work waits for an answer. */
 export class HeldRequests {
   readonly #options: HeldRequestsOptions;
   readonly #held = new Map<string, AskingWork<unknown>>();
+  #isClosing = false;
 
   constructor(options: HeldRequestsOptions) {
     this.#options = options;
@@ -59,7 +67,7 @@ export class HeldRequests {
       tokenId: requestOf(context).identity.tokenId,
       call,
       // Answers that belong to a state are answers to its question
-      ahead: requestState() === undefined ? { ...inputResponses } : {},
+      ahead: requestState() === undefined ? firstOf(inputResponses ?? {}) : {},
     });
     held.start(work);
     return await this.#attend(held, context);
@@ -101,8 +109,9 @@ export class HeldRequests {
     for (const held of [...this.#held.values()]) if (held.tokenId === tokenId) this.#end(held, "cancelled");
   }
 
-  /** Ends all work that waits for a client, for the start of a shutdown: no client can come back with an answer. */
+  /** Ends all work that waits for a client, for the start of a shutdown: no client can come back with an answer. Nothing waits from then on. */
   endWaiting(): void {
+    this.#isClosing = true;
     for (const held of [...this.#held.values()]) if (held.context() === undefined) this.#end(held, "shutdown");
   }
 
@@ -128,6 +137,7 @@ export class HeldRequests {
 
   /** @returns why the work may not wait; undefined when it may */
   #keep<R>(held: AskingWork<R>): string | undefined {
+    if (this.#isClosing) return "the gateway is shutting down";
     if (this.#held.has(held.id)) return undefined;
     const own = [...this.#held.values()].filter(({ tokenId }) => tokenId === held.tokenId).length;
     if (own >= HELD_LIMITS.perToken) {

@@ -36,6 +36,25 @@ defineTool({ name: "x", description: "x", access: "everything", inputSchema: {},
 // @ts-expect-error A misspelt option is no option
 defineTool({ name: "x", description: "x", access: "read", inputSchema: {}, timeout: 5, execute: () => "" });
 
+export const asking = defineTool({
+  name: "asking",
+  description: "x",
+  access: "read",
+  inputSchema: {},
+  clientNeeds: ["form", "sample"],
+  async execute(_input, { ask, askAll, sample, can }) {
+    const { first } = await askAll({ first: { message: "x", url: "https://example.com" } });
+    // @ts-expect-error Answers have the names of their questions
+    await askAll({ first: { message: "x", schema: {} } }).then(({ second }) => second);
+    // @ts-expect-error A question has a form or an address
+    await ask({ message: "x" });
+    const { text } = await sample({ messages: [{ role: "user", content: "x" }], maxTokens: 1 });
+    return first.action === "accept" && can.has("roots") ? text : first.action;
+  },
+});
+// @ts-expect-error There are four kinds of questions
+defineTool({ name: "x", description: "x", access: "read", inputSchema: {}, clientNeeds: ["money"], execute: () => "" });
+
 // @ts-expect-error A picture has bytes
 toolResult([{ type: "image", mimeType: "image/png" }]);
 export const pictures = defineTool({

@@ -272,6 +272,21 @@ test("a gateway that closes ends the calls that wait for their clients at once",
   });
 });
 
+test("a call that asks while the gateway closes is answered, and does not wait", () => {
+  const go = Promise.withResolvers<void>();
+  return withHeld(async ({ call, token, seen, gateway }) => {
+    const asked = call(await token("tools"));
+    await until(() => seen.runs === 1);
+    const closed = gateway.close();
+    go.resolve();
+    assert.match((await asked).result?.content?.[0]?.text ?? "", /"cancel","reason":"the gateway is shutting down"/);
+    await closed;
+  }, async ({ ask }) => {
+    await go.promise;
+    return await ask({ key: "who", message: "Who?", schema: FORM });
+  });
+});
+
 test("a call of a tool that is left waiting ends when its time is over, and its state with it", async () => {
   const clock = createFakeClock();
   const states = createRequestStateCodec<CallState>({ key: new Uint8Array(32), ttlSeconds: 1_000_000 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { StdioBridge } from "../../../../cli/commands/mcp/stdio_bridge.ts";
-import type { Gateway } from "../../../../handlers/mod.ts";
+import { defineTool, type Gateway } from "../../../../handlers/mod.ts";
 import { systemClock } from "../../../../lib/base/clock.ts";
 import {
   type GatewayClient,
@@ -68,8 +68,10 @@ function bridgeTo(client: GatewayClient, reach: () => Promise<GatewayClient> = (
       }
     },
     answerOf: async (id: unknown) => {
-      await until(() => written.some((message) => message.id === id && message.method === undefined));
-      return written.find((message) => message.id === id);
+      // The gateway's own requests have ids too
+      const answer = () => written.find((message) => message.id === id && message.method === undefined);
+      await until(() => answer() !== undefined);
+      return answer();
     },
     async end() {
       input.end();
@@ -113,6 +115,40 @@ test("the bridge passes messages of both eras, also when lines are cut anywhere"
     assert.match(JSON.stringify(await answerOf(3)), /"new"/);
     await end();
     assert.doesNotMatch(await started.gateway.request("/metrics").then((reply) => reply.text()), /mcp_sessions [1-9]/);
+  });
+});
+
+test("the bridge passes what a tool asks to the client, and the client's answer back", async () => {
+  const asking = defineTool({
+    name: "ask_it",
+    description: "Asks",
+    access: "read",
+    inputSchema: { type: "object", properties: {}, additionalProperties: false },
+    async execute(_input, { ask }) {
+      const schema = { type: "object", properties: { name: { type: "string" } } };
+      return await ask({ key: "who", message: "Who?", schema });
+    },
+  });
+  await withMcpGateway({ tools: [asking] }, async (started) => {
+    const { say, written, answerOf, end } = bridgeTo(clientOf(started.gateway, await tokenOf(started)));
+    const capabilities = { elicitation: { form: {} } };
+    const content = { name: "Ann" };
+    const call = { jsonrpc: "2.0", method: "tools/call" };
+    say({ ...INITIALIZE, params: { ...INITIALIZE.params, capabilities } }, INITIALIZED);
+    // The gateway counts its requests from 0, as clients do
+    say({ ...call, id: 0, params: { name: "ask_it", arguments: {} } });
+    await until(() => written.some(({ method }) => method === "elicitation/create"));
+    const question = written.find(({ method }) => method === "elicitation/create");
+    say({ jsonrpc: "2.0", id: question?.id, result: { action: "accept", content } });
+    assert.match(JSON.stringify(await answerOf(0)), /Ann/);
+
+    const _meta = { ...NEW_META, "io.modelcontextprotocol/clientCapabilities": capabilities };
+    say({ ...call, id: 7, params: { name: "ask_it", arguments: {}, _meta } });
+    const { requestState } = (await answerOf(7))?.result as { requestState: string };
+    const inputResponses = { who: { action: "accept", content } };
+    say({ ...call, id: 8, params: { name: "ask_it", arguments: {}, inputResponses, requestState, _meta } });
+    assert.match(JSON.stringify(await answerOf(8)), /Ann/);
+    await end();
   });
 });
 
