@@ -132,11 +132,13 @@ export const toolsCallCommand = defineCliCommand({
     const input = toInput(await readInput(args.input ?? "{}", context.io));
     const gateway = await reachGateway(context, { agent: false });
     try {
-      findTool(await listTools(gateway, context), args.tool);
+      const { name, source } = findTool(await listTools(gateway, context), args.tool);
+      // The built-in tools for MCP servers stand for those of the servers
+      const mayAsk = source === "program" || name === "mcp" || name.startsWith("mcp_");
       const calls = { name: args.tool, input, approved: args.yes === true };
       const callWith = (approvalId: string | undefined) =>
         answerInCall(context, gateway, {
-          tool: args.tool,
+          mayAsk,
           call: (requestId) => call(gateway, { ...calls, approvalId, requestId }),
         });
       const reply = await callWith(args.approval);

@@ -12,25 +12,25 @@ const WAITING = "/v1/approvals?status=pending&limit=100";
 
 /** Options of `answerInCall`. */
 export interface CallQuestions<T> {
-  /** Name of the tool that is called */
-  readonly tool: string;
+  /** Set for a tool that may ask a person while it runs */
+  readonly mayAsk: boolean;
   /** Makes the call in a request with this id. */
   readonly call: (requestId: string) => Promise<T>;
 }
 
 /**
- * Makes a call. Where it is of a tool whose server may ask a person, each question of this call is shown while it waits. The person at the
+ * Makes a call. Where the tool may ask a person, each question of this call is shown while it waits. The person at the
  * terminal answers there. Without a terminal, and with --json, the ways to answer are said.
  * @returns the reply of the call
  */
 export async function answerInCall<T>(
   context: CommandContext,
   gateway: ReachedGateway,
-  { tool, call }: CallQuestions<T>,
+  { mayAsk, call }: CallQuestions<T>,
 ): Promise<T> {
   // Another call of the same tool may run at the same time: its questions are those of its own request
   const requestId = createSystemRandom().id("req_");
-  if (tool !== "mcp" && !tool.startsWith("mcp_")) return await call(requestId);
+  if (!mayAsk) return await call(requestId);
   const seen = new Set<string>();
   const over = new AbortController();
   const reply = call(requestId).finally(() => over.abort());

@@ -5,6 +5,7 @@ import { ToolError } from "../../lib/base/errors.ts";
 import { canonicalDigest } from "../../lib/base/json.ts";
 import { type Caller, storedActor } from "../../lib/base/records/caller.ts";
 import { redactJson } from "../../lib/base/redact.ts";
+import { exactLine, exactText } from "../../lib/base/text.ts";
 import type { Services } from "../../lib/services.ts";
 import type { QuestionEvent } from "../../lib/guard/audit/audit_event.ts";
 import { checkContent, type Elicitation } from "../../lib/guard/elicitation.ts";
@@ -98,9 +99,9 @@ export class ClientQuestions implements AskableClient {
   ): Promise<ElicitationAnswer> {
     const { way, services: { random, redactor } } = this.#options;
     // The client's user knows the gateway alone, and must not take another's words for the gateway's
-    const words = server === undefined ? message : `The MCP server "${server}" asks: ${message}`;
+    const words = server === undefined ? message : `The MCP server "${server}" asks: ${exactText(message)}`;
     const params = url === null
-      ? { mode: "form", message: words, requestedSchema: redactJson(schema ?? form, redactor.redact) }
+      ? { mode: "form", message: words, requestedSchema: redactJson(schema ?? exactForm(form), redactor.redact) }
       : { mode: "url", message: words, url, ...(way.isLive ? { elicitationId: random.id("ask_") } : {}) };
     const request = { method: "elicitation/create", params } as InputRequest; // parseElicitation has checked the form
     const read = (given: unknown) => readElicited(given, form);
@@ -185,6 +186,16 @@ export class ClientQuestions implements AskableClient {
       return false;
     }
   }
+}
+
+/** Returns a form of a server with everything spelled out that a person could not see in it. */
+function exactForm(form: Elicitation["schema"]): Elicitation["schema"] {
+  if (form === null) return null;
+  const seen = (key: string, value: unknown) =>
+    typeof value === "string" && (key === "title" || key === "description") ? exactLine(value) : value;
+  // Titles and descriptions are texts still, and nothing else changes
+  const properties = JSON.parse(JSON.stringify(form.properties, seen)) as typeof form.properties;
+  return { ...form, properties };
 }
 
 interface AskedQuestion<T> {

@@ -2,6 +2,11 @@ import type { Client, ClientOptions } from "@modelcontextprotocol/client";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { defineTool, type ProgramQuestionAnswer, type ProgramToolCall, ToolError } from "../../../handlers/mod.ts";
+import type { InputRequest } from "@modelcontextprotocol/server";
+import { ClientQuestions, type QuestionWay, UnansweredError } from "../../../handlers/mcp/client_questions.ts";
+import { CLIENT_ABILITIES } from "../../../lib/tools/runtime/askable_client.ts";
+import type { FakeAudit } from "../../support/fake_audit.ts";
+import { createFakeServices } from "../../support/fake_services.ts";
 import { MCP_ERAS, type McpEra, type McpGateway, withMcpGateway } from "../../support/mcp_gateway.ts";
 import { until } from "../../support/until.ts";
 
@@ -369,3 +374,57 @@ test("questions that no form can show are errors of the program", () =>
     assert.deepEqual(JSON.parse(textOf(await client.callTool(CALL))), Array.from({ length: 9 }, () => "TypeError"));
     assert.deepEqual(asked.seen, []);
   }));
+
+/** Questions of one request whose client accepts all, without a gateway. */
+function questionsWithout(audit: FakeAudit["append"]) {
+  const sent: InputRequest[] = [];
+  const services = createFakeServices();
+  const way: QuestionWay = {
+    isLive: false,
+    async put({ request, read }, { audited }) {
+      await audited;
+      sent.push(request);
+      const answer = read({ action: "accept", content: {} });
+      if (!answer.ok) throw new UnansweredError(answer.reason);
+      return answer.value;
+    },
+  };
+  const place = { tool: "t", requestId: "req_1", caller: { via: "mcp", tokenId: "tok_1", scopes: [] } } as const;
+  const questions = new ClientQuestions({
+    can: new Set(CLIENT_ABILITIES),
+    way,
+    place,
+    services: { ...services, audit: { ...services.audit, append: audit } },
+  });
+  return { sent, questions, services };
+}
+
+test("words of a server have its name before them, and what cannot be seen in them is spelled out", async () => {
+  const { sent, questions } = questionsWithout(() => Promise.resolve(true));
+  const properties = { a: { type: "string", title: "T\u200b", description: "D\u202e", default: "x\u200b" } } as const;
+  const schema = { type: "object", properties, required: [] as string[] } as const;
+  const { signal } = new AbortController();
+  await questions.elicit({ server: "one", message: "Sure?\u202e", schema, url: null }, { signal });
+  const params = sent[0]?.params as { message: string; requestedSchema: unknown };
+  assert.equal(params.message, 'The MCP server "one" asks: Sure?\\u202e');
+  assert.deepEqual(params.requestedSchema, {
+    ...schema,
+    properties: { a: { ...properties.a, title: "T\\u200b", description: "D\\u202e" } },
+  });
+});
+
+test("without the audit no client is asked", async () => {
+  const { signal } = new AbortController();
+  const form = { message: "Sure?", schema: { type: "object", properties: {}, required: [] }, url: null } as const;
+  for (const append of [() => Promise.resolve(false), () => Promise.reject(new Error("the disk is full"))]) {
+    const { sent, questions, services } = questionsWithout(append);
+    const answer = await questions.elicit({ ...form, schema: { ...form.schema, required: [] } }, { signal });
+    assert.deepEqual(answer, {
+      action: "cancel",
+      reason: "the audit cannot be written, and nobody is asked without it",
+    });
+    await assert.rejects(questions.roots({ signal }), { code: "client_refused" });
+    assert.deepEqual(sent, []);
+    assert.ok(services.logged.every(({ message }) => message === "Cannot write the audit"));
+  }
+});
