@@ -1,3 +1,4 @@
+import { isRecord } from "../../lib/base/json.ts";
 import { setConfigValue } from "../../lib/config/edit_config.ts";
 import { parseKeyText, toKeyText, toTomlKey, toTomlValue } from "../../lib/config/toml.ts";
 import { parseValue } from "../../lib/config/layers.ts";
@@ -37,7 +38,7 @@ export const configGetCommand = defineCliCommand({
     if (value === undefined) throw new UsageError(`Cannot get "${key}": it is not set`);
     context.print(
       value,
-      typeof value === "string" ? value : isTable(value) ? tomlLines(value).join("\n") : toTomlValue(value),
+      typeof value === "string" ? value : isRecord(value) ? tomlLines(value).join("\n") : toTomlValue(value),
     );
     return EXIT.ok;
   },
@@ -108,7 +109,7 @@ function tomlLines(
   path: readonly string[] = [],
 ): readonly string[] {
   const entries = Object.entries(table);
-  const own = entries.filter(([, value]) => !isTable(value));
+  const own = entries.filter(([, value]) => !isRecord(value));
   const lines = own.map(([key, value]) =>
     `${toTomlKey(key)} = ${toTomlValue(value)}${comment(toKeyText([...path, key]))}`
   );
@@ -116,12 +117,8 @@ function tomlLines(
   return [
     ...header,
     ...lines,
-    ...entries.flatMap(([key, value]) => (isTable(value) ? tomlLines(value, comment, [...path, key]) : [])),
+    ...entries.flatMap(([key, value]) => (isRecord(value) ? tomlLines(value, comment, [...path, key]) : [])),
   ];
-}
-
-function isTable(value: unknown): value is Table {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
 /**

@@ -1,6 +1,6 @@
 import { toJsonSchema } from "@valibot/to-json-schema";
 import type { GenericSchema } from "valibot";
-import type { JsonSchema } from "../../lib/base/json.ts";
+import { isRecord, type JsonSchema } from "../../lib/base/json.ts";
 import type { DoorAccess } from "../door.ts";
 import type { Route, RouteParameter, RouteReply } from "../route.ts";
 import { ERROR_CODES, type ErrorCode } from "../wire/http_errors.ts";
@@ -266,8 +266,8 @@ function schemaOf(schema: GenericSchema, typeMode: "input" | "output"): JsonSche
 function withNulls(schema: JsonSchema): JsonSchema {
   const changed: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(schema)) {
-    if (Array.isArray(value)) changed[name] = value.map((item) => (isSchema(item) ? withNulls(item) : item));
-    else if (name !== "properties") changed[name] = isSchema(value) ? withNulls(value) : value;
+    if (Array.isArray(value)) changed[name] = value.map((item) => (isRecord(item) ? withNulls(item) : item));
+    else if (name !== "properties") changed[name] = isRecord(value) ? withNulls(value) : value;
     else changed[name] = optionalWithNulls(value as Readonly<Record<string, JsonSchema>>, schema["required"]);
   }
   return changed;
@@ -281,10 +281,6 @@ function optionalWithNulls(properties: Readonly<Record<string, JsonSchema>>, req
       return [name, isRequired(name) ? schema : { anyOf: [schema, { type: "null" }] }];
     }),
   );
-}
-
-function isSchema(value: unknown): value is JsonSchema {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Says a tuple by `items` and its length, since programs that read descriptions know `prefixItems` badly. */

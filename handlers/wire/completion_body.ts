@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { isRecord } from "../../lib/base/json.ts";
 import { OTHER_PART_TYPE } from "../../lib/base/records/message.ts";
 import { checkBody } from "./check_body.ts";
 import { httpError } from "./http_errors.ts";
@@ -117,14 +118,10 @@ export function readCompletionBody(body: unknown): CompletionBody {
  * for a refusal.
  */
 export function isCompletionBody(body: unknown): body is CompletionBody {
-  return isObject(body) && isMessages(body.messages) && areParameters(body) && areToolFields(body);
+  return isRecord(body) && isMessages(body.messages) && areParameters(body) && areToolFields(body);
 }
 
 type Fields = Readonly<Record<string, unknown>>;
-
-function isObject(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 function isMessages(value: unknown): boolean {
   if (!Array.isArray(value) || value.length === 0) return false;
@@ -133,7 +130,7 @@ function isMessages(value: unknown): boolean {
 }
 
 function isMessage(value: unknown): boolean {
-  if (!isObject(value)) return false;
+  if (!isRecord(value)) return false;
   switch (value.role) {
     case "user":
     case "system":
@@ -154,7 +151,7 @@ function isContent(value: unknown): boolean {
 }
 
 function isPart(value: unknown): boolean {
-  if (!isObject(value)) return false;
+  if (!isRecord(value)) return false;
   switch (value.type) {
     case "text":
       return typeof value.text === "string";
@@ -166,12 +163,12 @@ function isPart(value: unknown): boolean {
 }
 
 function isImage(value: unknown): boolean {
-  if (!isObject(value) || typeof value.url !== "string" || !IMAGE_URL.test(value.url)) return false;
+  if (!isRecord(value) || typeof value.url !== "string" || !IMAGE_URL.test(value.url)) return false;
   return isText(value.detail);
 }
 
 function isToolCall(value: unknown): boolean {
-  return isObject(value) && typeof value.id === "string" && value.type === "function" && isObject(value.function) &&
+  return isRecord(value) && typeof value.id === "string" && value.type === "function" && isRecord(value.function) &&
     typeof value.function.name === "string" && typeof value.function.arguments === "string";
 }
 
@@ -190,22 +187,22 @@ function areToolFields(body: Fields): boolean {
 }
 
 function isTool(value: unknown): boolean {
-  if (!isObject(value) || value.type !== "function" || !isObject(value.function)) return false;
+  if (!isRecord(value) || value.type !== "function" || !isRecord(value.function)) return false;
   const { name, description, parameters, strict } = value.function;
   return typeof name === "string" && CLIENT_TOOL_NAME.test(name) && isText(description) && isFlag(strict) &&
-    (parameters === undefined || parameters === null || isObject(parameters));
+    (parameters === undefined || parameters === null || isRecord(parameters));
 }
 
 function isToolChoice(value: unknown): boolean {
   if (value === undefined || value === null || value === "auto" || value === "none" || value === "required") {
     return true;
   }
-  return isObject(value) && value.type === "function" && isObject(value.function) &&
+  return isRecord(value) && value.type === "function" && isRecord(value.function) &&
     typeof value.function.name === "string";
 }
 
 function isStreamOptions(value: unknown): boolean {
-  return value === undefined || value === null || (isObject(value) && isFlag(value.include_usage));
+  return value === undefined || value === null || (isRecord(value) && isFlag(value.include_usage));
 }
 
 function isStop(value: unknown): boolean {
@@ -213,12 +210,12 @@ function isStop(value: unknown): boolean {
 }
 
 function isResponseFormat(value: unknown): boolean {
-  return value === undefined || value === null || (isObject(value) && typeof value.type === "string");
+  return value === undefined || value === null || (isRecord(value) && typeof value.type === "string");
 }
 
 function isMetadata(value: unknown): boolean {
   if (value === undefined || value === null) return true;
-  return isObject(value) && Object.values(value).every((item) => typeof item === "string");
+  return isRecord(value) && Object.values(value).every((item) => typeof item === "string");
 }
 
 function isListOf(value: unknown, isItem: (item: unknown) => boolean): boolean {

@@ -1,3 +1,5 @@
+import { isRecord } from "./json.ts";
+
 /** Fields of somebody else's JSON object, by name. */
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -27,7 +29,7 @@ export function joinFields(
 function joinValues(before: unknown, value: unknown, joinsTexts: boolean): unknown {
   if (typeof before === "string" && typeof value === "string") return joinsTexts ? before + value : value;
   if (Array.isArray(before) && Array.isArray(value)) return joinLists(before, value);
-  return isFields(before) && isFields(value) ? joinFields(before, value) : value;
+  return isRecord(before) && isRecord(value) ? joinFields(before, value) : value;
 }
 
 function joinLists(before: readonly unknown[], items: readonly unknown[]): readonly unknown[] {
@@ -47,10 +49,6 @@ function isSameItem(known: unknown, item: unknown, place: number): boolean {
 }
 
 function indexOf(item: unknown): number | undefined {
-  const index = isFields(item) ? item["index"] : undefined;
+  const index = isRecord(item) ? item["index"] : undefined;
   return typeof index === "number" ? index : undefined;
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,3 +1,4 @@
+import { isRecord } from "../base/json.ts";
 import { redactJson } from "../base/redact.ts";
 import { type Form, FORM_FORMATS, type FormContent, type FormField } from "../base/records/elicitation.ts";
 import { listSome } from "../base/text.ts";
@@ -304,10 +305,6 @@ function parseAddress(given: unknown): string | { readonly refused: string } {
     return { refused: 'Cannot ask a person: "url" has a user name in it' };
   }
   return url.href;
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
 function asRecord(value: unknown): Readonly<Record<string, unknown>> {

@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, ProviderError } from "../base/errors.ts";
+import { isRecord } from "../base/json.ts";
 import type { ModelEntry } from "../base/records/provider_event.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { PLAIN_PROVIDER, PROVIDER_KINDS } from "../config/schema/provider.ts";
@@ -38,7 +39,7 @@ const LIST_MS = 10_000;
  * @throws {ConfigError} `provider_invalid`, `provider_name_taken`
  */
 export function toOwnProviders(given: unknown, taken: readonly string[]): OwnProviders {
-  if (!isTable(given)) {
+  if (!isRecord(given)) {
     throw invalid('Cannot use the option "providers": it must be an object of providers by their names');
   }
   const entries = Object.entries(given);
@@ -77,7 +78,7 @@ function toOwnProvider(name: string, given: ProgramProvider): OwnProvider {
 
 function checkProvider(name: string, given: unknown): ProgramProvider {
   const wrong = (reason: string) => invalid(`Cannot add the provider "${name}": ${reason}`);
-  if (!isTable(given)) throw wrong("it must be an object with models and stream");
+  if (!isRecord(given)) throw wrong("it must be an object with models and stream");
   const unknown = Object.keys(given).find((key) => !OPTIONS.includes(key));
   if (unknown !== undefined) {
     throw wrong(`there is no option ${JSON.stringify(unknown.slice(0, 100))}; the options are ${OPTIONS.join(", ")}`);
@@ -255,10 +256,6 @@ function textOf(value: unknown): string | undefined {
 /** Tells whether an option is absent, or a whole number within these bounds. */
 function isWithin(value: unknown, min: number, max: number): boolean {
   return value === undefined || (Number.isInteger(value) && Number(value) >= min && Number(value) <= max);
-}
-
-function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function invalid(message: string): ConfigError {

@@ -1,4 +1,5 @@
 import { ToolError } from "../base/errors.ts";
+import { isRecord } from "../base/json.ts";
 import type { ClientAbility } from "./runtime/askable_client.ts";
 import { type CallContext, LOG_SEVERITIES, type LogSeverity } from "./runtime/tool_call.ts";
 
@@ -188,8 +189,8 @@ function toWireForm(schema: Readonly<Record<string, unknown>>): Readonly<Record<
   const json = JSON.stringify(schema) ?? "";
   if (json.length > MAX_FORM) throw new TypeError(`Cannot ask: the form has over ${MAX_FORM} characters as JSON`);
   const { properties, required } = JSON.parse(json || "{}") as Readonly<Record<string, unknown>>;
-  const fields = Object.entries(isTable(properties) ? properties : {}).map(([name, field]) =>
-    [name, isTable(field) ? pick(field, FIELD_KEYS) : field] as const
+  const fields = Object.entries(isRecord(properties) ? properties : {}).map(([name, field]) =>
+    [name, isRecord(field) ? pick(field, FIELD_KEYS) : field] as const
   );
   return {
     type: "object",
@@ -206,10 +207,6 @@ const FIELD_KEYS = new Set([
 
 function pick(table: Readonly<Record<string, unknown>>, keys: ReadonlySet<string>): Readonly<Record<string, unknown>> {
   return Object.fromEntries(Object.entries(table).filter(([key]) => keys.has(key)));
-}
-
-function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
 /** @throws {TypeError} */

@@ -1,3 +1,4 @@
+import { isRecord } from "../base/json.ts";
 import { attribute, childOf, elementsOf, parseXml, textIn, type XmlElement } from "../documents/parse_xml.ts";
 import type { WorkBudget } from "../documents/work_budget.ts";
 import { escapeText } from "./markdown_syntax.ts";
@@ -65,12 +66,12 @@ export function readFeed(text: string, { baseUrl, budget }: ReadFeedOptions): Fe
 
 /** Reads a JSON Feed. undefined when the value is none. Source: https://www.jsonfeed.org/version/1.1/ */
 export function readJsonFeed(value: unknown, baseUrl: string): Feed | undefined {
-  if (!isObject(value) || !String(value["version"]).startsWith("https://jsonfeed.org/version/")) return undefined;
+  if (!isRecord(value) || !String(value["version"]).startsWith("https://jsonfeed.org/version/")) return undefined;
   const { items } = value;
   if (!Array.isArray(items)) return undefined;
   return {
     title: oneLine(value["title"], MAX_TITLE),
-    items: items.slice(0, MAX_ITEMS).filter(isObject).map((item) => ({
+    items: items.slice(0, MAX_ITEMS).filter(isRecord).map((item) => ({
       title: oneLine(item["title"], MAX_TITLE),
       link: absolute(item["url"] ?? item["external_url"], baseUrl),
       date: oneLine(item["date_published"] ?? item["date_modified"], 60),
@@ -157,8 +158,4 @@ function absolute(written: unknown, baseUrl: string): string | undefined {
   return url === null || !/^https?:$/.test(url.protocol)
     ? undefined
     : url.href.replaceAll("(", "%28").replaceAll(")", "%29");
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { canonicalDigest, canonicalJson } from "../../lib/base/json.ts";
+import { canonicalDigest, canonicalJson, isRecord } from "../../lib/base/json.ts";
 
 test("canonicalJson() sorts keys by UTF-16 units and drops undefined", () => {
   assert.equal(
@@ -23,4 +23,9 @@ test("canonicalJson() of any JSON value parses back to it, whatever the key orde
 
 test("canonicalJson() refuses what JSON cannot carry", () => {
   for (const value of [NaN, Infinity, 1n, () => 1, Symbol("x")]) assert.throws(() => canonicalJson(value), TypeError);
+});
+
+test("isRecord() takes objects with members alone", () => {
+  assert.deepEqual([{}, { a: 1 }].map(isRecord), [true, true]);
+  assert.deepEqual([null, undefined, [], "a", 1, true].map(isRecord), [false, false, false, false, false, false]);
 });

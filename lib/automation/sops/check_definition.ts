@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { isRecord } from "../../base/json.ts";
 import { toKeyText } from "../../config/toml.ts";
 import { nearest } from "../../config/nearest.ts";
 import {
@@ -96,10 +97,6 @@ function withSections(document: Readonly<Record<string, unknown>>, sections: Rea
     return section === "" ? step : { ...step, instructions: section };
   });
   return { ...document, steps };
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 async function checkInput(key: string, raw: RawInput, report: (fault: Fault) => void): Promise<SopInput> {

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { isRecord } from "../json.ts";
 
 /** Parts of a count, such as `cached_tokens`, by the vendor's own names */
 const details = v.record(v.string(), v.unknown());
@@ -53,14 +54,10 @@ function addDetails(a: Details, b: Details): Details {
   for (const [name, value] of Object.entries(b)) {
     const before = sum[name];
     if (typeof before === "number" && typeof value === "number") sum[name] = before + value;
-    else if (isDetails(before) && isDetails(value)) sum[name] = addDetails(before, value);
+    else if (isRecord(before) && isRecord(value)) sum[name] = addDetails(before, value);
     else sum[name] = value;
   }
   return sum;
-}
-
-function isDetails(value: unknown): value is Details {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /**

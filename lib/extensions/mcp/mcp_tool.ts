@@ -1,6 +1,6 @@
 import { CancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
-import { canonicalDigest, type JsonObject, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
+import { canonicalDigest, isRecord, type JsonObject, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
 import { createForeignInput, type ForeignInput } from "../../tools/runtime/foreign_input.ts";
 import { SchemaError } from "../../tools/runtime/json_schema.ts";
 import { parseInput } from "../../tools/runtime/parse_input.ts";
@@ -202,7 +202,7 @@ export function createMcpInput(name: string, inputSchema: JsonSchema): ForeignIn
 
 /** Tells whether a field's schema names null: some servers take it for "no value any more". */
 function allowsNull(form: unknown): boolean {
-  if (!isTable(form)) return false;
+  if (!isRecord(form)) return false;
   const { type, anyOf, oneOf, enum: values, const: value, nullable } = form;
   if (type === "null" || nullable === true || value === null) return true;
   if ([type, values].some((list) => Array.isArray(list) && (list.includes("null") || list.includes(null)))) return true;
@@ -215,12 +215,8 @@ function toObjectSchema(schema: JsonSchema): ObjectJsonSchema {
   return {
     ...schema,
     type: "object",
-    properties: isTable(properties) ? properties as ObjectJsonSchema["properties"] : {},
+    properties: isRecord(properties) ? properties as ObjectJsonSchema["properties"] : {},
     required: Array.isArray(required) ? required.filter((name) => typeof name === "string") : [],
     additionalProperties: false,
   };
-}
-
-function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
 }

@@ -1,6 +1,6 @@
 import type { JSONRPCMessage } from "@modelcontextprotocol/client";
 import type { Clock } from "../../base/clock.ts";
-import { isShallow } from "../../base/json.ts";
+import { isRecord, isShallow } from "../../base/json.ts";
 
 /** Levels of objects and arrays that a message may have. */
 const MAX_DEPTH = 64;
@@ -60,7 +60,7 @@ export class MessageFilter {
    * @throws {MessageFault} a value after which the session cannot go on
    */
   received(value: unknown): JSONRPCMessage | undefined {
-    if (!isTable(value) || value["jsonrpc"] !== "2.0") return this.#drop();
+    if (!isRecord(value) || value["jsonrpc"] !== "2.0") return this.#drop();
     const { id, method } = value;
     const hasId = typeof id === "string" || typeof id === "number";
     const isReply = typeof method !== "string";
@@ -138,11 +138,7 @@ function faultOfSize(message: Readonly<Record<string, unknown>>): string | undef
 }
 
 function hasAnswer(value: Readonly<Record<string, unknown>>): boolean {
-  if (isTable(value["result"])) return !("error" in value);
+  if (isRecord(value["result"])) return !("error" in value);
   const { error } = value;
-  return isTable(error) && typeof error["code"] === "number" && typeof error["message"] === "string";
-}
-
-function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
+  return isRecord(error) && typeof error["code"] === "number" && typeof error["message"] === "string";
 }

@@ -1,3 +1,4 @@
+import { isRecord } from "../../base/json.ts";
 import { isLonger } from "../../base/text.ts";
 import { type FrontMatter, readFrontMatter, TextFormatError } from "../../config/front_matter.ts";
 
@@ -77,7 +78,7 @@ export async function readSkillDocument(text: string, folder: string): Promise<S
   const front = await readFront(text, faults);
   if (front === undefined) return { document: undefined, faults };
   const { raw } = front;
-  if (!isFields(raw)) {
+  if (!isRecord(raw)) {
     faults.push({ line: 2, key: undefined, reason: "the front matter must be a list of fields", isFatal: true });
     return { document: undefined, faults };
   }
@@ -229,7 +230,7 @@ class FrontReader {
   #metadata(): Readonly<Record<string, string>> {
     const given = this.#raw["metadata"];
     if (given === undefined || given === null) return {};
-    if (!isFields(given)) {
+    if (!isRecord(given)) {
       this.#warn("metadata", "it must be a list of fields; it does not count");
       return {};
     }
@@ -285,8 +286,4 @@ export function faultOfName(name: string): string | undefined {
 
 function isToolName(name: unknown): name is string {
   return typeof name === "string" && name.trim() !== "" && name.length <= MAX_TOOL;
-}
-
-function isFields(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

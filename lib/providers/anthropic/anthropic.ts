@@ -1,3 +1,4 @@
+import { isRecord } from "../../base/json.ts";
 import { AnthropicDecoder } from "./anthropic_decoder.ts";
 import {
   type ModelParameters,
@@ -18,7 +19,6 @@ import {
   type Message,
   textOf,
 } from "../../base/records/message.ts";
-import { isRecord } from "../upstream/json_reading.ts";
 
 const VERSION = "2023-06-01";
 /** The vendor requires a limit */

@@ -1,7 +1,8 @@
+import { isRecord } from "../../base/json.ts";
 import type { FinishReason } from "../../base/records/agent_event.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import type { Usage } from "../../base/records/usage.ts";
-import { countOf, isRecord, type JsonRecord, stringOf } from "../upstream/json_reading.ts";
+import { countOf, type JsonRecord, stringOf } from "../upstream/json_reading.ts";
 import type { TurnDecoder } from "../upstream/upstream_http.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "../upstream/upstream_error.ts";
 

@@ -1,6 +1,6 @@
-import { isShallow } from "../../base/json.ts";
+import { isRecord, isShallow } from "../../base/json.ts";
 import { listSome } from "../../base/text.ts";
-import { isNode, listOf, type SchemaNode } from "./open_schema.ts";
+import { listOf, type SchemaNode } from "./open_schema.ts";
 import type { SchemaDialect } from "./schema_dialect.ts";
 
 /** Types of values but null. */
@@ -110,7 +110,7 @@ function modernBound(keyword: string, node: SchemaNode): unknown {
 }
 
 function isAnyName(value: unknown): boolean {
-  return value === true || (isNode(value) && Object.keys(value).every((keyword) => keyword === "type"));
+  return value === true || (isRecord(value) && Object.keys(value).every((keyword) => keyword === "type"));
 }
 
 function isPattern(value: string): boolean {
@@ -148,7 +148,7 @@ function withoutNull(types: readonly string[]): readonly string[] {
 function impliedTypes(node: SchemaNode): readonly string[] {
   const values = Array.isArray(node["enum"]) ? node["enum"] : "const" in node ? [node["const"]] : [];
   if (values.length > 0) return [...new Set(values.map(typeOfValue))];
-  if (isNode(node["properties"]) || node["additionalProperties"] !== undefined) return ["object"];
+  if (isRecord(node["properties"]) || node["additionalProperties"] !== undefined) return ["object"];
   return node["items"] === undefined && node["prefixItems"] === undefined ? [] : ["array"];
 }
 

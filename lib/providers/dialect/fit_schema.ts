@@ -1,16 +1,8 @@
-import { isShallow, type JsonSchema } from "../../base/json.ts";
+import { isRecord, isShallow, type JsonSchema } from "../../base/json.ts";
 import { listSome } from "../../base/text.ts";
 import { fitKeyword, Said, textEnum, typesOf, VALUE_TYPES } from "./fit_keywords.ts";
 import { allowsAny, flattenUnions, joinBranches } from "./flatten_unions.ts";
-import {
-  isNode,
-  listOf,
-  type OpenedNode,
-  type RefPath,
-  resolvePointer,
-  type SchemaNode,
-  SchemaOpener,
-} from "./open_schema.ts";
+import { listOf, type OpenedNode, type RefPath, resolvePointer, type SchemaNode, SchemaOpener } from "./open_schema.ts";
 import type { SchemaDialect } from "./schema_dialect.ts";
 import { isNull, splitTypes, withNull } from "./split_types.ts";
 
@@ -107,7 +99,7 @@ class SchemaFitter {
 
   #fit(raw: unknown, { depth, path }: Place): JsonSchema {
     if (depth > this.#bounds.depth || this.#left-- <= 0) return this.#anyValue("nested deeper than is told here");
-    const ref = this.#dialect.refs !== "none" && isNode(raw) ? this.#definition(raw) : undefined;
+    const ref = this.#dialect.refs !== "none" && isRecord(raw) ? this.#definition(raw) : undefined;
     if (ref !== undefined) return ref;
     return this.#write(this.#opener.open(raw, path), depth);
   }
@@ -223,9 +215,9 @@ class SchemaFitter {
     node: SchemaNode,
     { said, place, isTop }: { readonly said: Said; readonly place: Place; readonly isTop: boolean },
   ): Fields {
-    const given = isNode(node["properties"]) ? node["properties"] : {};
+    const given = isRecord(node["properties"]) ? node["properties"] : {};
     const wanted = [...new Set(listOf(node["required"]).filter((name) => typeof name === "string"))];
-    const isClosed = node["additionalProperties"] === false && !isNode(node["patternProperties"]);
+    const isClosed = node["additionalProperties"] === false && !isRecord(node["patternProperties"]);
     const { fieldName } = this.#dialect;
     const form = fieldName === undefined || (fieldName.isTopOnly && !isTop) ? undefined : fieldName.form;
     const properties = new Map<string, JsonSchema>();
@@ -250,7 +242,7 @@ class SchemaFitter {
 
   #openness(value: unknown, place: Place): unknown {
     if (typeof value === "boolean") return value;
-    const fitted = isNode(value) ? this.#fit(value, { ...place, depth: place.depth + 1 }) : {};
+    const fitted = isRecord(value) ? this.#fit(value, { ...place, depth: place.depth + 1 }) : {};
     return allowsAny(fitted) ? true : fitted;
   }
 
@@ -303,14 +295,14 @@ const STRUCTURE = new Set([
 ]);
 
 function withType(branch: unknown, type: unknown): unknown {
-  return type === undefined || !isNode(branch) || branch["type"] !== undefined ? branch : { type, ...branch };
+  return type === undefined || !isRecord(branch) || branch["type"] !== undefined ? branch : { type, ...branch };
 }
 
 function putDefinition(written: Written, ref: string, definition: JsonSchema): void {
   const [, container = "", name = ""] = ref.split("/");
   const known = written[container];
   const key = decodeURIComponent(name).replaceAll("~1", "/").replaceAll("~0", "~");
-  written[container] = Object.fromEntries([...Object.entries(isNode(known) ? known : {}), [key, definition]]);
+  written[container] = Object.fromEntries([...Object.entries(isRecord(known) ? known : {}), [key, definition]]);
 }
 
 function cutTo(text: unknown, limit: number): string | undefined {

@@ -1,6 +1,6 @@
-import type { JsonSchema } from "../../base/json.ts";
+import { isRecord, type JsonSchema } from "../../base/json.ts";
 import { VALUE_TYPES, valuesOf } from "./fit_keywords.ts";
-import { isNode, listOf, type OpenedNode, type SchemaNode, type SchemaOpener } from "./open_schema.ts";
+import { listOf, type OpenedNode, type SchemaNode, type SchemaOpener } from "./open_schema.ts";
 
 const MAX_FORMS = 10;
 /** Unions within unions. */
@@ -44,8 +44,8 @@ function mayBeObject({ type }: SchemaNode): boolean {
 }
 
 function mergeBranches(node: SchemaNode, branches: readonly SchemaNode[]): SchemaNode {
-  const fields = branches.map(({ properties }) => (isNode(properties) ? properties : {}));
-  const own = isNode(node["properties"]) ? node["properties"] : {};
+  const fields = branches.map(({ properties }) => (isRecord(properties) ? properties : {}));
+  const own = isRecord(node["properties"]) ? node["properties"] : {};
   const merged = new Map(Object.entries(own));
   for (const name of new Set(fields.flatMap((properties) => Object.keys(properties)))) {
     const having = fields.filter((properties) => Object.hasOwn(properties, name));
@@ -75,7 +75,7 @@ function distinct(values: readonly unknown[]): readonly unknown[] {
 function formsOf(branches: readonly SchemaNode[]): string {
   const texts = branches.map(({ required, properties, description, title }) => {
     const needed = listOf(required).filter((name) => typeof name === "string");
-    const names = needed.length > 0 ? needed : Object.keys(isNode(properties) ? properties : {});
+    const names = needed.length > 0 ? needed : Object.keys(isRecord(properties) ? properties : {});
     const label = [title, description].find((text) => typeof text === "string" && text.length < 80);
     return `{${names.join(", ")}}${label === undefined ? "" : ` ${String(label)}`}`;
   });

@@ -1,3 +1,5 @@
+import { isRecord } from "../../base/json.ts";
+
 /** Node of a JSON Schema that is no boolean. */
 export type SchemaNode = Readonly<Record<string, unknown>>;
 
@@ -46,7 +48,7 @@ export class SchemaOpener {
     level: number,
     into: { node: SchemaNode; unions: (readonly unknown[])[]; path: RefPath | undefined; cut: string | undefined },
   ): void {
-    if (!isNode(raw)) return;
+    if (!isRecord(raw)) return;
     if (this.#left-- <= 0 || level > MAX_LEVELS) {
       into.cut = "the rest is too large to be told";
       return;
@@ -69,11 +71,6 @@ export class SchemaOpener {
   }
 }
 
-/** Tells whether a value is a node that is no boolean. */
-export function isNode(value: unknown): value is SchemaNode {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
-}
-
 /** Returns the node that a local reference names, as `#/$defs/name`. Undefined for any other reference. Source: RFC 6901 */
 export function resolvePointer(root: SchemaNode, ref: string): SchemaNode | undefined {
   if (ref === "#") return root;
@@ -87,7 +84,7 @@ export function resolvePointer(root: SchemaNode, ref: string): SchemaNode | unde
     // The key was just seen on it
     value = (value as Record<string, unknown>)[key];
   }
-  return isNode(value) ? value : undefined;
+  return isRecord(value) ? value : undefined;
 }
 
 function decode(part: string): string | undefined {
@@ -118,8 +115,8 @@ const MERGES: ReadonlyMap<string, Merge> = new Map<string, Merge>([
     if (common.length > 0) return common.length === 1 ? common[0] : common;
     return [a, b].includes("integer") && [a, b].includes("number") ? "integer" : a;
   }],
-  ["properties", (a, b) => (isNode(a) && isNode(b) ? mergeFields(a, b) : a)],
-  ["patternProperties", (a, b) => (isNode(a) && isNode(b) ? { ...a, ...b } : a)],
+  ["properties", (a, b) => (isRecord(a) && isRecord(b) ? mergeFields(a, b) : a)],
+  ["patternProperties", (a, b) => (isRecord(a) && isRecord(b) ? { ...a, ...b } : a)],
   ["required", (a, b) => [...new Set([...listOf(a), ...listOf(b)])]],
   ["additionalProperties", (a, b) => (a === false || b === false ? false : a)],
   ["items", both],

@@ -1,5 +1,5 @@
-import type { JsonSchema } from "../../base/json.ts";
-import { isNode, listOf } from "./open_schema.ts";
+import { isRecord, type JsonSchema } from "../../base/json.ts";
+import { listOf } from "./open_schema.ts";
 
 /** Keywords that count for values of one type alone; all others count for each. */
 const KEYWORD_TYPES: ReadonlyMap<string, readonly string[]> = new Map(Object.entries({
@@ -37,5 +37,5 @@ export function withNull(branches: readonly JsonSchema[], isNullable: boolean): 
 
 /** Tells whether a branch of a union allows null alone. */
 export function isNull(branch: unknown): boolean {
-  return isNode(branch) && (branch["type"] === "null" || branch["const"] === null);
+  return isRecord(branch) && (branch["type"] === "null" || branch["const"] === null);
 }

@@ -1,4 +1,4 @@
-import type { JsonSchema } from "../../base/json.ts";
+import { isRecord, type JsonSchema } from "../../base/json.ts";
 import { lazily } from "../../base/lazily.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import { isGemini } from "../models/model_names.ts";
@@ -159,8 +159,4 @@ function isPlainNode(node: unknown, budget: { left: number }, depth: number): bo
         return false;
     }
   });
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
 }

@@ -1,10 +1,11 @@
 import type { Clock } from "../../base/clock.ts";
+import { isRecord } from "../../base/json.ts";
 import type { ModelEntry } from "../../base/records/provider_event.ts";
 import { isListening } from "../../system/net/tcp.ts";
 import { isLoopbackName } from "../../system/net/address.ts";
 import { ForeignServerError } from "../../system/net/network_error.ts";
 import type { ProviderClient, ProviderClientFactory } from "../../system/net/provider_client.ts";
-import { isRecord, stringOf } from "../upstream/json_reading.ts";
+import { stringOf } from "../upstream/json_reading.ts";
 import { ollamaAddress } from "../provider_settings.ts";
 import type { RememberedServer } from "./provider_memory.ts";
 import type { OwnerOf } from "./server_owner.ts";

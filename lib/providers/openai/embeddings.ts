@@ -1,5 +1,5 @@
+import { isRecord } from "../../base/json.ts";
 import { brokenReply } from "../upstream/upstream_error.ts";
-import { isRecord } from "../upstream/json_reading.ts";
 import { sendUpstream, type UpstreamSettings } from "../upstream/upstream_http.ts";
 import { MAX_DIMENSIONS } from "../../storage/vectors.ts";
 import type { EmbedRequest } from "../provider.ts";

@@ -1,5 +1,6 @@
 import type { Fields } from "../../base/join_fields.ts";
-import { isRecord, type JsonRecord, stringOf } from "../upstream/json_reading.ts";
+import { isRecord } from "../../base/json.ts";
+import { type JsonRecord, stringOf } from "../upstream/json_reading.ts";
 import { brokenReply, type Upstream } from "../upstream/upstream_error.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 

@@ -1,4 +1,5 @@
 import { ProviderError } from "../../base/errors.ts";
+import { isRecord } from "../../base/json.ts";
 import { firstChatModel } from "../models/model_list.ts";
 import {
   type AssistantMessage,
@@ -13,7 +14,6 @@ import { hasPictures, splitPictures } from "../picture_parts.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest, ToolDeclaration } from "../provider.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
 import type { Fields } from "../../base/join_fields.ts";
-import { isRecord } from "../upstream/json_reading.ts";
 
 /** Settings of a server that speaks the chat-completions format. */
 export interface OpenAiCompatibleOptions extends UpstreamSettings {

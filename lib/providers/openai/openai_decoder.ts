@@ -1,4 +1,5 @@
 import { type Fields, joinFields } from "../../base/join_fields.ts";
+import { isRecord } from "../../base/json.ts";
 import type { FinishReason } from "../../base/records/agent_event.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import type { Usage } from "../../base/records/usage.ts";
@@ -14,7 +15,7 @@ import {
   returnedFields,
   withContent,
 } from "./openai_chunk.ts";
-import { isRecord, type JsonRecord, stringOf, usageOf } from "../upstream/json_reading.ts";
+import { type JsonRecord, stringOf, usageOf } from "../upstream/json_reading.ts";
 import { ToolCallAssembly } from "./tool_call_assembly.ts";
 import type { TurnDecoder } from "../upstream/upstream_http.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "../upstream/upstream_error.ts";

@@ -1,6 +1,7 @@
 import { type Fields, joinFields } from "../../base/join_fields.ts";
+import { isRecord } from "../../base/json.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
-import { isRecord, type JsonRecord, stringOf } from "../upstream/json_reading.ts";
+import { type JsonRecord, stringOf } from "../upstream/json_reading.ts";
 import { callFieldsBeside } from "./openai_chunk.ts";
 
 interface Slot {

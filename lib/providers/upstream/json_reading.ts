@@ -1,12 +1,8 @@
+import { isRecord } from "../../base/json.ts";
 import type { Usage } from "../../base/records/usage.ts";
 
 /** A JSON object whose members are not known yet. */
 export type JsonRecord = { readonly [key: string]: unknown };
-
-/** Returns whether a parsed JSON value is an object. */
-export function isRecord(value: unknown): value is JsonRecord {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 /** Returns the value when it is a string that is not empty. */
 export function stringOf(value: unknown): string | undefined {

@@ -1,6 +1,7 @@
 import { ProviderError, type ProviderErrorOptions } from "../../base/errors.ts";
+import { isRecord } from "../../base/json.ts";
 import { createRedactor } from "../../base/redact.ts";
-import { isRecord, stringOf } from "./json_reading.ts";
+import { stringOf } from "./json_reading.ts";
 
 /** The upstream that is asked, for the words of its errors. */
 export interface Upstream {

@@ -1,7 +1,8 @@
+import { isRecord } from "../../base/json.ts";
 import type { ModelEntry, ProviderEvent } from "../../base/records/provider_event.ts";
 import type { HttpExchange } from "../../system/net/http_exchange.ts";
 import type { ProviderClient } from "../../system/net/provider_client.ts";
-import { countOf, isRecord, type JsonRecord, stringOf } from "./json_reading.ts";
+import { countOf, type JsonRecord, stringOf } from "./json_reading.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "./upstream_error.ts";
 import { EventStreamDecoder } from "../../system/net/event_stream_decoder.ts";
 

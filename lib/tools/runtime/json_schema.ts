@@ -1,5 +1,5 @@
 import { RE2JS } from "re2js";
-import { canonicalJson, type ObjectJsonSchema } from "../../base/json.ts";
+import { canonicalJson, isRecord, type ObjectJsonSchema } from "../../base/json.ts";
 
 /** Place and reason of a value that breaks a schema. */
 export interface SchemaFault {
@@ -45,9 +45,9 @@ const TYPES = ["string", "number", "integer", "boolean", "object", "array", "nul
  * @throws {SchemaError} a keyword that is not known or is used wrongly, and a schema whose top is no closed object
  */
 export function compileSchema(schema: unknown): CheckedSchema {
-  if (!isTable(schema)) throw new SchemaError("it must be an object");
+  if (!isRecord(schema)) throw new SchemaError("it must be an object");
   if (schema["type"] !== "object") throw new SchemaError('its "type" must be "object"');
-  if (!isTable(schema["properties"])) throw new SchemaError('"properties" must be an object');
+  if (!isRecord(schema["properties"])) throw new SchemaError('"properties" must be an object');
   if (schema["additionalProperties"] !== false) throw new SchemaError('its "additionalProperties" must be false');
   for (const keyword of ["anyOf", "oneOf", "allOf", "not"]) {
     if (Object.hasOwn(schema, keyword)) throw new SchemaError(`"${keyword}" is not allowed at its top`);
@@ -58,7 +58,7 @@ export function compileSchema(schema: unknown): CheckedSchema {
     if (depth > MAX_DEPTH) throw new SchemaError(`it is nested deeper than ${MAX_DEPTH} schemas`);
     if (part === true) return () => undefined;
     if (part === false) return (_, at) => ({ path: at, reason: "is not allowed" });
-    if (!isTable(part)) throw new SchemaError(`"${path}" must be a schema`);
+    if (!isRecord(part)) throw new SchemaError(`"${path}" must be a schema`);
     return compileTable(part, path, (inner, at) => compile(inner, at, depth + 1));
   };
   const check = compile(schema, "", 0);
@@ -140,7 +140,7 @@ function countOf(value: unknown): number | undefined {
 }
 
 function fieldsOf(value: unknown): number | undefined {
-  return isTable(value) ? Object.keys(value).length : undefined;
+  return isRecord(value) ? Object.keys(value).length : undefined;
 }
 
 function bound(
@@ -188,10 +188,10 @@ function oneOfValues(values: readonly unknown[]): Check {
 
 function propertiesCheck(schema: Schema, path: string, inner: CompileInner): Check {
   const given = schema["properties"];
-  if (!isTable(given)) throw new SchemaError(`"${path}" must be an object`);
+  if (!isRecord(given)) throw new SchemaError(`"${path}" must be an object`);
   const checks = Object.entries(given).map(([name, part]) => [name, inner(part, `${path}.${name}`)] as const);
   return (value, at) => {
-    if (!isTable(value)) return undefined;
+    if (!isRecord(value)) return undefined;
     for (const [name, check] of checks) {
       const fault = Object.hasOwn(value, name) ? check(value[name], at === "" ? name : `${at}.${name}`) : undefined;
       if (fault !== undefined) return fault;
@@ -205,7 +205,7 @@ function requiredCheck(schema: Schema, path: string): Check {
   const wrong = names.some((name) => typeof name !== "string");
   if (wrong) throw new SchemaError(`"${path}" must be a list of names`);
   return (value, at) => {
-    if (!isTable(value)) return undefined;
+    if (!isRecord(value)) return undefined;
     // The list was just checked to hold texts
     const missing = (names as readonly string[]).find((name) => !Object.hasOwn(value, name));
     return missing === undefined ? undefined : { path: at === "" ? missing : `${at}.${missing}`, reason: "is missing" };
@@ -215,9 +215,9 @@ function requiredCheck(schema: Schema, path: string): Check {
 function additionalCheck(schema: Schema, path: string, inner: CompileInner): Check {
   const check = inner(schema["additionalProperties"], path);
   const isClosed = schema["additionalProperties"] === false;
-  const known = new Set(isTable(schema["properties"]) ? Object.keys(schema["properties"]) : []);
+  const known = new Set(isRecord(schema["properties"]) ? Object.keys(schema["properties"]) : []);
   return (value, at) => {
-    if (!isTable(value)) return undefined;
+    if (!isRecord(value)) return undefined;
     for (const name of Object.keys(value)) {
       if (known.has(name)) continue;
       const field = at === "" ? name.slice(0, 64) : `${at}.${name.slice(0, 64)}`;
@@ -313,8 +313,4 @@ function list(schema: Schema, keyword: string, path: string): readonly unknown[]
   const mayBeEmpty = keyword === "required";
   if (Array.isArray(value) && (mayBeEmpty || value.length > 0)) return value;
   throw new SchemaError(`"${path}" must be a list${mayBeEmpty ? "" : " that is not empty"}`);
-}
-
-function isTable(value: unknown): value is Schema {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
 }

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { isAbsolute } from "node:path";
+import { isRecord } from "../../../base/json.ts";
 import { environmentSecrets, maskSecrets } from "../../../config/secrets.ts";
 import { floatingWarning } from "./floating_command.ts";
 import { isServerName, suggestServerName } from "./package_spec.ts";
@@ -181,16 +182,12 @@ function variableOf({ command = "", args, env, url = "", serverUrl = "", headers
 
 /** Returns the table of servers: `mcpServers` of Claude and Cursor, `servers` of VS Code, `mcp.servers` of its settings. */
 function serversOf(config: unknown): Readonly<Record<string, unknown>> {
-  if (!isObject(config)) throw new Error("it is no JSON object");
+  if (!isRecord(config)) throw new Error("it is no JSON object");
   const { mcp } = config;
-  const inSettings = config["mcp.servers"] ?? (isObject(mcp) ? mcp["servers"] : undefined);
+  const inSettings = config["mcp.servers"] ?? (isRecord(mcp) ? mcp["servers"] : undefined);
   const found = config["mcpServers"] ?? config["servers"] ?? inSettings ?? {};
-  if (!isObject(found)) throw new Error("its servers are no table");
+  if (!isRecord(found)) throw new Error("its servers are no table");
   return found;
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
 /** Parses JSON with comments and trailing commas. @throws {Error} without a part of the text, which may be a secret */
