@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import type { Browser, CDPSession } from "playwright-core";
+import type { Browser, CDPSession, Page } from "playwright-core";
 import { ToolError } from "../../base/errors.ts";
 import type { ContentSource } from "../files/files.ts";
 import { type StepOptions, takeStep } from "./browser_step.ts";
@@ -240,4 +240,50 @@ class AwaitedDownload {
 
 function failed(reason: string, what = "save the download"): ToolError {
   return new ToolError("download_failed", `Cannot ${what}: ${reason}`);
+}
+
+/**
+ * Opens an address in a page, and makes its good answer a download.
+ * @throws {ToolError} `browser_no_download` for an answer that is none
+ */
+export async function openAttachment(
+  page: Page,
+  url: string,
+  limits: { readonly timeout: number; readonly signal: AbortSignal },
+): Promise<void> {
+  const session = await page.context().newCDPSession(page);
+  try {
+    await makeAttachments(session);
+    const shown = await page.goto(url, { ...limits, waitUntil: "commit" }).catch(isDownload);
+    if (shown === undefined) return;
+    const reason = shown === null ? "it is a page" : `its status is ${shown.status()}`;
+    throw new ToolError("browser_no_download", `Cannot download the address: ${reason}`);
+  } finally {
+    // A page that waits for its server answers nothing: nobody waits for it
+    session.send("Page.stopLoading").catch(() => {});
+    session.detach().catch(() => {});
+  }
+}
+
+/** Makes each good answer to a navigation of a page a download, also one that the page would show. */
+async function makeAttachments(session: CDPSession): Promise<void> {
+  session.on("Fetch.requestPaused", ({ requestId, responseStatusCode: status = 0, responseHeaders: headers = [] }) => {
+    const isGood = status >= 200 && status < 300;
+    const others = headers.filter(({ name }) => name.toLowerCase() !== "content-disposition");
+    const named = headers.find(({ name, value }) =>
+      name.toLowerCase() === "content-disposition" && /^attachment/i.test(value)
+    );
+    const disposition = named ?? { name: "content-disposition", value: "attachment" };
+    session.send("Fetch.continueResponse", {
+      requestId,
+      ...(isGood ? { responseCode: status, responseHeaders: [...others, disposition] } : {}),
+    }).catch(() => {});
+  });
+  await session.send("Fetch.enable", { patterns: [{ resourceType: "Document", requestStage: "Response" }] });
+}
+
+/** Takes the error of a page that was not opened because it is a download. @throws any other error */
+function isDownload(error: unknown): undefined {
+  if (error instanceof Error && /Download is starting|net::ERR_ABORTED/.test(error.message)) return undefined;
+  throw error;
 }

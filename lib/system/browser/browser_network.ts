@@ -7,6 +7,7 @@ import type { UrlPolicy } from "../net/url_policy.ts";
 import { allows } from "../net/url_rules.ts";
 import { createRelay, type RelayOptions, type RelayProblem } from "../net/relay.ts";
 import type { DownloadPlace } from "./browser_downloads.ts";
+import { NarrowedWay } from "./narrowed_way.ts";
 import { type ContainedNetwork, DOWNLOADS } from "./chromium.ts";
 
 /** The way of one browser to the outside, which requests take. */
@@ -15,6 +16,8 @@ export interface BrowserWay {
   readonly downloads: DownloadPlace;
   /** Returns the requests that were refused or failed since the last look. */
   newProblems(): readonly RelayProblem[];
+  /** Ends every connection, and lets new ones reach only what a function allows. */
+  narrow(mayReach: (url: URL) => boolean): void;
   /** Ends every connection. Repeating it does nothing */
   close(): Promise<void>;
 }
@@ -79,7 +82,7 @@ exec "$@"
 export async function openBrowserNetwork(options: BrowserNetworkOptions): Promise<BrowserNetwork> {
   const { folder, random } = options;
   const fresh: RelayProblem[] = [];
-  const policy = createBrowserPolicy(options.policy, options.allowedDomains);
+  const policy = new NarrowedWay(createBrowserPolicy(options.policy, options.allowedDomains));
   const onProblem = (problem: RelayProblem) => void (isOfVendor(problem.host) || fresh.push(problem));
   const relay = createRelay({
     ...options,
@@ -106,6 +109,10 @@ export async function openBrowserNetwork(options: BrowserNetworkOptions): Promis
     proxy: `http://127.0.0.1:${PORT}`,
     newProblems: () => fresh.splice(0),
     downloads: { folder: DOWNLOADS, remove: (name) => writeFile(join(way, REMOVED, name), "") },
+    narrow(mayReach) {
+      policy.narrow(mayReach);
+      relay.cut();
+    },
     async close() {
       await relay.close();
       await rm(way, { recursive: true, force: true });

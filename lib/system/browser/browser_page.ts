@@ -1,22 +1,12 @@
 import { Buffer } from "node:buffer";
-import type { BrowserContext, CDPSession, Cookie, Dialog, Locator, Page } from "playwright-core";
-import { cancelError } from "../../base/cancel.ts";
-import { type Clock, withTimeout } from "../../base/clock.ts";
+import type { BrowserContext, Cookie, Locator, Page } from "playwright-core";
 import { ToolError } from "../../base/errors.ts";
 import type { LoginState } from "../../base/records/browser_login.ts";
-import type { BrowserDownloads, DownloadedFile } from "./browser_downloads.ts";
-import { FilledSecrets, type SecretFill } from "./filled_secrets.ts";
+import { type BrowserDownloads, type DownloadedFile, openAttachment } from "./browser_downloads.ts";
+import { FilledSecrets, type SecretFill, type SecretGuards } from "./filled_secrets.ts";
 import { reachesLogin } from "./login_hosts.ts";
-import type { OpeningWindows } from "./opening_windows.ts";
 import { type StepOptions, takeStep } from "./browser_step.ts";
-
-/** State of a run's page after an operation. */
-export interface PageState {
-  readonly url: string;
-  readonly title: string;
-  /** Sentences about what happened meanwhile that nobody asked for, as dialogs and new windows */
-  readonly events: readonly string[];
-}
+import { BrowserWindows, type BrowserWindowsOptions, type PageState, quotedWords } from "./browser_windows.ts";
 
 /** File that is given to a page. */
 export interface UploadedFile {
@@ -27,25 +17,15 @@ export interface UploadedFile {
 /** Way that a page is scrolled. */
 export type ScrollDirection = "up" | "down" | "left" | "right";
 
-/** Windows that a run may have open; further ones are closed at once */
-const MAX_PAGES = 5;
-/** Sentences that are kept until the next answer */
-const MAX_EVENTS = 20;
-/** Characters of a page's own words in a sentence about it */
-const MAX_QUOTED = 300;
 /** Characters of a page's text or snapshot */
 const MAX_TEXT = 200_000;
-/** Milliseconds for a page to finish loading once it can be read */
-const SETTLE_MS = 3000;
-/** Milliseconds for a look at whether an element is there, unless the operation has less */
-const LOOK_MS = 5000;
 
-interface PagesOptions {
-  readonly clock: Clock;
-  /** Returns sentences about requests that were refused since the last call */
-  readonly problems: () => readonly string[];
+/** Characters of what a snapshot says of one element */
+const MAX_LABEL = 300;
+
+interface PagesOptions extends BrowserWindowsOptions {
+  readonly secrets: SecretGuards;
   readonly downloads: BrowserDownloads;
-  readonly windows: OpeningWindows;
 }
 
 /** Element or address that a download comes from. */
@@ -54,27 +34,20 @@ export type DownloadSource = { readonly ref: string } | { readonly url: string }
 /** Pages of one run: the one that it is on, and those behind it. */
 export class BrowserPages {
   readonly #context: BrowserContext;
-  readonly #clock: Clock;
-  readonly #problems: () => readonly string[];
   readonly #downloads: BrowserDownloads;
-  readonly #windows: OpeningWindows;
+  readonly #windows: BrowserWindows;
   readonly #secrets: FilledSecrets;
-  readonly #pages: Page[] = [];
-  #events: string[] = [];
   #loginHosts: readonly string[] = [];
   /** Labels that the last snapshot gave the elements, by their refs */
   #labels: ReadonlyMap<string, string> = new Map();
 
   /** @param context without pages */
-  constructor(context: BrowserContext, { clock, problems, downloads, windows }: PagesOptions) {
+  constructor(context: BrowserContext, { secrets, downloads, ...options }: PagesOptions) {
     this.#context = context;
-    this.#clock = clock;
-    this.#problems = problems;
     this.#downloads = downloads;
-    this.#windows = windows;
-    this.#secrets = new FilledSecrets(context, (sentence) => this.note(sentence));
-    downloads.onRefused = (name) => this.note(`The page started a download, which was refused: ${quoted(name)}`);
-    context.on("page", (page) => this.#add(page));
+    this.#windows = new BrowserWindows(context, options);
+    this.#secrets = new FilledSecrets(secrets, (sentence) => this.note(sentence));
+    downloads.onRefused = (name) => this.note(`The page started a download, which was refused: ${quotedWords(name)}`);
   }
 
   /** Returns the cookies of all pages, those of pages that were left too. */
@@ -117,7 +90,7 @@ export class BrowserPages {
 
   /** True when a page is open. */
   get isOpen(): boolean {
-    return this.#pages.length > 0;
+    return this.#windows.last !== undefined;
   }
 
   /**
@@ -126,20 +99,20 @@ export class BrowserPages {
    * @throws {ToolError} `browser_timeout`, `browser_navigation`
    */
   async navigate(url: string, options: StepOptions): Promise<number | undefined> {
-    const page = this.#pages.at(-1) ?? await this.#context.newPage();
+    const page = this.#windows.last ?? await this.#context.newPage();
     const response = await this.#load(
       page,
       "open the address",
       options,
       () => page.goto(url, { ...limits(options), waitUntil: "commit" }),
     );
-    await this.#settle(page, options);
+    await this.#windows.settle(page, options);
     return response?.status();
   }
 
   /** Goes back to the page before. @throws {ToolError} `browser_no_history` where there is none */
   async back(options: StepOptions): Promise<void> {
-    const page = this.#current();
+    const page = this.#windows.current;
     const before = page.url();
     const response = await this.#load(
       page,
@@ -150,12 +123,12 @@ export class BrowserPages {
     if (response === null && page.url() === before) {
       throw new ToolError("browser_no_history", "Cannot go back: there is no page before this one");
     }
-    await this.#settle(page, options);
+    await this.#windows.settle(page, options);
   }
 
   /** Returns the accessibility tree of the page, with a `ref` for each element that can be used. */
   async snapshot(options: StepOptions): Promise<string> {
-    const page = this.#current();
+    const page = this.#windows.current;
     const shown = cut(
       await this.#load(page, "read the page", options, () => page.ariaSnapshot({ ...limits(options), mode: "ai" })),
     );
@@ -165,7 +138,7 @@ export class BrowserPages {
 
   /** Returns the visible text of the page. */
   async text(options: StepOptions): Promise<string> {
-    const page = this.#current();
+    const page = this.#windows.current;
     return cut(await this.#load(page, "read the page", options, () => page.locator("body").innerText(limits(options))));
   }
 
@@ -221,19 +194,22 @@ export class BrowserPages {
       const what = `download from ${JSON.stringify(from.ref)}`;
       return await this.#downloads.take(() => element.click(limits(options)), { ...options, what });
     }
-    const start = () => this.#openAttachment(from.url, options);
+    const start = async () => {
+      const page = this.#windows.last ?? await this.#context.newPage();
+      await openAttachment(page, from.url, limits(options));
+    };
     return await this.#downloads.take(start, { ...options, what: "download the address" });
   }
 
   /** Presses a key, as `Enter` or `Control+A`. */
   async press(key: string, options: StepOptions): Promise<void> {
-    const page = this.#current();
+    const page = this.#windows.current;
     await takeStep(`press ${JSON.stringify(key)}`, options, () => page.keyboard.press(key));
-    await this.#settle(page, options);
+    await this.#windows.settle(page, options);
   }
 
   async scroll(direction: ScrollDirection, amount: number, options: StepOptions): Promise<void> {
-    const page = this.#current();
+    const page = this.#windows.current;
     const sign = direction === "up" || direction === "left" ? -amount : amount;
     const isSideways = direction === "left" || direction === "right";
     await takeStep("scroll", options, () => page.mouse.wheel(isSideways ? sign : 0, isSideways ? 0 : sign));
@@ -241,7 +217,7 @@ export class BrowserPages {
 
   /** Waits until a text is visible. @throws {ToolError} `browser_timeout` */
   async waitFor(text: string, options: StepOptions): Promise<void> {
-    const page = this.#current();
+    const page = this.#windows.current;
     const element = page.getByText(text).first();
     await takeStep(
       `find ${JSON.stringify(text)} on the page`,
@@ -252,7 +228,7 @@ export class BrowserPages {
 
   /** Returns a picture of the visible part of the page, as PNG. */
   async screenshot(options: StepOptions): Promise<Uint8Array> {
-    const page = this.#current();
+    const page = this.#windows.current;
     return await takeStep(
       "take a picture of the page",
       options,
@@ -262,14 +238,14 @@ export class BrowserPages {
 
   /** Returns a small picture of the visible part of the page, as JPEG, for people who watch. Undefined where no page is open */
   async picture(timeoutMs: number): Promise<Uint8Array | undefined> {
-    const page = this.#pages.at(-1);
+    const page = this.#windows.last;
     const mask = page === undefined ? [] : this.#secrets.masks(page);
     return await page?.screenshot({ timeout: timeoutMs, type: "jpeg", quality: 60, scale: "css", mask });
   }
 
   /** Address of the current page; empty where none is open. */
   get url(): string {
-    return this.#pages.at(-1)?.url() ?? "";
+    return this.#windows.last?.url() ?? "";
   }
 
   /** Returns what the last snapshot said of an element, as `button "Sign in"`; the ref itself where it had none. */
@@ -278,39 +254,13 @@ export class BrowserPages {
   }
 
   /** Returns address and title of the page, and forgets the sentences that it gives. */
-  async state(options: StepOptions): Promise<PageState> {
-    let page = this.#current();
-    let title = await this.#look(page.title(), options) ?? "";
-    if (page !== this.#current()) {
-      // Another window came or went meanwhile
-      page = this.#current();
-      title = await this.#look(page.title(), options) ?? "";
-    }
-    const events = [...this.#events, ...this.#problems()].slice(0, MAX_EVENTS);
-    this.#events = [];
-    return { url: page.url(), title: title.slice(0, MAX_QUOTED), events };
+  state(options: StepOptions): Promise<PageState> {
+    return this.#windows.state(options);
   }
 
   /** Adds a sentence for the next answer. */
   note(sentence: string): void {
-    if (this.#events.length < MAX_EVENTS && !this.#events.includes(sentence)) this.#events.push(sentence);
-  }
-
-  /** Opens an address whose good answer becomes a download. */
-  async #openAttachment(url: string, options: StepOptions): Promise<void> {
-    const page = this.#pages.at(-1) ?? await this.#context.newPage();
-    const session = await this.#context.newCDPSession(page);
-    try {
-      await makeAttachments(session);
-      const shown = await page.goto(url, { ...limits(options), waitUntil: "commit" }).catch(isDownload);
-      if (shown === undefined) return;
-      const reason = shown === null ? "it is a page" : `its status is ${shown.status()}`;
-      throw new ToolError("browser_no_download", `Cannot download the address: ${reason}`);
-    } finally {
-      // A page that waits for its server answers nothing: nobody waits for it
-      session.send("Page.stopLoading").catch(() => {});
-      session.detach().catch(() => {});
-    }
+    this.#windows.note(sentence);
   }
 
   /**
@@ -321,7 +271,9 @@ export class BrowserPages {
     try {
       return await takeStep(what, options, work);
     } catch (error) {
-      if (error instanceof ToolError && error.code === "browser_timeout") await this.#look(this.#stop(page), options);
+      if (error instanceof ToolError && error.code === "browser_timeout") {
+        await this.#windows.look(this.#stop(page), options);
+      }
       throw error;
     }
   }
@@ -332,78 +284,26 @@ export class BrowserPages {
     session.detach().catch(() => {});
   }
 
-  #current(): Page {
-    const page = this.#pages.at(-1);
-    if (page !== undefined) return page;
-    throw new ToolError("browser_no_page", 'Cannot use the browser: no page is open; open one with "op": "navigate"');
-  }
-
   async #act(
     what: string,
     ref: string,
     work: (element: Locator) => Promise<void>,
     options: StepOptions,
   ): Promise<void> {
-    const page = this.#current();
+    const page = this.#windows.current;
     const element = await this.#element(what, ref, options);
     await takeStep(`${what} ${JSON.stringify(ref)}`, options, () => work(element));
-    await this.#settle(page, options);
+    await this.#windows.settle(page, options);
   }
 
   /** @throws {ToolError} `browser_unknown_ref` */
   async #element(what: string, ref: string, options: StepOptions): Promise<Locator> {
-    const element = this.#current().locator(`aria-ref=${ref}`);
-    if (await this.#look(element.count(), options)) return element;
+    const element = this.#windows.current.locator(`aria-ref=${ref}`);
+    if (await this.#windows.look(element.count(), options)) return element;
     throw new ToolError(
       "browser_unknown_ref",
       `Cannot ${what} ${JSON.stringify(ref)}: the page has no such element now; take a new snapshot`,
     );
-  }
-
-  /** Returns what a quick look finds; undefined when it fails or takes long. */
-  async #look<T>(work: Promise<T>, { signal, timeoutMs }: StepOptions): Promise<T | undefined> {
-    const ms = Math.min(LOOK_MS, timeoutMs);
-    const found = await withTimeout(work.catch(() => undefined), { ms, clock: this.#clock });
-    if (signal.aborted) throw cancelError(signal);
-    return found;
-  }
-
-  /** Waits a little for a page that loads, or for a window that it opens. One that never finishes is used as it is. */
-  async #settle(page: Page, options: StepOptions): Promise<void> {
-    const timeoutMs = Math.min(SETTLE_MS, options.timeoutMs);
-    await this.#windows.settle({ ms: timeoutMs, clock: this.#clock });
-    const current = this.#pages.at(-1) ?? page;
-    await current.waitForLoadState("load", limits({ ...options, timeoutMs })).catch(() => {});
-  }
-
-  #add(page: Page): void {
-    this.#windows.shown();
-    if (this.#pages.length >= MAX_PAGES) {
-      this.note(`A further window was closed: ${MAX_PAGES} are open`);
-      return void page.close().catch(() => {});
-    }
-    if (this.#pages.length > 0) this.note("The page opened a new window, which is the current page now");
-    this.#pages.push(page);
-    page.on("close", () => this.#remove(page));
-    page.on("crash", () => {
-      this.note("The page crashed and was closed");
-      page.close().catch(() => {});
-    });
-    page.on("dialog", (dialog) => this.#dismiss(dialog));
-  }
-
-  #remove(page: Page): void {
-    const index = this.#pages.indexOf(page);
-    if (index < 0) return;
-    this.#pages.splice(index, 1);
-    if (index > 0) this.note("A window was closed");
-  }
-
-  #dismiss(dialog: Dialog): void {
-    const type = dialog.type();
-    const isLeaving = type === "beforeunload";
-    if (!isLeaving) this.note(`The page showed a dialog (${type}), which was dismissed: ${quoted(dialog.message())}`);
-    (isLeaving ? dialog.accept() : dialog.dismiss()).catch(() => {});
   }
 }
 
@@ -419,32 +319,5 @@ function cut(text: string): string {
 /** Returns what a snapshot says of each element, as `button "Sign in"`, by its ref. */
 function labelsOf(snapshot: string): ReadonlyMap<string, string> {
   const found = snapshot.matchAll(/^\s*- (.*?) (?:\[[^\]\n]*\] )*?\[ref=(\w+)\]/gm);
-  return new Map([...found].map(([, label = "", ref = ""]) => [ref, label.slice(0, MAX_QUOTED)]));
-}
-
-function quoted(text: string): string {
-  return JSON.stringify(text.slice(0, MAX_QUOTED).toWellFormed());
-}
-
-/** Makes each good answer to a navigation of a page a download, also one that the page would show. */
-async function makeAttachments(session: CDPSession): Promise<void> {
-  session.on("Fetch.requestPaused", ({ requestId, responseStatusCode: status = 0, responseHeaders: headers = [] }) => {
-    const isGood = status >= 200 && status < 300;
-    const others = headers.filter(({ name }) => name.toLowerCase() !== "content-disposition");
-    const named = headers.find(({ name, value }) =>
-      name.toLowerCase() === "content-disposition" && /^attachment/i.test(value)
-    );
-    const disposition = named ?? { name: "content-disposition", value: "attachment" };
-    session.send("Fetch.continueResponse", {
-      requestId,
-      ...(isGood ? { responseCode: status, responseHeaders: [...others, disposition] } : {}),
-    }).catch(() => {});
-  });
-  await session.send("Fetch.enable", { patterns: [{ resourceType: "Document", requestStage: "Response" }] });
-}
-
-/** Takes the error of a page that was not opened because it is a download. @throws any other error */
-function isDownload(error: unknown): undefined {
-  if (error instanceof Error && /Download is starting|net::ERR_ABORTED/.test(error.message)) return undefined;
-  throw error;
+  return new Map([...found].map(([, label = "", ref = ""]) => [ref, label.slice(0, MAX_LABEL)]));
 }

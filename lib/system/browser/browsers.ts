@@ -2,6 +2,7 @@ import { cancelError } from "../../base/cancel.ts";
 import type { Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
+import type { RequestGuard } from "./guarded_targets.ts";
 import { BrowserPages } from "./browser_page.ts";
 import type { StepOptions } from "./browser_step.ts";
 import { type BrowserAction, type BrowserView, BrowserViews } from "./browser_views.ts";
@@ -135,8 +136,9 @@ class RunBrowsers implements Browsers {
   async #start(runId: string, request: BrowserRequest): Promise<Entry> {
     const { clock } = this.#options;
     const browser = await this.#starter.start(request);
-    const { context, downloads, windows, problems } = browser;
-    const pages = new BrowserPages(context, { downloads, windows, problems, clock });
+    const { context, targets, downloads, windows, problems, narrow } = browser;
+    const secrets = { guard: (guard: RequestGuard) => targets.guard(guard), narrow };
+    const pages = new BrowserPages(context, { secrets, downloads, windows, problems, clock });
     try {
       await request.onOpened?.(pages);
     } catch (error) {

@@ -1,6 +1,7 @@
-import type { BrowserContext, CDPSession, ElementHandle, Frame, Locator, Page } from "playwright-core";
+import type { ElementHandle, Locator, Page } from "playwright-core";
 import { ToolError } from "../../base/errors.ts";
 import { createRedactor } from "../../base/redact.ts";
+import type { GuardedTargets, PausedRequest } from "./guarded_targets.ts";
 
 /** Secret that is to be put into a password field. */
 export interface SecretFill {
@@ -12,23 +13,16 @@ export interface SecretFill {
   readonly goesTo: (url: URL) => boolean;
 }
 
+/** Ways to keep requests of a browser from going out. */
+export interface SecretGuards extends Pick<GuardedTargets, "guard"> {
+  /** Ends every connection, and lets new ones reach only what a function allows. */
+  readonly narrow: (mayReach: (url: URL) => boolean) => void;
+}
+
 /** A value that a page has got. */
 interface FilledValue extends Pick<SecretFill, "goesTo"> {
   readonly value: string;
   readonly isIn: (text: string) => boolean;
-}
-
-/** A request that waits for a word on it. */
-interface PausedRequest {
-  readonly requestId: string;
-  /** The request whose answer redirected to this one */
-  readonly redirectedRequestId?: string;
-  readonly request: {
-    readonly url: string;
-    readonly headers: Readonly<Record<string, string>>;
-    readonly postData?: string;
-    readonly hasPostData?: boolean;
-  };
 }
 
 /** The element itself, where it is a password field. Selectors run in a world of the page's document that its scripts do not reach. */
@@ -44,19 +38,18 @@ const MAX_PICTURED_LENGTH = 1_000;
  * with the value go to hosts of the secret alone and across no redirect to another host, and pictures hide what may show it.
  */
 export class FilledSecrets {
-  readonly #context: BrowserContext;
+  readonly #guards: SecretGuards;
   readonly #note: (sentence: string) => void;
   readonly #values: FilledValue[] = [];
-  readonly #guarded = new WeakSet<Page | Frame>();
+  #isGuarded = false;
   /** Hosts of requests by their ids */
   readonly #hosts = new Map<string, string>();
+  /** Origins of requests that may go out: their connections are let through */
+  readonly #origins = new Set<string>();
 
-  constructor(context: BrowserContext, note: (sentence: string) => void) {
-    this.#context = context;
+  constructor(guards: SecretGuards, note: (sentence: string) => void) {
+    this.#guards = guards;
     this.#note = note;
-    context.on("page", (page) => {
-      if (this.#values.length > 0) void this.#guard(page).catch(() => {});
-    });
   }
 
   /**
@@ -72,9 +65,7 @@ export class FilledSecrets {
     const value = await secret.valueFor(URL.parse(frame.url()) ?? new URL("about:blank"));
     const { redact } = createRedactor([value]);
     this.#values.push({ ...secret, value, isIn: (text) => redact(text) !== text });
-    for (const page of this.#context.pages()) await this.#guard(page);
-    // A frame of another site has a process of its own; playwright refuses a session for any other frame
-    await this.#guard(frame).catch(() => {});
+    await this.#begin();
     await element.fill(value, limits);
     if (await element.$(PASSWORD) !== null && await element.inputValue(limits) === value) return;
     await element.fill("", limits).catch(() => {});
@@ -94,21 +85,32 @@ export class FilledSecrets {
     ]);
   }
 
-  async #guard(target: Page | Frame): Promise<void> {
-    if (this.#guarded.has(target)) return;
-    const session = await this.#context.newCDPSession(target);
-    this.#guarded.add(target);
-    session.on("Fetch.requestPaused", (paused) => void this.#decide(session, paused));
-    await session.send("Fetch.enable", { patterns: [{ urlPattern: "*", requestStage: "Request" }] });
+  /** Guards every request of the browser, before the first value is in a page. */
+  async #begin(): Promise<void> {
+    if (this.#isGuarded) return;
+    await this.#guards.guard((paused) => this.#mayGo(paused));
+    this.#guards.narrow((url) => this.#mayReach(url));
+    this.#isGuarded = true;
   }
 
-  async #decide(session: CDPSession, paused: PausedRequest): Promise<void> {
-    const { requestId } = paused;
+  #mayGo(paused: PausedRequest): boolean {
     const refused = this.#refusedHost(paused);
     if (refused !== undefined) this.#note(`A request with a secret was refused: it would go to ${refused}`);
-    await (refused === undefined
-      ? session.send("Fetch.continueRequest", { requestId })
-      : session.send("Fetch.failRequest", { requestId, errorReason: "BlockedByClient" })).catch(() => {});
+    else this.#noteOrigin(paused.request.url);
+    return refused === undefined;
+  }
+
+  /** Tells whether a connection may be made. Without TLS the address is whole, otherwise it is that of a tunnel. */
+  #mayReach(url: URL): boolean {
+    const sent = `${url.href}\n${decoded(url.href)}`;
+    if (this.#values.some(({ isIn, goesTo }) => !goesTo(url) && isIn(sent))) return false;
+    return this.#origins.has(url.origin) || this.#values.some(({ goesTo }) => goesTo(url));
+  }
+
+  #noteOrigin(address: string): void {
+    if (this.#origins.size >= MAX_REQUESTS) this.#origins.clear();
+    const url = URL.parse(address);
+    if (url !== null) this.#origins.add(url.origin);
   }
 
   /** Returns the host that a request may not go to; undefined where it may. */

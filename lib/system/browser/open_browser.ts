@@ -4,6 +4,7 @@ import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { type CommandLine, type ProcessGroup, startGroup } from "../process/process_group.ts";
 import { BrowserDownloads, type DownloadPlace } from "./browser_downloads.ts";
+import { GuardedTargets } from "./guarded_targets.ts";
 import { memoryOf } from "./memory_of.ts";
 import { OpeningWindows } from "./opening_windows.ts";
 import { createPipeTransport } from "./pipe_transport.ts";
@@ -11,6 +12,7 @@ import { createPipeTransport } from "./pipe_transport.ts";
 /** Chromium with one context, which has no page yet. */
 export interface OpenBrowser {
   readonly context: BrowserContext;
+  readonly targets: GuardedTargets;
   readonly downloads: BrowserDownloads;
   readonly windows: OpeningWindows;
   /** Resolves when the browser has ended, with the reason in a sentence where Postern ended it. */
@@ -105,14 +107,14 @@ class RunningBrowser {
   ): Promise<OpenBrowser> {
     const { channel, exited } = this.#group;
     if (channel === undefined) throw await exited.then(() => new Error("it has no pipes"), (error: unknown) => error);
-    const transport = createPipeTransport(channel, () => this.kill());
-    const connecting = chromium.connectOverCDP(transport, { timeout: START_TIMEOUT_MS });
+    const targets = new GuardedTargets(createPipeTransport(channel, () => this.kill()));
+    const connecting = chromium.connectOverCDP(targets, { timeout: START_TIMEOUT_MS });
     const browser = await this.#unlessEnded(connecting);
     const context = await this.#unlessEnded(newContext(browser, fitsWindow));
     await this.#unlessEnded(prove(context));
     const watched = await this.#unlessEnded(watch(browser, place));
     return {
-      context,
+      ...{ context, targets },
       ...watched,
       ended: this.#over.then(() => this.#reason),
       close: () => this.close(),

@@ -15,6 +15,8 @@ import { openUncontainedNetwork } from "./uncontained_network.ts";
 export interface StartedBrowser extends OpenBrowser {
   /** Returns sentences about requests that were refused since the last call */
   readonly problems: () => readonly string[];
+  /** Ends every connection of the browser, and lets new ones reach only what a function allows. */
+  readonly narrow: (mayReach: (url: URL) => boolean) => void;
 }
 
 /** Properties of a browser that is to be started. */
@@ -79,6 +81,7 @@ export function createBrowserStarter(options: BrowserStarterOptions): BrowserSta
         });
         return {
           ...browser,
+          narrow: (mayReach) => network.narrow(mayReach),
           problems: () => network.newProblems().map(({ reason }) => reason),
           async close() {
             await browser.close();

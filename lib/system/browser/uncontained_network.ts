@@ -4,6 +4,7 @@ import type { BrowserContext } from "playwright-core";
 import { ToolError } from "../../base/errors.ts";
 import { createRelay, RELAY_USER } from "../net/relay.ts";
 import { type BrowserNetworkOptions, type BrowserWay, createBrowserPolicy, isOfVendor } from "./browser_network.ts";
+import { NarrowedWay } from "./narrowed_way.ts";
 import { notContained, type UncontainedPlace } from "./uncontained_browser.ts";
 
 /** The way of one uncontained browser to the outside, which its switches tell it to take. */
@@ -28,7 +29,7 @@ export async function openUncontainedNetwork(options: BrowserNetworkOptions): Pr
   const password = random.id("");
   const proof = random.id("");
   const proven = new Set<string>();
-  const policy = createBrowserPolicy(options.policy, options.allowedDomains);
+  const policy = new NarrowedWay(createBrowserPolicy(options.policy, options.allowedDomains));
   const fresh: { readonly host: string; readonly reason: string }[] = [];
   const relay = createRelay({
     ...options,
@@ -72,6 +73,10 @@ export async function openUncontainedNetwork(options: BrowserNetworkOptions): Pr
         `without bubblewrap its requests must go through the gateway, and one for ${missing.protocol}//${missing.hostname} did not`,
         "install bubblewrap and allow user namespaces",
       );
+    },
+    narrow(mayReach) {
+      policy.narrow(mayReach);
+      relay.cut();
     },
     async close() {
       await relay.close();

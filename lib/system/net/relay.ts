@@ -47,6 +47,8 @@ export interface Relay {
   wasReached(): boolean;
   /** Returns what the relay has not done, one problem for each host and port, at most MAX_PROBLEMS. */
   problems(): readonly RelayProblem[];
+  /** Ends every connection. New ones are taken */
+  cut(): void;
   /** Ends every connection and stops listening. Repeating it does nothing */
   close(): Promise<void>;
 }
@@ -185,10 +187,14 @@ class UnixRelay implements Relay {
     return [...this.#problems.values()];
   }
 
+  cut(): void {
+    for (const socket of this.#connections.keys()) socket.destroy();
+  }
+
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new CancelError("shutdown"));
-    for (const socket of this.#connections.keys()) socket.destroy();
+    this.cut();
     if (this.#ownListener !== undefined) return this.#ownListener.close();
     await new Promise<void>((resolve) => this.#server.close(() => resolve()));
   }
@@ -321,7 +327,7 @@ class UnixRelay implements Relay {
       host: "",
       reason: `The relay ended every connection: it has moved ${this.#limits.bytes} bytes, as many as one call may`,
     });
-    for (const socket of this.#connections.keys()) socket.destroy();
+    this.cut();
   }
 
   /** Notes why a request failed, and returns the answer to it. */

