@@ -16,6 +16,8 @@ export interface ClusterDatabase {
   /** Place of the leases, on a connection of its own. */
   readonly leases: LeaseDatabase;
   readonly wire: NewsWire;
+  /** Ends its connections. Default: there are none */
+  close?(): Promise<void>;
 }
 
 /** Options of `joinCluster`. */
@@ -65,6 +67,7 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
   });
   const news = new ClusterNews(database.wire, log);
   const ownership = new RunOwnership({ lease, claims: new RunClaims(store, leases), news, clock, leaseMs });
+  opened.own(database, (open) => open.close?.());
   opened.own(await database.wire.listen((note) => ownership.hear(note)), (stop) => stop());
   await lease.start();
   opened.own(lease, async (held) => {

@@ -1,4 +1,4 @@
-import { type ReadRecord, readRecords } from "../storage/read_records.ts";
+import { readable, type ReadRecord } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { GATEWAY_FENCES, GATEWAY_LEASES, type LeaseBody, parseLease } from "./cluster_records.ts";
 import { counts, fencedRow, joined, type LeaseRow, type LeaseTerms, renewed } from "./ownership.ts";
@@ -6,7 +6,7 @@ import { counts, fencedRow, joined, type LeaseRow, type LeaseTerms, renewed } fr
 /** Place of the leases: a store on a connection of its own, and the clock of the database. */
 export interface LeaseDatabase {
   /** Store whose connection nothing else uses, so that no other work delays a heartbeat. */
-  readonly store: Store;
+  readonly store: Pick<Store, "get" | "scan" | "batch" | "unreadable">;
   /** Returns the time by the database's clock, in ms since the epoch. */
   now(): Promise<number>;
 }
@@ -111,10 +111,13 @@ export class Leases {
   }
 
   async #rows(): Promise<readonly ReadRecord<LeaseBody>[]> {
-    return await Array.fromAsync(readRecords(this.#database.store, GATEWAY_LEASES, parseLease));
+    const { store } = this.#database;
+    return readable(store, GATEWAY_LEASES, await store.scan(GATEWAY_LEASES, { limit: MAX_GATEWAYS }), parseLease);
   }
 }
 
+/** Gateways of one cluster. */
+const MAX_GATEWAYS = 1_000;
 const FENCE_BODY = { v: 1 } as const;
 
 /** Returns the precondition that a gateway still has its fence. */

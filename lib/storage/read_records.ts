@@ -26,7 +26,7 @@ export async function* readRecords<T>(
 
 /** Returns the records of a page that can be parsed. The others are set aside, and still are in the page: they count for its place. */
 export function readable<T>(
-  store: Store,
+  store: Pick<Store, "unreadable">,
   collection: string,
   page: readonly Stored[],
   parse: ParseRecord<T>,
@@ -96,7 +96,7 @@ export async function unlessUnreadable<T>(reading: Promise<T> | undefined): Prom
 }
 
 function setAside(
-  { unreadable }: Store,
+  { unreadable }: Pick<Store, "unreadable">,
   place: { readonly collection: string; readonly key: string },
   body: unknown,
   error: unknown,

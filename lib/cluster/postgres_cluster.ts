@@ -1,0 +1,222 @@
+import { type Clock, type Timer, withTimeout } from "../base/clock.ts";
+import type { Random } from "../base/random.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import { encodeWrite } from "../storage/encode_write.ts";
+import {
+  type DedicatedSession,
+  type PostgresDatabase,
+  type PostgresRow,
+  sqlStateOf,
+} from "../storage/postgres/postgres_database.ts";
+import { type PostgresValue, quoteName } from "../storage/postgres/statement_text.ts";
+import { createUnreadableRecords, type Stored, type Write } from "../storage/store.ts";
+import { type ClusterNote, type NewsWire, noteText, parseNote } from "./cluster_news.ts";
+import type { ClusterDatabase } from "./join_cluster.ts";
+import type { LeaseDatabase } from "./leases.ts";
+
+/** Options of `openPostgresCluster`. */
+export interface PostgresClusterOptions {
+  /** Closed by whoever opened it */
+  readonly database: Pick<PostgresDatabase, "dedicated">;
+  /** `[storage] schema`, whose tables are there. */
+  readonly schema: string;
+  readonly leaseMs: number;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+}
+
+/** Pause before a lost connection is made again, up to as long again. Milliseconds */
+const AGAIN_MS = 500;
+/** SQLSTATE by which `write_batch` says that a precondition did not hold */
+const DID_NOT_HOLD = "PT412";
+
+/**
+ * Opens what a gateway needs of a PostgreSQL database beside its store: a connection for the lease and one for notifications, both outside
+ * the pool. A connection that is lost or silent is given up and made again.
+ */
+export function openPostgresCluster(options: PostgresClusterOptions): ClusterDatabase {
+  const leases = new LeaseConnection(options);
+  const wire = new NotifyWire(options);
+  return {
+    leases,
+    wire,
+    async close() {
+      await Promise.all([leases.close(), wire.close()]);
+    },
+  };
+}
+
+/** A connection outside the pool, made at its first use and again after a loss. */
+class SingleConnection {
+  readonly #options: PostgresClusterOptions;
+  readonly #onOpen: (session: DedicatedSession) => Promise<void>;
+  #opening: Promise<DedicatedSession> | undefined = undefined;
+  #isClosed = false;
+
+  constructor(options: PostgresClusterOptions, onOpen: (session: DedicatedSession) => Promise<void> = async () => {}) {
+    this.#options = options;
+    this.#onOpen = onOpen;
+  }
+
+  /** Runs one statement. A reply that takes longer than half a lease counts as a loss. */
+  async query(text: string, values: readonly PostgresValue[]): Promise<readonly PostgresRow[]> {
+    const { clock, leaseMs } = this.#options;
+    const opening = this.open();
+    const work = opening.then((session) => session.query(text, values));
+    work.catch(() => {});
+    try {
+      const rows = await withTimeout(work, { ms: leaseMs / 2, clock });
+      if (rows !== undefined) return rows;
+    } catch (error) {
+      if (sqlStateOf(error) === undefined) this.#drop(opening);
+      throw error;
+    }
+    this.#drop(opening);
+    throw new Error("The database did not answer in time");
+  }
+
+  open(): Promise<DedicatedSession> {
+    if (this.#isClosed) return Promise.reject(new Error("Cannot use the connection: it is closed"));
+    if (this.#opening !== undefined) return this.#opening;
+    const opening = this.#connect();
+    this.#opening = opening;
+    opening.then((session) => session.onLost(() => this.#drop(opening)), () => this.#drop(opening));
+    return opening;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    const opening = this.#opening;
+    this.#opening = undefined;
+    await opening?.then((session) => session.close(), () => {});
+  }
+
+  async #connect(): Promise<DedicatedSession> {
+    const session = await this.#options.database.dedicated();
+    try {
+      await this.#onOpen(session);
+      return session;
+    } catch (error) {
+      await session.close();
+      throw error;
+    }
+  }
+
+  #drop(opening: Promise<DedicatedSession>): void {
+    if (this.#opening === opening) this.#opening = undefined;
+    opening.then((session) => session.close(), () => {}).catch(() => {});
+  }
+}
+
+/** The leases on a connection that nothing else uses. */
+class LeaseConnection implements LeaseDatabase {
+  readonly #connection: SingleConnection;
+  readonly #schema: string;
+  readonly #clock: Clock;
+  readonly store: LeaseDatabase["store"];
+
+  constructor(options: PostgresClusterOptions) {
+    this.#connection = new SingleConnection(options);
+    this.#schema = quoteName(options.schema);
+    this.#clock = options.clock;
+    this.store = {
+      unreadable: createUnreadableRecords(),
+      get: async (collection, key) => (await this.#records("r.key = $2", [collection, key]))[0],
+      scan: (collection, { limit }) => this.#records("true ORDER BY r.key LIMIT $2", [collection, limit]),
+      batch: (writes) => this.#write(writes),
+    };
+  }
+
+  async now(): Promise<number> {
+    const [row] = await this.#connection.query(
+      "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now",
+      [],
+    );
+    return Number(row?.["now"]);
+  }
+
+  close(): Promise<void> {
+    return this.#connection.close();
+  }
+
+  async #records(where: string, values: readonly PostgresValue[]): Promise<readonly Stored[]> {
+    const rows = await this.#connection.query(
+      `SELECT r.key, r.version, r.body FROM ${this.#schema}.records r WHERE r.collection = $1 AND ${where}`,
+      values,
+    );
+    return rows.map(({ key, version, body }) => (
+      { key: String(key), version: Number(version), body: JSON.parse(String(body)) as unknown }
+    ));
+  }
+
+  async #write(writes: readonly Write[]): Promise<boolean> {
+    const encoded = writes.map(encodeWrite).map((write) => "json" in write ? { ...write, body: write.json } : write);
+    try {
+      await this.#connection.query(`SELECT ${this.#schema}.write_batch($1::jsonb, $2::int8)`, [
+        JSON.stringify(encoded),
+        this.#clock.now(),
+      ]);
+      return true;
+    } catch (error) {
+      if (sqlStateOf(error) === DID_NOT_HOLD) return false;
+      throw error;
+    }
+  }
+}
+
+/** Notes by LISTEN and NOTIFY on a connection of their own, so that no note waits for a transaction. */
+class NotifyWire implements NewsWire {
+  readonly #options: PostgresClusterOptions;
+  readonly #channel: string;
+  readonly #connection: SingleConnection;
+  readonly #listeners = new Set<(note: ClusterNote) => void>();
+  #again: Timer | undefined = undefined;
+  #isClosed = false;
+
+  constructor(options: PostgresClusterOptions) {
+    this.#options = options;
+    // Names of channels have 63 bytes, as names of schemas
+    this.#channel = options.schema;
+    this.#connection = new SingleConnection(options, async (session) => {
+      await session.listen(this.#channel, (payload) => this.#hear(payload));
+      session.onLost(() => this.#openAgain());
+    });
+  }
+
+  async send(notes: readonly ClusterNote[]): Promise<void> {
+    await this.#connection.query("SELECT pg_notify($1, value) FROM jsonb_array_elements_text($2::jsonb)", [
+      this.#channel,
+      JSON.stringify(notes.map(noteText)),
+    ]);
+  }
+
+  async listen(hear: (note: ClusterNote) => void): Promise<() => void> {
+    this.#listeners.add(hear);
+    await this.#connection.open();
+    return () => void this.#listeners.delete(hear);
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#again?.clear();
+    await this.#connection.close();
+  }
+
+  #hear(payload: string): void {
+    const note = parseNote(payload);
+    if (note === undefined) return;
+    for (const hear of [...this.#listeners]) hear(note);
+  }
+
+  /** Listens again after a loss. What is told meanwhile is found by the looks once a second. */
+  #openAgain(): void {
+    if (this.#isClosed) return;
+    const { clock, random } = this.#options;
+    const [share = 0] = random.bytes(1);
+    this.#again?.clear();
+    this.#again = clock.after(AGAIN_MS * (1 + share / 255), () => {
+      this.#connection.open().catch(() => this.#openAgain());
+    });
+  }
+}
