@@ -28,9 +28,14 @@ export interface Door {
  * @param action what the caller wants to do, for the message: "use this route"
  * @throws {HttpError} 403 insufficient_scope
  */
-export function checkScope({ access }: Door, { scopes }: Pick<Caller, "scopes">, action: string): void {
-  if (access === "public" || access === "pairing_code" || access === "node_token" || hasScope(scopes, access)) return;
+export function checkScope({ access }: Door, caller: Pick<Caller, "scopes">, action: string): void {
+  if (isPermitted({ access }, caller)) return;
   throw httpError("insufficient_scope", `Cannot ${action}: the token lacks the scope "${access}"`);
+}
+
+/** Tells whether the scopes of a caller are enough for a door. */
+export function isPermitted({ access }: Door, { scopes }: Pick<Caller, "scopes">): boolean {
+  return access === "public" || access === "pairing_code" || access === "node_token" || hasScope(scopes, access);
 }
 
 /** Returns the caller of a request, as records name it. */

@@ -151,7 +151,7 @@ export interface GatewayOptions {
   /** Prompts of this program by their names, for clients of `/mcp`. Default: none */
   readonly prompts?: Readonly<Record<string, ProgramPrompt>>;
   /**
-   * Resources of this program by their addresses, for clients of `/mcp` with the scope `runs`. `{name}` in an address stands for a part
+   * Resources of this program by their addresses, for clients of `/mcp`. `{name}` in an address stands for a part
    * without a slash: the resource is then a template. Default: none
    */
   readonly resources?: Readonly<Record<string, ProgramResource>>;
@@ -200,6 +200,12 @@ export interface Gateway {
   readonly runs: GatewayRuns;
   /** The WebSocket half, for servers that toNodeHandler does not serve */
   readonly websocket: GatewayWebSocket;
+  /**
+   * Tells clients of `/mcp` that subscribed to a resource of this program that it has changed. Takes the address of one resource, also of one
+   * that a template stands for. Changes within 100 ms are told once.
+   * @throws {TypeError} none of the program's resources has this address
+   */
+  readonly resourceChanged: (uri: string) => void;
   /** Returns a one-time code for POST /pair, such as `ABCD-EFGH`. An earlier code becomes void */
   readonly createPairingCode: () => Promise<string>;
   /** Stops the agent's work, waiting up to `shutdown_grace_secs`, and releases the data directory */
@@ -288,6 +294,14 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     websocket: {
       resolve: (request, connection) => router.resolveWebSocket(request, connection),
       maxMessageBytes: config.gateway.websocket.max_message_bytes,
+    },
+    resourceChanged(uri) {
+      if (!offers.resources.some(({ match }) => match(uri) !== undefined)) {
+        throw new TypeError(
+          `Cannot tell of a change of ${JSON.stringify(uri)}: no resource of the program has this address`,
+        );
+      }
+      void router.connections.mcp.made()?.then((mcp) => mcp.resourceChanged(uri), () => {});
     },
     createPairingCode: async () => (await services.pairing.createCode()).code,
     async close() {

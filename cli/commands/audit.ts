@@ -107,6 +107,7 @@ function byOf(record: AuditRecord): string {
     case "browser_login":
     case "mcp_tools":
     case "mcp_server":
+    case "offer":
       return actorOf(record.by);
     case "pairing":
       return record.address ?? (record.action === "paired" ? "" : actorOf(record.by));
@@ -180,6 +181,8 @@ function whatOf(record: AuditRecord): string {
     }
     case "mcp_server":
       return `${record.action} MCP server ${record.server}${record.source === null ? "" : `: ${record.source}`}`;
+    case "offer":
+      return `${record.kind} ${record.name}: ${record.outcome}`;
     case "retention":
       return `forgot the records up to ${record.through}`;
   }

@@ -6,9 +6,8 @@ import type {
 } from "@modelcontextprotocol/server";
 import type { Services } from "../../lib/services.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
+import { CONVERSATION_PREFIX } from "./mcp_methods.ts";
 
-/** Scheme and path of a conversation's address, before its id. */
-const PREFIX = "postern://conversations/";
 const MEDIA_TYPE = "application/json";
 const PAGE = 100;
 /** Messages of a conversation that are read at once: the newest. */
@@ -41,7 +40,7 @@ export class ConversationResources {
       resourceTemplates: [{
         name: "conversation",
         title: "A conversation with the agent of this gateway",
-        uriTemplate: `${PREFIX}{id}`,
+        uriTemplate: `${CONVERSATION_PREFIX}{id}`,
         mimeType: MEDIA_TYPE,
       }],
     };
@@ -63,7 +62,7 @@ export class ConversationResources {
 
   /** Returns the conversation at an address. @throws {ProtocolError} -32602 */
   async find(uri: string): Promise<Conversation> {
-    const id = uri.startsWith(PREFIX) ? decode(uri.slice(PREFIX.length)) : undefined;
+    const id = uri.startsWith(CONVERSATION_PREFIX) ? decode(uri.slice(CONVERSATION_PREFIX.length)) : undefined;
     const found = id === undefined ? undefined : await this.#conversations.get(id);
     if (found !== undefined) return found;
     throw invalidParams(this.#sdk, "Cannot find this resource: resources/list shows those that exist", { uri });
@@ -72,7 +71,7 @@ export class ConversationResources {
 
 function toResource({ id, title, updated_at }: Conversation): Resource {
   return {
-    uri: PREFIX + encodeURIComponent(id),
+    uri: CONVERSATION_PREFIX + encodeURIComponent(id),
     name: id,
     title: title ?? id,
     description: `Conversation with the agent, last changed at ${updated_at}`,

@@ -1,14 +1,14 @@
-import type { Server, ServerContext } from "@modelcontextprotocol/server";
+import type { Server } from "@modelcontextprotocol/server";
 import { hasScope, type Scope } from "../../lib/base/records/caller.ts";
-import { checkScope } from "../door.ts";
 import { type CallParts, callTool } from "./call_tool.ts";
 import { abilitiesOf } from "./call_state.ts";
-import { ConversationResources } from "./conversation_resources.ts";
-import type { ConversationWatch } from "./conversation_watch.ts";
+
+import { type McpGuard, requestOf } from "./mcp_request.ts";
 import { toProtocolError } from "./mcp_errors.ts";
-import { requestOf } from "./mcp_request.ts";
+import { offerResources } from "./offer_resources.ts";
 import { ProgramServer } from "./program_server.ts";
 import { offerTasks, TASKS_EXTENSION, taskWishOf } from "./offer_tasks.ts";
+import type { ResourceWatch } from "./resource_watch.ts";
 import { toOfferedTools } from "./offered_tools.ts";
 
 /** Text for the client's model: what calls need beside their input. */
@@ -25,7 +25,7 @@ const TASKS = {
 
 /** Parts of the gateway that a server of MCP works with. */
 export interface McpServerParts extends CallParts {
-  readonly watch: ConversationWatch;
+  readonly watch: ResourceWatch;
 }
 
 /**
@@ -36,14 +36,16 @@ export function createMcpServer(parts: McpServerParts, scopes: readonly Scope[])
   const { sdk, services } = parts;
   const hasRuns = hasScope(scopes, "runs");
   const { prompts, resources } = services.offers;
-  const completes = prompts.size > 0 || (hasRuns && resources.length > 0);
+  const completes = prompts.size > 0 || resources.length > 0;
   const server = new sdk.Server({ name: "postern", title: "Postern", version: services.version }, {
     capabilities: {
       tools: { listChanged: true },
       logging: {},
       ...(prompts.size > 0 ? { prompts: {} } : {}),
       ...(completes ? { completions: {} } : {}),
-      ...(hasRuns ? { resources: { subscribe: true }, ...TASKS } : {}),
+      // The program's prompts and resources never change. Conversations do
+      ...(hasRuns || resources.length > 0 ? { resources: { subscribe: true, listChanged: hasRuns } } : {}),
+      ...(hasRuns ? TASKS : {}),
     },
     instructions: INSTRUCTIONS,
     requestState: { verify: (state, context) => parts.states.verify(state, context) },
@@ -60,28 +62,20 @@ export function createMcpServer(parts: McpServerParts, scopes: readonly Scope[])
       return callTool({ params, context, can: abilitiesOf(capabilities), taskWish }, parts);
     }));
   const program = new ProgramServer(parts);
-  if (prompts.size > 0) offerPrompts(server, { parts, program });
+  if (prompts.size > 0) offerPrompts(server, { program, guarded });
+  if (hasRuns || resources.length > 0) offerResources(server, { ...parts, program, guarded });
+  if (hasRuns) offerTasks(server, { sdk, tasks: parts.tasks, guarded });
   if (completes) {
-    server.setRequestHandler("completion/complete", ({ params }, context) =>
-      guarded(context, () => {
-        // Addresses are the business of those who may read resources
-        if (params.ref.type === "ref/resource") {
-          checkScope({ access: "runs" }, requestOf(context).identity, "complete the address of a resource");
-        }
-        return program.complete(params, context.mcpReq.signal);
-      }));
-  }
-  if (hasRuns) {
-    offerResources(server, { parts, program });
-    offerTasks(server, { sdk, tasks: parts.tasks, guarded });
+    server.setRequestHandler(
+      "completion/complete",
+      ({ params }, context) => guarded(context, () => program.complete(params, context.mcpReq.signal)),
+    );
   }
   return server;
 }
 
-type Guard = <T>(context: ServerContext, work: () => T | Promise<T>) => Promise<T>;
-
 /** Returns a function that does the work of a handler, and gives its errors the form of JSON-RPC. */
-function createGuard({ sdk, services: { log } }: CallParts): Guard {
+function createGuard({ sdk, services: { log } }: CallParts): McpGuard {
   return async (context, work) => {
     try {
       return await work();
@@ -91,14 +85,10 @@ function createGuard({ sdk, services: { log } }: CallParts): Guard {
   };
 }
 
-/** Program that mounts the gateway, and the parts of the server. */
-interface OfferedByProgram {
-  readonly parts: McpServerParts;
-  readonly program: ProgramServer;
-}
-
-function offerPrompts(server: Server, { parts, program }: OfferedByProgram): void {
-  const guarded = createGuard(parts);
+function offerPrompts(
+  server: Server,
+  { program, guarded }: { readonly program: ProgramServer; readonly guarded: McpGuard },
+): void {
   server.setRequestHandler("prompts/list", (_request, context) => guarded(context, () => program.prompts()));
   server.setRequestHandler(
     "prompts/get",
@@ -108,51 +98,4 @@ function offerPrompts(server: Server, { parts, program }: OfferedByProgram): voi
         return program.prompt(params, { context, can });
       }),
   );
-}
-
-/** Offers conversations and the program's resources, which stand on the first page. The table of doors asks each of these methods for the scope `runs`. */
-function offerResources(server: Server, { parts, program }: OfferedByProgram): void {
-  const guarded = createGuard(parts);
-  const resources = new ConversationResources(parts);
-  const subscriptions = new Map<string, () => void>();
-  server.setRequestHandler(
-    "resources/list",
-    ({ params }, context) =>
-      guarded(context, async () => {
-        const page = await resources.list(params?.cursor);
-        const own = params?.cursor === undefined ? program.resources() : [];
-        return { ...page, resources: [...own, ...page.resources] };
-      }),
-  );
-  server.setRequestHandler(
-    "resources/templates/list",
-    (_request, context) =>
-      guarded(context, () => ({
-        resourceTemplates: [...resources.templates().resourceTemplates, ...program.templates()],
-      })),
-  );
-  server.setRequestHandler(
-    "resources/read",
-    ({ params }, context) =>
-      guarded(
-        context,
-        async () => await program.read(params.uri, context.mcpReq.signal) ?? await resources.read(params.uri),
-      ),
-  );
-  server.setRequestHandler("resources/subscribe", ({ params: { uri } }, context) =>
-    guarded(context, () => {
-      const tell = () => void server.sendResourceUpdated({ uri }).catch(() => {});
-      if (!subscriptions.has(uri)) subscriptions.set(uri, parts.watch.add(uri, tell));
-      return {};
-    }));
-  server.setRequestHandler("resources/unsubscribe", ({ params: { uri } }, context) =>
-    guarded(context, () => {
-      subscriptions.get(uri)?.();
-      subscriptions.delete(uri);
-      return {};
-    }));
-  server.onclose = () => {
-    for (const remove of subscriptions.values()) remove();
-    subscriptions.clear();
-  };
 }

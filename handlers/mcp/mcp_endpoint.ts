@@ -2,21 +2,18 @@ import type { McpHttpHandler, McpRequestContext } from "@modelcontextprotocol/se
 import * as v from "valibot";
 import type { Identity } from "../../lib/access/identity.ts";
 import type { Services } from "../../lib/services.ts";
-import { hasScope } from "../../lib/base/records/caller.ts";
 import { checkScope } from "../door.ts";
 import { httpError } from "../wire/http_errors.ts";
 import type { CallParts } from "./call_tool.ts";
 import { abilitiesOf, missingCapabilities } from "./call_state.ts";
-import { ConversationResources } from "./conversation_resources.ts";
-import { ConversationWatch } from "./conversation_watch.ts";
 import { createMcpServer, type McpServerParts } from "./create_mcp_server.ts";
 import { HeldRequests } from "./held_requests.ts";
 import type { McpSdk } from "./mcp_errors.ts";
 import { doorOf, methodOf } from "./mcp_methods.ts";
+import { McpNotices } from "./mcp_notices.ts";
 import { type McpDoor, type McpRequest, requestOf, toAuthInfo } from "./mcp_request.ts";
 import { type McpSession, McpSessions } from "./mcp_sessions.ts";
 import { McpStreams } from "./mcp_streams.ts";
-import { ToolWatch } from "./offered_tools.ts";
 import { refuseTaskStream } from "./offer_tasks.ts";
 import { RunTasks } from "./run_tasks.ts";
 
@@ -45,15 +42,13 @@ export class McpEndpoint implements McpDoor {
   readonly #services: Services;
   readonly #streams: McpStreams;
   readonly #sessions: McpSessions;
-  readonly #watch: ToolWatch;
-  readonly #conversations: ConversationWatch;
+  readonly #notices: McpNotices;
   readonly #held: HeldRequests;
   readonly #parts: McpServerParts;
   /** Handler of requests without a session */
   readonly #standalone: McpHttpHandler;
   /** Handler of calls without a session: their replies begin at once, so that the time of a request does not end a call */
   readonly #calls: McpHttpHandler;
-  #listeners = 0;
   #isClosing = false;
 
   /** Opens the endpoint at its first request. @throws {HttpError} 501 not_implemented without the SDK */
@@ -66,22 +61,8 @@ export class McpEndpoint implements McpDoor {
     this.#services = services;
     this.#streams = new McpStreams(services);
     this.#sessions = new McpSessions(services);
-    this.#watch = new ToolWatch({
-      tools: services.tools,
-      clock: services.clock,
-      onChange: () => this.#tellToolsChanged(),
-      isNeeded: () => this.#listeners > 0,
-    });
-    this.#conversations = new ConversationWatch({
-      resources: new ConversationResources({ sdk, services }),
-      clock: services.clock,
-    });
     const states = createStates(sdk, services);
     this.#held = new HeldRequests({ ...services, sdk, states });
-    this.#parts = {
-      ...{ sdk, services, states, held: this.#held, watch: this.#conversations },
-      tasks: new RunTasks({ sdk, services }),
-    };
     const factory = ({ authInfo }: McpRequestContext) =>
       createMcpServer(
         this.#parts,
@@ -93,6 +74,12 @@ export class McpEndpoint implements McpDoor {
       onerror: (error: Error) => services.log.debug("A request of MCP was refused", { error }),
     } as const;
     this.#standalone = sdk.createMcpHandler(factory, handlerOptions);
+    const { notify } = this.#standalone;
+    this.#notices = new McpNotices({ sdk, services, sessions: this.#sessions, notify });
+    this.#parts = {
+      ...{ sdk, services, states, held: this.#held, watch: this.#notices.resources },
+      tasks: new RunTasks({ sdk, services }),
+    };
     this.#calls = sdk.createMcpHandler(factory, { ...handlerOptions, responseMode: "sse" });
     services.tokens.onRevoke((tokenId) => {
       this.#streams.closeToken(tokenId);
@@ -120,10 +107,13 @@ export class McpEndpoint implements McpDoor {
     return isOld ? await this.#answerInSession(asked) : await this.#answerAlone(asked);
   }
 
+  resourceChanged(uri: string): void {
+    this.#notices.resources.changed(uri);
+  }
+
   closeIdle(): void {
     this.#isClosing = true;
-    this.#watch.stop();
-    this.#conversations.stop();
+    this.#notices.stop();
     this.#streams.closeStanding();
     this.#sessions.endIdle();
     this.#held.endWaiting();
@@ -151,22 +141,23 @@ export class McpEndpoint implements McpDoor {
     const leaving = new AbortController();
     const leave = () => leaving.abort();
     asked.signal.addEventListener("abort", leave, { once: true });
-    const watched = isStanding ? this.#watchFor(asked) : [];
-    const reply = await handler.fetch(this.#toRequest(asked, leaving.signal), {
-      authInfo: toAuthInfo(asked),
-      parsedBody: asked.body,
-    });
-    if (isStanding) this.#listen();
-    return this.#streams.guard(reply, {
-      tokenId: asked.identity.tokenId,
-      isStanding,
-      onGone: leave,
-      onOver: () => {
-        asked.signal.removeEventListener("abort", leave);
-        for (const remove of watched) remove();
-        if (isStanding) this.#listeners--;
-      },
-    });
+    const { identity } = asked;
+    const body = isStanding ? this.#notices.permitted(asked.body, identity) : asked.body;
+    const unlisten = isStanding ? this.#notices.listenTo(body, identity) : undefined;
+    const onOver = () => {
+      asked.signal.removeEventListener("abort", leave);
+      unlisten?.();
+    };
+    try {
+      const reply = await handler.fetch(this.#toRequest(asked, leaving.signal), {
+        authInfo: toAuthInfo(asked),
+        parsedBody: body,
+      });
+      return this.#streams.guard(reply, { tokenId: identity.tokenId, isStanding, onGone: leave, onOver });
+    } catch (error) {
+      onOver();
+      throw error;
+    }
   }
 
   /** Tells whether a call is of a tool that asks what its client does not answer. */
@@ -176,22 +167,6 @@ export class McpEndpoint implements McpDoor {
     const { name, _meta: { [CAPABILITIES]: capabilities } } = output.params;
     const needs = this.#services.tools.get(name)?.client_needs;
     return needs !== undefined && missingCapabilities(needs, abilitiesOf(capabilities)) !== undefined;
-  }
-
-  /** Watches the conversations that a stream of notifications names. The SDK sends it no others, and none without the scope. */
-  #watchFor({ body, identity: { scopes } }: McpRequest): readonly (() => void)[] {
-    if (!hasScope(scopes, "runs")) return [];
-    const { params: { notifications: { resourceSubscriptions: uris } } } = v.parse(LISTEN, body);
-    const removers: (() => void)[] = [];
-    try {
-      for (const uri of new Set(uris)) {
-        removers.push(this.#conversations.add(uri, () => this.#standalone.notify.resourceUpdated(uri)));
-      }
-    } catch (error) {
-      for (const remove of removers) remove();
-      throw error;
-    }
-    return removers;
   }
 
   async #answerInSession(asked: McpRequest): Promise<Response> {
@@ -204,9 +179,9 @@ export class McpEndpoint implements McpDoor {
       session.openStreams--;
       session.usedAt = this.#services.clock.monotonic();
       asked.signal.removeEventListener("abort", cancel);
-      if (isStanding) this.#listeners--;
+      unlisten?.();
     };
-    if (isStanding) this.#listen();
+    const unlisten = isStanding ? this.#notices.listen(asked.identity) : undefined;
     try {
       const reply = await session.transport.handleRequest(this.#toRequest(asked), {
         authInfo: toAuthInfo(asked),
@@ -255,16 +230,6 @@ export class McpEndpoint implements McpDoor {
     return session;
   }
 
-  #listen(): void {
-    this.#listeners++;
-    this.#watch.start();
-  }
-
-  #tellToolsChanged(): void {
-    this.#standalone.notify.toolsChanged();
-    for (const { server } of this.#sessions.list()) server.sendToolListChanged().catch(() => {});
-  }
-
   /** Returns the request as the SDK reads it, without its body and without the client's token. */
   #toRequest({ http }: McpRequest, signal?: AbortSignal): Request {
     const headers = new Headers(http.headers);
@@ -272,21 +237,6 @@ export class McpEndpoint implements McpDoor {
     return new Request(http.url, { method: http.method, headers, ...(signal === undefined ? {} : { signal }) });
   }
 }
-
-/** Resources that a stream of notifications may name at once. */
-const MAX_SUBSCRIBED = 100;
-
-/** The part of `subscriptions/listen` that names resources. */
-const LISTEN = v.fallback(
-  v.object({
-    params: v.object({
-      notifications: v.object({
-        resourceSubscriptions: v.optional(v.pipe(v.array(v.string()), v.maxLength(MAX_SUBSCRIBED)), []),
-      }),
-    }),
-  }),
-  { params: { notifications: { resourceSubscriptions: [] } } },
-);
 
 /** Key of the capabilities that a client declares with each request. Source: MCP 2026-07-28 */
 const CAPABILITIES = "io.modelcontextprotocol/clientCapabilities";

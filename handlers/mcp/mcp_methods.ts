@@ -19,17 +19,39 @@ export const MCP_METHODS = {
   "prompts/list": { access: "tools" },
   "prompts/get": { access: "tools" },
   "completion/complete": { access: "tools" },
-  "resources/list": { access: "runs" },
-  "resources/templates/list": { access: "runs" },
-  "resources/read": { access: "runs" },
-  "resources/subscribe": { access: "runs" },
-  "resources/unsubscribe": { access: "runs" },
+  "resources/list": { access: "tools" },
+  "resources/templates/list": { access: "tools" },
+  "resources/read": { access: "tools" },
+  "resources/subscribe": { access: "tools" },
+  "resources/unsubscribe": { access: "tools" },
   "tasks/get": { access: "runs" },
   "tasks/cancel": { access: "runs" },
   "tasks/update": { access: "runs" },
   "tasks/result": { access: "runs" },
   "tasks/list": { access: "runs" },
 } as const satisfies Readonly<Record<string, Door>>;
+
+/** Kinds of resources, each with the scope that its addresses need beside that of the method. A list shows the kinds that a token may read. */
+export const RESOURCE_DOORS = {
+  /** Resources of the program that mounts the gateway */
+  program: { access: "tools" },
+  conversation: { access: "runs" },
+} as const satisfies Readonly<Record<string, Door>>;
+
+/** Beginning of a conversation's address, before its id. */
+export const CONVERSATION_PREFIX = "postern://conversations/";
+/** Scheme of the gateway's own resources. A program offers none under it. */
+const OWN_SCHEME = /^postern:/i;
+
+/** Tells whether an address is that of a conversation: every address of the gateway's own is. */
+export function isConversation(uri: string): boolean {
+  return OWN_SCHEME.test(uri);
+}
+
+/** Returns the door of the resource at an address. */
+export function doorOfResource(uri: string): Door {
+  return RESOURCE_DOORS[isConversation(uri) ? "conversation" : "program"];
+}
 
 /** Name of a method of MCP that `/mcp` takes. */
 export type McpMethod = keyof typeof MCP_METHODS;

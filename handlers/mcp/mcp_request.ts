@@ -23,6 +23,8 @@ export interface McpDoor {
    * @throws {HttpError} 403 insufficient_scope for a method that the token may not use, 404 not_found for a session, 503
    */
   answer(asked: McpRequest): Promise<Response>;
+  /** Tells the clients that subscribed to a resource of the program that it has changed */
+  resourceChanged(uri: string): void;
   /** Ends what waits for news, for the start of a shutdown. Calls at work go on */
   closeIdle(): void;
 }
@@ -47,6 +49,9 @@ export function requestOf({ http }: Pick<ServerContext, "http">): McpRequest {
   if (asked === undefined) throw new TypeError("A handler of MCP was called outside a request");
   return asked as McpRequest; // toAuthInfo put it there, and no client reaches it
 }
+
+/** Does the work of a handler of the SDK, and gives its errors the form of JSON-RPC. */
+export type McpGuard = <T>(context: ServerContext, work: () => T | Promise<T>) => Promise<T>;
 
 /** Tells whether a request belongs to a revision with sessions: it has no envelope. */
 export function isOfSession({ mcpReq }: ServerContext): boolean {

@@ -1,7 +1,7 @@
 import type { Server, ServerContext } from "@modelcontextprotocol/server";
 import * as v from "valibot";
 import type { McpSdk } from "./mcp_errors.ts";
-import { isOfSession, requestOf } from "./mcp_request.ts";
+import { isOfSession, type McpGuard, requestOf } from "./mcp_request.ts";
 import type { RunTasks, TaskRequest } from "./run_tasks.ts";
 
 /** Name of the extension for tasks of the revision 2026-07-28, in the capabilities of both sides. */
@@ -13,13 +13,10 @@ export type TaskWish = "asked" | "declared" | undefined;
 const ID_PARAMS = v.looseObject({ taskId: v.pipe(v.string(), v.maxLength(128)) });
 const LIST_PARAMS = v.looseObject({ cursor: v.optional(v.string()) });
 
-/** Does the work of a handler of tasks, and gives its errors the form of JSON-RPC. */
-type TaskGuard = <T>(context: ServerContext, work: () => Promise<T>) => Promise<T>;
-
 /** Serves the methods of tasks: those of the extension to clients that declare it, and those of 2025-11-25 to sessions. */
 export function offerTasks(
   server: Server,
-  { sdk, tasks, guarded }: { readonly sdk: McpSdk; readonly tasks: RunTasks; readonly guarded: TaskGuard },
+  { sdk, tasks, guarded }: { readonly sdk: McpSdk; readonly tasks: RunTasks; readonly guarded: McpGuard },
 ): void {
   const answer = <T>(context: ServerContext, work: (request: TaskRequest) => Promise<T>) =>
     guarded(context, async () => {

@@ -26,6 +26,7 @@ import type { CallParts } from "./call_tool.ts";
 import { ClientQuestions } from "./client_questions.ts";
 import type { HeldRequests } from "./held_requests.ts";
 import type { ClientWay } from "./asking_work.ts";
+import { auditOffer } from "./audit_offer.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
 import { mcpCallerOf, requestOf } from "./mcp_request.ts";
 
@@ -105,7 +106,12 @@ export class ProgramServer {
     }
     return await this.#held.begin(context, {
       call: requestDigest(params),
-      work: (way) => this.#get(prompt, { name, given, asking, way }),
+      work: (way) =>
+        auditOffer(
+          { kind: "prompt", name, input: given, asked: requestOf(context) },
+          this.#services,
+          () => this.#get(prompt, { name, given, asking, way }),
+        ),
     });
   }
 
@@ -141,19 +147,40 @@ export class ProgramServer {
       .map(({ uri, resource }) => ({ uriTemplate: uri, ...aboutOf(resource) }));
   }
 
+  /** Tells whether an address is one of the program's. */
+  has(uri: string): boolean {
+    return this.#services.offers.resources.some(({ match }) => match(uri) !== undefined);
+  }
+
   /** Reads a resource of the program; undefined for an address that none of them has. */
-  async read(uri: string, signal: AbortSignal): Promise<ReadResourceResult | undefined> {
-    for (const { resource, match } of this.#services.offers.resources) {
-      const variables = match(uri);
+  async read(uri: string, context: ServerContext): Promise<ReadResourceResult | undefined> {
+    for (const offered of this.#services.offers.resources) {
+      const variables = offered.match(uri);
       if (variables === undefined) continue;
-      const content = await this.#run((limited) => resource.read(variables, { uri, signal: limited }), signal);
-      if (content === undefined) return undefined;
-      const { mimeType } = resource;
-      const [part] = await this.#bound(toToolContent([{ type: "resource", uri, mimeType, content }]));
-      if (part?.type === "resource") return { contents: [{ ...part.resource, uri }] };
-      throw invalidParams(this.#sdk, `Cannot read this resource: ${part?.type === "text" ? part.text : ""}`, { uri });
+      const { signal } = context.mcpReq;
+      return await auditOffer(
+        { kind: "resource", name: offered.uri, input: uri, asked: requestOf(context) },
+        this.#services,
+        () => this.#read(offered, { uri, variables, signal }),
+      );
     }
     return undefined;
+  }
+
+  async #read(
+    { resource }: OfferedResource,
+    { uri, variables, signal }: {
+      readonly uri: string;
+      readonly variables: Readonly<Record<string, string>>;
+      readonly signal: AbortSignal;
+    },
+  ): Promise<ReadResourceResult | undefined> {
+    const content = await this.#run((limited) => resource.read(variables, { uri, signal: limited }), signal);
+    if (content === undefined) return undefined;
+    const { mimeType } = resource;
+    const [part] = await this.#bound(toToolContent([{ type: "resource", uri, mimeType, content }]));
+    if (part?.type === "resource") return { contents: [{ ...part.resource, uri }] };
+    throw invalidParams(this.#sdk, `Cannot read this resource: ${part?.type === "text" ? part.text : ""}`, { uri });
   }
 
   /** Completes an argument of a prompt, or a variable of a template. @throws {ProtocolError} -32602 for an unknown one */

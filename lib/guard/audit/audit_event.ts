@@ -318,6 +318,23 @@ export interface McpServerEvent {
   readonly by: AuditActor | null;
 }
 
+/** A client of MCP asked for a prompt or a resource of the program that mounts the gateway. Its content is kept as a digest. */
+export interface OfferEvent extends AuditPlace {
+  readonly type: "offer";
+  readonly kind: "prompt" | "resource";
+  /** Name of the prompt; address of the resource, or of its template, as the program gave it */
+  readonly name: string;
+  /** SHA-256 of the canonical JSON of the arguments, or of the address that was read, hexadecimal */
+  readonly input_digest: string;
+  readonly outcome: "ok" | "not_found" | "error" | "timeout" | "cancelled";
+  readonly duration_ms: number;
+  /** Bytes of the JSON given to the client. Null where there is none */
+  readonly output_bytes: number | null;
+  /** SHA-256 of that JSON, hexadecimal */
+  readonly output_digest: string | null;
+  readonly by: AuditActor;
+}
+
 /** Records up to `through` were older than the retention and are gone; their last hash is kept so that the chain still begins somewhere. */
 export interface RetentionEvent {
   readonly type: "retention";
@@ -346,6 +363,7 @@ export type AuditEvent =
   | McpToolsEvent
   | BrowserLoginEvent
   | McpServerEvent
+  | OfferEvent
   | RetentionEvent;
 
 /** Types of events, for a filter. */
@@ -367,6 +385,7 @@ export const AUDIT_TYPES = [
   "mcp_tools",
   "browser_login",
   "mcp_server",
+  "offer",
   "retention",
 ] as const satisfies readonly AuditEvent["type"][];
 

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { annotationsOf, toOfferedTools, ToolWatch } from "../../../handlers/mcp/offered_tools.ts";
+import { annotationsOf, toOfferedTools } from "../../../handlers/mcp/offered_tools.ts";
 import type { ToolInfo } from "../../../lib/tools/runtime/tool_executor.ts";
-import { createFakeClock } from "../../support/fake_clock.ts";
 
 const tool = (name: string, more: Partial<ToolInfo> = {}): ToolInfo => ({
   name,
@@ -35,37 +34,4 @@ test("only a tool that reads is said to be read-only", () => {
   assert.deepEqual(hints.map(({ readOnlyHint }) => readOnlyHint), [true, false, false, false]);
   assert.deepEqual(hints.map(({ destructiveHint }) => destructiveHint), [false, false, true, true]);
   assert.deepEqual(hints.map(({ openWorldHint }) => openWorldHint), [false, false, false, true]);
-});
-
-test("a change of the offered tools is told once, while somebody listens", async () => {
-  const clock = createFakeClock();
-  let known = [tool("a")];
-  let isNeeded = true;
-  let told = 0;
-  const watch = new ToolWatch({
-    tools: { list: () => known },
-    clock,
-    onChange: () => void told++,
-    isNeeded: () => isNeeded,
-  });
-  watch.start();
-  await clock.advance(5_000);
-  assert.equal(told, 0);
-  known = [tool("a"), tool("off", { enabled: false })];
-  await clock.advance(5_000);
-  assert.equal(told, 0, "a tool that is off is not offered");
-  known = [tool("a", { description: "Does another thing" })];
-  await clock.advance(5_000);
-  assert.equal(told, 1);
-  isNeeded = false;
-  await clock.advance(1_000);
-  known = [];
-  await clock.advance(5_000);
-  assert.equal(told, 1);
-  isNeeded = true;
-  watch.start();
-  known = [tool("b")];
-  await clock.advance(1_000);
-  assert.equal(told, 2);
-  watch.stop();
 });

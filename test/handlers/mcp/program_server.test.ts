@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { auditOffer } from "../../../handlers/mcp/audit_offer.ts";
+import type { McpRequest } from "../../../handlers/mcp/mcp_request.ts";
 import type { ProgramPrompt, ProgramResource } from "../../../handlers/mod.ts";
 import { ConfigError } from "../../../lib/base/errors.ts";
+import type { OfferEvent } from "../../../lib/guard/audit/audit_event.ts";
+import type { Services } from "../../../lib/services.ts";
 import { toOffers } from "../../../lib/tools/program_offers.ts";
+import { createFakeClock } from "../../support/fake_clock.ts";
 import { MCP_ERAS, withMcpGateway } from "../../support/mcp_gateway.ts";
 
 /** Token of the gateway's environment, which the gateway masks. */
@@ -76,16 +81,62 @@ test("clients of both eras get prompts, resources, templates and completions of 
   });
 });
 
-test("a token without the scope for runs gets prompts and no resources", async () => {
-  await withMcpGateway({ prompts, resources }, async ({ connect, token }) => {
+test("a token without the scope for runs gets prompts and resources of the program, and no conversations", async () => {
+  await withMcpGateway({ prompts, resources }, async ({ connect, token, ask }) => {
+    await ask("POST", "/api/chat", { message: "Hi", conversation_id: "c1" });
     for (const era of MCP_ERAS) {
       const client = await connect({ token: await token("tools"), era });
       assert.equal((await client.listPrompts()).prompts.length, 2);
-      assert.equal(client.getServerCapabilities()?.resources, undefined);
-      await assert.rejects(client.readResource({ uri: "shop://about" }));
+      assert.deepEqual((await client.listResources()).resources.map(({ uri }) => uri), ["shop://about"]);
+      const { resourceTemplates } = await client.listResourceTemplates();
+      assert.deepEqual(resourceTemplates.map(({ name }) => name), ["price"]);
+      assert.equal((await client.readResource({ uri: "shop://about" })).contents.length, 1);
+      for (const uri of ["postern://conversations/c1", "POSTERN://conversations/c1", "postern:"]) {
+        await assert.rejects(client.readResource({ uri }), /lacks the scope "runs"/);
+      }
       const ref = { type: "ref/resource", uri: "shop://plants/{plant}/price" } as const;
-      await assert.rejects(client.complete({ ref, argument: { name: "plant", value: "b" } }), /runs/);
+      const found = await client.complete({ ref, argument: { name: "plant", value: "b" } });
+      assert.deepEqual(found.completion.values, ["bean"]);
     }
+  });
+});
+
+test("each prompt and resource that a client gets is in the audit, by digests and without what is in it", async () => {
+  await withMcpGateway({ prompts, resources }, async ({ connect, token, ask }) => {
+    const client = await connect({ token: await token("tools"), era: "2026-07-28" });
+    await client.getPrompt({ name: "greet", arguments: { who: "Annabel" } });
+    await client.readResource({ uri: "shop://plants/bean%2Fs/price" });
+    await assert.rejects(client.readResource({ uri: "shop://plants/pea/price" }));
+    await assert.rejects(client.getPrompt({ name: "fail" }));
+    const { data } = await ask("GET", "/v1/audit?type=offer") as { data: readonly OfferEvent[] };
+    assert.deepEqual(
+      data.map(({ kind, name, outcome, output_digest }) => [kind, name, outcome, output_digest !== null]),
+      [
+        ["prompt", "fail", "error", false],
+        ["resource", "shop://plants/{plant}/price", "not_found", false],
+        ["resource", "shop://plants/{plant}/price", "ok", true],
+        ["prompt", "greet", "ok", true],
+      ],
+    );
+    for (const { by, input_digest, request_id } of data) {
+      assert.equal(by.via, "mcp");
+      assert.match(by.token_id ?? "", /^tok_/);
+      assert.match(input_digest, /^[0-9a-f]{64}$/);
+      assert.match(request_id ?? "", /^req_/);
+    }
+    assert.doesNotMatch(JSON.stringify(data), /Annabel|bean/);
+    assert.equal((await ask("GET", "/v1/audit/verify") as { ok: boolean }).ok, true);
+  });
+});
+
+test("what the audit cannot record is not given to a client", async () => {
+  const clock = createFakeClock();
+  const asked = { identity: { tokenId: null, scopes: [] }, requestId: "req_1" } as unknown as McpRequest; // as much as is read
+  const audit = { append: () => Promise.reject(new Error("The disk is full")) } as unknown as Services["audit"];
+  const what = { kind: "prompt", name: "greet", input: {}, asked } as const;
+  await assert.rejects(auditOffer(what, { clock, audit }, () => Promise.resolve("secret")), {
+    code: "internal_error",
+    message: /the audit cannot be written/,
   });
 });
 
