@@ -19,6 +19,7 @@ export const LONGEST: readonly string[] = [
   "test/journeys/killed_gateway.test.ts",
   "test/journeys/dashboard.test.ts",
   "test/journeys/mcp_hostile.test.ts",
+  "test/journeys/mcp_hostile_http.test.ts",
   "test/tools/web/browser_cookies.test.ts",
   "test/tools/web/browser_downloads.test.ts",
   "test/system/browser/hostile_page.test.ts",

@@ -42,6 +42,13 @@ export interface AttackedGateway extends RunningGateway {
   echo(server: string, signal?: AbortSignal): Promise<{ readonly output: string; readonly is_error: boolean }>;
 }
 
+/** Servers by `url` in the place of programs. */
+export interface RemoteAttackers {
+  url(server: string): string;
+  /** Returns the words that a server has noted. */
+  notes(server: string): readonly string[];
+}
+
 const STEP_MS = 500;
 /** Milliseconds in which the gateway answers, on a machine that has much else to do. */
 const HEALTH_MS = 5_000;
@@ -52,19 +59,23 @@ const HEALTH_MS = 5_000;
  * @throws {Error} when something is left
  */
 export async function withHostileServers(
-  attacks: Readonly<Record<string, Attack>>,
+  attacks: Readonly<Record<string, Pick<Attack, "at" | "act" | "settings">>>,
   use: (gateway: AttackedGateway) => Promise<void>,
   more: {
     readonly config?: Readonly<Record<string, unknown>>;
     readonly environment?: Readonly<Record<string, string>>;
+    /** Default: each server is a program */
+    readonly remote?: RemoteAttackers;
   } = {},
 ): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "postern-hostile-"));
   const noteOf = (server: string) => join(folder, server);
+  const notesOf = more.remote?.notes ?? ((server: string) => readNotes(noteOf(server)));
   const clock = createFakeClock();
   const names = Object.keys(attacks);
   const servers = Object.fromEntries(names.map((name) => {
     const { settings = {}, ...attack } = attacks[name] ?? {};
+    if (more.remote !== undefined) return [name, { url: more.remote.url(name), ...settings }];
     const argument = JSON.stringify({ log: noteOf(name), ...attack });
     return [name, {
       command: "node",
@@ -84,7 +95,7 @@ export async function withHostileServers(
   try {
     await withRunningGateway({ clock, config, environment }, async (gateway) => {
       try {
-        await use(attacked(gateway, { clock, notesOf: (server) => readNotes(noteOf(server)) }));
+        await use(attacked(gateway, { clock, notesOf }));
       } finally {
         // The end of the gateway waits for programs by the clock
         closing.passing = pass(clock, () => closing.over);
@@ -95,7 +106,7 @@ export async function withHostileServers(
   }
   closing.over = true;
   await closing.passing;
-  const left = await processesLeft(names.flatMap((name) => readNotes(noteOf(name))));
+  const left = await processesLeft(names.flatMap(notesOf));
   rmSync(folder, { recursive: true, force: true });
   if (left.length > 0) failures.push(new Error(`Processes are left: ${left.join(", ")}`));
   if (clock.pending() > 0) failures.push(new Error(`${clock.pending()} timers are left`));

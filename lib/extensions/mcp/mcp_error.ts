@@ -46,6 +46,13 @@ export class McpError extends ToolError {
   }
 }
 
+/** Returns an error of what comes before a request, as its session, as one of a request that the server never saw. */
+export function beforeRequest(error: unknown): unknown {
+  if (!(error instanceof McpError) || !error.written) return error;
+  const { code, message, server, protocolCode, data } = error;
+  return new McpError(code, message, { server, protocolCode, data, cause: error, written: false });
+}
+
 /** Returns words of a server for a message: one line, without characters that control or turn a line around, at most 2,000 characters. */
 export function foreignWords(words: string): string {
   // deno-lint-ignore no-control-regex

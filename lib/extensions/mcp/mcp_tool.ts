@@ -123,7 +123,7 @@ function isBroken(error: unknown): error is McpError {
 }
 
 function isLate(error: unknown): error is McpError {
-  return error instanceof McpError && error.code === "mcp_timeout";
+  return error instanceof McpError && error.code === "mcp_timeout" && error.written;
 }
 
 function mayHaveHappened(error: McpError): ToolError {

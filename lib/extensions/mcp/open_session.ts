@@ -5,11 +5,12 @@ import { messageOf } from "../../base/errors.ts";
 import { VERSION } from "../../base/version.ts";
 import { HttpTransport, type ServerSignIn } from "./http_transport.ts";
 import { loadSdk, type McpClientSdk } from "./load_sdk.ts";
-import { foreignWords, McpError, wantsScope } from "./mcp_error.ts";
+import { foreignWords, McpError } from "./mcp_error.ts";
 import { OutputBrake } from "./output_brake.ts";
 import { type EraVerdict, probeProgram } from "./probe_program.ts";
 import { createServerFetch, type FetchServices } from "./server_fetch.ts";
 import { SDK_TIMEOUT_MS, ServerSession, type ServerSessionOptions } from "./server_session.ts";
+import { toStartError } from "./session_error.ts";
 import { type McpServerSettings, notStarted, type ProgramPlaces, startProgram } from "./start_program.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 
@@ -97,6 +98,7 @@ async function openRemote(options: OpenSessionOptions, sdk: McpClientSdk): Promi
   const fetch = createServerFetch({ name, settings }, services);
   const server = { name, url: new URL(settings.url), fetch };
   const auth = await services.signIn?.provider(server);
+  const hasHeaders = Object.keys(settings.headers).length > 0;
   const open = async (prior: EraVerdict | undefined): Promise<OpenedSession> => {
     const transport = new HttpTransport({ ...server, sdk, clock, auth });
     // The SDK's own question for the era cannot be cancelled otherwise
@@ -105,8 +107,9 @@ async function openRemote(options: OpenSessionOptions, sdk: McpClientSdk): Promi
     try {
       return await connect(transport, prior, options, sdk);
     } catch (error) {
+      const { fault } = transport;
       await transport.close();
-      throw error;
+      throw toStartError(error, { server: name, sdk, hasHeaders, fault: () => fault });
     } finally {
       signal.removeEventListener("abort", onAbort);
     }
@@ -119,7 +122,7 @@ async function openRemote(options: OpenSessionOptions, sdk: McpClientSdk): Promi
     return await open(opened.verdict);
   } catch (error) {
     if (signal.aborted) throw cancelError(signal);
-    throw unreachable(options, sdk, error);
+    throw error;
   }
 }
 
@@ -158,21 +161,4 @@ function createClient(sdk: McpClientSdk): Client {
       getValidator: () => (value) => ({ valid: true, data: value as never, errorMessage: undefined }),
     },
   });
-}
-
-/** Returns the error of a server by `url` with which no session began. */
-function unreachable({ name, settings }: OpenSessionOptions, sdk: McpClientSdk, error: unknown): McpError {
-  if (error instanceof McpError) return error;
-  const fail = (reason: string) =>
-    new McpError("mcp_unavailable", `Cannot reach the MCP server "${name}": ${reason}`, {
-      ...{ server: name, cause: error },
-      written: false,
-    });
-  if (error instanceof sdk.InsufficientScopeError) return fail(wantsScope(name, error.requiredScope));
-  const isRefused = error instanceof sdk.SdkHttpError && error.status === 401;
-  if (isRefused || error instanceof sdk.UnauthorizedError) {
-    const token = Object.keys(settings.headers).length > 0 ? `the headers of [mcp.servers.${name}]` : "a sign-in";
-    return fail(`it refuses ${token}; sign in with: postern mcp login ${name}`);
-  }
-  return fail(foreignWords(messageOf(error)));
 }

@@ -14,7 +14,7 @@ import type {
   McpStatus,
   McpToolDefinition,
 } from "./mcp_connection.ts";
-import { McpError } from "./mcp_error.ts";
+import { beforeRequest, McpError } from "./mcp_error.ts";
 import type { ServerSession } from "./server_session.ts";
 import { openSession, type SessionServices } from "./open_session.ts";
 import type { EraVerdict } from "./probe_program.ts";
@@ -137,7 +137,7 @@ export class ServerConnection implements McpConnection {
   ): Promise<McpResult<M>> {
     return await this.#use(options.signal, async (session) => {
       const name = method === "tools/call" && "name" in params ? params.name : undefined;
-      if (name !== undefined) await this.#lists.refresh(session, options.signal);
+      if (name !== undefined) await this.#refresh(session, options.signal);
       const tool = this.tools().find((known) => known.name === name);
       if (options.digest !== undefined && tool?.digest !== options.digest) throw toolChanged(this.name, String(name));
       return await session.request(method, params, { ...options, tool });
@@ -207,7 +207,15 @@ export class ServerConnection implements McpConnection {
       return await unlessAborted(this.#lane.opening, signal);
     } catch (error) {
       if (signal.aborted) throw cancelError(signal);
-      throw error;
+      throw beforeRequest(error);
+    }
+  }
+
+  async #refresh(session: ServerSession, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#lists.refresh(session, signal);
+    } catch (error) {
+      throw beforeRequest(error);
     }
   }
 

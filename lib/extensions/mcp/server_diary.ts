@@ -5,6 +5,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { createOutputRing, type OutputRing } from "../../system/process/command_output.ts";
 import type { McpStatus } from "./mcp_connection.ts";
 import { foreignWords, McpError } from "./mcp_error.ts";
+import type { McpServerSettings } from "./start_program.ts";
 
 /** Options of a ServerDiary. */
 export interface ServerDiaryOptions {
@@ -14,6 +15,8 @@ export interface ServerDiaryOptions {
   readonly log: Logger;
   /** Masks secrets in what the server says of itself. */
   readonly redact: RedactPart;
+  /** Settings of the server: one by `url` has no error output. */
+  readonly settings: Pick<McpServerSettings, "url">;
 }
 
 /** Bytes of the error output and the log of a server that are kept. */
@@ -65,6 +68,7 @@ export class ServerDiary {
   /** Returns the last words since the start, as the rest of a sentence about a failure. */
   lastWords(): string {
     const words = this.#tail.read(this.#began, MAX_TAIL_BYTES).text.trim().slice(-MAX_LAST_WORDS);
+    if (words === "" && this.#options.settings.url !== "") return "";
     return words === "" ? "; it wrote no error output" : `; the end of its error output: ${words}`;
   }
 

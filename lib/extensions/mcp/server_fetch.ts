@@ -67,7 +67,7 @@ export function createServerFetch(
       maxBytes: MAX_STREAM_BYTES,
       timeoutMs: EXCHANGE_MS,
       signal,
-      sink: (head) => Promise.resolve(openResponse(head, reply.resolve)),
+      sink: (head) => Promise.resolve(openResponse(head, { server: name, give: reply.resolve })),
     }).then(
       // A reply whose body went elsewhere is resolved already
       ({ status, headers }) => reply.resolve(responseOf({ status, headers }, null)),
@@ -93,7 +93,10 @@ function bodyOf(body: unknown): string | undefined {
 }
 
 /** Gives the response to whoever waits for it, and returns the place that its body comes from. */
-function openResponse(head: ReplyHead, give: (response: Response) => void): BodySink {
+function openResponse(
+  head: ReplyHead,
+  { server, give }: { readonly server: string; readonly give: (response: Response) => void },
+): BodySink {
   const controller = Promise.withResolvers<ReadableStreamDefaultController<Uint8Array>>();
   let wanted = Promise.withResolvers<void>();
   let isCancelled = false;
@@ -119,12 +122,17 @@ function openResponse(head: ReplyHead, give: (response: Response) => void): Body
       const opened = await controller.promise;
       if (isCancelled) return;
       if (outcome === "whole") opened.close();
-      else opened.error(new Error(bound.isOver ? TOO_LONG : "The reply broke off"));
+      else if (bound.isOver) opened.error(new McpError("mcp_invalid", `${cannotUse(server)}: ${TOO_LONG}`, { server }));
+      else opened.error(new McpError("mcp_lost", `${cannotUse(server)}: its reply broke off`, { server }));
     },
   };
 }
 
-const TOO_LONG = `A message is longer than ${MAX_MESSAGE_BYTES} bytes`;
+const TOO_LONG = `it sent a message of more than ${MAX_MESSAGE_BYTES} bytes`;
+
+function cannotUse(server: string): string {
+  return `Cannot use the MCP server "${server}"`;
+}
 
 /** Bound of one message: the whole body, or what stands between two empty lines of a stream. */
 class MessageBound {

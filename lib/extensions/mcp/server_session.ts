@@ -173,8 +173,11 @@ export class ServerSession {
     const { signal } = this.#ending;
     const { clock, onLog } = this.#options;
     for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)) {
+      const limit = clock.timeoutSignal(LISTEN_MS);
       try {
-        const { closed, honoredFilter } = await this.#client.listen(filter, { signal, timeout: LISTEN_MS });
+        const opening = { signal: AbortSignal.any([signal, limit.signal]), timeout: SDK_TIMEOUT_MS };
+        const { closed, honoredFilter } = await this.#client.listen(filter, opening);
+        limit.clear();
         this.#tellsTools = honoredFilter.toolsListChanged === true;
         onFirst();
         const reason = await closed;
@@ -185,6 +188,8 @@ export class ServerSession {
         onFirst();
         // A server that does not know the method will not learn it
         if (error instanceof this.#options.sdk.ProtocolError) return;
+      } finally {
+        limit.clear();
       }
       await clock.sleep(pauseMs, signal).catch(() => {});
       // A server tells no changes during the pause, so its tools are read again

@@ -35,7 +35,7 @@ export function toSessionError(error: unknown, session: FailedSession): Error {
   const fail: Fail = (code, reason, more = {}) =>
     new McpError(code, `Cannot use the MCP server "${server}": ${reason}`, { server, cause: error, ...more });
   if (error instanceof sdk.ProtocolError && error.code === STREAM_ENDED.code) {
-    return fail("mcp_lost", "it ended the stream of the request before it answered");
+    return fail("mcp_lost", ENDED_STREAM);
   }
   if (error instanceof sdk.InsufficientScopeError) {
     return fail("mcp_refused", wantsScope(server, error.requiredScope));
@@ -48,6 +48,47 @@ export function toSessionError(error: unknown, session: FailedSession): Error {
     return fail("mcp_refused", `it refuses the request: ${foreignWords(error.message)}`, { protocolCode, data });
   }
   return otherError(error, session, fail);
+}
+
+/**
+ * Returns the error of a server by `url` with which no session began.
+ * @param session.hasHeaders the configuration gives the server headers of its own
+ */
+export function toStartError(
+  error: unknown,
+  session: Omit<FailedSession, "onGone"> & { readonly hasHeaders: boolean },
+): McpError {
+  const { server, sdk, hasHeaders, fault } = session;
+  if (error instanceof McpError) return error;
+  const fail = (reason: string) =>
+    new McpError("mcp_unavailable", `Cannot reach the MCP server "${server}": ${reason}`, {
+      ...{ server, cause: error },
+      written: false,
+    });
+  if (error instanceof sdk.InsufficientScopeError) return fail(wantsScope(server, error.requiredScope));
+  if (error instanceof sdk.UnauthorizedError || (error instanceof sdk.SdkHttpError && error.status === 401)) {
+    const token = hasHeaders ? `the headers of [mcp.servers.${server}]` : "a sign-in";
+    return fail(`it refuses ${token}; sign in with: postern mcp login ${server}`);
+  }
+  if (error instanceof sdk.SdkHttpError && error.status !== undefined) {
+    const [, redirect] = /: (Redirect .*)$/.exec(error.message) ?? [];
+    return fail(
+      `it answers with the status ${error.status}${redirect === undefined ? "" : `: ${foreignWords(redirect)}`}`,
+    );
+  }
+  // The question for the era has what went wrong inside
+  if (error instanceof sdk.SdkError && error.cause instanceof Error) return toStartError(error.cause, session);
+  if (error instanceof sdk.ProtocolError && error.code === STREAM_ENDED.code) return fail(ENDED_STREAM);
+  return fail(fault() ?? answerFault(error) ?? foreignWords(messageOf(error)));
+}
+
+const ENDED_STREAM = "it ended the stream of the request before it answered";
+
+/** Returns why an answer is none, as the rest of a sentence. Undefined for another error */
+function answerFault(error: unknown): string | undefined {
+  if (error instanceof SyntaxError) return "its answer is no JSON";
+  // The SDK lists each way in which a message is none, and quotes what it found there
+  return error instanceof Error && "issues" in error ? "its answer is no message of MCP" : undefined;
 }
 
 /** Returns the error of a request that was answered with an HTTP status. */
@@ -66,7 +107,7 @@ function httpError(status: number, { server, onGone }: FailedSession, fail: Fail
 }
 
 function otherError(error: unknown, { sdk, fault }: FailedSession, fail: Fail): McpError {
-  const message = foreignWords(messageOf(error));
+  const message = answerFault(error) ?? foreignWords(messageOf(error));
   if (!(error instanceof sdk.SdkError)) return fail("mcp_invalid", message);
   switch (error.code) {
     case sdk.SdkErrorCode.ConnectionClosed:

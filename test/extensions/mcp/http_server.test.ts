@@ -146,6 +146,10 @@ describe("a server by url", () => {
       ["a session that is gone", (_id, response) => void response.writeHead(404).end(), "mcp_lost"],
       ["a wish for a sign-in", (_id, response) => void response.writeHead(401).end(), "mcp_unavailable"],
       ["a connection that breaks", (_id, response) => void response.destroy(), "mcp_lost"],
+      ["a body that breaks", (_id, response) => {
+        response.writeHead(200, { "content-type": "application/json", "content-length": "1000" }).write('{"jsonrpc"');
+        setImmediate(() => response.destroy());
+      }, "mcp_lost"],
     ];
   for (const [what, answer, code] of broken) {
     test(`it fails at once for ${what}`, () =>
@@ -155,6 +159,23 @@ describe("a server by url", () => {
           assert.equal(error.code, code, error.message);
         })));
   }
+
+  test("what breaks before a call was sent leaves nothing unknown", () => {
+    let isBroken = false;
+    const good = legacy((id, response) => json(response, id, { content: [] }));
+    return withHttp(
+      (request, message, response) =>
+        isBroken && message.method === "tools/list" ? void response.destroy() : good(request, message, response),
+      (url) =>
+        withMcp(servers(url), async ({ server, restart }) => {
+          await server().freshTools(NEVER);
+          isBroken = true;
+          await restart();
+          const { code, written } = await fails(server().request("tools/call", call, { signal: NEVER }));
+          assert.deepEqual({ code, written }, { code: "mcp_lost", written: false });
+        }),
+    );
+  });
 
   test("nothing was written where nobody listens", () =>
     withMcp(servers("http://127.0.0.1:9/mcp"), async ({ server }) => {
