@@ -149,7 +149,7 @@ function toContent(text: string): Readonly<Record<string, unknown>> {
     // The gateway checks each field
     if (value !== null && typeof value === "object" && !Array.isArray(value)) return value as Record<string, unknown>;
   } catch {
-    // As below
+    // Text that is no JSON is refused like a value that is no object
   }
   throw new UsageError('Cannot read --content: it must be a JSON object, such as \'{"name": "Ada"}\'');
 }

@@ -24,6 +24,12 @@ export function lazily<T>(make: () => T): Lazy<T> {
   return Object.assign(use, { made: () => made?.value });
 }
 
+/** Closes a service that was left for its first use, where it was made. A load that failed has nothing to close. */
+export async function closeMade(load: Lazy<Promise<{ close(): unknown }>>): Promise<void> {
+  const made = await load.made()?.catch(() => undefined);
+  await made?.close();
+}
+
 /** Names of the methods of `T` that return a promise. */
 type AsyncMethod<T> = {
   [K in keyof T & string]: T[K] extends (...given: never[]) => Promise<unknown> ? K : never;

@@ -1,4 +1,4 @@
-import { lazily, lazyService } from "../base/lazily.ts";
+import { closeMade, lazily, lazyService } from "../base/lazily.ts";
 import type { Redactor } from "../base/redact.ts";
 import { pluginFolders, skillFolders } from "../config/folders.ts";
 import { isAnyFolder } from "../system/files/appearing_folder.ts";
@@ -104,7 +104,7 @@ function openSignIn(
     const { createMcpSignIn } = await import("./mcp/oauth/sign_in.ts");
     return createMcpSignIn({ ...options, onSecret: redactor.add, onAccount });
   });
-  opened.own(load, async () => (await load.made()?.catch(() => undefined))?.close());
+  opened.own(load, closeMade);
   return lazyService(load, ["begin", "complete", "remove", "provider", "credential", "state"]);
 }
 
@@ -180,7 +180,7 @@ function openSkills({ opened, ...options }: ExtensionsOptions): LateSkills {
     const { createSkills } = await import("./skills/skills.ts");
     return await createSkills(options);
   });
-  opened.own(load, async () => await (await load.made()?.catch(() => undefined))?.close());
+  opened.own(load, closeMade);
   let lookedAt = -Infinity;
   const isAny = async () => {
     if (load.made() !== undefined) return true;
@@ -208,6 +208,6 @@ function openWasmModules({ redactor, opened, ...services }: ExtensionsOptions): 
     const { createToolModules } = await import("./plugins/wasm/tool_modules.ts");
     return createToolModules({ ...services, redact: redactor.part });
   });
-  opened.own(load, async () => await (await load.made()?.catch(() => undefined))?.close());
+  opened.own(load, closeMade);
   return lazyService(load, ["list", "inspect", "load", "call"]);
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { lazily } from "../base/lazily.ts";
+import { closeMade, lazily } from "../base/lazily.ts";
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { awaitFolder, isAnyFolder } from "../system/files/appearing_folder.ts";
@@ -41,7 +41,7 @@ export async function openLateTools<T extends ToolOwner>(options: LateToolsOptio
   const tryLoad = async () => {
     await load().catch((error: unknown) => log.error("The plugins cannot be loaded", { error }));
   };
-  opened.own(load, async () => await (await load.made()?.catch(() => undefined))?.close());
+  opened.own(load, closeMade);
   if (await isNeeded() || await isAnyFolder(folders)) await tryLoad();
   else opened.own(awaitFolder([awaited], { clock, onAppear: () => void tryLoad() }), (end) => end());
   return { load, tools: () => owner.loaded?.tools() ?? NONE };

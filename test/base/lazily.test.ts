@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { lazily, lazyService, lazyStartedService } from "../../lib/base/lazily.ts";
+import { closeMade, lazily, lazyService, lazyStartedService } from "../../lib/base/lazily.ts";
 
 test("it is made at the first use, once", () => {
   let times = 0;
@@ -140,4 +140,18 @@ test("a service that could not be started when it was loaded is loaded and start
   await assert.rejects(service.ask(), RangeError);
   assert.equal(await service.ask(), "answer");
   assert.equal(starts, 2);
+});
+
+test("closeMade() closes what was made, and makes nothing", async () => {
+  let closed = 0;
+  const load = lazily(() => Promise.resolve({ close: () => void closed++ }));
+  await closeMade(load);
+  assert.deepEqual([load.made(), closed], [undefined, 0]);
+  await load();
+  await closeMade(load);
+  assert.equal(closed, 1);
+  const failing = lazily((): Promise<{ close(): void }> => Promise.reject(new RangeError("broken")));
+  const failed = assert.rejects(failing(), RangeError);
+  await closeMade(failing);
+  await failed;
 });

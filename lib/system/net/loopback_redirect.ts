@@ -37,7 +37,7 @@ export async function openLoopbackRedirect(port = 0): Promise<LoopbackRedirect> 
     if (wanted === undefined || query.get("state") !== wanted || query.getAll("state").length !== 1) {
       return reply(response, 400, "This answer belongs to no sign-in that waits here.");
     }
-    // Counts once
+    // An answer counts once
     wanted = undefined;
     const text = query.has("error") ? "The sign-in was refused." : "The answer has arrived.";
     reply(response, 200, `${text} You can close this window; the terminal says how it ended.`);

@@ -27,7 +27,7 @@ export const mcpPrompt = defineTool({
   async run({ server, name, arguments: values = {} }, context) {
     const { mcpReader } = context.services;
     if (name === undefined) return await mcpReader.prompts(server, context);
-    // They were just checked to be texts
+    // `check` has made sure that all values are texts
     return await mcpReader.prompt({ server: server ?? "", name, values: values as Record<string, string> }, context);
   },
 });

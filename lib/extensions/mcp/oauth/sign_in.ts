@@ -190,7 +190,7 @@ class SignIns implements McpSignIn {
     if (pending === undefined || pending.server !== server || pending.url !== settings.url) {
       throw refused(server, "no sign-in waits for this answer; begin again with postern mcp login", "state");
     }
-    // Counts once, whatever becomes of it
+    // An answer counts once, whatever becomes of it
     this.#pending.delete(state);
     const sdk = await loadSdk(server);
     const { found: { issuer, metadata } } = pending;
