@@ -13,6 +13,9 @@ export interface ClientWay extends QuestionWay {
   context(): ServerContext | undefined;
 }
 
+/** Says why nobody is asked while the gateway closes. */
+export const CLOSING = "the gateway is shutting down";
+
 /** Longest time of a timer, in milliseconds. The clock of the gateway ends the wait before. */
 const MAX_TIMER_MS = 2_147_483_647;
 
@@ -23,15 +26,22 @@ export class LiveWay implements ClientWay {
   readonly #context: ServerContext;
   readonly #clock: Clock;
   readonly #timeoutMs: () => number;
+  readonly #closing: AbortSignal;
 
+  /** @param closing aborts when no answer of a client can arrive any more */
   constructor(
     context: ServerContext,
-    { clock, timeoutMs }: { readonly clock: Clock; readonly timeoutMs: () => number },
+    { clock, timeoutMs, closing }: {
+      readonly clock: Clock;
+      readonly timeoutMs: () => number;
+      readonly closing: AbortSignal;
+    },
   ) {
     this.signal = context.mcpReq.signal;
     this.#context = context;
     this.#clock = clock;
     this.#timeoutMs = timeoutMs;
+    this.#closing = closing;
   }
 
   context(): ServerContext {
@@ -48,7 +58,7 @@ export class LiveWay implements ClientWay {
     try {
       // Each kind of question is a request of its own, and "read" checks the answer
       const given: unknown = await this.#context.mcpReq.send(request as ElicitRequest, {
-        signal: AbortSignal.any([signal, limit.signal]),
+        signal: AbortSignal.any([signal, limit.signal, this.#closing]),
         timeout: MAX_TIMER_MS,
       });
       const answer = read(given);
@@ -57,6 +67,7 @@ export class LiveWay implements ClientWay {
     } catch (error) {
       if (error instanceof UnansweredError) throw error;
       if (signal.aborted) throw cancelError(signal);
+      if (this.#closing.aborted) throw new UnansweredError(CLOSING, { cause: error });
       if (limit.signal.aborted) throw new UnansweredError("nobody answered in time", { cause: error });
       const why = error instanceof Error ? labelOf(error.message) : "it failed";
       throw new UnansweredError(`the client gave no answer: ${why}`, { cause: error });

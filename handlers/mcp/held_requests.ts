@@ -4,7 +4,7 @@ import type { Clock } from "../../lib/base/clock.ts";
 import type { Random } from "../../lib/base/random.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { CallState, HeldState } from "./call_state.ts";
-import { AskingWork, type ClientWay, LiveWay } from "./asking_work.ts";
+import { AskingWork, type ClientWay, CLOSING, LiveWay } from "./asking_work.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
 import { requestOf } from "./mcp_request.ts";
 
@@ -44,7 +44,7 @@ function firstOf(given: Readonly<Record<string, unknown>>): Readonly<Record<stri
 export class HeldRequests {
   readonly #options: HeldRequestsOptions;
   readonly #held = new Map<string, AskingWork<unknown>>();
-  #isClosing = false;
+  readonly #closing = new AbortController();
 
   constructor(options: HeldRequestsOptions) {
     this.#options = options;
@@ -59,7 +59,8 @@ export class HeldRequests {
   async begin<R>(context: ServerContext, { call, work }: AskingRequest<R>): Promise<R | InputRequiredResult> {
     const { clock, random } = this.#options;
     if (context.mcpReq.envelope === undefined) {
-      return await work(new LiveWay(context, { clock, timeoutMs: () => this.#timeoutMs() }));
+      const { signal: closing } = this.#closing;
+      return await work(new LiveWay(context, { clock, timeoutMs: () => this.#timeoutMs(), closing }));
     }
     const { requestState, inputResponses } = context.mcpReq;
     const held = new AskingWork<R>({
@@ -111,7 +112,7 @@ export class HeldRequests {
 
   /** Ends all work that waits for a client, for the start of a shutdown: no client can come back with an answer. Nothing waits from then on. */
   endWaiting(): void {
-    this.#isClosing = true;
+    this.#closing.abort();
     for (const held of [...this.#held.values()]) if (held.context() === undefined) this.#end(held, "shutdown");
   }
 
@@ -137,7 +138,7 @@ export class HeldRequests {
 
   /** @returns why the work may not wait; undefined when it may */
   #keep<R>(held: AskingWork<R>): string | undefined {
-    if (this.#isClosing) return "the gateway is shutting down";
+    if (this.#closing.signal.aborted) return CLOSING;
     if (this.#held.has(held.id)) return undefined;
     const own = [...this.#held.values()].filter(({ tokenId }) => tokenId === held.tokenId).length;
     if (own >= HELD_LIMITS.perToken) {

@@ -325,6 +325,19 @@ for (const era of MCP_ERAS) {
     }));
 }
 
+test("a question of a session is answered for its client when the gateway closes, since no answer can arrive", () =>
+  withAsking(({ ask }) => ask({ message: "Who?", schema: NAME }), async (started) => {
+    const { client, asked } = await connectAsked(started, "2025-11-25");
+    asked.elicit = () => new Promise(() => {});
+    const answers = [client.callTool(CALL), client.getPrompt({ name: "greet" })];
+    await until(() => asked.seen.length === 2);
+    const closed = started.gateway.close();
+    const [called, got] = await Promise.all(answers);
+    assert.match(JSON.stringify(called), /cancel.*the gateway is shutting down/);
+    assert.match(JSON.stringify(got), /Greet cancel/);
+    await closed;
+  }));
+
 test("a client's level decides which messages of a tool it gets", () =>
   withAsking(({ log }) => {
     for (const level of ["debug", "info", "warning", "error"] as const) log(level, `${level} ${SECRET}`);
