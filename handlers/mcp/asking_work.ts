@@ -118,6 +118,8 @@ export class AskingWork<R> implements ClientWay {
   #round = 1;
   #asked = 0;
   #expiry: Timer | undefined = undefined;
+  /** Round that the client was last shown, and the monotonic time until which it may answer. */
+  #shown = { round: 0, until: 0 };
   #isNews = false;
   #wake = () => {};
 
@@ -192,7 +194,10 @@ export class AskingWork<R> implements ClientWay {
   }): void {
     this.#ahead = {};
     this.#expiry?.clear();
-    this.#expiry = clock.after(timeoutMs, () => {
+    const now = clock.monotonic();
+    // A client that asks again without an answer gets no more time
+    if (this.#shown.round !== this.#round) this.#shown = { round: this.#round, until: now + timeoutMs };
+    this.#expiry = clock.after(Math.max(0, this.#shown.until - now), () => {
       this.cancel(new CancelError("timeout"));
       onExpired();
     });

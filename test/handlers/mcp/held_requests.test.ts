@@ -328,6 +328,8 @@ test("a call of a tool that is left waiting ends when its time is over, and its 
   assert.ok(typeof asked === "object" && typeof asked.requestState === "string");
   const state = await states.verify(asked.requestState, contextOf()) as HeldState;
   await clock.advance(59_000);
+  const again = await held.resume(state, { call: "c", context: contextOf(state) });
+  assert.ok(typeof again === "object" && again !== null && "requestState" in again, "it asks again");
   assert.equal(held.count(), 1);
   await clock.advance(1_000);
   assert.equal(held.count(), 0);
