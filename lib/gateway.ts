@@ -91,7 +91,7 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
 /** Starts what the other wings stand on, in the order of the list. */
 async function startFoundations(basics: Basics) {
   const { options, log, config, redactor, environment } = basics;
-  const store = options.database?.store ?? await openStore({ ...basics, driver: config().storage.driver });
+  const store = options.database?.store ?? await openStore({ ...basics, storage: config().storage });
   const cluster = await openCluster(basics, store);
   const guard = await createGuardServices({
     ...basics,

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { type GatewayLock, takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
-import { defineCliCommand, EXIT } from "../command.ts";
+import { CommandError, defineCliCommand, EXIT } from "../command.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { findDataDir, loadConfig, type LoadOptions } from "../../lib/config/load_config.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
@@ -17,6 +17,7 @@ export const backupCommand = defineCliCommand({
   args: { file: { type: "positional", required: true, description: "New file for the backup; none is replaced" } },
   example: "postern backup postern-backup.db",
   async run(context, { file }) {
+    await requireFiles(context.loadOptions, "back up");
     const dataDir = await findDataDir(context.loadOptions, context.say);
     const lock = existsSync(dataDir) ? takeGatewayLock(dataDir) : undefined;
     const made = await makeBackup(dataDir, resolve(context.io.cwd, file), lock);
@@ -45,6 +46,19 @@ export const backupCommand = defineCliCommand({
   },
 });
 
+/** @throws {CommandError} records that are in PostgreSQL. A configuration that cannot be read says nothing of where they are */
+async function requireFiles(options: LoadOptions, verb: "back up" | "restore"): Promise<void> {
+  const loaded = await loadConfig(options).catch(() => undefined);
+  if (loaded?.config.storage.driver !== "postgres") return;
+  const { schema } = loaded.config.storage;
+  const way = verb === "back up"
+    ? `pg_dump --format=custom --schema=${schema} --file=postern.dump, and copy the keys in "${loaded.dataDir}"`
+    : `pg_restore --dbname=... postern.dump while no gateway runs, and put back the keys in "${loaded.dataDir}"`;
+  throw new CommandError(
+    `Cannot ${verb} the records: storage.driver is "postgres", so PostgreSQL's own tools do that: ${way} (*.key)`,
+  );
+}
+
 function counted(count: number, one: string): readonly string[] {
   return count === 0 ? [] : [`${count} ${one}${count === 1 ? "" : "s"}`];
 }
@@ -69,6 +83,7 @@ export const restoreCommand = defineCliCommand({
   },
   example: "postern restore postern-backup.db",
   async run(context, args) {
+    await requireFiles(context.loadOptions, "restore");
     const { restoreBackup } = await import("../restore/restore_backup.ts");
     const keepTokens = args["keep-tokens"] === true;
     const named = await findDataDir(context.loadOptions, context.say);

@@ -1,4 +1,4 @@
-import { type CommandContext, defineCliCommand, EXIT } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { browserLoginsCheck } from "../doctor/check_browser_logins.ts";
 import { clockCheck } from "../doctor/check_clock.ts";
 import { filesCheck, sandboxCheck } from "../doctor/check_containment.ts";
@@ -14,7 +14,7 @@ import { programsCheck } from "../doctor/check_programs.ts";
 import { providerCheck } from "../doctor/check_provider.ts";
 import { runChecks } from "../doctor/run_checks.ts";
 import { findingsText } from "../doctor/finding.ts";
-import { findDataDir } from "../../lib/config/load_config.ts";
+import { findDataDir, loadConfig } from "../../lib/config/load_config.ts";
 import { takesColour } from "../terminal/terminal_text.ts";
 
 /** All checks, in the order of their findings. */
@@ -58,6 +58,12 @@ export const doctorCommand = defineCliCommand({
 });
 
 async function repairRecords(context: CommandContext): Promise<number> {
+  const loaded = await loadConfig(context.loadOptions).catch(() => undefined);
+  if (loaded?.config.storage.driver === "postgres") {
+    throw new CommandError(
+      "Cannot repair the records: they are in PostgreSQL (storage.driver), and the log names damaged ones; delete those with psql",
+    );
+  }
   const { repair } = await import("../doctor/repair.ts");
   const { backup, removed, finished } = await repair(await findDataDir(context.loadOptions, context.say));
   const lines = removed.map(({ collection, key, reason }) => `${collection} ${key}: ${reason}`);

@@ -18,28 +18,30 @@ const LOOK_MS = 3_000;
 /** Checks that the records can be used. Never opens the file of a running gateway, and asks the gateway instead. */
 export const databaseCheck: Check = {
   name: NAME,
-  run: ({ loaded: { config, dataDir }, running }) => {
+  run: async ({ context, loaded: { config, dataDir }, running }) => {
     const { driver } = config.storage;
     if (driver === "memory") {
       const message = 'Records are kept in memory and end with the gateway: storage.driver is "memory"';
-      return Promise.resolve(warning(NAME, message, "postern config set storage.driver sqlite"));
+      return warning(NAME, message, "postern config set storage.driver sqlite");
     }
     if (driver === "postgres") {
-      const message = 'storage.driver "postgres" is not there in this version';
-      return Promise.resolve(failure(NAME, message, "postern config set storage.driver sqlite"));
+      const damaged = running?.status?.unreadable_records ?? [];
+      if (damaged.length > 0) return damagedRecords(damaged, "the running gateway set aside");
+      const { checkPostgres } = await import("./check_postgres.ts");
+      return await checkPostgres(NAME, config.storage, (name) => context.io.env[name]);
     }
     const damaged = running?.status?.unreadable_records ?? [];
-    if (damaged.length > 0) return Promise.resolve(damagedRecords(damaged, "the running gateway set aside"));
+    if (damaged.length > 0) return damagedRecords(damaged, "the running gateway set aside");
     if (running?.health === "degraded") {
       const message = "The running gateway cannot write its records or its log";
-      return Promise.resolve(failure(NAME, message, `df -h "${dataDir}", then postern audit verify`));
+      return failure(NAME, message, `df -h "${dataDir}", then postern audit verify`);
     }
     if (running?.health === "silent") {
       const message = "Not looked at: a gateway that does not answer has it open";
-      return Promise.resolve(warning(NAME, message, "see the line on the gateway"));
+      return warning(NAME, message, "see the line on the gateway");
     }
-    if (running !== undefined) return Promise.resolve(fine(NAME, "In use by the running gateway, which writes it"));
-    return Promise.resolve(checkFile(dataDir));
+    if (running !== undefined) return fine(NAME, "In use by the running gateway, which writes it");
+    return checkFile(dataDir);
   },
 };
 

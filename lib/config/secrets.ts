@@ -125,8 +125,11 @@ export function environmentSecrets(env: Readonly<Record<string, string | undefin
 export async function secretsOfFiles(config: Config): Promise<readonly string[]> {
   const keys = [config.provider, ...Object.values(config.providers)].map(({ api_key_file }) => api_key_file);
   const paths = [...keys, ...Object.values(config.secrets).map(({ file }) => file)];
-  const texts = await Promise.all(paths.filter((path) => path !== "").map(readSecretFile));
-  return texts.filter((text) => text !== "");
+  const texts = await Promise.all(
+    [...paths, config.storage.url_file].filter((path) => path !== "").map(readSecretFile),
+  );
+  // The address of a database is shown without its password, and a driver may show the password without the address
+  return texts.filter((text) => text !== "").flatMap((text) => [text, ...addressSecrets(text)]);
 }
 
 /** Returns the text of a file that holds one secret, without blanks around it. Empty when it cannot be read, or is no file of 64 KiB at most. */

@@ -290,7 +290,12 @@ function* networkChecks({ security: { shell }, url_access: access }: Config): It
 }
 
 function* systemChecks(config: Config): Iterable<Contradiction> {
-  if (config.storage.driver === "postgres" && !/^postgres(ql)?:\/\//.test(config.storage.url)) {
+  const { driver, url, url_env, url_file } = config.storage;
+  const given = [url, url_env, url_file].filter((text) => text !== "").length;
+  if (driver === "postgres" && given !== 1) {
+    yield { path: ["storage", "url"], reason: 'driver = "postgres" needs just one of url, url_env and url_file' };
+  }
+  if (driver === "postgres" && url !== "" && !/^postgres(ql)?:\/\//.test(url)) {
     yield { path: ["storage", "url"], reason: 'driver = "postgres" needs a postgres:// address' };
   }
   if (config.cron.timezone !== "" && !isTimezone(config.cron.timezone)) {

@@ -3,10 +3,11 @@ import type { Random } from "../base/random.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
 import { checkLimit, checkName, checkSeq, encodeWrite } from "./encode_write.ts";
 import { type BatchOutcome, type BatchWrite, BatchWriter } from "./postgres/batch_writer.ts";
+import { GatewayHold } from "./postgres/gateway_hold.ts";
 import { migrateSchema } from "./postgres/migrate_schema.ts";
 import type { PostgresDatabase } from "./postgres/postgres_database.ts";
 import { RecordQueries } from "./postgres/record_queries.ts";
-import { ServerWatch } from "./postgres/server_watch.ts";
+import { ServerWatch, storageUnavailable } from "./postgres/server_watch.ts";
 import { quoteName } from "./postgres/statement_text.ts";
 import { TextQueries } from "./postgres/text_queries.ts";
 import { createUnreadableRecords, forgetWritten, type Store, type UnreadableRecords, type Write } from "./store.ts";
@@ -27,6 +28,8 @@ export interface PostgresStoreOptions {
   readonly engineUnchecked?: boolean;
   readonly clock: Clock;
   readonly random: Random;
+  /** Holds the schema for this store alone until it is closed, for gateways. Default false */
+  readonly isAlone?: boolean;
   /** Told of migrations, and of a server that is away. Default: nobody */
   readonly log?: Logger;
 }
@@ -34,7 +37,7 @@ export interface PostgresStoreOptions {
 /**
  * Opens the store in one schema of a PostgreSQL database, whose tables it makes or brings to their next version. A write whose promise has
  * resolved is committed. While the server is away, every call rejects with HttpError `storage_unavailable`.
- * @throws {ConfigError} what `migrateSchema` throws; {DatabaseAwayError} a server that cannot be reached
+ * @throws {ConfigError} what `migrateSchema` and `GatewayHold.take` throw; {DatabaseAwayError} a server that cannot be reached
  */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
   const { database, schema, engineUnchecked, log = SILENT } = options;
@@ -49,7 +52,10 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   } finally {
     await session.close();
   }
-  return new PostgresStore({ ...options, log });
+  const { clock, random } = options;
+  const watch = new ServerWatch(database, { clock, random, log });
+  const hold = options.isAlone === true ? await GatewayHold.take({ database, schema, watch, clock, log }) : undefined;
+  return new PostgresStore(options, watch, hold);
 }
 
 /** Methods are properties of the object itself, so that a copy of a store with one method replaced works. */
@@ -61,17 +67,19 @@ class PostgresStore implements Store {
   readonly #texts: TextQueries;
   readonly #writer: BatchWriter;
   readonly #forgetting: Timer;
+  readonly #hold: GatewayHold | undefined;
   #closed = false;
   readonly unreadable: UnreadableRecords = createUnreadableRecords();
 
-  constructor(options: PostgresStoreOptions & { readonly log: Logger }) {
-    const { database, schema, clock, random, log } = options;
+  constructor(options: PostgresStoreOptions, watch: ServerWatch, hold: GatewayHold | undefined) {
+    const { database, schema, clock, random } = options;
     this.#database = database;
     this.#schema = schema;
-    this.#watch = new ServerWatch(database, { clock, random, log });
+    this.#watch = watch;
+    this.#hold = hold;
     this.#records = new RecordQueries(database, schema);
     this.#texts = new TextQueries(database, schema);
-    this.#writer = new BatchWriter({ database, schema, watch: this.#watch, clock, random });
+    this.#writer = new BatchWriter({ database, schema, watch, clock, random });
     this.#forgetting = clock.every(FORGET_EVERY_MS, () => void this.#forgetIds());
   }
 
@@ -111,7 +119,7 @@ class PostgresStore implements Store {
     );
 
   readonly takeOnce: Store["takeOnce"] = async (collection, key) => {
-    this.#requireOpen();
+    this.#requireWritable();
     const place = { collection: checkName("collection", collection), key: checkName("key", key) };
     const taken = await this.#writer.write([{ op: "take", ...place }]);
     this.unreadable.forget(collection, key);
@@ -133,7 +141,11 @@ class PostgresStore implements Store {
   readonly append: Store["append"] = (stream, expectedSeq, records) =>
     this.#write([{ op: "append", stream, expectedSeq, records }]);
 
-  readonly healthy: Store["healthy"] = () => !this.#closed && this.#watch.isThere();
+  readonly healthy: Store["healthy"] = () => {
+    if (this.#closed) return false;
+    this.#watch.probe();
+    return this.#watch.isThere() && this.#hold?.isHeld() !== false;
+  };
 
   readonly close: Store["close"] = async () => {
     if (this.#closed) return;
@@ -141,6 +153,7 @@ class PostgresStore implements Store {
     this.#forgetting.clear();
     await this.#writer.flush();
     this.#watch.stop();
+    await this.#hold?.close();
     await this.#database.close();
   };
 
@@ -150,7 +163,7 @@ class PostgresStore implements Store {
   }
 
   async #write(writes: readonly Write[]): Promise<boolean> {
-    this.#requireOpen();
+    this.#requireWritable();
     if (writes.length === 0) return true;
     const encoded: readonly BatchWrite[] = writes.map(encodeWrite);
     const outcome: BatchOutcome = await this.#writer.write(encoded);
@@ -167,6 +180,14 @@ class PostgresStore implements Store {
          SELECT id FROM ${batches} WHERE written_at < now() - interval '${IDS_KEPT}' LIMIT ${IDS_PER_REMOVAL} FOR UPDATE SKIP LOCKED
        )`,
     ).catch((error) => void this.#watch.refusalOf(error));
+  }
+
+  #requireWritable(): void {
+    this.#requireOpen();
+    this.#watch.requireThere();
+    if (this.#hold?.isHeld() === false) {
+      throw storageUnavailable(new Error("this gateway lost its hold of the database and takes it again"));
+    }
   }
 
   #requireOpen(): void {

@@ -2,20 +2,25 @@ import { join } from "node:path";
 import type { Clock } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
 import type { OpenedList } from "../base/opened_list.ts";
+import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { removeUnfinished } from "../base/durable_files.ts";
 import { createMemoryStore } from "./create_memory_store.ts";
 import { takeGatewayLock } from "./gateway_lock.ts";
+import type { PostgresSettings } from "./open_configured_postgres.ts";
 import { openSqliteStore } from "./open_sqlite_store.ts";
 import type { Store } from "./store.ts";
 
 /** Options of `openStore`. */
 export interface OpenStoreOptions {
-  /** `[storage] driver` */
-  readonly driver: "sqlite" | "memory" | "postgres";
+  /** `[storage]` */
+  readonly storage: PostgresSettings & { readonly driver: "sqlite" | "memory" | "postgres" };
+  /** Reads an environment variable */
+  readonly environment: (name: string) => string | undefined;
   /** Absolute path */
   readonly dataDir: string;
   readonly clock: Clock;
+  readonly random: Random;
   readonly log: Logger;
   /** Gets the store, and before it the lock of the data directory. */
   readonly opened: OpenedList;
@@ -24,8 +29,7 @@ export interface OpenStoreOptions {
 /**
  * Opens the store of one gateway, and holds the lock of the data directory until it is closed. Each damaged record that the store sets
  * aside is logged.
- * @throws {ConfigError} `storage_unavailable`: a driver that is not there; `data_dir_locked`: a data directory in use; and what
- * `openSqliteStore` throws
+ * @throws {ConfigError} `data_dir_locked`: a data directory in use; and what `openSqliteStore` and `openConfiguredPostgres` throw
  */
 export async function openStore(options: OpenStoreOptions): Promise<Store> {
   const store = await openDriver(options);
@@ -40,27 +44,30 @@ export async function openStore(options: OpenStoreOptions): Promise<Store> {
   return store;
 }
 
-async function openDriver({ driver, dataDir, clock, log, opened }: OpenStoreOptions): Promise<Store> {
-  switch (driver) {
-    case "postgres":
-      throw new ConfigError(
-        "storage_unavailable",
-        'Cannot use storage.driver = "postgres": this version has "sqlite" and "memory" only',
-        { key: "storage.driver" },
-      );
+async function openDriver(options: OpenStoreOptions): Promise<Store> {
+  const { storage, dataDir, clock, log } = options;
+  switch (storage.driver) {
+    case "postgres": {
+      await takeDataDirectory(options);
+      const { openConfiguredPostgres } = await import("./open_configured_postgres.ts");
+      return await openConfiguredPostgres(options);
+    }
     case "memory":
       return createMemoryStore();
-    case "sqlite": {
-      const lock = takeGatewayLock(dataDir);
-      if (lock === undefined) {
-        throw new ConfigError(
-          "data_dir_locked",
-          `Cannot use the data directory "${dataDir}": another gateway, node or command uses it; end that one, or give --data-dir`,
-        );
-      }
-      opened.own(lock, (held) => held.release());
-      await removeUnfinished(dataDir);
+    case "sqlite":
+      await takeDataDirectory(options);
       return await openSqliteStore({ path: join(dataDir, "postern.db"), clock, log });
-    }
   }
+}
+
+async function takeDataDirectory({ dataDir, opened }: OpenStoreOptions): Promise<void> {
+  const lock = takeGatewayLock(dataDir);
+  if (lock === undefined) {
+    throw new ConfigError(
+      "data_dir_locked",
+      `Cannot use the data directory "${dataDir}": another gateway, node or command uses it; end that one, or give --data-dir`,
+    );
+  }
+  opened.own(lock, (held) => held.release());
+  await removeUnfinished(dataDir);
 }

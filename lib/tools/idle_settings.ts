@@ -113,8 +113,9 @@ function* idleValues({ storage, cluster, tools }: Config, { builtin, all }: Know
     const message = `"cluster.lease_secs" does nothing: storage.driver is "${storage.driver}"`;
     yield { path: ["cluster", "lease_secs"], message };
   }
-  if (storage.url !== "" && storage.driver !== "postgres") {
-    yield { path: ["storage", "url"], message: `"storage.url" does nothing: storage.driver is "${storage.driver}"` };
+  for (const key of ["url", "url_env", "url_file", "direct_url_env"] as const) {
+    if (storage[key] === "" || storage.driver === "postgres") continue;
+    yield { path: ["storage", key], message: `"storage.${key}" does nothing: storage.driver is "${storage.driver}"` };
   }
   for (const name of Object.keys(tools)) {
     const isBuiltIn = builtin.includes(name);

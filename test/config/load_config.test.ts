@@ -208,6 +208,8 @@ test("values that contradict each other are refused", async () => {
     '[url_access]\npublic_ranges = ["10.0.0.1"]\n': "url_access.public_ranges.0",
     [`[url_access]\npublic_ranges = [${'"10.0.0.0/8",'.repeat(101)}]\n`]: "url_access.public_ranges",
     '[storage]\ndriver = "postgres"\n': "storage.url",
+    '[storage]\ndriver = "postgres"\nurl_env = "A"\nurl_file = "/b"\n': "storage.url",
+    '[storage]\nschema = "My Schema"\n': "storage.schema",
     '[cron]\ntimezone = "Moon/Base"\n': "cron.timezone",
     '[channels."Bad Name"]\n': 'channels."Bad Name"',
   };

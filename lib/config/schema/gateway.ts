@@ -44,13 +44,35 @@ export const gatewaySchema = v.strictObject({
   node_control: about("Nodes: other machines that offer their tools", v.optional(nodeControlSchema, {})),
 });
 
-/** `[storage]`: `url` is for `postgres` alone and may hold a password. */
+/** Name of a schema that needs no quotes, so that people can type it in `psql`. */
+const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,62}$/;
+
+/** `[storage]`: everything but `driver` is for `postgres` alone. The addresses may hold a password. */
 export const storageSchema = v.strictObject({
   driver: about(
-    "Where records are kept: `sqlite` in the data directory, or `memory`, which forgets them at the end. This version has no `postgres`",
+    "Where records are kept: `sqlite` in the data directory, `postgres` in a PostgreSQL database, or `memory`, which forgets them at the end",
     choice(["sqlite", "memory", "postgres"], "sqlite"),
   ),
-  url: about("Address of the database server. For `postgres` alone", text("")),
+  url: about("Address of the PostgreSQL database: `postgres://user:password@host:5432/database`", text("")),
+  url_env: about("Environment variable that holds the address of the database", environmentName()),
+  url_file: about("File that holds the address of the database and nothing else", text("")),
+  direct_url_env: about(
+    "Environment variable that holds the address past a pooler such as PgBouncer, for locks and migrations",
+    environmentName(),
+  ),
+  schema: about(
+    "Schema of the database that the tables are in. It is made where it is missing",
+    v.optional(
+      v.pipe(v.string(), v.regex(SCHEMA_NAME), v.description("a name of small letters, digits and _")),
+      "postern",
+    ),
+  ),
+  pool_size: about("Most connections of this gateway to the database", integer(10, 2, 500)),
+  statement_timeout_secs: about("Seconds after which the database gives a statement up", integer(30, 1, 600)),
+  engine_unchecked: about(
+    "Takes a database that speaks PostgreSQL's protocol and is not PostgreSQL. Some of them ignore locks",
+    boolean(false),
+  ),
 });
 
 /** Default of `[cluster] lease_secs`. */

@@ -22,6 +22,7 @@ export class ServerWatch {
   readonly #log: Pick<Logger, "warn" | "info">;
   readonly #stopped = new AbortController();
   #away: DatabaseAwayError | undefined;
+  #isProbing = false;
 
   constructor(
     database: Pick<PostgresDatabase, "name" | "query">,
@@ -66,6 +67,15 @@ export class ServerWatch {
       return storageUnavailable(error);
     }
     return CANNOT_NOW.test(sqlStateOf(error) ?? "") ? storageUnavailable(error) : error;
+  }
+
+  /** Asks the server whether it is there, in the background: a gateway at rest has nobody else to notice. */
+  probe(): void {
+    if (this.#away !== undefined || this.#isProbing || this.#stopped.signal.aborted) return;
+    this.#isProbing = true;
+    this.#database.query("SELECT 1")
+      .catch((error) => void this.refusalOf(error))
+      .finally(() => this.#isProbing = false);
   }
 
   stop(): void {
