@@ -1,3 +1,4 @@
+import { CancelError } from "../../../base/cancel.ts";
 import { ToolError } from "../../../base/errors.ts";
 import type { Random } from "../../../base/random.ts";
 import type { SecretPlace } from "../../../config/schema/value.ts";
@@ -89,12 +90,17 @@ export class SecretHandles {
   /** Makes all secrets of the plugin known to the redactor once: a server may send back one that it got before. */
   async #makeKnown(signal: AbortSignal): Promise<void> {
     if (this.#areKnown) return;
-    this.#areKnown = true;
     const { id, secrets } = this.#options;
     for (const place of this.#places.values()) {
-      // The use of this very secret says what is wrong with it
-      await secrets.fill({ value: place }, { child: { kind: "plugins", name: id }, signal }).catch(() => {});
+      try {
+        await secrets.fill({ value: place }, { child: { kind: "plugins", name: id }, signal });
+      } catch (error) {
+        // The use of a secret says what is wrong with it. A call that is aborted leaves the rest to the next one
+        if (error instanceof CancelError) throw error;
+      }
     }
+    // Set last: a call beside this one must not go on while a secret is unknown
+    this.#areKnown = true;
   }
 
   async #fill(value: string, { url, signal }: { readonly url: URL; readonly signal: AbortSignal }): Promise<string> {

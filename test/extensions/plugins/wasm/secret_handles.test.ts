@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { describe, test } from "node:test";
 import { systemClock } from "../../../../lib/base/clock.ts";
+import { CancelError } from "../../../../lib/base/cancel.ts";
 import { createRedactor } from "../../../../lib/base/redact.ts";
 import type { Config } from "../../../../lib/config/config.ts";
 import { createGuestAnswers } from "../../../../lib/extensions/plugins/wasm/guest_requests.ts";
@@ -76,6 +77,30 @@ describe("a module never sees the value", () => {
       assert.equal(seen[0]?.headers["range"], undefined);
       assert.notEqual(seen[0]?.headers["accept-encoding"], "odd");
     }));
+});
+
+test("secrets are made known again after a call that was aborted, and before a call beside it goes on", async () => {
+  const asked: AbortSignal[] = [];
+  const handles = new SecretHandles({
+    ...{ id: "sample", title: 'plugin "sample"', random: createSeededRandom() },
+    settings: { key: { secret: "forge", prefix: "" }, other: { secret: "anvil", prefix: "" } },
+    secrets: {
+      async fill(settings, { signal }) {
+        await Promise.resolve();
+        if (signal.aborted) throw new CancelError("cancelled");
+        asked.push(signal);
+        return settings as never; // nobody reads the values
+      },
+    },
+  });
+  const ask = (signal: AbortSignal) =>
+    handles.headersFor({ url: "http://127.0.0.1/", headers: {}, body: undefined }, signal);
+  const { signal } = new AbortController();
+  await assert.rejects(ask(AbortSignal.abort()), CancelError);
+  await Promise.all([ask(signal), ask(signal).then(() => assert.ok(asked.length >= 2, `${asked.length} are known`))]);
+  const known = asked.length;
+  await ask(signal);
+  assert.equal(asked.length, known);
 });
 
 test("a redirect to another host gets no header with a secret, also when the secret is for that host", () =>
