@@ -2,6 +2,7 @@ import { hostname } from "node:os";
 import process from "node:process";
 import { createAccessServices } from "./access/access_services.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
+import type { Cluster } from "./cluster/join_cluster.ts";
 import { canonicalDigest } from "./base/json.ts";
 import { systemClock } from "./base/clock.ts";
 import { type OpenedList, openInSteps } from "./base/opened_list.ts";
@@ -109,10 +110,12 @@ async function startFoundations(basics: Basics) {
     controlToken: options.controlToken,
     pairingTtlSeconds: () => config().gateway.pairing_code_ttl_secs,
   });
+  const marker = await loadMarker({ ...basics, store });
+  if (cluster !== undefined) await watchPrograms(basics, { cluster, marker: marker.text });
   const system = await createSystemServices({
     ...basics,
     redact: redactor.part,
-    marker: await loadMarker({ ...basics, store }),
+    marker,
     shell: () => config().security.shell,
     urlRules: () => config().url_access,
     proxy: () => ({ ...config().proxy, environment }),
@@ -142,6 +145,16 @@ async function openCluster({ options, config, clock, random, log, opened }: Basi
   });
   const toRuns: ClusterMember["toRuns"] = (parts) => new ClusterRuns({ ...parts, cluster });
   return { ...cluster, toRuns };
+}
+
+/** Has the programs of this gateway killed when its heartbeats stop, since others may go on with its runs then. */
+async function watchPrograms(
+  { options, log, opened }: Basics,
+  { cluster, marker }: { readonly cluster: Pick<Cluster, "onBeat">; readonly marker: string },
+): Promise<void> {
+  const { startWatchdog } = await import("./system/process/watchdog.ts");
+  const watchdog = opened.own(startWatchdog({ marker, env: options.environment, log }), (open) => open.stop());
+  cluster.onBeat((leftMs) => watchdog.beat(leftMs));
 }
 
 /** Returns the services of started wings. */
@@ -233,14 +246,16 @@ const PUBLIC_PATHS = ["/", "/health", "/health/live", "/metrics", "/openapi.json
  */
 async function loadMarker({ store, random, dataDir }: Pick<Foundations, "store" | "random" | "dataDir">) {
   const place = canonicalDigest(dataDir).slice(0, 16);
-  const stored = await store.get(PROCESSES, "marker");
-  // Without the old marker, processes that an earlier gateway left are not found: the log names the damaged record
-  const [found] = readable(store, PROCESSES, stored === undefined ? [] : [stored], parseMarker);
-  const marker = found?.value ?? random.id("gateway_");
-  if (found === undefined) {
-    await store.batch([{ op: "put", collection: PROCESSES, key: "marker", body: { v: 1, marker } }]);
+  for (;;) {
+    const stored = await store.get(PROCESSES, "marker");
+    // Without the old marker, processes that an earlier gateway left are not found: the log names the damaged record
+    const [found] = readable(store, PROCESSES, stored === undefined ? [] : [stored], parseMarker);
+    if (found !== undefined) return { text: `${found.value}.${place}`, known: true };
+    const marker = random.id("gateway_");
+    // Another gateway of the cluster may write its own at the same moment: the first one counts for all
+    const isWritten = await store.putIfVersion(PROCESSES, "marker", stored?.version ?? 0, { v: 1, marker });
+    if (isWritten) return { text: `${marker}.${place}`, known: false };
   }
-  return { text: `${marker}.${place}`, known: found !== undefined };
 }
 
 function createGatewayTools(

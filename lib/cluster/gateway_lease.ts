@@ -26,10 +26,8 @@ export interface GatewayLeaseOptions {
   readonly about: LeaseBody["about"];
   /** Told when others have fenced the gateway off: nothing that it began before counts any more. Must not throw. */
   readonly onLost: (fence: number) => void;
-  /** Told when the deadline passes without a renewal: programs of tools are to be killed. Must not throw. */
-  readonly onDeadline: () => void;
-  /** Told of each renewal that succeeded, for the watchdog. Must not throw. Default: nobody is */
-  readonly onBeat?: () => void;
+  /** Told of each renewal that succeeded, with the milliseconds until the gateway's own deadline; 0 when it was fenced off. Must not throw. */
+  readonly onBeat: (leftMs: number) => void;
 }
 
 /**
@@ -43,7 +41,6 @@ export class GatewayLease {
   readonly #news = createKeyedNotifier();
   #hold: Hold | undefined = undefined;
   #timer: Timer | undefined = undefined;
-  #deadline: Timer | undefined = undefined;
   #isStopped = false;
   /** Set after an error, so that the log has one line for an outage. */
   #isAway = false;
@@ -99,7 +96,6 @@ export class GatewayLease {
     if (this.#isStopped) return;
     this.#isStopped = true;
     this.#timer?.clear();
-    this.#deadline?.clear();
     const own = this.own();
     this.#hold = undefined;
     this.#news.wake("hold");
@@ -116,7 +112,6 @@ export class GatewayLease {
   abandon(): void {
     this.#isStopped = true;
     this.#timer?.clear();
-    this.#deadline?.clear();
     this.#hold = undefined;
     this.#news.wake("hold");
   }
@@ -147,23 +142,19 @@ export class GatewayLease {
   }
 
   #take(hold: Hold): void {
-    const { clock, terms, onDeadline, onBeat } = this.#options;
+    const { clock, terms, onBeat } = this.#options;
     this.#hold = hold;
-    this.#deadline?.clear();
-    const { sentAt } = hold;
-    const passed = sentAt === undefined ? 0 : clock.monotonic() - sentAt.monotonic;
-    this.#deadline = clock.after(Math.max(0, terms.leaseMs - terms.marginMs - passed), onDeadline);
-    onBeat?.();
+    const passed = hold.sentAt === undefined ? 0 : clock.monotonic() - hold.sentAt.monotonic;
+    onBeat(terms.leaseMs - terms.marginMs - passed);
     this.#news.wake("hold");
   }
 
   #lose(): void {
-    const { onLost, onDeadline, log, id } = this.#options;
+    const { onLost, onBeat, log, id } = this.#options;
     const fence = this.#hold?.fence ?? 0;
     this.#hold = undefined;
-    this.#deadline?.clear();
     log.error("Another gateway has taken over the runs of this one, whose lease had run out", { gateway: id, fence });
-    onDeadline();
+    onBeat(0);
     onLost(fence);
     this.#news.wake("hold");
     this.#next(0);

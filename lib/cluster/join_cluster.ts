@@ -42,8 +42,8 @@ export interface Cluster {
   /** Fences off the gateways whose leases have run out, when this one may. @returns how many */
   takeOver(): Promise<number>;
   gateways(): Promise<readonly GatewayView[]>;
-  /** Calls a function when this gateway must do nothing any more: programs that it started are to be killed. */
-  onDeadline(listener: () => void): void;
+  /** Calls a function after each heartbeat with the milliseconds that programs of this gateway may still run. */
+  onBeat(listener: (leftMs: number) => void): void;
 }
 
 /** Joins a cluster. The gateway leaves it when it is closed. @throws when the database cannot be reached */
@@ -51,7 +51,7 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
   const { store, database, leaseMs, clock, random, log, opened } = options;
   const terms: LeaseTerms = { leaseMs, marginMs: marginOf(leaseMs) };
   const leases = new Leases(database.leases, terms);
-  const deadlineListeners: (() => void)[] = [];
+  const beatListeners: ((leftMs: number) => void)[] = [];
   const id = random.id("gw_");
   const lease: GatewayLease = new GatewayLease({
     leases,
@@ -61,8 +61,8 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
     id,
     about: { ...options.about, started_at: new Date(clock.now()).toISOString() },
     onLost: () => ownership.lose(),
-    onDeadline: () => {
-      for (const listener of deadlineListeners) listener();
+    onBeat: (leftMs) => {
+      for (const listener of beatListeners) listener(leftMs);
     },
   });
   const news = new ClusterNews(database.wire, log);
@@ -86,6 +86,6 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
       return off.length;
     },
     gateways: () => leases.list(),
-    onDeadline: (listener) => void deadlineListeners.push(listener),
+    onBeat: (listener) => void beatListeners.push(listener),
   };
 }
