@@ -189,7 +189,7 @@ function toServices(wings: Wings): GatewayServices {
     browserOf: (runId) => system.browsers.view(runId),
     plugins: extensions.plugins.load,
     mcpServers: extensions.mcpOperator,
-    learningTools: () => extensions.mcp?.learning(),
+    learningTools: () => extensions.mcp.now?.learning(),
     skills: extensions.skills.load,
     instructions: extensions.instructions.load,
     mcpSignIn: extensions.mcpSignIn,
@@ -342,7 +342,7 @@ function createModels(found: Foundations): Promise<ProviderServices> {
 }
 
 function createConfigReloads({ current, clock, log, config, options, ...wings }: Wings): Reloads {
-  const { guard, redactor, models, runs, automation, calls } = wings;
+  const { guard, redactor, models, runs, automation, calls, extensions } = wings;
   return createReloads({
     clock,
     log,
@@ -359,6 +359,7 @@ function createConfigReloads({ current, clock, log, config, options, ...wings }:
         current.config = next;
         warnOfIdleSettings(next, { log, tools: calls.executor });
         useProviders?.();
+        if (!current.draining) void extensions.mcp.follow();
         if (runs === undefined || current.draining || before.cron.enabled === next.cron.enabled) return;
         automation.switchCron(next.cron.enabled);
       };

@@ -8,7 +8,7 @@ import type { McpReader } from "../tools/mcp/mcp_reader.ts";
 import type { WasmModules } from "../tools/wasm/wasm_modules.ts";
 import type { McpOperator, McpOperatorOptions } from "./mcp/mcp_operator.ts";
 import type { InstructionsOptions, WorkspaceInstructions } from "./instructions/workspace_instructions.ts";
-import type { McpServers } from "./mcp/mcp_servers.ts";
+import { LateMcpServers } from "./late_mcp_servers.ts";
 import type { McpSignIn } from "./mcp/oauth/sign_in.ts";
 import type { SessionServices } from "./mcp/open_session.ts";
 import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
@@ -23,8 +23,8 @@ export interface Extensions {
   /** Other machines that offer their tools. Undefined while `[gateway.node_control]` is off. */
   readonly nodes: Nodes | undefined;
   readonly plugins: LateTools<PluginServices>;
-  /** MCP servers. Undefined while `[security.mcp]` is off or allows none. */
-  readonly mcp: McpServers | undefined;
+  /** MCP servers, which follow the configuration. */
+  readonly mcp: LateMcpServers;
   /** MCP servers as the operator sees and changes them; loaded at the first call. */
   readonly mcpOperator: () => Promise<McpOperator>;
   /** Prompts and resources of MCP servers. */
@@ -71,8 +71,9 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
   const { config } = options;
   const nodes = config().gateway.node_control.enabled ? await openNodes(options) : undefined;
   const plugins = await openPlugins(options);
-  const mcpSignIn = openSignIn(options, (server) => void mcp?.accountChanged(server));
-  const mcp: McpServers | undefined = await openMcp({ ...options, signIn: mcpSignIn });
+  const mcpSignIn = openSignIn(options, (server) => void mcp.now?.accountChanged(server));
+  const mcp: LateMcpServers = new LateMcpServers({ ...options, signIn: mcpSignIn });
+  await mcp.open();
   return {
     nodes,
     plugins,
@@ -80,7 +81,7 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
     mcpOperator: openMcpOperator({ ...options, signIn: mcpSignIn }, mcp),
     mcpReader: lazyService(async () => {
       const { createServerReader } = await import("./mcp/server_reader.ts");
-      return createServerReader(mcp, (text) => options.redactor.redact(text));
+      return createServerReader(() => mcp.now, (text) => options.redactor.redact(text));
     }, ["prompts", "prompt", "resources", "resource"]),
     mcpSignIn,
     wasmModules: openWasmModules(options),
@@ -108,34 +109,17 @@ function openSignIn(
   return lazyService(load, ["begin", "complete", "remove", "provider", "credential", "state"]);
 }
 
-/** Opens the MCP servers where some may be used. */
-async function openMcp({ redactor, ...options }: ExtensionsOptions): Promise<McpServers | undefined> {
-  const { enabled, allowed_servers: allowed } = options.config().security.mcp;
-  if (!enabled || allowed.length === 0) return undefined;
-  const [{ createMcpServers }, { KnownServers }, { openAcceptedTools }, { ServerSwitches }] = await Promise.all([
-    import("./mcp/mcp_servers.ts"),
-    import("./mcp/server_record.ts"),
-    import("./mcp/accepted_tools.ts"),
-    import("./mcp/server_switches.ts"),
-  ]);
-  const known = await KnownServers.read(options);
-  const disabled = await new ServerSwitches(options).disabled();
-  const accepted = await openAcceptedTools(options);
-  const servers = createMcpServers({ ...options, accepted, redact: redactor.part, disabled, known });
-  return options.opened.own(servers, (open) => open.close());
-}
-
 /** Leaves the operator's view of MCP servers for its first use. */
 function openMcpOperator(
   options: ExtensionsOptions & Pick<McpOperatorOptions, "signIn">,
-  servers: McpServers | undefined,
+  mcp: LateMcpServers,
 ): () => Promise<McpOperator> {
   return lazily(async () => {
     const [{ createMcpOperator }, { ServerSwitches }] = await Promise.all([
       import("./mcp/mcp_operator.ts"),
       import("./mcp/server_switches.ts"),
     ]);
-    return await createMcpOperator({ ...options, servers, switches: new ServerSwitches(options) });
+    return await createMcpOperator({ ...options, servers: () => mcp.now, switches: new ServerSwitches(options) });
   });
 }
 

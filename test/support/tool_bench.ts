@@ -295,7 +295,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       }),
       boards: createBoards({ config: () => config, clock }),
       wasmModules,
-      mcpReader: createServerReader(options.mcp?.(), (text) => text),
+      mcpReader: createServerReader(() => options.mcp?.(), (text) => text),
       skills: options.skills ?? { read: () => Promise.reject(new ToolError("skill_not_found", "No such skill")) },
     },
     config: () => config,

@@ -39,8 +39,8 @@ export interface McpOperator {
 /** Options of `createMcpOperator`. */
 export interface McpOperatorOptions {
   readonly config: () => Config;
-  /** Undefined while the configuration lets no server run */
-  readonly servers: McpServers | undefined;
+  /** Returns the servers of now. Undefined while the configuration lets none run */
+  readonly servers: () => McpServers | undefined;
   readonly switches: ServerSwitches;
   /** Sign-ins of people to servers by `url`. */
   readonly signIn: Pick<McpSignIn, "state">;
@@ -78,7 +78,7 @@ class ServerOperator implements McpOperator {
       if (!this.#disabled.has(name)) return;
       await this.#options.switches.set(name, "enabled", by);
       this.#disabled.delete(name);
-      await this.#options.servers?.setEnabled(name, true);
+      await this.#options.servers()?.setEnabled(name, true);
     });
   }
 
@@ -87,7 +87,7 @@ class ServerOperator implements McpOperator {
       if (this.#disabled.has(name)) return;
       await this.#options.switches.set(name, "disabled", by);
       this.#disabled.add(name);
-      await this.#options.servers?.setEnabled(name, false);
+      await this.#options.servers()?.setEnabled(name, false);
     });
   }
 
@@ -105,7 +105,7 @@ class ServerOperator implements McpOperator {
       if (this.#connection(name) === undefined) {
         throw conflict(`Cannot accept tools of the MCP server "${name}": it is off; ${this.#wayOn(name)}`);
       }
-      await this.#options.servers?.accept(name, digests, by);
+      await this.#options.servers()?.accept(name, digests, by);
     });
   }
 
@@ -138,12 +138,12 @@ class ServerOperator implements McpOperator {
     const signIn: SignInState = isRemote ? await signIns.state(name) : { state: "none" };
     const connection = this.#connection(name);
     const reason = connection === undefined ? `it is off; ${this.#wayOn(name)}` : null;
-    const changes = connection === undefined ? [] : this.#options.servers?.changes(name) ?? [];
+    const changes = connection === undefined ? [] : this.#options.servers()?.changes(name) ?? [];
     return toServerInfo(name, { config: config(), connection, changes, reason, signIn });
   }
 
   #connection(name: string): McpConnection | undefined {
-    return this.#options.servers?.get(name);
+    return this.#options.servers()?.get(name);
   }
 
   /** Returns the edit or command that turns a server on. */
@@ -151,7 +151,7 @@ class ServerOperator implements McpOperator {
     const way = this.#wayAllowed(name);
     if (way !== undefined) return way;
     if (this.#disabled.has(name)) return `run postern mcp enable ${name}`;
-    return "the configuration has changed; start the gateway anew";
+    return "it comes with the configuration that is being taken over; look again";
   }
 
   /** Returns the edit that lets a server run. Undefined where the configuration does. */

@@ -1,4 +1,5 @@
 import type { Actor } from "../../base/records/caller.ts";
+import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
@@ -11,6 +12,7 @@ import { mcpToolName } from "../../tools/mcp/mcp.ts";
 import { createHeldTool } from "./held_tool.ts";
 import { createMcpTool } from "./mcp_tool.ts";
 import type { SessionServices } from "./open_session.ts";
+import type { McpServerSettings } from "./start_program.ts";
 import { ServerConnection } from "./server_connection.ts";
 import { type KnownServers, NOTHING_KNOWN } from "./server_record.ts";
 import { WatchedConnection } from "./watched_connection.ts";
@@ -36,6 +38,8 @@ export interface McpServers {
   accept(name: string, digests: readonly string[], by: Actor): Promise<void>;
   /** Forgets what another account at a server taught, and asks the server anew. Does nothing for a server that may not be used. */
   accountChanged(name: string): Promise<void>;
+  /** Ends servers that the newest configuration does not allow, or has other settings for, and begins those that it allows. */
+  follow(): Promise<void>;
   /** Ends every session. Repeating it does nothing */
   close(): Promise<void>;
 }
@@ -79,6 +83,10 @@ function limitsOf({ mcp }: Config, name: string): { readonly startupSecs: number
 class ConfiguredServers implements McpServers {
   readonly #options: McpServersOptions;
   readonly #connections = new Map<string, McpConnection>();
+  /** Settings that each connection began with */
+  readonly #settings = new Map<string, McpServerSettings>();
+  /** Names of servers that a person turned off */
+  readonly #disabled: Set<string>;
   readonly #calls: Family<Counter> | undefined;
   /** Servers that are asked for their tools for the first time */
   readonly #learning = new Map<string, Promise<unknown>>();
@@ -93,7 +101,8 @@ class ConfiguredServers implements McpServers {
     this.#calls = options.metrics?.counter("postern_mcp_calls_total", "Requests to MCP servers", ["server", "outcome"]);
     const ready = () => this.list().filter((connection) => connection.status().state === "ready").length;
     options.metrics?.gaugeOf("postern_mcp_connections", "Sessions with MCP servers that are open", ready);
-    for (const name of allowedServers(options.config())) if (options.disabled?.has(name) !== true) this.#begin(name);
+    this.#disabled = new Set(options.disabled);
+    for (const name of this.#wanted()) this.#begin(name);
   }
 
   list(): readonly McpConnection[] {
@@ -114,14 +123,26 @@ class ConfiguredServers implements McpServers {
   }
 
   async setEnabled(name: string, isEnabled: boolean): Promise<void> {
-    const connection = this.#connections.get(name);
-    if (isEnabled) {
-      if (connection === undefined && allowedServers(this.#options.config()).includes(name)) this.#begin(name);
-      return;
+    if (!isEnabled) {
+      this.#disabled.add(name);
+      return await this.#end(name);
     }
-    this.#connections.delete(name);
-    this.#tools = undefined;
-    await connection?.close();
+    this.#disabled.delete(name);
+    if (!this.#connections.has(name) && this.#wanted().includes(name)) this.#begin(name);
+  }
+
+  async follow(): Promise<void> {
+    const { servers } = this.#options.config().mcp;
+    const kept = this.#wanted().filter((name) => isDeepStrictEqual(this.#settings.get(name), servers[name]));
+    const ended = [...this.#connections.keys()].filter((name) => !kept.includes(name));
+    for (const server of ended) this.#options.log.info("An MCP server ends: the configuration has changed", { server });
+    await Promise.all(ended.map((name) => this.#end(name)));
+    for (const name of this.#wanted()) {
+      if (this.#connections.has(name)) continue;
+      await this.#options.known?.refresh(name);
+      // A person may have turned it on, or off, meanwhile
+      if (!this.#connections.has(name) && this.#wanted().includes(name)) this.#begin(name);
+    }
   }
 
   changes(name: string): readonly ToolChange[] {
@@ -146,6 +167,19 @@ class ConfiguredServers implements McpServers {
     await this.#seeing;
   }
 
+  /** Returns the servers that the newest configuration allows and nobody turned off. */
+  #wanted(): readonly string[] {
+    return allowedServers(this.#options.config()).filter((name) => !this.#disabled.has(name));
+  }
+
+  async #end(name: string): Promise<void> {
+    const connection = this.#connections.get(name);
+    this.#connections.delete(name);
+    this.#settings.delete(name);
+    this.#tools = undefined;
+    await connection?.close();
+  }
+
   #begin(name: string): void {
     const settings = this.#options.config().mcp.servers[name];
     if (settings === undefined || this.#ending.signal.aborted) return;
@@ -163,6 +197,7 @@ class ConfiguredServers implements McpServers {
     });
     const connection = new WatchedConnection(inner, { ...this.#options, calls: this.#calls });
     this.#connections.set(name, connection);
+    this.#settings.set(name, settings);
     this.#tools = undefined;
     connection.listen(({ type }) => {
       if (type !== "tools") return;

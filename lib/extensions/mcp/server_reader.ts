@@ -15,18 +15,18 @@ const MAX_LABEL = 500;
 
 /**
  * Creates the reader of prompts and resources.
- * @param servers undefined while no server may be used
+ * @param servers returns the servers of now; undefined while none may be used
  * @param redact masks known secrets in what a server asks
  */
-export function createServerReader(servers: McpServers | undefined, redact: (text: string) => string): McpReader {
+export function createServerReader(servers: () => McpServers | undefined, redact: (text: string) => string): McpReader {
   return new ServerReader(servers, redact);
 }
 
 class ServerReader implements McpReader {
-  readonly #servers: McpServers | undefined;
+  readonly #servers: () => McpServers | undefined;
   readonly #redact: (text: string) => string;
 
-  constructor(servers: McpServers | undefined, redact: (text: string) => string) {
+  constructor(servers: () => McpServers | undefined, redact: (text: string) => string) {
     this.#servers = servers;
     this.#redact = redact;
   }
@@ -76,7 +76,7 @@ class ServerReader implements McpReader {
     linesOf: (connection: McpConnection) => Promise<readonly string[]>,
   ): Promise<ToolResult> {
     if (server !== undefined) return toResult(await this.#shown(this.#require(server), linesOf));
-    const lists = await Promise.all((this.#servers?.list() ?? []).map(async (connection) => {
+    const lists = await Promise.all((this.#servers()?.list() ?? []).map(async (connection) => {
       try {
         return await this.#shown(connection, linesOf);
       } catch (error) {
@@ -101,9 +101,9 @@ class ServerReader implements McpReader {
   }
 
   #require(server: string): McpConnection {
-    const connection = this.#servers?.get(server);
+    const connection = this.#servers()?.get(server);
     if (connection !== undefined) return connection;
-    const names = (this.#servers?.list() ?? []).map(({ name }) => name).join(", ");
+    const names = (this.#servers()?.list() ?? []).map(({ name }) => name).join(", ");
     const which = names === "" ? "[security.mcp] allowed_servers allows none" : `those that may be used are ${names}`;
     throw new ToolError("mcp_unavailable", `Cannot find the MCP server ${JSON.stringify(server)}: ${which}`);
   }

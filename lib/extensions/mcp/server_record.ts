@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { canonicalDigest, type JsonObject } from "../../base/json.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
-import { readRecords } from "../../storage/read_records.ts";
+import { readable, readRecords } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { McpStatus, McpToolDefinition } from "./mcp_connection.ts";
 import type { ServerSignIn } from "./http_transport.ts";
@@ -122,6 +122,18 @@ export class KnownServers {
   /** Returns what is known of a server. */
   of(name: string): ServerKnowledge {
     return this.#known.get(name) ?? NOTHING_KNOWN;
+  }
+
+  /** Makes what is known of a server that of its present settings: nothing, where it was learned with others. */
+  async refresh(name: string): Promise<void> {
+    const identity = await presentIdentity(name, this.#options);
+    if (this.#identities.get(name) === identity) return;
+    this.#identities.set(name, identity);
+    this.#known.delete(name);
+    await this.#last;
+    const stored = await this.#options.store.get(MCP_SERVERS, name);
+    const [found] = readable(this.#options.store, MCP_SERVERS, stored === undefined ? [] : [stored], parseMcpServer);
+    if (found?.value.identity === identity) this.#known.set(name, toKnowledge(found.value));
   }
 
   /** Forgets what is known of a server. What is learned from now on belongs to the account that is signed in now. */
