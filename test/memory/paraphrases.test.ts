@@ -8,6 +8,8 @@ import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
+import { NO_POSTGRES } from "../support/postgres_server.ts";
+import { withPostgresStore } from "../support/postgres_stores.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
@@ -147,10 +149,21 @@ test("recall finds at least as many paraphrases in 8 languages as plain FTS5 wit
     onDisk = await ours(store);
     await store.close();
   });
-  const table = { porter, "trigram, words": words, "trigram, all": trigrams, together, "ours, sqlite": onDisk };
+  let onServer: ReadonlySet<string> = onDisk;
+  if (NO_POSTGRES === false) await withPostgresStore(async (store) => void (onServer = await ours(store)));
+  else context.diagnostic(`not on PostgreSQL: ${NO_POSTGRES}`);
+  const table = {
+    porter,
+    "trigram, words": words,
+    "trigram, all": trigrams,
+    together,
+    "ours, sqlite": onDisk,
+    "ours, postgres": onServer,
+  };
   for (const [name, found] of Object.entries(table)) context.diagnostic(`${name.padEnd(14)} ${figures(found)}`);
   context.diagnostic(`missed: ${PARAPHRASES.filter(({ key }) => !onDisk.has(key)).map(({ key }) => key).join(" ")}`);
   context.diagnostic(`only theirs: ${[...together].filter((key) => !onDisk.has(key)).join(" ")}`);
   assert.deepEqual(onDisk, inMemory);
   assert.ok(onDisk.size >= together.size, `${onDisk.size} of ours, ${together.size} of FTS5`);
+  assert.ok(onServer.size >= together.size, `${onServer.size} of ours on PostgreSQL, ${together.size} of FTS5`);
 });

@@ -57,6 +57,8 @@ export interface PostgresDatabaseOptions {
   readonly poolSize?: number;
   /** Milliseconds after which the server gives a statement up. Default 30,000 */
   readonly statementTimeoutMs?: number;
+  /** Milliseconds that a reply may take on its way beyond the statement's own time, before the connection counts as lost. Default 5,000 */
+  readonly replyGraceMs?: number;
   /** Milliseconds that a connection may take, with the wait for its place in the pool. Default 10,000 */
   readonly connectTimeoutMs?: number;
   readonly clock: Clock;
@@ -110,8 +112,7 @@ async function loadPg(): Promise<Pg> {
 const DEFAULT_POOL_SIZE = 10;
 const DEFAULT_STATEMENT_TIMEOUT_MS = 30_000;
 const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
-/** Milliseconds that a reply may take on its way beyond the statement's own time, before the connection counts as lost */
-const REPLY_GRACE_MS = 5_000;
+const DEFAULT_REPLY_GRACE_MS = 5_000;
 const IDLE_TIMEOUT_MS = 30_000;
 const KEEP_ALIVE_DELAY_MS = 10_000;
 /** Attempts of a transaction that the server rolls back in favour of another one */
@@ -135,12 +136,14 @@ class PooledDatabase implements PostgresDatabase {
   readonly #options: Opened;
   readonly #pool: Pool;
   readonly #timeoutMs: number;
+  readonly #graceMs: number;
 
   constructor(pg: Pg, options: Opened) {
     this.#pg = pg;
     this.#options = options;
     this.name = nameOfAddress(options.address);
     this.#timeoutMs = options.statementTimeoutMs ?? DEFAULT_STATEMENT_TIMEOUT_MS;
+    this.#graceMs = options.replyGraceMs ?? DEFAULT_REPLY_GRACE_MS;
     this.#pool = new pg.Pool({
       ...clientConfig(pg, options.address, options),
       max: options.poolSize ?? DEFAULT_POOL_SIZE,
@@ -204,7 +207,7 @@ class PooledDatabase implements PostgresDatabase {
   #run(client: PoolClient, statement: string): Promise<QueryResult> {
     return run(client, statement, {
       name: this.name,
-      ms: this.#timeoutMs + REPLY_GRACE_MS,
+      ms: this.#timeoutMs + this.#graceMs,
       clock: this.#options.clock,
     });
   }
@@ -270,7 +273,7 @@ class ClientSession implements DedicatedSession {
     const { name, timeoutMs, clock } = this.#place;
     if (this.#isClosed) throw new Error(`Cannot use a connection to the database ${name}: it is closed`);
     try {
-      return await run(this.#client, statement, { name, ms: timeoutMs + REPLY_GRACE_MS, clock });
+      return await run(this.#client, statement, { name, ms: timeoutMs + DEFAULT_REPLY_GRACE_MS, clock });
     } catch (error) {
       if (error instanceof DatabaseAwayError) this.#lose(error);
       throw error;
