@@ -29,6 +29,7 @@ export interface CliMachine {
   spawn(
     argv: readonly string[],
     program?: string,
+    env?: Readonly<Record<string, string>>,
   ): { readonly child: ChildProcess; readonly ended: Promise<CliResult> };
   /** Numbers of the processes that were started here and are still there; Linux alone, elsewhere none */
   processes(): readonly number[];
@@ -49,9 +50,12 @@ export function withCliMachine(use: (machine: CliMachine) => Promise<void>): Pro
       POSTERN__SECURITY__ALLOWED_COMMANDS: '["sleep"]',
       POSTERN__GATEWAY__SHUTDOWN_GRACE_SECS: "5",
     };
-    const start = (argv: readonly string[], program = ROOT) => {
+    const start = (argv: readonly string[], program = ROOT, more: Readonly<Record<string, string>> = {}) => {
       const [command = "", ...options] = RUN;
-      const child = spawn(command, [...options, join(program, "cli/main.ts"), ...argv], { cwd, env, stdio: "pipe" });
+      const child = spawn(command, [...options, join(program, "cli/main.ts"), ...argv], {
+        ...{ cwd, stdio: "pipe" },
+        env: { ...env, ...more },
+      });
       let stdout = "";
       let stderr = "";
       child.stdout.on("data", (part) => (stdout += part));

@@ -22,8 +22,9 @@ export async function connectProcess(
   machine: CliMachine,
   argv: readonly string[],
   era: McpEra,
+  env?: Readonly<Record<string, string>>,
 ): Promise<McpProcess> {
-  const { child, ended } = machine.spawn(argv);
+  const { child, ended } = machine.spawn(argv, undefined, env);
   const client = new Client({ name: "test", version: "1" }, {
     versionNegotiation: { mode: era === "2025-11-25" ? "legacy" : { pin: era } },
   });
