@@ -126,6 +126,10 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Take an MCP server out of the configuration",
     async () => (await import("./commands/mcp/remove.ts")).mcpRemoveCommand,
   ),
+  "mcp forget": verb(
+    "Remove what is kept of an MCP server that left the configuration",
+    async () => (await import("./commands/mcp/forget.ts")).mcpForgetCommand,
+  ),
   "mcp serve": verb(
     "Offer the tools to another agent, over MCP on standard input and output",
     async () => (await import("./commands/mcp/serve.ts")).mcpServeCommand,

@@ -15,6 +15,7 @@ import {
   mcpServersRoute,
   restartMcpServerRoute,
 } from "./routes/mcp_servers.ts";
+import { forgetMcpRecordRoute, mcpRecordsRoute } from "./routes/mcp_records.ts";
 import { completeMcpLoginRoute, mcpLoginRoute, removeMcpLoginRoute } from "./routes/mcp_logins.ts";
 import { browserLoginsRoute, removeBrowserLoginRoute, saveBrowserLoginRoute } from "./routes/browser_logins.ts";
 import { chatRoute, chatSocketRoute, legacyWebhookRoute } from "./routes/chat.ts";
@@ -113,6 +114,8 @@ export const ROUTES: readonly Route[] = [
   toolsRoute,
   toolRoute,
   callToolRoute,
+  mcpRecordsRoute,
+  forgetMcpRecordRoute,
   mcpServersRoute,
   mcpServerRoute,
   enableMcpServerRoute,

@@ -2,6 +2,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
+import { exactLine } from "../../lib/base/text.ts";
+import type { KeptMcpRecord } from "../../lib/extensions/mcp/kept_records.ts";
 import type { McpServerInfo } from "../../lib/extensions/mcp/server_info.ts";
 import type { GatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { clientOf } from "./ask_gateway.ts";
@@ -19,18 +21,37 @@ export const mcpCheck: Check = {
   limitMs: START_MS + MARGIN_MS,
   async run(installation) {
     const { mcp, security: { mcp: { enabled, allowed_servers: allowed } } } = installation.loaded.config;
-    if (!enabled) return [];
+    const left = await checkLeft(installation);
+    if (!enabled) return left;
     const names = [...new Set(allowed)];
     const missing = names.filter((name) => !Object.hasOwn(mcp.servers, name)).map((name) =>
       warning(NAME, `allowed_servers names "${name}", and there is no [mcp.servers.${name}]`, "correct security.mcp")
     );
     const there = names.filter((name) => Object.hasOwn(mcp.servers, name));
-    if (there.length === 0) return missing;
+    if (there.length === 0) return [...left, ...missing];
     const client = clientOf(installation, START_MS);
     const found = await (client === undefined ? startAlone(installation, there) : askGateway(client, there));
-    return [...missing, ...found];
+    return [...left, ...missing, ...found];
   },
 };
+
+/** Asks the running gateway for servers that left the configuration, and of which something is kept. */
+async function checkLeft(installation: Installation): Promise<readonly Finding[]> {
+  const reply = await clientOf(installation)?.request({ method: "GET", path: "/v1/mcp-records" }).catch(() =>
+    undefined
+  );
+  if (reply?.status !== 200) return [];
+  const { data } = reply.body as { readonly data: readonly KeptMcpRecord[] };
+  return data.map(({ name, accepted_tools: count, sign_in: isSignedIn }) =>
+    warning(
+      NAME,
+      `"${exactLine(name)}" left the configuration, and ${count} accepted tools${
+        isSignedIn ? " and a sign-in" : ""
+      } are kept`,
+      `postern mcp forget ${exactLine(name)}`,
+    )
+  );
+}
 
 /** Asks the running gateway, which starts the servers that have no session. */
 async function askGateway(client: GatewayClient, names: readonly string[]): Promise<readonly Finding[]> {

@@ -106,6 +106,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     mcpServers: () =>
       createMcpOperator({
         config: defaultConfig,
+        ...{ store, audit: audit.append },
         servers: () => undefined,
         switches: new ServerSwitches({ store, clock, audit: audit.append }),
         signIn: { state: () => Promise.resolve({ state: "none" }) },

@@ -92,6 +92,11 @@ export class AcceptedTools {
     }
   }
 
+  /** Drops what was accepted of a server, whose records are gone. */
+  forgotten(server: string): void {
+    this.#servers.delete(server);
+  }
+
   /** Returns the names of the tools that are held back until a person accepts them. */
   held(server: string, tools: readonly McpToolDefinition[]): ReadonlyMap<string, ToolChange["state"]> {
     const known = this.#servers.get(server);

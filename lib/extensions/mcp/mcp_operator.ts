@@ -1,7 +1,7 @@
 import { HttpError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Actor } from "../../base/records/caller.ts";
-import type { Config } from "../../config/config.ts";
+import { forgetRecords, type KeptMcpRecord, keptRecords, type KeptRecordsOptions } from "./kept_records.ts";
 import type { McpConnection } from "./mcp_connection.ts";
 import { McpError } from "./mcp_error.ts";
 import type { McpSignIn, SignInState } from "./oauth/sign_in.ts";
@@ -34,11 +34,14 @@ export interface McpOperator {
   ): Promise<McpServerInfo>;
   /** Starts a server anew. A start that fails is in the answer. @throws {HttpError} `not_found`, `conflict` for a server that is off */
   restart(name: string, options: { readonly by: Actor; readonly signal: AbortSignal }): Promise<McpServerInfo>;
+  /** Returns the servers that left the configuration and of which something is kept. */
+  kept(): Promise<readonly KeptMcpRecord[]>;
+  /** Forgets a server that left the configuration. @throws {HttpError} `not_found`; `conflict` for one that the configuration has */
+  forget(name: string, by: Actor): Promise<void>;
 }
 
 /** Options of `createMcpOperator`. */
-export interface McpOperatorOptions {
-  readonly config: () => Config;
+export interface McpOperatorOptions extends KeptRecordsOptions {
   /** Returns the servers of now. Undefined while the configuration lets none run */
   readonly servers: () => McpServers | undefined;
   readonly switches: ServerSwitches;
@@ -120,6 +123,18 @@ class ServerOperator implements McpOperator {
       }
       await this.#options.switches.noteRestart(name, by);
       await connection.restart(signal).catch(ignoreFailure);
+    });
+  }
+
+  async kept(): Promise<readonly KeptMcpRecord[]> {
+    return await keptRecords(this.#options);
+  }
+
+  async forget(name: string, by: Actor): Promise<void> {
+    await this.#oneAtATime(name, async () => {
+      await forgetRecords(name, by, this.#options);
+      this.#disabled.delete(name);
+      this.#options.servers()?.forgotten(name);
     });
   }
 

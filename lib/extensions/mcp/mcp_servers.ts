@@ -38,6 +38,8 @@ export interface McpServers {
   accept(name: string, digests: readonly string[], by: Actor): Promise<void>;
   /** Forgets what another account at a server taught, and asks the server anew. Does nothing for a server that may not be used. */
   accountChanged(name: string): Promise<void>;
+  /** Drops what is in memory of a server that left the configuration and was forgotten. */
+  forgotten(name: string): void;
   /** Ends servers that the newest configuration does not allow, or has other settings for, and begins those that it allows. */
   follow(): Promise<void>;
   /** Ends every session. Repeating it does nothing */
@@ -129,6 +131,12 @@ class ConfiguredServers implements McpServers {
     }
     this.#disabled.delete(name);
     if (!this.#connections.has(name) && this.#wanted().includes(name)) this.#begin(name);
+  }
+
+  forgotten(name: string): void {
+    this.#disabled.delete(name);
+    this.#options.accepted?.forgotten(name);
+    this.#options.known?.forgotten(name);
   }
 
   async follow(): Promise<void> {

@@ -124,6 +124,12 @@ export class KnownServers {
     return this.#known.get(name) ?? NOTHING_KNOWN;
   }
 
+  /** Drops what is known of a server, whose record is gone. */
+  forgotten(name: string): void {
+    this.#known.delete(name);
+    this.#identities.delete(name);
+  }
+
   /** Makes what is known of a server that of its present settings: nothing, where it was learned with others. */
   async refresh(name: string): Promise<void> {
     const identity = await presentIdentity(name, this.#options);

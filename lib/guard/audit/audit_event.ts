@@ -307,6 +307,7 @@ export interface McpServerEvent {
     | "enabled"
     | "disabled"
     | "restarted"
+    | "forgotten"
     | "signed_in"
     | "signed_out";
   /** Name in `[mcp.servers.<name>]` */

@@ -1,0 +1,94 @@
+import { HttpError } from "../../base/errors.ts";
+import { MCP_CREDENTIALS, parseMcpCredential } from "../../base/records/mcp_credential.ts";
+import type { Actor } from "../../base/records/caller.ts";
+import type { Config } from "../../config/config.ts";
+import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
+import { readRecords } from "../../storage/read_records.ts";
+import type { Store, Write } from "../../storage/store.ts";
+import { ACCEPTED_MCP_TOOLS, parseAcceptedTool } from "./accepted_tools.ts";
+import { MCP_SERVERS, parseMcpServer } from "./server_record.ts";
+import { MCP_SWITCHES, parseServerSwitch } from "./server_switches.ts";
+
+/** Records of a server that the configuration does not have any more, as `/v1/mcp-records` shows them. */
+export interface KeptMcpRecord {
+  /** Name that the server had in `[mcp.servers.<name>]` */
+  readonly name: string;
+  readonly object: "mcp_record";
+  /** Number of its tools that were accepted: a server of this name is compared with them */
+  readonly accepted_tools: number;
+  /** Tells whether a sign-in is kept */
+  readonly sign_in: boolean;
+}
+
+/** Services that the records are read and removed with. */
+export interface KeptRecordsOptions {
+  readonly store: Store;
+  readonly audit: AuditAppend;
+  readonly config: () => Config;
+}
+
+/** Records of one server: their keys, and what they say. */
+interface Found {
+  readonly writes: Write[];
+  tools: number;
+  isSignedIn: boolean;
+}
+
+/** Returns the servers that left the configuration and of which something is kept, by name. */
+export async function keptRecords(options: KeptRecordsOptions): Promise<readonly KeptMcpRecord[]> {
+  const found = await findRecords(options);
+  return [...found].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, { tools, isSignedIn }]) => ({
+    name,
+    object: "mcp_record",
+    accepted_tools: tools,
+    sign_in: isSignedIn,
+  }));
+}
+
+/**
+ * Forgets a server that left the configuration: its tools, its sign-in, and whether somebody turned it off. A later server of its name is
+ * seen for the first time. The audit has it, in one transaction.
+ * @throws {HttpError} 409 `conflict` for a server of the configuration, 404 `not_found` where nothing is kept
+ */
+export async function forgetRecords(name: string, by: Actor, options: KeptRecordsOptions): Promise<void> {
+  const shown = JSON.stringify(name.slice(0, 64));
+  if (Object.hasOwn(options.config().mcp.servers, name)) {
+    const reason =
+      `the configuration has it, and its tools would be accepted unseen; run postern mcp remove ${name} first`;
+    throw refusal("conflict", `Cannot forget the MCP server ${shown}: ${reason}`);
+  }
+  const found = (await findRecords(options)).get(name);
+  if (found === undefined) throw refusal("not_found", `Cannot forget the MCP server ${shown}: nothing is kept of it`);
+  const event = {
+    ...{ type: "mcp_server", action: "forgotten", server: name, source: null, integrity: null } as const,
+    by: { via: by.via, token_id: by.tokenId },
+  };
+  await options.audit(event, found.writes);
+}
+
+async function findRecords({ store, config }: KeptRecordsOptions): Promise<ReadonlyMap<string, Found>> {
+  const { servers } = config().mcp;
+  const all = new Map<string, Found>();
+  const note = (name: string, collection: string, key: string): Found | undefined => {
+    if (Object.hasOwn(servers, name)) return undefined;
+    const found = all.get(name) ?? { writes: [], tools: 0, isSignedIn: false };
+    found.writes.push({ op: "delete", collection, key });
+    all.set(name, found);
+    return found;
+  };
+  for await (const { key, value } of readRecords(store, ACCEPTED_MCP_TOOLS, parseAcceptedTool)) {
+    const found = note(value.server, ACCEPTED_MCP_TOOLS, key);
+    if (found !== undefined) found.tools++;
+  }
+  for await (const { key } of readRecords(store, MCP_CREDENTIALS, parseMcpCredential)) {
+    const found = note(key, MCP_CREDENTIALS, key);
+    if (found !== undefined) found.isSignedIn = true;
+  }
+  for await (const { key } of readRecords(store, MCP_SERVERS, parseMcpServer)) note(key, MCP_SERVERS, key);
+  for await (const { key } of readRecords(store, MCP_SWITCHES, parseServerSwitch)) note(key, MCP_SWITCHES, key);
+  return all;
+}
+
+function refusal(code: "conflict" | "not_found", message: string): HttpError {
+  return new HttpError(code, message, { status: code === "conflict" ? 409 : 404, type: "invalid_request_error" });
+}
