@@ -77,6 +77,7 @@ export class ResourceWatch {
     this.#looking = undefined;
     this.#telling?.clear();
     this.#telling = undefined;
+    this.#changed.clear();
   }
 
   #begin(uri: string): Watched {

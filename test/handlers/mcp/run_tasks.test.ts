@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ProgramProvider } from "../../../handlers/mod.ts";
 import { type McpEra, type McpGateway, withMcpGateway } from "../../support/mcp_gateway.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { until } from "../../support/until.ts";
 
 const EXTENSION = "io.modelcontextprotocol/tasks";
@@ -221,4 +222,26 @@ test("a task exists for the token that began it alone, and for clients that may 
     const listened = await undeclared("subscriptions/listen", { notifications: { taskIds: [taskId] } });
     assert.deepEqual([listened.status, listened.error?.code], [400, -32021]);
     await call("tasks/cancel", { taskId });
+  }));
+
+test("a task outlives the gateway's process, for the token that began it", () =>
+  withTemporaryFolder(async (dataDir) => {
+    const options = { ...OPTIONS, dataDir };
+    let token = "";
+    const ids: unknown[] = [];
+    await withMcpGateway(options, async (gateway) => {
+      token = await gateway.token("tools", "runs");
+      const call = await connectRaw(gateway, { token, era: "2026-07-28" });
+      for (const word of ["answer", "wait"]) ids.push((await start(call, word)).result?.["taskId"]);
+      await reach(call, ids[0], "completed");
+    });
+    await withMcpGateway(options, async (gateway) => {
+      const call = await connectRaw(gateway, { token, era: "2026-07-28" });
+      assert.match(JSON.stringify((await reach(call, ids[0], "completed"))["result"]), /done: false/);
+      await reach(call, ids[1], "working");
+      await call("tasks/cancel", { taskId: ids[1] });
+      await reach(call, ids[1], "cancelled");
+      const stranger = await connectRaw(gateway, { token: await gateway.token("tools", "runs"), era: "2026-07-28" });
+      assert.deepEqual((await stranger("tasks/get", { taskId: ids[1] })).error, NO_TASK);
+    });
   }));
