@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { jsonOf } from "../support/json_of.ts";
 import { type Attack, type AttackedGateway, withHostileServers } from "../support/hostile_mcp.ts";
 
 /** Fate of a server: it is ready all the same, or it fails with this reason at once, or when its time is over. */
@@ -56,6 +57,8 @@ describe("a hostile MCP server does not hang, flood or end the gateway", () => {
       garbage: "ready",
       noise: "ready",
       stderr_flood: "ready",
+      leaves_child: "ready",
+      leaves_child_and_ends: { late: /code 0|closed its output|not ready/ },
     }));
 
   test("when it is asked for its era: what is no answer of the new era makes it one of the old", () =>
@@ -110,6 +113,8 @@ describe("a hostile MCP server does not hang, flood or end the gateway", () => {
       ahead: "ready",
       polluted: "ready",
       batch: "ready",
+      leaves_child: "ready",
+      leaves_child_and_ends: { late: /code 0|closed its output|not ready/ },
       same_question: "ready",
       unknown_questions: "ready",
       stubborn: "ready",
@@ -139,6 +144,8 @@ describe("a hostile MCP server does not hang, flood or end the gateway", () => {
       bare_error: broken,
       long_error: /no no no/,
       wrong_fields: /expected array/,
+      leaves_child: /^hello echo$/,
+      leaves_child_and_ends: lost("code 0|closed its output"),
       crash: lost("code 9"),
       killed: lost("SIGKILL"),
       closed: CLOSED,
@@ -183,6 +190,20 @@ describe("a hostile MCP server does not hang, flood or end the gateway", () => {
     });
   });
 
+  test("when it asks a person and never answers: one question waits, and the end of the gateway ends the call", () =>
+    withHostileServers(
+      { asking: { at: "call", act: "elicits" } },
+      async ({ call, echo, isReady, wait, noted, pass }) => {
+        await wait(() => isReady("asking"), "it is ready");
+        void echo("asking").catch(() => {});
+        await noted("asking");
+        // Longer than a call may take: the time stands still while a person is asked
+        await pass(70_000);
+        const { data } = await jsonOf(call("/v1/approvals?status=pending"));
+        assert.deepEqual(data.map(({ message }: { readonly message: string }) => message), ["Your password?"]);
+      },
+    ));
+
   test("when it floods the gateway with lines, which are then read at a bounded speed", async () => {
     const acts = ["endless_notices", "endless_progress", "list_changed", "stderr_flood"];
     const attacks = Object.fromEntries(acts.map((act) => [act, { at: "call", act }]));
@@ -197,7 +218,7 @@ describe("a hostile MCP server does not hang, flood or end the gateway", () => {
   });
 
   test("when it is told to end", async () => {
-    const acts = ["hang", "crash", "stubborn", "stderr_flood", "long_line"];
+    const acts = ["hang", "crash", "stubborn", "stderr_flood", "long_line", "leaves_child"];
     await withHostileServers(Object.fromEntries(acts.map((act) => [act, { at: "close", act }])), async (gateway) => {
       for (const act of acts) await gateway.wait(() => gateway.isReady(act), `"${act}" is ready`);
     });

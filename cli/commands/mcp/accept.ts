@@ -1,8 +1,9 @@
 import { exactLine, exactText } from "../../../lib/base/text.ts";
+import type { McpServerInfo } from "../../../lib/extensions/mcp/server_info.ts";
 import { type CommandContext, CommandError, defineCliCommand } from "../../command.ts";
-import { type ReachedGateway, withGateway } from "../../reach_gateway.ts";
+import { learnTools, type ReachedGateway, withGateway } from "../../reach_gateway.ts";
 import { requireYes } from "../../terminal/require_yes.ts";
-import { serverPath } from "./list.ts";
+import { sayWithoutGateway, serverPath } from "./list.ts";
 
 const NAME = {
   type: "positional",
@@ -19,14 +20,22 @@ interface ListedChange {
   readonly difference: string;
 }
 
+/** Server with the tools that wait, as the gateway shows it. */
+type ListedServer = Pick<McpServerInfo, "name" | "reason" | "listed_at" | "last_error"> & {
+  readonly changes: readonly ListedChange[];
+};
+
 /** Command `postern mcp changes <name>`: shows the tools of a server that are not offered, with what differs. */
 export const mcpChangesCommand = defineCliCommand({
   args: { name: NAME },
   example: "postern mcp changes files",
   run: (context, { name }) =>
     withGateway(context, async (gateway) => {
-      const changes = await changesOf(gateway, name);
-      context.print(changes, changes.length === 0 ? `All tools of ${exactLine(name)} are offered` : describe(changes));
+      await learnTools(gateway, context);
+      const server = await serverOf(gateway, name);
+      const { changes } = server;
+      context.print(changes, changes.length === 0 ? sayNone(server) : describe(changes));
+      sayWithoutGateway(context, gateway);
     }),
 });
 
@@ -44,7 +53,9 @@ export const mcpAcceptCommand = defineCliCommand({
   example: "postern mcp accept files --tool read_file",
   run: (context, { name, tool, yes }) =>
     withGateway(context, async (gateway) => {
-      const waiting = (await changesOf(gateway, name)).filter((change) => tool === undefined || change.tool === tool);
+      const waiting = (await serverOf(gateway, name)).changes.filter((change) =>
+        tool === undefined || change.tool === tool
+      );
       if (waiting.length === 0) {
         throw new CommandError(
           `Cannot accept anything: no ${tool === undefined ? "tool" : "such tool"} of "${name}" waits`,
@@ -73,9 +84,14 @@ function describe(changes: readonly ListedChange[]): string {
   );
 }
 
-async function changesOf(gateway: ReachedGateway, name: string): Promise<readonly ListedChange[]> {
-  const reply = await gateway.request({ method: "GET", path: serverPath(name) }) as {
-    readonly changes: readonly ListedChange[];
-  };
-  return reply.changes;
+/** Says that no tool waits, or why nobody can tell. */
+function sayNone({ name, reason, listed_at: listedAt, last_error: failed }: ListedServer): string {
+  if (reason !== null) return `No tool of ${exactLine(name)} is offered: ${exactLine(reason)}`;
+  if (listedAt !== null) return `All tools of ${exactLine(name)} are offered`;
+  const why = failed === null ? "nobody has asked it yet" : exactLine(failed.message);
+  return `The tools of ${exactLine(name)} are not known: ${why}`;
+}
+
+async function serverOf(gateway: ReachedGateway, name: string): Promise<ListedServer> {
+  return await gateway.request({ method: "GET", path: serverPath(name) }) as ListedServer;
 }

@@ -1,7 +1,7 @@
 import { exactLine, exactText } from "../../../lib/base/text.ts";
 import type { McpServerInfo } from "../../../lib/extensions/mcp/server_info.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../../command.ts";
-import { learnTools, withGateway } from "../../reach_gateway.ts";
+import { learnTools, type ReachedGateway, withGateway } from "../../reach_gateway.ts";
 import { toTable } from "../../terminal/terminal_text.ts";
 
 const NAME = { type: "positional", required: true, description: "Name of the server, from postern mcp list" } as const;
@@ -25,9 +25,7 @@ export const mcpListCommand = defineCliCommand({
         data,
         rows.length === 0 ? none : toTable(["NAME", "TRANSPORT", "STATE", "TOOLS", "ABOUT"], rows, context.io.columns),
       );
-      if (gateway.running === undefined) {
-        context.say("No gateway runs: this is what is known of the servers. Start one with postern gateway");
-      }
+      sayWithoutGateway(context, gateway);
     }),
 });
 
@@ -37,10 +35,18 @@ export const mcpShowCommand = defineCliCommand({
   example: "postern mcp show files",
   run: (context, { name }) =>
     withGateway(context, async (gateway) => {
+      await learnTools(gateway, context);
       const server = await gateway.request({ method: "GET", path: serverPath(name) }) as McpServerInfo;
       context.print(server, describe(server));
+      sayWithoutGateway(context, gateway);
     }),
 });
+
+/** Says that what was shown is what earlier sessions taught, where no gateway runs. */
+export function sayWithoutGateway({ say }: Pick<CommandContext, "say">, { running }: ReachedGateway): void {
+  if (running !== undefined) return;
+  say("No gateway runs: this is what is known of the servers. Start one with postern gateway");
+}
 
 /** Command `postern mcp logs <name>`: the end of what a server wrote to its error output and its log. */
 export const mcpLogsCommand = defineCliCommand({

@@ -16,6 +16,7 @@ export class RequestDeadline {
   #leftMs: number;
   #runsSince: number;
   #pauses = 0;
+  #isCleared = false;
 
   constructor({ clock, timeoutMs }: { readonly clock: Clock; readonly timeoutMs: number }) {
     this.#clock = clock;
@@ -51,8 +52,9 @@ export class RequestDeadline {
     };
   }
 
-  /** Ends the limit. */
+  /** Ends the limit. A pause that ends later does not begin it again. */
   clear(): void {
+    this.#isCleared = true;
     this.#timer?.clear();
   }
 
@@ -62,6 +64,7 @@ export class RequestDeadline {
   }
 
   #begin(): void {
+    if (this.#isCleared) return;
     this.#runsSince = this.#clock.monotonic();
     this.#timer = this.#clock.after(
       Math.max(0, Math.min(this.timeoutMs, this.#leftMs)),

@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { describe, test } from "node:test";
 import { McpError } from "../../../lib/extensions/mcp/mcp_error.ts";
 import { NEVER, withMcp } from "../../support/mcp_bench.ts";
+import { createFakeClock } from "../../support/fake_clock.ts";
 import { withRunningGateway } from "../../support/running_gateway.ts";
 
 type Handler = (request: IncomingMessage, message: Message, response: ServerResponse) => void;
@@ -159,6 +160,29 @@ describe("a server by url", () => {
           assert.equal(error.code, code, error.message);
         })));
   }
+
+  test("its era is found out once, over restarts of the gateway too, and again after a day", async () => {
+    const clock = createFakeClock();
+    const asked: string[] = [];
+    const good = legacy((id, response) => json(response, id, { content: [] }));
+    await withHttp((request, message, response) => {
+      asked.push(message.method ?? "");
+      good(request, message, response);
+    }, (url) =>
+      withMcp(servers(url), async ({ server, restart }) => {
+        const probes = async () => {
+          await server().request("tools/call", call, { signal: NEVER });
+          return asked.filter((method) => method === "server/discover").length;
+        };
+        assert.equal(await probes(), 1);
+        await restart();
+        assert.equal(await probes(), 1);
+        assert.equal(server().status().era, "legacy");
+        await restart();
+        await clock.advance(86_400_000);
+        assert.equal(await probes(), 2);
+      }, { clock }));
+  });
 
   test("what breaks before a call was sent leaves nothing unknown", () => {
     let isBroken = false;

@@ -108,6 +108,28 @@ test("postern tools waits for servers that were never asked, even for one that f
     assert.match(later.stdout, /^mcp__files__echo \(network, mcp files/);
   }));
 
+test("postern mcp show and changes without a gateway ask a server that nobody has asked, and say why one is not known", () =>
+  onMachine(async ({ run, home }) => {
+    const path = join(home, ".config/postern/postern.toml");
+    mkdirSync(dirname(path), { recursive: true });
+    const dead = '[mcp.servers.dead]\ncommand = "node"\nargs = ["-e", "process.exit(3)"]\n';
+    writeFileSync(path, CONFIG.replace('["files"]', '["files", "dead"]') + dead);
+    const env = { PATH: process.env["PATH"] ?? "" };
+    const shown = await run(["mcp", "show", "files"], { env });
+    assert.match(shown.stderr, /^Waiting for the tools of dead, files\n[^]*^No gateway runs: /m);
+    assert.match(shown.stdout, /^State: ready$[^]*^ {2}mcp__files__echo {2}/m);
+    const unknown = await run(["mcp", "changes", "dead"], { env });
+    assert.match(unknown.stdout, /^The tools of dead are not known: .*code 3/);
+    const off = await run(["mcp", "changes", "other"], { env });
+    assert.match(
+      off.stdout,
+      /^No tool of other is offered: it is off; add "other" to \[security\.mcp\] allowed_servers/,
+    );
+    const none = await run(["mcp", "changes", "nothing"], { env });
+    assert.deepEqual([none.code, none.stdout], [1, ""]);
+    assert.match(none.stderr, /there is no \[mcp\.servers\.nothing\]/);
+  }));
+
 test("postern mcp list without a gateway starts no server whose tools are known, and says that no gateway runs", () =>
   onMachine(async ({ run, home, withGateway }) => {
     const path = join(home, ".config/postern/postern.toml");
@@ -128,6 +150,11 @@ test("postern mcp list without a gateway starts no server whose tools are known,
     const { stdout, stderr } = await run(["mcp", "list"], { env });
     assert.match(stdout, /files +stdio +idle +9/);
     assert.match(stderr, /^No gateway runs: this is what is known of the servers\. Start one with postern gateway\n$/);
+    const changes = await run(["mcp", "changes", "files"], { env });
+    assert.deepEqual([changes.stdout, changes.stderr === stderr], ["All tools of files are offered\n", true]);
+    const shown = await run(["mcp", "show", "files"], { env });
+    assert.match(shown.stdout, /^State: idle$/m);
+    assert.equal(shown.stderr, stderr);
     assert.equal(starts(), 1);
     await withGateway([], async () => {
       assert.doesNotMatch((await run(["mcp", "list"], { env })).stderr, /No gateway runs/);
