@@ -85,6 +85,24 @@ test("postern mcp shows servers, turns them off over a restart of the gateway, a
       assert.deepEqual([refused.code, /allowed_servers/.test(refused.stderr)], [1, true]);
       const missing = await run(["mcp", "show", "none"], { env });
       assert.match(missing.stderr, /there is no \[mcp\.servers\.none\]/);
+      const early = await run(["mcp", "forget", "files"], { env });
+      assert.match(early.stderr, /the configuration has it, .*run postern mcp remove files first/);
+    }, { env });
+    writeFileSync(path, "");
+    await withGateway([], async () => {
+      const left = async () => {
+        const { checks } = JSON.parse((await run(["doctor", "--json"], { env })).stdout);
+        return checks.filter(({ name }: { name: string }) => name === "mcp");
+      };
+      const [{ message, fix }, ...others] = await left();
+      assert.deepEqual([message, fix, others], [
+        '"files" left the configuration, and 9 accepted tools are kept',
+        "postern mcp forget files",
+        [],
+      ]);
+      assert.match(await say("forget", "files"), /^Forgot files: /);
+      assert.deepEqual(await left(), []);
+      assert.match((await run(["mcp", "forget", "files"], { env })).stderr, /nothing is kept of it/);
     }, { env });
   }));
 
