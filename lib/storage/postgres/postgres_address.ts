@@ -18,6 +18,8 @@ export interface PostgresAddress {
 /** Options of TLS, as `node:tls` takes them. */
 export interface PostgresTls {
   readonly rejectUnauthorized: boolean;
+  /** The certificate must be for this host. Without it, an IP address would be checked as "localhost" */
+  readonly host: string;
   /** The certificate is checked for this name. Undefined: any name will do */
   readonly checkServerIdentity?: () => undefined;
   readonly ca?: string;
@@ -106,14 +108,14 @@ function tlsOf(
     case "disable":
       return false;
     case "no-verify":
-      return { rejectUnauthorized: false, ...files };
+      return { rejectUnauthorized: false, host, ...files };
     case "verify-ca":
-      return { rejectUnauthorized: true, checkServerIdentity: () => undefined, ...files };
+      return { rejectUnauthorized: true, host, checkServerIdentity: () => undefined, ...files };
     case "allow":
     case "prefer":
     case "require":
     case "verify-full":
-      return { rejectUnauthorized: true, ...files };
+      return { rejectUnauthorized: true, host, ...files };
     default:
       throw refuse(
         'its sslmode must be "verify-full" (the default over a network), "verify-ca", "no-verify" or "disable"',

@@ -30,14 +30,17 @@ test("parsePostgresAddress() reads each part, with what is encoded in it", () =>
 });
 
 test("a connection over a network is encrypted and the certificate checked, unless sslmode says otherwise", async () => {
-  const checked = { rejectUnauthorized: true };
-  assert.deepEqual(parse("postgres://me@db.example/x").ssl, checked);
-  assert.deepEqual(parse("postgres://me@10.0.0.1/x").ssl, checked);
-  assert.deepEqual(parse("postgres://me@127.0.0.1.example/x").ssl, checked);
-  for (const mode of ["allow", "prefer", "require", "verify-full"]) {
-    assert.deepEqual(parse(`postgres://me@127.0.0.1/x?sslmode=${mode}`).ssl, checked);
+  const checked = (host: string) => ({ rejectUnauthorized: true, host });
+  for (const host of ["db.example", "10.0.0.1", "127.0.0.1.example"]) {
+    assert.deepEqual(parse(`postgres://me@${host}/x`).ssl, checked(host));
   }
-  assert.deepEqual(parse("postgres://me@db.example/x?sslmode=no-verify").ssl, { rejectUnauthorized: false });
+  for (const mode of ["allow", "prefer", "require", "verify-full"]) {
+    assert.deepEqual(parse(`postgres://me@127.0.0.1/x?sslmode=${mode}`).ssl, checked("127.0.0.1"));
+  }
+  assert.deepEqual(parse("postgres://me@db.example/x?sslmode=no-verify").ssl, {
+    rejectUnauthorized: false,
+    host: "db.example",
+  });
   assert.equal(parse("postgres://me@db.example/x?sslmode=disable").ssl, false);
   const named = parse("postgres://me@db.example/x?sslmode=verify-ca").ssl;
   assert.equal(named !== false && named.rejectUnauthorized && named.checkServerIdentity?.(), undefined);
@@ -45,7 +48,7 @@ test("a connection over a network is encrypted and the certificate checked, unle
     const path = join(folder, "root.pem");
     writeFileSync(path, "a certificate");
     const { ssl } = parse(`postgres://me@db.example/x?sslrootcert=${encodeURIComponent(path)}`);
-    assert.deepEqual(ssl, { ...checked, ca: "a certificate" });
+    assert.deepEqual(ssl, { ...checked("db.example"), ca: "a certificate" });
   });
 });
 
