@@ -76,7 +76,10 @@ export class RunClaims {
     for (const { key: id, version, value } of claims) {
       const run = toRun(id, value);
       const isMine = value.gateway === own.id && value.fence === own.fence;
-      if (isMine && !isKnown(id)) claimed.push(run);
+      // The run may have ended since the page was read: it has no claim then, and the write does not hold
+      if (isMine && !isKnown(id) && await this.#store.batch([fenceCheck(own), claimWrite(run, version, own)])) {
+        claimed.push(run);
+      }
       if (isMine || isOwned(value, fences)) continue;
       // Runs of a conversation begin in the order in which they were accepted
       const isBehind = run.conversationId !== null && passed.has(run.conversationId);

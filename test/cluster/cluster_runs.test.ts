@@ -279,6 +279,31 @@ describe("two gateways over one database", () => {
     await Promise.all([a.close(), b.close()]);
   });
 
+  test("a run that ends while a look has read its claim is not taken up again", async () => {
+    const database = createSharedDatabase();
+    const slow = slowTool("read");
+    const a = await joinGateway(database, [CALL, "from A", "again"], { seed: 1, tools: [slow.tool] });
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => slow.begun() === 1);
+    let isHeld = false;
+    let records = 0;
+    database.onResult = async (operation, collection) => {
+      if (operation !== "scan" || collection !== RUN_CLAIMS || isHeld) return;
+      isHeld = true;
+      slow.end();
+      await until(hasStatus(a, id, "completed"));
+      await until(() => a.runs.active() === 0);
+      records = (await database.store.read(`run/${id}`, { afterSeq: 0, limit: 100 })).length;
+    };
+    await database.clock.advance(1_050);
+    await until(() => isHeld);
+    database.onResult = async () => {};
+    await database.clock.advance(3_000);
+    assert.deepEqual(a.clusterLog.map(({ message }) => message), []);
+    assert.equal((await database.store.read(`run/${id}`, { afterSeq: 0, limit: 100 })).length, records);
+    await a.close();
+  });
+
   test("an attached run that was at work when its gateway died is ended by another", async () => {
     const database = createSharedDatabase();
     const slow = slowTool();

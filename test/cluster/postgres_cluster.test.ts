@@ -15,7 +15,7 @@ import type { GatewayServices } from "../../lib/services.ts";
 import type { PostgresDatabase } from "../../lib/storage/postgres/postgres_database.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { toConfig } from "../support/config_edits.ts";
-import { NO_POSTGRES } from "../support/postgres_server.ts";
+import { NO_POSTGRES, startPostgres } from "../support/postgres_server.ts";
 import { openTestDatabase, openTestStore, withSchema } from "../support/postgres_stores.ts";
 import { ask } from "../support/supervised.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
@@ -143,6 +143,43 @@ describe("a cluster over PostgreSQL", { skip: NO_POSTGRES }, () => {
           await a.close().catch(() => {});
         }
       });
+    });
+  });
+
+  test("the server stops and is away for four leases: the run stays with its owner, and goes on", async () => {
+    const server = await startPostgres();
+    const link = async () => await openLink(server.url(), "postern");
+    await withTemporaryFolder(async (folder) => {
+      const [one, two] = [await link(), await link()];
+      const held = Promise.withResolvers<void>();
+      const script: Script = [{ text: ["from ", "A"], holdUntil: held.promise }];
+      const a = await startMember(one, join(folder, "a"), script);
+      const b = await startMember(two, join(folder, "b"), ["from B", "from B"]);
+      try {
+        await systemClock.sleep(2 * LEASE_MS);
+        const handle = await a.agent?.runs.start(ask("go", { durable: true }));
+        assert.ok(handle);
+        const run = () => b.agent?.runs.get(handle.id).catch(() => undefined);
+        await until(async () => (await run())?.status === "running");
+        await server.stop();
+        await systemClock.sleep(2 * LEASE_MS);
+        // The turn ends while the server is away: its record waits
+        held.resolve();
+        await systemClock.sleep(2 * LEASE_MS);
+        await server.start();
+        await until(async () => (await run())?.status === "completed");
+        assert.equal((await run())?.result, "from A");
+        // Time in which a takeover would show
+        await systemClock.sleep(2 * LEASE_MS);
+        const next = await b.agent?.runs.start(ask("go", { durable: true }));
+        await until(async () => (await a.agent?.runs.get(next?.id ?? ""))?.status === "completed");
+      } finally {
+        held.resolve();
+        await Promise.all([a.drain(0), b.drain(0)]);
+        await Promise.all([a.close(), b.close()]);
+        await Promise.all([one.close(), two.close()]);
+        await server.end();
+      }
     });
   });
 });

@@ -21,6 +21,8 @@ export interface SharedDatabase {
   readonly store: Store;
   /** Number of notes that were sent. */
   readonly notes: () => number;
+  /** Called with the name of each operation and its first argument, before its result is handed on. */
+  onResult: (operation: string, first: unknown) => Promise<void>;
   /** True: the database is away for all. */
   isAway: boolean;
   /** True: no note arrives. */
@@ -55,14 +57,15 @@ export function createSharedDatabase(): SharedDatabase {
     clock,
     store,
     notes: () => sent,
+    onResult: async () => {},
     isAway: false,
     isMute: false,
     link() {
       const link: DatabaseLink = {
-        store: linkedStore(store, () => link.isCut || database.isAway),
+        store: linkedStore(store, database, () => link.isCut || database.isAway),
         cluster: {
           leases: {
-            store: linkedStore(store, () => link.isCut || database.isAway),
+            store: linkedStore(store, database, () => link.isCut || database.isAway),
             async now() {
               if (link.isCut || database.isAway) throw away();
               return clock.now();
@@ -127,14 +130,19 @@ export async function joinGateway(
   return { ...gateway, link, cluster, clusterLog, close: () => opened.close() };
 }
 
-function linkedStore(store: Store, isOff: () => boolean): Store {
+function linkedStore(store: Store, database: Pick<SharedDatabase, "onResult">, isOff: () => boolean): Store {
   return new Proxy(store, {
     get(target, name) {
       const value: unknown = Reflect.get(target, name);
       if (typeof value !== "function") return value;
       return (...given: unknown[]) => {
         if (isOff() && name !== "healthy") return Promise.reject(away());
-        return Reflect.apply(value, target, given);
+        const result: unknown = Reflect.apply(value, target, given);
+        if (!(result instanceof Promise)) return result;
+        return result.then(async (found: unknown) => {
+          await database.onResult(String(name), given[0]);
+          return found;
+        });
       };
     },
   });
