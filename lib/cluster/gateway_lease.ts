@@ -62,6 +62,11 @@ export class GatewayLease {
     return this.#hold === undefined ? undefined : { id: this.#options.id, fence: this.#hold.fence };
   }
 
+  /** Tells whether the lease was given back, or will not be renewed any more. */
+  isStopped(): boolean {
+    return this.#isStopped;
+  }
+
   /** Tells whether an effect may begin now. */
   mayAct(): boolean {
     return this.#hold !== undefined && mayAct(this.#hold, this.#now(), this.#options.terms);

@@ -60,11 +60,12 @@ export class RunOwnership {
     return this.#queue;
   }
 
-  /** Makes a run this gateway's own, before the write that says so. Waits for the right to act. */
+  /** Makes a run this gateway's own, before the write that says so. Waits for the right to act. @throws {CancelError} */
   async take(run: ClaimableRun, signal: AbortSignal): Promise<void> {
     const { lease } = this.#options;
     for (;;) {
       const own = lease.own();
+      if (lease.isStopped()) throw new CancelError("shutdown");
       if (own === undefined) await this.#options.clock.sleep(RETRY_MS, signal);
       else if (await lease.mayActUnder(own.fence, signal)) {
         const holds = this.#owned.get(run.id)?.holds ?? false;

@@ -89,3 +89,8 @@ export function approvalClaimed(): HttpError {
 function conflict(message: string): HttpError {
   return new HttpError("conflict", message, { status: 409, type: "invalid_request_error" });
 }
+
+/** 409: the content of an answer is in no record, so the asking call, which waits at another gateway of the cluster, cannot be given it. */
+export function askedElsewhere(): HttpError {
+  return conflict("Cannot answer here: the call that asks waits at another gateway of the cluster; answer at that one");
+}

@@ -5,7 +5,12 @@ import type { HttpError } from "../../lib/base/errors.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
-import { APPROVALS, parseApproval, toApprovalBody } from "../../lib/guard/approval_records.ts";
+import {
+  type ApprovalRecordsOptions,
+  APPROVALS,
+  parseApproval,
+  toApprovalBody,
+} from "../../lib/guard/approval_records.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import type { Elicitation } from "../../lib/guard/elicitation.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -24,7 +29,7 @@ const ASKED: Elicitation = {
 };
 const OPEN: Elicitation = { server: "crm", message: "Sign in", schema: null, url: "https://crm.example/" };
 
-function setUp(store = createMemoryStore()) {
+function setUp(store = createMemoryStore(), cluster?: ApprovalRecordsOptions["cluster"]) {
   const clock = createFakeClock();
   const audit = createFakeAudit(store);
   const approvals = createApprovals({
@@ -33,6 +38,7 @@ function setUp(store = createMemoryStore()) {
     random: createSeededRandom(),
     log: SILENT,
     metrics: createMetrics(),
+    cluster,
     audit: audit.append,
   });
   const ask = async (elicitation: Elicitation = ASKED): Promise<Approval> =>
@@ -161,4 +167,20 @@ test("a record of an earlier version, without a kind, is read as one of a call",
   await approvals.answer(id, { decision: "approve", by: BY });
   assert.equal((await approvals.get(id))?.kind, undefined);
   assert.ok((await approvals.use(id, digest)).ok);
+});
+
+test("in a cluster the gateway whose call asks takes the answer, and others neither answer nor cancel", async () => {
+  const store = createMemoryStore();
+  const cluster = { tell: () => {}, onNote: () => () => {} };
+  const [here, elsewhere] = [setUp(store, cluster), setUp(store, cluster)];
+  const { id } = await here.ask();
+  const waiting = here.approvals.elicited(id, NEVER);
+  const reply = { decision: "approve", content: { name: "Ada" }, by: BY } as const;
+  assert.deepEqual(await problemOf(elsewhere.approvals.answer(id, reply)), ["conflict", null]);
+  assert.equal((await elsewhere.approvals.get(id))?.status, "pending");
+  await here.approvals.answer(id, reply);
+  assert.deepEqual((await waiting).content, { name: "Ada" });
+  // A denial has no content
+  const second = await here.ask();
+  assert.equal((await elsewhere.approvals.answer(second.id, { decision: "deny", by: BY })).approval.status, "denied");
 });
