@@ -165,12 +165,12 @@ export class BatchWriter {
         for (const { resolve } of group) resolve(false);
         return;
       }
-      // An error of one batch must not fail its neighbours: each is written by itself
-      if (sqlStateOf(error) !== undefined && group.length > 1) {
+      const refusal = this.#options.watch.refusalOf(error);
+      // An error of one batch must not fail its neighbours: each is written by itself. A server that cannot write now gets no more work
+      if (sqlStateOf(error) !== undefined && refusal === error && group.length > 1) {
         for (const pending of group) await this.#send([pending]);
         return;
       }
-      const refusal = this.#options.watch.refusalOf(error);
       for (const { reject } of group) reject(refusal);
     }
   }
