@@ -39,14 +39,18 @@ export const mcpServeCommand = defineCliCommand({
       warn: context.say,
       clock: systemClock,
     });
-    const ended = Promise.withResolvers<void>();
-    const ignore = context.io.onInterrupt(() => ended.resolve());
+    const ended = Promise.withResolvers<boolean>();
+    const ignore = context.io.onInterrupt(() => ended.resolve(true));
+    let isInterrupted = false;
     try {
-      await Promise.race([bridge.read(context.io.openStdin()), ended.promise]);
+      const isRead = bridge.read(context.io.openStdin()).then(() => false);
+      isInterrupted = await Promise.race([isRead, ended.promise]);
     } finally {
       ignore();
       await bridge.close();
     }
+    // A client that reads nothing would hold up the end of a process that writes everything first
+    if (isInterrupted) context.io.exit(EXIT.ok);
     return EXIT.ok;
   },
 });

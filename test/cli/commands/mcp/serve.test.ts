@@ -1,11 +1,13 @@
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { type ControlRecord, readControlFile } from "../../../../lib/host/control_file.ts";
 import { type CliMachine, withCliMachine } from "../../../support/cli_process.ts";
 import { MCP_ERAS } from "../../../support/mcp_gateway.ts";
+import { until } from "../../../support/until.ts";
 import { onMachine } from "../../support/run_in.ts";
 import { connectProcess } from "../../../support/mcp_process.ts";
 
@@ -82,6 +84,7 @@ test("each configuration of the documentation starts a server, all at once and w
       assert.equal((await limited.client.listTools()).tools.length, (counts[0] ?? 0) - 2, "it has no tools for runs");
       clients.push(limited);
     }
+    await endUnread(machine);
     await connectOverHttp(await readControlFile(machine.dataDir), token);
     const ends = await Promise.all(clients.map((client) => client.end()));
     assert.deepEqual(ends.map(({ code }) => code), [0, 0, 0], ends.map(({ stderr }) => stderr).join("\n"));
@@ -111,4 +114,24 @@ async function connectOverHttp(record: ControlRecord | undefined, token: string)
     assert.notEqual(result.isError, true);
     await client.close();
   }
+}
+
+/** Ends a server whose output nobody reads by a signal. */
+async function endUnread({ spawn }: CliMachine): Promise<void> {
+  const { child } = spawn(["mcp", "serve"]);
+  child.stdout?.pause();
+  child.stdin?.on("error", () => {}); // its rest is never read
+  const _meta = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": { name: "test", version: "1" },
+    "io.modelcontextprotocol/clientCapabilities": {},
+  };
+  // The answers are many times what the pipe holds
+  for (let id = 0; id < 200; id++) {
+    child.stdin?.write(`${JSON.stringify({ jsonrpc: "2.0", id, method: "tools/list", params: { _meta } })}\n`);
+  }
+  await until(() => (child.stdout?.readableLength ?? 0) >= 65_536, "the output is full");
+  const exited = once(child, "exit");
+  child.kill("SIGTERM");
+  assert.deepEqual(await exited, [0, null]);
 }
