@@ -57,6 +57,16 @@ import { MCP_SERVERS, parseMcpServer } from "../../lib/extensions/mcp/server_rec
 import { MCP_SWITCHES, parseServerSwitch } from "../../lib/extensions/mcp/server_switches.ts";
 import { parsePluginRecord, PLUGINS } from "../../lib/extensions/plugins/plugin_record.ts";
 import { parseSkillRecord, SKILLS } from "../../lib/extensions/skills/skill_record.ts";
+import {
+  CONVERSATION_HOLDS,
+  GATEWAY_FENCES,
+  GATEWAY_LEASES,
+  parseClaim,
+  parseHold,
+  parseLease,
+  RUN_CLAIMS,
+  RUN_SIGNALS,
+} from "../../lib/cluster/cluster_records.ts";
 import { parseSubAgent, parseTask, SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
 import { PARKED_CALLS, parseParkedRecord } from "../../lib/runs/conversations/parked_records.ts";
 import { DOCUMENTS, parseDocument } from "../../lib/storage/documents.ts";
@@ -76,11 +86,14 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [BUDGET_DAYS]: parseDay,
   [CONVERSATIONS]: parseConversation,
   [BROWSER_LOGINS]: parseBrowserLogin,
+  [CONVERSATION_HOLDS]: parseHold,
   [COOKIE_JARS]: parseCookieJar,
   [DELIVERIES]: parseDelivery,
   [DOCUMENTS]: parseDocument,
   [DONE_SCHEDULES]: parseScheduleRecord,
   [FIRINGS]: parseFiring,
+  [GATEWAY_FENCES]: parseMark,
+  [GATEWAY_LEASES]: parseLease,
   [IDEMPOTENT_REPLIES]: parseReply,
   [MAILBOXES]: parseMailbox,
   [MCP_CREDENTIALS]: parseMcpCredential,
@@ -100,7 +113,9 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [PROVIDERS]: parseProviders,
   [RECORDED_TRUST]: parseRecordedTrust,
   [RUNS]: parseRunRecord,
+  [RUN_CLAIMS]: parseClaim,
   [RUN_INPUTS]: parseRunInput,
+  [RUN_SIGNALS]: parseMark,
   [SCHEDULES]: parseScheduleRecord,
   [SKILLS]: parseSkillRecord,
   [SOP_EXECUTIONS]: parseExecution,
