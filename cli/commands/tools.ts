@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Approval } from "../../lib/base/records/approval.ts";
 import { nearest } from "../../lib/config/nearest.ts";
+import type { McpServerInfo } from "../../lib/extensions/mcp/server_info.ts";
 import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { type CliIo, type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { learnTools, type ReachedGateway, reachGateway } from "../reach_gateway.ts";
@@ -23,7 +24,7 @@ export const toolsListCommand = defineCliCommand({
   args: {},
   example: "postern tools list",
   async run(context) {
-    const tools = await readTools(context);
+    const tools = await askGateway(context, (gateway) => listTools(gateway, context));
     const rows = tools.map((
       { name, access, source, origin, enabled, description, reason },
     ) => [
@@ -43,7 +44,7 @@ export const toolsInfoCommand = defineCliCommand({
   args: { tool: TOOL },
   example: "postern tools info read_file",
   async run(context, { tool: name }) {
-    const tool = findTool(await readTools(context), name);
+    const tool = await readTool(context, name);
     const properties = Object.entries(tool.input_schema?.properties ?? {}).map(([key, schema]) => {
       const needed = tool.input_schema?.required?.includes(key) ? "required" : "optional";
       const about = String(schema["description"] ?? "") + oneOf(schema["enum"]);
@@ -66,7 +67,7 @@ export const toolsSchemaCommand = defineCliCommand({
   args: { tool: TOOL },
   example: "postern tools schema read_file",
   async run(context, { tool: name }) {
-    const schema = findTool(await readTools(context), name).input_schema ?? null;
+    const schema = (await readTool(context, name)).input_schema ?? null;
     context.print(schema, JSON.stringify(schema, null, 2));
     return EXIT.ok;
   },
@@ -88,13 +89,37 @@ async function listTools(gateway: ReachedGateway, context: CommandContext): Prom
   return (await gateway.request({ method: "GET", path: "/v1/tools" }) as { data: readonly ToolInfo[] }).data;
 }
 
-async function readTools(context: CommandContext): Promise<readonly ToolInfo[]> {
+/** Reaches the gateway for one question. */
+async function askGateway<T>(context: CommandContext, ask: (gateway: ReachedGateway) => Promise<T>): Promise<T> {
   const gateway = await reachGateway(context, { agent: false });
   try {
-    return await listTools(gateway, context);
+    return await ask(gateway);
   } finally {
     await gateway.close();
   }
+}
+
+function readTool(context: CommandContext, name: string): Promise<ToolInfo> {
+  return askGateway(context, (gateway) => requireTool(gateway, context, name));
+}
+
+/** Finds a tool of the gateway by its name. @throws {UsageError} an unknown name; with the reason why a server of MCP gave no tools */
+async function requireTool(gateway: ReachedGateway, context: CommandContext, name: string): Promise<ToolInfo> {
+  const tools = await listTools(gateway, context);
+  if (name.startsWith("mcp__") && !tools.some((tool) => tool.name === name)) {
+    const { data } = await gateway.request({ method: "GET", path: "/v1/mcp-servers" }) as { data: McpServerInfo[] };
+    const server = data.find((one) => name.startsWith(`mcp__${one.name}__`));
+    if (server !== undefined && server.tools.length === 0) throw new UsageError(noTools(name, server));
+  }
+  return findTool(tools, name);
+}
+
+function noTools(tool: string, { name, reason, sign_in: signIn, last_error: failed }: McpServerInfo): string {
+  const why = reason ??
+    (signIn.state === "needed"
+      ? `sign in with: postern mcp login ${name}`
+      : failed?.message ?? `see postern mcp show ${name}`);
+  return `Cannot find the tool "${tool}": the MCP server "${name}" gave no tools; ${why}`;
 }
 
 function oneOf(values: unknown): string {
@@ -132,7 +157,7 @@ export const toolsCallCommand = defineCliCommand({
     const input = toInput(await readInput(args.input ?? "{}", context.io));
     const gateway = await reachGateway(context, { agent: false });
     try {
-      const { name, source } = findTool(await listTools(gateway, context), args.tool);
+      const { name, source } = await requireTool(gateway, context, args.tool);
       // The built-in tools for MCP servers stand for those of the servers
       const mayAsk = source === "program" || name === "mcp" || name.startsWith("mcp_");
       const calls = { name: args.tool, input, approved: args.yes === true };
