@@ -1,6 +1,5 @@
 import { Buffer } from "node:buffer";
-import type { EmbeddedContent, ToolContent } from "./runtime/tool_call.ts";
-import { MAX_PARTS } from "./runtime/tool_content.ts";
+import { type EmbeddedContent, MAX_PARTS, type ToolContent } from "./runtime/tool_content.ts";
 
 /** Part of what a program returns, in the order that clients of MCP get it. */
 export type ProgramPart =

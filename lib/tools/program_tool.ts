@@ -1,12 +1,8 @@
 import { ToolError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
+import { checkClientNeeds, toProgramQuestions } from "./ask_caller.ts";
 import { MadeTool } from "./made_tool.ts";
-import {
-  checkClientNeeds,
-  type ProgramAbility,
-  type ProgramQuestions,
-  toProgramQuestions,
-} from "./program_questions.ts";
+import type { ProgramAbility, ProgramQuestions } from "./program_questions.ts";
 import { MadeResult, type WholeProgramResult } from "./program_result.ts";
 import { CLIENT_ABILITIES } from "./runtime/askable_client.ts";
 import { createForeignInput } from "./runtime/foreign_input.ts";

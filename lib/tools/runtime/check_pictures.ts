@@ -5,7 +5,7 @@ import { DocumentError } from "../../documents/document_error.ts";
 import { memorySource } from "../../documents/image/byte_source.ts";
 import type { ImageProperties } from "../../documents/image/image_properties.ts";
 import { readImage } from "../../documents/image/read_image.ts";
-import type { ToolPicture } from "./tool_call.ts";
+import type { ToolPicture } from "./tool_content.ts";
 
 /** A picture that passed the checks, with its bytes. */
 export interface CheckedPicture {

@@ -3,8 +3,8 @@ import type { KnownSecrets } from "../../base/redact.ts";
 import { firstBytes } from "../../base/text.ts";
 import { checkPicture } from "./check_pictures.ts";
 import { boundData, MAX_OUTPUT_BYTES } from "./run_call.ts";
-import type { EmbeddedContent, ToolContent, WholeResult } from "./tool_call.ts";
-import { labelOf, MAX_PARTS } from "./tool_content.ts";
+import type { WholeResult } from "./tool_call.ts";
+import { type EmbeddedContent, labelOf, MAX_PARTS, type ToolContent } from "./tool_content.ts";
 
 /** Bytes of all parts of one result that are no text. */
 const MAX_BINARY_BYTES = 8_388_608;

@@ -6,6 +6,7 @@ import type { Access, Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
 import type { CommandContainment } from "../../system/process/containment.ts";
 import type { AskableClient, ElicitationAnswer, SampledReply, SampleRequest } from "./askable_client.ts";
+import type { ToolContent, ToolPicture } from "./tool_content.ts";
 
 /** Content of a call whose input was checked: what the policy, an approval and the audit look at. */
 export interface CheckedCall {
@@ -56,34 +57,6 @@ export interface WholeResult {
   readonly content: readonly ToolContent[];
   /** Structured content. Default: none */
   readonly structured?: unknown;
-}
-
-/** Resource inside a result: text, or bytes as base64. */
-export type EmbeddedContent =
-  & { readonly uri: string; readonly mimeType?: string | undefined }
-  & ({ readonly text: string } | { readonly blob: string });
-
-/** Part of a result. `data` and `blob` are base64. Source: Model Context Protocol, "Tool Result" */
-export type ToolContent =
-  | { readonly type: "text"; readonly text: string }
-  | { readonly type: "image" | "audio"; readonly data: string; readonly mimeType: string }
-  | { readonly type: "resource"; readonly resource: EmbeddedContent }
-  | {
-    readonly type: "resource_link";
-    readonly uri: string;
-    readonly name: string;
-    readonly title?: string | undefined;
-    readonly description?: string | undefined;
-    readonly mimeType?: string | undefined;
-    /** Number of bytes */
-    readonly size?: number | undefined;
-  };
-
-/** Picture of a tool result. Its first bytes decide its format. */
-export interface ToolPicture {
-  readonly bytes: Uint8Array;
-  /** File of the workspace that the tool saved the picture in, or read it from. Default: none */
-  readonly savedAs?: string | undefined;
 }
 
 /** The caller's part of a call's context: the run and the token that it comes from, and the rights that it passes on. */

@@ -1,6 +1,33 @@
 import { Buffer } from "node:buffer";
 import { exactLine } from "../../base/text.ts";
-import type { ToolContent, ToolPicture } from "./tool_call.ts";
+
+/** Resource inside a result: text, or bytes as base64. */
+export type EmbeddedContent =
+  & { readonly uri: string; readonly mimeType?: string | undefined }
+  & ({ readonly text: string } | { readonly blob: string });
+
+/** Part of a result. `data` and `blob` are base64. Source: Model Context Protocol, "Tool Result" */
+export type ToolContent =
+  | { readonly type: "text"; readonly text: string }
+  | { readonly type: "image" | "audio"; readonly data: string; readonly mimeType: string }
+  | { readonly type: "resource"; readonly resource: EmbeddedContent }
+  | {
+    readonly type: "resource_link";
+    readonly uri: string;
+    readonly name: string;
+    readonly title?: string | undefined;
+    readonly description?: string | undefined;
+    readonly mimeType?: string | undefined;
+    /** Number of bytes */
+    readonly size?: number | undefined;
+  };
+
+/** Picture of a tool result. Its first bytes decide its format. */
+export interface ToolPicture {
+  readonly bytes: Uint8Array;
+  /** File of the workspace that the tool saved the picture in, or read it from. Default: none */
+  readonly savedAs?: string | undefined;
+}
 
 /** Options of `showContent`. */
 export interface ShowOptions {

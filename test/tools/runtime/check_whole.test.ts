@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { CONFORMANCE_PARTS } from "../../../fixtures/conformance_tools.ts";
 import { createRedactor } from "../../../lib/base/redact.ts";
 import { checkWhole } from "../../../lib/tools/runtime/check_whole.ts";
-import type { ToolContent } from "../../../lib/tools/runtime/tool_call.ts";
+import type { ToolContent } from "../../../lib/tools/runtime/tool_content.ts";
 
 const SECRET = "a-secret-of-the-operator";
 const base64 = (text: string) => Buffer.from(text).toString("base64");
