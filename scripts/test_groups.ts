@@ -47,7 +47,7 @@ const WAITING = /^test\/(?:cli|contract|dashboard|docs|journeys|mutation|tools\/
 const WHOLE_PROCESS =
   /^(?:before|after|beforeEach|afterEach)\(|process\.env, |process\.env\[[^\]]*\] = |memoryUsage|open_handles|memoryOf|browser_bench|fetch_bench/m;
 /** Files of one group: enough that its start does not count, few enough that the other processes have work until it ends */
-const MAX_FILES = { waiting: 5, quick: 25 };
+const MAX_FILES = { waiting: 8, quick: 25 };
 const LOADER = new URL("../test/support/load_group.ts", import.meta.url).href;
 
 /**
