@@ -84,7 +84,8 @@ test("each configuration of the documentation starts a server, all at once and w
       assert.equal((await limited.client.listTools()).tools.length, (counts[0] ?? 0) - 2, "it has no tools for runs");
       clients.push(limited);
     }
-    await endUnread(machine);
+    // A write of Deno to a full pipe waits by itself, and no signal is heard meanwhile
+    if (!("Deno" in globalThis)) await endUnread(machine);
     await connectOverHttp(await readControlFile(machine.dataDir), token);
     const ends = await Promise.all(clients.map((client) => client.end()));
     assert.deepEqual(ends.map(({ code }) => code), [0, 0, 0], ends.map(({ stderr }) => stderr).join("\n"));
