@@ -54,6 +54,12 @@ const BY_KEY = [
   "trusted_documents",
   "webhook_messages",
   "webhook_signatures",
+  // Read in a cluster alone
+  "conversation_holds",
+  "gateway_fences",
+  "gateway_leases",
+  "run_claims",
+  "run_signals",
 ];
 
 const REWRITTEN = ["audit_head", "open_runs", "processes"];
