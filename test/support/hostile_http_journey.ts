@@ -30,7 +30,8 @@ export async function withHttpAttacks(
   assert.deepEqual(http.trapped, [], "nothing was sent to where a server led");
   for (const name of Object.keys(attacks)) {
     const { length } = http.notes(name);
-    assert.ok(length < MOST_REQUESTS, `"${name}" was asked ${length} times`);
+    // Each of its thousand questions in a session gets its answer
+    assert.ok(length < (attacks[name]?.act === "asks" ? 3_000 : MOST_REQUESTS), `"${name}" was asked ${length} times`);
   }
 }
 
