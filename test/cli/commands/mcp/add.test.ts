@@ -124,6 +124,25 @@ for (
   );
 }
 
+test(
+  "mcp add writes nothing of a package outside of its folder",
+  { skip: withoutNpm },
+  () =>
+    onMachine(async (machine) => {
+      const files = {
+        ...SERVER.files,
+        "../../../../escaped.txt": "x",
+      };
+      await using registries = await startRegistries({
+        packages: [{ ...SERVER, manifest: { bin: { notes: "dist/index.js" } }, files }],
+      });
+      await machine.run(["mcp", "add", "npm:@acme/server-notes"], { env: registries.env(machine.home) });
+      const written = readdirSync(machine.home, { recursive: true, encoding: "utf8" });
+      const escaped = written.filter((path) => path.endsWith("escaped.txt") && !path.includes("node_modules"));
+      assert.deepEqual(escaped, []);
+    }),
+);
+
 test("mcp add takes a name that both registries have only with the registry", () =>
   onMachine(async (machine) => {
     await using registries = await startRegistries({
