@@ -109,8 +109,8 @@ function* idleNames(config: Config, { all }: KnownTools): Iterable<IdleSetting> 
 }
 
 function* idleValues({ storage, cluster, tools }: Config, { builtin, all }: KnownTools): Iterable<IdleSetting> {
-  if (cluster.lease_secs !== DEFAULT_LEASE_SECS && storage.driver !== "postgres") {
-    const message = `"cluster.lease_secs" does nothing: storage.driver is "${storage.driver}"`;
+  if (cluster.lease_secs !== DEFAULT_LEASE_SECS) {
+    const message = '"cluster.lease_secs" does nothing: in this version one gateway at a time uses a database';
     yield { path: ["cluster", "lease_secs"], message };
   }
   for (const key of ["url", "url_env", "url_file", "direct_url_env"] as const) {

@@ -30,6 +30,9 @@ for (
     ["an address of a database that is not used", { storage: { url: "postgres://db/x" } }, [
       '"storage.url" does nothing: storage.driver is "sqlite"',
     ]],
+    ["leases between gateways that cannot share a database", { cluster: { lease_secs: 5 } }, [
+      '"cluster.lease_secs" does nothing: in this version one gateway at a time uses a database',
+    ]],
     ["the access of a built-in tool", { tools: { read_file: { access: "write" } } }, [
       "[tools.read_file] does nothing: the access of a built-in tool is its own",
     ]],

@@ -81,7 +81,7 @@ export const DEFAULT_LEASE_SECS = 10;
 /** `[cluster]`: gateways that share a PostgreSQL database (docs/design/cluster.md "Rules"). */
 export const clusterSchema = v.strictObject({
   lease_secs: about(
-    "Seconds after which a gateway that is not heard of counts as gone. Its runs go on at others after one and a half times as long. The same at all gateways",
+    "Seconds after which a gateway that is not heard of counts as gone. Its runs go on at others after one and a half times as long. The same at all gateways. Does nothing in this version, in which one gateway at a time uses a database",
     integer(DEFAULT_LEASE_SECS, 1, 300),
   ),
 });
