@@ -59,8 +59,9 @@ export async function startCuttingProxy(
       client.destroy();
     });
     upstream.on("data", (data) => {
-      if (isCut) client.destroy();
-      else client.write(data);
+      if (!isCut) return void client.write(data);
+      client.destroy();
+      upstream.end();
     });
     client.on("data", (data) => {
       const cut = isCut ? undefined : judge(data.toString("latin1"));
