@@ -1,5 +1,6 @@
 import type { Tool, ToolAnnotations } from "@modelcontextprotocol/server";
 import { hasScope, type Scope } from "../../lib/base/records/caller.ts";
+import { toldWords } from "../../lib/tools/runtime/told_words.ts";
 import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { RUN_TOOLS } from "./run_tools.ts";
 
@@ -14,12 +15,13 @@ export function toOfferedTools(tools: Pick<ToolExecutor, "list">, scopes: readon
   return offered.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function toMcpTool({ name, description, access, input_schema }: ToolInfo): Tool {
+function toMcpTool({ name, access, source, ...words }: ToolInfo): Tool {
+  const { description, schema } = toldWords(source, { description: words.description, schema: words.input_schema });
   return {
     name,
     description,
     // The SDK's type leaves no room for `readonly`
-    inputSchema: (input_schema ?? ANY_INPUT) as Tool["inputSchema"],
+    inputSchema: (schema ?? ANY_INPUT) as Tool["inputSchema"],
     annotations: annotationsOf(access),
   };
 }

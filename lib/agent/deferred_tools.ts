@@ -1,7 +1,6 @@
-import type { JsonSchema } from "../base/json.ts";
-import { neutralize, neutralText } from "../base/neutral_text.ts";
 import type { ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 import { foundNames, TOOL_SEARCH } from "../tools/agents/tool_search.ts";
+import { toldWords } from "../tools/runtime/told_words.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { CallResult } from "./tool_calls.ts";
 
@@ -15,8 +14,6 @@ const AUTO_ABOVE_CHARACTERS = 8_000;
 /** Most found tools that a request declares, and most characters of them together: those that were found first go first */
 const MAX_FOUND = 64;
 const MAX_FOUND_CHARACTERS = 64_000;
-/** UTF-16 units of the description of somebody else's tool */
-const MAX_FOREIGN_DESCRIPTION = 4_000;
 
 /** The tools of a run, and those of them that the model is not told of at first. */
 export interface ChosenTools {
@@ -62,24 +59,10 @@ function lengthOf(tool: ToolDeclaration): number {
   return JSON.stringify(tool).length;
 }
 
-/** Returns a tool of the agent as the model is told of it. The words of others are bounded, and hold no control tokens. */
-export function toDeclaration(tool: Tool): ToolDeclaration {
-  const { name, description, modelSchema, inputSchema, source } = tool;
-  const parameters = modelSchema ?? inputSchema;
-  if (source === "builtin" || source === "program") return { name, description, parameters };
-  return {
-    name,
-    description: neutralText(description, MAX_FOREIGN_DESCRIPTION),
-    parameters: parameters && neutralSchema(parameters),
-  };
-}
-
-/** Returns a schema whose texts hold no control tokens: itself where it has none. */
-function neutralSchema(schema: JsonSchema): JsonSchema {
-  const text = JSON.stringify(schema);
-  const neutral = neutralize(text);
-  // Neither hidden text nor a control token has a character of JSON's own form
-  return neutral === text ? schema : JSON.parse(neutral);
+/** Returns a tool of the agent as the model is told of it. */
+export function toDeclaration({ name, description, modelSchema, inputSchema, source }: Tool): ToolDeclaration {
+  const told = toldWords(source, { description, schema: modelSchema ?? inputSchema });
+  return { name, description: told.description, parameters: told.schema };
 }
 
 /**
