@@ -14,6 +14,7 @@ test("each refusal of the approvals has the status and type that the contract gi
     refusals.approvalClaimed(),
     refusals.contentNotTaken("it is about a call"),
     refusals.contentRefused({ field: "age\u202e", reason: "it must be an integer" }),
+    refusals.askedElsewhere(),
   ];
   assert.deepEqual(Object.keys(refusals).length, made.length);
   for (const { code, status, type } of made) {
@@ -30,5 +31,6 @@ test("each refusal of the approvals has the status and type that the contract gi
     null,
     "content",
     "content.age\\u202e",
+    null,
   ]);
 });
