@@ -7,6 +7,7 @@ import {
   createUnreadableRecords,
   forgetWritten,
   type ScanOptions,
+  singleWrites,
   type Store,
   type Stored,
   type UnreadableRecords,
@@ -100,16 +101,13 @@ class MemoryStore implements Store {
 
   readonly batch: Store["batch"] = (writes) => this.#write(writes);
 
-  readonly insertOnce: Store["insertOnce"] = (collection, key, body) =>
-    this.#write([{ op: "insert", collection, key, body }]);
+  readonly #single = singleWrites(this.batch);
 
-  readonly putIfVersion: Store["putIfVersion"] = (collection, key, version, body) =>
-    this.#write([
-      version === 0 ? { op: "insert", collection, key, body } : { op: "putIf", collection, key, version, body },
-    ]);
+  readonly insertOnce: Store["insertOnce"] = this.#single.insertOnce;
 
-  readonly append: Store["append"] = (stream, expectedSeq, records) =>
-    this.#write([{ op: "append", stream, expectedSeq, records }]);
+  readonly putIfVersion: Store["putIfVersion"] = this.#single.putIfVersion;
+
+  readonly append: Store["append"] = this.#single.append;
 
   readonly healthy: Store["healthy"] = () => !this.#closed;
 

@@ -10,7 +10,14 @@ import { RecordQueries } from "./postgres/record_queries.ts";
 import { ServerWatch, storageUnavailable } from "./postgres/server_watch.ts";
 import { quoteName } from "./postgres/statement_text.ts";
 import { TextQueries } from "./postgres/text_queries.ts";
-import { createUnreadableRecords, forgetWritten, type Store, type UnreadableRecords, type Write } from "./store.ts";
+import {
+  createUnreadableRecords,
+  forgetWritten,
+  singleWrites,
+  type Store,
+  type UnreadableRecords,
+  type Write,
+} from "./store.ts";
 
 /** Time between two removals of old ids of batches, and how long an id is kept: longer than any writer asks for one. Milliseconds */
 const FORGET_EVERY_MS = 60_000;
@@ -130,16 +137,13 @@ class PostgresStore implements Store {
 
   readonly batch: Store["batch"] = (writes) => this.#write(writes);
 
-  readonly insertOnce: Store["insertOnce"] = (collection, key, body) =>
-    this.#write([{ op: "insert", collection, key, body }]);
+  readonly #single = singleWrites(this.batch);
 
-  readonly putIfVersion: Store["putIfVersion"] = (collection, key, version, body) =>
-    this.#write([
-      version === 0 ? { op: "insert", collection, key, body } : { op: "putIf", collection, key, version, body },
-    ]);
+  readonly insertOnce: Store["insertOnce"] = this.#single.insertOnce;
 
-  readonly append: Store["append"] = (stream, expectedSeq, records) =>
-    this.#write([{ op: "append", stream, expectedSeq, records }]);
+  readonly putIfVersion: Store["putIfVersion"] = this.#single.putIfVersion;
+
+  readonly append: Store["append"] = this.#single.append;
 
   readonly healthy: Store["healthy"] = () => {
     if (this.#closed) return false;

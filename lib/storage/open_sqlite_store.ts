@@ -8,7 +8,14 @@ import { createGroupCommit, type GroupCommit, ROLL_BACK } from "./sqlite/group_c
 import { createDiskSync, type DiskSync } from "./sqlite/disk_sync.ts";
 import { openDatabase } from "./sqlite/open_database.ts";
 import { createRecordStatements, type RecordStatements } from "./sqlite/record_statements.ts";
-import { createUnreadableRecords, forgetWritten, type Store, type UnreadableRecords, type Write } from "./store.ts";
+import {
+  createUnreadableRecords,
+  forgetWritten,
+  singleWrites,
+  type Store,
+  type UnreadableRecords,
+  type Write,
+} from "./store.ts";
 import { BestItems, cosineOf, toUnit } from "./vectors.ts";
 
 /** Vectors that are compared before the event loop goes on: some milliseconds for vectors of 1,536 numbers. */
@@ -113,16 +120,13 @@ class SqliteStore implements Store {
 
   readonly batch: Store["batch"] = (writes) => this.#write(writes);
 
-  readonly insertOnce: Store["insertOnce"] = (collection, key, body) =>
-    this.#write([{ op: "insert", collection, key, body }]);
+  readonly #single = singleWrites(this.batch);
 
-  readonly putIfVersion: Store["putIfVersion"] = (collection, key, version, body) =>
-    this.#write([
-      version === 0 ? { op: "insert", collection, key, body } : { op: "putIf", collection, key, version, body },
-    ]);
+  readonly insertOnce: Store["insertOnce"] = this.#single.insertOnce;
 
-  readonly append: Store["append"] = (stream, expectedSeq, records) =>
-    this.#write([{ op: "append", stream, expectedSeq, records }]);
+  readonly putIfVersion: Store["putIfVersion"] = this.#single.putIfVersion;
+
+  readonly append: Store["append"] = this.#single.append;
 
   readonly healthy: Store["healthy"] = () => !this.#closed && this.#commits.healthy();
 

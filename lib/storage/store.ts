@@ -157,6 +157,18 @@ export interface Store {
   close(): Promise<void>;
 }
 
+/** Returns the operations that are a batch of one write. */
+export function singleWrites(batch: Store["batch"]): Pick<Store, "insertOnce" | "putIfVersion" | "append"> {
+  return {
+    insertOnce: (collection, key, body) => batch([{ op: "insert", collection, key, body }]),
+    putIfVersion: (collection, key, version, body) =>
+      batch([
+        version === 0 ? { op: "insert", collection, key, body } : { op: "putIf", collection, key, version, body },
+      ]),
+    append: (stream, expectedSeq, records) => batch([{ op: "append", stream, expectedSeq, records }]),
+  };
+}
+
 /** A record that was set aside, since no reader can use it. */
 export interface UnreadableRecord {
   /** Collection of a record, name of a stream */
