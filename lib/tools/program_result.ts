@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import { type EmbeddedContent, MAX_PARTS, type ToolContent } from "./runtime/tool_content.ts";
+import { type EmbeddedContent, MAX_PARTS, type ResourceLink, type ToolContent } from "./runtime/tool_content.ts";
 
 /** Part of what a program returns, in the order that clients of MCP get it. */
 export type ProgramPart =
@@ -13,17 +13,7 @@ export type ProgramPart =
     readonly mimeType?: string | undefined;
     readonly content: string | Uint8Array;
   }
-  /** Resource that the client may read by its address */
-  | {
-    readonly type: "resource_link";
-    readonly uri: string;
-    readonly name: string;
-    readonly title?: string | undefined;
-    readonly description?: string | undefined;
-    readonly mimeType?: string | undefined;
-    /** Number of bytes */
-    readonly size?: number | undefined;
-  };
+  | ResourceLink;
 
 /** Options of toolResult. */
 export interface ProgramToolResultOptions {

@@ -6,21 +6,24 @@ export type EmbeddedContent =
   & { readonly uri: string; readonly mimeType?: string | undefined }
   & ({ readonly text: string } | { readonly blob: string });
 
+/** Address of a resource that the client may read. */
+export interface ResourceLink {
+  readonly type: "resource_link";
+  readonly uri: string;
+  readonly name: string;
+  readonly title?: string | undefined;
+  readonly description?: string | undefined;
+  readonly mimeType?: string | undefined;
+  /** Number of bytes */
+  readonly size?: number | undefined;
+}
+
 /** Part of a result. `data` and `blob` are base64. Source: Model Context Protocol, "Tool Result" */
 export type ToolContent =
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "image" | "audio"; readonly data: string; readonly mimeType: string }
   | { readonly type: "resource"; readonly resource: EmbeddedContent }
-  | {
-    readonly type: "resource_link";
-    readonly uri: string;
-    readonly name: string;
-    readonly title?: string | undefined;
-    readonly description?: string | undefined;
-    readonly mimeType?: string | undefined;
-    /** Number of bytes */
-    readonly size?: number | undefined;
-  };
+  | ResourceLink;
 
 /** Picture of a tool result. Its first bytes decide its format. */
 export interface ToolPicture {
