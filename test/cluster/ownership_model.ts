@@ -323,7 +323,7 @@ class Model {
   *#takingOver(state: State, index: number, hold: Hold): Generator<Step> {
     const { mayTakeOver, fencedRow, counts } = this.#rules;
     const own = state.rows[index];
-    // One statement of the database asks for both rows
+    // A gateway asks for both rows in one statement of the database
     if (!counts(own, hold.fence) || (own?.until ?? 0) <= state.time) return;
     if (!mayTakeOver(hold, localTime(state, at(state.gateways, index)), this.#terms)) return;
     for (const [other, row] of state.rows.entries()) {

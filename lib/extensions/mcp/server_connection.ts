@@ -161,7 +161,7 @@ export class ServerConnection implements McpConnection {
 
   async forget(renew: () => Promise<void>): Promise<void> {
     const ended = this.#end(new CancelError("cancelled", `The account at the MCP server "${this.name}" has changed`));
-    // What the session teaches until it is closed belongs to the account of before
+    // The session belongs to the earlier account until it is closed, and so does all that it teaches
     this.#renewing = ended.then(async () => {
       this.#pause.reset();
       this.#hasFailed = false;
