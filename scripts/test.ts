@@ -6,13 +6,14 @@
  * The exit code is 0 when every runtime that ran has passed. A file that is not there is refused, and nothing runs: Node would
  * leave it out without a word.
  */
-import { spawnSync } from "node:child_process";
-import { globSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { globSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { denoCommand } from "./deno.ts";
+import { makeTemporaryFolder } from "./temporary_files.ts";
 import { groupTestFiles } from "./test_groups.ts";
 
 const words = process.argv.slice(2);
@@ -20,34 +21,61 @@ const long = words.includes("--long");
 const runtimes = words.filter((word) => word === "node" || word === "deno");
 const named = words.filter((word) => !word.startsWith("--") && !runtimes.some((runtime) => runtime === word));
 const missing = named.filter((path) => globSync(path).length === 0);
-/** Holds the files that stand for groups of test files */
-const groups = mkdtempSync(join(tmpdir(), "postern-tests-"));
+/** Holds what the tests keep on the disk, and the files that stand for groups of test files */
+const folder = makeTemporaryFolder({ TMPDIR: process.env["TMPDIR"] });
 const files = filesToRun();
 
 /** Files that run at the same time: many wait for other processes. On Deno they are threads of one process, which share more. */
 const WIDTH = { node: "4", deno: "3" };
 /** Nothing takes so long: a test that hangs fails instead of all that follow it. Milliseconds; Deno has no such limit */
 const LIMIT_MS = long ? 3_600_000 : 600_000;
+/** Several times what all files take on one runtime: the runner is ended then, and Node's names the files that still ran. Milliseconds */
+const RUN_LIMIT_MS = long ? undefined : 30 * 60_000;
 /** Node keeps here what it made of each module. Hundreds of processes would each remove the types of the same sources otherwise */
 const COMPILE_CACHE = fileURLToPath(new URL("../node_modules/.cache/compile/", import.meta.url));
+const END_LEAKY_FILES = `--import=${new URL("end_leaky_files.js", import.meta.url).href}`;
 /** Only of the whole suite: a file that is named says which of its tests let an error go by */
 const LIGHT_HOOKS = named.length > 0 ? [] : [`--import=${new URL("light_hooks.js", import.meta.url).href}`];
 
 function filesToRun(): readonly string[] {
   if (named.length > 0) return named;
   if (long) return globSync("test/**/*.long.ts").sort();
+  const groups = join(folder, "groups");
+  mkdirSync(groups);
   return groupTestFiles(globSync("test/**/*.test.ts").sort(), groups);
 }
 
-const run = (command: readonly string[]): number => {
-  const [program = "", ...rest] = command;
-  const { status, error } = spawnSync(program, rest, {
-    stdio: "inherit",
-    env: { ...process.env, DENO_JOBS: WIDTH.deno, NODE_COMPILE_CACHE: COMPILE_CACHE },
+/** Runtime that works now. */
+let child: ChildProcess | undefined = undefined;
+/** True: somebody ended the run, and what is left does not begin. */
+let stopped = false;
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  process.on(signal, () => {
+    stopped = true;
+    child?.kill(signal);
   });
-  if (error !== undefined) console.error(`Cannot run "${program}": ${error.message}`);
-  return status ?? 1;
-};
+}
+
+async function run(command: readonly string[]): Promise<number> {
+  const [program = "", ...rest] = command;
+  child = spawn(program, rest, {
+    stdio: "inherit",
+    env: { ...process.env, TMPDIR: folder, DENO_JOBS: WIDTH.deno, NODE_COMPILE_CACHE: COMPILE_CACHE },
+  });
+  const limit = RUN_LIMIT_MS === undefined ? undefined : setTimeout(() => {
+    console.error(`Tests: ended, since they were not over after ${RUN_LIMIT_MS / 60_000} minutes`);
+    child?.kill("SIGTERM");
+  }, RUN_LIMIT_MS);
+  try {
+    const [status] = await once(child, "exit");
+    return typeof status === "number" ? status : 1;
+  } catch (error) {
+    console.error(`Cannot run "${program}": ${error instanceof Error ? error.message : String(error)}`);
+    return 1;
+  } finally {
+    clearTimeout(limit);
+  }
+}
 
 for (const path of missing) console.error(`Cannot run "${path}": no file has this path`);
 let failed = missing.length > 0;
@@ -55,8 +83,9 @@ const runsOn = (runtime: "node" | "deno") =>
   missing.length === 0 && (runtimes.length === 0 || runtimes.includes(runtime));
 if (runsOn("node")) {
   console.log(`Tests on Node ${process.versions.node}`);
-  failed = run([
+  failed = await run([
     process.execPath,
+    END_LEAKY_FILES,
     ...LIGHT_HOOKS,
     "--test",
     "--test-reporter=spec",
@@ -65,11 +94,12 @@ if (runsOn("node")) {
     ...files,
   ]) !== 0;
 }
-if (runsOn("deno")) {
+if (runsOn("deno") && !stopped) {
   const probe = spawnSync(denoCommand[0], [...denoCommand.slice(1), "--version"], { encoding: "utf8" });
   if (probe.status === 0) {
     console.log(`Tests on ${probe.stdout.split("\n")[0]}`);
-    failed = run([...denoCommand, "test", "--allow-all", "--no-check", "--quiet", "--parallel", ...files]) !== 0 ||
+    failed =
+      await run([...denoCommand, "test", "--allow-all", "--no-check", "--quiet", "--parallel", ...files]) !== 0 ||
       failed;
   } else if (runtimes.includes("deno")) {
     console.error(`Cannot run Deno through npm:\n${probe.stderr}`);
@@ -78,5 +108,5 @@ if (runsOn("deno")) {
     console.log("Tests on Deno: skipped, since npm could not provide it on this machine");
   }
 }
-rmSync(groups, { recursive: true, force: true });
-process.exitCode = failed ? 1 : 0;
+rmSync(folder, { recursive: true, force: true });
+process.exitCode = failed || stopped ? 1 : 0;

@@ -17,6 +17,7 @@ export const LONGEST: readonly string[] = [
   "test/cli/daemon/daemon.test.ts",
   "test/dashboard/browser.test.ts",
   "test/journeys/killed_gateway.test.ts",
+  "test/journeys/cluster_outages.test.ts",
   "test/journeys/dashboard.test.ts",
   "test/journeys/mcp_hostile.test.ts",
   "test/journeys/mcp_hostile_http.test.ts",

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { describe, test } from "node:test";
-import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { openPostgresStore } from "../../lib/storage/open_postgres_store.ts";
+import { migrateSchema } from "../../lib/storage/postgres/migrate_schema.ts";
+import { SCHEMA_STEPS } from "../../lib/storage/postgres/schema.ts";
 import { quoteName } from "../../lib/storage/postgres/statement_text.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { startCuttingProxy } from "../support/cutting_proxy.ts";
@@ -116,6 +118,27 @@ describe("a store in PostgreSQL", { skip: NO_POSTGRES }, () => {
       for (const store of stores) await store.close();
     }));
 
+  test("a batch locks its records in the order of their keys, whatever order its writes have", () =>
+    withSchema(async (url, schema) => {
+      const database = await openTestDatabase(url);
+      const store = await openTestStore(database, schema);
+      for (const key of ["a", "b"]) await store.insertOnce("c", key, 0);
+      const [first, second] = [await database.dedicated(), await database.dedicated()];
+      const lock = (key: string, more = "") =>
+        `BEGIN; SELECT 1 FROM ${quoteName(schema)}.records WHERE key = '${key}' FOR UPDATE ${more}`;
+      await first.query(lock("a"));
+      const written = store.batch(["b", "a"].map((key) => ({ op: "put", collection: "c", key, body: 1 } as const)));
+      await until(async () => {
+        const [row] = await database.query("SELECT count(*) AS n FROM pg_locks WHERE NOT granted");
+        return row?.["n"] === 1;
+      });
+      // It waits for the first key, and holds the second one not yet
+      await second.query(lock("b", "NOWAIT"));
+      await Promise.all([first.close(), second.close()]);
+      assert.equal(await written, true);
+      await store.close();
+    }));
+
   test("one batch is one message to the server and one reply", () =>
     withSchema(async (url, schema) => {
       let messages = 0;
@@ -143,6 +166,36 @@ describe("a store in PostgreSQL", { skip: NO_POSTGRES }, () => {
       await proxy.close();
     }));
 
+  test("whoever asks whether the store is healthy again and again causes one statement a second", () =>
+    withSchema(async (url, schema) => {
+      let messages = 0;
+      const direct = new URL(url);
+      const proxy = await startCuttingProxy(Number(direct.port), (sent) => {
+        if (sent.startsWith("Q")) messages++;
+        return undefined;
+      });
+      direct.port = String(proxy.port);
+      const clock = createFakeClock();
+      const database = await openTestDatabase(direct.href);
+      const store = await openPostgresStore({ database, schema, clock, random: createSystemRandom() });
+      messages = 0;
+      const ask = async () => {
+        for (let i = 0; i < 20; i++) assert.equal(store.healthy(), true);
+        await store.get("c", "k");
+      };
+      await ask();
+      await ask();
+      // The question has a connection of its own, which may be made after those reads
+      await until(() => database.pool().inUse === 0);
+      assert.equal(messages, 3, "one question, and two reads");
+      await clock.advance(1_000);
+      await ask();
+      await until(() => database.pool().inUse === 0);
+      assert.equal(messages, 5);
+      await store.close();
+      await proxy.close();
+    }));
+
   test("a server that hears nothing is given up, and what was read or written then is refused or done", () =>
     withSchema(async (url, schema) => {
       const direct = new URL(url);
@@ -165,32 +218,64 @@ describe("a store in PostgreSQL", { skip: NO_POSTGRES }, () => {
       await proxy.close();
     }));
 
-  test("one gateway at a time holds a schema, and writes nothing while it has lost its hold", () =>
+  test("calls of a start wait for a server that goes away in the middle of it, until it is back or 30 seconds are over", () =>
     withSchema(async (url, schema) => {
+      const direct = new URL(url);
+      const proxy = await startCuttingProxy(Number(direct.port));
+      direct.port = String(proxy.port);
+      const clock = createFakeClock();
+      const started = new AbortController();
       const open = async () =>
         await openPostgresStore({
-          database: await openTestDatabase(url),
-          schema,
-          isAlone: true,
-          clock: systemClock,
-          random: createSystemRandom(),
+          ...{ database: await openTestDatabase(direct.href), schema, clock, random: createSystemRandom() },
+          started: started.signal,
         });
-      const store = await open();
-      const database = await openTestDatabase(url);
-      const holders = () =>
-        database.query(
-          "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        );
-      const [holder] = await holders();
-      await database.query("SELECT pg_terminate_backend($1)", [Number(holder?.["pid"])]);
+      const [store, other] = [await open(), await open()];
+      const refusal = { code: "storage_unavailable", status: 503 };
+      await store.insertOnce("c", "k", 1);
+      proxy.refuse(true);
+      // The first calls find that the server is away, the others know it
+      const asked = [store.get("c", "k"), store.insertOnce("c", "new", 2)];
       await until(() => !store.healthy());
-      await assert.rejects(store.insertOnce("c", "k", 1), { code: "storage_unavailable" });
-      await until(() => store.healthy());
-      assert.equal(await store.insertOnce("c", "k", 1), true);
+      asked.push(store.get("c", "k"), store.insertOnce("c", "newer", 3));
+      proxy.refuse(false);
+      const answers = Promise.all(asked);
+      await until(async () => (await clock.advance(100), store.healthy()));
+      const [found, isNew, again, isNewer] = await answers;
+      assert.deepEqual([found, isNew, again, isNewer], [{ key: "k", version: 1, body: 1 }, true, found, true]);
+
+      proxy.refuse(true);
+      const late = assert.rejects(other.insertOnce("c", "late", 4), refusal);
+      await until(() => !other.healthy());
+      await clock.advance(30_000);
+      await late;
+
+      const begun = assert.rejects(store.get("c", "k"), refusal);
+      started.abort();
+      await begun;
+      await assert.rejects(store.insertOnce("c", "refused", 5), refusal);
+      await Promise.all([store.close(), other.close()]);
+      await proxy.close();
+    }));
+
+  test("vectors of the schema's first version are found after its next", () =>
+    withSchema(async (url, schema) => {
+      const database = await openTestDatabase(url);
+      const session = await database.dedicated();
+      await migrateSchema(session, { schema, name: "test", steps: SCHEMA_STEPS.slice(0, 1) });
+      const write = (writes: readonly object[]) =>
+        session.query(`SELECT ${quoteName(schema)}.write_batch($1::jsonb, 0)`, [JSON.stringify(writes)]);
+      const place = { collection: "m", key: "k" };
+      await write([{ op: "insert", ...place, body: "0", fields: [], terms: ["wx"], repeats: {}, total: 1 }]);
+      const values = Float32Array.of(0.6, -0.8, -0);
+      const vector = Buffer.from(values.buffer).toString("base64");
+      await write([{ op: "vector", ...place, version: 1, model: '"a"', dimensions: 3, vector }]);
+      await session.close();
+      const store = await openTestStore(database, schema);
+      assert.deepEqual(keysOf(await store.nearest("m", { vector: { model: "a", values }, limit: 1 })), ["k"]);
+      const [row] = await database.query(`SELECT signs::text AS signs FROM ${quoteName(schema)}.record_vectors`);
+      assert.equal(row?.["signs"], "011");
       await store.close();
-      const next = await open();
-      await next.close();
-      await database.close();
     }));
 
   test("ids of batches are kept for ten minutes", () =>
