@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
+import { storedObject } from "../base/records/stored_object.ts";
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
@@ -7,11 +8,12 @@ import type { Random } from "../base/random.ts";
 import { taintField } from "../base/taint.ts";
 import { readable, scanAll } from "../storage/read_records.ts";
 import { OtherKeyError, type RecordCipher, SealError } from "../storage/record_cipher.ts";
+import type { SealedCollection } from "../storage/rekey_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
 
-const sealedSchema = v.object({ key: v.string(), nonce: v.string(), data: v.string() });
+const sealedSchema = storedObject({ key: v.string(), nonce: v.string(), data: v.string() });
 
-const entrySchema = v.object({
+const entrySchema = storedObject({
   id: v.string(),
   /** Counts up within a mailbox */
   seq: v.number(),
@@ -24,7 +26,7 @@ const entrySchema = v.object({
 /** A message as its mailbox stores it: the envelope in plain text, the content sealed. */
 export type MailboxEntry = v.InferOutput<typeof entrySchema>;
 
-const bodySchema = v.object({ v: v.literal(1), entries: v.array(entrySchema) });
+const bodySchema = storedObject({ v: v.literal(1), entries: v.array(entrySchema) });
 
 const contentSchema = v.object({
   payload: v.string(),
@@ -117,6 +119,18 @@ export const MAILBOXES = "mailboxes";
 const DEFAULT_LIST = 100;
 const MAX_ATTEMPTS = 50;
 
+/** Mailboxes, for a change of their key. */
+export const SEALED_MAILBOXES: SealedCollection = {
+  collection: MAILBOXES,
+  key: "agents_ipc.key",
+  rewrite({ key, body }, reseal) {
+    const entries = parseMailbox(body);
+    return toMailboxBody(
+      entries.map((entry) => ({ ...entry, sealed: { ...reseal(entry.sealed, boundTo(key, entry)) } })),
+    );
+  },
+};
+
 /** Creates the mailboxes over a store, one record for each receiver. */
 export function createMailbox(options: MailboxOptions): Mailbox {
   return new StoredMailbox(options);
@@ -140,12 +154,13 @@ class StoredMailbox implements Mailbox {
     const timestamp = new Date(clock.now()).toISOString();
     const message: MailboxMessage = { from, to, payload, timestamp, sender, ...taintField(taint) };
     const bytes = Buffer.byteLength(JSON.stringify(message)) + 1;
-    await this.#change(to, (entries) => {
+    await this.#change(to, async (entries) => {
       requireSpace(to, { entries, bytes });
+      const writer = await opened.writer();
       const place = { id: random.id("msg_"), seq: (entries.at(-1)?.seq ?? 0) + 1, from, bytes };
       const content: MailboxContent = { payload, timestamp, sender, ...taintField(taint) };
-      const sealed = opened.seal(JSON.stringify(content), boundTo(to, place));
-      return { entries: [...entries, { ...place, sealed }], value: undefined };
+      const sealed = writer.seal(JSON.stringify(content), boundTo(to, place));
+      return { entries: [...entries, { ...place, sealed }], value: undefined, also: writer.also };
     });
     return message;
   }
@@ -216,16 +231,16 @@ class StoredMailbox implements Mailbox {
   /** Reads, changes and writes back. A concurrent change makes it start again. An empty mailbox is removed. */
   async #change<T>(
     to: string,
-    apply: (entries: readonly MailboxEntry[]) => { readonly entries: readonly MailboxEntry[]; readonly value: T },
+    apply: (entries: readonly MailboxEntry[]) => MailboxChange<T> | Promise<MailboxChange<T>>,
   ): Promise<T> {
     const { store } = this.#options;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const stored = await store.get(MAILBOXES, to);
       const before = entriesOf(store, stored);
-      const { entries, value } = apply(before);
+      const { entries, value, also = [] } = await apply(before);
       if (entries.length === before.length) return value;
       if (stored === undefined) await this.#requireRoom(to);
-      if (await store.batch(writesOf(to, { stored, entries }))) return value;
+      if (await store.batch([...writesOf(to, { stored, entries }), ...also])) return value;
     }
     throw new ToolError("mailbox_busy", `Cannot use the mailbox "${to}": it is being changed by others; try again`);
   }
@@ -248,6 +263,13 @@ class StoredMailbox implements Mailbox {
       if (readable(store, MAILBOXES, [stored], parseMailbox).length > 0) yield stored;
     }
   }
+}
+
+interface MailboxChange<T> {
+  readonly entries: readonly MailboxEntry[];
+  readonly value: T;
+  /** Writes that go into the batch with the change. Default: none */
+  readonly also?: readonly Write[];
 }
 
 function writesOf(

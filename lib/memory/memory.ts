@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
+import { storedObject, unknownFieldsOf } from "../base/records/stored_object.ts";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { type Taint, taintField, UNTAINTED } from "../base/taint.ts";
@@ -19,7 +20,7 @@ export interface MemoryRecord {
   readonly taint?: string[] | undefined;
 }
 
-const bodySchema = v.object({
+const bodySchema = storedObject({
   v: v.literal(1),
   namespace: v.string(),
   key: v.string(),
@@ -174,7 +175,8 @@ class StoredMemory implements Memory {
       const [before] = this.#readable(earlier === undefined ? [] : [earlier]);
       const times = { created_at: before?.created_at ?? now, updated_at: now };
       const record = { namespace, key, value, tags, ...times, ...taintField(input.taint ?? UNTAINTED) };
-      const content = { collection: MEMORY, key: at, body: toMemoryBody(record), text: memoryText(record) };
+      const body = { ...unknownFieldsOf(before), ...toMemoryBody(record) };
+      const content = { collection: MEMORY, key: at, body, text: memoryText(record) };
       const write: Write = earlier === undefined
         ? { op: "insert", ...content }
         : { op: "putIf", version: earlier.version, ...content };

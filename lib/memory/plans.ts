@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject, unknownFieldsOf } from "../base/records/stored_object.ts";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { joinTaints, type Taint, taintField, UNTAINTED } from "../base/taint.ts";
@@ -27,10 +28,10 @@ export interface Plan {
   readonly taint: Taint;
 }
 
-const bodySchema = v.object({
+const bodySchema = storedObject({
   v: v.literal(1),
   tasks: v.array(
-    v.object({
+    storedObject({
       id: v.string(),
       title: v.string(),
       status: v.picklist(PLAN_STATUSES),
@@ -46,13 +47,13 @@ const bodySchema = v.object({
  * @throws {v.ValiError} for a body that no version wrote
  */
 export function parsePlan(body: unknown): Plan {
-  const { tasks, taint = [] } = v.parse(bodySchema, body);
-  return { tasks, taint };
+  const { tasks, taint = [], ...plan } = v.parse(bodySchema, body);
+  return { ...unknownFieldsOf(plan), tasks, taint };
 }
 
 /** Returns the body to store, in the newest version. */
 export function toPlanBody(plan: Plan): v.InferOutput<typeof bodySchema> {
-  return { v: 1, tasks: [...plan.tasks], ...taintField(plan.taint) };
+  return { ...unknownFieldsOf(plan), v: 1, tasks: [...plan.tasks], ...taintField(plan.taint) };
 }
 
 /** Bounds of a plan and of all of them. */
@@ -155,7 +156,8 @@ class StoredPlans implements Plans {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const earlier = await readRecord(this.#store, PLANS, scope, parsePlan);
       const plan = apply(earlier?.value ?? NO_PLAN);
-      const content = { collection: PLANS, key: scope, body: toPlanBody(plan) };
+      const body = { ...unknownFieldsOf(earlier?.value), ...toPlanBody(plan) };
+      const content = { collection: PLANS, key: scope, body };
       const writes: Write[] = earlier === undefined
         ? [...(await this.#makeRoom()), { op: "insert", ...content }]
         : [{ op: "putIf", version: earlier.version, ...content }];

@@ -5,6 +5,8 @@ export interface IndexedField {
   readonly path: readonly string[];
   /** The only order in which the records of one value are read */
   readonly order: "created" | "key";
+  /** True: a body in which the field is null or absent is found by the empty text. Default: it is found by none */
+  readonly findsAbsent?: true;
 }
 
 /** How a scan asks for the records of one value. */
@@ -27,6 +29,11 @@ export const INDEXED_FIELDS: readonly IndexedField[] = [
   { collection: "audit", path: ["type"], order: "key" },
   { collection: "audit", path: ["tool"], order: "key" },
   { collection: "audit", path: ["run_id"], order: "key" },
+  { collection: "run_claims", path: ["gateway"], order: "created", findsAbsent: true },
+  { collection: "run_claims", path: ["parent_id"], order: "created" },
+  { collection: "run_claims", path: ["conversation_id"], order: "created" },
+  { collection: "open_sops", path: ["gateway"], order: "created", findsAbsent: true },
+  { collection: "open_deliveries", path: ["gateway"], order: "created", findsAbsent: true },
 ];
 
 /**
@@ -58,17 +65,27 @@ export function findIndexedField(
   return found;
 }
 
+/** Returns how a scan asks for the records of one value, in the order of the field's index. */
+export function scanOf(
+  collection: string,
+  where: WhereField,
+): { readonly where: WhereField; readonly order?: "created" | "key" } {
+  const order = INDEXED_FIELDS.find((field) => field.collection === collection && nameOf(field) === where.field)?.order;
+  return { where, ...order !== undefined && { order } };
+}
+
 /** Returns the field's path as WhereField names it, for example `run.status`. */
 export function nameOf({ path }: IndexedField): string {
   return path.join(".");
 }
 
-/** Returns the field's text in a body; undefined where it is absent or no text. */
-export function fieldOf(body: unknown, { path }: IndexedField): string | undefined {
+/** Returns the text by which a body's field is found; undefined where the field is absent or no text. */
+export function fieldOf(body: unknown, { path, findsAbsent }: IndexedField): string | undefined {
   let value = body;
   for (const name of path) {
-    if (typeof value !== "object" || value === null || !Object.hasOwn(value, name)) return undefined;
-    value = (value as Readonly<Record<string, unknown>>)[name]; // an object that has this property
+    const isThere = typeof value === "object" && value !== null && Object.hasOwn(value, name);
+    value = isThere ? (value as Readonly<Record<string, unknown>>)[name] : null; // an object that has this property
   }
+  if (value === null && findsAbsent === true) return "";
   return typeof value === "string" ? value : undefined;
 }

@@ -1,3 +1,4 @@
+import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import type { ScanOptions, Store, Stored, StreamRecord } from "./store.ts";
 
@@ -151,5 +152,44 @@ export async function* scanAll(
     yield* page;
     if (page.length < PAGE) return;
     last = page.at(-1)?.key;
+  }
+}
+
+/** Pause between two tries. Milliseconds */
+const AGAIN_MS = 1_000;
+
+/** Makes calls of a store again and again while it cannot be reached. @throws {CancelError} when nobody waits for them any more */
+export type OnceBack = <T>(work: () => Promise<T>) => Promise<T>;
+
+/** Makes a call of a store once. */
+export const atOnce: OnceBack = (work) => work();
+
+/** Tells whether a store could not be reached, so that the same call may succeed later. */
+export function isStorageAway(error: unknown): error is HttpError {
+  return error instanceof HttpError && error.code === "storage_unavailable";
+}
+
+/** Error of a write whose answer was lost: nobody knows whether it was made. Any other `storage_unavailable` says that it was not. */
+export class UnknownWriteError extends HttpError {
+  constructor({ code, message, status, type, headers, cause }: HttpError) {
+    super(code, message, { status, type, headers, cause });
+  }
+}
+
+/**
+ * Reads from a store, and tries again each second while it cannot be reached.
+ * @throws {CancelError} when the signal aborts; the error of a read that failed otherwise
+ */
+export async function readOnceBack<T>(
+  read: () => Promise<T>,
+  { clock, signal }: { readonly clock: Pick<Clock, "sleep">; readonly signal: AbortSignal },
+): Promise<T> {
+  for (;;) {
+    try {
+      return await read();
+    } catch (error) {
+      if (!isStorageAway(error)) throw error;
+      await clock.sleep(AGAIN_MS, signal);
+    }
   }
 }

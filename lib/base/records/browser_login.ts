@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "./stored_object.ts";
 import { keptCookieSchema } from "./cookie_jar.ts";
 
 /** Collection of the logins that people gave the agent's browser, by site. */
@@ -27,9 +28,9 @@ const keptLoginSchema = v.strictObject({ ...loginStateSchema.entries, created_at
 /** Login as its record holds it, sealed. `created_at` is ISO 8601. */
 export type KeptLogin = v.InferOutput<typeof keptLoginSchema>;
 
-const bodySchema = v.object({
+const bodySchema = storedObject({
   v: v.literal(1),
-  sealed: v.object({ key: v.string(), nonce: v.string(), data: v.string() }),
+  sealed: storedObject({ key: v.string(), nonce: v.string(), data: v.string() }),
 });
 
 /** Parses a stored body. @throws {v.ValiError} for a body that no version wrote */

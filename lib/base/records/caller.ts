@@ -1,7 +1,9 @@
 /** Scopes of a token (docs/design/access.md "Scopes"). `admin` holds all. */
 export const SCOPES = ["chat", "runs", "tools", "approve", "admin"] as const;
-/** Verb that a token may use. */
-export type Scope = (typeof SCOPES)[number];
+/** Verb that a token can be given. */
+export type TokenScope = (typeof SCOPES)[number];
+/** Verb that a caller may use. `cluster` belongs to the token of a cluster alone: no other token has it or gets it, not even with `admin`. */
+export type Scope = TokenScope | "cluster";
 
 /** Identity and door that a run or a tool call came by. */
 export interface Caller {
@@ -41,9 +43,14 @@ export function isSameToken(a: Pick<Caller, "tokenId">, b: Pick<Caller, "tokenId
   return a.tokenId !== null && a.tokenId === b.tokenId;
 }
 
-/** Tells whether these scopes include `scope`. */
+/** Tells whether these scopes include `scope`. What gateways ask each other has passed the checks of one of them, so `admin` may not ask it. */
 export function hasScope(scopes: readonly Scope[], scope: Scope): boolean {
-  return scopes.includes(scope) || scopes.includes("admin");
+  return scopes.includes(scope) || (scope !== "cluster" && scopes.includes("admin"));
+}
+
+/** Tells whether a token can be given this scope. */
+export function isTokenScope(scope: Scope): scope is TokenScope {
+  return scope !== "cluster";
 }
 
 /** Returns the scopes that both sets grant. `admin` grants every scope. */

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "./stored_object.ts";
 
 /** Collection of the cookies that the browsers of conversations keep, by conversation. */
 export const COOKIE_JARS = "browser_cookies";
@@ -20,9 +21,9 @@ export const keptCookieSchema = v.strictObject({
 /** Cookie of a page, as the browser tells it. */
 export type KeptCookie = v.InferOutput<typeof keptCookieSchema>;
 
-const bodySchema = v.object({
+const bodySchema = storedObject({
   v: v.literal(1),
-  sealed: v.object({ key: v.string(), nonce: v.string(), data: v.string() }),
+  sealed: storedObject({ key: v.string(), nonce: v.string(), data: v.string() }),
 });
 
 /** Parses a stored body. @throws {v.ValiError} for a body that no version wrote */

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "./stored_object.ts";
 
 /** Collection of the sign-ins to MCP servers, by the server's name. */
 export const MCP_CREDENTIALS = "mcp_credentials";
@@ -35,13 +36,13 @@ const keptSchema = v.strictObject({
 /** Sign-in to an MCP server as its record holds it, sealed. */
 export type KeptMcpCredential = v.InferOutput<typeof keptSchema>;
 
-const bodySchema = v.object({
+const bodySchema = storedObject({
   v: v.literal(1),
   /** Address of the server that the tokens go to */
   url: v.string(),
   /** Authorization server that the client and the tokens belong to */
   issuer: v.string(),
-  sealed: v.object({ key: v.string(), nonce: v.string(), data: v.string() }),
+  sealed: storedObject({ key: v.string(), nonce: v.string(), data: v.string() }),
 });
 
 /** Parses a stored body. @throws {v.ValiError} for a body that no version wrote */

@@ -31,6 +31,8 @@ export const runSchema = v.object({
   object: v.literal("run"),
   kind: runKindSchema,
   status: runStatusSchema,
+  /** Set for a queued run that no gateway may claim: those of its workspace are gone, and it ends when none comes back in time */
+  waiting_for: v.optional(v.literal("workspace")),
   created_at: v.string(),
   started_at: v.nullable(v.string()),
   ended_at: v.nullable(v.string()),

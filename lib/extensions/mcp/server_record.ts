@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "../../base/records/stored_object.ts";
 import { canonicalDigest, type JsonObject } from "../../base/json.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
@@ -26,7 +27,7 @@ const toolSchema = v.object({
   digest: text,
 });
 
-const recordSchema = v.object({
+const recordSchema = storedObject({
   v: v.literal(1),
   /** Digest of the settings and the account that the rest was learned with */
   identity: text,

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "../../base/records/stored_object.ts";
 import { PLUGIN_KINDS, type PluginManifest, widened } from "./manifest.ts";
 
 /** Collection of the plugins that were installed, enabled or disabled. The key is `recordKey`. */
@@ -25,13 +26,13 @@ export function nextState(state: PluginState, trigger: PluginTrigger): PluginSta
 
 const text = v.pipe(v.string(), v.maxLength(4_096));
 const digest = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));
-const capabilities = v.strictObject({
+const capabilities = storedObject({
   workspace: v.picklist(["none", "read", "write"]),
   hosts: v.array(text),
   host_functions: v.array(text),
 });
 
-const grantSchema = v.strictObject({
+const grantSchema = storedObject({
   version: text,
   digest,
   kind: v.picklist(PLUGIN_KINDS),
@@ -42,7 +43,7 @@ const grantSchema = v.strictObject({
 /** Content that a person enabled: nothing else counts as enabled. */
 export type PluginGrant = v.InferOutput<typeof grantSchema>;
 
-const recordSchema = v.strictObject({
+const recordSchema = storedObject({
   v: v.literal(1),
   id: text,
   state: v.picklist(PLUGIN_STATES),

@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { type Actor, storedActor } from "../../base/records/caller.ts";
+import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { PluginEvent } from "../../guard/audit/audit_event.ts";
 import { readable, scanAll } from "../../storage/read_records.ts";
@@ -49,9 +50,12 @@ export class PluginRecords {
     return records;
   }
 
-  /** Writes a record with its events, of which there is at least one. */
+  /** Writes a record with its events, of which there is at least one. Fields of a newer version stay that another gateway has written. */
   async keep(record: PluginRecord, actions: readonly PluginAction[]): Promise<void> {
-    const write: Write = { op: "put", collection: PLUGINS, key: recordKey(record), body: record };
+    const place = { collection: PLUGINS, key: recordKey(record) };
+    const before = await this.#options.store.get(place.collection, place.key);
+    const [found] = readable(this.#options.store, PLUGINS, before === undefined ? [] : [before], parsePluginRecord);
+    const write: Write = { op: "put", ...place, body: { ...record, ...unknownFieldsOf(found?.value) } };
     const granted = record.state === "enabled" && record.grant !== null ? describeGrant(record.grant) : [];
     const [first, ...more] = actions.map((action) => toEvent(action, { ...record, granted }));
     if (first === undefined) throw new TypeError("A change of a plugin is recorded");

@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
 import { type Actor, storedActor } from "../../base/records/caller.ts";
+import { storedObject, unknownFieldsOf } from "../../base/records/stored_object.ts";
 import { compareVersions } from "../../base/semantic_version.ts";
 import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
@@ -26,7 +27,7 @@ import {
 /** Collection of the publishers' keys. The key is the id of the plugin. */
 export const PLUGIN_KEYS = "plugin_keys";
 
-const keySchema = v.strictObject({
+const keySchema = storedObject({
   v: v.literal(1),
   id: v.string(),
   key: v.string(),
@@ -87,11 +88,11 @@ export function createPluginRegistry(options: PluginRegistryOptions): PluginRegi
   });
   const pinnedOf = async (id: string): Promise<PinnedKey | undefined> =>
     (await readRecord(store, PLUGIN_KEYS, id, parsePluginKey))?.value;
-  const toRecord = (id: string, { key, serial }: PinnedKey) => ({
+  const toRecord = (id: string, { key, serial }: PinnedKey, pinned: PinnedKey | undefined) => ({
     op: "put" as const,
     collection: PLUGIN_KEYS,
     key: id,
-    body: { v: 1, id, key, serial, pinned_at: new Date(clock.now()).toISOString() },
+    body: { ...unknownFieldsOf(pinned), v: 1, id, key, serial, pinned_at: new Date(clock.now()).toISOString() },
   });
   return {
     search: async (query, signal) => searchIndex(await readIndex(waysOf(signal)), query),
@@ -109,7 +110,7 @@ export function createPluginRegistry(options: PluginRegistryOptions): PluginRegi
       compareManifest(readPackage(bytes).manifest, { id, chosen });
       if (chosen.signature !== undefined) {
         await store.batch([
-          toRecord(id, { key: chosen.signature.key, serial: Math.max(index.serial, pinned?.serial ?? 0) }),
+          toRecord(id, { key: chosen.signature.key, serial: Math.max(index.serial, pinned?.serial ?? 0) }, pinned),
         ]);
       }
       const plugin = await plugins.install(bytes, { by, registry: ways.url });
@@ -134,7 +135,7 @@ export function createPluginRegistry(options: PluginRegistryOptions): PluginRegi
         folder: null,
         granted: [`key ${key}`],
         by: storedActor(by),
-      }, [toRecord(id, { key, serial: pinned?.serial ?? 0 })]);
+      }, [toRecord(id, { key, serial: pinned?.serial ?? 0 }, undefined)]);
     },
   };
 }

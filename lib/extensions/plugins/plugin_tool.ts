@@ -53,6 +53,7 @@ export function createPluginTool(plugin: OfferedPlugin, tool: PluginToolManifest
     enabled: (now) => wayOn(now) === undefined,
     wayOn: (now) => wayOn(now) ?? "nothing: it is on",
     enabledBy: undefined,
+    local: true,
     needs: [],
     inputSchema: schema,
     timeoutMs: ({ runtime, plugins }) =>

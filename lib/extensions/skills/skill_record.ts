@@ -1,9 +1,10 @@
 import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
 import { type Actor, storedActor } from "../../base/records/caller.ts";
+import { storedObject, unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { SkillEvent } from "../../guard/audit/audit_event.ts";
-import { readRecords } from "../../storage/read_records.ts";
+import { readable, readRecords } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 
 /** Collection of the installed skills. The key is the name. */
@@ -14,12 +15,12 @@ export const SOURCE_KINDS = ["folder", "archive", "git"] as const;
 
 const text = v.pipe(v.string(), v.maxLength(4_096));
 
-const recordSchema = v.strictObject({
+const recordSchema = storedObject({
   v: v.literal(1),
   name: text,
   /** Digest of the content that was installed */
   digest: v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/)),
-  source: v.strictObject({
+  source: storedObject({
     kind: v.picklist(SOURCE_KINDS),
     /** Path or URL, as whoever installed the skill named it */
     from: text,
@@ -27,7 +28,7 @@ const recordSchema = v.strictObject({
     commit: v.nullable(text),
   }),
   installed_at: text,
-  by: v.strictObject({ via: text, token_id: v.nullable(text) }),
+  by: storedObject({ via: text, token_id: v.nullable(text) }),
 });
 /** Record of an installed skill. Times are in ISO 8601. */
 export type SkillRecord = v.InferOutput<typeof recordSchema>;
@@ -57,12 +58,15 @@ export class SkillRecords {
     return records;
   }
 
-  /** Records that a content is installed. */
+  /** Records that a content is installed. Fields of a newer version stay. */
   async keep(
     { name, digest, source }: Pick<SkillRecord, "name" | "digest" | "source">,
     { by, isUpdate }: { readonly by: Actor; readonly isUpdate: boolean },
   ): Promise<void> {
+    const before = await this.#options.store.get(SKILLS, name);
+    const [found] = readable(this.#options.store, SKILLS, before === undefined ? [] : [before], parseSkillRecord);
     const body: SkillRecord = {
+      ...unknownFieldsOf(found?.value),
       v: 1,
       ...{ name, digest, source },
       installed_at: new Date(this.#options.clock.now()).toISOString(),

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "../../base/records/stored_object.ts";
 import { HttpError } from "../../base/errors.ts";
 import { type Actor, type Caller, hasScope, mayReach } from "../../base/records/caller.ts";
 import { messageSchema } from "../../base/records/message.ts";
@@ -10,7 +11,7 @@ export const CONVERSATION_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 export const CONVERSATIONS = "conversations";
 
 /** Owner of a conversation in its record. A channel owns the messages that it delivers, whichever token carries them. */
-export const conversationOwnerSchema = v.object({
+export const conversationOwnerSchema = storedObject({
   via: v.picklist(["channel", "token"]),
   /** Token of the owner; null when pairing was off. */
   token_id: v.nullable(v.string()),
@@ -18,7 +19,7 @@ export const conversationOwnerSchema = v.object({
 /** Owner of a conversation: the channel or the token that began it. */
 export type ConversationOwner = v.InferOutput<typeof conversationOwnerSchema>;
 
-const conversationRecordSchema = v.object({
+const conversationRecordSchema = storedObject({
   v: v.literal(1),
   created_at: v.string(),
   updated_at: v.string(),
@@ -31,7 +32,7 @@ const conversationRecordSchema = v.object({
   /** Summary of the first `covers` messages for the model. The messages stay in the stream. */
   /** Origins of outside content that its runs have read; absent: none */
   taint: v.optional(v.array(v.string())),
-  summary: v.optional(v.object({ text: v.string(), covers: v.number(), made_at: v.string() })),
+  summary: v.optional(storedObject({ text: v.string(), covers: v.number(), made_at: v.string() })),
 });
 
 /** Stream `conversation/<id>`: one record for each message, in the order they were said. */
