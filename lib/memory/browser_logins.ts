@@ -12,7 +12,8 @@ import {
 import type { KeptCookie } from "../base/records/cookie_jar.ts";
 import type { Actor } from "../base/records/caller.ts";
 import { readable, scanAll } from "../storage/read_records.ts";
-import { OtherKeyError, type RecordCipher, SealError } from "../storage/record_cipher.ts";
+import { OtherKeyError, type RecordCipher, SealError, writeSealed } from "../storage/record_cipher.ts";
+import type { SealedCollection } from "../storage/rekey_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
 import { bindToHosts, isLoginHost } from "../system/browser/login_hosts.ts";
 
@@ -70,6 +71,16 @@ export interface BrowserLoginsOptions {
   readonly record: (event: LoginEvent, writes?: readonly Write[]) => Promise<unknown>;
 }
 
+/** Logins, for a change of their key. */
+export const SEALED_LOGINS: SealedCollection = {
+  collection: BROWSER_LOGINS,
+  key: "browser_cookies.key",
+  rewrite({ key, body }, reseal) {
+    const login = parseBrowserLogin(body);
+    return { ...login, sealed: { ...login.sealed, ...reseal(login.sealed, boundTo(key)) } };
+  },
+};
+
 /** Creates the logins over a store. */
 export function createBrowserLogins(options: BrowserLoginsOptions): BrowserLogins {
   const { store, clock, record, used } = options;
@@ -97,11 +108,13 @@ export function createBrowserLogins(options: BrowserLoginsOptions): BrowserLogin
           { status: 409, type: "invalid_request_error" },
         );
       }
-      const sealed = (await cipher()).seal(text, boundTo(site));
-      const body = { v: 1 as const, sealed: { ...sealed } };
-      await record({ action: "stored", site, hosts: login.hosts, by }, [
-        { op: "put", collection: BROWSER_LOGINS, key: site, body },
-      ]);
+      await writeSealed(await cipher(), async (writer) => {
+        const body = { v: 1 as const, sealed: { ...writer.seal(text, boundTo(site)) } };
+        return await record({ action: "stored", site, hosts: login.hosts, by }, [
+          { op: "put", collection: BROWSER_LOGINS, key: site, body },
+          ...writer.also,
+        ]);
+      });
       return shown(site, login);
     },
     async remove(site, by) {

@@ -2,7 +2,8 @@ import { ConfigError, ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
 import { COOKIE_JARS, type KeptCookie, parseCookieJar, parseCookies } from "../base/records/cookie_jar.ts";
 import { readRecord } from "../storage/read_records.ts";
-import { OtherKeyError, type RecordCipher, SealError } from "../storage/record_cipher.ts";
+import { OtherKeyError, type RecordCipher, SealError, writeSealed } from "../storage/record_cipher.ts";
+import type { SealedCollection } from "../storage/rekey_records.ts";
 import type { Store } from "../storage/store.ts";
 
 /** Bytes of the cookies of one conversation, as JSON. */
@@ -59,13 +60,25 @@ export function createCookieJars(
       }
       const text = JSON.stringify(cookies);
       if (Buffer.byteLength(text) > MAX_JAR_BYTES) return false;
-      const sealed = (await opened()).seal(text, boundTo(conversationId));
-      const body = { v: 1 as const, sealed: { ...sealed } };
-      await store.batch([{ op: "put", collection: COOKIE_JARS, key: conversationId, body }]);
+      const cipher = await opened();
+      await writeSealed(cipher, (writer) => {
+        const body = { v: 1 as const, sealed: { ...writer.seal(text, boundTo(conversationId)) } };
+        return store.batch([{ op: "put", collection: COOKIE_JARS, key: conversationId, body }, ...writer.also]);
+      });
       return true;
     },
   };
 }
+
+/** Cookies of conversations, for a change of their key. */
+export const SEALED_COOKIES: SealedCollection = {
+  collection: COOKIE_JARS,
+  key: "browser_cookies.key",
+  rewrite({ key, body }, reseal) {
+    const jar = parseCookieJar(body);
+    return { ...jar, sealed: { ...jar.sealed, ...reseal(jar.sealed, boundTo(key)) } };
+  },
+};
 
 /** Binds the text to its record: cookies never open in another conversation. */
 function boundTo(conversationId: string): string {

@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { ConfigError } from "../../../base/errors.ts";
 import { lazily } from "../../../base/lazily.ts";
 import {
@@ -7,7 +8,14 @@ import {
   parseMcpCredential,
 } from "../../../base/records/mcp_credential.ts";
 import { readable } from "../../../storage/read_records.ts";
-import { OtherKeyError, type RecordCipher, SealError } from "../../../storage/record_cipher.ts";
+import {
+  OtherKeyError,
+  type RecordCipher,
+  type RecordWriter,
+  SealError,
+  writeSealed,
+} from "../../../storage/record_cipher.ts";
+import type { SealedCollection } from "../../../storage/rekey_records.ts";
 import type { Store, Write } from "../../../storage/store.ts";
 
 /** Sign-in to a server: its tokens, the client that they belong to, and where both may go. */
@@ -16,9 +24,12 @@ export interface McpCredential extends KeptMcpCredential {
   readonly server: string;
   readonly url: string;
   readonly issuer: string;
-  /** Version of its record. Undefined before it is kept */
-  readonly version: number | undefined;
+  /** Version of its record and digest of its content. Undefined before it is kept */
+  readonly version: { readonly number: number; readonly digest: string } | undefined;
 }
+
+/** Tries of a renewal while the key of its record is being changed. */
+const MAX_TRIES = 5;
 
 /** Sign-ins to MCP servers, encrypted at rest. */
 export interface McpCredentials {
@@ -38,40 +49,53 @@ export interface McpCredentials {
 /** Creates the sign-ins over a store. @param cipher opened at the first use. @throws {ConfigError} a key that cannot be used */
 export function createMcpCredentials(store: Store, open: () => Promise<RecordCipher>): McpCredentials {
   const cipher = lazily(open);
-  const bodyOf = async ({ server, url, issuer, version: _, ...kept }: McpCredential) => {
-    const sealed = (await cipher()).seal(JSON.stringify(kept), boundTo({ server, url, issuer }));
+  const bodyOf = ({ server, url, issuer, version: _, ...kept }: McpCredential, { seal }: RecordWriter) => {
+    const sealed = seal(JSON.stringify(kept), boundTo({ server, url, issuer }));
     return { v: 1 as const, url, issuer, sealed: { ...sealed } };
   };
+  const get: McpCredentials["get"] = async (server, url) => {
+    const stored = await store.get(MCP_CREDENTIALS, server);
+    if (stored === undefined) return undefined;
+    const [found] = readable(store, MCP_CREDENTIALS, [stored], parseMcpCredential);
+    if (found === undefined) return "its record is damaged";
+    const { issuer, sealed } = found.value;
+    if (found.value.url !== url) return undefined;
+    try {
+      const text = (await cipher()).open(sealed, boundTo({ server, url, issuer }));
+      const version = { number: stored.version, digest: hash("sha256", text) };
+      return { ...parseKeptMcpCredential(text), server, url, issuer, version };
+    } catch (error) {
+      if (error instanceof OtherKeyError) return "it was kept with another key, as before a restore";
+      if (error instanceof SealError || error instanceof ConfigError) return error.message;
+      return "its content is not that of a sign-in";
+    }
+  };
   return {
-    async get(server, url) {
-      const stored = await store.get(MCP_CREDENTIALS, server);
-      if (stored === undefined) return undefined;
-      const [found] = readable(store, MCP_CREDENTIALS, [stored], parseMcpCredential);
-      if (found === undefined) return "its record is damaged";
-      const { issuer, sealed } = found.value;
-      if (found.value.url !== url) return undefined;
-      try {
-        const kept = parseKeptMcpCredential((await cipher()).open(sealed, boundTo({ server, url, issuer })));
-        return { ...kept, server, url, issuer, version: stored.version };
-      } catch (error) {
-        if (error instanceof OtherKeyError) return "it was kept with another key, as before a restore";
-        if (error instanceof SealError || error instanceof ConfigError) return error.message;
-        return "its content is not that of a sign-in";
-      }
-    },
+    get,
     async put(credential, also) {
-      const write: Write = {
-        ...{ op: "put", collection: MCP_CREDENTIALS, key: credential.server },
-        body: await bodyOf(credential),
-      };
-      if (also === undefined) await store.batch([write]);
-      else await also([write]);
+      const place = { collection: MCP_CREDENTIALS, key: credential.server };
+      await writeSealed(await cipher(), (writer) => {
+        const writes: Write[] = [{ op: "put", ...place, body: bodyOf(credential, writer) }, ...writer.also];
+        return also === undefined ? store.batch(writes) : also(writes);
+      });
     },
     async renew(credential) {
-      const { server: key, version } = credential;
-      if (version === undefined) return false;
-      const body = await bodyOf(credential);
-      return await store.putIfVersion(MCP_CREDENTIALS, key, version, body);
+      const { server: key, version: made } = credential;
+      if (made === undefined) return false;
+      let { number } = made;
+      for (let tries = 0; tries < MAX_TRIES; tries++) {
+        const writer = await (await cipher()).writer();
+        const write: Write = {
+          ...{ op: "putIf", collection: MCP_CREDENTIALS, key, version: number },
+          body: bodyOf(credential, writer),
+        };
+        if (await store.batch([write, ...writer.also])) return true;
+        // A record that was encrypted anew is the same sign-in: new tokens must not be lost over that
+        const now = await get(key, credential.url);
+        if (typeof now !== "object" || now.version?.digest !== made.digest) return false;
+        number = now.version.number;
+      }
+      return false;
     },
     async remove(server, also) {
       if (await store.get(MCP_CREDENTIALS, server) === undefined) return false;
@@ -82,6 +106,16 @@ export function createMcpCredentials(store: Store, open: () => Promise<RecordCip
     },
   };
 }
+
+/** Sign-ins, for a change of their key. */
+export const SEALED_CREDENTIALS: SealedCollection = {
+  collection: MCP_CREDENTIALS,
+  key: "mcp_credentials.key",
+  rewrite({ key: server, body }, reseal) {
+    const kept = parseMcpCredential(body);
+    return { ...kept, sealed: { ...kept.sealed, ...reseal(kept.sealed, boundTo({ server, ...kept })) } };
+  },
+};
 
 /** Binds the text to its server and issuer: tokens never open under the name of another of them. */
 function boundTo({ server, url, issuer }: Pick<McpCredential, "server" | "url" | "issuer">): string {

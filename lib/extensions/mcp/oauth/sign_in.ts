@@ -1,11 +1,10 @@
 import type { AuthProvider } from "@modelcontextprotocol/client";
 import { hash } from "node:crypto";
 import { HttpError } from "../../../base/errors.ts";
-import { lazily } from "../../../base/lazily.ts";
 import type { Random } from "../../../base/random.ts";
 import { type Actor, storedActor } from "../../../base/records/caller.ts";
 import type { AuditAppend } from "../../../guard/audit/audit_chain.ts";
-import { openRecordCipher } from "../../../storage/record_cipher.ts";
+import type { RecordCipher } from "../../../storage/record_cipher.ts";
 import type { Store, Write } from "../../../storage/store.ts";
 import type { RemoteServer, ServerSignIn } from "../http_transport.ts";
 import { loadSdk } from "../load_sdk.ts";
@@ -83,8 +82,8 @@ export interface McpSignIn extends ServerSignIn {
 export interface SignInOptions extends Omit<TokenServices, "credentials" | "signal"> {
   readonly store: Store;
   readonly random: Random;
-  /** Absolute path of the folder with the key */
-  readonly dataDir: string;
+  /** Opens the cipher of the sign-ins. @throws {ConfigError} a key that cannot be used */
+  readonly cipher: () => Promise<RecordCipher>;
   readonly audit: AuditAppend;
   /** Told of the server when a person has signed in or out */
   readonly onAccount: (server: string) => void;
@@ -94,8 +93,6 @@ export interface SignInOptions extends Omit<TokenServices, "credentials" | "sign
 const MAX_PENDING = 16;
 const PENDING_MS = 600_000;
 const STATE_BYTES = 32;
-/** File of the key. No backup has it: what a backup holds of sign-ins cannot be opened. */
-const KEY_FILE = "mcp_credentials.key";
 const REDIRECT = /^http:\/\/127\.0\.0\.1:\d{1,5}\/callback$/;
 const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/;
 
@@ -112,10 +109,8 @@ class SignIns implements McpSignIn {
   readonly #pending = new Map<string, PendingSignIn>();
 
   constructor(options: SignInOptions) {
-    const { store, dataDir, random, config } = options;
+    const { store, cipher } = options;
     this.#options = options;
-    const isKept = () => config().storage.driver !== "memory";
-    const cipher = lazily(() => openRecordCipher({ dataDir, random, isKept: isKept() }, KEY_FILE));
     this.#credentials = createMcpCredentials(store, cipher);
     this.#tokens = new TokenSource({ ...options, credentials: this.#credentials, signal: this.#ending.signal });
   }

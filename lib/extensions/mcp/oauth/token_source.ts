@@ -186,7 +186,9 @@ export class TokenSource {
     this.#services.log.warn("The sign-in to an MCP server has ended", { server, reason: error.code });
     const now = await this.#services.credentials.get(server, url);
     // A person who signed in meanwhile stays signed in
-    if (typeof now === "object" && now.version === version) await this.#services.credentials.remove(server);
+    if (typeof now === "object" && now.version?.digest === version?.digest) {
+      await this.#services.credentials.remove(server);
+    }
     return needsSignIn(server, "its authorization server takes the sign-in no more");
   }
 

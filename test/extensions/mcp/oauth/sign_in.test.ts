@@ -1,3 +1,4 @@
+import { createRecordCipher } from "../../../../lib/storage/record_cipher.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../../../lib/base/clock.ts";
@@ -40,7 +41,8 @@ function open(
   });
   const accounts: string[] = [];
   const options: SignInOptions = {
-    ...{ store, clock, random: createSystemRandom(), dataDir: "/nowhere", audit: audit.append },
+    ...{ store, clock, random: createSystemRandom(), audit: audit.append },
+    cipher: async () => createRecordCipher(createSystemRandom().bytes(32), createSystemRandom()),
     log: { debug: write, info: write, warn: write, error: write } as unknown as SignInOptions["log"],
     config: () => config,
     environment: (name) => (name === "ACME_SECRET" ? "configured-secret" : undefined),
@@ -269,10 +271,10 @@ test("new tokens that cannot be written are used by nobody, and are written at t
   await login();
   const { token } = await provider();
   await clock.advance(3_600_000);
-  const { putIfVersion } = store;
-  store.putIfVersion = () => Promise.reject(new Error("The disk is full"));
+  const { batch } = store;
+  store.batch = () => Promise.reject(new Error("The disk is full"));
   await assert.rejects(token(), /disk is full/);
-  store.putIfVersion = putIfVersion;
+  store.batch = batch;
   const after = await token();
   assert.ok(fake.valid.has(after ?? ""));
   assert.equal(fake.tokenForms.filter(({ grant_type: grant }) => grant === "refresh_token").length, 1);

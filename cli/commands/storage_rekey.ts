@@ -1,0 +1,41 @@
+import type { RekeyProgress } from "../../lib/storage/rekey_records.ts";
+import { defineCliCommand, EXIT } from "../command.ts";
+import { reachGateway } from "../reach_gateway.ts";
+
+/** Calls in a row that may encrypt nothing before the command gives up: others change the records that are left all the time. */
+const MAX_IDLE = 5;
+
+/** Command `postern storage rekey`: encrypts all encrypted records anew, while gateways work on. Run again, it goes on where it was ended. */
+export const storageRekeyCommand = defineCliCommand({
+  args: {},
+  example: "postern storage rekey",
+  async run(context) {
+    const gateway = await reachGateway(context, { agent: false });
+    try {
+      let rewritten = 0;
+      for (let idle = 0;;) {
+        // A test holds the route to its schema
+        const progress = await gateway.request({ method: "POST", path: "/v1/storage/rekey" }) as RekeyProgress;
+        rewritten += progress.rewritten;
+        idle = progress.rewritten === 0 ? idle + 1 : 0;
+        if (!progress.complete && idle < MAX_IDLE) continue;
+        const total = { ...progress, rewritten };
+        context.print(total, toText(total));
+        return progress.complete && progress.unreadable.length === 0 ? EXIT.ok : EXIT.failed;
+      }
+    } finally {
+      await gateway.close();
+    }
+  },
+});
+
+function toText({ rewritten, left, unreadable, complete }: RekeyProgress): string {
+  const lines = [`Encrypted ${rewritten} ${rewritten === 1 ? "record" : "records"} anew`];
+  for (const { collection, key, reason } of unreadable) {
+    lines.push(`Cannot read ${JSON.stringify(key)} of ${collection}: ${reason}`);
+  }
+  if (!complete) lines.push(`${left} left: others change them all the time; run postern storage rekey again`);
+  else if (unreadable.length > 0) lines.push("Keep the old key: these records may need it");
+  else lines.push("No record needs the old key any more");
+  return lines.join("\n");
+}

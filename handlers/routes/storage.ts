@@ -1,0 +1,27 @@
+import * as v from "valibot";
+import { callerOf } from "../door.ts";
+import { jsonReply } from "../wire/reply.ts";
+import { strictRoute } from "../wire/read_json.ts";
+
+const rekeySchema = v.object({
+  /** Records that this call encrypted anew, at most 200 */
+  rewritten: v.number(),
+  /** Records that wait for the next call */
+  left: v.number(),
+  /** Records that no key of this gateway opens, at most 100 */
+  unreadable: v.array(v.object({ collection: v.string(), key: v.string(), reason: v.string() })),
+  complete: v.boolean(),
+});
+
+/** POST /v1/storage/rekey: encrypts records anew with the key of the configuration, for `postern storage rekey`. */
+export const rekeyRoute = strictRoute({
+  method: "POST",
+  path: "/v1/storage/rekey",
+  access: "admin",
+  summary: "Encrypt up to 200 records anew with the new key; call it until complete is true",
+  reply: { status: 200, type: "application/json", schema: rekeySchema },
+  errors: ["conflict"],
+  idempotency: "harmless",
+  handler: async (_request, context) =>
+    jsonReply(context, 200, { ...await context.services.rekey(callerOf(context, "http")) }),
+});

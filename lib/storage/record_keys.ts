@@ -1,0 +1,315 @@
+import { createHash, hkdfSync } from "node:crypto";
+import { access, rename } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import * as v from "valibot";
+import { syncFolder } from "../base/durable_files.ts";
+import { ConfigError } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import { storedObject } from "../base/records/stored_object.ts";
+import { KEY_BYTES, loadKeyFile } from "./key_file.ts";
+import { readRecord } from "./read_records.ts";
+import { createRecordCipher, type KeyCipher, OtherKeyError, type RecordCipher } from "./record_cipher.ts";
+import type { Store, Write } from "./store.ts";
+
+/** Names of the keys of encrypted records: those of the files in the data directory. Each kind of records has a key of its own. */
+export type RecordKeyName = "agents_ipc.key" | "browser_cookies.key" | "mcp_credentials.key";
+
+/** Options of `createRecordKeys`. */
+export interface RecordKeysOptions {
+  readonly store: Store;
+  /** Absolute path of the folder with the key files */
+  readonly dataDir: string;
+  /** False: the store is in memory, so that keys are kept nowhere */
+  readonly isKept: boolean;
+  /** True: other gateways use the store, so that a file of this machine is no key for its records */
+  readonly isShared: boolean;
+  readonly random: Random;
+  /** `[storage]` */
+  readonly settings: { readonly key_env: string; readonly old_key_env: string };
+  /** Reads an environment variable */
+  readonly environment: (name: string) => string | undefined;
+}
+
+/** The keys of all encrypted records. */
+export interface RecordKeys {
+  /** Checks the keys of the environment against those of the database, which takes a first key over. @throws {ConfigError} `storage_key` */
+  check(): Promise<void>;
+  /** Opens the cipher of one kind of records. @throws {ConfigError} `key_file`, `storage_key` */
+  cipher(name: RecordKeyName): Promise<RecordCipher>;
+  /** Ids of the keys that this gateway has, by which others learn whether it may open what they write. */
+  readonly ids: readonly string[];
+  /** Makes the new key the one that is written with: that of `key_env`, or new files. Repeating it goes on with what was begun. */
+  beginRekey(): Promise<void>;
+  /** Forgets the old key files, once no record needs them. */
+  endRekey(): Promise<void>;
+}
+
+/** Collection of the one record that says which key of the environment records are written with. It holds no key. */
+export const STORAGE_KEYS = "storage_keys";
+const CURRENT = "current";
+
+const keySchema = storedObject({
+  v: v.literal(1),
+  /** Digest of the key that is written with */
+  check: v.string(),
+});
+
+/** Parses the record of a key. @throws {v.ValiError} for a body that no version wrote */
+export function parseStorageKey(body: unknown): v.InferOutput<typeof keySchema> {
+  return v.parse(keySchema, body);
+}
+
+const NAMES: readonly RecordKeyName[] = ["agents_ipc.key", "browser_cookies.key", "mcp_credentials.key"];
+/** Ending of a key file that records are being rewritten with. */
+const NEXT = ".next";
+const HOW_TO = "`openssl rand -base64 32` prints a new key";
+
+/**
+ * Creates the keys of encrypted records.
+ *
+ * Without `[storage] key_env` they are files of the data directory, made at their first use. With it one key of the environment serves, from
+ * which each kind of records has a key of its own (HKDF-SHA256); what the files or the key of `old_key_env` encrypted stays readable.
+ * @throws {ConfigError} `storage_key` for a variable that is not set, and for one that holds no 32 bytes in base64
+ * Source: docs/design/storage.md "Keys"
+ */
+export function createRecordKeys(options: RecordKeysOptions): RecordKeys {
+  const { settings: { key_env, old_key_env }, environment, isShared } = options;
+  if (key_env !== "") {
+    const old = old_key_env === "" ? undefined : readKey("old_key_env", old_key_env, environment);
+    return new EnvironmentKeys(options, readKey("key_env", key_env, environment), old);
+  }
+  if (old_key_env !== "") throw unusable("old_key_env", "it goes with storage.key_env alone, which names the new key");
+  return isShared ? new MissingKeys(options.store) : new FileKeys(options);
+}
+
+/** Keys in files of the data directory. */
+class FileKeys implements RecordKeys {
+  readonly #options: RecordKeysOptions;
+  readonly #rings = new Map<RecordKeyName, Promise<KeyRing>>();
+  readonly ids: readonly string[] = [];
+
+  constructor(options: RecordKeysOptions) {
+    this.#options = options;
+  }
+
+  async check(): Promise<void> {}
+
+  cipher(name: RecordKeyName): Promise<KeyRing> {
+    const known = this.#rings.get(name);
+    if (known !== undefined) return known;
+    const ring = this.#open(name);
+    this.#rings.set(name, ring);
+    // A key that cannot be used is tried again at its next use
+    ring.catch(() => this.#rings.delete(name));
+    return ring;
+  }
+
+  async beginRekey(): Promise<void> {
+    const { random, isKept } = this.#options;
+    for (const name of NAMES) {
+      if (!await this.#isUsed(name)) continue;
+      const ring = await this.cipher(name);
+      if (ring.isChanging()) continue;
+      const key = isKept ? await loadKeyFile(this.#path(name) + NEXT, random) : random.bytes(KEY_BYTES);
+      ring.change(createRecordCipher(key, random));
+    }
+  }
+
+  async endRekey(): Promise<void> {
+    for (const name of NAMES) {
+      const ring = await this.#rings.get(name);
+      if (ring?.isChanging() !== true) continue;
+      if (this.#options.isKept) {
+        await rename(this.#path(name) + NEXT, this.#path(name));
+        await syncFolder(dirname(this.#path(name)));
+      }
+      ring.settle();
+    }
+  }
+
+  async #open(name: RecordKeyName): Promise<KeyRing> {
+    const { random, isKept } = this.#options;
+    if (!isKept) return new KeyRing(createRecordCipher(random.bytes(KEY_BYTES), random));
+    const ring = new KeyRing(createRecordCipher(await loadKeyFile(this.#path(name), random), random));
+    const next = this.#path(name) + NEXT;
+    if (await exists(next)) ring.change(createRecordCipher(await loadKeyFile(next, random), random));
+    return ring;
+  }
+
+  async #isUsed(name: RecordKeyName): Promise<boolean> {
+    return this.#rings.has(name) || (this.#options.isKept && await exists(this.#path(name)));
+  }
+
+  #path(name: RecordKeyName): string {
+    return join(this.#options.dataDir, name);
+  }
+}
+
+/** The key of the environment and, while records are rewritten, the key before it. */
+class EnvironmentKeys implements RecordKeys {
+  readonly #options: RecordKeysOptions;
+  readonly #key: Uint8Array;
+  readonly #old: Uint8Array | undefined;
+  readonly ids: readonly string[];
+
+  constructor(options: RecordKeysOptions, key: Uint8Array, old: Uint8Array | undefined) {
+    this.#options = options;
+    this.#key = key;
+    this.#old = old;
+    this.ids = [key, ...old === undefined ? [] : [old]].map(checkOf);
+  }
+
+  async check(): Promise<void> {
+    const { store } = this.#options;
+    for (;;) {
+      const stored = await readRecord(store, STORAGE_KEYS, CURRENT, parseStorageKey);
+      if (stored !== undefined) return void this.#keyFor(stored.value.check);
+      if (await store.insertOnce(STORAGE_KEYS, CURRENT, { v: 1, check: checkOf(this.#key) })) return;
+    }
+  }
+
+  async cipher(name: RecordKeyName): Promise<RecordCipher> {
+    const { random, store, dataDir, isKept } = this.#options;
+    const derived = (key: Uint8Array) => createRecordCipher(derive(key, name), random);
+    const [current, old] = [derived(this.#key), this.#old && derived(this.#old)];
+    const file = isKept && await exists(join(dataDir, name))
+      ? createRecordCipher(await loadKeyFile(join(dataDir, name), random), random)
+      : undefined;
+    const known = [current, old, file].filter((cipher) => cipher !== undefined);
+    return {
+      open: (sealed, bound) => openWith(known, sealed, bound),
+      writer: async () => {
+        await this.check();
+        const stored = await readRecord(store, STORAGE_KEYS, CURRENT, parseStorageKey);
+        if (stored === undefined) {
+          throw unusable("key_env", "the record of the database's key is gone; restart the gateway");
+        }
+        const writing = this.#keyFor(stored.value.check) === this.#key ? current : derived(this.#old ?? this.#key);
+        const check: Write = { op: "check", collection: STORAGE_KEYS, key: CURRENT, version: stored.version };
+        return { keyId: writing.keyId, seal: writing.seal, also: [check] };
+      },
+    };
+  }
+
+  async beginRekey(): Promise<void> {
+    const { store } = this.#options;
+    for (;;) {
+      await this.check();
+      const stored = await readRecord(store, STORAGE_KEYS, CURRENT, parseStorageKey);
+      const check = checkOf(this.#key);
+      if (stored === undefined || stored.value.check === check) return;
+      const body = { ...stored.value, check };
+      if (await store.putIfVersion(STORAGE_KEYS, CURRENT, stored.version, body)) return;
+    }
+  }
+
+  async endRekey(): Promise<void> {}
+
+  /** Returns the key that records are written with. @throws {ConfigError} the gateway does not have it */
+  #keyFor(check: string): Uint8Array {
+    if (check === checkOf(this.#key)) return this.#key;
+    if (this.#old !== undefined && check === checkOf(this.#old)) return this.#old;
+    const reason = this.#old === undefined
+      ? "the records of this database are encrypted with another key; give that one, or name it by storage.old_key_env beside the new one"
+      : "the records of this database are encrypted with neither this key nor that of storage.old_key_env";
+    throw unusable("key_env", reason);
+  }
+}
+
+/** Keys of a gateway in a cluster that was given none. */
+class MissingKeys implements RecordKeys {
+  readonly #store: Store;
+  readonly ids: readonly string[] = [];
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  async check(): Promise<void> {
+    if (await this.#store.get(STORAGE_KEYS, CURRENT) === undefined) return;
+    throw missing("the records of this database are encrypted with a key that other gateways have");
+  }
+
+  async cipher(): Promise<RecordCipher> {
+    throw missing("gateways that share a database need one key for its encrypted records");
+  }
+
+  beginRekey(): Promise<void> {
+    return Promise.reject(missing("there is no key to encrypt with"));
+  }
+
+  async endRekey(): Promise<void> {}
+}
+
+/** A key that is written with, and beside it the key before it while records are rewritten. */
+class KeyRing implements RecordCipher {
+  #current: KeyCipher;
+  #before: KeyCipher | undefined = undefined;
+
+  constructor(current: KeyCipher) {
+    this.#current = current;
+  }
+
+  readonly open: RecordCipher["open"] = (sealed, bound) =>
+    openWith([this.#current, ...this.#before === undefined ? [] : [this.#before]], sealed, bound);
+
+  readonly writer: RecordCipher["writer"] = () => this.#current.writer();
+
+  isChanging(): boolean {
+    return this.#before !== undefined;
+  }
+
+  change(next: KeyCipher): void {
+    this.#before = this.#current;
+    this.#current = next;
+  }
+
+  settle(): void {
+    this.#before = undefined;
+  }
+}
+
+function openWith(ciphers: readonly KeyCipher[], sealed: Parameters<RecordCipher["open"]>[0], bound: string): string {
+  const cipher = ciphers.find(({ keyId }) => keyId === sealed.key);
+  if (cipher === undefined) throw new OtherKeyError("it was sealed with another key");
+  return cipher.open(sealed, bound);
+}
+
+/** Returns 32 bytes in base64 of a variable. @throws {ConfigError} which never holds the value */
+function readKey(
+  setting: "key_env" | "old_key_env",
+  name: string,
+  environment: (name: string) => string | undefined,
+): Uint8Array {
+  const text = environment(name)?.trim() ?? "";
+  if (text === "") throw unusable(setting, `the environment variable "${name}" is not set; ${HOW_TO}`);
+  const bytes = Buffer.from(text, "base64");
+  if (bytes.toString("base64") !== text || bytes.length !== KEY_BYTES) {
+    throw unusable(setting, `the environment variable "${name}" does not hold ${KEY_BYTES} bytes in base64; ${HOW_TO}`);
+  }
+  return new Uint8Array(bytes);
+}
+
+function derive(key: Uint8Array, name: RecordKeyName): Uint8Array {
+  return new Uint8Array(hkdfSync("sha256", key, new Uint8Array(0), `postern records ${name}`, KEY_BYTES));
+}
+
+/** Returns what tells one key from another and says nothing about the key. */
+function checkOf(key: Uint8Array): string {
+  return createHash("sha256").update("postern storage key").update(key).digest("base64url");
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await access(path).then(() => true, () => false);
+}
+
+function missing(reason: string): ConfigError {
+  return unusable(
+    "key_env",
+    `${reason}; set it to the name of a variable with that key, the same at all gateways. ${HOW_TO}`,
+  );
+}
+
+function unusable(setting: "key_env" | "old_key_env", reason: string): ConfigError {
+  return new ConfigError("storage_key", `Cannot use storage.${setting}: ${reason}`, { key: `storage.${setting}` });
+}

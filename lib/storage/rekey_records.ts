@@ -1,0 +1,106 @@
+import { ConfigError, HttpError } from "../base/errors.ts";
+import { scanAll } from "./read_records.ts";
+import { type RecordWriter, type Sealed, SealError } from "./record_cipher.ts";
+import type { RecordKeyName, RecordKeys } from "./record_keys.ts";
+import type { Store, Stored } from "./store.ts";
+
+/** Records of one collection whose bodies hold sealed texts. */
+export interface SealedCollection {
+  readonly collection: string;
+  readonly key: RecordKeyName;
+  /** Returns the body with each sealed text replaced. @throws for a body that no version wrote; what `reseal` throws */
+  rewrite(stored: Stored, reseal: (sealed: Sealed, bound: string) => Sealed): unknown;
+}
+
+/** Services that a change of the key needs. */
+export interface RekeyServices {
+  readonly store: Store;
+  readonly keys: RecordKeys;
+  readonly collections: readonly SealedCollection[];
+  /** Returns the gateways of the cluster that lack one of these keys. Default: there are no others */
+  readonly lacking?: (ids: readonly string[]) => Promise<readonly string[]>;
+}
+
+/** How far a change of the key is. */
+export interface RekeyProgress {
+  /** Records that this call encrypted anew */
+  readonly rewritten: number;
+  /** Records that still have another key, and wait for the next call */
+  readonly left: number;
+  /** Records that no key opens, by collection and key: damaged, or encrypted with a key that this gateway does not have */
+  readonly unreadable: readonly { readonly collection: string; readonly key: string; readonly reason: string }[];
+  /** Tells whether every record that can be opened has the new key */
+  readonly complete: boolean;
+}
+
+/** Records that one call encrypts anew. The others wait for the next call. */
+const PER_CALL = 200;
+/** Records that a reply names. */
+const MAX_NAMED = 100;
+
+/**
+ * Encrypts records anew with the key that is written with, some with each call, while gateways work on. A call that died is made up by the
+ * next one: each record is changed by itself, only where nobody else has changed it, and only while the key is still the chosen one.
+ * @throws {HttpError} 409 `conflict` while a gateway of the cluster lacks the new key, and without a key to change
+ */
+export async function rekeyRecords(services: RekeyServices): Promise<RekeyProgress> {
+  const { keys, collections, lacking = async () => [] } = services;
+  const without = await lacking(keys.ids);
+  if (without.length > 0) {
+    throw conflict(`${without.join(", ")} cannot read the new key; restart each gateway with both keys first`);
+  }
+  try {
+    await keys.beginRekey();
+  } catch (error) {
+    throw error instanceof ConfigError ? conflict(error.message, error) : error;
+  }
+  const state = { rewritten: 0, left: 0, unreadable: [] as RekeyProgress["unreadable"][number][] };
+  for (const sealed of collections) await rewriteAll(sealed, services, state);
+  const complete = state.left === 0;
+  if (complete && state.unreadable.length === 0) await keys.endRekey();
+  return { ...state, unreadable: state.unreadable.slice(0, MAX_NAMED), complete };
+}
+
+async function rewriteAll(
+  { collection, key: name, rewrite }: SealedCollection,
+  { store, keys }: RekeyServices,
+  state: { rewritten: number; left: number; readonly unreadable: RekeyProgress["unreadable"][number][] },
+): Promise<void> {
+  let writer: RecordWriter | undefined;
+  let cipher: Awaited<ReturnType<RecordKeys["cipher"]>> | undefined;
+  for await (const stored of scanAll(store, collection, { order: "key" })) {
+    cipher ??= await keys.cipher(name);
+    writer ??= await cipher.writer();
+    const { open } = cipher;
+    const { seal, keyId, also } = writer;
+    let isOld = false;
+    try {
+      const body = rewrite(stored, (sealed, bound) => {
+        const text = open(sealed, bound);
+        if (sealed.key === keyId) return sealed;
+        isOld = true;
+        return seal(text, bound);
+      });
+      if (!isOld) continue;
+      const isDone = state.rewritten < PER_CALL && await store.batch([
+        { op: "putIf", collection, key: stored.key, version: stored.version, body },
+        ...also,
+      ]);
+      // One that somebody else has changed is looked at with the next call
+      if (isDone) state.rewritten++;
+      else state.left++;
+    } catch (error) {
+      if (error instanceof HttpError) throw error;
+      const reason = error instanceof SealError ? error.message : "its record is damaged";
+      state.unreadable.push({ collection, key: stored.key, reason });
+    }
+  }
+}
+
+function conflict(reason: string, cause?: unknown): HttpError {
+  return new HttpError("conflict", `Cannot change the key of records: ${reason}`, {
+    status: 409,
+    type: "invalid_request_error",
+    cause,
+  });
+}
