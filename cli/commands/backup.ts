@@ -52,10 +52,10 @@ async function requireFiles(options: LoadOptions, verb: "back up" | "restore"): 
   if (loaded?.config.storage.driver !== "postgres") return;
   const { schema } = loaded.config.storage;
   const way = verb === "back up"
-    ? `pg_dump --format=custom --schema=${schema} --file=postern.dump, and copy the keys in "${loaded.dataDir}"`
-    : `pg_restore --dbname=... postern.dump while no gateway runs, and put back the keys in "${loaded.dataDir}"`;
+    ? `pg_dump --format=custom --schema=${schema} --file=postern.dump, and keep the key of storage.key_env (without it: the keys in "${loaded.dataDir}")`
+    : `pg_restore --dbname=... postern.dump while no gateway runs, then postern storage hold`;
   throw new CommandError(
-    `Cannot ${verb} the records: storage.driver is "postgres", so PostgreSQL's own tools do that: ${way} (*.key)`,
+    `Cannot ${verb} the records: storage.driver is "postgres", so PostgreSQL's own tools do that: ${way}`,
   );
 }
 

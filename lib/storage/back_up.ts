@@ -9,7 +9,13 @@ import { ownerOf } from "./sqlite/open_database.ts";
 /** Name of the database in a data directory. */
 export const DATABASE_NAME = "postern.db";
 /** Files of a data directory that a backup holds beside the records: keys, without which some records cannot be opened. */
-export const KEPT_FILES = ["agents_ipc.key", "browser_cookies.key"] as const;
+export const KEPT_FILES = [
+  "agents_ipc.key",
+  "browser_cookies.key",
+  // While records are being encrypted anew
+  "agents_ipc.key.next",
+  "browser_cookies.key.next",
+] as const;
 
 /** Facts about a backup: its place and size, and what it holds. */
 export interface BackupFacts {
@@ -91,7 +97,11 @@ function copyDatabase(from: string, to: string, isInUse: boolean): void {
   if (!isInUse && log === 0) address.searchParams.set("immutable", "1");
   const database = new DatabaseSync(address, { readOnly: true });
   try {
-    if (ownerOf(database) !== "postern") throw new Error("it is empty, or the database of another program");
+    const owner = ownerOf(database);
+    if (owner === "moved") {
+      throw new Error("its records were moved to PostgreSQL; back that up, or postern storage unmark");
+    }
+    if (owner !== "postern") throw new Error("it is empty, or the database of another program");
     database.prepare("VACUUM INTO ?").run(to);
   } finally {
     database.close();

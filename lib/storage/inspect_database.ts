@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { type ParseRecord, reasonOf } from "./read_records.ts";
 import { migrations } from "./sqlite/migrations.ts";
-import { ownerOf } from "./sqlite/open_database.ts";
+import { type MovedTo, movedTo, ownerOf } from "./sqlite/open_database.ts";
 import type { UnreadableRecord } from "./store.ts";
 
 /** Facts about a database file, read without changing it. */
@@ -17,6 +17,8 @@ export interface DatabaseFacts {
   readonly knownVersion: number;
   /** The first thing SQLite's quick check says is wrong; null: it is whole; undefined: too large to be checked in passing */
   readonly damage: string | null | undefined;
+  /** Where its records were moved to, when its owner is `moved` */
+  readonly moved: MovedTo | undefined;
 }
 
 /** Bytes that a quick check reads in half a second. The check reads every page and cannot be stopped */
@@ -40,8 +42,10 @@ export function inspectDatabase(
     const version = Number(database.prepare("PRAGMA user_version").get()?.["user_version"]);
     const check = () => String(database.prepare("PRAGMA quick_check(1)").get()?.["quick_check"]);
     const said = bytes > maxBytes ? undefined : check();
+    const owner = ownerOf(database);
     return {
-      owner: ownerOf(database),
+      owner,
+      moved: owner === "moved" ? movedTo(database) : undefined,
       bytes,
       version,
       knownVersion: migrations.at(-1)?.version ?? 0,

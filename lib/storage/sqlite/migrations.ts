@@ -157,6 +157,33 @@ const migration0005: Migration = {
   },
 };
 
+/** Creates indexes of open work by the gateway that owns it. Work of nobody has the empty text. */
+const migration0006: Migration = {
+  version: 6,
+  up(database) {
+    const owned = "CASE WHEN json_valid(body) THEN coalesce(json_extract(body, '$.gateway'), '') END";
+    const parent = "CASE WHEN json_valid(body) THEN json_extract(body, '$.parent_id') END";
+    database.exec(`
+      CREATE INDEX run_claims_by_gateway ON records (${owned}, id) WHERE collection = 'run_claims';
+      CREATE INDEX run_claims_by_parent_id ON records (${parent}, id) WHERE collection = 'run_claims';
+      CREATE INDEX open_sops_by_gateway ON records (${owned}, id) WHERE collection = 'open_sops';
+      CREATE INDEX open_deliveries_by_gateway ON records (${owned}, id) WHERE collection = 'open_deliveries';
+    `);
+  },
+};
+
+/** Creates the index of open runs by their conversation, whose runs begin in the order of acceptance. */
+const migration0007: Migration = {
+  version: 7,
+  up(database) {
+    database.exec(`
+      CREATE INDEX run_claims_by_conversation_id
+        ON records (CASE WHEN json_valid(body) THEN json_extract(body, '$.conversation_id') END, id)
+        WHERE collection = 'run_claims';
+    `);
+  },
+};
+
 /** Returns the text of a stored memory, version 1; undefined for a body that is none. */
 function memoryTextOf(json: string): string | undefined {
   try {
@@ -174,4 +201,6 @@ export const migrations: readonly Migration[] = [
   migration0003,
   migration0004,
   migration0005,
+  migration0006,
+  migration0007,
 ];

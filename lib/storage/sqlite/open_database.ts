@@ -10,12 +10,14 @@ import { ensurePrivateFile } from "../gateway_lock.ts";
 /** Milliseconds to wait for another process that writes, as the CLI during a start. */
 export const BUSY_TIMEOUT_MS = 5_000;
 /** "Post": tells our databases from those of other programs. */
-const APPLICATION_ID = 0x506f7374;
+export const APPLICATION_ID = 0x506f7374;
+/** "Pmvd": a database whose records were moved to another place. A Postern that does not know of this takes it for another program's. */
+export const MOVED_APPLICATION_ID = 0x506d7664;
 
 /**
  * Opens or creates a database file (mode 0600; its folder, when created, 0700) and migrates it: WAL, full sync.
  * @throws {ConfigError} naming the file: `database_too_new`, `database_corrupt` (not a database, another program's, or
- * damaged), `database_unusable` (cannot be opened, read or written)
+ * damaged), `database_moved` (its records were moved to PostgreSQL), `database_unusable` (cannot be opened, read or written)
  */
 export function openDatabase(path: string, migrations: readonly Migration[], log?: Logger): DatabaseSync {
   let database: DatabaseSync | undefined;
@@ -81,9 +83,10 @@ export function lostLogBytes(path: string): number {
   return bytesOf(path) > 0 ? 0 : bytesOf(`${path}-wal`);
 }
 
-/** @returns whether it is empty and nobody's yet. @throws {ConfigError} `database_corrupt` for another program's */
+/** @returns whether it is empty and nobody's yet. @throws {ConfigError} `database_corrupt` for another program's, `database_moved` */
 function checkOwner(database: DatabaseSync, path: string): boolean {
   const owner = ownerOf(database);
+  if (owner === "moved") throw movedAway(path, movedTo(database));
   if (owner === "another") {
     throw new ConfigError("database_corrupt", `Cannot open "${path}": it is the database of another program`, {
       file: path,
@@ -92,12 +95,41 @@ function checkOwner(database: DatabaseSync, path: string): boolean {
   return owner === "nobody";
 }
 
-/** Tells whose database it is; an empty one is nobody's yet. */
-export function ownerOf(database: DatabaseSync): "postern" | "another" | "nobody" {
+/** Tells whose database it is. An empty one is nobody's yet; one that is `moved` is Postern's, and must not be used. */
+export function ownerOf(database: DatabaseSync): "postern" | "moved" | "another" | "nobody" {
   const id = Number(database.prepare("PRAGMA application_id").get()?.["application_id"]);
   if (id === APPLICATION_ID) return "postern";
+  if (id === MOVED_APPLICATION_ID) return "moved";
   const tables = Number(database.prepare("SELECT count(*) AS n FROM sqlite_schema").get()?.["n"]);
   return id !== 0 || tables > 0 ? "another" : "nobody";
+}
+
+/** Place that the records of a database were moved to. */
+export interface MovedTo {
+  /** Address of the server and name of the database, without user and password */
+  readonly database: string;
+  readonly schema: string;
+  /** ISO 8601 */
+  readonly movedAt: string;
+  /** Id of the copy that is there */
+  readonly copyId: string;
+}
+
+/** Returns where the records of a database were moved to. Call it only for a database that is `moved`. */
+export function movedTo(database: DatabaseSync): MovedTo {
+  const row = database.prepare("SELECT target, schema, moved_at, copy_id FROM moved_to").get();
+  const text = (name: string) => String(row?.[name] ?? "unknown");
+  return { database: text("target"), schema: text("schema"), movedAt: text("moved_at"), copyId: text("copy_id") };
+}
+
+/** Returns the error for a database whose records were moved, with the ways out. */
+export function movedAway(path: string, { database: target, schema, movedAt }: MovedTo): ConfigError {
+  return new ConfigError(
+    "database_moved",
+    `Cannot use "${path}": its records were moved to the schema "${schema}" of the database ${target} at ${movedAt}; ` +
+      'set storage.driver = "postgres", or go back to these records with postern storage unmark',
+    { key: "storage.driver", file: path },
+  );
 }
 
 function toConfigError(path: string, error: unknown): ConfigError {

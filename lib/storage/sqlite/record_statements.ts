@@ -2,7 +2,7 @@ import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { EncodedWrite } from "../encode_write.ts";
 import { searchTexts } from "../search_texts.ts";
 import type { ScanOptions, Stored, StreamRecord, TextSearch, VectorlessPage, VectorlessScan } from "../store.ts";
-import { findIndexedField, type IndexedField, nameOf, type WhereField } from "../indexed_fields.ts";
+import { findIndexedField, type IndexedField, nameOf, scanOf, type WhereField } from "../indexed_fields.ts";
 import { createTextIndex, NO_END, prefixEnd, type TextIndex } from "./text_index.ts";
 import { createVectorIndex, type VectorIndex } from "./vector_index.ts";
 
@@ -10,7 +10,7 @@ import { createVectorIndex, type VectorIndex } from "./vector_index.ts";
 export interface RecordStatements {
   get(collection: string, key: string): Stored | undefined;
   scan(collection: string, options: ScanOptions): readonly Stored[];
-  count(collection: string, prefix: string): number;
+  count(collection: string, which: string | WhereField): number;
   search(collection: string, options: TextSearch): readonly Stored[];
   readonly vectors: Pick<VectorIndex, "page">;
   vectorless(collection: string, options: VectorlessScan): VectorlessPage;
@@ -112,8 +112,10 @@ class PreparedRecordStatements implements RecordStatements {
     return toStoredList(this.#scanKeys(collection, options));
   }
 
-  count(collection: string, prefix: string): number {
-    return Number(this.#records.count.get(collection, prefix, prefixEnd(prefix))?.["n"]);
+  count(collection: string, which: string | WhereField): number {
+    if (typeof which === "string") return Number(this.#records.count.get(collection, which, prefixEnd(which))?.["n"]);
+    const field = findIndexedField(collection, scanOf(collection, which));
+    return Number(this.#fieldScans(field).count.get(which.value)?.["n"]);
   }
 
   search(collection: string, { query, prefix = "", limit }: TextSearch): readonly Stored[] {
@@ -235,6 +237,7 @@ class PreparedRecordStatements implements RecordStatements {
 
 /** Scans of one indexed field: all of them, or from a place on. */
 interface FieldScans {
+  readonly count: StatementSync;
   readonly oldest: StatementSync;
   readonly newest: StatementSync;
   readonly after: StatementSync;
@@ -245,13 +248,15 @@ interface FieldScans {
 function createFieldScans(sql: (text: string) => StatementSync): (field: IndexedField) => FieldScans {
   const known = new Map<IndexedField, FieldScans>();
   const prepare = (field: IndexedField): FieldScans => {
-    const { collection, path, order } = field;
+    const { collection, path, order, findsAbsent } = field;
     const place = order === "key" ? "key" : "id";
-    const from = `SELECT ${COLUMNS} FROM records INDEXED BY ${collection}_by_${path.join("_")}
-      WHERE collection = '${collection}' AND CASE WHEN json_valid(body) THEN json_extract(body, '$.${
-      nameOf(field)
-    }') END = ?`;
+    const value = `json_extract(body, '$.${nameOf(field)}')`;
+    const found = findsAbsent === true ? `coalesce(${value}, '')` : value;
+    const where = `FROM records INDEXED BY ${collection}_by_${path.join("_")}
+      WHERE collection = '${collection}' AND CASE WHEN json_valid(body) THEN ${found} END = ?`;
+    const from = `SELECT ${COLUMNS} ${where}`;
     return {
+      count: sql(`SELECT count(*) AS n ${where}`),
       oldest: sql(`${from} ORDER BY ${place} LIMIT ?`),
       newest: sql(`${from} ORDER BY ${place} DESC LIMIT ?`),
       after: sql(`${from} AND ${place} > ? ORDER BY ${place} LIMIT ?`),

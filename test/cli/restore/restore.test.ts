@@ -1,12 +1,24 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { backUpAll } from "../../../cli/restore/back_up_all.ts";
+import { holdOpenWork } from "../../../cli/restore/hold_open_work.ts";
 import { restoreBackup } from "../../../cli/restore/restore_backup.ts";
 import { promiseOf } from "../../../lib/automation/channels/delivery_record.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
+import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
+import { createCrashingStore, Killed } from "../../support/crashing_store.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { type RunningGateway, type RunningGatewayOptions, withRunningGateway } from "../../support/running_gateway.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
@@ -116,6 +128,53 @@ test("an old backup repeats nothing: all that was open in it waits for a person,
       assert.equal(provider.requests.length, 0, "no model is asked");
       assert.equal((await jsonOf(await call("/v1/audit/verify"))).ok, true);
       assert.equal((await jsonOf(await call("/health"))).status, "ok");
+    });
+  }));
+
+test("holding open work that dies at any write is made up by the next call, and holds the same", () =>
+  withOpenWork(async ({ dataDir }) => {
+    const held = async (store: Store) => {
+      const where = { field: "status", value: "held" };
+      const { next_at } = (await store.get("schedules", "daily"))?.body as { readonly next_at: number };
+      const [{ body: execution } = {}] = await store.scan("sop_executions", { limit: 1 });
+      const { gate } = execution as { readonly gate: unknown };
+      return {
+        needsReview: await store.count("runs", { field: "run.status", value: "needs_review" }),
+        open: await Promise.all(
+          ["open_runs", "open_approvals", "open_deliveries", "tokens", "pairing_codes"].map((name) =>
+            store.count(name)
+          ),
+        ),
+        deliveries: await store.count("deliveries", where),
+        isDue: next_at <= systemClock.now(),
+        gate,
+        approvals: (await store.scan("approvals", { limit: 9 })).map(({ body }) => (body as { status: string }).status),
+      };
+    };
+    const options = { clock: systemClock, keepTokens: false };
+    await withTemporaryFolder(async (folder) => {
+      for (let [crashAt, wanted] = [0, undefined as unknown];; crashAt++) {
+        for (const when of ["before", "after"] as const) {
+          const path = join(folder, `${crashAt}${when}.db`);
+          copyFileSync(join(dataDir, "postern.db"), path);
+          const store = await openSqliteStore({ path, clock: systemClock });
+          const crashing = createCrashingStore(store, { crashAt: crashAt === 0 ? Infinity : crashAt, when });
+          const isDead = await holdOpenWork({ ...options, store: crashing }).then(() => false, (error) => {
+            assert.ok(error instanceof Killed, String(error));
+            return true;
+          });
+          if (isDead) await holdOpenWork({ ...options, store });
+          const now = await held(store);
+          await store.close();
+          wanted ??= now;
+          const { needsReview, open, deliveries, isDue } = now;
+          assert.deepEqual({ needsReview, open, deliveries, isDue }, {
+            ...{ needsReview: 1, open: [0, 0, 0, 0, 0], deliveries: 1, isDue: false },
+          });
+          assert.deepEqual(now, wanted, `write ${crashAt}, ${when}`);
+          if (crashAt > 0 && !isDead) return;
+        }
+      }
     });
   }));
 

@@ -1,0 +1,293 @@
+import { createHash, type Hash } from "node:crypto";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import type { Clock } from "../../base/clock.ts";
+import { ConfigError, messageOf } from "../../base/errors.ts";
+import type { Random } from "../../base/random.ts";
+import { DATABASE_NAME } from "../back_up.ts";
+import { inspectDatabase } from "../inspect_database.ts";
+import { migrateSchema } from "../postgres/migrate_schema.ts";
+import type { DedicatedSession, PostgresDatabase } from "../postgres/postgres_database.ts";
+import { movedAway, type MovedTo, openDatabase } from "../sqlite/open_database.ts";
+import { migrations } from "../sqlite/migrations.ts";
+import { markMoved, readMovedMark } from "./moved_mark.ts";
+import { type DigestRow, SourceDatabase, type TextOf } from "./source_database.ts";
+import { type CopyPlace, TargetSchema } from "./target_schema.ts";
+
+/** Options of `moveRecords`. */
+export interface MoveOptions {
+  /** Folder of the database. The caller holds its lock */
+  readonly dataDir: string;
+  /** Closed by whoever opened it */
+  readonly database: Pick<PostgresDatabase, "name" | "dedicated">;
+  /** `[storage] schema` */
+  readonly schema: string;
+  /** `[storage] engine_unchecked` */
+  readonly engineUnchecked?: boolean;
+  /** Returns the text that a record is found by */
+  readonly textOf: TextOf;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Told how far the move is */
+  readonly onProgress: (progress: MoveProgress) => void;
+}
+
+/** How far a move is. */
+export type MoveProgress =
+  | { readonly step: "resumed" | "changed" | "verify" }
+  | { readonly step: "copy"; readonly copied: number; readonly of: number };
+
+/** Result of a move. */
+export interface Moved {
+  readonly database: string;
+  readonly schema: string;
+  /** ISO 8601 */
+  readonly movedAt: string;
+  /** Null: an earlier move had copied everything */
+  readonly copied: CopyDigests | null;
+}
+
+/** Everything that a copy holds, as both sides were found to have it. */
+export interface CopyDigests {
+  readonly collections: readonly GroupDigest[];
+  /** All streams together: journals and messages of conversations */
+  readonly streams: { readonly streams: number; readonly entries: number; readonly digest: string };
+  readonly texts: number;
+  readonly vectors: number;
+}
+
+/** Number and digest of the records of a collection, or of the entries of a stream. */
+export interface GroupDigest {
+  readonly name: string;
+  readonly records: number;
+  /** SHA-256 in hexadecimal digits */
+  readonly digest: string;
+}
+
+interface Sides {
+  readonly source: SourceDatabase;
+  readonly target: TargetSchema;
+}
+
+/**
+ * Moves all records of a data directory into an empty PostgreSQL schema: copies them in batches, reads both sides again and compares counts
+ * and digests, marks the database of the data directory as moved, and then gives the schema to gateways. A move that was cut off goes on
+ * where it was; no gateway opens the schema until then.
+ * @throws {ConfigError} `database_unusable`: no records to move, a schema with records, or sides that differ after the copy;
+ * `database_moved`: they were moved to another place; what `openDatabase` and `migrateSchema` throw
+ * @throws {DatabaseAwayError} the server cannot be reached. The move goes on when it is called again
+ */
+export async function moveRecords(options: MoveOptions): Promise<Moved> {
+  const path = join(options.dataDir, DATABASE_NAME);
+  const mark = readMovedMark(path);
+  const session = await options.database.dedicated();
+  try {
+    if (mark !== undefined) return await finishMoved(options, { session, mark, path });
+    requireWhole(path);
+    const file = openDatabase(path, migrations);
+    try {
+      return await moveFile(options, { session, file, path });
+    } finally {
+      file.close();
+    }
+  } finally {
+    await session.close();
+  }
+}
+
+/** Looks at both sides of a move, and changes nothing. @throws {ConfigError} as `moveRecords` */
+export async function planMove(
+  options: Omit<MoveOptions, "onProgress">,
+): Promise<{ readonly records: number; readonly entries: number }> {
+  const path = join(options.dataDir, DATABASE_NAME);
+  const mark = readMovedMark(path);
+  if (mark !== undefined) throw movedAway(path, mark);
+  requireWhole(path);
+  const file = new DatabaseSync(path, { readOnly: true });
+  const session = await options.database.dedicated();
+  try {
+    const source = new SourceDatabase(file, path, options.textOf);
+    await targetOf(session, options).look(source.identity());
+    return source.counts();
+  } finally {
+    await session.close();
+    file.close();
+  }
+}
+
+/** Finishes a move that was cut off between its last two steps. @throws {ConfigError} `database_moved`: to another place */
+async function finishMoved(
+  options: MoveOptions,
+  { session, mark, path }: { readonly session: DedicatedSession; readonly mark: MovedTo; readonly path: string },
+): Promise<Moved> {
+  const { database, schema } = options;
+  const target = targetOf(session, options);
+  const unfinished = await target.unfinishedId();
+  const isThere = mark.schema === schema && mark.database === database.name;
+  if (!isThere || (unfinished !== undefined && unfinished !== mark.copyId)) throw movedAway(path, mark);
+  await target.finish();
+  return { database: mark.database, schema, movedAt: mark.movedAt, copied: null };
+}
+
+async function moveFile(
+  options: MoveOptions,
+  { session, file, path }: { readonly session: DedicatedSession; readonly file: DatabaseSync; readonly path: string },
+): Promise<Moved> {
+  const { database, schema, engineUnchecked, clock, random, dataDir, onProgress } = options;
+  const source = new SourceDatabase(file, path, options.textOf);
+  await migrateSchema(session, {
+    schema,
+    name: database.name,
+    isMove: true,
+    ...engineUnchecked === true && { engineUnchecked },
+  });
+  const target = targetOf(session, options);
+  const origin = { identity: source.identity(), name: `${hostname()}:${dataDir}` };
+  const copy = await target.claim(origin, random.id("copy_"));
+  if (copy.isResumed) onProgress({ step: "resumed" });
+  await copyRecords({ source, target }, copy.place, onProgress);
+  onProgress({ step: "verify" });
+  let copied = await compare({ source, target });
+  if (typeof copied === "string" && copy.isResumed) {
+    // A gateway worked on the source after the copy was cut off
+    onProgress({ step: "changed" });
+    await target.empty();
+    await copyRecords({ source, target }, BEGIN, onProgress);
+    onProgress({ step: "verify" });
+    copied = await compare({ source, target });
+  }
+  if (typeof copied === "string") throw differs(copied, options);
+  const movedAt = new Date(clock.now()).toISOString();
+  // The mark before the schema is given away: at no moment can gateways open both
+  markMoved(file, { database: database.name, schema, movedAt, copyId: copy.id });
+  await target.finish();
+  return { database: database.name, schema, movedAt, copied };
+}
+
+const BEGIN: CopyPlace = { id: 0, stream: "", seq: 0 };
+
+async function copyRecords(
+  { source, target }: Sides,
+  place: CopyPlace,
+  onProgress: MoveOptions["onProgress"],
+): Promise<void> {
+  const { records, entries } = source.counts();
+  let copied = source.countUpTo(place);
+  const report = (count: number) => onProgress({ step: "copy", copied: copied += count, of: records + entries });
+  report(0);
+  for (let { id } = place;;) {
+    const batch = source.recordsAfter(id);
+    if (batch.length === 0) break;
+    await target.putRecords(batch);
+    report(batch.length);
+    id = batch.at(-1)?.id ?? id;
+  }
+  for (let { stream, seq } = place;;) {
+    const batch = source.entriesAfter(stream, seq);
+    if (batch.length === 0) break;
+    await target.putEntries(batch);
+    report(batch.length);
+    ({ stream, seq } = batch.at(-1) ?? { stream, seq });
+  }
+  await target.prepare(source.lastId());
+}
+
+/** Reads both sides and compares them. @returns what they hold, or where they differ */
+async function compare({ source, target }: Sides): Promise<CopyDigests | string> {
+  const collections: GroupDigest[] = [];
+  for await (const [one, other] of pairs(groups(source.recordDigests()), groups(target.recordDigests()))) {
+    const difference = differenceOf(one, other);
+    if (difference !== undefined || one === undefined) return `collection ${difference}`;
+    collections.push(one);
+  }
+  const all = createHash("sha256");
+  let [streams, entries] = [0, 0];
+  for await (const [one, other] of pairs(groups(source.entryDigests()), groups(target.entryDigests()))) {
+    const difference = differenceOf(one, other);
+    if (difference !== undefined || one === undefined) return `stream ${difference}`;
+    streams++;
+    entries += one.records;
+    all.update(`${one.digest}\n`);
+  }
+  const { texts, vectors } = await target.indexCounts();
+  const wanted = source.indexed();
+  if (texts !== wanted.texts || vectors !== wanted.vectors) {
+    return `index: ${wanted.texts} texts and ${wanted.vectors} vectors here, ${texts} and ${vectors} there`;
+  }
+  return { collections, streams: { streams, entries, digest: all.digest("hex") }, texts, vectors };
+}
+
+function differenceOf(one: GroupDigest | undefined, other: GroupDigest | undefined): string | undefined {
+  if (one?.name === other?.name && one?.records === other?.records && one?.digest === other?.digest) return undefined;
+  const shown = (side: GroupDigest | undefined) =>
+    side === undefined ? "nothing" : `${side.records} of ${JSON.stringify(side.name)} (${side.digest.slice(0, 16)})`;
+  return `${shown(one)} here, ${shown(other)} there`;
+}
+
+/** Yields number and digest of each group of rows, which stand together. */
+async function* groups(rows: Iterable<DigestRow> | AsyncIterable<DigestRow>): AsyncGenerator<GroupDigest> {
+  let name: string | undefined;
+  let hash: Hash = createHash("sha256");
+  let records = 0;
+  for await (const { group, line } of rows) {
+    if (name !== undefined && group !== name) {
+      yield { name, records, digest: hash.digest("hex") };
+      hash = createHash("sha256");
+      records = 0;
+    }
+    name = group;
+    records++;
+    hash.update(`${line}\n`);
+  }
+  if (name !== undefined) yield { name, records, digest: hash.digest("hex") };
+}
+
+async function* pairs<T>(
+  left: AsyncGenerator<T>,
+  right: AsyncGenerator<T>,
+): AsyncGenerator<readonly [T | undefined, T | undefined]> {
+  try {
+    for (;;) {
+      const [one, other] = [await left.next(), await right.next()];
+      if (one.done === true && other.done === true) return;
+      yield [one.done === true ? undefined : one.value, other.done === true ? undefined : other.value];
+    }
+  } finally {
+    await Promise.all([left.return(undefined), right.return(undefined)]);
+  }
+}
+
+function targetOf(session: DedicatedSession, { database, schema }: Pick<MoveOptions, "database" | "schema">) {
+  return new TargetSchema(session, { database: database.name, schema });
+}
+
+/** @throws {ConfigError} a file that is missing, damaged, or no database of Postern */
+function requireWhole(path: string): void {
+  const refuse = (reason: string, way: string, cause?: unknown) =>
+    new ConfigError("database_unusable", `Cannot move the records of "${path}": ${reason}; ${way}`, {
+      file: path,
+      cause,
+    });
+  const restore = "restore a backup with postern restore <file>";
+  let facts: ReturnType<typeof inspectDatabase>;
+  try {
+    facts = inspectDatabase(path, { maxBytes: Infinity });
+  } catch (error) {
+    throw refuse(`it cannot be read (${messageOf(error)})`, restore, error);
+  }
+  if (facts === undefined || facts.owner === "nobody") {
+    throw refuse("there are none", 'a new gateway needs no move: set storage.driver = "postgres"');
+  }
+  if (facts.owner === "another") throw refuse("it is the database of another program", restore);
+  if (typeof facts.damage === "string") throw refuse(`it is damaged (${facts.damage})`, restore);
+}
+
+function differs(difference: string, { database, schema }: MoveOptions): ConfigError {
+  return new ConfigError(
+    "database_unusable",
+    `Cannot move the records: the copy in the schema "${schema}" of the database ${database.name} differs from the source: ${difference}; ` +
+      "nothing was given away, and the source is as before. See that no gateway and no other program uses the schema, remove it with DROP SCHEMA, and try again",
+    { key: "storage.schema" },
+  );
+}
