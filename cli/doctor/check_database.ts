@@ -15,6 +15,16 @@ const SHOWN = 5;
 /** Time for looking through the records, in ms. */
 const LOOK_MS = 3_000;
 
+/** Checks what gateways that share a database need. Finds nothing for a gateway alone. */
+export const clusterCheck: Check = {
+  name: "cluster",
+  run: async ({ context, loaded: { config } }) => {
+    if (config.storage.driver !== "postgres") return [];
+    const { checkCluster } = await import("./check_cluster.ts");
+    return await checkCluster("cluster", config, (name) => context.io.env[name]);
+  },
+};
+
 /** Checks that the records can be used. Never opens the file of a running gateway, and asks the gateway instead. */
 export const databaseCheck: Check = {
   name: NAME,
@@ -70,7 +80,12 @@ function checkFile(dataDir: string): Finding {
 function judge(path: string): Finding {
   const facts = inspectDatabase(path);
   if (facts === undefined) return fine(NAME, "No database yet: the first start creates it");
-  const { owner, version, knownVersion, damage } = facts;
+  const { owner, version, knownVersion, damage, moved } = facts;
+  if (owner === "moved") {
+    const message =
+      `The records of ${path} were moved to the schema "${moved?.schema}" of the database ${moved?.database} at ${moved?.movedAt}`;
+    return failure(NAME, message, "postern config set storage.driver postgres, or postern storage unmark");
+  }
   if (owner === "another") return failure(NAME, `${path} is the database of another program`, toRestore(path));
   const size = `${(facts.bytes / 1_000_000).toFixed(1)} MB`;
   if (version > knownVersion) {

@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { checkLimit, checkName, checkSeq, type EncodedWrite, encodeWrite } from "./encode_write.ts";
 import { countTerms, createTextEngine, type IndexedText, type TermCounts } from "./memory_search.ts";
-import { fieldOf, findIndexedField } from "./indexed_fields.ts";
+import { fieldOf, findIndexedField, scanOf } from "./indexed_fields.ts";
 import { scopeWordsOf, searchTexts } from "./search_texts.ts";
 import {
   createUnreadableRecords,
@@ -48,9 +48,11 @@ class MemoryStore implements Store {
     return this.#records.scan(collection, options).slice(0, limit).map(toStored);
   };
 
-  readonly count: Store["count"] = async (collection, prefix = "") => {
+  readonly count: Store["count"] = async (collection, which = "") => {
     this.#requireOpen();
-    return this.#records.withPrefix(collection, prefix).length;
+    return typeof which === "string"
+      ? this.#records.withPrefix(collection, which).length
+      : this.#records.scan(collection, { ...scanOf(collection, which), limit: 1 }).length;
   };
 
   readonly search: Store["search"] = async (collection, options) => {

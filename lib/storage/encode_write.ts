@@ -1,3 +1,4 @@
+import { toStoredJson } from "../base/records/stored_object.ts";
 import { isLonger } from "../base/text.ts";
 import type { ScanOptions, Write } from "./store.ts";
 import { toUnit } from "./vectors.ts";
@@ -57,7 +58,8 @@ export function encodeWrite(write: Write): EncodedWrite {
         op: "append",
         stream: checkName("stream", write.stream),
         expectedSeq: checkSeq(write.expectedSeq),
-        jsons: write.records.map(toJson),
+        // Records of a stream are never written again, so they carry nothing
+        jsons: write.records.map((record) => checked(record, JSON.stringify(record))),
       };
     case "drop":
       return { op: "drop", stream: checkName("stream", write.stream) };
@@ -69,7 +71,10 @@ function place(write: { readonly collection: string; readonly key: string }): { 
 }
 
 function toJson(body: unknown): string {
-  const json: string | undefined = JSON.stringify(body);
+  return checked(body, toStoredJson(body));
+}
+
+function checked(body: unknown, json: string | undefined): string {
   if (json === undefined) throw new TypeError(`Cannot store a body of type ${typeof body}: it is not a JSON value`);
   return json;
 }

@@ -33,6 +33,15 @@ export interface ConfiguredPostgresOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
+  /** Aborted at the end of the gateway's start, whose calls wait for a server that goes away. Default: no call waits */
+  readonly started?: AbortSignal | undefined;
+}
+
+/** Store in a database that other gateways may share. */
+export interface ConfiguredPostgres {
+  /** Closes the database with itself */
+  readonly store: Store;
+  readonly database: PostgresDatabase;
 }
 
 /** Time that a start waits for a server that is about to start too. Milliseconds */
@@ -48,20 +57,25 @@ const NOT_TRUSTED = /certificate|self.signed|altnames|issuer|SSL/i;
  * @throws {ConfigError} `storage_unavailable`: an address or a package that is missing, or a server that does not let the user in;
  * {HttpError} `storage_unavailable`: no server; and what `openPostgresStore` throws
  */
-export async function openConfiguredPostgres(options: ConfiguredPostgresOptions): Promise<Store> {
-  const { storage, clock, random, log } = options;
+export async function openConfiguredPostgres(options: ConfiguredPostgresOptions): Promise<ConfiguredPostgres> {
+  const { storage, clock, random, log, started } = options;
   const database = await openConfiguredDatabase(options);
   try {
+    let reason: string | undefined;
     for (const end = clock.monotonic() + WAIT_MS;;) {
       try {
         const { schema, engine_unchecked: engineUnchecked } = storage;
-        return await openPostgresStore({ database, schema, engineUnchecked, isAlone: true, clock, random, log });
+        const store = await openPostgresStore({ database, schema, engineUnchecked, clock, random, log, started });
+        return { store, database };
       } catch (error) {
         if (!(error instanceof DatabaseAwayError)) throw error;
         if (isFinal(error)) throw refusalOf(error, storage);
         // No error of the configuration: a service manager starts the gateway again, and the server may be there then
         if (clock.monotonic() >= end) throw storageUnavailable(error);
-        log.warn("The database does not answer yet", { reason: error.message });
+        if (error.message !== reason) {
+          reason = error.message;
+          log.warn(`The database does not answer yet: the start waits ${WAIT_MS / 1_000} s for it`, { reason });
+        }
         await clock.sleep(PAUSE_MS);
       }
     }
@@ -73,7 +87,7 @@ export async function openConfiguredPostgres(options: ConfiguredPostgresOptions)
 
 /** Opens the database that `[storage]` names, and connects to nothing yet. @throws {ConfigError} */
 export async function openConfiguredDatabase(
-  options: Omit<ConfiguredPostgresOptions, "log">,
+  options: Omit<ConfiguredPostgresOptions, "log" | "started">,
 ): Promise<PostgresDatabase> {
   const { storage, environment, clock, random } = options;
   const directUrl = storage.direct_url_env === ""

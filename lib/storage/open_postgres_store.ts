@@ -3,11 +3,10 @@ import type { Random } from "../base/random.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
 import { checkLimit, checkName, checkSeq, encodeWrite } from "./encode_write.ts";
 import { type BatchOutcome, type BatchWrite, BatchWriter } from "./postgres/batch_writer.ts";
-import { GatewayHold } from "./postgres/gateway_hold.ts";
 import { migrateSchema } from "./postgres/migrate_schema.ts";
 import type { PostgresDatabase } from "./postgres/postgres_database.ts";
 import { RecordQueries } from "./postgres/record_queries.ts";
-import { ServerWatch, storageUnavailable } from "./postgres/server_watch.ts";
+import { ServerWatch } from "./postgres/server_watch.ts";
 import { quoteName } from "./postgres/statement_text.ts";
 import { TextQueries } from "./postgres/text_queries.ts";
 import {
@@ -35,16 +34,16 @@ export interface PostgresStoreOptions {
   readonly engineUnchecked?: boolean;
   readonly clock: Clock;
   readonly random: Random;
-  /** Holds the schema for this store alone until it is closed, for gateways. Default false */
-  readonly isAlone?: boolean;
   /** Told of migrations, and of a server that is away. Default: nobody */
   readonly log?: Logger;
+  /** Aborted at the end of the gateway's start. Until then, and for 30 seconds at most, calls wait for a server that is away. Default: none waits */
+  readonly started?: AbortSignal | undefined;
 }
 
 /**
  * Opens the store in one schema of a PostgreSQL database, whose tables it makes or brings to their next version. A write whose promise has
  * resolved is committed. While the server is away, every call rejects with HttpError `storage_unavailable`.
- * @throws {ConfigError} what `migrateSchema` and `GatewayHold.take` throw; {DatabaseAwayError} a server that cannot be reached
+ * @throws {ConfigError} what `migrateSchema` throws; {DatabaseAwayError} a server that cannot be reached
  */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
   const { database, schema, engineUnchecked, log = SILENT } = options;
@@ -59,10 +58,9 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   } finally {
     await session.close();
   }
-  const { clock, random } = options;
-  const watch = new ServerWatch(database, { clock, random, log });
-  const hold = options.isAlone === true ? await GatewayHold.take({ database, schema, watch, clock, log }) : undefined;
-  return new PostgresStore(options, watch, hold);
+  const { clock, random, started } = options;
+  const watch = new ServerWatch(database, { clock, random, log, started });
+  return new PostgresStore(options, watch);
 }
 
 /** Methods are properties of the object itself, so that a copy of a store with one method replaced works. */
@@ -74,16 +72,14 @@ class PostgresStore implements Store {
   readonly #texts: TextQueries;
   readonly #writer: BatchWriter;
   readonly #forgetting: Timer;
-  readonly #hold: GatewayHold | undefined;
   #closed = false;
   readonly unreadable: UnreadableRecords = createUnreadableRecords();
 
-  constructor(options: PostgresStoreOptions, watch: ServerWatch, hold: GatewayHold | undefined) {
+  constructor(options: PostgresStoreOptions, watch: ServerWatch) {
     const { database, schema, clock, random } = options;
     this.#database = database;
     this.#schema = schema;
     this.#watch = watch;
-    this.#hold = hold;
     this.#records = new RecordQueries(database, schema);
     this.#texts = new TextQueries(database, schema);
     this.#writer = new BatchWriter({ database, schema, watch, clock, random });
@@ -99,8 +95,8 @@ class PostgresStore implements Store {
       return this.#records.scan(checkName("collection", collection), options);
     });
 
-  readonly count: Store["count"] = (collection, prefix = "") =>
-    this.#read(() => this.#records.count(checkName("collection", collection), prefix));
+  readonly count: Store["count"] = (collection, which = "") =>
+    this.#read(() => this.#records.count(checkName("collection", collection), which));
 
   readonly search: Store["search"] = (collection, options) =>
     this.#read(() => {
@@ -148,7 +144,7 @@ class PostgresStore implements Store {
   readonly healthy: Store["healthy"] = () => {
     if (this.#closed) return false;
     this.#watch.probe();
-    return this.#watch.isThere() && this.#hold?.isHeld() !== false;
+    return this.#watch.isThere();
   };
 
   readonly close: Store["close"] = async () => {
@@ -157,7 +153,6 @@ class PostgresStore implements Store {
     this.#forgetting.clear();
     await this.#writer.flush();
     this.#watch.stop();
-    await this.#hold?.close();
     await this.#database.close();
   };
 
@@ -189,9 +184,6 @@ class PostgresStore implements Store {
   #requireWritable(): void {
     this.#requireOpen();
     this.#watch.requireThere();
-    if (this.#hold?.isHeld() === false) {
-      throw storageUnavailable(new Error("this gateway lost its hold of the database and takes it again"));
-    }
   }
 
   #requireOpen(): void {

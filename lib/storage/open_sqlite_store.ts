@@ -70,9 +70,9 @@ class SqliteStore implements Store {
     return this.#records.scan(checkName("collection", collection), options);
   };
 
-  readonly count: Store["count"] = async (collection, prefix = "") => {
+  readonly count: Store["count"] = async (collection, which = "") => {
     await this.#readable();
-    return this.#records.count(checkName("collection", collection), prefix);
+    return this.#records.count(checkName("collection", collection), which);
   };
 
   readonly search: Store["search"] = async (collection, options) => {

@@ -7,7 +7,7 @@ import type { Logger } from "../base/telemetry/log.ts";
 import { removeUnfinished } from "../base/durable_files.ts";
 import { createMemoryStore } from "./create_memory_store.ts";
 import { takeGatewayLock } from "./gateway_lock.ts";
-import type { PostgresSettings } from "./open_configured_postgres.ts";
+import type { ConfiguredPostgres, PostgresSettings } from "./open_configured_postgres.ts";
 import { openSqliteStore } from "./open_sqlite_store.ts";
 import type { Store } from "./store.ts";
 
@@ -24,15 +24,25 @@ export interface OpenStoreOptions {
   readonly log: Logger;
   /** Gets the store, and before it the lock of the data directory. */
   readonly opened: OpenedList;
+  /** Aborted at the end of the gateway's start, whose calls wait for a database that goes away. Default: no call waits */
+  readonly started?: AbortSignal | undefined;
+}
+
+/** Store of a gateway. */
+export interface OpenedStore {
+  readonly store: Store;
+  /** Database of the store, where other gateways may use it too */
+  readonly database?: ConfiguredPostgres["database"];
 }
 
 /**
- * Opens the store of one gateway, and holds the lock of the data directory until it is closed. Each damaged record that the store sets
+ * Opens the store of a gateway, and holds the lock of the data directory until it is closed. Each damaged record that the store sets
  * aside is logged.
  * @throws {ConfigError} `data_dir_locked`: a data directory in use; and what `openSqliteStore` and `openConfiguredPostgres` throw
  */
-export async function openStore(options: OpenStoreOptions): Promise<Store> {
-  const store = await openDriver(options);
+export async function openStore(options: OpenStoreOptions): Promise<OpenedStore> {
+  const found = await openDriver(options);
+  const { store } = found;
   options.opened.own(store, (opened) => opened.close());
   store.unreadable.watch(({ collection, key, reason }) =>
     options.log.error('A damaged record was set aside: stop the gateway, and "postern doctor --repair" removes it', {
@@ -41,10 +51,10 @@ export async function openStore(options: OpenStoreOptions): Promise<Store> {
       reason,
     })
   );
-  return store;
+  return found;
 }
 
-async function openDriver(options: OpenStoreOptions): Promise<Store> {
+async function openDriver(options: OpenStoreOptions): Promise<OpenedStore> {
   const { storage, dataDir, clock, log } = options;
   switch (storage.driver) {
     case "postgres": {
@@ -53,10 +63,10 @@ async function openDriver(options: OpenStoreOptions): Promise<Store> {
       return await openConfiguredPostgres(options);
     }
     case "memory":
-      return createMemoryStore();
+      return { store: createMemoryStore() };
     case "sqlite":
       await takeDataDirectory(options);
-      return await openSqliteStore({ path: join(dataDir, "postern.db"), clock, log });
+      return { store: await openSqliteStore({ path: join(dataDir, "postern.db"), clock, log }) };
   }
 }
 

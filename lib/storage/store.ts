@@ -129,10 +129,14 @@ export type Write =
 export interface Store {
   get(collection: string, key: string): Promise<Stored | undefined>;
   scan(collection: string, options: ScanOptions): Promise<readonly Stored[]>;
-  count(collection: string, prefix?: string): Promise<number>;
+  /** Counts the records with this prefix, or those whose field has this value */
+  count(collection: string, which?: string | WhereField): Promise<number>;
   /** Ranked full text, best first, over records written with `text` */
   search(collection: string, options: TextSearch): Promise<readonly Stored[]>;
-  /** Returns the records with the nearest vectors, nearest first. Looks at all of them, a piece at a time */
+  /**
+   * Returns the records with the nearest vectors, nearest first. Looks at all of them. `postgres` compares exactly those alone whose signs are
+   * nearest, some thousand at the usual lengths
+   */
   nearest(collection: string, options: VectorSearch): Promise<readonly Stored[]>;
   /** Looks for records with a text and without a vector, newest first */
   vectorless(collection: string, options: VectorlessScan): Promise<VectorlessPage>;

@@ -13,6 +13,7 @@ describe("a gateway over PostgreSQL", { skip: NO_POSTGRES }, () => {
   const storage = async () => ({
     POSTERN__STORAGE__DRIVER: "postgres",
     POSTERN__STORAGE__URL_ENV: "RECORDS",
+    POSTERN__CLUSTER__LEASE_SECS: "1",
     RECORDS: server.url(await server.createDatabase()),
   });
 

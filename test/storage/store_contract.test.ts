@@ -350,6 +350,9 @@ for (const driver of DRIVERS) {
             .map((key) => key.slice(name.length + 1));
         const all = order === "key" ? ["3", "6", "9"] : ["9", "6", "3"];
         assert.deepEqual(await find("third"), all, name);
+        assert.equal(await store.count(collection, { field: name, value: "third" }), 3);
+        if (field.findsAbsent) assert.deepEqual(await find(""), ["a", "e"]);
+        else assert.deepEqual(await find(""), []);
         assert.deepEqual(await find("third", { reverse: true }), all.toReversed());
         assert.deepEqual(await find("third", { limit: 2 }), all.slice(0, 2));
         assert.deepEqual(await find("third", { after: `${name}/${all[0]}` }), all.slice(1));

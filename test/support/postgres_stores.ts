@@ -103,5 +103,7 @@ const pglite = lazily(async (): Promise<PostgresDatabase> => {
     close: async () => {},
   };
   const listen = () => Promise.reject(new TypeError("PGlite in tests is one session"));
-  return { name: "pglite", ...session, dedicated: async () => ({ ...session, listen, onLost: () => {} }) };
+  const pool = () => ({ inUse: 0, idle: 1, waiting: 0 });
+  const measures = { pool, onStatement: () => {} };
+  return { name: "pglite", ...session, ...measures, dedicated: async () => ({ ...session, listen, onLost: () => {} }) };
 });

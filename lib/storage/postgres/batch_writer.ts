@@ -2,9 +2,10 @@ import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import { nextTick } from "../../base/tick.ts";
 import type { EncodedWrite } from "../encode_write.ts";
+import { UnknownWriteError } from "../read_records.ts";
 import { DatabaseAwayError, type PostgresDatabase, sqlStateOf } from "./postgres_database.ts";
 import { indexedTextsOf, modelText, vectorText } from "./record_queries.ts";
-import type { ServerWatch } from "./server_watch.ts";
+import { isNotNow, type ServerWatch, storageUnavailable } from "./server_watch.ts";
 import { quoteName } from "./statement_text.ts";
 import { toTextRow } from "./text_queries.ts";
 
@@ -178,7 +179,7 @@ export class BatchWriter {
   async #outcomesOf(batches: string): Promise<readonly BatchOutcome[]> {
     const { database, clock, random, watch } = this.#options;
     for (let sends = 1;; sends++) {
-      watch.requireThere();
+      if (!watch.isThere()) await watch.whenThere();
       const id = random.id("batch_");
       try {
         const [row] = await database.query(`SELECT ${this.#schema}.write_group($1, $2::jsonb, $3::int8) AS outcomes`, [
@@ -188,10 +189,15 @@ export class BatchWriter {
         ]);
         return row?.["outcomes"] as readonly BatchOutcome[]; // as write_group returns them
       } catch (error) {
-        if (!(error instanceof DatabaseAwayError) || !error.wasSent) throw error;
+        if (!(error instanceof DatabaseAwayError)) throw error;
+        if (!error.wasSent) {
+          if (!watch.isPatient()) throw error;
+          watch.refusalOf(error);
+          continue;
+        }
         const outcomes = await this.#ask(id);
         if (outcomes !== undefined) return outcomes;
-        if (sends >= MAX_SENDS) throw error;
+        if (sends >= MAX_SENDS && !watch.isPatient()) throw error;
       }
     }
   }
@@ -212,10 +218,18 @@ export class BatchWriter {
         );
         return (row?.["outcomes"] ?? undefined) as readonly BatchOutcome[] | undefined; // as write_group stored them
       } catch (error) {
-        if (!(error instanceof DatabaseAwayError) || clock.monotonic() >= end) throw error;
+        // A standby that is not promoted yet only reads
+        if (!(error instanceof DatabaseAwayError) && !isNotNow(error)) throw error;
+        if (clock.monotonic() >= end) throw this.#unknown(error);
       }
       await clock.sleep(watch.jittered(pauseMs));
     }
+  }
+
+  /** Returns the error of a statement whose outcome could not be asked for. */
+  #unknown(error: unknown): UnknownWriteError {
+    this.#options.watch.refusalOf(error);
+    return new UnknownWriteError(storageUnavailable(error));
   }
 }
 

@@ -19,6 +19,8 @@ export interface MigrateSchemaOptions {
   /** `[storage] engine_unchecked`: takes any engine */
   readonly engineUnchecked?: boolean;
   readonly log?: Pick<Logger, "info">;
+  /** True: opens a schema that records are still copied into, for `postern storage migrate`. Default false */
+  readonly isMove?: boolean;
   /** Default: `SCHEMA_STEPS` */
   readonly steps?: readonly string[];
 }
@@ -30,24 +32,26 @@ const OTHER_ENGINES =
   /cockroach|-YB-|yugabyte|redshift|greenplum|materialize|cratedb|questdb|opengauss|gaussdb|risingwave|h2 /i;
 
 /**
- * Brings a schema to the version of the last step, each step in a transaction of its own under the lock of the schema's row. Steps only
- * go forward.
+ * Brings a schema to the version of the last step, each step in a transaction of its own under the lock of the schema's row, and all of
+ * them in one for a new schema. Steps only go forward.
  * @throws {ConfigError} `database_too_new` when a newer Postern wrote it; `database_unusable`: another engine, a server that is too old,
- * or a user who may not create the tables. Nothing is changed then
+ * a schema with an unfinished copy, or a user who may not create the tables. Nothing is changed then
  */
 export async function migrateSchema(session: MigrationSession, options: MigrateSchemaOptions): Promise<void> {
   const { schema, name, log = SILENT, steps = SCHEMA_STEPS } = options;
   if (options.engineUnchecked !== true) await checkEngine(session, name);
   const quoted = quoteName(schema);
   try {
-    await createVersionRow(session, { schema, quoted });
+    const { hasUnfinishedMove } = await createVersionRow(session, { schema, quoted });
+    if (hasUnfinishedMove && options.isMove !== true) throw unfinishedMove({ name, schema });
     while (
       await session.transaction(async (locked) => {
         const [row] = await locked.query(`SELECT version FROM ${quoted}.schema_version FOR UPDATE`);
         const version = Number(row?.["version"]);
         if (version > steps.length) throw tooNew({ name, schema, version, known: steps.length });
-        const step = steps[version];
-        if (step === undefined) return false;
+        // Tables that nobody has used yet are made at once
+        const due = version === 0 ? steps : steps.slice(version, version + 1);
+        if (due.length === 0) return false;
         if (version > 0) {
           log.info("Bringing the database to its next version; a large one takes some minutes", {
             database: name,
@@ -55,8 +59,10 @@ export async function migrateSchema(session: MigrationSession, options: MigrateS
             to_version: version + 1,
           });
         }
-        await locked.query(`SET LOCAL statement_timeout = 0; ${step.replaceAll("{s}", quoted)}`);
-        await locked.query(`UPDATE ${quoted}.schema_version SET version = $1::int4`, [version + 1]);
+        for (const step of due) {
+          await locked.query(`SET LOCAL statement_timeout = 0; ${step.replaceAll("{s}", quoted)}`);
+        }
+        await locked.query(`UPDATE ${quoted}.schema_version SET version = $1::int4`, [version + due.length]);
         return true;
       })
     );
@@ -75,19 +81,21 @@ export async function migrateSchema(session: MigrationSession, options: MigrateS
 async function createVersionRow(
   session: MigrationSession,
   { schema, quoted }: { readonly schema: string; readonly quoted: string },
-): Promise<void> {
-  await session.transaction(async (locked) => {
+): Promise<{ readonly hasUnfinishedMove: boolean }> {
+  return await session.transaction(async (locked) => {
     await locked.query("SELECT pg_advisory_xact_lock(hashtext('postern schema'), hashtext($1))", [schema]);
     const [found] = await locked.query(
-      "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1) AS has_schema, EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'schema_version') AS has_version",
+      "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1) AS has_schema, EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'schema_version') AS has_version, EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'unfinished_move') AS has_move",
       [schema],
     );
     if (found?.["has_schema"] !== true) await locked.query(`CREATE SCHEMA ${quoted}`);
-    if (found?.["has_version"] === true) return;
+    const facts = { hasUnfinishedMove: found?.["has_move"] === true };
+    if (found?.["has_version"] === true) return facts;
     await locked.query(
       `CREATE TABLE ${quoted}.schema_version (one boolean PRIMARY KEY DEFAULT true CHECK (one), version int4 NOT NULL);
        INSERT INTO ${quoted}.schema_version (version) VALUES (0)`,
     );
+    return facts;
   });
 }
 
@@ -127,6 +135,14 @@ function tooNew({ name, schema, version, known }: {
   return new ConfigError(
     "database_too_new",
     `Cannot open the schema "${schema}" of the database ${name}: its version is ${version}, and this Postern knows versions up to ${known}; run the Postern that needs version ${version}, or name another by storage.schema`,
+    { key: "storage.schema" },
+  );
+}
+
+function unfinishedMove({ name, schema }: { readonly name: string; readonly schema: string }): ConfigError {
+  return new ConfigError(
+    "database_unusable",
+    `Cannot open the schema "${schema}" of the database ${name}: records are copied into it, and the copy is not finished; run postern storage migrate --from sqlite --to postgres again where it was begun`,
     { key: "storage.schema" },
   );
 }

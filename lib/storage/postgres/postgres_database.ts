@@ -20,7 +20,7 @@ export interface PostgresSession {
 
 /** Connection of its own, outside the pool and past a pooler: for leases, LISTEN, session locks and migrations. */
 export interface DedicatedSession extends PostgresSession {
-  /** Runs `work` between BEGIN and COMMIT, once. No other statement of this session may run meanwhile. */
+  /** Runs `work` between BEGIN and COMMIT, once. No other statement of this session may be made meanwhile. */
   transaction<T>(work: (session: PostgresSession) => Promise<T>): Promise<T>;
   /** Calls `hear` with the payload of each NOTIFY on the channel, from now on. */
   listen(channel: string, hear: (payload: string) => void): Promise<void>;
@@ -41,8 +41,20 @@ export interface PostgresDatabase extends PostgresSession {
   transaction<T>(work: (session: PostgresSession) => Promise<T>): Promise<T>;
   /** Opens a connection outside the pool, to `directUrl` where there is one. @throws {DatabaseAwayError} */
   dedicated(): Promise<DedicatedSession>;
+  /** Returns how many connections of the pool work and rest, and how much work waits for one. */
+  pool(): PoolCounts;
+  /** Calls a function with the milliseconds that each statement of the pool took, failed ones included, in place of an earlier function. Must not throw. */
+  onStatement(listener: (ms: number) => void): void;
   /** Ends the connections, each after its statement. Dedicated sessions are closed by whoever opened them. */
   close(): Promise<void>;
+}
+
+/** Connections of a pool. */
+export interface PoolCounts {
+  readonly inUse: number;
+  readonly idle: number;
+  /** Work that waits for a connection. */
+  readonly waiting: number;
 }
 
 /** Options of `openPostgresDatabase`. */
@@ -137,6 +149,7 @@ class PooledDatabase implements PostgresDatabase {
   readonly #pool: Pool;
   readonly #timeoutMs: number;
   readonly #graceMs: number;
+  #onStatement: ((ms: number) => void) | undefined = undefined;
 
   constructor(pg: Pg, options: Opened) {
     this.#pg = pg;
@@ -178,8 +191,22 @@ class PooledDatabase implements PostgresDatabase {
       await session.close();
       throw notConnected(nameOfAddress(direct), cause);
     }
-    await session.query(`SET statement_timeout = ${this.#timeoutMs}`);
+    try {
+      await session.query(`SET statement_timeout = ${this.#timeoutMs}; ${DOES_IT_WRITE}`);
+    } catch (error) {
+      await session.close();
+      throw error;
+    }
     return session;
+  }
+
+  pool(): PoolCounts {
+    const { totalCount, idleCount: idle, waitingCount: waiting } = this.#pool;
+    return { inUse: totalCount - idle, idle, waiting };
+  }
+
+  onStatement(listener: (ms: number) => void): void {
+    this.#onStatement = listener;
   }
 
   async close(): Promise<void> {
@@ -204,12 +231,14 @@ class PooledDatabase implements PostgresDatabase {
     }
   }
 
-  #run(client: PoolClient, statement: string): Promise<QueryResult> {
-    return run(client, statement, {
-      name: this.name,
-      ms: this.#timeoutMs + this.#graceMs,
-      clock: this.#options.clock,
-    });
+  async #run(client: PoolClient, statement: string): Promise<QueryResult> {
+    const { clock } = this.#options;
+    const sentAt = clock.monotonic();
+    try {
+      return await run(client, statement, { name: this.name, ms: this.#timeoutMs + this.#graceMs, clock });
+    } finally {
+      this.#onStatement?.(clock.monotonic() - sentAt);
+    }
   }
 
   async #retrying<T>(attempt: () => Promise<T>): Promise<T> {
@@ -231,6 +260,7 @@ class ClientSession implements DedicatedSession {
   readonly #place: { readonly name: string; readonly timeoutMs: number; readonly clock: Clock };
   readonly #heard = new Map<string, ((payload: string) => void)[]>();
   readonly #lostListeners: ((error: Error) => void)[] = [];
+  readonly #inOrder = createOrder();
   #lost: Error | undefined;
   #isClosed = false;
 
@@ -269,7 +299,11 @@ class ClientSession implements DedicatedSession {
     await this.#client.end().catch(() => {});
   }
 
-  async #run(statement: string): Promise<QueryResult> {
+  #run(statement: string): Promise<QueryResult> {
+    return this.#inOrder(() => this.#send(statement));
+  }
+
+  async #send(statement: string): Promise<QueryResult> {
     const { name, timeoutMs, clock } = this.#place;
     if (this.#isClosed) throw new Error(`Cannot use a connection to the database ${name}: it is closed`);
     try {
@@ -296,10 +330,13 @@ async function inTransaction<T>(
 ): Promise<T> {
   await runText(`BEGIN; ${settings(timeoutMs)}`);
   let result: T;
+  const inOrder = createOrder();
   try {
-    result = await work({ query: async (text, values = []) => rowsOf(await runText(withValues(text, values))) });
+    result = await work({
+      query: async (text, values = []) => rowsOf(await inOrder(() => runText(withValues(text, values)))),
+    });
   } catch (error) {
-    if (!(error instanceof DatabaseAwayError)) await runText("ROLLBACK");
+    if (!(error instanceof DatabaseAwayError)) await inOrder(() => runText("ROLLBACK"));
     throw error;
   }
   const { command } = await runText("COMMIT");
@@ -307,12 +344,31 @@ async function inTransaction<T>(
   return result;
 }
 
-/** Returns the settings of one transaction. A lock that was waited for is of use only when the next statement sees what its holder wrote. */
-function settings(timeoutMs: number): string {
-  return `SET LOCAL statement_timeout = ${timeoutMs}; SET LOCAL transaction_isolation = 'read committed'`;
+/** Creates the order of the statements of a connection: one is sent after the answer to the one before. */
+function createOrder() {
+  let last: Promise<unknown> = Promise.resolve();
+  return <T>(send: () => Promise<T>): Promise<T> => {
+    const answer = last.then(send);
+    last = answer.catch(() => {});
+    return answer;
+  };
 }
 
-/** Runs a text on a connection. A reply that does not come in time ends the connection. */
+/**
+ * Asks the server whether it writes. A standby that is not promoted yet answers with what it has replayed so far, so a token may still count
+ * there that was revoked: nothing is read from a server that only reads.
+ */
+const DOES_IT_WRITE = "SHOW transaction_read_only";
+
+/** Returns the settings of one transaction. A lock that was waited for is of use only when the next statement sees what its holder wrote. */
+function settings(timeoutMs: number): string {
+  return `SET LOCAL statement_timeout = ${timeoutMs}; SET LOCAL transaction_isolation = 'read committed'; ${DOES_IT_WRITE}`;
+}
+
+/**
+ * Runs a text on a connection. A reply that does not come in time ends the connection.
+ * @throws {DatabaseAwayError} also when the text asks whether the server writes, and it does not
+ */
 async function run(
   client: Pick<Client, "query" | "end">,
   statement: string,
@@ -322,8 +378,13 @@ async function run(
   try {
     // A text of several statements gives a list of results, which the types of pg leave out
     const results = await client.query(statement) as QueryResult | [...QueryResult[], QueryResult];
-    return Array.isArray(results) ? results[results.length - 1] as QueryResult : results;
+    if (!Array.isArray(results)) return results;
+    if (results.some(({ command, rows }) => command === "SHOW" && rows[0]?.transaction_read_only === "on")) {
+      throw onlyReads(name);
+    }
+    return results[results.length - 1] as QueryResult;
   } catch (error) {
+    if (error instanceof DatabaseAwayError) throw error;
     const state = sqlStateOf(error);
     if (state === undefined || CONNECTION_ENDED.test(state)) throw connectionLost(name, error);
     throw error;
@@ -339,6 +400,11 @@ function rowsOf(result: QueryResult): readonly PostgresRow[] {
 
 function notConnected(name: string, cause: unknown): DatabaseAwayError {
   return new DatabaseAwayError(`Cannot reach the database ${name}: ${reasonOf(cause)}`, { wasSent: false, cause });
+}
+
+function onlyReads(name: string): DatabaseAwayError {
+  const message = `The server of the database ${name} only reads, as a standby does that is not promoted yet`;
+  return new DatabaseAwayError(message, { wasSent: false, cause: undefined });
 }
 
 function connectionLost(name: string, cause: unknown): DatabaseAwayError {

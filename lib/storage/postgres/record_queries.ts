@@ -1,17 +1,26 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
-import { fieldOf, findIndexedField, INDEXED_FIELDS, type IndexedField } from "../indexed_fields.ts";
+import {
+  fieldOf,
+  findIndexedField,
+  INDEXED_FIELDS,
+  type IndexedField,
+  scanOf,
+  type WhereField,
+} from "../indexed_fields.ts";
 import type { ScanOptions, Stored, StreamRecord, VectorlessPage, VectorlessScan } from "../store.ts";
 import { BestItems, cosineOf, type TextVector, toUnit } from "../vectors.ts";
 import type { PostgresRow, PostgresSession } from "./postgres_database.ts";
 import { type PostgresValue, quoteName } from "./statement_text.ts";
 
-/** Vectors that one statement reads. */
-const VECTORS_PER_PAGE = 500;
+/** Vectors that `nearest` compares exactly, at most, and their bytes. */
+const CANDIDATES = { most: 20_000, bytes: 6_000_000 } as const;
+/** Vectors that it compares at least, for each record that is wanted. */
+const CANDIDATES_PER_RECORD = 4;
 /** A longer value of a field is kept as its digest, so that the entry of the index has room. Characters */
 const MAX_FIELD_LENGTH = 200;
 
-/** The reads of the store: each call is one statement, except for `nearest`. */
+/** The reads of the store: each call is one statement, and `nearest` is two. */
 export class RecordQueries {
   readonly #session: PostgresSession;
   readonly #records: string;
@@ -31,10 +40,14 @@ export class RecordQueries {
     return toStoredList(rows)[0];
   }
 
-  async count(collection: string, prefix: string): Promise<number> {
+  async count(collection: string, which: string | WhereField): Promise<number> {
     const range = new Conditions();
     range.add("collection = ?", collection);
-    range.addPrefix(prefix);
+    if (typeof which === "string") range.addPrefix(which);
+    else {
+      const field = findIndexedField(collection, scanOf(collection, which));
+      range.add(`field${slotOf(field)} = ?`, fieldText(which.value));
+    }
     const [row] = await this.#session.query(
       `SELECT count(*) AS n FROM ${this.#records} WHERE ${range.text()}`,
       range.values,
@@ -101,24 +114,24 @@ export class RecordQueries {
     collection: string,
     { vector, prefix, limit }: { readonly vector: TextVector; readonly prefix: string; readonly limit: number },
   ): Promise<readonly Stored[]> {
-    const best = new BestItems<number>(limit);
     const values = toUnit(vector.values);
-    for (let afterId = 0;;) {
-      const range = new Conditions();
-      range.add("r.collection = ?", collection);
-      range.addPrefix(prefix, "r.key");
-      range.add("v.dimensions = ?::int4", values.length);
-      range.add("v.model = ?", modelText(vector.model));
-      range.add("v.record_id > ?::int8", afterId);
-      const page = await this.#session.query(
-        `SELECT v.record_id AS id, v.vector FROM ${this.#schema}.record_vectors v
-         JOIN ${this.#records} r ON r.id = v.record_id WHERE ${range.text()} ORDER BY v.record_id LIMIT ${VECTORS_PER_PAGE}`,
-        range.values,
-      );
-      for (const row of page) best.add(Number(row["id"]), cosineOf(toValues(row["vector"]), values));
-      if (page.length < VECTORS_PER_PAGE) break;
-      afterId = Number(page.at(-1)?.["id"]);
-    }
+    const range = new Conditions();
+    range.add("r.collection = ?", collection);
+    range.addPrefix(prefix, "r.key");
+    range.add("v.dimensions = ?::int4", values.length);
+    range.add("v.model = ?", modelText(vector.model));
+    range.values.push(signsOf(values));
+    const candidates = candidatesOf(values.length, limit);
+    const found = await this.#session.query(
+      `SELECT c.id, encode(c.vector, 'base64') AS vector FROM (
+         SELECT v.record_id AS id, v.vector FROM ${this.#schema}.record_vectors v
+         JOIN ${this.#records} r ON r.id = v.record_id WHERE ${range.text()}
+         ORDER BY bit_count(v.signs # $${range.values.length}::bit varying), v.record_id LIMIT ${candidates}
+       ) c ORDER BY c.id`,
+      range.values,
+    );
+    const best = new BestItems<number>(limit);
+    for (const row of found) best.add(Number(row["id"]), cosineOf(toValues(row["vector"]), values));
     return await this.#withIds(best.list());
   }
 
@@ -208,9 +221,20 @@ function bodyOf(row: PostgresRow): unknown {
   }
 }
 
-function toValues(bytes: unknown): Float32Array {
+/** Returns how many vectors with the nearest signs are read: enough that the nearest vectors are among them. */
+function candidatesOf(dimensions: number, limit: number): number {
+  const fitting = Math.floor(CANDIDATES.bytes / (dimensions * Float32Array.BYTES_PER_ELEMENT));
+  return Math.max(limit * CANDIDATES_PER_RECORD, Math.min(CANDIDATES.most, fitting));
+}
+
+/** Returns a bit for each number of a vector, as the function `signs_of` of the schema: 1 for one below zero. */
+function signsOf(values: Float32Array): string {
+  return Array.from(values, (value) => value < 0 || Object.is(value, -0) ? "1" : "0").join("");
+}
+
+function toValues(base64: unknown): Float32Array {
   // A copy begins at an address that 32-bit numbers may have
-  return new Float32Array(Uint8Array.from(bytes as Uint8Array).buffer); // a bytea column
+  return new Float32Array(Uint8Array.from(Buffer.from(String(base64), "base64")).buffer);
 }
 
 /** Returns the bytes of a vector in base64. */

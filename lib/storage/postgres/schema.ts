@@ -1,3 +1,28 @@
+/** Function that reads a field of a body as its column has it: `absent` for none, and nothing for other than a text. A damaged body has no fields. */
+const INDEXED_TEXT = `
+CREATE OR REPLACE FUNCTION {s}.indexed_text(body text, name text, absent text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $f$
+DECLARE
+  found_ text;
+BEGIN
+  CASE coalesce(json_typeof(body::json->name), 'null')
+    WHEN 'null' THEN RETURN absent;
+    WHEN 'string' THEN found_ := to_json(body::json->>name)::text;
+    ELSE RETURN NULL;
+  END CASE;
+  RETURN CASE WHEN length(found_) <= 200 THEN found_ ELSE encode(sha256(convert_to(found_, 'UTF8')), 'hex') END;
+EXCEPTION WHEN data_exception THEN
+  RETURN absent;
+END
+$f$;
+`;
+
+/** Function that reads the sign of each number of a vector: the first bit of the last of its four bytes. A third of a millisecond for 768. */
+const SIGNS_OF = `
+CREATE OR REPLACE FUNCTION {s}.signs_of(vector bytea) RETURNS bit varying LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $f$
+  SELECT translate(regexp_replace(encode(vector, 'hex'), '.{6}(.).', '\\1', 'g'), '0123456789abcdef', '0000000011111111')::bit varying
+$f$;
+`;
+
 /**
  * Tables and functions of the store in PostgreSQL, as numbered steps. A released step never changes. `{s}` stands for the schema's name in
  * quotes: no statement depends on `search_path`, which a pooler may give to another session.
@@ -206,5 +231,44 @@ BEGIN
   RETURN outcomes_;
 END
 $f$;
+`,
+  // The signs of a vector, a bit for each number, are near those of its neighbours: the server compares them, and sends a few vectors alone
+  `${SIGNS_OF}
+ALTER TABLE {s}.record_vectors ADD COLUMN signs bit varying GENERATED ALWAYS AS ({s}.signs_of(vector)) STORED;
+`,
+  // Claims by their gateway, and by the run that started theirs. A claim of nobody has the empty text
+  `${INDEXED_TEXT}
+CREATE INDEX run_claims_by_gateway ON {s}.records (field1, id) WHERE collection = 'run_claims';
+CREATE INDEX run_claims_by_parent_id ON {s}.records (field2, id) WHERE collection = 'run_claims';
+CREATE INDEX open_sops_by_gateway ON {s}.records (field1, id) WHERE collection = 'open_sops';
+CREATE INDEX open_deliveries_by_gateway ON {s}.records (field1, id) WHERE collection = 'open_deliveries';
+UPDATE {s}.records SET field1 = {s}.indexed_text(body, 'gateway', '""'),
+    field2 = CASE WHEN collection = 'run_claims' THEN {s}.indexed_text(body, 'parent_id', NULL) END
+  WHERE collection IN ('run_claims', 'open_sops', 'open_deliveries');
+`,
+  // Open runs by their conversation, whose runs begin in the order of acceptance
+  `
+CREATE INDEX run_claims_by_conversation_id ON {s}.records (field3, id) WHERE collection = 'run_claims';
+UPDATE {s}.records SET field3 = {s}.indexed_text(body, 'conversation_id', NULL) WHERE collection = 'run_claims';
+`,
+  // Signs by a faster function, which gives the same. Gateways of the steps before write claims without these fields, and work beside newer ones while a cluster is upgraded
+  `${SIGNS_OF}${INDEXED_TEXT}
+CREATE FUNCTION {s}.fill_fields() RETURNS trigger LANGUAGE plpgsql AS $f$
+BEGIN
+  NEW.field1 := coalesce(NEW.field1, {s}.indexed_text(NEW.body, 'gateway', '""'));
+  IF NEW.collection = 'run_claims' THEN
+    NEW.field2 := coalesce(NEW.field2, {s}.indexed_text(NEW.body, 'parent_id', NULL));
+    NEW.field3 := coalesce(NEW.field3, {s}.indexed_text(NEW.body, 'conversation_id', NULL));
+  END IF;
+  RETURN NEW;
+END
+$f$;
+CREATE TRIGGER fill_fields BEFORE INSERT OR UPDATE ON {s}.records FOR EACH ROW
+  WHEN (NEW.collection IN ('run_claims', 'open_sops', 'open_deliveries') AND (NEW.field1 IS NULL OR (
+    NEW.collection = 'run_claims' AND NEW.field3 IS NULL AND strpos(NEW.body, '"conversation_id":null') = 0)))
+  EXECUTE FUNCTION {s}.fill_fields();
+-- Claims that were written so since the steps above: the trigger fills them
+UPDATE {s}.records SET version = version WHERE collection IN ('run_claims', 'open_sops', 'open_deliveries') AND
+  (field1 IS NULL OR (collection = 'run_claims' AND field3 IS NULL AND strpos(body, '"conversation_id":null') = 0));
 `,
 ];

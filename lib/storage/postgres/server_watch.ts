@@ -6,14 +6,28 @@ import { DatabaseAwayError, type PostgresDatabase, sqlStateOf } from "./postgres
 
 /** First and longest pause between two attempts to reach a server that is away; each is cut by up to a half at random. Milliseconds */
 const PAUSES_MS = { first: 100, longest: 5_000 } as const;
+/** Least time between two questions whether the server is there: each request may want to know. Milliseconds */
+const PROBE_EVERY_MS = 1_000;
 /** Seconds of `Retry-After` */
 const RETRY_AFTER = "5";
 /** States of SQLSTATE in which the server works and cannot do this now: out of something, read only, too slow */
 const CANNOT_NOW = /^(?:53|25006$|57014$|55P03$)/;
 
+/** Time for which a start waits for a server that goes away in the middle of it. Milliseconds */
+const PATIENT_MS = 30_000;
+
+/** Options of `ServerWatch`. */
+export interface ServerWatchOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Pick<Logger, "warn" | "info">;
+  /** Aborted at the end of the start. Until then, and for 30 seconds at most, calls wait for a server that is away. Default: no call waits */
+  readonly started?: AbortSignal | undefined;
+}
+
 /**
  * Knows whether the server answers. While it is away, every call is refused at once, and one loop tries to reach the server, with pauses
- * that double and differ between gateways.
+ * that double and differ between gateways. Calls of a start wait, since what a gateway could not read then it would lack until its end.
  */
 export class ServerWatch {
   readonly #database: Pick<PostgresDatabase, "name" | "query">;
@@ -23,15 +37,23 @@ export class ServerWatch {
   readonly #stopped = new AbortController();
   #away: DatabaseAwayError | undefined;
   #isProbing = false;
+  /** Monotonic time before which nobody asks again. */
+  #probeAt = -Infinity;
 
-  constructor(
-    database: Pick<PostgresDatabase, "name" | "query">,
-    options: { readonly clock: Clock; readonly random: Random; readonly log: Pick<Logger, "warn" | "info"> },
-  ) {
+  /** Set while the server is away: resolves when it is back. */
+  #back: PromiseWithResolvers<void> | undefined = undefined;
+  readonly #patience: { readonly until: number; readonly signal: AbortSignal } | undefined;
+
+  constructor(database: Pick<PostgresDatabase, "name" | "query">, options: ServerWatchOptions) {
     this.#database = database;
     this.#clock = options.clock;
     this.#random = options.random;
     this.#log = options.log;
+    const { started } = options;
+    this.#patience = started && {
+      until: this.#clock.monotonic() + PATIENT_MS,
+      signal: AbortSignal.any([started, this.#stopped.signal]),
+    };
   }
 
   /** Returns whether the server answered when it was last asked. */
@@ -39,8 +61,29 @@ export class ServerWatch {
     return this.#away === undefined;
   }
 
-  /** @throws {HttpError} `storage_unavailable` while the server is away */
+  /** Returns whether calls wait for a server that is away. */
+  isPatient(): boolean {
+    const { until = 0, signal } = this.#patience ?? {};
+    return signal?.aborted === false && this.#clock.monotonic() < until;
+  }
+
+  /** @throws {HttpError} `storage_unavailable` while the server is away, and calls do not wait for it */
   requireThere(): void {
+    if (this.#away !== undefined && !this.isPatient()) throw storageUnavailable(this.#away);
+  }
+
+  /** Waits for a server that is away, while the gateway starts. @throws {HttpError} `storage_unavailable` */
+  async whenThere(): Promise<void> {
+    const { until, signal } = this.#patience ?? {};
+    if (this.#back !== undefined && until !== undefined && signal?.aborted === false) {
+      const ended = Promise.withResolvers<void>();
+      const end = () => ended.resolve();
+      signal.addEventListener("abort", end, { once: true });
+      const timer = this.#clock.after(Math.max(0, until - this.#clock.monotonic()), end);
+      await Promise.race([this.#back.promise, ended.promise]);
+      timer.clear();
+      signal.removeEventListener("abort", end);
+    }
     if (this.#away !== undefined) throw storageUnavailable(this.#away);
   }
 
@@ -49,14 +92,17 @@ export class ServerWatch {
    * @throws {HttpError} `storage_unavailable`
    */
   async read<T>(work: () => Promise<T>): Promise<T> {
-    this.requireThere();
-    try {
-      return await work().catch((error) => {
-        if (error instanceof DatabaseAwayError && error.wasSent) return work();
-        throw error;
-      });
-    } catch (error) {
-      throw this.refusalOf(error);
+    for (;;) {
+      if (this.#away !== undefined) await this.whenThere();
+      try {
+        return await work().catch((error) => {
+          if (error instanceof DatabaseAwayError && error.wasSent) return work();
+          throw error;
+        });
+      } catch (error) {
+        const refusal = this.refusalOf(error);
+        if (!(error instanceof DatabaseAwayError) || !this.isPatient()) throw refusal;
+      }
     }
   }
 
@@ -66,13 +112,15 @@ export class ServerWatch {
       this.#lose(error);
       return storageUnavailable(error);
     }
-    return CANNOT_NOW.test(sqlStateOf(error) ?? "") ? storageUnavailable(error) : error;
+    return isNotNow(error) ? storageUnavailable(error) : error;
   }
 
-  /** Asks the server whether it is there, in the background: a gateway at rest has nobody else to notice. */
+  /** Asks the server whether it is there, in the background and once a second: a gateway at rest has nobody else to notice. */
   probe(): void {
-    if (this.#away !== undefined || this.#isProbing || this.#stopped.signal.aborted) return;
+    const now = this.#clock.monotonic();
+    if (this.#away !== undefined || this.#isProbing || now < this.#probeAt || this.#stopped.signal.aborted) return;
     this.#isProbing = true;
+    this.#probeAt = now + PROBE_EVERY_MS;
     this.#database.query("SELECT 1")
       .catch((error) => void this.refusalOf(error))
       .finally(() => this.#isProbing = false);
@@ -85,6 +133,7 @@ export class ServerWatch {
   #lose(error: DatabaseAwayError): void {
     if (this.#away !== undefined || this.#stopped.signal.aborted) return;
     this.#away = error;
+    this.#back = Promise.withResolvers();
     this.#log.warn("The database is away: what needs it is refused until it answers again", { reason: error.message });
     void this.#search().catch(() => {});
   }
@@ -101,6 +150,8 @@ export class ServerWatch {
       }
     }
     this.#away = undefined;
+    this.#back?.resolve();
+    this.#back = undefined;
     this.#log.info("The database answers again", { database: this.#database.name });
   }
 
@@ -109,6 +160,11 @@ export class ServerWatch {
     const [share = 0] = this.#random.bytes(1);
     return pauseMs * (0.5 + share / 510);
   }
+}
+
+/** Tells whether the server works and cannot do now what it was asked: it is out of something, only reads, or is too slow. */
+export function isNotNow(error: unknown): boolean {
+  return CANNOT_NOW.test(sqlStateOf(error) ?? "");
 }
 
 /** Returns the error for the client: 503, with the reason. */

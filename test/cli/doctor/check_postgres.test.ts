@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Finding } from "../../../cli/doctor/finding.ts";
 import { freePort } from "../../support/free_port.ts";
+import { NO_POOLER, withPooler } from "../../support/pgbouncer.ts";
 import { NO_POSTGRES, withDatabase } from "../../support/postgres_server.ts";
 import { openTestDatabase, openTestStore } from "../../support/postgres_stores.ts";
 import { type Machine, onMachine } from "../support/run_in.ts";
@@ -71,3 +72,101 @@ test("backup, restore and repair leave PostgreSQL to its own tools, and name the
       assert.doesNotMatch(stderr, /of-nobody/);
     }
   }));
+
+async function clusterFindings(
+  { run }: Machine,
+  env: Readonly<Record<string, string>>,
+): Promise<readonly (readonly [string, string])[]> {
+  const { stdout } = await run(["doctor", "--json"], { env });
+  return (JSON.parse(stdout) as { checks: readonly Finding[] }).checks
+    .filter(({ name }) => name === "cluster").map(({ state, message }) => [state, message]);
+}
+
+test(
+  "doctor tells what is wrong with a cluster, each thing by name",
+  { skip: NO_POSTGRES },
+  () =>
+    onMachine((machine) =>
+      withDatabase(async (url) => {
+        const env = environmentOf(url);
+        assert.deepEqual(await clusterFindings(machine, env), [], "nobody has made tables");
+        const database = await openTestDatabase(url);
+        const store = await openTestStore(database, "postern");
+        assert.deepEqual(await clusterFindings(machine, env), [
+          ["ok", "No gateway has a lease; 0 open runs, 0 wait for a gateway"],
+        ]);
+        const now = Date.now();
+        const putLease = (id: string, leftMs: number, more: Readonly<Record<string, unknown>> = {}, about = {}) =>
+          store.batch([
+            {
+              op: "put",
+              collection: "gateway_leases",
+              key: id,
+              body: {
+                ...{ v: 1, fence: 1, until: now + leftMs, ...more },
+                about: { host: "web-1", pid: 7, version: "1.0.0", started_at: "2026-01-01T00:00:00.000Z", ...about },
+              },
+            },
+            { op: "put", collection: "gateway_fences", key: id, body: { v: 1 } },
+          ]);
+        await putLease("gw_well", 9_000);
+        assert.deepEqual(await clusterFindings(machine, env), [
+          ["ok", "1 gateway has a lease; 0 open runs, 0 wait for a gateway"],
+        ]);
+
+        await putLease("gw_late", -60_000);
+        await putLease("gw_long", 900_000, { drain: "drained" }, {
+          version: "1.1.0",
+          advertise_url: "https://web-2.example",
+        });
+        const claim = {
+          v: 1,
+          gateway: "gw_lost",
+          fence: 3,
+          conversation_id: null,
+          parent_id: null,
+          workspace: "office",
+        };
+        await store.batch([{ op: "put", collection: "run_claims", key: "run_left", body: claim }]);
+        const gone = { v: 1, gone: true };
+        await store.batch([{ op: "put", collection: "gateway_fences", key: "gw_lost", body: gone }]);
+        const found = await clusterFindings(machine, { ...env, POSTERN__STORAGE__POOL_SIZE: "100" });
+        const expected = [
+          /^The lease of gw_late \(web-1:7\) has run out/,
+          /^Runs of gw_lost, which is gone, wait/,
+          /^gw_long \(web-1:7\) is drained/,
+          /^Gateways run different versions: 1\.0\.0 \(gw_\w+\), 1\.1\.0 \(gw_long\)$/,
+          /^gw_long .* has a longer lease than cluster\.lease_secs says here \(10 s\)/,
+          /^gw_late .*, gw_well .* has no cluster\.advertise_url/,
+          /^3 gateways may open 309 connections \(storage\.pool_size 100\), and the server takes \d+/,
+        ];
+        assert.deepEqual(found.map(([state]) => state), expected.map(() => "warning"));
+        for (const [at, pattern] of expected.entries()) assert.match(found[at]?.[1] ?? "", pattern);
+        await store.close();
+      })
+    ),
+);
+
+test(
+  "doctor finds a pooler in transaction mode that no address leads past",
+  { skip: NO_POOLER },
+  () =>
+    onMachine((machine) =>
+      withDatabase((url) =>
+        withPooler(url, async (port) => {
+          const pooled = new URL(url);
+          pooled.port = String(port);
+          const behind = environmentOf(pooled.href);
+          const [alone] = await clusterFindings(machine, behind);
+          assert.equal(alone?.[0], "failure");
+          assert.match(alone[1], /a pooler in transaction mode, and storage\.direct_url_env names no address past it/);
+          const past = { ...behind, POSTERN__STORAGE__DIRECT_URL_ENV: "DIRECT", DIRECT: url };
+          assert.deepEqual(await clusterFindings(machine, past), []);
+          const elsewhere = new URL(url);
+          elsewhere.pathname = "/postgres";
+          const [other] = await clusterFindings(machine, { ...past, DIRECT: elsewhere.href });
+          assert.equal(other?.[1], "The address and storage.direct_url_env lead to different databases");
+        })
+      )
+    ),
+);

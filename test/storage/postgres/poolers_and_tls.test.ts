@@ -1,23 +1,18 @@
 import assert from "node:assert/strict";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
-import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import process from "node:process";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createSystemRandom } from "../../../lib/base/random.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { openConfiguredPostgres } from "../../../lib/storage/open_configured_postgres.ts";
 import type { Store } from "../../../lib/storage/store.ts";
-import { freePort } from "../../support/free_port.ts";
 import { NO_POSTGRES, startPostgres, withDatabase } from "../../support/postgres_server.ts";
+import { NO_POOLER, withPooler } from "../../support/pgbouncer.ts";
 import { openTestDatabase } from "../../support/postgres_stores.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
-import { until } from "../../support/until.ts";
 
-const NO_POOLER = NO_POSTGRES ||
-  (spawnSync("pgbouncer", ["--version"]).status === 0 ? false : "no pgbouncer was found: install Debian's package");
 const NO_OPENSSL = NO_POSTGRES || (spawnSync("openssl", ["version"]).status === 0 ? false : "no openssl was found");
 
 const STORAGE = {
@@ -31,55 +26,19 @@ const STORAGE = {
   engine_unchecked: false,
 };
 
-const open = (storage: Partial<typeof STORAGE>, environment: Readonly<Record<string, string>> = {}): Promise<Store> =>
-  openConfiguredPostgres({
+const open = async (
+  storage: Partial<typeof STORAGE>,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<Store> => {
+  const { store } = await openConfiguredPostgres({
     storage: { ...STORAGE, ...storage },
     environment: (name) => environment[name],
     clock: systemClock,
     random: createSystemRandom(),
     log: SILENT,
   });
-
-/** Runs `use` with the port of PgBouncer in transaction mode, which has two connections to the server of the address. */
-async function withPooler(url: string, use: (port: number) => Promise<void>): Promise<void> {
-  const { username, password, port: serverPort } = new URL(url);
-  await withTemporaryFolder(async (folder) => {
-    const port = await freePort();
-    writeFileSync(join(folder, "users.txt"), `"${username}" "${password}"\n`);
-    writeFileSync(
-      join(folder, "pgbouncer.ini"),
-      `[databases]
-* = host=127.0.0.1 port=${serverPort}
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = ${port}
-unix_socket_dir =
-auth_type = scram-sha-256
-auth_file = ${join(folder, "users.txt")}
-pool_mode = transaction
-default_pool_size = 2
-max_client_conn = 200
-`,
-    );
-    chmodSync(folder, 0o755);
-    // PgBouncer refuses to run as root
-    const asOther = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
-    const pooler = spawn("pgbouncer", [join(folder, "pgbouncer.ini")], {
-      stdio: ["ignore", "pipe", "pipe"],
-      ...asOther,
-    });
-    let said = "";
-    for (const stream of [pooler.stdout, pooler.stderr]) stream.on("data", (data) => void (said += String(data)));
-    const over = once(pooler, "exit");
-    try {
-      await until(() => /process up/.test(said) || pooler.exitCode !== null, () => `it does not start: ${said}`);
-      await use(port);
-    } finally {
-      pooler.kill("SIGKILL");
-      await over;
-    }
-  });
-}
+  return store;
+};
 
 test(
   "a store works behind PgBouncer in transaction mode, with two connections for all",

@@ -2,11 +2,13 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createSystemRandom } from "../../../lib/base/random.ts";
+import pg from "pg";
 import {
   DatabaseAwayError,
   openPostgresDatabase,
   type PostgresDatabase,
   type PostgresDatabaseOptions,
+  type PostgresSession,
   sqlStateOf,
 } from "../../../lib/storage/postgres/postgres_database.ts";
 import { NO_EMBEDDED_POSTGRES, NO_POSTGRES, startPostgres, withDatabase } from "../../support/postgres_server.ts";
@@ -62,7 +64,7 @@ describe("a PostgreSQL database", { skip: NO_POSTGRES }, () => {
       assert.deepEqual(await database.query("SELECT to_regclass('t') AS t"), [{ t: null }]);
     }));
 
-  test("a transaction is all or nothing, and is done again after a deadlock", () =>
+  test("a transaction is all or nothing, and is done again after a deadlock and a conflict", () =>
     withOpened(async (database) => {
       await database.query("CREATE TABLE t (k int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0), (2, 0)");
       await assert.rejects(
@@ -83,6 +85,10 @@ describe("a PostgreSQL database", { skip: NO_POSTGRES }, () => {
       await Promise.all([cross(1, 2), cross(2, 1)]);
       assert.deepEqual(await database.query("SELECT n FROM t"), [{ n: 2 }, { n: 2 }]);
       assert.ok(meet >= 3, "one of the two was done again");
+      const conflictTwice = "IF nextval('n') < 3 THEN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END IF;";
+      await database.query("CREATE SEQUENCE n");
+      await database.query(`DO $$ BEGIN ${conflictTwice} END $$`);
+      assert.deepEqual(await database.query("SELECT last_value AS tries FROM n"), [{ tries: 3 }]);
     }));
 
   test("a statement that takes too long is given up by the server", () =>
@@ -107,6 +113,45 @@ describe("a PostgreSQL database", { skip: NO_POSTGRES }, () => {
       const most = Math.max(...counts.map(([row]) => Number(row?.["n"])));
       assert.ok(most <= 3, `${most} connections`);
     }, { poolSize: 3 }));
+
+  test("a connection gets one statement after the other, however many are made at once", () =>
+    withOpened(async (database) => {
+      const { prototype } = pg.Client;
+      const { query } = prototype;
+      const sent = new WeakMap<object, number>();
+      let most = 0;
+      // The types of pg have many overloads of it
+      const counting = async function (this: pg.Client, ...given: unknown[]): Promise<unknown> {
+        sent.set(this, (sent.get(this) ?? 0) + 1);
+        most = Math.max(most, sent.get(this) ?? 0);
+        try {
+          return await Reflect.apply(query, this, given);
+        } finally {
+          sent.set(this, (sent.get(this) ?? 0) - 1);
+        }
+      };
+      Object.assign(prototype, { query: counting });
+      try {
+        const ask = ({ query: run }: PostgresSession) =>
+          Promise.allSettled([1, 2, 0, 4].map((n) => run("SELECT 4 / $1::int AS n", [n])));
+        const session = await database.dedicated();
+        const bound: PostgresSession = { query: (text, values) => session.query(text, values) };
+        const answers = await ask(bound);
+        assert.deepEqual(answers.map(({ status }) => status), ["fulfilled", "fulfilled", "rejected", "fulfilled"]);
+        await session.close();
+        await database.transaction(async (one) => {
+          const rows = await Promise.all([1, 2, 4].map((n) => one.query("SELECT 4 / $1::int AS n", [n])));
+          assert.deepEqual(rows.map(([row]) => row?.["n"]), [4, 2, 1]);
+        });
+        // A transaction that fails ends after the statements that nobody waits for any more
+        await assert.rejects(database.transaction(async (one) => {
+          await Promise.all([0, 1, 2].map((n) => one.query("SELECT 4 / $1::int AS n", [n])));
+        }));
+        assert.equal(most, 1);
+      } finally {
+        Object.assign(prototype, { query });
+      }
+    }));
 
   test("a dedicated session hears notifications and tells when it is lost", () =>
     withOpened(async (database) => {
@@ -153,6 +198,41 @@ describe("a PostgreSQL database", { skip: NO_POSTGRES }, () => {
       await wrong.close();
     } finally {
       await database.close();
+      await server.end();
+    }
+  });
+
+  test("nothing is read from a server that only reads, as a standby that is not promoted yet", async () => {
+    const server = await startPostgres();
+    await server.stop();
+    const standby = await startPostgres({ standbyOf: server });
+    const onlyReads = (error: unknown) => {
+      assert.ok(error instanceof DatabaseAwayError);
+      assert.equal(error.wasSent, false);
+      assert.match(error.message, /only reads, as a standby does that is not promoted yet/);
+      return true;
+    };
+    const database = await open(standby.url());
+    try {
+      await assert.rejects(database.query("SELECT 1 AS n"), onlyReads);
+      await assert.rejects(database.transaction((session) => session.query("SELECT 1 AS n")), onlyReads);
+      await assert.rejects(database.dedicated(), onlyReads);
+      await standby.run("SELECT pg_promote()");
+      assert.deepEqual(await database.query("SELECT 1 AS n"), [{ n: 1 }]);
+      const session = await database.dedicated();
+      assert.deepEqual(await session.query("SELECT 2 AS n"), [{ n: 2 }]);
+      await session.close();
+      await standby.run("ALTER DATABASE postgres SET default_transaction_read_only = on");
+      await standby.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postern'");
+      await until(() =>
+        database.query("SELECT 1").then(
+          () => false,
+          (error) => error instanceof DatabaseAwayError && !error.wasSent && onlyReads(error),
+        )
+      );
+    } finally {
+      await database.close();
+      await standby.end();
       await server.end();
     }
   });
