@@ -1,7 +1,8 @@
 import type { AuditRecord } from "../../lib/guard/audit/audit_chain.ts";
 import {
   AUDIT_TYPES,
-  type AuditActor,
+  type ChainEvent,
+  type DrainEvent,
   type PairedEvent,
   type TokenIssuedEvent,
 } from "../../lib/guard/audit/audit_event.ts";
@@ -31,11 +32,12 @@ export const auditShowCommand = defineCliCommand({
     const list = await ask(context, `/v1/audit${query}`) as AuditList;
     const records = list.data.toReversed();
     const none = "No audit record fits";
+    const isCluster = records.some(({ chain }) => chain !== undefined);
+    const titles = [...(isCluster ? ["CHAIN"] : []), "SEQ", "TIME", "TYPE", "BY", "WHAT"];
+    const rows = records.map((record) => [...(isCluster ? [record.chain ?? ""] : []), ...toRow(record)]);
     context.print(
-      { records, has_more: list.has_more, last_seq: list.last_id === null ? null : Number(list.last_id) },
-      records.length === 0
-        ? none
-        : toTable(["SEQ", "TIME", "TYPE", "BY", "WHAT"], records.map(toRow), context.io.columns),
+      { records, has_more: list.has_more, ...placeOf(list.last_id) },
+      records.length === 0 ? none : toTable(titles, rows, context.io.columns),
     );
     if (list.has_more && !context.flags.json) context.say(`Older records: --before ${list.last_id}`);
     return EXIT.ok;
@@ -53,14 +55,22 @@ export const auditVerifyCommand = defineCliCommand({
   },
   example: "postern audit verify",
   async run(context, { head }) {
-    if (head !== undefined && !/^[1-9]\d{0,14}:[0-9a-f]{64}$/.test(head)) {
-      throw new UsageError('Cannot use "--head": it must be a position, a colon and 64 hexadecimal digits');
+    if (head !== undefined && !/^(?:[\w.-]{1,100}:)?[1-9]\d{0,14}:[0-9a-f]{64}$/.test(head)) {
+      throw new UsageError(
+        'Cannot use "--head": it must be a position, a colon and 64 hexadecimal digits, in a cluster behind the chain and a colon',
+      );
     }
     const report = await ask(context, `/v1/audit/verify${toQuery({ head })}`) as AuditReport;
     context.print(report, toText(report));
     return report.ok ? EXIT.ok : EXIT.failed;
   },
 });
+
+/** Returns the place of the oldest record: a number for a gateway alone, a text in a cluster. */
+function placeOf(last: string | null) {
+  const seq = last === null ? null : Number(last);
+  return seq === null || Number.isInteger(seq) ? { last_seq: seq } : { last_seq: null, last_id: last };
+}
 
 async function ask(context: CommandContext, path: string): Promise<unknown> {
   const { config } = await context.loadConfig();
@@ -78,9 +88,17 @@ function toQuery(values: Readonly<Record<string, string | undefined>>): string {
   return given.length === 0 ? "" : `?${new URLSearchParams(given)}`;
 }
 
-function toText({ ok, records, first_seq, last_seq, head, problems, problem_count }: AuditReport): string {
-  const place = first_seq === null ? "" : `, ${first_seq} to ${last_seq}`;
-  const kept = head === null ? [] : [`head ${head.seq}:${head.hash}`];
+function toText({ ok, records, first_seq, last_seq, head, problems, problem_count, chains }: AuditReport): string {
+  const place = chains !== undefined
+    ? ` in ${chains.length} chains`
+    : first_seq === null
+    ? ""
+    : `, ${first_seq} to ${last_seq}`;
+  const kept = chains === undefined
+    ? head === null ? [] : [`head ${head.seq}:${head.hash}`]
+    : chains.filter(({ state }) => state === "open").map((open) =>
+      `head ${open.chain}:${open.head?.seq}:${open.head?.hash}`
+    );
   if (ok) return [`intact: ${records} records${place}`, ...kept].join("\n");
   const more = problem_count > problems.length ? [`... and ${problem_count - problems.length} more`] : [];
   return [`CHANGED: ${records} records${place}`, ...kept, ...problems.map(({ message }) => message), ...more].join(
@@ -108,6 +126,8 @@ function byOf(record: AuditRecord): string {
     case "mcp_tools":
     case "mcp_server":
     case "offer":
+    case "cluster":
+    case "storage":
       return actorOf(record.by);
     case "pairing":
       return record.address ?? (record.action === "paired" ? "" : actorOf(record.by));
@@ -118,6 +138,7 @@ function byOf(record: AuditRecord): string {
     case "node":
       return record.address ?? "";
     case "retention":
+    case "audit_chain":
       return "";
   }
 }
@@ -129,7 +150,7 @@ function endsOf({ label, scopes, expires_at, idle_ttl_seconds }: TokenIssuedEven
   return [JSON.stringify(label), scopes.join(","), ...ends, ...idle].join(" ");
 }
 
-function actorOf(actor: AuditActor | null): string {
+function actorOf(actor: DrainEvent["by"] | null): string {
   if (actor === null) return "";
   return actor.token_id === null ? actor.via : `${actor.via}:${actor.token_id}`;
 }
@@ -183,7 +204,28 @@ function whatOf(record: AuditRecord): string {
       return `${record.action} MCP server ${record.server}${record.source === null ? "" : `: ${record.source}`}`;
     case "offer":
       return `${record.kind} ${record.name}: ${record.outcome}`;
+    case "cluster":
+      return `${record.action === "drain_asked" ? "drained" : "begins the drain of"} gateway ${record.gateway}`;
+    case "storage":
+      return `encrypted ${record.rewritten} records anew, ${record.left} are left`;
     case "retention":
       return `forgot the records up to ${record.through}`;
+    case "audit_chain":
+      return toChainWords(record);
+  }
+}
+
+function toChainWords(event: ChainEvent): string {
+  switch (event.action) {
+    case "opened":
+      return `began the chain of gateway ${event.gateway}`;
+    case "closed":
+      return "ended its chain";
+    case "left_off":
+      return `ended chain ${event.last.chain} at ${event.last.seq}: its gateway is gone`;
+    case "witnessed":
+      return "named the heads of other chains";
+    case "forgot":
+      return `forgot the oldest records of ${event.through.length} chains`;
   }
 }

@@ -1,6 +1,6 @@
 import * as v from "valibot";
-import type { AuditHead } from "../../lib/guard/audit/audit_chain.ts";
 import { AUDIT_TYPES } from "../../lib/guard/audit/audit_event.ts";
+import type { GivenHead } from "../../lib/guard/audit/verify_audit.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { httpError } from "../wire/http_errors.ts";
 import {
@@ -23,22 +23,40 @@ const recordSchema = v.looseObject({
   type: v.picklist(AUDIT_TYPES),
   prev: v.string(),
   hash: v.string(),
+  chain: v.optional(v.string()),
 });
 
-const reportSchema = v.object({
-  ok: v.boolean(),
+/** Place of a record of a cluster: its key, which begins with its time. */
+const CLUSTER_PLACE = /^t\d{15}\.[\w-]{1,80}\.\d{1,15}\.\d{15}$/;
+
+const chainSchema = v.object({
   records: v.number(),
   first_seq: v.nullable(v.number()),
   last_seq: v.nullable(v.number()),
   head: v.nullable(v.object({ seq: v.number(), hash: v.string() })),
+});
+
+const reportSchema = v.object({
+  ok: v.boolean(),
+  ...chainSchema.entries,
   problems: v.array(
     v.object({
       seq: v.number(),
+      chain: v.optional(v.string()),
       code: v.picklist(["altered", "missing", "inserted", "moved", "broken", "head"]),
       message: v.string(),
     }),
   ),
   problem_count: v.number(),
+  chains: v.optional(
+    v.array(
+      v.object({
+        chain: v.string(),
+        state: v.nullable(v.picklist(["open", "closed", "left_off"])),
+        ...chainSchema.entries,
+      }),
+    ),
+  ),
 });
 
 /** GET /v1/audit: records of decisions, approvals and calls, newest first. */
@@ -51,7 +69,7 @@ export const auditRoute: Route = {
     limit: LIMIT_QUERY,
     after: {
       description: "Only records older than this position, the last_id of the list before",
-      schema: { type: "integer", minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
+      schema: { type: "string", pattern: `^[1-9]\\d{0,15}$|${CLUSTER_PLACE.source}` },
     },
     type: choiceQuery("Only this type of event", AUDIT_TYPES),
     tool: textQuery("Only records of this tool"),
@@ -66,17 +84,23 @@ export const auditRoute: Route = {
       type: choiceOf(context, "type", AUDIT_TYPES),
       tool: query.get("tool") ?? undefined,
       runId: query.get("run_id") ?? undefined,
-      before: after === null ? undefined : wholeNumber("after", after, Number.MAX_SAFE_INTEGER),
+      before: after === null ? undefined : placeOf(after),
     });
-    const { records, hasMore, lastSeq } = part;
+    const { records, hasMore, last } = part;
     return placedListReply(context, records, {
       hasMore,
-      lastId: hasMore || records.length > 0 ? String(lastSeq) : null,
+      lastId: hasMore || records.length > 0 ? last : null,
     });
   },
 };
 
-const HEAD = /^([1-9]\d{0,14}):([0-9a-f]{64})$/;
+/** Reads the place that a list goes on before. @throws {HttpError} 400 invalid_request */
+function placeOf(text: string): string {
+  if (CLUSTER_PLACE.test(text)) return text;
+  return String(wholeNumber("after", text, Number.MAX_SAFE_INTEGER));
+}
+
+const HEAD = /^(?:([\w.-]{1,100}):)?([1-9]\d{0,14}):([0-9a-f]{64})$/;
 
 /** GET /v1/audit/verify: checks whether the audit was changed from outside, and where. */
 export const verifyAuditRoute: Route = {
@@ -86,7 +110,8 @@ export const verifyAuditRoute: Route = {
   summary: "Check the audit's chain; every record that was altered, deleted, inserted or moved is named",
   query: {
     head: {
-      description: "A head kept from before, as <position>:<hash>: nothing up to it may have been rewritten",
+      description:
+        "A head kept from before, as <position>:<hash>, in a cluster <chain>:<position>:<hash>: nothing up to it may have been rewritten",
       schema: { type: "string", pattern: HEAD.source },
     },
   },
@@ -98,14 +123,14 @@ export const verifyAuditRoute: Route = {
   },
 };
 
-function headOf({ query }: RequestContext): AuditHead | undefined {
+function headOf({ query }: RequestContext): GivenHead | undefined {
   const text = query.get("head");
   if (text === null) return undefined;
-  const [, seq = "", hash = ""] = HEAD.exec(text) ?? [];
-  if (hash !== "") return { seq: Number(seq), hash };
+  const [, chain, seq = "", hash = ""] = HEAD.exec(text) ?? [];
+  if (hash !== "") return { chain, seq: Number(seq), hash };
   throw httpError(
     "invalid_request",
-    'Cannot use this "head": it must be a position, a colon and 64 hexadecimal digits',
+    'Cannot use this "head": it must be a position, a colon and 64 hexadecimal digits, in a cluster behind the chain and a colon',
     {
       param: "head",
     },

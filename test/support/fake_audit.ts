@@ -33,7 +33,7 @@ export function createFakeAudit(store?: Store): FakeAudit {
       return Promise.resolve({
         records: records.slice(0, limit),
         hasMore: records.length > limit,
-        lastSeq: records[limit - 1]?.seq ?? 1,
+        last: String(records[limit - 1]?.seq ?? 1),
       });
     },
     verify: () =>

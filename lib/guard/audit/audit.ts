@@ -6,13 +6,14 @@ import {
   type AuditAppend,
   type AuditHead,
   auditSeq,
-  AuditWriter,
   type AuditWriterOptions,
   parseAuditRecord,
   readAuditRecord,
 } from "./audit_chain.ts";
+import { AuditWriter } from "./audit_writer.ts";
+import type { AuditCluster, GatewayChain } from "./gateway_chain.ts";
 import type { AuditPart, AuditQuery } from "./list_audit.ts";
-import type { AuditReport } from "./verify_audit.ts";
+import type { AuditReport, GivenHead } from "./verify_audit.ts";
 
 /** The audit: an append-only, hash-chained list of what was decided, approved and called (docs/design/policy.md "Audit"). */
 export interface Audit {
@@ -23,8 +24,8 @@ export interface Audit {
    * Checks every record against the chain, the chain against its kept head, and against a head the caller kept.
    * @throws {CancelError} when `signal` aborts
    */
-  verify(options?: { readonly head?: AuditHead | undefined; readonly signal?: AbortSignal }): Promise<AuditReport>;
-  /** Position and hash of the newest record; `{seq: 0}` for an empty audit */
+  verify(options?: { readonly head?: GivenHead | undefined; readonly signal?: AbortSignal }): Promise<AuditReport>;
+  /** Position and hash of this gateway's newest record; `{seq: 0}` for an empty audit */
   head(): AuditHead;
   /** Tells whether the last event reached the disk. After a failure, each call tries another write */
   healthy(): boolean;
@@ -38,32 +39,37 @@ export interface Audit {
 export interface AuditOptions extends AuditWriterOptions {
   /** Days a record is kept */
   readonly retentionDays: () => number;
+  /** Cluster in which each gateway writes a chain of its own. Default: the gateway is alone, and has one chain for good */
+  readonly cluster?: AuditCluster | undefined;
 }
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Opens the audit over a store. One gateway owns a store's audit. Events that come while others are written share the next transaction. */
+/** Opens the audit over a store. Events that come while others are written share the next transaction. */
 export async function createAudit(options: AuditOptions): Promise<Audit> {
   const { store, clock } = options;
-  const writer = await AuditWriter.open(options);
-  const upkeep = new AuditUpkeep(options, writer);
+  const chain = await openChain(options);
+  const writer = await AuditWriter.open(options, chain);
+  const upkeep = new AuditUpkeep(options, writer, chain);
   const failures = new AccessFailures(options, writer.append);
+  if (chain !== undefined && options.enabled()) await writer.begin();
   upkeep.look();
+  chain?.start(writer.append);
   // Last: a start that fails before leaves no timer behind
   const hourly = clock.every(HOUR_MS, () => upkeep.look());
   return {
     append: writer.append,
     async list(query) {
-      const before = query.before ?? writer.head.seq + 1;
+      const newest = chain === undefined ? String(writer.head.seq + 1) : undefined;
       const { listAudit } = await import("./list_audit.ts");
-      return await listAudit(store, { ...query, before });
+      return await listAudit(store, { ...query, before: query.before ?? newest });
     },
     verify: ({ head: given, signal } = {}) =>
       upkeep.withoutPruning(async () => {
         const { verifyAudit } = await import("./verify_audit.ts");
-        return await verifyAudit({ store, given, signal });
+        return await verifyAudit({ store, given, signal, isCluster: chain !== undefined });
       }),
     head: () => writer.head,
     healthy: () => writer.healthy(),
@@ -72,16 +78,26 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
       if (writer.isClosed) return;
       hourly.clear();
       await failures.close();
-      await writer.close();
+      await chain?.stop();
+      await writer.close(chain !== undefined && !chain.isEnded ? { type: "audit_chain", action: "closed" } : undefined);
       await upkeep.close();
     },
   };
+}
+
+/** Opens the chain of this gateway in its cluster. Undefined for a gateway alone, which loads nothing of clusters. */
+async function openChain(options: AuditOptions): Promise<GatewayChain | undefined> {
+  const { cluster } = options;
+  if (cluster === undefined) return undefined;
+  const { GatewayChain } = await import("./gateway_chain.ts");
+  return new GatewayChain({ ...options, cluster });
 }
 
 /** Logs new heads and forgets old records, each time that it looks. */
 class AuditUpkeep {
   readonly #options: AuditOptions;
   readonly #writer: AuditWriter;
+  readonly #chain: GatewayChain | undefined;
   #pruning: Promise<void> = Promise.resolve();
   /** Monotonic time of the last pruning */
   #prunedAt = -Infinity;
@@ -90,9 +106,10 @@ class AuditUpkeep {
   /** Position of the head that was logged last */
   #shown = 0;
 
-  constructor(options: AuditOptions, writer: AuditWriter) {
+  constructor(options: AuditOptions, writer: AuditWriter, chain: GatewayChain | undefined) {
     this.#options = options;
     this.#writer = writer;
+    this.#chain = chain;
   }
 
   look(): void {
@@ -122,7 +139,8 @@ class AuditUpkeep {
     const { seq, hash } = this.#writer.head;
     if (seq === this.#shown) return;
     this.#shown = seq;
-    this.#options.log.info("Audit head", { seq, hash });
+    const chain = this.#chain === undefined ? {} : { chain: this.#chain.id };
+    this.#options.log.info("Audit head", { ...chain, seq, hash });
   }
 
   /** Prunes once a day, and never while the records are being verified. */
@@ -132,7 +150,12 @@ class AuditUpkeep {
     this.#prunedAt = clock.monotonic();
     const before = new Date(clock.now() - retentionDays() * DAY_MS).toISOString();
     const { append } = this.#writer;
-    this.#pruning = this.#pruning.then(() => pruneAudit({ store, append, before })).then(
+    const prune = async () => {
+      if (this.#chain === undefined) return await pruneAudit({ store, append, before });
+      const { pruneChains } = await import("./prune_chains.ts");
+      return await pruneChains({ store, append, before, own: this.#chain.id });
+    };
+    this.#pruning = this.#pruning.then(prune).then(
       (count) => void (count > 0 && log.info("Forgot audit records past their retention", { count })),
       (error: unknown) => void (this.#writer.isClosed || log.error("Cannot forget old audit records", { error })),
     );

@@ -336,12 +336,61 @@ export interface OfferEvent extends AuditPlace {
   readonly by: AuditActor;
 }
 
+/** Somebody has drained a gateway of the cluster. */
+export interface DrainEvent {
+  readonly type: "cluster";
+  /** `drain_asked`: at the gateway that was asked, with the wish itself; `drain_begun`: at the drained gateway, however it was asked for */
+  readonly action: "drain_asked" | "drain_begun";
+  /** Gateway that is drained */
+  readonly gateway: string;
+  /** ISO 8601, by the database's clock */
+  readonly requested_at: string;
+  /** Tells whether the last gateway that takes work may be drained too. Absent for `drain_begun` */
+  readonly force?: boolean | undefined;
+  readonly by: { readonly via: string; readonly token_id: string | null };
+}
+
+/** Encrypted records were encrypted anew with another key: an event for each call that changed some, and for the last one. */
+export interface RekeyEvent {
+  readonly type: "storage";
+  readonly action: "rekeyed";
+  /** Records that the call changed, and those that wait for the next call */
+  readonly rewritten: number;
+  readonly left: number;
+  /** Records that no key opens; at most 100 are counted */
+  readonly unreadable: number;
+  /** Tells whether every record that can be opened has the new key */
+  readonly complete: boolean;
+  readonly by: AuditActor;
+}
+
 /** Records up to `through` were older than the retention and are gone; their last hash is kept so that the chain still begins somewhere. */
 export interface RetentionEvent {
   readonly type: "retention";
   readonly through: number;
   readonly through_hash: string;
 }
+
+/** A place in a chain of audit records: everything up to it is vouched for by its hash. */
+export interface ChainPoint {
+  /** Id of the chain, see gateway_chain.ts */
+  readonly chain: string;
+  readonly seq: number;
+  readonly hash: string;
+}
+
+/** Begin, end or upkeep of a chain of a cluster, in which each gateway writes a chain of its own. */
+export type ChainEvent =
+  /** The first record of a chain */
+  | { readonly type: "audit_chain"; readonly action: "opened"; readonly gateway: string; readonly fence: number }
+  /** The last record of a chain, by an orderly stop */
+  | { readonly type: "audit_chain"; readonly action: "closed" }
+  /** Another chain ends with `last`, since its gateway is gone */
+  | { readonly type: "audit_chain"; readonly action: "left_off"; readonly last: ChainPoint }
+  /** Written for the heads of other chains alone, where nothing else was recorded for a minute */
+  | { readonly type: "audit_chain"; readonly action: "witnessed" }
+  /** Records up to these places were older than the retention and are gone */
+  | { readonly type: "audit_chain"; readonly action: "forgot"; readonly through: readonly ChainPoint[] };
 
 /** Any event that the audit records. */
 export type AuditEvent =
@@ -365,7 +414,10 @@ export type AuditEvent =
   | BrowserLoginEvent
   | McpServerEvent
   | OfferEvent
-  | RetentionEvent;
+  | DrainEvent
+  | RekeyEvent
+  | RetentionEvent
+  | ChainEvent;
 
 /** Types of events, for a filter. */
 export const AUDIT_TYPES = [
@@ -387,7 +439,10 @@ export const AUDIT_TYPES = [
   "browser_login",
   "mcp_server",
   "offer",
+  "cluster",
+  "storage",
   "retention",
+  "audit_chain",
 ] as const satisfies readonly AuditEvent["type"][];
 
 /** Returns what the audit is told of a change of who may call. */
@@ -432,6 +487,8 @@ const MAX_ITEMS = 32;
 
 /** A copy of an event without known secrets, of bounded size: long texts and lists are cut with a mark. */
 export function plainEvent<E extends AuditEvent>(event: E, redact: (text: string) => string): E {
+  // Ids and hashes of the audit's own, which a verification reads whole
+  if (event.type === "audit_chain") return event;
   // The copy has the shape of what came in: texts stay texts, lists stay lists
   return plain(event, redact) as E;
 }

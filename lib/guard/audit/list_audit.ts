@@ -15,9 +15,10 @@ import type { AuditEvent } from "./audit_event.ts";
 /** A part of the audit, newest first. */
 export interface AuditPart {
   readonly records: readonly AuditRecord[];
-  /** Older records were not looked at: go on before `lastSeq` */
+  /** Older records were not looked at: go on before `last` */
   readonly hasMore: boolean;
-  readonly lastSeq: number;
+  /** Place of the oldest record that was looked at */
+  readonly last: string;
 }
 
 /** Filters and bounds of a list of audit records. */
@@ -26,8 +27,8 @@ export interface AuditQuery {
   readonly type?: AuditEvent["type"] | undefined;
   readonly tool?: string | undefined;
   readonly runId?: string | undefined;
-  /** Only records before this position */
-  readonly before?: number | undefined;
+  /** Only records before this place: the position of a record in the chain of a gateway alone, the key of a record in a cluster */
+  readonly before?: string | undefined;
   /** 1-1000 */
   readonly limit: number;
 }
@@ -35,27 +36,39 @@ export interface AuditQuery {
 /** Records that one list looks at, so that a filter which nothing fits ends */
 const MAX_LOOKED_AT = 20_000;
 
-/** The newest records before a position that fit, newest first. */
-export async function listAudit(
-  store: Store,
-  query: AuditQuery & { readonly before: number },
-): Promise<AuditPart> {
+/** The newest records before a place that fit, newest first. In a cluster their order is that of their times. */
+export async function listAudit(store: Store, query: AuditQuery): Promise<AuditPart> {
   const records: AuditRecord[] = [];
   const where = rarestOf(query);
   let before = query.before;
   for (let looked = 0; looked < MAX_LOOKED_AT;) {
-    const page = await readAuditPage(store, { after: auditKey(before), reverse: true, where });
-    if (page.length === 0) return { records, hasMore: false, lastSeq: before };
+    const after = before === undefined ? undefined : keyOfPlace(before);
+    const page = await readAuditPage(store, { after, reverse: true, where });
+    if (page.length === 0) return { records, hasMore: false, last: before ?? "1" };
     for (const { key, body } of page) {
       const record = parseAuditRecord(body);
       const isWanted = record !== undefined && fits(record, query);
-      if (isWanted && records.length === query.limit) return { records, hasMore: true, lastSeq: before };
-      before = auditSeq(key) ?? before;
+      if (isWanted && records.length === query.limit) return { records, hasMore: true, last: before ?? "1" };
+      before = placeOfRecord(key) ?? before;
       if (isWanted) records.push(record);
     }
     looked += page.length;
   }
-  return { records, hasMore: true, lastSeq: before };
+  return { records, hasMore: true, last: before ?? "1" };
+}
+
+/** Begin of the keys of a cluster's records, see chain_records.ts. */
+const CLUSTER_KEY = /^t\d{15}\./;
+
+/** Returns the place that stands for a key. Undefined for a key that the audit does not write. */
+function placeOfRecord(key: string): string | undefined {
+  if (CLUSTER_KEY.test(key)) return key;
+  const seq = auditSeq(key);
+  return seq === undefined ? undefined : String(seq);
+}
+
+function keyOfPlace(place: string): string {
+  return CLUSTER_KEY.test(place) ? place : auditKey(Number(place));
 }
 
 /** The filter that the fewest records pass, which is read from its index; `fits` applies the others. */
@@ -77,7 +90,8 @@ export interface AuditEntry {
   readonly body: unknown;
 }
 
-const PAGE = 250;
+/** Records of a full page. */
+export const AUDIT_PAGE = 250;
 
 /**
  * Returns the records after a key, a page at a time; an empty page is the end. A record that cannot be read is set aside, and stays
@@ -96,7 +110,7 @@ export async function readAuditPage(
   const page = await store.scan(AUDIT_RECORDS, {
     order: "key",
     reverse,
-    limit: PAGE,
+    limit: AUDIT_PAGE,
     where,
     ...(after === undefined ? {} : { after }),
   });

@@ -24,6 +24,8 @@ export type AuditProblemCode = "altered" | "missing" | "inserted" | "moved" | "b
 export interface AuditProblem {
   /** Position of the first record concerned */
   readonly seq: number;
+  /** Id of the chain, in a cluster. Absent for an entry that belongs to none */
+  readonly chain?: string;
   readonly code: AuditProblemCode;
   readonly message: string;
 }
@@ -42,21 +44,43 @@ export interface AuditReport {
   readonly problems: readonly AuditProblem[];
   /** How many there are */
   readonly problem_count: number;
+  /** Chains of a cluster, in the order of their begin, at most 1,000 of them. Absent for a gateway alone */
+  readonly chains?: readonly ChainReport[];
+}
+
+/** Chain of a cluster in a report. */
+export interface ChainReport extends Pick<AuditReport, "records" | "first_seq" | "last_seq" | "head"> {
+  readonly chain: string;
+  /** `open`: a gateway writes it; `closed`: its gateway has stopped; `left_off`: its gateway is gone. Null where the head is lost */
+  readonly state: "open" | "closed" | "left_off" | null;
+}
+
+/** A head that the caller kept. */
+export interface GivenHead extends AuditHead {
+  /** Id of its chain. Default: the one chain of a gateway alone */
+  readonly chain?: string | undefined;
 }
 
 /** Store and known head that a verification compares. */
 export interface VerifyOptions {
   readonly store: Store;
   /** A head kept from before, as the log has them */
-  readonly given?: AuditHead | undefined;
+  readonly given?: GivenHead | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** True: the chains of a cluster are checked */
+  readonly isCluster?: boolean | undefined;
 }
 
 const MAX_PROBLEMS = 100;
 
 /** Checks the chain from its begin to its head. Records may be added meanwhile. @throws {CancelError} when `signal` aborts */
-export async function verifyAudit({ store, given, signal }: VerifyOptions): Promise<AuditReport> {
-  const chain = new ChainCheck(given);
+export async function verifyAudit(options: VerifyOptions): Promise<AuditReport> {
+  const { store, given, signal, isCluster } = options;
+  if (isCluster === true) {
+    const { verifyChains } = await import("./verify_chains.ts");
+    return await verifyChains(options);
+  }
+  const chain = new ChainCheck({ given });
   let head = await readHead(store);
   let after: string | undefined;
   for (;;) {
@@ -72,7 +96,8 @@ export async function verifyAudit({ store, given, signal }: VerifyOptions): Prom
   return chain.end(head);
 }
 
-async function readHead(store: Store): Promise<AuditHead | undefined> {
+/** Returns the kept head of the chain of a gateway alone. */
+export async function readHead(store: Store): Promise<AuditHead | undefined> {
   const stored = await store.get(AUDIT_HEAD, HEAD_KEY);
   return stored === undefined ? undefined : parseAuditHead(stored.body);
 }
@@ -84,10 +109,14 @@ interface Before {
 }
 
 /** Walk over the records of a chain, which collects what is wrong with it. */
-class ChainCheck {
+export class ChainCheck {
   readonly #given: AuditHead | undefined;
+  /** Words that name the chain in messages */
+  readonly #of: string;
   readonly #problems: AuditProblem[] = [];
   #problemCount = 0;
+  /** Problems that are gaps, with the position of the last record that is missing. */
+  readonly #gaps = new Map<AuditProblem, number>();
   #records = 0;
   /** The oldest record there is */
   #first: { readonly seq: number; readonly prev: string | undefined } | undefined;
@@ -96,41 +125,83 @@ class ChainCheck {
   #isBeginExplained = false;
   #isGivenSeen = false;
 
-  /** @param given a head that the caller kept */
-  constructor(given: AuditHead | undefined) {
+  /**
+   * @param options.given a head that the caller kept
+   * @param options.chain id of the chain, in a cluster
+   */
+  constructor({ given, chain }: { readonly given: AuditHead | undefined; readonly chain?: string }) {
     this.#given = given;
+    this.#of = chain === undefined ? "" : ` of chain ${chain}`;
   }
 
-  /** Checks the next record. */
+  /** Position of the newest record that was checked, and its hash where that can be relied on. */
+  get last(): Before {
+    return this.#before;
+  }
+
+  /** Position of the oldest record that was checked, and what it says of the one before it. */
+  get first(): { readonly seq: number; readonly prev: string | undefined } | undefined {
+    return this.#first;
+  }
+
+  /** Checks the next entry of the one chain of a gateway alone. */
   check({ key, body }: AuditEntry): void {
+    const seq = auditSeq(key);
+    if (seq !== undefined) return void this.checkAt(seq, body);
+    this.#records++;
+    const shown = JSON.stringify(key.slice(0, 40));
+    this.note("inserted", this.#before.seq, `A record ${shown} was inserted after record ${this.#before.seq}`);
+  }
+
+  /** Checks the next record. @param isInPlace false: it is under the key of another. @returns it when its content has its hash and it is in its place */
+  checkAt(seq: number, body: unknown, isInPlace = true): AuditRecord | undefined {
     this.#records++;
     const before = this.#before;
-    const seq = auditSeq(key);
-    if (seq === undefined) {
-      const shown = JSON.stringify(key.slice(0, 40));
-      return this.#note("inserted", before.seq, `A record ${shown} was inserted after record ${before.seq}`);
-    }
     const isFirst = this.#first === undefined;
-    const record = this.#readRecord(seq, body);
+    const record = this.#readRecord(seq, body, isInPlace);
+    if (!isFirst && seq <= before.seq) {
+      this.note("inserted", seq, `Record ${seq}${this.#of} is there twice: one of the two was inserted`);
+      return undefined;
+    }
     if (isFirst) this.#first = { seq, prev: record?.prev };
-    else if (seq > before.seq + 1) this.#note("missing", before.seq + 1, missing(before.seq + 1, seq - 1));
+    else if (seq > before.seq + 1) this.#noteGap(before.seq + 1, seq - 1);
     const follows = before.hash === undefined || record === undefined || record.prev === before.hash;
     if ((!isFirst || seq === 1) && seq === before.seq + 1 && !follows) {
       const pair = seq === 1 ? "its begin" : `record ${before.seq}`;
-      this.#note("broken", seq, `Record ${seq} does not follow on ${pair}: one of the two was replaced`);
+      this.note("broken", seq, `Record ${seq}${this.#of} does not follow on ${pair}: one of the two was replaced`);
     }
     this.#compareGiven(seq, record);
     this.#explainBegin(record);
     this.#before = { seq, hash: record?.hash };
+    return record;
+  }
+
+  /** Takes word of another record that the records up to a place were forgotten, some of them perhaps while they were checked. */
+  explain(through: AuditHead): void {
+    const first = this.#first;
+    if (first === undefined) {
+      this.#before = { seq: through.seq, hash: through.hash };
+      this.#isBeginExplained = true;
+    } else if (through.seq >= first.seq) {
+      this.#isBeginExplained = true;
+    } else if (through.seq + 1 === first.seq && (first.prev === undefined || first.prev === through.hash)) {
+      this.#isBeginExplained = true;
+    }
+    for (const [problem, to] of this.#gaps) {
+      if (to > through.seq) continue;
+      this.#gaps.delete(problem);
+      this.#problems.splice(this.#problems.indexOf(problem), 1);
+      this.#problemCount--;
+    }
   }
 
   /** Compares the chain with its kept head and the given one. @returns the report */
   end(head: AuditHead | undefined): AuditReport {
     const first = this.#first;
-    const last = first === undefined ? 0 : this.#before.seq;
+    const last = this.#before.seq;
     if (first !== undefined && first.seq > 1 && !this.#isBeginExplained) {
       this.#problemCount++;
-      this.#problems.unshift({ seq: 1, code: "missing", message: missing(1, first.seq - 1) });
+      this.#problems.unshift({ seq: 1, code: "missing", message: this.#missing(1, first.seq - 1) });
     }
     this.#compareHead(head, last);
     this.#findGiven(last);
@@ -145,24 +216,32 @@ class ChainCheck {
     };
   }
 
-  #note(code: AuditProblemCode, seq: number, message: string): void {
+  /** Notes damage. */
+  note(code: AuditProblemCode, seq: number, message: string): void {
     this.#problemCount++;
     if (this.#problems.length < MAX_PROBLEMS) this.#problems.push({ seq, code, message });
   }
 
+  #noteGap(from: number, to: number): void {
+    this.note("missing", from, this.#missing(from, to));
+    const problem = this.#problems.at(-1);
+    if (this.#problemCount === this.#problems.length && problem !== undefined) this.#gaps.set(problem, to);
+  }
+
   /** Returns the record when its content has its hash and it stands in its place. */
-  #readRecord(seq: number, body: unknown): AuditRecord | undefined {
+  #readRecord(seq: number, body: unknown, isInPlace: boolean): AuditRecord | undefined {
     const record = parseAuditRecord(body);
     if (record === undefined) {
-      this.#note("altered", seq, `Record ${seq} was altered: it cannot be read as one`);
+      this.note("altered", seq, `Record ${seq}${this.#of} was altered: it cannot be read as one`);
       return undefined;
     }
     if (hashOf(body) !== record.hash) {
-      this.#note("altered", seq, `Record ${seq} was altered: its content does not have its hash`);
+      this.note("altered", seq, `Record ${seq}${this.#of} was altered: its content does not have its hash`);
       return undefined;
     }
-    if (record.seq !== seq) {
-      this.#note("moved", seq, `Record ${seq} was put there: it was written as record ${record.seq}`);
+    if (record.seq !== seq || !isInPlace) {
+      const was = record.chain === undefined ? `record ${record.seq}` : `record ${record.seq} of chain ${record.chain}`;
+      this.note("moved", seq, `Record ${seq}${this.#of} was put there: it was written as ${was}`);
       return undefined;
     }
     return record;
@@ -172,7 +251,11 @@ class ChainCheck {
     if (this.#given?.seq !== seq) return;
     this.#isGivenSeen = true;
     if (record?.hash === this.#given.hash) return;
-    this.#note("head", seq, `Record ${seq} is not the one of the given head: it, or one before it, was replaced`);
+    this.note(
+      "head",
+      seq,
+      `Record ${seq}${this.#of} is not the one of the given head: it, or one before it, was replaced`,
+    );
   }
 
   #explainBegin(record: AuditRecord | undefined): void {
@@ -185,14 +268,18 @@ class ChainCheck {
     const { hash } = this.#before;
     if (head === undefined) {
       if (this.#records === 0) return;
-      this.#note("head", last, `The head is lost: nothing tells whether records after ${last} are missing`);
+      this.note("head", last, `The head${this.#of} is lost: nothing tells whether records after ${last} are missing`);
     } else if (head.seq > last) {
-      this.#note("missing", last + 1, missing(last + 1, head.seq));
+      this.note("missing", last + 1, this.#missing(last + 1, head.seq));
     } else if (head.seq < last) {
-      const added = `Records ${head.seq + 1}-${last} were added after the head, which is ${head.seq}`;
-      this.#note("inserted", head.seq + 1, added);
+      const added = `Records ${head.seq + 1}-${last}${this.#of} were added after the head, which is ${head.seq}`;
+      this.note("inserted", head.seq + 1, added);
     } else if (hash !== undefined && hash !== head.hash) {
-      this.#note("head", last, `Record ${last} is not the one of the kept head: it, or one before it, was replaced`);
+      this.note(
+        "head",
+        last,
+        `Record ${last}${this.#of} is not the one of the kept head: it, or one before it, was replaced`,
+      );
     }
   }
 
@@ -200,16 +287,21 @@ class ChainCheck {
     const given = this.#given;
     if (given === undefined || this.#isGivenSeen) return;
     if (given.seq > last) {
-      this.#note("missing", last + 1, `${missing(last + 1, given.seq)}, by the given head`);
+      this.note("missing", last + 1, `${this.#missing(last + 1, given.seq)}, by the given head`);
     } else {
-      const gone = `Record ${given.seq} of the given head is not there any more: give a newer head`;
-      this.#note("head", given.seq, gone);
+      const gone = `Record ${given.seq}${this.#of} of the given head is not there any more: give a newer head`;
+      this.note("head", given.seq, gone);
     }
+  }
+
+  #missing(from: number, to: number): string {
+    return missing(from, to, this.#of);
   }
 }
 
-function missing(from: number, to: number): string {
-  return from === to ? `Record ${from} is missing` : `Records ${from}-${to} are missing`;
+/** Returns the words for records that are not there. @param of words that name the chain */
+export function missing(from: number, to: number, of: string): string {
+  return from === to ? `Record ${from}${of} is missing` : `Records ${from}-${to}${of} are missing`;
 }
 
 function hashOf(body: unknown): string | undefined {

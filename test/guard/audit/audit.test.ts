@@ -248,7 +248,7 @@ test("list() filters by type, tool and run, and pages by position", async () => 
   const even = await audit.list({ limit: 3, tool: "even" });
   assert.deepEqual(even.records.map(({ seq }) => seq), [9, 7, 5]);
   assert.equal(even.hasMore, true);
-  const rest = await audit.list({ limit: 3, tool: "even", before: even.lastSeq });
+  const rest = await audit.list({ limit: 3, tool: "even", before: even.last });
   assert.deepEqual([rest.records.map(({ seq }) => seq), rest.hasMore], [[3, 1], false]);
   assert.deepEqual((await audit.list({ limit: 3, runId: "run_4" })).records.map(({ seq }) => seq), [5]);
   assert.deepEqual((await audit.list({ limit: 3, type: "approval" })).records, []);

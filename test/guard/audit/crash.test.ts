@@ -24,7 +24,7 @@ test("after SIGKILL the chain is whole, with every event that was acknowledged a
       const { store, audit, close } = await openAudit(path);
       assert.deepEqual((await audit.verify()).problems, []);
       const counts = new Map<string, number>();
-      for (let before = audit.head().seq + 1, more = true; more;) {
+      for (let before = String(audit.head().seq + 1), more = true; more;) {
         const part = await audit.list({ limit: 1000, before });
         for (const record of part.records) {
           if (record.type !== "access_failures") continue;
@@ -32,7 +32,7 @@ test("after SIGKILL the chain is whole, with every event that was acknowledged a
           counts.set(name, Math.max(counts.get(name) ?? 0, record.codes["count"] ?? 0));
         }
         more = part.hasMore;
-        before = part.lastSeq;
+        before = part.last;
       }
       for (const [name, count] of acknowledged) assert.ok((counts.get(name) ?? 0) >= count, `writer ${name}`);
       for (const [name, count] of counts) {
