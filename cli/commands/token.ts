@@ -12,7 +12,9 @@ export const pairCommand = defineCliCommand({
     const gateway = await reachGateway(context, { agent: false });
     try {
       if (gateway.running === undefined) {
-        throw new CommandError("Cannot pair: no gateway is running; start it with postern gateway");
+        throw new CommandError(
+          "Cannot pair: no gateway is running on this data directory; start it with postern gateway, or give the --data-dir that it has",
+        );
       }
       const { code, expires_in: seconds } = await gateway.request({ method: "POST", path: "/v1/pairing-code" }) as {
         code: string;

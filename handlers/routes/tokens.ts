@@ -200,9 +200,9 @@ export const wsTicketRoute: Route = strictRoute({
   summary: "Single-use ticket for /ws/chat?ticket=",
   reply: { status: 200, type: "application/json", schema: v.object({ ticket: v.string(), expires_in: v.number() }) },
   idempotency: "refused",
-  handler(_request, context) {
+  async handler(_request, context) {
     // A route with `access: "chat"` always has an identity
-    const { ticket, expiresInSeconds } = context.services.tickets.issue(context.identity as Identity);
+    const { ticket, expiresInSeconds } = await context.services.tickets.issue(context.identity as Identity);
     return jsonReply(context, 200, { ticket, expires_in: expiresInSeconds }, { "cache-control": "no-store" });
   },
 });

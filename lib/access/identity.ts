@@ -1,3 +1,4 @@
+import { HttpError } from "../base/errors.ts";
 import type { Actor, Scope } from "../base/records/caller.ts";
 import type { Write } from "../storage/store.ts";
 
@@ -62,6 +63,15 @@ export interface NewToken extends TokenTerms {
   readonly paired?: { readonly address: string | null };
 }
 
+/** How certain a gateway is which tokens count. A gateway alone always is. */
+export type TokenStanding =
+  | { readonly isConfirmed: true }
+  /** The database of the cluster is away, or too many requests wait for its answer. `forMs`: milliseconds since it was certain */
+  | { readonly isConfirmed: false; readonly forMs: number };
+
+/** Sender of a request as `confirm` takes it: by the text of the token, or by the token's id. */
+export type PresentedToken = { readonly token: string } | { readonly tokenId: string | null };
+
 /** Bearer tokens: only SHA-256 hashes are kept. `verify` is synchronous and costs microseconds: it runs on every request. */
 export interface Tokens {
   /**
@@ -87,6 +97,52 @@ export interface Tokens {
   revoke(id: string, by?: Actor | null): Promise<boolean>;
   /** Revokes all stored tokens, and those that are being made. @param by default null. @returns how many were stored */
   revokeAll(by?: Actor | null): Promise<number>;
+  /**
+   * Makes certain that what the other gateways of a cluster have changed counts here too. Call it before `verify`, `use` and `scopesOf`.
+   * @param maxMs most milliseconds to wait, for work that goes on without certainty. Default: until the database answers or counts as away
+   * @returns undefined when it is certain now, as at a gateway alone, or cannot be, as `standing` then says. Never rejects
+   */
+  confirm(by?: PresentedToken, maxMs?: number): Promise<void> | undefined;
+  /** Returns how certain it is which tokens count, after `confirm`. */
+  standing(): TokenStanding;
+  /**
+   * Tells whether a text could be a token that another gateway has made in the last moment, since this one does not know the token and cannot
+   * look now. Certainty about the tokens that it knows is no answer to that.
+   */
+  isUncertain(token: string): boolean;
+  /**
+   * Makes a change of who may call while nobody else in the cluster makes one: when another gateway revoked the token of `by` at the same moment,
+   * nothing is written.
+   * @param write makes the change together with the writes that it is given. @returns false when a precondition did not hold
+   * @returns false when a precondition of `write` did not hold at a gateway alone
+   * @throws {HttpError} 409 conflict when the token of `by` counts no more; 503 storage_unavailable
+   */
+  changeBy(by: Actor | null, write: (also: readonly Write[]) => Promise<boolean>): Promise<boolean>;
+  /** Tells whether other gateways use the same tokens: `confirm` may then return a promise. */
+  readonly isShared: boolean;
+  /** Tells whether an identity has a token that no store keeps, or none because pairing is off. Nobody can revoke it */
+  isFixed(tokenId: string | null): boolean;
+  /** Ends the looks at the tokens of the other gateways. */
+  close(): void;
   /** Stored tokens that have not expired, not counting those of the environment and the control file */
   count(): Promise<number>;
+}
+
+/** Time without an answer after which the database of a cluster counts as away. Until then requests wait for a slow one. Milliseconds */
+export const SILENCE_MS = 5_000;
+
+const RETRY_AFTER = "5";
+
+/** Returns the error for a caller who asks for what needs certainty about the tokens while the database of the cluster is away. */
+export function unconfirmed(): HttpError {
+  return storageAway("Cannot tell which tokens count: the database of the cluster does not answer; try again");
+}
+
+/** Returns the error 503 `storage_unavailable`, with the time to wait. */
+export function storageAway(message: string): HttpError {
+  return new HttpError("storage_unavailable", message, {
+    status: 503,
+    type: "api_error",
+    headers: { "retry-after": RETRY_AFTER },
+  });
 }

@@ -1,5 +1,6 @@
 import { hash } from "node:crypto";
 import * as v from "valibot";
+import { storedObject } from "../base/records/stored_object.ts";
 import { HttpError } from "../base/errors.ts";
 import { type Scope, SCOPES } from "../base/records/caller.ts";
 import type { Identity, NewToken, TokenRecord } from "./identity.ts";
@@ -12,7 +13,7 @@ export const TOKEN_LIMITS = {
   ttlSeconds: 315_360_000,
 } as const;
 
-const bodySchema = v.object({
+const bodySchema = storedObject({
   v: v.literal(1),
   id: v.string(),
   /** SHA-256 of the token, base64url */
@@ -52,6 +53,8 @@ export class KeptToken {
   readonly #expiresAt: number;
   /** Milliseconds without a use after which it ends; Infinity: never */
   readonly #idleMs: number;
+  /** Number of the change by which the gateway learned of it */
+  readonly change: number;
   /** Version of its record in the store */
   #version: number;
   /** Time of the last use that was sent to the store */
@@ -59,8 +62,9 @@ export class KeptToken {
   /** undefined: not since the start */
   #lastUsed: number | undefined;
 
-  constructor(body: TokenBody, version: number) {
+  constructor(body: TokenBody, { version, change }: { readonly version: number; readonly change: number }) {
     this.body = body;
+    this.change = change;
     this.identity = { tokenId: body.id, scopes: body.scopes, ...(body.plain ? { plain: true } : {}) };
     this.#version = version;
     this.#expiresAt = body.expires_at === null ? Infinity : Date.parse(body.expires_at);
@@ -74,9 +78,21 @@ export class KeptToken {
 
   /** Tells whether it has ended. A token that was never used counts as used when it was made. */
   isOver(now: number): boolean {
-    if (this.#expiresAt <= now) return true;
+    return this.#expiresAt <= now || this.isUnused(now);
+  }
+
+  /** Tells whether it has ended because nobody used it, as far as this gateway knows. */
+  isUnused(now: number): boolean {
     if (this.#idleMs === Infinity) return false;
     return (this.#lastUsed ?? Date.parse(this.body.last_used_at ?? this.body.created_at)) + this.#idleMs <= now;
+  }
+
+  /** Takes over a record that another gateway has written: its version, and its use where that is later. */
+  adopt({ last_used_at }: TokenBody, version: number): void {
+    this.#version = version;
+    const used = last_used_at === null ? -Infinity : Date.parse(last_used_at);
+    this.#lastUsedWritten = Math.max(this.#lastUsedWritten, used);
+    if (used > (this.#lastUsed ?? -Infinity)) this.#lastUsed = used;
   }
 
   /** Notes a use. @returns the body to write, when a use is to be written now */
@@ -123,7 +139,7 @@ export function checkNewToken({ scopes, label, ttlSeconds, idleTtlSeconds }: New
 }
 
 function checkScopes(scopes: readonly Scope[]): void {
-  if (scopes.length === 0 || scopes.some((scope) => !SCOPES.includes(scope))) {
+  if (scopes.length === 0 || scopes.some((scope) => !SCOPES.some((known) => known === scope))) {
     throw invalid("scopes", `it must name at least one of ${SCOPES.join(", ")} and nothing else`);
   }
 }

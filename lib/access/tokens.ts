@@ -2,16 +2,27 @@ import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
-import { type Actor, type Scope, SCOPES } from "../base/records/caller.ts";
+import { type Actor, isTokenScope, type Scope, SCOPES } from "../base/records/caller.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
-import { readable, scanAll } from "../storage/read_records.ts";
+import { readable, type ReadRecord, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import type { Identity, IssuedToken, NewToken, RecordAccess, TokenRecord, Tokens } from "./identity.ts";
+import type {
+  Identity,
+  IssuedToken,
+  NewToken,
+  PresentedToken,
+  RecordAccess,
+  TokenRecord,
+  Tokens,
+  TokenStanding,
+} from "./identity.ts";
 import { checkNewToken, KeptToken, parseTokenBody, secretHash, TOKEN_LIMITS, type TokenBody } from "./stored_token.ts";
+import type { AccessCluster, TokenSharing } from "./token_sharing.ts";
 
 /** Store, clock and fixed tokens that the tokens of a gateway work with. */
 export interface CreateTokensOptions {
   readonly store: Store;
+  /** In a cluster the clock of the database */
   readonly clock: Clock;
   readonly random: Random;
   /** The token of POSTERN_TOKEN: id `env`, scope admin. Undefined or empty: none */
@@ -22,6 +33,8 @@ export interface CreateTokensOptions {
   readonly record?: RecordAccess;
   /** Told when a last use could not be written. Default silent */
   readonly log?: Logger;
+  /** The other gateways that use the store. Default: there are none */
+  readonly cluster?: AccessCluster | undefined;
 }
 
 /** By token id. */
@@ -41,7 +54,8 @@ interface Known {
 /**
  * Opens the bearer tokens of a store, all held in memory by their hash. Tokens are `pst_` + 32 random bytes base64url.
  *
- * One gateway owns a store's tokens; expired ones are forgotten when it starts. A last use is written at most once a minute.
+ * Expired tokens are forgotten when a gateway starts. A last use is written at most once a minute. Where other gateways use the store, their changes are
+ * read (`TokenSharing`); else this gateway owns the tokens.
  */
 export async function createTokens(options: CreateTokensOptions): Promise<Tokens> {
   const tokens = new StoredTokens(options);
@@ -58,7 +72,15 @@ class StoredTokens implements Tokens {
   readonly #fixedIds = new Set<string | null>([null, CONTROL]);
   readonly #listeners: ((tokenId: string) => void | Promise<void>)[] = [];
   /** Ids of tokens whose record cannot be read: verify refuses them */
-  readonly #damaged: string[] = [];
+  #damaged: string[] = [];
+  /** The tokens of the other gateways. Undefined at a gateway alone */
+  #sharing: TokenSharing | undefined = undefined;
+  /** Reads of records of tokens that have ended unused, since they may have been used at another gateway */
+  readonly #uses = new Map<string, { readonly at: number; readonly read: Promise<void> }>();
+  /** Number of changes of this gateway, by which a reading of all tokens knows those that came after its begin */
+  #changes = 0;
+  /** Number of the change by which this gateway removed a token, until the next reading */
+  readonly #removedBy = new Map<string, number>();
   /** Tokens that are being made */
   #issuing = 0;
   /** How often all tokens were revoked */
@@ -71,15 +93,57 @@ class StoredTokens implements Tokens {
 
   /** Reads the tokens of the store, forgets the expired ones, and adds the fixed ones. @throws {ConfigError} */
   async load(): Promise<void> {
-    const { store, envToken, controlToken } = this.#options;
-    for await (const stored of scanAll(store, TOKENS, { order: "created" })) {
-      const [found] = readable(store, TOKENS, [stored], parseTokenBody);
-      if (found === undefined) this.#damaged.push(stored.key);
-      else this.#remember(found.value, found.version);
+    const { store, clock, cluster, log = SILENT, envToken, controlToken } = this.#options;
+    if (cluster === undefined) (await this.#read({ order: "created" }))();
+    else {
+      const { TokenSharing } = await import("./token_sharing.ts");
+      this.#sharing = new TokenSharing({ store, clock, log, cluster, read: () => this.#read({ order: "key" }) });
+      await this.#sharing.start();
     }
-    await this.#forget(this.#expired());
+    await this.#forgetExpired();
     this.#rememberFixed("env", envToken, false);
     this.#rememberFixed(CONTROL, controlToken, true);
+  }
+
+  close(): void {
+    this.#sharing?.stop();
+  }
+
+  confirm(by?: PresentedToken, maxMs?: number): Promise<void> | undefined {
+    const sharing = this.#sharing;
+    if (sharing === undefined) return undefined;
+    if (by === undefined) return sharing.confirm(maxMs);
+    const known = "token" in by ? this.#byHash.get(secretHash(by.token)) : { kept: this.#keptOf(by.tokenId) };
+    if (known === undefined) return this.#couldBeStored(by) ? sharing.confirmAnew(maxMs) : undefined;
+    const { kept } = known;
+    if (kept?.isUnused(this.#options.clock.now()) && sharing.standing().isConfirmed) return this.#readUse(kept);
+    return sharing.confirm(maxMs);
+  }
+
+  get isShared(): boolean {
+    return this.#options.cluster !== undefined;
+  }
+
+  isFixed(tokenId: string | null): boolean {
+    return this.#fixedIds.has(tokenId);
+  }
+
+  standing(): TokenStanding {
+    return this.#sharing?.standing() ?? CONFIRMED;
+  }
+
+  isUncertain(token: string): boolean {
+    const mayLook = this.#sharing?.mayWait() ?? true;
+    return !mayLook && this.#couldBeStored({ token }) && !this.#byHash.has(secretHash(token));
+  }
+
+  async changeBy(by: Actor | null, write: (also: readonly Write[]) => Promise<boolean>): Promise<boolean> {
+    const sharing = this.#sharing;
+    if (sharing === undefined) return await write([]);
+    await sharing.change(write, () => {
+      if (by !== null && !this.isLive(by.tokenId)) throw notAnyMore();
+    });
+    return true;
   }
 
   verify(token: string, peer: "loopback" | "other" = "other"): Identity | undefined {
@@ -96,7 +160,7 @@ class StoredTokens implements Tokens {
 
   async issue(order: NewToken): Promise<IssuedToken> {
     checkNewToken(order);
-    if (this.#isFull()) await this.#forget(this.#expired());
+    if (this.#isFull()) await this.#forgetExpired();
     if (this.#isFull()) {
       throw conflict(`there are ${TOKEN_LIMITS.tokens} already; revoke one first`);
     }
@@ -136,6 +200,7 @@ class StoredTokens implements Tokens {
   }
 
   async revoke(id: string, by: Actor | null = null): Promise<boolean> {
+    if (!this.#byId.has(id)) await this.#sharing?.requireNew();
     const kept = this.#byId.get(id);
     if (kept === undefined) return false;
     await this.#forget([kept], by);
@@ -145,6 +210,7 @@ class StoredTokens implements Tokens {
   async revokeAll(by: Actor | null = null): Promise<number> {
     this.#purges++;
     const all = [...this.#byId.values()];
+    if (this.#sharing !== undefined) return await this.#purge(this.#sharing, by);
     await this.#forget(all, by);
     // Tokens whose records could not be read go too
     for (const id of this.#damaged.splice(0)) await this.#options.store.takeOnce(TOKENS, id);
@@ -153,6 +219,10 @@ class StoredTokens implements Tokens {
 
   async count(): Promise<number> {
     return this.#byId.size - this.#expired().length;
+  }
+
+  #couldBeStored(by: PresentedToken): boolean {
+    return "token" in by && TOKEN_TEXT.test(by.token);
   }
 
   #keptOf(tokenId: string | null): KeptToken | undefined {
@@ -168,8 +238,57 @@ class StoredTokens implements Tokens {
     return [...this.#byId.values()].filter((kept) => kept.isOver(now));
   }
 
+  /** Reads all tokens of the store. @returns a function that takes them over */
+  async #read(options: { readonly order: "created" | "key" }): Promise<() => void> {
+    const { store } = this.#options;
+    const changesBefore = this.#changes;
+    const found = new Map<string, ReadRecord<TokenBody>>();
+    const damaged: string[] = [];
+    for await (const stored of scanAll(store, TOKENS, options)) {
+      const [token] = readable(store, TOKENS, [stored], parseTokenBody);
+      if (token === undefined) damaged.push(stored.key);
+      else found.set(stored.key, token);
+    }
+    return () => this.#takeOver(found, { damaged, changesBefore });
+  }
+
+  /** Makes the tokens in memory those that were found, except for changes of this gateway since the begin of the reading. */
+  #takeOver(
+    found: ReadonlyMap<string, ReadRecord<TokenBody>>,
+    { damaged, changesBefore }: { readonly damaged: string[]; readonly changesBefore: number },
+  ): void {
+    this.#damaged = damaged;
+    for (const [id, { value, version }] of found) {
+      const kept = this.#byId.get(id);
+      if (kept !== undefined) kept.adopt(value, version);
+      else if ((this.#removedBy.get(id) ?? -1) < changesBefore) this.#remember(value, version);
+    }
+    for (const [id, kept] of this.#byId) {
+      if (found.has(id) || kept.change >= changesBefore) continue;
+      this.#byId.delete(id);
+      // A token that this gateway is removing itself was told of before
+      if (this.#byHash.delete(kept.body.hash)) void this.#tellRevoked([kept]);
+    }
+    for (const [id, change] of this.#removedBy) if (change < changesBefore) this.#removedBy.delete(id);
+  }
+
+  /** Reads when a token was last used at any gateway, at most once a second. Never rejects. */
+  #readUse(kept: KeptToken): Promise<void> {
+    const { store, clock } = this.#options;
+    const { id } = kept.body;
+    const before = this.#uses.get(id);
+    if (before !== undefined && clock.monotonic() - before.at < USE_READ_MS) return before.read;
+    const read = store.get(TOKENS, id).then((stored) => {
+      const [found] = readable(store, TOKENS, stored === undefined ? [] : [stored], parseTokenBody);
+      if (found !== undefined) kept.adopt(found.value, found.version);
+    }).catch(() => {}).then(() => this.#sharing?.confirm());
+    if (this.#uses.size > TOKEN_LIMITS.tokens) this.#uses.clear();
+    this.#uses.set(id, { at: clock.monotonic(), read });
+    return read;
+  }
+
   #remember(body: TokenBody, version: number): KeptToken {
-    const kept = new KeptToken(body, version);
+    const kept = new KeptToken(body, { version, change: this.#changes++ });
     this.#byId.set(body.id, kept);
     this.#byHash.set(body.hash, { identity: kept.identity, loopbackOnly: false, kept });
     return kept;
@@ -192,30 +311,30 @@ class StoredTokens implements Tokens {
     const token = `pst_${Buffer.from(this.#options.random.bytes(32)).toString("base64url")}`;
     const body = this.#toBody(order, secretHash(token));
     const purgesBefore = this.#purges;
-    const record = new KeptToken(body, 1).toRecord();
+    const record = new KeptToken(body, { version: 1, change: 0 }).toRecord();
     const change = paired === undefined
       ? { kind: "issued", record, by } as const
       : { kind: "paired", record, address: paired.address } as const;
-    if (!await this.#record(change, [{ op: "insert", collection: TOKENS, key: body.id, body }])) {
+    const insert: Write = { op: "insert", collection: TOKENS, key: body.id, body };
+    if (!await this.changeBy(by, (also) => this.#record(change, [insert, ...also]))) {
       throw new Error(`Cannot create token "${body.id}": the id exists`);
     }
     if (this.#purges !== purgesBefore) {
       // Whoever makes tokens with a stolen one must not outlive the purge
-      await this.#record({ kind: "revoked", tokenIds: [body.id], by: null }, [toDelete(body)]);
+      await this.#record({ kind: "revoked", tokenIds: [body.id], by: null }, [toDelete(body), ...this.#changed()]);
       throw conflict("all tokens were revoked in this moment");
     }
     return { token, record: this.#remember(body, 1).toRecord() };
   }
 
   #toBody({ scopes, label, ttlSeconds, idleTtlSeconds, plain }: NewToken, hash: string): TokenBody {
-    const { clock, random } = this.#options;
-    const now = clock.now();
+    const now = this.#options.clock.now();
     return {
       v: 1,
-      id: random.id("tok_"),
+      id: this.#options.random.id("tok_"),
       hash,
       label,
-      scopes: [...new Set(scopes)],
+      scopes: [...new Set(scopes)].filter(isTokenScope),
       created_at: new Date(now).toISOString(),
       expires_at: ttlSeconds === undefined ? null : new Date(now + ttlSeconds * 1000).toISOString(),
       ...(idleTtlSeconds === undefined ? {} : { idle_ttl_seconds: idleTtlSeconds }),
@@ -224,20 +343,73 @@ class StoredTokens implements Tokens {
     };
   }
 
-  /**
-   * Removes tokens: `verify` refuses them at once, and lists show them until the store has removed them too.
-   * @param by undefined for tokens that have expired
-   */
-  async #forget(tokens: readonly KeptToken[], by?: Actor | null): Promise<void> {
+  /** Removes tokens: `verify` refuses them at once, and lists show them until the store has removed them too. */
+  async #forget(tokens: readonly KeptToken[], by: Actor | null): Promise<void> {
     for (const { body } of tokens) this.#byHash.delete(body.hash);
-    const told = tokens.flatMap(({ body }) => this.#listeners.map((tell) => tell(body.id)));
+    const told = this.#tellRevoked(tokens);
     if (tokens.length > 0) {
-      const deletes = tokens.map(({ body }) => toDelete(body));
-      if (by === undefined) await this.#options.store.batch(deletes);
-      else await this.#record({ kind: "revoked", tokenIds: tokens.map(({ body }) => body.id), by }, deletes);
+      const deletes = [...tokens.map(({ body }) => toDelete(body)), ...this.#changed()];
+      await this.#record({ kind: "revoked", tokenIds: tokens.map(({ body }) => body.id), by }, deletes);
     }
-    for (const { body } of tokens) this.#byId.delete(body.id);
-    await Promise.all(told);
+    this.#remove(tokens);
+    this.#sharing?.tell();
+    await told;
+  }
+
+  /** Removes tokens that have ended. One that another gateway has seen used meanwhile stays. */
+  async #forgetExpired(): Promise<void> {
+    const tokens = this.#expired();
+    if (tokens.length === 0) return;
+    if (this.#sharing === undefined) {
+      for (const { body } of tokens) this.#byHash.delete(body.hash);
+      const told = this.#tellRevoked(tokens);
+      await this.#options.store.batch(tokens.map(({ body }) => toDelete(body)));
+      this.#remove(tokens);
+      return await told;
+    }
+    for (const kept of tokens) {
+      const { body: { id, hash }, version } = kept;
+      const check: Write = { op: "check", collection: TOKENS, key: id, version };
+      if (!await this.#options.store.batch([check, toDelete(kept.body), ...this.#changed()])) continue;
+      this.#byHash.delete(hash);
+      this.#remove([kept]);
+      await this.#tellRevoked([kept]);
+    }
+    this.#sharing.tell();
+  }
+
+  /** Removes all tokens of a cluster, also those that this gateway does not know. @returns how many there were */
+  async #purge(sharing: TokenSharing, by: Actor | null): Promise<number> {
+    const known = [...this.#byId.values()];
+    for (const { body } of known) this.#byHash.delete(body.hash);
+    const told = this.#tellRevoked(known);
+    const ids: string[] = [];
+    await sharing.purge(async (also) => {
+      for await (const { key } of scanAll(this.#options.store, TOKENS, { order: "key" })) ids.push(key);
+      const deletes = ids.map((key) => ({ op: "delete", collection: TOKENS, key }) as const);
+      await this.#record({ kind: "revoked", tokenIds: ids, by }, [...deletes, ...also]);
+    });
+    this.#remove(known);
+    // A look removes the tokens that only others knew
+    await sharing.requireNew();
+    await told;
+    return ids.length;
+  }
+
+  #remove(tokens: readonly KeptToken[]): void {
+    for (const { body: { id } } of tokens) {
+      this.#byId.delete(id);
+      if (this.#sharing !== undefined) this.#removedBy.set(id, this.#changes++);
+    }
+  }
+
+  async #tellRevoked(tokens: readonly KeptToken[]): Promise<void> {
+    await Promise.all(tokens.flatMap(({ body }) => this.#listeners.map((tell) => tell(body.id))));
+  }
+
+  /** Returns what goes with each write of a change. */
+  #changed(): readonly Write[] {
+    return this.#sharing === undefined ? [] : [this.#sharing.changed()];
   }
 
   /** Notes a use. Nobody waits for its record; a token revoked meanwhile has no such version and stays gone. */
@@ -248,14 +420,29 @@ class StoredTokens implements Tokens {
     store.putIfVersion(TOKENS, body.id, kept.version, body).then(
       (written) => {
         if (written) kept.written();
+        // Another gateway has written a use: its record has the version for the next one
+        else if (this.#sharing !== undefined) void this.#readUse(kept);
       },
       (error: unknown) => log.warn("Cannot record the use of a token", { token_id: body.id, error }),
     );
   }
 }
 
+const CONFIRMED: TokenStanding = { isConfirmed: true };
+/** Form of the tokens that are made here. */
+const TOKEN_TEXT = /^pst_[\w-]{43}$/;
+/** Least time between two reads of when a token was last used. Milliseconds */
+const USE_READ_MS = 1_000;
+
 function toDelete({ id }: TokenBody): Write {
   return { op: "delete", collection: TOKENS, key: id };
+}
+
+function notAnyMore(): HttpError {
+  return new HttpError("conflict", "Cannot change who may call: the token of this request was revoked in this moment", {
+    status: 409,
+    type: "invalid_request_error",
+  });
 }
 
 function conflict(reason: string): HttpError {

@@ -86,6 +86,13 @@ test("a token that was never used is idle from the moment it was made; a use is 
   );
 });
 
+test("the scope of gateways among each other is given to no token", async () => {
+  const tokens = await setUp().tokens();
+  for (const scopes of [["cluster"], ["admin", "cluster"]] as const) {
+    await assert.rejects(tokens.issue({ scopes, label: "" }), isRefused("invalid_request", 400, "scopes"));
+  }
+});
+
 test("what is not exactly a token is nobody", async () => {
   const tokens = await setUp().tokens();
   const { token } = await tokens.issue({ scopes: ["admin"], label: "" });

@@ -1,0 +1,331 @@
+import * as v from "valibot";
+import { type Clock, type Timer, withTimeout } from "../base/clock.ts";
+import { HttpError } from "../base/errors.ts";
+import { nextTick } from "../base/tick.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import { readable } from "../storage/read_records.ts";
+import type { Store, Write } from "../storage/store.ts";
+import { SILENCE_MS, storageAway, type TokenStanding, unconfirmed } from "./identity.ts";
+
+/** Ways of a gateway to the others of its cluster, as far as tokens need them. */
+export interface AccessCluster {
+  /** Id of this gateway. */
+  readonly gateway: string;
+  /** Tells all gateways that tokens have changed. */
+  tell(): void;
+  /** Calls a function when a gateway says that tokens have changed. @returns a function that ends this */
+  onChange(listener: () => void): () => void;
+}
+
+/** Options of `TokenSharing`. */
+export interface TokenSharingOptions {
+  readonly store: Store;
+  /** Clock of the cluster, whose `now` is the database's */
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly cluster: AccessCluster;
+  /** Reads all tokens. @returns a function that takes them over, at once and without an error */
+  readonly read: () => Promise<() => void>;
+}
+
+/**
+ * Collection of two records. The version of `all` counts the changes of all tokens, and its body never changes. `purge` says that all tokens
+ * are being revoked.
+ */
+export const TOKEN_CHANGES = "token_changes";
+const ALL = "all";
+const PURGE = "purge";
+const ALL_BODY = { v: 1 } as const;
+
+const changeSchema = v.object({
+  v: v.literal(1),
+  /** Time in ms since the epoch, by the database's clock, until which no token is made. Absent in `all` */
+  until: v.optional(v.number()),
+});
+
+/** Parses a record of `token_changes`. @throws {v.ValiError} for a body that no version wrote */
+export function parseTokenChange(body: unknown): v.InferOutput<typeof changeSchema> {
+  return v.parse(changeSchema, body);
+}
+
+/** The records of `token_changes` as a look found them. */
+interface FoundChanges {
+  readonly all: number;
+  readonly purge: number;
+  /** Time until which no token is made, in ms since the epoch. */
+  readonly purgedUntil: number;
+}
+
+/** Milliseconds for which a look at the version makes certain which tokens count. */
+export const CONFIRMED_MS = 1_000;
+/** Time after which a look that is not answered is followed by the next one. Its answer counts when it comes. Milliseconds */
+const NEXT_MS = 1_000;
+/** Least number of looks without an answer before the database counts as away. */
+const SILENT_LOOKS = 4;
+/** Most requests that wait for a look. Others are refused until the look is answered. */
+const MAX_WAITING = 1_000;
+/** Interval of the looks by themselves. A look that takes up to 600 ms lets no request wait. Milliseconds */
+const LOOK_MS = 400;
+/** Time that a start waits for a database that does not answer in time. Milliseconds */
+const START_MS = 30_000;
+/** Least time between the begins of two looks that requests ask for. Milliseconds */
+const GAP_MS = 100;
+/** Tries of a change while other gateways change tokens too. */
+const MAX_TRIES = 20;
+/** Time for revoking all tokens, after which a gateway that died over it holds up nobody. Milliseconds */
+const PURGE_MS = 10_000;
+
+/**
+ * Keeps the tokens in memory equal to those of the cluster: knows when it was last certain which tokens count, and reads them again when
+ * another gateway has changed one.
+ *
+ * One record has the version of all tokens, and each change writes the record in its batch. A look reads the record alone, for all requests at the
+ * same time. A slow database is waited for. While the database is away, no request causes a look: the looks by themselves go on.
+ */
+export class TokenSharing {
+  readonly #options: TokenSharingOptions;
+  /** Changes that the tokens in memory have. */
+  #known: FoundChanges = { all: -1, purge: -1, purgedUntil: 0 };
+  /** Time at which the last look that succeeded was begun, in monotonic ms. */
+  #confirmedAt = -Infinity;
+  #begunAt = -Infinity;
+  /** Number of the newest look. */
+  #looks = 0;
+  /** Number of the newest look that succeeded. The answers of earlier ones change nothing any more. */
+  #succeeded = 0;
+  /** Number of the newest look when tokens were last taken over: it and those before may have found what is older. */
+  #takenBy = 0;
+  /** Begin of the first look without an answer, in monotonic ms. Undefined when the last one was answered. */
+  #silentSince: number | undefined = undefined;
+  #isAway = false;
+  /** Requests that wait. */
+  #waiting = 0;
+  /** The newest look, until it is answered or the next one may begin. It never rejects. */
+  #current: Promise<void> | undefined = undefined;
+  /** The look that begins after the current one, for everybody who came since. */
+  #next: Promise<void> | undefined = undefined;
+  /** The look for requests that came since, which keeps the gap to the one before. */
+  #later: Promise<void> | undefined = undefined;
+  readonly #stopped = new AbortController();
+  #timer: Timer | undefined = undefined;
+  #unlisten: (() => void) | undefined = undefined;
+
+  constructor(options: TokenSharingOptions) {
+    this.#options = options;
+  }
+
+  /** Reads the tokens, and goes on looking until `stop`. Waits up to 30 seconds for the database. @throws {HttpError} 503 storage_unavailable */
+  async start(): Promise<void> {
+    const { clock, cluster } = this.#options;
+    this.#unlisten = cluster.onChange(() => void (this.#isAway || this.#lookNext()));
+    for (const end = clock.monotonic() + START_MS;;) {
+      try {
+        await this.requireNew();
+        break;
+      } catch (error) {
+        if (clock.monotonic() >= end) throw error;
+        await clock.sleep(LOOK_MS, this.#stopped.signal);
+      }
+    }
+    this.#timer = clock.every(LOOK_MS, () => void this.#look());
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+    this.#timer?.clear();
+    this.#unlisten?.();
+  }
+
+  /** Returns how certain it is which tokens count. A look that a request has just waited for counts for the request. */
+  standing(): TokenStanding {
+    const forMs = this.#options.clock.monotonic() - this.#confirmedAt;
+    const isConfirmed = forMs < CONFIRMED_MS || this.mayWait();
+    return isConfirmed ? CONFIRMED : { isConfirmed, forMs };
+  }
+
+  /** Tells whether one more request may wait for a look: the database is not away, and not too many wait. */
+  mayWait(): boolean {
+    return !this.#isAway && this.#waiting < MAX_WAITING;
+  }
+
+  /**
+   * Waits for a look that began within the last second, or begins now. Undefined when it is certain, and when nobody may wait: the
+   * database is away, or too many wait already.
+   * @param maxMs most milliseconds to wait. Default: until the database counts as away
+   */
+  confirm(maxMs?: number): Promise<void> | undefined {
+    const { clock } = this.#options;
+    const since = clock.monotonic() - CONFIRMED_MS;
+    if (this.#confirmedAt > since || !this.mayWait()) return undefined;
+    const certain = this.#wait(() => this.#confirmedAt > since);
+    return maxMs === undefined ? certain : withTimeout(certain, { ms: maxMs, clock });
+  }
+
+  /** Waits for a look that begins after this call, for a token that is not known here. Undefined when nobody may wait. @param maxMs as above */
+  confirmAnew(maxMs?: number): Promise<void> | undefined {
+    if (!this.mayWait()) return undefined;
+    const certain = this.#wait(undefined);
+    return maxMs === undefined ? certain : withTimeout(certain, { ms: maxMs, clock: this.#options.clock });
+  }
+
+  /** Waits for a look that begins after this call. @throws {HttpError} 503 storage_unavailable when it fails */
+  async requireNew(): Promise<void> {
+    const before = this.#looks;
+    do await this.#look(); while (this.#succeeded <= before && !this.#isAway);
+    if (this.#succeeded <= before) throw unconfirmed();
+  }
+
+  /** Returns the write that goes with a change that nothing may hold up, as a revocation. Call `tell` after it. */
+  changed(): Write {
+    return { op: "put", collection: TOKEN_CHANGES, key: ALL, body: ALL_BODY };
+  }
+
+  /** Tells all gateways that tokens have changed. */
+  tell(): void {
+    this.#options.cluster.tell();
+  }
+
+  /**
+   * Makes a change that holds only while nobody else changes tokens: again and again, each time after a look.
+   * @param write makes the change together with the writes that it is given. @returns false when a precondition did not hold
+   * @param check throws when the change may not be made any more
+   * @throws {HttpError} 409 conflict while all tokens are revoked; 503 storage_unavailable; what `check` throws
+   */
+  async change(write: (also: readonly Write[]) => Promise<boolean>, check: () => void): Promise<void> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      check();
+      const known = this.#known;
+      if (known.purgedUntil > this.#options.clock.now()) throw purging();
+      if (await write(writesOver(known))) {
+        if (this.#known === known) this.#known = { ...known, all: known.all + 1 };
+        return this.tell();
+      }
+      await this.requireNew();
+    }
+    throw storageAway("Cannot change tokens: other gateways change them all the time; try again");
+  }
+
+  /**
+   * Revokes all tokens of the cluster. No gateway makes a token between the begin and the end.
+   * @param write deletes the tokens together with the writes that it is given
+   */
+  async purge(write: (also: readonly Write[]) => Promise<unknown>): Promise<void> {
+    const place = { op: "put", collection: TOKEN_CHANGES, key: PURGE } as const;
+    await this.#options.store.batch([{ ...place, body: { v: 1, until: this.#options.clock.now() + PURGE_MS } }]);
+    await write([{ ...place, body: { v: 1, until: 0 } }, this.changed()]);
+    this.tell();
+  }
+
+  /** Waits as one of a bounded number. @param isCertain default: a look began after this call, and was answered */
+  async #wait(isCertain: (() => boolean) | undefined): Promise<void> {
+    this.#waiting++;
+    try {
+      if (isCertain === undefined) await (this.#later ??= this.#lookLater());
+      else while (!isCertain() && !this.#isAway) await this.#look();
+    } finally {
+      this.#waiting--;
+    }
+  }
+
+  async #lookLater(): Promise<void> {
+    const { clock } = this.#options;
+    const waitMs = this.#begunAt + GAP_MS - clock.monotonic();
+    await (waitMs > 0 ? clock.sleep(waitMs, this.#stopped.signal).catch(() => {}) : nextTick());
+    // Who comes from now on may have missed the begin of the look
+    this.#later = undefined;
+    const before = this.#looks;
+    while (this.#succeeded <= before && !this.#isAway) await this.#look();
+  }
+
+  #lookNext(): Promise<void> {
+    return this.#next ??= this.#waitAndLook();
+  }
+
+  async #waitAndLook(): Promise<void> {
+    do await (this.#current ?? nextTick()); while (this.#current !== undefined);
+    this.#next = undefined;
+    await this.#look();
+  }
+
+  /** Looks now, or waits for the newest look. Never rejects. */
+  #look(): Promise<void> {
+    return this.#current ??= this.#begin().finally(() => this.#current = undefined);
+  }
+
+  /** Begins a look, and waits for its answer until the next one may begin. */
+  async #begin(): Promise<void> {
+    const { clock } = this.#options;
+    const begunAt = clock.monotonic();
+    const look = ++this.#looks;
+    this.#begunAt = begunAt;
+    this.#silentSince ??= begunAt;
+    const answered = this.#read(look, begunAt).then(() => true, (error: unknown) => {
+      if (look > this.#succeeded) this.#lose(error);
+      return true;
+    });
+    if (await withTimeout(answered, { ms: NEXT_MS, clock }) === true) return;
+    const silentMs = this.#silentSince === undefined ? 0 : clock.monotonic() - this.#silentSince;
+    // After a process or a machine stood still, the time alone proves nothing
+    const isSilent = silentMs >= SILENCE_MS && this.#looks - this.#succeeded >= SILENT_LOOKS;
+    if (isSilent) this.#lose(new Error("The database did not answer in time"));
+  }
+
+  /** Reads what has changed. An answer that comes after that of a later look changes nothing. */
+  async #read(look: number, begunAt: number): Promise<void> {
+    const { store, read } = this.#options;
+    const found = await findChanges(store);
+    const { all, purge } = this.#known;
+    const takeOver = found.all === all && found.purge === purge ? undefined : await read();
+    if (look < this.#succeeded) return;
+    // A change of this gateway, or one that another look has found, may be newer than what this look found
+    const isOlder = takeOver === undefined
+      ? this.#known.all !== all
+      : look <= this.#takenBy && found.all < this.#known.all;
+    if (!isOlder) {
+      takeOver?.();
+      if (takeOver !== undefined) this.#takenBy = this.#looks;
+      this.#known = found;
+    }
+    this.#succeed(look, begunAt);
+  }
+
+  #succeed(look: number, begunAt: number): void {
+    this.#succeeded = look;
+    this.#confirmedAt = begunAt;
+    this.#silentSince = look === this.#looks ? undefined : this.#begunAt;
+    if (this.#isAway) this.#options.log.info("It is certain again which tokens count");
+    this.#isAway = false;
+  }
+
+  #lose(error: unknown): void {
+    if (!this.#isAway) {
+      this.#options.log.error("It is not certain any more which tokens count: most requests are refused", { error });
+    }
+    this.#isAway = true;
+  }
+}
+
+async function findChanges(store: Store): Promise<FoundChanges> {
+  const stored = await store.scan(TOKEN_CHANGES, { limit: 2 });
+  const found = readable(store, TOKEN_CHANGES, stored, parseTokenChange);
+  const of = (key: string) => found.find((record) => record.key === key);
+  const versionOf = (key: string) => stored.find((record) => record.key === key)?.version ?? 0;
+  return { all: versionOf(ALL), purge: versionOf(PURGE), purgedUntil: of(PURGE)?.value.until ?? 0 };
+}
+
+/** Returns the writes that let a change hold only while nothing else has changed. */
+function writesOver({ all, purge }: FoundChanges): readonly Write[] {
+  const place = { collection: TOKEN_CHANGES, key: ALL, body: ALL_BODY };
+  return [
+    all === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version: all },
+    { op: "check", collection: TOKEN_CHANGES, key: PURGE, version: purge },
+  ];
+}
+
+const CONFIRMED: TokenStanding = { isConfirmed: true };
+function purging(): HttpError {
+  return new HttpError("conflict", "Cannot change who may call: all tokens are being revoked in this moment", {
+    status: 409,
+    type: "invalid_request_error",
+  });
+}
