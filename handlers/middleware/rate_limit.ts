@@ -1,3 +1,4 @@
+import type { SharedKind, SharedWindows } from "../../lib/access/shared_windows.ts";
 import { type SlidingWindow, slidingWindow } from "../../lib/access/sliding_window.ts";
 import type { Identity } from "../../lib/access/identity.ts";
 import type { Counter } from "../../lib/base/telemetry/metrics.ts";
@@ -60,31 +61,45 @@ export interface LimitedRequest {
 /** Requests that a small window takes. */
 const SMALL_WINDOW_MAX = 60;
 
-type Limits = Pick<Config["gateway"], "rate_limit_max" | "rate_limit_window_secs" | "rate_limit_per_identity">;
+type Limits = Pick<
+  Config["gateway"],
+  "rate_limit_max" | "rate_limit_window_secs" | "rate_limit_per_identity" | "rate_limit_scope"
+>;
 
 /** Tells whether two configurations have the same limits. */
 export function sameLimits(a: Limits, b: Limits | undefined): boolean {
   return a.rate_limit_max === b?.rate_limit_max && a.rate_limit_window_secs === b.rate_limit_window_secs &&
-    a.rate_limit_per_identity === b.rate_limit_per_identity;
+    a.rate_limit_per_identity === b.rate_limit_per_identity && a.rate_limit_scope === b.rate_limit_scope;
 }
 
-/** Creates the windows of the configured limits, all of them empty. */
-export function createWindows(limits: Limits): Pick<LimitSettings, "windows" | "identities"> {
+/**
+ * Creates the windows of the configured limits, all of them empty.
+ * @param shared windows of the cluster, for `rate_limit_scope = "cluster"`. Undefined for a gateway alone, which has windows of its own
+ */
+export function createWindows(
+  limits: Limits,
+  shared?: Pick<SharedWindows, "window">,
+): Pick<LimitSettings, "windows" | "identities"> {
   const { rate_limit_max: max, rate_limit_per_identity: perIdentity } = limits;
   const windowMs = limits.rate_limit_window_secs * 1000;
-  const whole = () => slidingWindow({ max, windowMs });
-  const small = () => slidingWindow({ max: Math.min(max, SMALL_WINDOW_MAX), windowMs });
+  const isShared = limits.rate_limit_scope === "cluster";
+  const open = (kind: SharedKind | undefined, size: number) =>
+    kind !== undefined && isShared && shared !== undefined
+      ? shared.window(kind, { max: size, windowMs })
+      : slidingWindow({ max: size, windowMs });
+  const whole = (kind?: SharedKind) => open(kind, max);
+  const small = (kind?: SharedKind) => open(kind, Math.min(max, SMALL_WINDOW_MAX));
   return {
     windows: max === 0 ? undefined : {
-      callers: whole(),
+      callers: whole("callers"),
       probes: whole(),
-      addresses: whole(),
-      pairing: whole(),
+      addresses: whole("addresses"),
+      pairing: whole("pairing"),
       crossSite: small(),
       refusedPages: small(),
-      refusedTokens: small(),
+      refusedTokens: small("refusedTokens"),
     },
-    identities: perIdentity === 0 ? undefined : slidingWindow({ max: perIdentity, windowMs }),
+    identities: perIdentity === 0 ? undefined : open("identities", perIdentity),
   };
 }
 
@@ -98,6 +113,8 @@ export function limitRequest(request: Request, limited: LimitedRequest, options:
   const { access, identity } = limited;
   const { windows, identities } = options.settings;
   if (access === "node_token") return;
+  // A gateway asks for many clients of its own, which it has limited
+  if (access === "cluster" && identity?.scopes.includes("cluster")) return;
   const probe = access === "public" && isProbe(limited.path);
   if (windows !== undefined) {
     if (probe) {

@@ -1,15 +1,18 @@
 import type { Clock } from "../base/clock.ts";
+import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store } from "../storage/store.ts";
 import type { RecordAccess, Tokens } from "./identity.ts";
 import { createPairing, type Pairing } from "./pairing.ts";
 import { createTickets, type Tickets } from "./tickets.ts";
+import type { AccessCluster } from "./token_sharing.ts";
 import { createTokens } from "./tokens.ts";
 
 /** Options of `createAccessServices`. */
 export interface AccessServicesOptions {
   readonly store: Store;
+  /** In a cluster the clock of the database */
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
@@ -21,6 +24,9 @@ export interface AccessServicesOptions {
   readonly controlToken?: string | undefined;
   /** Seconds that a new pairing code is valid. */
   readonly pairingTtlSeconds: () => number;
+  /** The other gateways that use the store. Default: the gateway is alone */
+  readonly cluster?: AccessCluster | undefined;
+  readonly opened: OpenedList;
 }
 
 /** Everything that decides who may call. */
@@ -32,11 +38,13 @@ export interface AccessServices {
 
 /** Loads the tokens, and creates pairing and tickets over them. */
 export async function createAccessServices(options: AccessServicesOptions): Promise<AccessServices> {
-  const { store, clock, random, record, pairingTtlSeconds } = options;
-  const tokens = await createTokens(options);
+  const { store, clock, random, record, pairingTtlSeconds, cluster } = options;
+  const tokens = options.opened.own(await createTokens(options), (open) => open.close());
   return {
     tokens,
     pairing: createPairing({ store, clock, random, tokens, record, ttlSeconds: pairingTtlSeconds }),
-    tickets: createTickets({ clock, random, tokens }),
+    tickets: cluster === undefined
+      ? createTickets({ clock, random, tokens })
+      : (await import("./shared_tickets.ts")).createSharedTickets({ ...options, tokens, gateway: cluster.gateway }),
   };
 }

@@ -3,9 +3,10 @@ import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Actor } from "../base/records/caller.ts";
+import { storedObject, unknownFieldsOf } from "../base/records/stored_object.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
-import type { IssuedToken, RecordAccess, Tokens, TokenTerms } from "./identity.ts";
+import { type IssuedToken, type RecordAccess, storageAway, type Tokens, type TokenTerms } from "./identity.ts";
 import { secretHash } from "./stored_token.ts";
 
 /** How a client that pairs is named, and when its token ends. */
@@ -15,6 +16,8 @@ export type PairingTerms = Partial<TokenTerms> & { readonly address?: string | u
 export interface Pairing {
   /** A fresh code, `ABCD-EFGH`, in place of any earlier one. Only its hash is kept */
   createCode(by?: Actor | null): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;
+  /** Tells whether there is a code that somebody may still come with. */
+  isPending(): Promise<boolean>;
   /**
    * Takes the code, atomically, and issues an admin token.
    * @param terms default: the label `paired`, and no end; `address` is the peer's, for the record
@@ -27,6 +30,7 @@ export interface Pairing {
 /** Store, clock and terms that pairing works with. */
 export interface CreatePairingOptions {
   readonly store: Store;
+  /** In a cluster the clock of the database */
   readonly clock: Clock;
   readonly random: Random;
   readonly tokens: Tokens;
@@ -48,9 +52,12 @@ export const PAIRING_CODES = "pairing_codes";
 /** Collection of the one record that counts wrong codes and locks pairing. */
 export const PAIRING_GUARD = "pairing_guard";
 const GUARD_KEY = "guard";
-const FORGET_MISSES: Write = { op: "delete", collection: PAIRING_GUARD, key: GUARD_KEY };
+const GUARD = { collection: PAIRING_GUARD, key: GUARD_KEY } as const;
+const FORGET_MISSES: Write = { op: "delete", ...GUARD };
+/** Tries of a guess while clients guess at other gateways of the cluster too. */
+const MAX_TRIES = 20;
 const codeSchema = v.object({ v: v.literal(1), expires_at: v.number() });
-const guardSchema = v.object({ v: v.literal(1), misses: v.number(), locked_until: v.number() });
+const guardSchema = storedObject({ v: v.literal(1), misses: v.number(), locked_until: v.number() });
 
 /** @throws {v.ValiError} for a body that no version wrote */
 export function parsePairingCode(body: unknown): v.InferOutput<typeof codeSchema> {
@@ -82,6 +89,12 @@ class StoredPairing implements Pairing {
     return this.#exclusively(() => this.#replaceCode(by));
   }
 
+  async isPending(): Promise<boolean> {
+    const { store, clock } = this.#options;
+    const found = readable(store, PAIRING_CODES, await store.scan(PAIRING_CODES, { limit: 1_000 }), parsePairingCode);
+    return found.some(({ value }) => value.expires_at > clock.now());
+  }
+
   async redeem(code: string | null, terms: PairingTerms = {}): Promise<IssuedToken> {
     if (code === null || code.trim() === "") throw codeRequired();
     return await this.#exclusively(() => this.#exchange(code, terms));
@@ -95,18 +108,21 @@ class StoredPairing implements Pairing {
   }
 
   async #replaceCode(by: Actor | null): ReturnType<Pairing["createCode"]> {
-    const { store, clock, random } = this.#options;
+    const { store, clock, tokens, random } = this.#options;
     let code = "";
     // The low five bits index the 32 letters
     for (const byte of random.bytes(CODE_CHARACTERS)) code += ALPHABET.charAt(byte & 31);
     const ttlSeconds = this.#options.ttlSeconds();
     const body: v.InferOutput<typeof codeSchema> = { v: 1, expires_at: clock.now() + ttlSeconds * 1000 };
-    const earlier = await store.scan(PAIRING_CODES, { limit: 1_000 });
-    await this.#record({ kind: "code_made", by }, [
-      ...earlier.map(({ key }) => ({ op: "delete", collection: PAIRING_CODES, key }) as const),
-      FORGET_MISSES,
-      { op: "put", collection: PAIRING_CODES, key: secretHash(code), body },
-    ]);
+    await tokens.changeBy(by, async (also) => {
+      const earlier = await store.scan(PAIRING_CODES, { limit: 1_000 });
+      return await this.#record({ kind: "code_made", by }, [
+        ...earlier.map(({ key }) => ({ op: "delete", collection: PAIRING_CODES, key }) as const),
+        FORGET_MISSES,
+        { op: "put", collection: PAIRING_CODES, key: secretHash(code), body },
+        ...also,
+      ]);
+    });
     return { code: `${code.slice(0, 4)}-${code.slice(4)}`, expiresInSeconds: ttlSeconds };
   }
 
@@ -114,13 +130,9 @@ class StoredPairing implements Pairing {
     presented: string,
     { label = "paired", address: peer, ...terms }: PairingTerms,
   ): Promise<IssuedToken> {
-    const { store, clock, tokens } = this.#options;
+    const { store, tokens } = this.#options;
     const address = peer ?? null;
-    const misses = await this.#refuseWhileLocked();
-    const code = presented.length > MAX_PRESENTED_CHARACTERS ? "" : presented.toUpperCase().replace(/[\s-]/g, "");
-    const hash = secretHash(code);
-    const taken = code.length === CODE_CHARACTERS ? await store.takeOnce(PAIRING_CODES, hash) : undefined;
-    if (taken === undefined || this.#expiryOf(taken) <= clock.now()) throw await this.#countMiss(misses, address);
+    const { misses, hash, taken } = await this.#takeCode(presented, address);
     let issued: IssuedToken;
     try {
       issued = await tokens.issue({ scopes: ["admin"], label, ...terms, paired: { address } });
@@ -133,19 +145,52 @@ class StoredPairing implements Pairing {
     return issued;
   }
 
+  /**
+   * Takes the code that a client presents. A client of a cluster hears whether its code is right once the guess is counted, at whichever gateways
+   * others guess at the same moment.
+   * @throws {HttpError} 403 pairing_code_invalid, 429 pairing_locked, 503 storage_unavailable
+   */
+  async #takeCode(presented: string, address: string | null) {
+    const { clock } = this.#options;
+    const code = presented.length > MAX_PRESENTED_CHARACTERS ? "" : presented.toUpperCase().replace(/[\s-]/g, "");
+    const hash = secretHash(code);
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const guard = await this.#refuseWhileLocked();
+      const taken = code.length === CODE_CHARACTERS ? await this.#take(hash, guard) : undefined;
+      if (taken === "changed") continue;
+      if (taken !== undefined && this.#expiryOf(taken) > clock.now()) return { misses: guard.misses, hash, taken };
+      if (await this.#countMiss(guard, address)) throw invalidCode();
+    }
+    throw storageAway("Cannot pair: too many clients try to pair at the same time; try again");
+  }
+
+  /** @returns `changed` when another gateway has counted a guess or taken the code meanwhile */
+  async #take(hash: string, guard: PairingGuard): Promise<Stored | undefined | "changed"> {
+    const { store, tokens } = this.#options;
+    if (!tokens.isShared) return await store.takeOnce(PAIRING_CODES, hash);
+    const found = await store.get(PAIRING_CODES, hash);
+    if (found === undefined) return undefined;
+    const isTaken = await store.batch([
+      { op: "check", collection: PAIRING_GUARD, key: GUARD_KEY, version: guard.version },
+      { op: "check", collection: PAIRING_CODES, key: hash, version: found.version },
+      { op: "delete", collection: PAIRING_CODES, key: hash },
+    ]);
+    return isTaken ? found : "changed";
+  }
+
   /** Returns how many wrong codes came since the last right one. @throws {HttpError} 429 pairing_locked */
-  async #refuseWhileLocked(): Promise<number> {
+  async #refuseWhileLocked(): Promise<PairingGuard> {
     const { store, clock } = this.#options;
     const stored = await store.get(PAIRING_GUARD, GUARD_KEY);
-    if (stored === undefined) return 0;
+    if (stored === undefined) return { misses: 0, version: 0 };
     const [found] = readable(store, PAIRING_GUARD, [stored], parsePairingGuard);
     // How many wrong codes came is unknown, so no code counts before a new one is made
     if (found === undefined) throw locked(LOCK_MS);
-    const guard = found.value;
-    const waitMs = guard.locked_until - clock.now();
+    const { misses, locked_until: lockedUntil } = found.value;
+    const waitMs = lockedUntil - clock.now();
     if (waitMs > 0) throw locked(waitMs);
     // A lock that has run out starts the count again
-    return guard.locked_until > 0 ? 0 : guard.misses;
+    return { ...unknownFieldsOf(found.value), misses: lockedUntil > 0 ? 0 : misses, version: stored.version };
   }
 
   /** Returns when a code expires, in milliseconds since the epoch: 0 for a code whose record cannot be read. */
@@ -153,16 +198,30 @@ class StoredPairing implements Pairing {
     return readable(this.#options.store, PAIRING_CODES, [taken], parsePairingCode)[0]?.value.expires_at ?? 0;
   }
 
-  /** Writes one more wrong code, and the lock after too many of them. @returns the error for the client */
-  async #countMiss(earlierMisses: number, address: string | null): Promise<HttpError> {
-    const { store, clock } = this.#options;
-    const misses = earlierMisses + 1;
+  /** Writes one more wrong code, and the lock after too many of them. @returns false when another gateway has counted one meanwhile */
+  async #countMiss(earlier: PairingGuard, address: string | null): Promise<boolean> {
+    const { store, clock, tokens } = this.#options;
+    const misses = earlier.misses + 1;
     const lockedUntil = misses >= MAX_MISSES ? clock.now() + LOCK_MS : 0;
-    const body: v.InferOutput<typeof guardSchema> = { v: 1, misses, locked_until: lockedUntil };
-    const writes: readonly Write[] = [{ op: "put", collection: PAIRING_GUARD, key: GUARD_KEY, body }];
-    await (lockedUntil === 0 ? store.batch(writes) : this.#record({ kind: "locked", address }, writes));
-    return invalidCode();
+    const body: v.InferOutput<typeof guardSchema> = {
+      ...unknownFieldsOf(earlier),
+      v: 1,
+      misses,
+      locked_until: lockedUntil,
+    };
+    const writes = [tokens.isShared ? putOver(earlier, body) : { op: "put" as const, ...GUARD, body }];
+    return await (lockedUntil === 0 ? store.batch(writes) : this.#record({ kind: "locked", address }, writes));
   }
+}
+
+/** Wrong codes since the last right one, and the version of their record: 0 where there is none. Carries the record's unknown fields. */
+interface PairingGuard {
+  readonly misses: number;
+  readonly version: number;
+}
+
+function putOver({ version }: PairingGuard, body: unknown): Write {
+  return version === 0 ? { op: "insert", ...GUARD, body } : { op: "putIf", ...GUARD, body, version };
 }
 
 function codeRequired(): HttpError {

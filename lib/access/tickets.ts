@@ -4,14 +4,25 @@ import type { Random } from "../base/random.ts";
 import type { Identity, Tokens } from "./identity.ts";
 import { secretHash } from "./stored_token.ts";
 
-/** Single-use tickets for WebSocket handshakes of browsers, which cannot send a header. Kept in memory, 30 s, 1,000 at most; they end with their token. */
-export interface Tickets {
-  issue(identity: Identity): { readonly ticket: string; readonly expiresInSeconds: number };
-  take(ticket: string): Identity | undefined;
+/** Ticket just given. */
+export interface IssuedTicket {
+  readonly ticket: string;
+  readonly expiresInSeconds: number;
 }
 
-const TTL_SECONDS = 30;
-const MAX_TICKETS = 1_000;
+/** Single-use tickets for WebSocket handshakes of browsers, which cannot send a header. They count for 30 s and end with their token. */
+export interface Tickets {
+  issue(identity: Identity): IssuedTicket | Promise<IssuedTicket>;
+  /** Takes a ticket of a gateway alone. Undefined in a cluster */
+  take(ticket: string): Identity | undefined;
+  /** Takes a ticket that any gateway of the cluster gave. @throws {HttpError} 503 storage_unavailable */
+  takeAnywhere(ticket: string): Promise<Identity | undefined>;
+}
+
+/** Seconds that a ticket counts. */
+export const TICKET_SECONDS = 30;
+/** Tickets that one gateway has given and that nobody has come with. */
+export const MAX_TICKETS = 1_000;
 const MAX_PRESENTED_CHARACTERS = 128;
 
 /** Clock, randomness and tokens that tickets work with. */
@@ -22,8 +33,13 @@ export interface CreateTicketsOptions {
   readonly tokens: Pick<Tokens, "isLive">;
 }
 
+/** Tickets of a gateway alone. */
+export interface LocalTickets extends Tickets {
+  issue(identity: Identity): IssuedTicket;
+}
+
 /** Tickets in memory: `tkt_` + 32 random bytes base64url, taken once, within 30 s. Beyond 1,000 the oldest goes first. */
-export function createTickets({ clock, random, tokens }: CreateTicketsOptions): Tickets {
+export function createTickets({ clock, random, tokens }: CreateTicketsOptions): LocalTickets {
   /** By hash, in order of issue and so of expiry */
   const tickets = new Map<string, { readonly identity: Identity; readonly expiresAt: number }>();
 
@@ -34,20 +50,22 @@ export function createTickets({ clock, random, tokens }: CreateTicketsOptions): 
     }
   }
 
+  const take = (ticket: string) => {
+    if (ticket.length > MAX_PRESENTED_CHARACTERS) return undefined;
+    const hash = secretHash(ticket);
+    const found = tickets.get(hash);
+    tickets.delete(hash);
+    if (found === undefined || found.expiresAt <= clock.monotonic()) return undefined;
+    return tokens.isLive(found.identity.tokenId) ? found.identity : undefined;
+  };
   return {
     issue(identity) {
       prune();
       const ticket = `tkt_${Buffer.from(random.bytes(32)).toString("base64url")}`;
-      tickets.set(secretHash(ticket), { identity, expiresAt: clock.monotonic() + TTL_SECONDS * 1000 });
-      return { ticket, expiresInSeconds: TTL_SECONDS };
+      tickets.set(secretHash(ticket), { identity, expiresAt: clock.monotonic() + TICKET_SECONDS * 1000 });
+      return { ticket, expiresInSeconds: TICKET_SECONDS };
     },
-    take(ticket) {
-      if (ticket.length > MAX_PRESENTED_CHARACTERS) return undefined;
-      const hash = secretHash(ticket);
-      const found = tickets.get(hash);
-      tickets.delete(hash);
-      if (found === undefined || found.expiresAt <= clock.monotonic()) return undefined;
-      return tokens.isLive(found.identity.tokenId) ? found.identity : undefined;
-    },
+    take,
+    takeAnywhere: async (ticket) => take(ticket),
   };
 }

@@ -1,0 +1,114 @@
+import { Buffer } from "node:buffer";
+import * as v from "valibot";
+import type { Clock } from "../base/clock.ts";
+import type { Random } from "../base/random.ts";
+import { readable } from "../storage/read_records.ts";
+import type { Store, Write } from "../storage/store.ts";
+import { type Identity, storageAway, type Tokens, unconfirmed } from "./identity.ts";
+import { secretHash } from "./stored_token.ts";
+import { type IssuedTicket, MAX_TICKETS, TICKET_SECONDS, type Tickets } from "./tickets.ts";
+
+/** Options of `createSharedTickets`. */
+export interface SharedTicketsOptions {
+  readonly store: Store;
+  /** Clock of the cluster */
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly tokens: Pick<Tokens, "isFixed" | "scopesOf" | "standing">;
+  /** Id of this gateway. */
+  readonly gateway: string;
+}
+
+/** Collection of the tickets of a cluster, by the hash of their text. */
+export const WS_TICKETS = "ws_tickets";
+const TICKET_TEXT = /^tkt_[\w-]{43}$/;
+/** Tickets that are looked for in the database at the same time. */
+const MAX_LOOKUPS = 64;
+/** Oldest tickets that are looked at, with each new one, for those that nobody came with in time. */
+const SWEPT = 20;
+
+const ticketSchema = v.object({
+  v: v.literal(1),
+  /** Token that the ticket was given for; null: pairing was off */
+  token_id: v.nullable(v.string()),
+  /** Gateway that gave the ticket */
+  gateway: v.string(),
+  /** Milliseconds since the epoch, by the database's clock */
+  expires_at: v.number(),
+});
+
+/** Parses the record of a ticket. @throws {v.ValiError} for a body that no version wrote */
+export function parseTicket(body: unknown): v.InferOutput<typeof ticketSchema> {
+  return v.parse(ticketSchema, body);
+}
+
+/**
+ * Creates the tickets of a gateway in a cluster: each is a record, so that a ticket that was given at one gateway works once at any. A gateway
+ * gives 1,000 at a time, and the oldest goes first. A ticket has the scopes that its token has when it is taken.
+ *
+ * A ticket without a token, and one of the command line's, counts where it was given alone: another gateway may ask everybody for a token.
+ */
+export function createSharedTickets(options: SharedTicketsOptions): Tickets {
+  return new SharedTickets(options);
+}
+
+class SharedTickets implements Tickets {
+  readonly #options: SharedTicketsOptions;
+  /** Tickets that this gateway gave, in order of their end. */
+  #given: { readonly hash: string; readonly expiresAt: number }[] = [];
+  #lookups = 0;
+
+  constructor(options: SharedTicketsOptions) {
+    this.#options = options;
+  }
+
+  async issue({ tokenId }: Identity): Promise<IssuedTicket> {
+    const { store, clock, random, gateway } = this.#options;
+    const ticket = `tkt_${Buffer.from(random.bytes(32)).toString("base64url")}`;
+    const hash = secretHash(ticket);
+    const now = clock.now();
+    const expiresAt = now + TICKET_SECONDS * 1_000;
+    const body: v.InferOutput<typeof ticketSchema> = { v: 1, token_id: tokenId, gateway, expires_at: expiresAt };
+    const over = [...this.#dropOld(now), ...await this.#leftOver(now)];
+    const deletes = over.map((key): Write => ({ op: "delete", collection: WS_TICKETS, key }));
+    await store.batch([...deletes, { op: "insert", collection: WS_TICKETS, key: hash, body }]);
+    this.#given.push({ hash, expiresAt });
+    return { ticket, expiresInSeconds: TICKET_SECONDS };
+  }
+
+  take(): undefined {
+    return undefined;
+  }
+
+  async takeAnywhere(ticket: string): Promise<Identity | undefined> {
+    const { store, clock, tokens, gateway } = this.#options;
+    if (!TICKET_TEXT.test(ticket)) return undefined;
+    if (!tokens.standing().isConfirmed) throw unconfirmed();
+    if (this.#lookups >= MAX_LOOKUPS) throw storageAway("Cannot take the ticket: too many are being taken; try again");
+    this.#lookups++;
+    try {
+      const taken = await store.takeOnce(WS_TICKETS, secretHash(ticket));
+      const [found] = readable(store, WS_TICKETS, taken === undefined ? [] : [taken], parseTicket);
+      if (found === undefined || found.value.expires_at <= clock.now()) return undefined;
+      const { token_id: tokenId } = found.value;
+      if (tokens.isFixed(tokenId) && tokenId !== "env" && found.value.gateway !== gateway) return undefined;
+      const scopes = tokens.scopesOf(tokenId);
+      return scopes && { tokenId, scopes };
+    } finally {
+      this.#lookups--;
+    }
+  }
+
+  /** Forgets the tickets of this gateway that are over, and those above the bound. @returns the hashes of the latter */
+  #dropOld(now: number): readonly string[] {
+    this.#given = this.#given.filter(({ expiresAt }) => expiresAt > now);
+    return this.#given.splice(0, Math.max(0, this.#given.length + 1 - MAX_TICKETS)).map(({ hash }) => hash);
+  }
+
+  async #leftOver(now: number): Promise<readonly string[]> {
+    const { store } = this.#options;
+    const oldest = await store.scan(WS_TICKETS, { order: "created", limit: SWEPT });
+    return readable(store, WS_TICKETS, oldest, parseTicket)
+      .filter(({ value }) => value.expires_at <= now).map(({ key }) => key);
+  }
+}

@@ -1,0 +1,347 @@
+import type { Clock, Timer } from "../base/clock.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import { readable } from "../storage/read_records.ts";
+import type { Store } from "../storage/store.ts";
+import { parseRateWindows, RATE_WINDOWS, type RateWindowsBody } from "./rate_records.ts";
+import { createRecentKeys, type RecentKeys, type SlidingWindow, type WindowState } from "./sliding_window.ts";
+
+/** Windows that the gateways of a cluster can share. The others guard one process, or belong to a link of one gateway. */
+export type SharedKind = "callers" | "addresses" | "pairing" | "refusedTokens" | "identities";
+
+/** Options of `SharedWindows`. */
+export interface SharedWindowsOptions {
+  readonly store: Store;
+  /** Clock that tells the database's time. */
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Id of this gateway. */
+  readonly gateway: string;
+  /** Returns the number of gateways, this one included. */
+  readonly gateways: () => Promise<number>;
+}
+
+const BUCKETS = 60;
+const MAX_KEYS = 10_000;
+/** Keys of one window that a gateway tells the others of. The requests of further keys count at each gateway for itself. */
+const MAX_TOLD = 200;
+/** Pause between two exchanges, and the shortest one when a share is used up soon. */
+const EXCHANGE_MS = 1_000;
+const SOON_MS = 50;
+/** Time after an exchange in which its counts are relied on. */
+const FRESH_MS = 3_000;
+const COUNT_MS = 5_000;
+const MAX_GATEWAYS = 1_000;
+
+/** Counts of one key by bucket, as a ring: bucket number `i` has the slot `i % BUCKETS`. */
+class Counts {
+  readonly counts = new Uint32Array(BUCKETS);
+  bucket = 0;
+  total = 0;
+
+  /** Forgets what the window has left behind. */
+  moveOn(bucket: number): void {
+    if (bucket <= this.bucket) return;
+    if (this.total === 0 || bucket - this.bucket >= BUCKETS) {
+      this.counts.fill(0);
+      this.total = 0;
+      this.bucket = bucket;
+      return;
+    }
+    while (this.bucket < bucket) {
+      const slot = ++this.bucket % BUCKETS;
+      this.total -= this.counts[slot] ?? 0;
+      this.counts[slot] = 0;
+    }
+  }
+
+  add(bucket: number, count: number): void {
+    this.moveOn(bucket);
+    if (this.bucket - bucket >= BUCKETS) return;
+    const slot = bucket % BUCKETS;
+    this.counts[slot] = (this.counts[slot] ?? 0) + count;
+    this.total += count;
+  }
+
+  /** Number of the oldest bucket with a request; the newest one without any. */
+  oldest(): number {
+    for (let bucket = this.bucket - BUCKETS + 1; bucket < this.bucket; bucket++) {
+      if (bucket >= 0 && this.counts[bucket % BUCKETS] !== 0) return bucket;
+    }
+    return this.bucket;
+  }
+}
+
+/** Requests of one key at this gateway. */
+class OwnCounts extends Counts {
+  key = "";
+  /** Requests that the others have not been told of. */
+  untold = 0;
+  /** Requests that may be let in before the next exchange, as counted at the exchange `exchange`. */
+  share = 0;
+  exchange = -1;
+}
+
+/** State of the exchanges with the other gateways. */
+interface Knowledge {
+  /** Number of the last exchange that succeeded. */
+  exchange: number;
+  /** Monotonic time of it. */
+  at: number;
+  gateways: number;
+}
+
+/** A window that gateways share. Asking it costs no round trip: the counts are exchanged once a second. */
+class SharedWindow implements SlidingWindow {
+  readonly max: number;
+  readonly windowMs: number;
+  readonly #clock: Clock;
+  readonly #known: Knowledge;
+  readonly #onUse: (isSoon: boolean) => void;
+  readonly #keys: RecentKeys<OwnCounts>;
+  /** Keys that the others are told of. */
+  readonly #told = new Map<string, OwnCounts>();
+  #others: ReadonlyMap<string, Counts> = new Map();
+
+  constructor(
+    { max, windowMs }: { readonly max: number; readonly windowMs: number },
+    { clock, known, onUse }: {
+      readonly clock: Clock;
+      readonly known: Knowledge;
+      readonly onUse: (isSoon: boolean) => void;
+    },
+  ) {
+    this.max = max;
+    this.windowMs = windowMs;
+    this.#clock = clock;
+    this.#known = known;
+    this.#onUse = onUse;
+    this.#keys = createRecentKeys({
+      maxKeys: MAX_KEYS,
+      create: () => new OwnCounts(),
+      reset(own) {
+        own.counts.fill(0);
+        [own.total, own.untold, own.exchange] = [0, 0, -1];
+      },
+    });
+  }
+
+  /**
+   * Takes one slot of a key.
+   *
+   * Between two exchanges a gateway lets in its share of what was left at the last one. While the exchanges fail, it lets in its share of
+   * the whole window and no more.
+   */
+  take(key: string): WindowState {
+    const { max } = this;
+    const time = this.#clock.now();
+    const bucketMs = this.windowMs / (BUCKETS - 1);
+    const bucket = Math.floor(time / bucketMs);
+    const own = this.#keys.use(key);
+    own.key = key;
+    own.moveOn(bucket);
+    const others = this.#others.get(key);
+    others?.moveOn(bucket);
+    const total = own.total + (others?.total ?? 0);
+    const { gateways, exchange, at } = this.#known;
+    const isFresh = exchange > 0 && this.#clock.monotonic() - at < FRESH_MS;
+    if (own.exchange !== exchange) {
+      own.exchange = exchange;
+      own.share = Math.ceil(Math.max(0, max - total) / gateways);
+    }
+    const hasShare = isFresh ? own.untold < own.share : own.total < Math.ceil(max / gateways);
+    const allowed = total < max && hasShare;
+    if (allowed) {
+      own.add(bucket, 1);
+      own.untold++;
+      if (this.#told.size < MAX_TOLD) this.#told.set(key, own);
+    }
+    // When nothing is left, the others have nothing to say that would let the sender in
+    this.#onUse(!isFresh || (own.untold > 0 && own.untold * 2 >= own.share));
+    const used = total + (allowed ? 1 : 0);
+    const reset = allowed ? own.bucket : Math.min(oldestOf(own), others === undefined ? Infinity : oldestOf(others));
+    const resetMs = !allowed && total < max && isFresh
+      ? EXCHANGE_MS
+      : Math.max(1, (Number.isFinite(reset) ? reset : bucket) * bucketMs + BUCKETS * bucketMs - time);
+    return { allowed, limit: max, remaining: allowed ? Math.max(0, max - used) : 0, resetMs };
+  }
+
+  /** Returns what the others are to be told, with a function to call once they are. */
+  toTell(): {
+    readonly body: RateWindowsBody["windows"][string];
+    readonly isEmpty: boolean;
+    readonly told: () => void;
+  } {
+    const newest = this.#newest();
+    const keys: Record<string, number[]> = {};
+    const told: (readonly [OwnCounts, number])[] = [];
+    for (const [key, own] of this.#told) {
+      if (own.key === key) own.moveOn(newest);
+      if (own.key !== key || own.total === 0) {
+        this.#told.delete(key);
+        continue;
+      }
+      told.push([own, own.untold]);
+      const pairs: number[] = [];
+      for (let back = 0; back < BUCKETS; back++) {
+        const bucket = own.bucket - back;
+        const count = bucket < 0 ? 0 : own.counts[bucket % BUCKETS] ?? 0;
+        if (count > 0) pairs.push(newest - bucket, count);
+      }
+      keys[key] = pairs;
+    }
+    return {
+      body: { window_ms: this.windowMs, newest, keys },
+      isEmpty: told.length === 0,
+      told() {
+        for (const [own, untold] of told) own.untold = Math.max(0, own.untold - untold);
+      },
+    };
+  }
+
+  /** Returns the number of the bucket of now. */
+  #newest(): number {
+    return Math.floor(this.#clock.now() / (this.windowMs / (BUCKETS - 1)));
+  }
+
+  /** Takes what the others have let in. */
+  hear(told: readonly RateWindowsBody["windows"][string][]): void {
+    const others = new Map<string, Counts>();
+    const now = this.#newest();
+    for (const { window_ms, newest, keys } of told) {
+      // A window of another size, or of another time than the database's
+      if (window_ms !== this.windowMs || newest > now + BUCKETS) continue;
+      for (const [key, pairs] of Object.entries(keys)) {
+        const counts = others.get(key) ?? new Counts();
+        others.set(key, counts);
+        for (let at = pairs.length - 2; at >= 0; at -= 2) {
+          const [back = 0, count = 0] = [pairs[at], pairs[at + 1]];
+          if (count > 0) counts.add(newest - back, count);
+        }
+      }
+    }
+    this.#others = others;
+  }
+}
+
+function oldestOf(counts: Counts): number {
+  return counts.total === 0 ? Infinity : counts.oldest();
+}
+
+/**
+ * Windows of requests that the gateways of a cluster share, for `[gateway] rate_limit_scope = "cluster"`.
+ *
+ * Each gateway writes the counts of its own requests into a record and reads those of the others, once a second, and sooner when half of a
+ * share is used. The limit is exceeded only by requests of one key that come to several gateways between two exchanges: each lets in its
+ * share of what was left, so that all of them together let in less than twice the limit, and one more for each gateway.
+ */
+export class SharedWindows {
+  readonly #options: SharedWindowsOptions;
+  readonly #windows = new Map<SharedKind, SharedWindow>();
+  readonly #known: Knowledge = { exchange: 0, at: -Infinity, gateways: 1 };
+  #timer: Timer | undefined = undefined;
+  #soon: Timer | undefined = undefined;
+  #working: Promise<void> | undefined = undefined;
+  #countedAt = -Infinity;
+  #triedAt = -Infinity;
+  #isWritten = false;
+  #isAway = false;
+  #isClosed = false;
+
+  constructor(options: SharedWindowsOptions) {
+    this.#options = options;
+  }
+
+  /** Creates a window, in place of any earlier one of its kind. */
+  window(kind: SharedKind, size: { readonly max: number; readonly windowMs: number }): SlidingWindow {
+    const { clock } = this.#options;
+    const window = new SharedWindow(size, { clock, known: this.#known, onUse: (isSoon) => this.#use(isSoon) });
+    this.#windows.set(kind, window);
+    this.#timer ??= clock.every(EXCHANGE_MS, () => void this.#exchange());
+    void this.#exchange();
+    return window;
+  }
+
+  /** Takes this gateway's counts away. Never throws. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#timer?.clear();
+    this.#soon?.clear();
+    await this.#working;
+    const { store, gateway } = this.#options;
+    if (this.#isWritten) await store.takeOnce(RATE_WINDOWS, gateway).catch(() => {});
+  }
+
+  #use(isSoon: boolean): void {
+    if (!isSoon || this.#soon !== undefined || this.#working !== undefined || this.#isClosed) return;
+    const { clock } = this.#options;
+    const wait = this.#isAway ? EXCHANGE_MS : SOON_MS - (clock.monotonic() - this.#triedAt);
+    if (wait <= 0) return void this.#exchange();
+    this.#soon = clock.after(wait, () => {
+      this.#soon = undefined;
+      void this.#exchange();
+    });
+  }
+
+  #exchange(): Promise<void> {
+    if (this.#isClosed) return Promise.resolve();
+    return this.#working ??= this.#tellAndHear();
+  }
+
+  async #tellAndHear(): Promise<void> {
+    const { clock, log } = this.#options;
+    this.#triedAt = clock.monotonic();
+    try {
+      await this.#count();
+      await this.#tell();
+      await this.#hear();
+      this.#known.exchange++;
+      this.#known.at = clock.monotonic();
+      this.#isAway = false;
+    } catch (error) {
+      if (!this.#isAway) {
+        log.warn("The windows of requests cannot be shared: each gateway lets in its part of them", { error });
+      }
+      this.#isAway = true;
+    }
+    this.#working = undefined;
+  }
+
+  async #count(): Promise<void> {
+    const { clock, gateways } = this.#options;
+    if (clock.monotonic() - this.#countedAt < COUNT_MS) return;
+    this.#known.gateways = Math.max(1, await gateways());
+    this.#countedAt = clock.monotonic();
+  }
+
+  async #tell(): Promise<void> {
+    const { store, clock, gateway } = this.#options;
+    const found = [...this.#windows].map(([kind, window]) => ({ kind, ...window.toTell() }));
+    const isEmpty = found.every((each) => each.isEmpty);
+    if (!isEmpty || this.#isWritten) {
+      const windows = Object.fromEntries(found.filter((each) => !each.isEmpty).map(({ kind, body }) => [kind, body]));
+      const body: RateWindowsBody = { v: 1, at: clock.now(), windows };
+      await store.batch([
+        isEmpty
+          ? { op: "delete", collection: RATE_WINDOWS, key: gateway }
+          : { op: "put", collection: RATE_WINDOWS, key: gateway, body },
+      ]);
+      this.#isWritten = !isEmpty;
+    }
+    for (const { told } of found) told();
+  }
+
+  async #hear(): Promise<void> {
+    const { store, clock, gateway } = this.#options;
+    const page = await store.scan(RATE_WINDOWS, { limit: MAX_GATEWAYS });
+    const others = readable(store, RATE_WINDOWS, page, parseRateWindows).filter(({ key }) => key !== gateway);
+    for (const [kind, window] of this.#windows) {
+      window.hear(others.flatMap(({ value }) => value.windows[kind] ?? []));
+    }
+    const longest = Math.max(...[...this.#windows.values()].map(({ windowMs }) => windowMs));
+    const gone = others.filter(({ value }) => Math.abs(clock.now() - value.at) > 2 * longest);
+    // A gateway that died left its counts, which count for nothing by now
+    if (gone.length > 0) {
+      await store.batch(gone.map(({ key }) => ({ op: "delete", collection: RATE_WINDOWS, key })));
+    }
+  }
+}
