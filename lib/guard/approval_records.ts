@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "../base/records/stored_object.ts";
 import type { RunOwnership } from "../cluster/run_ownership.ts";
 import type { Clock } from "../base/clock.ts";
 import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
@@ -14,6 +15,8 @@ import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import {
+  atOnce,
+  type OnceBack,
   parseMark,
   readable,
   readRecord,
@@ -40,11 +43,11 @@ export const OPEN_APPROVALS = "open_approvals";
 export const APPROVAL_RULES = "approval_rules";
 
 const access = approvalSchema.entries.access;
-const approvalBodySchema = v.object({
+const approvalBodySchema = storedObject({
   v: v.literal(1),
   ...approvalSchema.entries,
   /** Properties of the call that wider rules compare, where there are such rules */
-  wider: v.optional(v.object({
+  wider: v.optional(storedObject({
     op: v.nullable(v.string()),
     access,
     folder: v.optional(v.string()),
@@ -53,7 +56,7 @@ const approvalBodySchema = v.object({
   /** Set for a command that reaches the network */
   reaches_network: v.optional(v.literal(true)),
 });
-const ruleBodySchema = v.object({ v: v.literal(1), ...approvalRuleSchema.entries });
+const ruleBodySchema = storedObject({ v: v.literal(1), ...approvalRuleSchema.entries });
 
 /** An approval, with the properties of its call that wider rules compare. */
 export interface KeptApproval {
@@ -148,6 +151,8 @@ export interface ApprovalChange {
   readonly more?: readonly AuditEvent[];
   /** Names of the fields that the person filled in */
   readonly fields?: readonly string[] | undefined;
+  /** Makes the change: for a run of a cluster, once the database is back. Default: at once */
+  readonly onceBack?: OnceBack;
 }
 
 /** Store, clock and audit that the records of approvals work with. */
@@ -235,29 +240,40 @@ export class ApprovalRecords {
   }
 
   /** Writes a new approval. @param claim written with it. @returns false when the claim does not hold */
-  async insert(kept: KeptApproval, by: Actor, claim: Write | undefined): Promise<boolean> {
+  async insert(
+    kept: KeptApproval,
+    { by, claim, onceBack }: {
+      readonly by: Actor;
+      readonly claim: Write | readonly Write[] | undefined;
+      readonly onceBack: OnceBack;
+    },
+  ): Promise<boolean> {
     const key = kept.approval.id;
-    return await this.#options.audit(approvalEvent(kept.approval, by), [
+    const event = approvalEvent(kept.approval, by);
+    const writes: readonly Write[] = [
       { op: "insert", collection: APPROVALS, key, body: toApprovalBody(kept) },
       { op: "insert", collection: OPEN_APPROVALS, key, body: { v: 1 } },
-      ...(claim === undefined ? [] : [claim]),
-    ]);
+      ...(claim === undefined ? [] : [claim].flat()),
+    ];
+    return await onceBack(() => this.#options.audit(event, writes));
   }
 
   /** Writes the next state of an approval together with what belongs to it. @returns false when it changed meanwhile */
   async change(
     found: FoundApproval,
     next: Approval,
-    { by = null, writes = [], more = [], fields }: ApprovalChange = {},
+    { by = null, writes = [], more = [], fields, onceBack = atOnce }: ApprovalChange = {},
   ): Promise<boolean> {
     const { version } = found;
     const body = toApprovalBody({ ...found, approval: next });
     const settles = found.approval.status === "pending";
-    const written = await this.#options.audit(approvalEvent(next, by, { fields }), [
+    const event = approvalEvent(next, by, { fields });
+    const all: readonly Write[] = [
       { op: "putIf", collection: APPROVALS, key: next.id, version, body },
       ...(settles ? [{ op: "delete", collection: OPEN_APPROVALS, key: next.id } as const] : []),
       ...writes,
-    ], more);
+    ];
+    const written = await onceBack(() => this.#options.audit(event, all, more));
     if (written && settles) this.#tellSettled(next);
     return written;
   }

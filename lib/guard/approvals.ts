@@ -10,6 +10,7 @@ import type {
 import type { Actor } from "../base/records/caller.ts";
 import type { FormContent } from "../base/records/elicitation.ts";
 import type { Logger } from "../base/telemetry/log.ts";
+import type { OnceBack } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
 import type { Elicitation } from "./elicitation.ts";
 import type { Access } from "./policy.ts";
@@ -109,10 +110,15 @@ export interface Approvals {
   /**
    * Files an approval.
    * @param claim a record written in the same transaction, so that only one of several approvals is filed
+   * @param onceBack makes calls of a database that gateways share. Default: each is made once
    * @throws {HttpError} 409 conflict when the claim does not hold
    * @returns undefined when 1,000 approvals are pending already
    */
-  ask(request: NewApproval, claim?: (approvalId: string) => Write): Promise<Approval | undefined>;
+  ask(
+    request: NewApproval,
+    claim?: (approvalId: string) => Write | readonly Write[],
+    onceBack?: OnceBack,
+  ): Promise<Approval | undefined>;
   /**
    * Resolves when the approval is settled, by its expiry at the latest.
    * @throws {CancelError} when the signal aborts first; the approval then stays as it is
@@ -121,9 +127,10 @@ export interface Approvals {
   /**
    * Waits for the end of an elicitation, as `settled`, and gives the content of its answer. To be called right after `ask`, once: the
    * content is in memory alone, and an elicitation for which nobody waits any more is cancelled.
+   * @param onceBack as for `ask`
    * @throws {CancelError} when the signal aborts first; the approval is then cancelled
    */
-  elicited(id: string, signal: AbortSignal): Promise<ElicitationEnd>;
+  elicited(id: string, signal: AbortSignal, onceBack?: OnceBack): Promise<ElicitationEnd>;
   /**
    * @throws {HttpError} 404 not_found; 409 conflict for one that is settled; 400 invalid_request for a `remember` that is refused, and for
    *   content that does not fit the form
@@ -135,8 +142,12 @@ export interface Approvals {
   ): Promise<{ readonly approval: Approval; readonly rule: ApprovalRule | undefined }>;
   /** Cancels a pending approval whose answer nobody needs any more. Leaves a settled approval as it is */
   cancel(id: string): Promise<void>;
-  /** Lets the call of this digest through, once. @param digest everything that the answer is bound to, as it is now */
-  use(id: string, digest: string): Promise<ApprovalUse>;
+  /**
+   * Lets the call of this digest through, once.
+   * @param digest everything that the answer is bound to, as it is now
+   * @param onceBack as for `ask`
+   */
+  use(id: string, digest: string, onceBack?: OnceBack): Promise<ApprovalUse>;
   get(id: string): Promise<Approval | undefined>;
   /** Newest first. @param options.limit 1-1000; `after`: older than this one */
   list(options: {

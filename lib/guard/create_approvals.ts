@@ -4,7 +4,7 @@ import type { Random } from "../base/random.ts";
 import { type Approval, APPROVAL_ID, type ApprovalRule } from "../base/records/approval.ts";
 import type { Actor } from "../base/records/caller.ts";
 import type { FormContent } from "../base/records/elicitation.ts";
-import { unlessUnreadable } from "../storage/read_records.ts";
+import { atOnce, type OnceBack, unlessUnreadable } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
 import {
   ApprovalRecords,
@@ -80,20 +80,20 @@ class StoredApprovals implements Approvals {
     this.#records = new ApprovalRecords(options);
   }
 
-  async ask(request: NewApproval, claim?: (approvalId: string) => Write): Promise<Approval | undefined> {
-    await this.#records.makeRoom();
-    // The count is cheap and holds approvals whose time is over. Only when it is too high, those are settled and it is taken again
-    if (await this.#records.countPending() >= APPROVAL_LIMITS.pending) {
-      await this.#records.settleExpired();
-      if (await this.#records.countPending() >= APPROVAL_LIMITS.pending) return undefined;
-    }
+  async ask(
+    request: NewApproval,
+    claim?: (approvalId: string) => Write | readonly Write[],
+    onceBack: OnceBack = atOnce,
+  ): Promise<Approval | undefined> {
+    if (!await onceBack(() => this.#hasRoom())) return undefined;
     const approval = this.#toApproval(request);
     const { wider, reachesNetwork = false } = request;
     const kept: KeptApproval = { approval, wider: toWiderBody(wider), reachesNetwork };
     const isElicitation = request.elicitation !== undefined;
     if (isElicitation) this.#records.await(approval.id);
     try {
-      if (!await this.#records.insert(kept, request.requestedBy, claim?.(approval.id))) throw approvalClaimed();
+      const options = { by: request.requestedBy, claim: claim?.(approval.id), onceBack };
+      if (!await this.#records.insert(kept, options)) throw approvalClaimed();
     } catch (error) {
       if (isElicitation) this.#records.release(approval.id);
       throw error;
@@ -101,9 +101,9 @@ class StoredApprovals implements Approvals {
     return approval;
   }
 
-  async elicited(id: string, signal: AbortSignal): Promise<ElicitationEnd> {
+  async elicited(id: string, signal: AbortSignal, onceBack: OnceBack = atOnce): Promise<ElicitationEnd> {
     try {
-      const approval = await this.settled(id, signal);
+      const approval = await onceBack(() => this.settled(id, signal));
       return { approval, content: approval.status === "approved" ? this.#contents.get(id) : undefined };
     } catch (error) {
       await this.cancel(id);
@@ -178,8 +178,8 @@ class StoredApprovals implements Approvals {
     await this.#records.change(found, { ...found.approval, status: "cancelled", answered_at: this.#now() });
   }
 
-  async use(id: string, digest: string): Promise<ApprovalUse> {
-    const found = await this.#records.findCurrent(id);
+  async use(id: string, digest: string, onceBack: OnceBack = atOnce): Promise<ApprovalUse> {
+    const found = await onceBack(() => this.#records.findCurrent(id));
     if (found === undefined) return refused(id, "it never existed, or was forgotten since");
     const { approval } = found;
     if (approval.kind === "elicitation") {
@@ -192,7 +192,7 @@ class StoredApprovals implements Approvals {
     if (why !== undefined) return refused(id, why);
     const next = { ...approval, used_at: this.#now() };
     // A change that fails means that another call used the approval at the same moment
-    return await this.#records.change(found, next) ? { ok: true, approval: next } : refused(id, USED);
+    return await this.#records.change(found, next, { onceBack }) ? { ok: true, approval: next } : refused(id, USED);
   }
 
   async get(id: string): Promise<Approval | undefined> {
@@ -236,6 +236,15 @@ class StoredApprovals implements Approvals {
       if (approval?.answered_at && approval.answered_at < before) await this.#records.delete(id);
     }
     await this.#rules.forgetRuns(before);
+  }
+
+  /** Makes room for an approval. @returns false when as many wait as may */
+  async #hasRoom(): Promise<boolean> {
+    await this.#records.makeRoom();
+    // The count is cheap and holds approvals whose time is over. Only when it is too high, those are settled and it is taken again
+    if (await this.#records.countPending() < APPROVAL_LIMITS.pending) return true;
+    await this.#records.settleExpired();
+    return await this.#records.countPending() < APPROVAL_LIMITS.pending;
   }
 
   /** Returns the time in ISO 8601. */

@@ -14,9 +14,10 @@ import type { Store, Write } from "../storage/store.ts";
 import { type Approvals, keepTidy } from "./approvals.ts";
 import { type Audit, createAudit } from "./audit/audit.ts";
 import { accessEvent, loginEvent } from "./audit/audit_event.ts";
+import type { AuditCluster } from "./audit/gateway_chain.ts";
 import { createApprovals } from "./create_approvals.ts";
 import type { AskProgram } from "./program_approver.ts";
-import type { TaintedFiles } from "./tainted_files.ts";
+import type { TaintedFiles, TaintWorkspace } from "./tainted_files.ts";
 import type { TrustedDocuments } from "./trusted_documents.ts";
 
 /** Options of `createGuardServices`. */
@@ -35,7 +36,9 @@ export interface GuardServicesOptions {
   /** Program around the gateway. Where it answers approvals, it is asked once `ready` resolves. Default: people alone are asked */
   readonly program?: { readonly onApproval?: AskProgram | undefined; readonly ready: Promise<void> } | undefined;
   /** Notes to and from the other gateways of a cluster. Default: the gateway is alone */
-  readonly cluster?: Pick<RunOwnership, "tell" | "onNote"> | undefined;
+  readonly cluster?: AuditCluster & { readonly ownership: Pick<RunOwnership, "tell" | "onNote"> } | undefined;
+  /** Workspace of a gateway in a cluster. Default: the gateway is alone */
+  readonly workspace?: TaintWorkspace | undefined;
   readonly opened: OpenedList;
 }
 
@@ -61,10 +64,8 @@ export interface GuardServices {
 export async function createGuardServices(options: GuardServicesOptions): Promise<GuardServices> {
   const { store, clock, random, log, metrics, config, redact, trustDir, opened } = options;
   const audit = await createAudit({
-    store,
-    clock,
-    log,
-    redact,
+    ...{ store, clock, log, redact },
+    cluster: options.cluster,
     enabled: () => config().security.audit.enabled,
     retentionDays: () => config().security.audit.retention_days,
   });
@@ -77,14 +78,14 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
   await recordTrust();
   const stored = createApprovals({
     ...{ store, clock, random, log, metrics },
-    cluster: options.cluster,
+    cluster: options.cluster?.ownership,
     audit: audit.append,
   });
   const approvals = await withProgram(stored, options);
   opened.own(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }), (stop) => stop());
   const taintedFiles = lazyService(async () => {
     const { createTaintedFiles } = await import("./tainted_files.ts");
-    return createTaintedFiles({ store, clock, audit: audit.append });
+    return createTaintedFiles({ store, clock, audit: audit.append, workspace: options.workspace });
   }, ["of", "mark", "markWritten", "written", "list", "clear"]);
   const trustedDocuments = lazyService(async () => {
     const { createTrustedDocuments } = await import("./trusted_documents.ts");

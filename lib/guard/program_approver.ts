@@ -38,16 +38,16 @@ export function createProgramApprover(options: ProgramApproverOptions): ProgramA
   const { approvals } = options;
   return {
     approvals: {
-      ask: async (request, claim) => {
-        const asked = await approvals.ask(request, claim);
+      ask: async (request, claim, onceBack) => {
+        const asked = await approvals.ask(request, claim, onceBack);
         if (asked !== undefined && request.isAnswered !== true) program.show(asked);
         return asked;
       },
       settled: (id, signal) => approvals.settled(id, signal),
-      elicited: (id, signal) => approvals.elicited(id, signal),
+      elicited: (id, signal, onceBack) => approvals.elicited(id, signal, onceBack),
       answer: (id, reply) => approvals.answer(id, reply),
       cancel: (id) => approvals.cancel(id),
-      use: (id, digest) => approvals.use(id, digest),
+      use: (id, digest, onceBack) => approvals.use(id, digest, onceBack),
       get: (id) => approvals.get(id),
       list: (page) => approvals.list(page),
       remembered: (subject, runId) => approvals.remembered(subject, runId),

@@ -3,17 +3,26 @@ import { basename, dirname, join, relative, sep } from "node:path";
 import * as v from "valibot";
 import { canonicalDigest } from "../base/json.ts";
 import type { Clock } from "../base/clock.ts";
+import { ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
+import { storedObject } from "../base/records/stored_object.ts";
 import { joinTaints, type Taint, UNTAINTED } from "../base/taint.ts";
-import { readable, scanAll } from "../storage/read_records.ts";
-import type { Store } from "../storage/store.ts";
+import { isStorageAway, readable, readOnceBack, scanAll } from "../storage/read_records.ts";
+import type { Store, Write } from "../storage/store.ts";
 import { isWithin } from "../system/files/forbidden_paths.ts";
 import { nameIdentity } from "../system/process/surveys.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
 
-/** Collection of the tainted files. The key is the digest of the real path. */
+/** Collection of the tainted files. The key is the digest of the real path, in a cluster together with the workspace. */
 export const TAINTED_FILES = "tainted_files";
+/** Collection of a cluster with one record, whose version counts the changes of all tainted files. */
+export const TAINT_CHANGES = "taint_changes";
+const ALL = "all";
+const NEVER = new AbortController().signal;
+const CHANGE_BODY = { v: 1 } as const;
+/** Tries of a change while other gateways change marks too. */
+const MAX_TRIES = 20;
 /** Files that are marked. Beyond it the whole folder that tools work in is marked */
 export const MAX_TAINTED_FILES = 10_000;
 /** Time that the mark of a file stays which is gone from its place, since the file may lie elsewhere: 30 days */
@@ -23,7 +32,7 @@ const WRITE_MS = 3_600_000;
 /** Files of one command that are marked one by one */
 export const MAX_MARKED_AT_ONCE = 500;
 
-const recordSchema = v.object({
+const recordSchema = storedObject({
   v: v.literal(1),
   /** Absolute, links resolved */
   path: v.string(),
@@ -33,6 +42,8 @@ const recordSchema = v.object({
   marked_at: v.string(),
   /** Set when the file was seen to be gone: another one at its place is not tainted, and it is known where it was moved to */
   gone_at: v.optional(v.string()),
+  /** Workspace of a cluster that the path belongs to: another machine has other files there. Absent: any */
+  workspace: v.optional(v.string()),
 });
 type TaintRecord = v.InferOutput<typeof recordSchema>;
 
@@ -72,24 +83,43 @@ export interface TaintedFilesOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly audit: AuditAppend;
+  /** Workspace of a gateway in a cluster. Default: the gateway is alone */
+  readonly workspace?: TaintWorkspace | undefined;
 }
 
-/** Creates the tainted files over a store. They are read at the first use and then kept in memory. */
+/** Workspace whose files gateways of a cluster mark. */
+export interface TaintWorkspace {
+  readonly id: string;
+  /** True: other machines may work in it, where a file has another identity and may be seen later */
+  readonly isShared: boolean;
+}
+
+/**
+ * Creates the tainted files over a store. They are read at the first use and then kept in memory. In a cluster they are read again before each
+ * decision when another gateway has changed one, and no mark is taken for gone in a workspace of several machines.
+ */
 export function createTaintedFiles(options: TaintedFilesOptions): TaintedFiles {
   return new StoredTaintedFiles(options);
 }
 
 class StoredTaintedFiles implements TaintedFiles {
   readonly #options: TaintedFilesOptions;
-  readonly #records: () => Promise<Map<string, TaintRecord>>;
+  /** Reads the marks once, at a gateway alone. */
+  readonly #readOnce: () => Promise<Map<string, TaintRecord>>;
+  /** Marks of a cluster as they were read last, with the version that says so. */
+  #shared: { readonly version: number; readonly records: Map<string, TaintRecord> } | undefined = undefined;
   #firstLook: Promise<void> | undefined = undefined;
+  /** Marks that wait for the database of a cluster: of files that are written already. */
+  #owed: readonly Parameters<TaintedFiles["markWritten"]>[] = [];
+  #paying: Promise<void> | undefined = undefined;
 
   constructor(options: TaintedFilesOptions) {
     this.#options = options;
-    this.#records = lazily(() => loadRecords(options.store));
+    this.#readOnce = lazily(() => loadRecords(options.store));
   }
 
   async of(paths: readonly string[]): Promise<Taint> {
+    await this.#payOwed();
     const records = await this.#records();
     if (records.size === 0 || paths.length === 0) return UNTAINTED;
     await (this.#firstLook ??= this.#lookForGone());
@@ -110,48 +140,83 @@ class StoredTaintedFiles implements TaintedFiles {
     paths: readonly string[],
     { taint, root }: { readonly taint: Taint; readonly root: string },
   ): Promise<void> {
-    const records = await this.#records();
-    if (records.size + paths.length > MAX_TAINTED_FILES) await this.#lookForGone();
-    const changed = new Map<string, TaintRecord>();
-    for (const path of paths) {
-      const place = await newPlaceOf(path);
-      const known = records.get(place);
-      const isFull = known === undefined && records.size + changed.size >= MAX_TAINTED_FILES;
-      const at = isFull ? await newPlaceOf(root) : place;
-      const before = changed.get(at) ?? records.get(at);
-      const joined = joinTaints(before?.taint, taint);
-      const isMarked = before !== undefined && before.gone_at === undefined;
-      if (isMarked && joined.length === before.taint.length) continue;
-      changed.set(at, {
-        v: 1,
-        path: at,
-        taint: [...joined],
-        identity: before?.identity ?? null,
-        marked_at: before?.marked_at ?? new Date(this.#options.clock.now()).toISOString(),
-      });
-    }
-    await this.#put([...changed.values()]);
+    await this.#change(async (records) => {
+      if (records.size + paths.length > MAX_TAINTED_FILES) await this.#lookForGone();
+      const changed = new Map<string, TaintRecord>();
+      for (const path of paths) {
+        const place = await newPlaceOf(path);
+        const known = records.get(place);
+        const isFull = known === undefined && records.size + changed.size >= MAX_TAINTED_FILES;
+        const at = isFull ? await newPlaceOf(root) : place;
+        const before = changed.get(at) ?? records.get(at);
+        const joined = joinTaints(before?.taint, taint);
+        const isMarked = before !== undefined && before.gone_at === undefined;
+        if (isMarked && joined.length === before.taint.length) continue;
+        changed.set(at, {
+          v: 1,
+          path: at,
+          taint: [...joined],
+          identity: before?.identity ?? null,
+          marked_at: before?.marked_at ?? new Date(this.#options.clock.now()).toISOString(),
+          ...(this.#options.workspace && { workspace: this.#options.workspace.id }),
+        });
+      }
+      return { puts: [...changed.values()] };
+    });
   }
 
   async markWritten(
     paths: readonly string[],
     options: { readonly taint: Taint; readonly root: string },
   ): Promise<void> {
-    const places = foldedPaths(paths, options.root);
-    await this.mark(places, options);
-    await this.written(places);
+    try {
+      await this.#markWritten(paths, options);
+    } catch (error) {
+      if (this.#options.workspace === undefined || !isStorageAway(error)) throw error;
+      // Until these marks are written, nothing is said about any file
+      this.#owed = [...this.#owed, [paths, options]];
+      void readOnceBack(() => this.#payOwed(), { clock: this.#options.clock, signal: NEVER }).catch(() => {});
+    }
   }
 
   async written(paths: readonly string[]): Promise<void> {
+    await this.#payOwed();
+    await this.#noteWritten(paths);
+  }
+
+  async #markWritten(
+    paths: readonly string[],
+    options: { readonly taint: Taint; readonly root: string },
+  ): Promise<void> {
+    const places = foldedPaths(paths, options.root);
+    await this.mark(places, options);
+    await this.#noteWritten(places);
+  }
+
+  /** Writes the marks that waited for the database. @throws {HttpError} `storage_unavailable` while it is away */
+  async #payOwed(): Promise<void> {
+    while (this.#owed.length > 0) await (this.#paying ??= this.#payFirst().finally(() => this.#paying = undefined));
+  }
+
+  async #payFirst(): Promise<void> {
+    const [first] = this.#owed;
+    if (first === undefined) return;
+    await this.#markWritten(...first);
+    this.#owed = this.#owed.slice(1);
+  }
+
+  async #noteWritten(paths: readonly string[]): Promise<void> {
+    await this.#change(async (records) => {
+      const changed: TaintRecord[] = [];
+      for (const path of paths) {
+        const place = await placeOf(path);
+        const record = place === undefined ? undefined : records.get(place.path);
+        if (place === undefined || record === undefined || record.identity === place.identity) continue;
+        changed.push({ ...record, identity: place.identity });
+      }
+      return { puts: changed };
+    });
     const records = await this.#records();
-    const changed: TaintRecord[] = [];
-    for (const path of paths) {
-      const place = await placeOf(path);
-      const record = place === undefined ? undefined : records.get(place.path);
-      if (place === undefined || record === undefined || record.identity === place.identity) continue;
-      changed.push({ ...record, identity: place.identity });
-    }
-    await this.#put(changed);
     const known = await Promise.all(paths.map(newPlaceOf));
     await this.#lookForGone(known.filter((path) => records.has(path)));
   }
@@ -178,7 +243,10 @@ class StoredTaintedFiles implements TaintedFiles {
         uid: null,
         given_at: new Date(clock.now()).toISOString(),
         by: storedActor(by),
-      }, [{ op: "delete", collection: TAINTED_FILES, key: keyOf(path) }]);
+      }, [
+        ...this.#keysOf(path).map((key): Write => ({ op: "delete", collection: TAINTED_FILES, key })),
+        ...this.#changed(),
+      ]);
       records.delete(path);
     }
     return cleared.length;
@@ -186,23 +254,19 @@ class StoredTaintedFiles implements TaintedFiles {
 
   /** Notes which marked files are gone, and forgets those that have been for GONE_MS. @param paths real paths. Default: all */
   async #lookForGone(paths?: readonly string[]): Promise<void> {
-    const records = await this.#records();
-    const looked = paths === undefined ? [...records.values()] : paths.flatMap((path) => records.get(path) ?? []);
-    const changed: TaintRecord[] = [];
-    const forgotten: string[] = [];
-    for (const record of looked) {
-      if (record.path === sep) continue;
-      const now = this.#afterLook(record, await placeOf(record.path));
-      if (now === undefined) forgotten.push(record.path);
-      else if (now !== record) changed.push(now);
-    }
-    if (forgotten.length > 0) {
-      await this.#options.store.batch(
-        forgotten.map((path) => ({ op: "delete", collection: TAINTED_FILES, key: keyOf(path) } as const)),
-      );
-      for (const path of forgotten) records.delete(path);
-    }
-    await this.#put(changed);
+    if (this.#options.workspace?.isShared === true) return;
+    await this.#change(async (records) => {
+      const looked = paths === undefined ? [...records.values()] : paths.flatMap((path) => records.get(path) ?? []);
+      const changed: TaintRecord[] = [];
+      const forgotten: string[] = [];
+      for (const record of looked) {
+        if (record.path === sep || record.workspace !== this.#options.workspace?.id) continue;
+        const now = this.#afterLook(record, await placeOf(record.path));
+        if (now === undefined) forgotten.push(record.path);
+        else if (now !== record) changed.push(now);
+      }
+      return { puts: changed, deletes: forgotten };
+    });
   }
 
   /** Returns a record after a look at its place. undefined: it is forgotten. */
@@ -221,17 +285,61 @@ class StoredTaintedFiles implements TaintedFiles {
     return now - Date.parse(goneAt) > GONE_MS ? undefined : record;
   }
 
-  async #put(changed: readonly TaintRecord[]): Promise<void> {
-    if (changed.length === 0) return;
-    const puts = changed.map((record) => ({
-      op: "put",
-      collection: TAINTED_FILES,
-      key: keyOf(record.path),
-      body: record,
-    } as const));
-    await this.#options.store.batch(puts);
-    const records = await this.#records();
-    for (const record of changed) records.set(record.path, record);
+  /** Returns the marks as they are now. */
+  async #records(): Promise<Map<string, TaintRecord>> {
+    const { store, workspace } = this.#options;
+    if (workspace === undefined) return await this.#readOnce();
+    const version = (await store.get(TAINT_CHANGES, ALL))?.version ?? 0;
+    if (this.#shared?.version !== version) {
+      this.#shared = { version, records: await loadRecords(store, workspace.id) };
+    }
+    return this.#shared.records;
+  }
+
+  /** Makes a change of the marks: in a cluster again when another gateway was faster, with the marks as they are then. */
+  async #change(
+    decide: (records: Map<string, TaintRecord>) => Promise<{
+      readonly puts: readonly TaintRecord[];
+      /** Real paths */
+      readonly deletes?: readonly string[];
+    }>,
+  ): Promise<void> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const records = await this.#records();
+      const version = this.#shared?.version ?? 0;
+      const { puts, deletes = [] } = await decide(records);
+      if (puts.length + deletes.length === 0) return;
+      const isWritten = await this.#options.store.batch([
+        ...puts.map((body): Write => ({ op: "put", collection: TAINTED_FILES, key: this.#keyOf(body.path), body })),
+        ...deletes.map((path): Write => ({ op: "delete", collection: TAINTED_FILES, key: this.#keyOf(path) })),
+        ...this.#changed(version),
+      ]);
+      if (!isWritten) continue;
+      for (const record of puts) records.set(record.path, record);
+      for (const path of deletes) records.delete(path);
+      if (this.#shared?.records === records) this.#shared = { version: version + 1, records };
+      return;
+    }
+    throw new ToolError("conflict", "Cannot mark the files: other gateways mark files all the time; try again");
+  }
+
+  /** Returns the write that tells the other gateways of a change. @param over precondition: nothing has changed since this version */
+  #changed(over?: number): readonly Write[] {
+    const { workspace } = this.#options;
+    if (workspace === undefined) return [];
+    const place = { collection: TAINT_CHANGES, key: ALL, body: CHANGE_BODY };
+    if (over === undefined) return [{ op: "put", ...place }];
+    return [over === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version: over }];
+  }
+
+  #keyOf(path: string): string {
+    return this.#keysOf(path)[0] ?? keyOf(path);
+  }
+
+  /** Returns the keys of a path: that of the workspace first, and that of a mark from before there was a cluster. */
+  #keysOf(path: string): readonly string[] {
+    const { workspace } = this.#options;
+    return workspace === undefined ? [keyOf(path)] : [canonicalDigest([workspace.id, path]), keyOf(path)];
   }
 }
 
@@ -244,7 +352,8 @@ const ANY_FILE: TaintRecord = {
   marked_at: new Date(0).toISOString(),
 };
 
-async function loadRecords(store: Store): Promise<Map<string, TaintRecord>> {
+/** @param workspace in a cluster: the workspace whose marks count. A mark without one counts everywhere */
+async function loadRecords(store: Store, workspace?: string): Promise<Map<string, TaintRecord>> {
   const records = new Map<string, TaintRecord>();
   for await (const stored of scanAll(store, TAINTED_FILES)) {
     const [found] = readable(store, TAINTED_FILES, [stored], parseTaintedFile);
@@ -254,8 +363,14 @@ async function loadRecords(store: Store): Promise<Map<string, TaintRecord>> {
       continue;
     }
     // A gateway that was killed during a write has not noted which file it was
-    const { path, identity } = found.value;
-    records.set(path, { ...found.value, identity: identity ?? (await placeOf(path))?.identity ?? null });
+    const { path, identity, taint, workspace: own } = found.value;
+    if (workspace !== undefined && own !== undefined && own !== workspace) continue;
+    const other = records.get(path);
+    records.set(path, {
+      ...found.value,
+      identity: identity ?? (await placeOf(path))?.identity ?? null,
+      ...(other === undefined ? {} : { taint: [...joinTaints(other.taint, taint)], workspace: undefined }),
+    });
   }
   return records;
 }
