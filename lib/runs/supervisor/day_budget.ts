@@ -4,6 +4,7 @@ import { createRunBudget, type TokenBudget, type TokenNeed, type TokenReservatio
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
+import { storedObject, unknownFieldsOf } from "../../base/records/stored_object.ts";
 import { readRecord } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 
@@ -18,6 +19,8 @@ export interface DayBudget extends TokenBudget {
    * @throws {HttpError} 429 `rate_limited` when the day's tokens are used up, with the seconds until the next day
    */
   check(input: number): Promise<void>;
+  /** Gives back what is leased and not used, at the end of a drain. Default: nothing is leased */
+  close?(): Promise<void>;
 }
 
 /** Store, clock and limit of the budget. */
@@ -34,10 +37,12 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 /** How long a call waits for tokens that other calls have set aside: shorter than a stream is held back for its status. */
 const MAX_WAIT_MS = 5_000;
 
-const daySchema = v.object({
+const daySchema = storedObject({
   v: v.literal(1),
   /** Tokens that are used, or set aside for calls that have not been settled. */
   tokens: v.number(),
+  /** Tokens that gateways of a cluster have leased and not used, a part of `tokens`. Absent for a gateway alone. */
+  leased: v.optional(v.number()),
 });
 
 /** @throws {v.ValiError} for a body that no version wrote */
@@ -102,13 +107,8 @@ class StoredDayBudget implements DayBudget {
     const limit = this.#tokensPerDay();
     const left = limit - (tokens - this.#refund - this.#held);
     if (limit === 0 || left > input) return;
-    const until = untilTomorrow(this.#clock.now());
-    const { message } = exceeded({ limit, left, held: 0, input, until });
-    throw new HttpError("rate_limited", message, {
-      status: 429,
-      type: "rate_limit_error",
-      headers: { "retry-after": String(until), "x-should-retry": "false" },
-    });
+    const now = this.#clock.now();
+    throw toBudgetRefusal(exceeded({ limit, left, held: 0, input, now }), now);
   }
 
   async reserve(need: TokenNeed): Promise<TokenReservation> {
@@ -148,9 +148,10 @@ class StoredDayBudget implements DayBudget {
 
   async #read(key: string): Promise<Day> {
     const stored = await readRecord(this.#store, BUDGET_DAYS, key, parseDay);
-    await forgetOtherDays(this.#store, key);
+    await forgetDaysBefore(this.#store, key);
     if (this.#heldOn !== key) [this.#heldOn, this.#held, this.#refund] = [key, 0, 0];
     return this.#day = {
+      ...unknownFieldsOf(stored?.value),
       key,
       version: stored?.version ?? 0,
       tokens: stored === undefined ? 0 : stored.value.tokens,
@@ -181,13 +182,13 @@ class StoredDayBudget implements DayBudget {
     const back = this.#refund;
     const { granted, tokens } = this.#plan(today.tokens - back);
     if (granted.length === 0 && back === 0) return false;
-    const body = { v: 1, tokens };
+    const body = { ...unknownFieldsOf(today), v: 1, tokens };
     if (!await this.#store.putIfVersion(BUDGET_DAYS, today.key, today.version, body)) {
       // Another gateway on this store wrote first
       this.#day = undefined;
       return true;
     }
-    this.#day = { key: today.key, version: today.version + 1, tokens };
+    this.#day = { ...today, version: today.version + 1, tokens };
     this.#refund -= back;
     for (const { entry, output } of granted) {
       const reserved = entry.need.input + output;
@@ -213,8 +214,7 @@ class StoredDayBudget implements DayBudget {
         granted.push({ entry, output: given });
       } else if (entry.late || input >= limit || this.#held + granted.length === 0) {
         this.#waiting.delete(entry);
-        const until = untilTomorrow(this.#clock.now());
-        entry.refuse(exceeded({ limit, left, held: this.#held, input, until }));
+        entry.refuse(exceeded({ limit, left, held: this.#held, input, now: this.#clock.now() }));
       }
     }
     return { granted, tokens };
@@ -241,8 +241,24 @@ interface Granted {
 
 const UNLIMITED = (output: number): TokenReservation => ({ output, settle() {}, forfeit() {} });
 
-function untilTomorrow(now: number): number {
+function secondsLeft(now: number): number {
   return Math.ceil((DAY_MS - now % DAY_MS) / 1000);
+}
+
+/** Returns the time until the next day in UTC, for people: `5 h`, or `12 min` in the last hour. */
+export function untilTomorrow(now: number): string {
+  const seconds = secondsLeft(now);
+  const hours = Math.floor(seconds / 3600);
+  return hours > 0 ? `${hours} h` : `${Math.ceil(seconds / 60)} min`;
+}
+
+/** Returns the refusal of a request that could not begin, with the seconds until the next day. */
+export function toBudgetRefusal({ message }: CancelError, now: number): HttpError {
+  return new HttpError("rate_limited", message, {
+    status: 429,
+    type: "rate_limit_error",
+    headers: { "retry-after": String(secondsLeft(now)), "x-should-retry": "false" },
+  });
 }
 
 interface Exceeded {
@@ -250,26 +266,23 @@ interface Exceeded {
   readonly left: number;
   readonly held: number;
   readonly input: number;
-  /** Seconds */
-  readonly until: number;
+  readonly now: number;
 }
 
-function exceeded({ limit, left, held, input, until }: Exceeded): CancelError {
+function exceeded({ limit, left, held, input, now }: Exceeded): CancelError {
   const need = `, and the call may need ${input + 1}`;
   const others = held === 0 ? "" : ` (${held} more are set aside for calls at work)`;
-  const hours = Math.floor(until / 3600);
-  const wait = hours > 0 ? `${hours} h` : `${Math.ceil(until / 60)} min`;
   return new CancelError(
     "budget",
     `Cannot ask the model: of the day's budget of ${limit} tokens ${
       Math.max(0, left)
     } are left${others}${need}; raise ` +
-      `tokens_per_day in [budget], or wait ${wait} for the next day (UTC)`,
+      `tokens_per_day in [budget], or wait ${untilTomorrow(now)} for the next day (UTC)`,
   );
 }
 
-/** Deletes the records of earlier days, which limit nothing any more. */
-async function forgetOtherDays(store: Store, key: string): Promise<void> {
+/** Deletes the records of the days before one, which limit nothing any more. */
+export async function forgetDaysBefore(store: Store, key: string): Promise<void> {
   const old = (await store.scan(BUDGET_DAYS, { limit: 100 })).filter((stored) => stored.key < key);
   if (old.length > 0) {
     await store.batch(old.map((stored) => ({ op: "delete", collection: BUDGET_DAYS, key: stored.key })));
