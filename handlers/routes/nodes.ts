@@ -1,5 +1,6 @@
 import type { Peer } from "crossws";
 import * as v from "valibot";
+import { CancelError, SHUTTING_DOWN } from "../../lib/base/cancel.ts";
 import { ToolError } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
 import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
@@ -12,12 +13,15 @@ import { type ErrorCode, httpError } from "../wire/http_errors.ts";
 import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
 import { readJson } from "../wire/read_json.ts";
-import { jsonReply } from "../wire/reply.ts";
+import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
+import { jsonReply, sseReply } from "../wire/reply.ts";
 
 const nodeFields = {
   id: v.string(),
   object: v.literal("node"),
   connected: v.boolean(),
+  /** In a cluster: gateway that holds its link */
+  gateway: v.optional(v.nullable(v.string())),
   connected_at: v.nullable(v.string()),
   disconnected_at: v.nullable(v.string()),
   address: v.nullable(v.string()),
@@ -109,6 +113,80 @@ export const invokeNodeRoute: Route = {
   },
 };
 
+const nodeCallSchema = v.object({
+  /** Name of the tool at the node */
+  tool: v.pipe(v.string(), v.regex(/^[a-zA-Z][a-zA-Z0-9_-]{0,31}$/)),
+  input: v.record(v.string(), v.unknown()),
+  // As a frame of the link has them: a node ends a link with any other
+  run_id: v.pipe(v.string(), v.regex(/^[\w.:-]{1,64}$/)),
+  call_id: v.pipe(v.string(), v.regex(/^[\w.:-]{1,64}$/)),
+  /** Digest of the offer that the call was prepared for */
+  digest: v.pipe(v.string(), v.minLength(1), v.maxLength(128)),
+});
+
+/** POST /v1/cluster/nodes/:id/call: a call that has passed the policy of another gateway, for a node whose link this one holds. */
+export const clusterNodeCallRoute: Route = {
+  method: "POST",
+  path: "/v1/cluster/nodes/:id/call",
+  access: "cluster",
+  steady: "link",
+  summary: "For other gateways of the cluster: call a tool of a node that is connected to this gateway",
+  body: nodeCallSchema,
+  reply: { status: 200, type: "text/event-stream", description: "Signs of life, then the result or the error as JSON" },
+  errors: ["not_found", "conflict"],
+  idempotency: "honoured",
+  async handler(request, context) {
+    const nodes = requireNodes(context.services);
+    const { id } = findConnected(context);
+    const call = await readJson(request, context, nodeCallSchema);
+    return answerGateway(context, (signal) => nodes.answerCall(id, call, signal));
+  },
+};
+
+/** POST /v1/cluster/nodes/:id/describe: makes a node report its tools, for another gateway. */
+export const clusterNodeDescribeRoute: Route = {
+  method: "POST",
+  path: "/v1/cluster/nodes/:id/describe",
+  access: "cluster",
+  steady: "link",
+  summary: "For other gateways of the cluster: ask a node that is connected to this gateway for its tools",
+  body: v.object({}),
+  bodyOptional: true,
+  reply: { status: 200, type: "text/event-stream", description: "Signs of life, then the tools or the error as JSON" },
+  errors: ["not_found", "conflict"],
+  idempotency: "harmless",
+  async handler(request, context) {
+    const nodes = requireNodes(context.services);
+    const { id } = findConnected(context);
+    await readJson(request, context, v.object({}), { optional: true });
+    return answerGateway(context, (signal) => nodes.answerDescribe(id, signal));
+  },
+};
+
+/** Finds a node whose link this gateway holds. @throws {HttpError} 404 not_found; 409 conflict, so that the caller looks again */
+function findConnected(context: RequestContext): NodeInfo {
+  const node = findNode(context);
+  if (node.connected && node.gateway === context.services.cluster?.id) return node;
+  throw httpError("conflict", `Cannot ask node "${node.id}": it is not connected to this gateway`);
+}
+
+/** Answers another gateway with the outcome of work that ends when the caller leaves. */
+function answerGateway(context: RequestContext, work: (signal: AbortSignal) => Promise<unknown>): Response {
+  const { clock, cluster, log } = context.services;
+  const leaving = new AbortController();
+  const outcome = work(leaving.signal).catch((error) => {
+    if (!leaving.signal.aborted) log.error("A node could not be asked", { error });
+    throw error;
+  });
+  const stream = answerStream({
+    work: outcome,
+    clock,
+    beatMs: cluster?.links.beatMs ?? KEEP_ALIVE_MS,
+    onLeave: () => leaving.abort(new CancelError("client_gone")),
+  });
+  return sseReply(context, stream);
+}
+
 /** Returns the nodes of the gateway. @throws {HttpError} 404 not_found while node control is off */
 function requireNodes({ nodes }: Services): Nodes {
   if (nodes !== undefined) return nodes;
@@ -181,7 +259,7 @@ export const nodeSocketRoute: Route = {
     const admission = nodes.admit({ token, id, address: remoteAddress });
     if (!admission.ok) throw refusalOf(admission);
     if (services.state() === "draining") {
-      throw httpError("shutting_down", "Cannot connect the node: the gateway is shutting down");
+      throw httpError("shutting_down", `Cannot connect the node: ${services.stateReason() ?? SHUTTING_DOWN}`);
     }
     let link: NodeLink | undefined;
     const linkOf = (peer: Peer) => (link ??= openLink(nodes, peer, { context, id: admission.id }));

@@ -5,12 +5,16 @@ import type { Access, PreparedCall, Tool, ToolContext } from "../../tools/runtim
 import type { ToolResult } from "../../tools/runtime/tool_call.ts";
 import { type GatewayLink, notConnected } from "./node_link.ts";
 import type { HelloFrame, ToolOffer } from "./protocol.ts";
+import type { NodeAnswer, NodeCall } from "./node_call.ts";
+import type { HeldNode, SharedNodes } from "./shared_nodes.ts";
 
 /** An allowed node, as `/v1/nodes` shows it. Times are in ISO 8601. */
 export interface NodeInfo {
   readonly id: string;
   readonly object: "node";
   readonly connected: boolean;
+  /** In a cluster: id of the gateway that holds its link; null while it is away */
+  readonly gateway?: string | null;
   /** Since when it is connected, or was the last time; null: it never was since the gateway started */
   readonly connected_at: string | null;
   readonly disconnected_at: string | null;
@@ -47,6 +51,7 @@ interface Connection extends Pick<HelloFrame, "version" | "platform"> {
 export class KnownNode {
   readonly id: string;
   readonly #accessOf: (tool: string) => Access | undefined;
+  readonly #shared: SharedNodes | undefined;
   /** Undefined while the node is away */
   #link: GatewayLink | undefined;
   #connection: Connection | undefined;
@@ -56,15 +61,30 @@ export class KnownNode {
   /** Digest of each offer, by name: what a call was prepared for must still be there when it is made */
   #digests: ReadonlyMap<string, string> = new Map();
 
-  /** @param accessOf access that the operator sets for a registered tool */
-  constructor(id: string, accessOf: (tool: string) => Access | undefined) {
+  /**
+   * @param accessOf access that the operator sets for a registered tool
+   * @param shared nodes of the cluster. Undefined for a gateway alone
+   */
+  constructor(id: string, accessOf: (tool: string) => Access | undefined, shared?: SharedNodes) {
     this.id = id;
     this.#accessOf = accessOf;
+    this.#shared = shared;
   }
 
   /** The link of the node. Undefined while it is away. */
   get link(): GatewayLink | undefined {
     return this.#link;
+  }
+
+  /** Tells whether the node is connected, here or at another gateway of the cluster. */
+  isConnected(): boolean {
+    return this.#link !== undefined || this.#shared?.find(this.id) !== undefined;
+  }
+
+  /** Returns the connection to this gateway, for the others. Undefined while there is none. */
+  held(): HeldNode | undefined {
+    if (this.#link === undefined || this.#connection === undefined) return undefined;
+    return { ...this.#connection, offers: this.#offers };
   }
 
   connect(link: GatewayLink, connection: Connection): void {
@@ -91,13 +111,16 @@ export class KnownNode {
   }
 
   info(): NodeInfo {
-    const { connectedAt, address = null, version = null, platform = null } = this.#connection ?? {};
+    const elsewhere = this.#link === undefined ? this.#shared?.find(this.id) : undefined;
+    const { connectedAt, address = null, version = null, platform = null } = elsewhere ?? this.#connection ?? {};
+    const gateway = elsewhere?.gateway.id ?? (this.#link === undefined ? null : this.#shared?.gateway ?? null);
     return {
       id: this.id,
       object: "node",
-      connected: this.#link !== undefined,
+      connected: this.isConnected(),
+      ...(this.#shared === undefined ? {} : { gateway }),
       connected_at: toTime(connectedAt),
-      disconnected_at: toTime(this.#disconnectedAt),
+      disconnected_at: elsewhere === undefined ? toTime(this.#disconnectedAt) : null,
       address,
       version,
       platform,
@@ -128,17 +151,29 @@ export class KnownNode {
       nodeId: this.id,
       offer,
       access: () => this.#accessOf(name) ?? "network",
-      connected: () => this.#link !== undefined,
+      connected: () => this.isConnected(),
       call: async (input, { runId, callId, signal }) => {
-        if (this.#link === undefined) throw notConnected(this.id, offer.name);
-        if (this.#digests.get(offer.name) !== digest) {
-          throw new ToolError("node_changed", `Cannot call "${name}": its node has changed it since; look at it again`);
-        }
-        const result = await this.#link.invoke({ tool: offer.name, input, run_id: runId, call_id: callId }, signal);
-        const { output, is_error: isError, data } = result;
+        const call: NodeCall = {
+          ...{ tool: offer.name, input, run_id: runId, call_id: callId },
+          digest: digest ?? "",
+        };
+        const isElsewhere = this.#link === undefined && this.#shared?.find(this.id) !== undefined;
+        const answer = isElsewhere ? await this.#shared?.call(this.id, call, signal) : await this.call(call, signal);
+        if (answer === undefined) throw notConnected(this.id, offer.name);
+        const { output, is_error: isError, data } = answer;
         return { output, isError, ...(data === undefined ? {} : { data }) };
       },
     });
+  }
+
+  /** Makes a call over the node's link to this gateway. @throws {ToolError} as `GatewayLink.invoke`; `node_changed` */
+  async call({ digest, ...call }: NodeCall, signal: AbortSignal): Promise<NodeAnswer> {
+    if (this.#link === undefined) throw notConnected(this.id, call.tool);
+    if (this.#digests.get(call.tool) !== digest) {
+      const name = nodeToolName(this.id, call.tool);
+      throw new ToolError("node_changed", `Cannot call "${name}": its node has changed it since; look at it again`);
+    }
+    return await this.#link.invoke(call, signal);
   }
 }
 
@@ -199,6 +234,7 @@ export function createNodeTool(options: NodeToolOptions): Tool {
     origin: `node ${nodeId}`,
     enabled: options.connected,
     enabledBy: `up the link of the node "${nodeId}", there: postern node --connect <url> --id ${nodeId}`,
+    local: false,
     needs: [],
     inputSchema,
     prepare,

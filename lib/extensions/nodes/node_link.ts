@@ -285,7 +285,8 @@ export function notConnected(nodeId: string, what: string): ToolError {
   return new ToolError("node_lost", `Cannot call "${what}" on node "${nodeId}": it is not connected; nothing was sent`);
 }
 
-function linkBroke(nodeId: string, what: string): ToolError {
+/** Returns the error for a call whose outcome is unknown. */
+export function linkBroke(nodeId: string, what: string): ToolError {
   return new ToolError(
     "node_lost",
     `Cannot finish "${what}" on node "${nodeId}": the link broke while it was at work, so whether it took effect is ` +
@@ -293,7 +294,8 @@ function linkBroke(nodeId: string, what: string): ToolError {
   );
 }
 
-function timedOut(nodeId: string, what: string): ToolError {
+/** Returns the error for a call that was given up. */
+export function timedOut(nodeId: string, what: string): ToolError {
   return new ToolError(
     "node_timeout",
     `Cannot finish "${what}" on node "${nodeId}": it did not answer in time and was told to stop; whether it took ` +

@@ -5,12 +5,15 @@ import type { OpenedList } from "../../base/opened_list.ts";
 import { isNodeId } from "../../config/schema/gateway.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
+import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { NodeEvent } from "../../guard/audit/audit_event.ts";
 import type { Access, Tool } from "../../tools/runtime/tool.ts";
 import { GatewayLink, type LinkPeer, type LinkSettings, type NodeLink, notConnected } from "./node_link.ts";
 import { KnownNode, type NodeInfo, type NodeToolInfo } from "./known_node.ts";
+import { type NodeAnswer, type NodeCall, type NodeFailure, toNodeFailure } from "./node_call.ts";
+import type { SharedNodes } from "./shared_nodes.ts";
 import { CLOSE, type HelloFrame, type ToolOffer } from "./protocol.ts";
 
 /** Token, id and address that a node sends with its handshake. */
@@ -48,6 +51,10 @@ export interface Nodes {
    * @throws {ToolError} `node_lost`, `node_overloaded`, `node_timeout`; {CancelError} when the signal aborts
    */
   describe(id: string, signal: AbortSignal): Promise<readonly NodeToolInfo[]>;
+  /** Makes a call of another gateway of the cluster on a node that is connected here. @returns the result, or the error for the caller */
+  answerCall(id: string, call: NodeCall, signal: AbortSignal): Promise<NodeAnswer | NodeFailure>;
+  /** Asks a node that is connected here for its tools anew, for another gateway. @returns their number, or the error for the caller */
+  answerDescribe(id: string, signal: AbortSignal): Promise<{ readonly tools: number } | NodeFailure>;
   /** All tools that a node has told, for the registry: the same array until something changes */
   tools(): readonly Tool[];
   /** Ends every link; calls at work end with an unknown outcome */
@@ -62,6 +69,8 @@ export interface NodesOptions {
   /** Access that `[tools]` sets for a registered tool. Undefined: the operator set none */
   readonly accessOf: (tool: string) => Access | undefined;
   readonly settings: LinkSettings;
+  /** Nodes of the cluster. Default: the gateway is alone */
+  readonly shared?: SharedNodes | undefined;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Metrics;
@@ -83,6 +92,7 @@ export interface ConfiguredNodesOptions {
   readonly environment: (name: string) => string | undefined;
   readonly audit: AuditAppend;
   readonly opened: OpenedList;
+  readonly shared?: SharedNodes | undefined;
 }
 
 /** Creates the nodes by the `[gateway.node_control]` of the start. */
@@ -119,14 +129,15 @@ class AllowedNodes implements Nodes {
   #tools: readonly Tool[] | undefined;
 
   constructor(options: NodesOptions) {
-    const { allowedIds, accessOf, authToken, log, metrics } = options;
+    const { allowedIds, accessOf, authToken, log, metrics, shared } = options;
     this.#options = options;
     this.#nodes = new Map(
-      [...new Set(allowedIds)].filter(isNodeId).sort().map((id) => [id, new KnownNode(id, accessOf)]),
+      [...new Set(allowedIds)].filter(isNodeId).sort().map((id) => [id, new KnownNode(id, accessOf, shared)]),
     );
     if (authToken === "") log.error("Node control is on without a token: no node can connect");
     const connected = () => [...this.#nodes.values()].filter(({ link }) => link !== undefined).length;
     metrics.gaugeOf("postern_nodes_connected", "Connected nodes", connected);
+    shared?.start({ changed: (id) => this.#seeElsewhere(id), moved: (id) => this.#leaveToOther(id) });
   }
 
   admit(handshake: NodeHandshake): NodeAdmission {
@@ -163,6 +174,27 @@ class AllowedNodes implements Nodes {
   }
 
   async describe(id: string, signal: AbortSignal): Promise<readonly NodeToolInfo[]> {
+    const { shared } = this.#options;
+    if (this.#nodes.get(id)?.link !== undefined || shared?.find(id) === undefined) {
+      return await this.#describeHere(id, signal);
+    }
+    await shared.describe(id, signal);
+    return this.toolsOf(id);
+  }
+
+  async answerDescribe(id: string, signal: AbortSignal): Promise<{ readonly tools: number } | NodeFailure> {
+    return await orFailure(async () => ({ tools: (await this.#describeHere(id, signal)).length }));
+  }
+
+  async answerCall(id: string, call: NodeCall, signal: AbortSignal): Promise<NodeAnswer | NodeFailure> {
+    const node = this.#nodes.get(id);
+    return await orFailure(async () => {
+      if (node === undefined) throw notConnected(id, call.tool);
+      return await node.call(call, signal);
+    });
+  }
+
+  async #describeHere(id: string, signal: AbortSignal): Promise<readonly NodeToolInfo[]> {
     const link = this.#nodes.get(id)?.link;
     if (link === undefined) throw notConnected(id, "describe");
     await link.describe(signal);
@@ -184,13 +216,30 @@ class AllowedNodes implements Nodes {
     const { version, platform, tools } = hello;
     node.link?.close(CLOSE.replaced, "Another connection of this id has taken over");
     node.connect(link, { address, version, platform, connectedAt: clock.now() });
-    this.#takeOffers(node, tools);
+    if (node.takeOffers(tools)) this.#tools = undefined;
+    const held = node.held();
+    if (held !== undefined) this.#options.shared?.hold(node.id, held);
     log.info("A node has connected", { node: node.id, address, version, tools: tools.length });
     this.#record({ action: "connected", node_id: node.id, address: address ?? null, reason: null });
   }
 
   #takeOffers(node: KnownNode, offers: readonly ToolOffer[]): void {
-    if (node.takeOffers(offers)) this.#tools = undefined;
+    if (!node.takeOffers(offers)) return;
+    this.#tools = undefined;
+    const held = node.held();
+    if (held !== undefined) this.#options.shared?.change(node.id, held);
+  }
+
+  /** Takes what another gateway knows of a node that is not connected here. */
+  #seeElsewhere(id: string): void {
+    const node = this.#nodes.get(id);
+    const elsewhere = this.#options.shared?.find(id);
+    if (node === undefined || elsewhere === undefined || node.link !== undefined) return;
+    if (node.takeOffers(elsewhere.offers)) this.#tools = undefined;
+  }
+
+  #leaveToOther(id: string): void {
+    this.#nodes.get(id)?.link?.close(CLOSE.replaced, "A connection of this id at another gateway has taken over");
   }
 
   #end(
@@ -204,6 +253,7 @@ class AllowedNodes implements Nodes {
       return log.warn("A node came without a proper hello", { node: node.id, address, reason });
     }
     node.disconnect(clock.now());
+    this.#options.shared?.release(node.id);
     log.warn("A node's link has ended", { node: node.id, address, reason });
     this.#record({ action: "disconnected", node_id: node.id, address: address ?? null, reason });
   }
@@ -211,6 +261,17 @@ class AllowedNodes implements Nodes {
   #record(event: Omit<NodeEvent, "type">): void {
     const { audit, log } = this.#options;
     void audit({ type: "node", ...event }).catch((error) => log.error("Cannot write the audit", { error }));
+  }
+}
+
+/** Returns the outcome of work, or the error that whoever asked is told. */
+async function orFailure<T>(work: () => Promise<T>): Promise<T | NodeFailure> {
+  try {
+    return await work();
+  } catch (error) {
+    const failure = error instanceof ToolError ? toNodeFailure(error) : undefined;
+    if (failure === undefined) throw error;
+    return failure;
   }
 }
 

@@ -57,7 +57,8 @@ const offerSchema = v.object({
 /** A tool that a node offers. */
 export type ToolOffer = v.InferOutput<typeof offerSchema>;
 
-const offers = v.pipe(
+/** Schema of the tools of a node. */
+export const offersSchema = v.pipe(
   v.array(offerSchema),
   v.maxLength(MAX_TOOLS),
   v.check((tools) => new Set(tools.map(({ name }) => name)).size === tools.length),
@@ -70,9 +71,9 @@ const fromNode = {
     /** Version of the program */
     version: v.pipe(v.string(), v.maxLength(64)),
     platform: v.pipe(v.string(), v.maxLength(64)),
-    tools: offers,
+    tools: offersSchema,
   }),
-  tools: v.object({ type: v.literal("tools"), id, tools: offers }),
+  tools: v.object({ type: v.literal("tools"), id, tools: offersSchema }),
   result: v.object({
     type: v.literal("result"),
     id,

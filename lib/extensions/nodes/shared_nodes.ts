@@ -1,0 +1,298 @@
+import * as v from "valibot";
+import { cancelError } from "../../base/cancel.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import { canonicalDigest } from "../../base/json.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import { GatewayLinkError, type LinkedGateway } from "../../cluster/gateway_links.ts";
+import type { Cluster } from "../../cluster/join_cluster.ts";
+import { fenceCheck, type JoinedGateway } from "../../cluster/leases.ts";
+import { readable, type ReadRecord } from "../../storage/read_records.ts";
+import type { Store, Write } from "../../storage/store.ts";
+import { linkBroke, notConnected, timedOut } from "./node_link.ts";
+import { type NodeAnswer, nodeAnswerSchema, type NodeCall, nodeFailureSchema } from "./node_call.ts";
+import { offersSchema, type ToolOffer } from "./protocol.ts";
+
+/** Collection of the links of nodes in a cluster, by node id: which gateway holds the link. */
+export const NODE_LINKS = "node_links";
+
+const linkSchema = v.object({
+  v: v.literal(1),
+  gateway: v.pipe(v.string(), v.maxLength(200)),
+  fence: v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
+  /** Milliseconds since the epoch */
+  connected_at: v.number(),
+  address: v.nullable(v.pipe(v.string(), v.maxLength(1_000))),
+  version: v.pipe(v.string(), v.maxLength(64)),
+  platform: v.pipe(v.string(), v.maxLength(64)),
+  tools: offersSchema,
+});
+type LinkRecord = v.InferOutput<typeof linkSchema>;
+
+/** Parses the record of a node's link. @throws {v.ValiError} for a body that no version wrote */
+export function parseNodeLink(body: unknown): LinkRecord {
+  return v.parse(linkSchema, body);
+}
+
+/** Connection of a node, as the gateway knows it that holds the link. */
+export interface HeldNode extends Pick<LinkRecord, "version" | "platform"> {
+  /** Peer address; undefined when the server does not say */
+  readonly address: string | undefined;
+  /** Milliseconds since the epoch */
+  readonly connectedAt: number;
+  readonly offers: readonly ToolOffer[];
+}
+
+/** A node whose link another gateway holds. */
+export interface NodeElsewhere extends HeldNode {
+  readonly gateway: LinkedGateway;
+}
+
+/** Told of the nodes of other gateways. */
+export interface SharedNodesListener {
+  /** A node that another gateway holds has come, changed or gone. */
+  changed(id: string): void;
+  /** Another gateway holds a node now that was connected here. */
+  moved(id: string): void;
+}
+
+/** Options of `SharedNodes`. */
+export interface SharedNodesOptions {
+  readonly store: Store;
+  readonly cluster: Pick<Cluster, "id" | "lease" | "links" | "ownership">;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Time between two looks at the records, in case a note was lost. Milliseconds */
+const LOOK_MS = 5_000;
+const MAX_NODES = 1_000;
+/** Longest answer of another gateway, in bytes: a frame of a node, and what goes around it. */
+const MAX_ANSWER_BYTES = 68 * 1024 * 1024;
+
+/** A node that is connected here. `takesOver`: it has just come, and its record is this gateway's whoever had it. */
+interface Held {
+  readonly node: HeldNode;
+  takesOver: boolean;
+}
+
+/**
+ * The nodes of a cluster: a record says which gateway holds a node's link, with the gateway's fence. That gateway answers, and the others
+ * ask it over the link between gateways. The newest connection of a node counts.
+ */
+export class SharedNodes {
+  /** Id of this gateway. */
+  readonly gateway: string;
+  readonly #options: SharedNodesOptions;
+  readonly #held = new Map<string, Held>();
+  #elsewhere: ReadonlyMap<string, NodeElsewhere> = new Map();
+  #listener: SharedNodesListener | undefined = undefined;
+  #timer: Timer | undefined = undefined;
+  #stopNotes = () => {};
+  #looking: Promise<void> | undefined = undefined;
+  #isDue = false;
+  #isClosed = false;
+  #isAway = false;
+
+  constructor(options: SharedNodesOptions) {
+    this.#options = options;
+    this.gateway = options.cluster.id;
+  }
+
+  /** Begins to look at the nodes of the others. */
+  start(listener: SharedNodesListener): void {
+    const { clock, cluster } = this.#options;
+    this.#listener = listener;
+    this.#timer = clock.every(LOOK_MS, () => this.#look());
+    this.#stopNotes = cluster.ownership.onNote(({ kind }) => void (kind === "node" && this.#look()));
+    this.#look();
+  }
+
+  /** Takes a node that has connected here. */
+  hold(id: string, node: HeldNode): void {
+    this.#held.set(id, { node, takesOver: true });
+    this.#look();
+  }
+
+  /** Takes the new tools of a node that is connected here. */
+  change(id: string, node: HeldNode): void {
+    const takesOver = this.#held.get(id)?.takesOver ?? false;
+    this.#held.set(id, { node, takesOver });
+    this.#look();
+  }
+
+  /** Lets go of a node that has left. */
+  release(id: string): void {
+    if (this.#held.delete(id)) this.#look();
+  }
+
+  /** Returns a node whose link another gateway holds. */
+  find(id: string): NodeElsewhere | undefined {
+    return this.#elsewhere.get(id);
+  }
+
+  /**
+   * Has the gateway of a node make a call, at most once.
+   * @throws {ToolError} as `GatewayLink.invoke`; {CancelError} when the signal aborts
+   */
+  async call(id: string, call: NodeCall, signal: AbortSignal): Promise<NodeAnswer> {
+    const answer = await this.#ask(id, { path: "call", what: call.tool, body: call, signal });
+    const failure = v.safeParse(nodeFailureSchema, answer);
+    if (failure.success) throw new ToolError(failure.output.code, failure.output.message);
+    const parsed = v.safeParse(nodeAnswerSchema, answer);
+    if (parsed.success) return parsed.output;
+    throw linkBroke(id, call.tool);
+  }
+
+  /** Has the gateway of a node ask it for its tools anew. @throws as `call` */
+  async describe(id: string, signal: AbortSignal): Promise<void> {
+    const answer = await this.#ask(id, { path: "describe", what: "describe", body: {}, signal });
+    const failure = v.safeParse(nodeFailureSchema, answer);
+    if (failure.success) throw new ToolError(failure.output.code, failure.output.message);
+    this.#look();
+    await this.#looking;
+  }
+
+  /** Ends the looks, and takes back the records of the nodes that are connected here. Never throws. */
+  async close(): Promise<void> {
+    this.#held.clear();
+    this.#timer?.clear();
+    this.#stopNotes();
+    this.#look();
+    await this.#looking;
+    this.#isClosed = true;
+  }
+
+  async #ask(
+    id: string,
+    { path, what, body, signal }: {
+      readonly path: string;
+      readonly what: string;
+      readonly body: unknown;
+      readonly signal: AbortSignal;
+    },
+  ): Promise<unknown> {
+    const there = this.#elsewhere.get(id);
+    if (there === undefined) throw notConnected(id, what);
+    const { gateway } = there;
+    if (gateway.address === undefined) {
+      throw new ToolError(
+        "node_lost",
+        `Cannot call "${what}" on node "${id}": gateway ${gateway.id} has its link, and ${gateway.problem}; nothing was sent`,
+      );
+    }
+    try {
+      return await this.#options.cluster.links.ask(gateway, {
+        ...{ path: `/v1/cluster/nodes/${id}/${path}`, body, signal, maxBytes: MAX_ANSWER_BYTES },
+      });
+    } catch (error) {
+      if (signal.aborted) {
+        const cancelled = cancelError(signal);
+        throw cancelled.reason === "timeout" ? timedOut(id, what) : cancelled;
+      }
+      if (!(error instanceof GatewayLinkError)) throw error;
+      this.#look();
+      throw error.isRefused ? notConnected(id, what) : linkBroke(id, what);
+    }
+  }
+
+  /** Looks at the records, now or after the look that is at work. */
+  #look(): void {
+    this.#isDue = true;
+    if (!this.#isClosed) this.#looking ??= this.#work().finally(() => this.#looking = undefined);
+  }
+
+  async #work(): Promise<void> {
+    while (this.#isDue) {
+      this.#isDue = false;
+      try {
+        await this.#reconcile();
+        this.#isAway = false;
+      } catch (error) {
+        const { log } = this.#options;
+        if (!this.#isAway) log.warn("The nodes of the cluster cannot be read: it is tried again", { error });
+        this.#isAway = true;
+      }
+    }
+  }
+
+  async #reconcile(): Promise<void> {
+    const { store, cluster } = this.#options;
+    const own = cluster.lease.own();
+    if (own === undefined) return;
+    const page = await store.scan(NODE_LINKS, { limit: MAX_NODES });
+    const records = new Map(readable(store, NODE_LINKS, page, parseNodeLink).map((record) => [record.key, record]));
+    for (const [id, held] of [...this.#held]) await this.#record(id, held, { own, found: records.get(id) });
+    const elsewhere = new Map<string, NodeElsewhere>();
+    for (const [id, found] of records) {
+      if (this.#held.has(id)) continue;
+      const { value: { gateway, fence }, version } = found;
+      const there = gateway === own.id ? undefined : await cluster.links.find({ id: gateway, fence });
+      if (there !== undefined) elsewhere.set(id, toElsewhere(found.value, there));
+      // Its gateway has left, or the node has left this one
+      else if (await store.batch([checkOf(id, version), { op: "delete", collection: NODE_LINKS, key: id }])) {
+        cluster.ownership.tell("node", id);
+      }
+    }
+    this.#takeElsewhere(elsewhere);
+  }
+
+  /** Writes the record of a node that is connected here, or lets go of a node that has moved. */
+  async #record(
+    id: string,
+    held: Held,
+    { own, found }: { readonly own: JoinedGateway; readonly found: ReadRecord<LinkRecord> | undefined },
+  ): Promise<void> {
+    const { store, cluster } = this.#options;
+    const body = toBody(held.node, own);
+    const isMine = found?.value.gateway === own.id;
+    if (isMine && !held.takesOver && digestOf(found.value) === digestOf(body)) return;
+    if (found !== undefined && !isMine && !held.takesOver) {
+      this.#held.delete(id);
+      this.#listener?.moved(id);
+      return;
+    }
+    const place = { collection: NODE_LINKS, key: id, body };
+    const write: Write = found === undefined
+      ? { op: "insert", ...place }
+      : { op: "putIf", ...place, version: found.version };
+    if (!await store.batch([fenceCheck(own), write])) return void (this.#isDue = true);
+    if (this.#held.get(id) === held) held.takesOver = false;
+    cluster.ownership.tell("node", id);
+  }
+
+  #takeElsewhere(elsewhere: ReadonlyMap<string, NodeElsewhere>): void {
+    const before = this.#elsewhere;
+    this.#elsewhere = elsewhere;
+    for (const id of new Set([...before.keys(), ...elsewhere.keys()])) {
+      if (digestOf(before.get(id)) !== digestOf(elsewhere.get(id))) this.#listener?.changed(id);
+    }
+  }
+}
+
+/** Returns the digest of the JSON form of a value. */
+function digestOf(value: unknown): string {
+  return value === undefined ? "" : canonicalDigest(JSON.parse(JSON.stringify(value)));
+}
+
+function checkOf(key: string, version: number): Write {
+  return { op: "check", collection: NODE_LINKS, key, version };
+}
+
+function toBody({ address, connectedAt, version, platform, offers }: HeldNode, own: JoinedGateway): LinkRecord {
+  return {
+    v: 1,
+    gateway: own.id,
+    fence: own.fence,
+    connected_at: connectedAt,
+    address: address ?? null,
+    version,
+    platform,
+    tools: [...offers],
+  };
+}
+
+function toElsewhere(record: LinkRecord, gateway: LinkedGateway): NodeElsewhere {
+  const { connected_at: connectedAt, address, version, platform, tools: offers } = record;
+  return { gateway, connectedAt, address: address ?? undefined, version, platform, offers };
+}
