@@ -1,11 +1,13 @@
 import { CancelError } from "../../lib/base/cancel.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { RUN_ID_SCHEMA } from "../../lib/base/records/run.ts";
+import type { HttpError } from "../../lib/base/errors.ts";
+import type { RunPace } from "../../lib/runs/run_request.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { httpError, toHttpError } from "../wire/http_errors.ts";
-import { type EventEncoder, eventStream } from "../wire/event_stream.ts";
-import { openRunEvents, runsToRead } from "../wire/agent_runs.ts";
+import { type EventEncoder, eventStream, paceComment } from "../wire/event_stream.ts";
+import { openRunEvents, requireAgent, runsToRead } from "../wire/agent_runs.ts";
 import { choiceOf, choiceQuery, positionOf, positionQuery } from "../wire/lists.ts";
 import { sseReply, textReply } from "../wire/reply.ts";
 
@@ -42,10 +44,12 @@ export const runEventsRoute: Route = {
     const reading = new AbortController();
     const leave = () => reading.abort(new CancelError("client_gone"));
     const caller = callerOf(context, "http");
+    const encoder = createEventLines({ follows, now: () => services.clock.now(), after: after.seq });
     const { events, recorded, eventsFollow } = await openRunEvents(runsToRead(context), id, {
       after,
       signal: reading.signal,
       caller,
+      onPace: encoder.onPace,
     });
     if (!eventsFollow && after.seq >= recorded) return textReply(context, 204, null, "text/event-stream");
     const remove = connections.followers.add({ tokenId: identity?.tokenId ?? null, close: leave });
@@ -54,11 +58,56 @@ export const runEventsRoute: Route = {
       context,
       eventStream({
         opening: { iterator: endsWith(shown, remove), held: [], pending: undefined },
-        encoder: createEventLines({ follows }),
+        encoder,
         clock: services.clock,
         toError: (error) =>
           error === undefined ? cutShort() : toHttpError(error, { log: services.log, requestId: context.requestId }),
         // A reader that left before its first read never started the iteration, whose end would remove the follower
+        onLeave() {
+          leave();
+          remove();
+        },
+      }),
+    );
+  },
+};
+
+/**
+ * GET /v1/cluster/runs/:id/events: the events of a run that this gateway works on, for another gateway of the cluster.
+ *
+ * A run that is not at work here is refused, so that no gateway asks another one in a circle. The stream ends when the run leaves this
+ * gateway, and has signs of life.
+ * Source: docs/design/cluster.md "Links"
+ */
+export const clusterRunEventsRoute: Route = {
+  method: "GET",
+  path: "/v1/cluster/runs/:id/events",
+  access: "cluster",
+  steady: "link",
+  summary: "For other gateways of the cluster: events of a run that is at work at this gateway; any other run is 409",
+  query: { after: positionQuery("Only events after this seq. Default: from the first") },
+  params: { id: RUN_ID_SCHEMA },
+  errors: ["agent_unavailable", "conflict", "overloaded"],
+  reply: { status: 200, type: "text/event-stream", description: "Each event as JSON, with its seq as the event's id" },
+  handler(_request, context) {
+    const { services, connections } = context;
+    const reading = new AbortController();
+    const leave = () => reading.abort(new CancelError("client_gone"));
+    const afterSeq = positionOf("after", context.query.get("after") ?? "0");
+    const events = requireAgent(services).runs.followHere(context.params["id"] ?? "", {
+      afterSeq,
+      signal: reading.signal,
+    });
+    if (events === undefined) throw httpError("conflict", "Cannot stream this run: it is not at work at this gateway");
+    const remove = connections.followers.add({ tokenId: context.identity?.tokenId ?? null, close: leave });
+    return sseReply(
+      context,
+      eventStream({
+        opening: { iterator: endsWith(events, remove), held: [], pending: undefined },
+        encoder: createEventLines({ follows: true, now: () => services.clock.now(), after: afterSeq }),
+        clock: services.clock,
+        keepAliveMs: services.cluster?.links.beatMs,
+        toError: (error) => toHttpError(error ?? cutShort(), { log: services.log, requestId: context.requestId }),
         onLeave() {
           leave();
           remove();
@@ -108,27 +157,46 @@ function cutShort() {
 /** How soon a reader should come back, in milliseconds. */
 const RETRY_MS = 1000;
 
-/** Creates the encoder that writes each event as one line of JSON with its seq as the id. */
-function createEventLines({ follows }: { readonly follows: boolean }): EventEncoder {
+/** Options of `createEventLines`. */
+interface EventLinesOptions {
+  readonly follows: boolean;
+  /** Seq after which the reader reads */
+  readonly after: number;
+  readonly now: () => number;
+}
+
+/** Creates the encoder that writes each event as one line of JSON with its seq as the id. A comment says how the events come. */
+function createEventLines({ follows, after, now }: EventLinesOptions) {
   let ended = false;
+  let last = after;
+  let comment = "";
   return {
+    onPace: (pace: RunPace) => void (comment = paceComment(pace)),
     start: () => `retry: ${RETRY_MS}\n\n`,
-    encode(events) {
-      let text = "";
+    encode(events: readonly AgentEvent[]) {
+      let text = comment;
+      comment = "";
       for (const event of events) {
         if (ended) break;
         text += `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`;
         ended = isTerminal(event);
+        last = event.seq;
       }
       return text;
     },
-    // The run goes on, so the stream has no terminal event: the reader comes back with its position
-    fail: ({ code }) =>
-      follows || code !== CUT_SHORT
+    fail({ code, message }: HttpError) {
+      if (code === "not_found") {
+        // Nothing goes on: the reader gets an end that no journal has
+        const end: AgentEvent = { seq: last + 1, time: new Date(now()).toISOString(), type: "error", code, message };
+        return `data: ${JSON.stringify(end)}\n\n`;
+      }
+      // The run goes on, so the stream has no terminal event: the reader comes back with its position
+      return follows || code !== CUT_SHORT
         ? `: no more now (${code}), come back with Last-Event-ID\n\n`
-        : ": these are the events recorded by now, come back with Last-Event-ID for more\n\n",
+        : ": these are the events recorded by now, come back with Last-Event-ID for more\n\n";
+    },
     get ended() {
       return ended;
     },
-  };
+  } satisfies EventEncoder & { readonly onPace: unknown };
 }

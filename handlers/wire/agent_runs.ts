@@ -5,7 +5,7 @@ import { type ErrorCode, httpError } from "./http_errors.ts";
 import * as v from "valibot";
 import type { ContentPart, Message } from "../../lib/base/records/message.ts";
 import { CONVERSATION_ID } from "../../lib/runs/conversations/conversation_records.ts";
-import type { RunHandle, RunReach, RunRequest } from "../../lib/runs/run_request.ts";
+import type { FollowOptions, RunHandle, RunReach, RunRequest } from "../../lib/runs/run_request.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { type Caller, hasScope, mayReach } from "../../lib/base/records/caller.ts";
@@ -92,13 +92,13 @@ function toMessage({ message, context }: ChatInput): Message {
 /**
  * Returns the handle of a durable run that an earlier request started. Its events are read from the first one, live to the end.
  * `cancel` ends the reading and not the run, which may have other readers.
- * @param options.streams true for a reply that is a stream, which outlives the request's signal
+ * @param options.onPace see FollowOptions. @param options.streams true for a reply that is a stream, which outlives the request's signal
  * @throws {HttpError} 409 conflict when the run is forgotten
  */
 export async function attachRun(
   runId: string,
   context: RequestContext,
-  { streams }: { readonly streams: boolean },
+  { streams, onPace }: { readonly streams: boolean; readonly onPace?: FollowOptions["onPace"] },
 ): Promise<RunHandle> {
   const { tools } = context.services;
   const { runs } = requireAgent(context.services);
@@ -108,10 +108,12 @@ export async function attachRun(
   const signal = streams ? own.signal : AbortSignal.any([own.signal, context.signal]);
   let hadEffect = false;
   async function* events() {
-    const followed = await runs.follow(runId, { afterSeq: 0, signal });
+    const followed = await runs.follow(runId, { afterSeq: 0, signal, onPace });
     if (followed === undefined) throw forgotten();
     let ended = false;
     for await (const batch of followed) {
+      // An empty array says here that the model has begun to answer, and there that the events come in another way
+      if (batch.length === 0) continue;
       ended ||= batch.some(isTerminal);
       hadEffect ||= batch.some((event) => event.type === "tool_start" && tools.get(event.tool)?.access !== "read");
       yield batch;
@@ -143,7 +145,7 @@ export function withClaimMarks(handle: RunHandle, claim: RunClaim): RunHandle {
     let turn = 1;
     for await (const batch of handle.events()) {
       for (const event of batch) {
-        if (event.type === "turn_start") turn = event.turn;
+        if (event.type === "turn_start" || event.type === "turn_restart") turn = event.turn;
         if (isTold(event)) await claim.tell(turn);
       }
       yield batch;
@@ -172,6 +174,8 @@ export interface OpenRunEventsOptions {
   /** Ends the reading, not the run */
   readonly signal: AbortSignal;
   readonly caller: Pick<Caller, "tokenId" | "scopes">;
+  /** See FollowOptions. Default: nobody is told */
+  readonly onPace?: FollowOptions["onPace"];
 }
 
 /** A run's events after a position, and how far they had come when the reading began. */
@@ -185,7 +189,7 @@ export interface RunEvents extends RunReach {
  *   another token began, where the caller lacks `runs`; 400 invalid_request for a position that the run has not reached
  */
 export async function openRunEvents(runs: StoredRuns, id: string, options: OpenRunEventsOptions): Promise<RunEvents> {
-  const { after, signal, caller } = options;
+  const { after, signal, caller, onPace } = options;
   if (!hasScope(caller.scopes, "runs")) {
     const starter = await runs.startedBy(id);
     if (starter === undefined) throw unknownRun();
@@ -202,7 +206,7 @@ export async function openRunEvents(runs: StoredRuns, id: string, options: OpenR
       param: after.name,
     });
   }
-  const events = reach === undefined ? undefined : await runs.follow(id, { afterSeq: after.seq, signal });
+  const events = reach === undefined ? undefined : await runs.follow(id, { afterSeq: after.seq, signal, onPace });
   if (reach === undefined || events === undefined) {
     throw unknownRun();
   }

@@ -68,8 +68,8 @@ class Collector {
   /** Said before the first turn, once, and in the turn that lacked the most: each turn counts them anew */
   #trimmed = { before: 0, inTurn: 0 };
   #hasTurn = false;
-  /** Lengths before the running turn. When the turn is interrupted, the reply is cut back to them */
-  #turnStart = NOTHING_SAID;
+  /** Lengths at the end of each turn. The reply is cut back to them when the turn after it is asked again */
+  readonly #ends = new Map<number, typeof NOTHING_SAID>();
 
   add(event: AgentEvent): void {
     switch (event.type) {
@@ -106,11 +106,13 @@ class Collector {
         this.#hasTurn = true;
         // A notice names the fallback of each turn, so a turn without a notice is the model's own
         this.#fallbackAnswers = false;
-        if (event.turn > 1) this.#turnStart = this.#lengths();
+        break;
+      case "turn_end":
+        this.#ends.set(event.turn, this.#lengths());
         break;
       case "turn_restart":
         this.#fallbackAnswers = false;
-        this.#goBack();
+        this.#goBack(event.turn);
         break;
       case "done":
       case "error":
@@ -156,9 +158,9 @@ class Collector {
     };
   }
 
-  /** Removes the text of an interrupted turn. A turn with client calls ends its run, so all calls belong to this turn. */
-  #goBack(): void {
-    const { text, reasoning, refusal } = this.#turnStart;
+  /** Removes the text of an interrupted turn, whose begin or end may have been seen or not. A turn with client calls ends its run, so all calls belong to this turn. */
+  #goBack(turn: number): void {
+    const { text, reasoning, refusal } = this.#ends.get(turn - 1) ?? NOTHING_SAID;
     this.#text = this.#text.slice(0, text);
     this.#reasoning = this.#reasoning.slice(0, reasoning);
     this.#refusal = this.#refusal.slice(0, refusal);

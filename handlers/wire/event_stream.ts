@@ -2,7 +2,7 @@ import { CancelError } from "../../lib/base/cancel.ts";
 import type { Clock, Timer } from "../../lib/base/clock.ts";
 import type { HttpError } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
-import type { RunHandle } from "../../lib/runs/run_request.ts";
+import type { RunHandle, RunPace } from "../../lib/runs/run_request.ts";
 
 /** Turns events into the text of one stream. */
 export interface EventEncoder {
@@ -21,6 +21,10 @@ export interface EventStreamOptions {
   readonly opening: Opening;
   readonly encoder: EventEncoder;
   readonly clock: Clock;
+  /** Milliseconds without an event after which a comment line is written. Default `KEEP_ALIVE_MS` */
+  readonly keepAliveMs?: number | undefined;
+  /** Returns comment lines that go before the next events, or in place of a keep-alive. Default: none */
+  readonly comment?: (() => string) | undefined;
   /** Returns the error to write for a thrown error; `undefined` stands for an iteration without a terminal event */
   readonly toError: (error: unknown) => HttpError;
   /** Called once when the reader has left before the end */
@@ -41,6 +45,51 @@ export function eventStream(options: EventStreamOptions): ReadableStream<Uint8Ar
   return new ReadableStream(new EventBody(options), { highWaterMark: 0 });
 }
 
+/** Work whose outcome is sent to another gateway of the cluster. */
+export interface AnsweredWork {
+  /** Resolves with the answer, which goes out as JSON. When it rejects, the stream ends without an answer. */
+  readonly work: Promise<unknown>;
+  readonly clock: Clock;
+  /** Milliseconds between two signs of life. */
+  readonly beatMs: number;
+  /** Called when the reader has left before the answer. */
+  readonly onLeave: () => void;
+}
+
+/** Returns an event stream of signs of life, and then of one event: the answer. */
+export function answerStream({ work, clock, beatMs, onLeave }: AnsweredWork): ReadableStream<Uint8Array<ArrayBuffer>> {
+  let timer: Timer | undefined;
+  let isOpen = true;
+  const end = () => {
+    isOpen = false;
+    timer?.clear();
+  };
+  return new ReadableStream({
+    start(controller) {
+      controller.enqueue(Buffer.from(KEEP_ALIVE));
+      timer = clock.every(beatMs, () => controller.enqueue(Buffer.from(KEEP_ALIVE)));
+      const finish = (text: string) => {
+        if (!isOpen) return;
+        end();
+        if (text !== "") controller.enqueue(Buffer.from(text));
+        controller.close();
+      };
+      work.then((answer) => finish(`data: ${JSON.stringify(answer)}\n\n`), () => finish(""));
+    },
+    cancel() {
+      end();
+      onLeave();
+    },
+  });
+}
+
+/** Returns the comment line that says how the events of a run at another gateway come. Clients of event streams skip it. */
+export function paceComment(pace: RunPace): string {
+  if (pace.live) return ": live again\n\n";
+  // A line break in the reason would begin a field of the stream
+  return `: not live, each turn comes when it is complete: ${pace.why.replaceAll(/\s/g, " ")}\n\n`;
+}
+
 class EventBody {
   #pending: Opening["pending"];
   #lastWrite: number;
@@ -59,7 +108,7 @@ class EventBody {
     let text = encoder.start();
     for (const events of opening.held) text += encoder.encode(events);
     this.#write(controller, text);
-    this.#keepAlive(controller, KEEP_ALIVE_MS);
+    this.#keepAlive(controller, this.#options.keepAliveMs ?? KEEP_ALIVE_MS);
   }
 
   async pull(controller: Controller): Promise<void> {
@@ -72,7 +121,7 @@ class EventBody {
         const next = await (this.#pending ?? opening.iterator.next());
         this.#pending = undefined;
         over = next.done === true;
-        text = next.done ? (encoder.ended ? "" : encoder.fail(toError(undefined))) : encoder.encode(next.value);
+        text = next.done ? (encoder.ended ? "" : encoder.fail(toError(undefined))) : this.#encode(next.value);
       } catch (error) {
         over = true;
         text = encoder.ended ? "" : encoder.fail(toError(error));
@@ -97,20 +146,25 @@ class EventBody {
     opening.iterator.return?.().catch(() => {});
   }
 
+  #encode(events: readonly AgentEvent[]): string {
+    const { encoder, comment } = this.#options;
+    return `${comment?.() ?? ""}${encoder.encode(events)}`;
+  }
+
   #write(controller: Controller, text: string): void {
     this.#lastWrite = this.#options.clock.monotonic();
     controller.enqueue(Buffer.from(text));
   }
 
   #keepAlive(controller: Controller, afterMs: number): void {
-    const { clock } = this.#options;
+    const { clock, keepAliveMs = KEEP_ALIVE_MS } = this.#options;
     this.#timer = clock.after(afterMs, () => {
       const silence = clock.monotonic() - this.#lastWrite;
       const unread = (controller.desiredSize ?? -1) < 0;
       if (unread && silence >= STALLED_MS) return this.#giveUp(controller);
       // A reader that does not read gets one comment at most, so that unsent comments do not pile up
-      if (silence >= KEEP_ALIVE_MS && !unread) this.#write(controller, KEEP_ALIVE);
-      this.#keepAlive(controller, silence >= KEEP_ALIVE_MS ? KEEP_ALIVE_MS : KEEP_ALIVE_MS - silence);
+      if (silence >= keepAliveMs && !unread) this.#write(controller, this.#options.comment?.() || KEEP_ALIVE);
+      this.#keepAlive(controller, silence >= keepAliveMs ? keepAliveMs : keepAliveMs - silence);
     });
   }
 

@@ -38,6 +38,7 @@ export const ERROR_CODES = {
   shutting_down: [503, "api_error"],
   storage_unavailable: [503, "api_error"],
   overloaded: [503, "api_error"],
+  workspace_unavailable: [503, "api_error"],
   provider_timeout: [504, "api_error"],
 } as const satisfies Record<string, readonly [number, ErrorType]>;
 /** A code of the one error shape. */

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { hasScope } from "../../lib/base/records/caller.ts";
+import { isStorageAway } from "../../lib/storage/read_records.ts";
 import type { RequestContext } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { askByReply } from "./ask_by_reply.ts";
@@ -78,6 +79,8 @@ export async function makeCall(
       ...(approvalId === undefined ? {} : { approval_id: approvalId }),
     });
   } catch (error) {
-    return errorReply(context, error, { hadEffect });
+    // The executor of a cluster throws it for a call that has changed nothing
+    const isRefused = services.cluster !== undefined && isStorageAway(error);
+    return errorReply(context, error, { hadEffect: hadEffect && !isRefused });
   }
 }

@@ -1,5 +1,6 @@
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { isEnded, type Run, type RunKind, runKindSchema, type RunStatus } from "../../base/records/run.ts";
+import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import { joinTaints } from "../../base/taint.ts";
 import { addUsage, NO_USAGE } from "../../base/records/usage.ts";
 import { is } from "valibot";
@@ -24,6 +25,7 @@ export type AcceptedRun = Pick<
 export function createRunState(run: AcceptedRun): RunState {
   return {
     run: {
+      ...unknownFieldsOf(run),
       id: run.id,
       object: "run",
       kind: run.kind,

@@ -1,60 +1,102 @@
 import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
+import type { Clock } from "../../base/clock.ts";
+import { HttpError } from "../../base/errors.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { ActiveRun } from "../supervisor/active_run.ts";
+import { readOnceBack } from "../../storage/read_records.ts";
 import type { FollowOptions } from "../run_request.ts";
 import type { JournalPlace, RunStore } from "./run_store.ts";
+import type { RunWatch } from "./run_watch.ts";
 
 /** Place of a follower, and where the run's events are found. */
 export interface FollowRunOptions extends FollowOptions {
   readonly runs: RunStore;
+  /** Time between two reads of a store that is away. Default: such a store ends the stream by its error */
+  readonly clock?: Pick<Clock, "sleep">;
   /** Woken with a run's id when the run has new events, and at its end. */
   readonly news: KeyedNotifier;
-  /** Returns the run while it is at work. */
+  /** Returns the run while it is at work here. */
   readonly find: (id: string) => ActiveRun | undefined;
-  /** Runs that are at work elsewhere. Default: there are none */
-  readonly cluster?: {
-    isOpenElsewhere(id: string): Promise<boolean>;
-    news(heard: Promise<void>): Promise<void>;
-  } | undefined;
+  /** Watches of runs that are at work elsewhere. Default: there are none */
+  readonly watches?: { watch(id: string): RunWatch } | undefined;
+  /**
+   * True: the database is another machine's, so a follower that has everything its run has said does not look into the journal each time.
+   * Default false: the look costs nothing, and a store that has failed ends the follower at once
+   */
+  readonly isShared?: boolean | undefined;
 }
 
 /**
  * Yields the events of a run after a seq, live to the terminal one; see RunSupervisor.follow.
  *
- * A follower keeps nothing but its place. Events that it has not taken stay in the journal or in the recorder of the running turn. News
- * only wake it.
+ * A follower keeps nothing but its place. Events that it has not taken stay in the journal, in the recorder of the running turn, or in the
+ * watch of a run elsewhere. News only wake it. While the store is away it waits.
+ * @throws {HttpError} 404 `not_found` when the run's record is gone before its end
  */
 export async function* followRun(
   id: string,
-  { afterSeq, signal, runs, news, find, cluster }: FollowRunOptions,
+  options: FollowRunOptions,
 ): AsyncGenerator<readonly AgentEvent[], void, undefined> {
+  const { afterSeq, signal, onPace, runs, news, find, watches, clock, isShared = false } = options;
+  const patiently = <T>(read: () => Promise<T>) => clock === undefined ? read() : readOnceBack(read, { clock, signal });
   let place: JournalPlace = { seq: afterSeq, record: 0 };
   let entry: ActiveRun | undefined;
-  while (!signal.aborted) {
-    // Listen before the look, so that nothing falls between
-    const listening = news.listen(id, signal);
-    const working = find(id);
-    try {
-      // In a cluster another gateway may go on with a run that left this one
-      entry = working ?? (cluster === undefined ? entry : undefined);
-      let events = entry?.recorder?.pending(place.seq) ?? [];
-      if (events.length === 0) ({ events, place } = await runs.read(id, place));
-      const last = events.at(-1);
-      if (last === undefined) {
-        if (working === undefined && await cluster?.isOpenElsewhere(id) !== true) return;
-        const heard = listening.heard.catch(() => {});
-        await (cluster?.news(heard) ?? heard);
-        continue;
+  let watch: RunWatch | undefined;
+  let isLive = true;
+  try {
+    while (!signal.aborted) {
+      // Listen before the look, so that nothing falls between
+      const listening = news.listen(id, signal);
+      const working = find(id);
+      try {
+        // In a cluster another gateway may go on with a run that left this one
+        entry = working ?? (watches === undefined ? entry : undefined);
+        if (working !== undefined) watch = watch?.leave();
+        const look = watch?.look(place.seq);
+        let events = look?.kind === "events" ? look.events : entry?.recorder?.pending(place.seq) ?? [];
+        const hasAll = isShared && working?.recorder?.hasAll(place.seq) === true;
+        if (events.length === 0 && !hasAll && (look === undefined || look.kind === "journal")) {
+          const from = place;
+          ({ events, place } = await patiently(() => runs.read(id, from)));
+        }
+        const last = events.at(-1);
+        if (last === undefined) {
+          const isOver = look?.kind === "over" || (look?.kind === "journal" && watch?.isOver());
+          if (working === undefined && watch?.isGone()) throw runIsGone(id);
+          if (working === undefined && (watches === undefined || isOver)) return;
+          const pace = watch?.pace() ?? { live: true };
+          if (onPace !== undefined && pace.live !== isLive) {
+            isLive = pace.live;
+            onPace(pace);
+            yield [];
+          } else if (working === undefined && watch === undefined) watch = watches?.watch(id);
+          else await listening.heard.catch(() => {});
+          continue;
+        }
+        listening.stop();
+        place = { ...place, seq: last.seq };
+        const isOver = isTerminal(last) &&
+          (last.type === "done" || await patiently(() => isLast(id, last, runs)));
+        yield isOver ? events : events.map(shownBeforeMore);
+        if (isOver) return;
+      } catch (error) {
+        if (!signal.aborted) throw error;
+      } finally {
+        listening.stop();
       }
-      listening.stop();
-      place = { ...place, seq: last.seq };
-      const isOver = isTerminal(last) && (last.type === "done" || await isLast(id, last, runs));
-      yield isOver ? events : events.map(shownBeforeMore);
-      if (isOver) return;
-    } finally {
-      listening.stop();
     }
+  } finally {
+    watch?.leave();
   }
+}
+
+function runIsGone(id: string): HttpError {
+  return new HttpError(
+    "not_found",
+    `Cannot go on with the run "${id}": its record is gone. A database loses its last changes in a failover to a standby that lacks them; ` +
+      "start the run again",
+    { status: 404, type: "invalid_request_error" },
+  );
 }
 
 /** Tells whether an error event is the last in the journal. A run goes on in the same journal after a person's review. */

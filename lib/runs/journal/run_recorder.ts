@@ -46,7 +46,10 @@ export function shownUpTo(seq: number): number {
  * with an effect: the call runs only when its start is on disk. `finish` writes the last record together with the conversation.
  *
  * Readers of a run (follow_run.ts) get from `pending` what the journal does not have yet. They see at most `SEQ_WINDOW` events more
- * than are on disk, and the terminal event once it is on disk. The client of an attached run takes its events from the agent itself.
+ * than are on disk, and the terminal event once it is on disk. A turn is shown once the last step before it is on disk: the step is
+ * written while the model is asked. After a crash the next event of that turn is then a `turn_restart`, which takes back what was shown.
+ * Without the step its calls would be made again, and the turn after them would be a new one. The client of an attached run takes its
+ * events from the agent itself.
  *
  * When a write fails, every later `commit` and `finish` fails with its error, so the run cannot go on unrecorded.
  */
@@ -66,6 +69,10 @@ export class RunRecorder {
   #active = false;
   /** Set once the store has the run. */
   #known: boolean;
+  /** Seq of the last step. */
+  #lastStep = 0;
+  /** Turns that are not shown yet, in order. Few: a turn asks the model, and a step is written meanwhile. */
+  #hidden: HiddenTurn[] = [];
   /** Set when a finished turn waits to be written with the event after it. The last turn is written with the end: one write less. */
   #due = false;
   /** Seq of the last event on disk, 0 for none. */
@@ -88,10 +95,11 @@ export class RunRecorder {
       return;
     }
     this.#packer.add(events);
+    this.#hide(last);
     this.#remember(events);
     this.#options.onChange();
     // A failure is kept in #tail, and whoever awaits the next write gets it
-    if (this.#active && (this.#due || isStep(last) || this.#packer.count() >= MAX_UNWRITTEN)) void this.commit();
+    if (this.#active && (this.#due || isStep(last.type) || this.#packer.count() >= MAX_UNWRITTEN)) void this.commit();
     this.#due = last.type === "turn_end";
   };
 
@@ -143,7 +151,7 @@ export class RunRecorder {
 
   /** Returns the next events after `afterSeq` from memory, 512 at most. Empty when the journal alone has the next events. */
   pending(afterSeq: number): readonly AgentEvent[] {
-    const shownTo = shownUpTo(this.#durableSeq);
+    const shownTo = this.#shownTo();
     const recent = this.#recent;
     const first = recent[0]?.seq ?? Infinity;
     if (afterSeq + 1 >= first) {
@@ -158,6 +166,11 @@ export class RunRecorder {
     }
     // A terminal event that `finish` is writing is not shown before it is on disk
     return events.filter((event) => event.seq <= shownTo && !isTerminal(event));
+  }
+
+  /** Tells whether the journal has nothing more for a reader. */
+  hasAll(afterSeq: number): boolean {
+    return afterSeq >= this.#durableSeq;
   }
 
   /** Returns the furthest seq that may have been shown, in this process or in one before a crash. A reader cannot go on beyond it. */
@@ -184,14 +197,36 @@ export class RunRecorder {
     await runs.append(state.run.id, this.#durableSeq, events, { ...notes, writes, create });
     this.#known = true;
     this.#durableSeq = lastSeqOf(events);
+    while (this.#hidden[0] !== undefined && this.#hidden[0].after <= this.#durableSeq) this.#hidden.shift();
     this.#inFlight = undefined;
     onChange();
+  }
+
+  /** Hides a turn that begins before the last step is on disk. A begin and a step are recorded alone. */
+  #hide({ seq, type }: AgentEvent): void {
+    const begins = type === "turn_start" || type === "turn_restart";
+    if (begins && this.#lastStep > this.#durableSeq) this.#hidden.push({ from: seq, after: this.#lastStep });
+    if (isStep(type)) this.#lastStep = seq;
+  }
+
+  /** Returns the last seq that readers may see now. */
+  #shownTo(): number {
+    const furthest = shownUpTo(this.#durableSeq);
+    const [hidden] = this.#hidden;
+    return hidden === undefined ? furthest : Math.min(furthest, hidden.from - 1);
   }
 
   #remember(events: readonly AgentEvent[]): void {
     this.#recent.push(...events);
     if (this.#recent.length > 2 * RECENT) this.#recent = this.#recent.slice(-RECENT);
   }
+}
+
+/** A turn that readers do not see before the step with the seq `after` is on disk. */
+interface HiddenTurn {
+  /** Seq of its first event */
+  readonly from: number;
+  readonly after: number;
 }
 
 /** Facts that the next record holds beside its events. */
@@ -205,8 +240,8 @@ function noNotes(): Notes {
 }
 
 /** Tells whether an event is recorded as soon as it happens. A finished turn waits for the next event, which is often the end. */
-function isStep(event: AgentEvent): boolean {
-  switch (event.type) {
+function isStep(type: AgentEvent["type"]): boolean {
+  switch (type) {
     case "run_start":
     case "turn_restart":
     case "tool_start":

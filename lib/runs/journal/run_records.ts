@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "../../base/records/stored_object.ts";
 import { finishReasonSchema } from "../../base/records/agent_event.ts";
 import { messageSchema } from "../../base/records/message.ts";
 import { runSchema } from "../../base/records/run.ts";
@@ -7,9 +8,9 @@ import { packedEventsSchema } from "./pack_events.ts";
 // Records of runs. Every body carries its version `v`. They are parsed here alone, and an older version is brought up to the newest here.
 
 /** Record in the collection `runs`, by run id: the fold so far, and the part of the journal that the fold covers. */
-const runRecordSchema = v.object({
+const runRecordSchema = storedObject({
   v: v.literal(1),
-  run: runSchema,
+  run: storedObject(runSchema.entries),
   /** Last seq in the journal. */
   seq: v.number(),
   /** Number of records in the journal's stream. */
@@ -19,7 +20,7 @@ const runRecordSchema = v.object({
 export type RunRecord = v.InferOutput<typeof runRecordSchema>;
 
 /** Record in the collection `run_inputs`, by run id: the pinned input of a run. Version 2 has all that a resumed run needs. */
-const runInputSchema = v.object({
+const runInputSchema = storedObject({
   v: v.picklist([1, 2]),
   messages: v.array(messageSchema),
   /** `messages` with parked parts of earlier turns in their places; absent when there were none. */
@@ -31,32 +32,39 @@ const runInputSchema = v.object({
   tool_choice: v.optional(v.unknown()),
   parallel_tool_calls: v.optional(v.boolean()),
   /** Tools of the agent that the model may call, with the digest of each input schema; `deferred`: the model is not told of it at first. */
-  tools: v.array(v.object({ name: v.string(), digest: v.string(), deferred: v.optional(v.literal(true)) })),
+  tools: v.array(storedObject({ name: v.string(), digest: v.string(), deferred: v.optional(v.literal(true)) })),
   client_tools: v.array(v.looseObject({ name: v.string() })),
   agent_tools: v.picklist(["configured", "none"]),
   durable: v.boolean(),
-  caller: v.object({ via: v.string(), token_id: v.nullable(v.string()), scopes: v.array(v.string()) }),
+  caller: storedObject({ via: v.string(), token_id: v.nullable(v.string()), scopes: v.array(v.string()) }),
   depth: v.number(),
   /** Name of the configured agent. */
   agent: v.optional(v.string()),
   /** Bounds that the run has of its own. */
   limits: v.optional(
-    v.object({
+    storedObject({
       max_iterations: v.optional(v.number()),
       max_tool_calls: v.optional(v.number()),
       tokens_per_run: v.optional(v.number()),
     }),
   ),
   /** A single tool call in place of a model. */
-  call: v.optional(v.object({ tool: v.string(), input: v.string() })),
+  call: v.optional(storedObject({ tool: v.string(), input: v.string() })),
   /** Tools that runs started by that call inherit; absent: the configured tools. */
   passed_tools: v.optional(v.array(v.string())),
+  /** Workspace of the cluster that its tools need; absent: none. */
+  workspace: v.optional(v.string()),
   request_id: v.nullable(v.string()),
   /** Origins of outside content that the request was made from; absent: none. */
   taint: v.optional(v.array(v.string())),
 });
 /** The pinned input of a run. */
 export type RunInput = v.InferOutput<typeof runInputSchema>;
+
+/** Returns the workspace whose gateways alone may go on with a run; null: any may. An attached run goes on nowhere: any gateway may end it. */
+export function workspaceOf({ durable, workspace }: Pick<RunInput, "durable" | "workspace">): string | null {
+  return durable ? workspace ?? null : null;
+}
 
 /** Facts about a turn that ended in a record, beside its events. */
 const endedTurnSchema = v.object({
@@ -95,7 +103,7 @@ export const RUN_INPUTS = "run_inputs";
 export const OPEN_RUNS = "open_runs";
 
 /** Record in the collection `open_runs`, by run id. */
-const openRunSchema = v.object({
+const openRunSchema = storedObject({
   v: v.literal(1),
   /** Set when a person cancelled the run, so that it does not go on. */
   cancelled: v.optional(v.literal(true)),

@@ -4,6 +4,7 @@ import type { EndedTurn } from "../../agent/agent_run.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
+import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import { readable, readEntry, readRecord, readRecords, scanAll } from "../../storage/read_records.ts";
 import type { Store, Stored, Write } from "../../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
@@ -21,6 +22,7 @@ import {
   type RunInput,
   type RunRecord,
   RUNS,
+  workspaceOf,
 } from "./run_records.ts";
 
 /** Parts of one record beside its events, and the transaction that writes it. */
@@ -59,6 +61,8 @@ export interface RunStore {
   ): Promise<{ readonly events: readonly AgentEvent[]; readonly place: JournalPlace }>;
   /** Returns the last seq in the journal, 0 for an empty one. */
   lastSeq(runId: string): Promise<number>;
+  /** Returns a run as the database has it, with the end of its journal. */
+  recorded(runId: string): Promise<RunRecord | undefined>;
   /** Yields the records of a run's journal, in order. */
   records(runId: string): AsyncGenerator<JournalRecord, void, undefined>;
   get(runId: string): Promise<Run | undefined>;
@@ -72,6 +76,11 @@ export interface RunStore {
   cancel(runId: string): Promise<boolean>;
   /** Tells whether somebody has cancelled an open run. */
   isCancelled(runId: string): Promise<OpenRunId["cancelled"]>;
+  /**
+   * Notes what a run waits for that nobody can go on with, in one transaction with `writes`. Undefined: it waits for nothing any more, and
+   * has the state that its journal gives.
+   */
+  setWaiting(runId: string, waitingFor: Run["waiting_for"], writes: readonly Write[]): Promise<boolean>;
   /** Forgets what is known of a run that others may write from now on. */
   forget(runId: string): void;
 }
@@ -96,13 +105,14 @@ export class JournalError extends Error {
   override readonly name = "JournalError";
 }
 
-/** End of a journal: the fold of all its events, and its length. */
+/** End of a journal: the fold of all its events, and its length. Carries the unknown fields of the run's record. */
 interface Head {
   readonly state: RunState;
   readonly seq: number;
   readonly records: number;
 }
 
+const NEVER = new AbortController().signal;
 const PAGE = 100;
 /** Events that a reader gets at once: a slow reader holds that many in memory. */
 const MAX_READ = 512;
@@ -144,20 +154,24 @@ class StoreJournal implements RunStore {
   async accept(state: RunState, input: RunInput, claim?: Write | readonly Write[]): Promise<void> {
     const head = { state, seq: 0, records: 0 };
     const { run } = state;
-    const writes = [...creation(head, input), ...this.#ownership?.opening(toClaimable(run)) ?? []];
-    if (claim === undefined) {
-      if (!(await this.#store.batch(writes))) throw taken(state.run.id);
-    } else if (!(await this.#store.batch([...writes, ...[claim].flat()]))) throw claimed();
+    const writes = [...creation(head, input), ...this.#ownership?.opening(toClaimable(run, input)) ?? []];
+    if (!await this.#store.batch([...writes, ...claim === undefined ? [] : [claim].flat()])) {
+      await this.#ownership?.requireFence(run.id);
+      throw claim === undefined ? taken(run.id) : claimed();
+    }
     this.#keepHead(head);
   }
 
   async append(runId: string, expectedSeq: number, events: PackedEvents, options: AppendOptions = {}): Promise<void> {
     const { writes = [], create, write = this.#store.batch, ...notes } = options;
-    const head = create === undefined ? await this.#headOf(runId) : { state: create.state, seq: 0, records: 0 };
+    const head = create === undefined
+      ? await this.#onceBack(runId, () => this.#headOf(runId))
+      : { state: create.state, seq: 0, records: 0 };
     if (head.seq !== expectedSeq || events.seq <= expectedSeq) {
       throw new JournalError(`Cannot write to run "${runId}": its journal ends at ${head.seq}, not at ${expectedSeq}`);
     }
     const next: Head = {
+      ...unknownFieldsOf(head),
       state: joinedEvents(events).reduce(applyEvent, head.state),
       seq: lastSeqOf(events),
       records: head.records + 1,
@@ -166,7 +180,7 @@ class StoreJournal implements RunStore {
     const over = !isAtWork(next.state.run.status);
     this.#heads.delete(runId);
     const owner = this.#ownership;
-    const run = toClaimable(next.state.run);
+    const run = toClaimable(next.state.run, create?.input);
     if (create !== undefined && owner?.owns(runId) === false) await owner.take(run, new AbortController().signal);
     const batch: readonly Write[] = [
       ...owner?.check(runId) ?? [],
@@ -176,7 +190,11 @@ class StoreJournal implements RunStore {
       ...(over ? [{ op: "delete" as const, collection: OPEN_RUNS, key: runId }, ...owner?.ending(run) ?? []] : []),
       ...writes,
     ];
-    if (!await this.#writeBatch(next, { batch, body, write })) throw taken(runId);
+    if (!await this.#writeBatch(next, { batch, body, write })) {
+      // A gateway that was fenced off has lost the run to others, which is no failure of its own
+      await owner?.requireFence(runId);
+      throw taken(runId);
+    }
     if (!over) this.#keepHead(next);
     this.#onRecorded?.(runId, events);
     owner?.tell(over ? "end" : "run", runId, next.seq);
@@ -195,14 +213,41 @@ class StoreJournal implements RunStore {
     if (this.#ownership?.owns(id) !== true) return await write(batch);
     const { written, isRepeated } = await this.#ownership.write(id, () => write(batch));
     if (written || !isRepeated) return written;
-    const [stored] = await this.#store.read(journalOf(id), { afterSeq: records - 1, limit: 1 });
+    const [stored] = await this.#onceBack(
+      id,
+      () => this.#store.read(journalOf(id), { afterSeq: records - 1, limit: 1 }),
+    );
     return JSON.stringify(stored?.body) === JSON.stringify(body);
+  }
+
+  /** Reads for a run, and waits for the database while this gateway owns the run. */
+  #onceBack<T>(runId: string, read: () => Promise<T>): Promise<T> {
+    if (this.#ownership?.owns(runId) !== true) return read();
+    return this.#ownership.onceBack(runId, read, NEVER);
   }
 
   /** Keeps the head of a run that this gateway writes. Others may write the journals of other runs. */
   #keepHead(head: Head): void {
     const { id } = head.state.run;
     if (this.#ownership?.owns(id) ?? true) this.#heads.set(id, head);
+  }
+
+  async setWaiting(runId: string, waitingFor: Run["waiting_for"], writes: readonly Write[]): Promise<boolean> {
+    const found = await readRecord(this.#store, RUNS, runId, parseRunRecord);
+    const folded = await this.#fold(runId);
+    if (found === undefined || folded === undefined) return false;
+    const { version, value: record } = found;
+    const run: Run = waitingFor === undefined
+      ? folded.state.run
+      : { ...folded.state.run, status: "queued", waiting_for: waitingFor };
+    this.#heads.delete(runId);
+    const isWritten = await this.#store.batch([
+      ...this.#ownership?.check(runId) ?? [],
+      { op: "putIf", collection: RUNS, key: runId, version, body: { ...record, run } },
+      ...writes,
+    ]);
+    if (isWritten) this.#ownership?.tell("run", runId, record.seq);
+    return isWritten;
   }
 
   forget(runId: string): void {
@@ -233,6 +278,10 @@ class StoreJournal implements RunStore {
 
   async lastSeq(runId: string): Promise<number> {
     return this.#heads.get(runId)?.seq ?? (await this.#recordOf(runId))?.seq ?? 0;
+  }
+
+  recorded(runId: string): Promise<RunRecord | undefined> {
+    return this.#recordOf(runId);
   }
 
   async *records(runId: string): AsyncGenerator<JournalRecord, void, undefined> {
@@ -282,7 +331,8 @@ class StoreJournal implements RunStore {
   async cancel(runId: string): Promise<boolean> {
     const open = await this.#store.get(OPEN_RUNS, runId);
     if (open === undefined) return false;
-    const body = { v: 1, cancelled: true };
+    const [known] = readable(this.#store, OPEN_RUNS, [open], parseOpenRun);
+    const body = { ...unknownFieldsOf(known?.value), v: 1, cancelled: true };
     return await this.#store.batch([
       { op: "putIf", collection: OPEN_RUNS, key: runId, version: open.version, body },
       ...this.#ownership === undefined ? [] : [this.#ownership.signal(runId)],
@@ -327,7 +377,7 @@ class StoreJournal implements RunStore {
     if (record === undefined || folded === undefined) {
       throw new JournalError(`Cannot write to run "${runId}": it is unknown`);
     }
-    return { state: folded.state, seq: folded.seq, records: record.records };
+    return { ...unknownFieldsOf(record), state: folded.state, seq: folded.seq, records: record.records };
   }
 
   /** Folds the whole journal of a run. */
@@ -353,8 +403,13 @@ function creation(head: Head, input: RunInput): readonly Write[] {
   ];
 }
 
-function toClaimable({ id, conversation_id, parent_id }: Run): ClaimableRun {
-  return { id, conversationId: conversation_id, parentId: parent_id };
+function toClaimable({ id, conversation_id, parent_id }: Run, input: RunInput | undefined): ClaimableRun {
+  return {
+    id,
+    conversationId: conversation_id,
+    parentId: parent_id,
+    workspace: input === undefined ? null : workspaceOf(input),
+  };
 }
 
 function taken(runId: string): JournalError {
@@ -386,6 +441,7 @@ function toEndedTurn({ turn, finishReason, calls, opaque, provider, last }: Ende
   };
 }
 
-function toRecord({ state, seq, records }: Head): RunRecord {
-  return { v: 1, run: state.run, seq, records };
+function toRecord(head: Head): RunRecord {
+  const { state, seq, records } = head;
+  return { ...unknownFieldsOf(head), v: 1, run: state.run, seq, records };
 }
