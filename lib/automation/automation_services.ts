@@ -5,6 +5,7 @@ import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
+import type { Cluster } from "../cluster/join_cluster.ts";
 import type { Config } from "../config/config.ts";
 import { resolvePath } from "../config/folders.ts";
 import type { Approvals } from "../guard/approvals.ts";
@@ -37,11 +38,13 @@ export interface AutomationServicesOptions {
   /** Returns the guarded fetch, which is loaded at the first call. */
   readonly guardedFetch: () => Promise<GuardedFetch>;
   /** Scopes that a token has now. undefined: the token does not count any more */
-  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined;
+  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined | Promise<readonly Scope[] | undefined>;
   /** Returns the tools of the gateway, which are made later. */
   readonly tools: () => ToolExecutor;
   /** Returns the run supervisor, which is made later. Undefined: there is no agent, or not yet */
   readonly runs: () => RunSupervisor | undefined;
+  /** Cluster in which work has owners. Undefined: the gateway is alone */
+  readonly cluster?: Pick<Cluster, "work" | "ownership"> | undefined;
   /** Files that outside content reached. */
   readonly taintedFiles: TaintedFiles;
   /** Absolute path */
@@ -95,11 +98,23 @@ export function createAutomationServices(options: AutomationServicesOptions): Au
 function createLazyCron(options: AutomationServicesOptions): Cron {
   const { store, config } = options;
   return lazyStartedService(async () => {
-    const { createCron } = await import("./cron/cron_service.ts");
-    return createCron({ ...options, settings: () => ({ ...config().cron, maxTasks: config().cron.max_tasks }) });
+    const { cluster } = options;
+    const [{ createCron }, sharing] = await Promise.all([
+      import("./cron/cron_service.ts"),
+      cluster &&
+      import("./cron/shared_schedules.ts").then(({ shareSchedules }) =>
+        shareSchedules({ ...options, ownership: cluster.ownership })
+      ),
+    ]);
+    return createCron({
+      ...options,
+      sharing,
+      settings: () => ({ ...config().cron, maxTasks: config().cron.max_tasks }),
+    });
   }, {
     methods: ["add", "update", "remove", "pause", "resume", "list", "get", "page", "history", "run"],
-    isNeeded: async () => config().cron.enabled && await store.count(SCHEDULES) > 0,
+    // In a cluster it follows the schedules that others make
+    isNeeded: async () => config().cron.enabled && (options.cluster !== undefined || await store.count(SCHEDULES) > 0),
   });
 }
 
@@ -116,7 +131,8 @@ function createLazySops(options: AutomationServicesOptions): SopService {
     return createSops({ ...options, settings });
   }, {
     methods: ["list", "execute", "status", "advance", "cancel", "approve", "stopCancelled"],
-    isNeeded: async () => await store.count(OPEN_SOPS) > 0,
+    // In a cluster it takes over what others leave
+    isNeeded: async () => options.cluster !== undefined || await store.count(OPEN_SOPS) > 0,
   });
 }
 
@@ -134,7 +150,7 @@ function createLazyDeliveries(options: AutomationServicesOptions): Deliveries {
     });
   }, {
     methods: ["promise", "watch", "page", "resolve"],
-    isNeeded: async () => await store.count(OPEN_DELIVERIES) > 0,
+    isNeeded: async () => options.cluster !== undefined || await store.count(OPEN_DELIVERIES) > 0,
   });
   return {
     ...service,

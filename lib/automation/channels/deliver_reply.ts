@@ -9,6 +9,7 @@ import type { Counter, Family } from "../../base/telemetry/metrics.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
 import { readRecord } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
+import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import { retryAfterMs } from "../../system/net/retry_after.ts";
 import type { UrlRules } from "../../system/net/url_rules.ts";
@@ -47,6 +48,8 @@ export interface DeliverContext extends DeliverOptions {
   readonly stopping: AbortSignal;
   /** Aborts the attempts that are under way */
   readonly breaking: AbortSignal;
+  /** Right of this gateway to the delivery in a cluster. Undefined: the gateway is alone */
+  readonly hold?: WorkHold | undefined;
 }
 
 const SECOND_MS = 1000;
@@ -63,10 +66,12 @@ const MAX_REVIEW_MS = 30 * DAY_MS;
 
 /**
  * Waits for the end of a run and delivers its reply, attempt after attempt, until the reply is delivered or given up.
- * @throws {CancelError} when `stopping` aborts
+ * @throws {CancelError} when `stopping` aborts, and when others own the delivery
  */
-export async function deliverReply(runId: string, context: DeliverContext): Promise<void> {
-  const { store, clock, stopping: signal } = context;
+export async function deliverReply(runId: string, given: DeliverContext): Promise<void> {
+  const { store, clock, hold } = given;
+  const signal = hold === undefined ? given.stopping : AbortSignal.any([given.stopping, hold.lost]);
+  const context = { ...given, stopping: signal };
   let record = (await readRecord(store, DELIVERIES, runId, parseDelivery))?.value;
   while (record !== undefined && record.status === "waiting") {
     const runs = context.runs();
@@ -86,26 +91,51 @@ export async function deliverReply(runId: string, context: DeliverContext): Prom
   }
 }
 
-/** Makes one attempt. @returns the delivery as it waits for the next attempt; undefined when it has ended */
+/**
+ * Makes one attempt. An attempt that was broken off since this gateway might not act any more counts for nothing.
+ * @returns the delivery as it waits for the next attempt; undefined when it has ended
+ */
 async function attempt(record: DeliveryRecord, run: Run, context: DeliverContext): Promise<DeliveryRecord | undefined> {
-  const { clock, semaphore, stopping, breaking: signal } = context;
+  const { clock, semaphore, stopping, hold } = context;
   const { channel } = record;
   const target = context.targetOf(channel);
   if (target === undefined) {
     return void await fail(record, `[channels.${channel}] has no reply_url any more`, context);
   }
   const fetch = await context.fetch();
-  const outcome = await semaphore.pass(channel, stopping, () => {
+  const outcome = await semaphore.pass(channel, stopping, async () => {
+    await hold?.mayAct(stopping);
     // The gateway was down, or others went first: a receiver may have forgotten by now which replies it has had
-    if (ageOf(record, run, clock.now()) > MAX_AGE_MS) return Promise.resolve(undefined);
-    return sendReply(record, run, target, { ...context, fetch, rules: context.rules(), signal });
+    if (ageOf(record, run, clock.now()) > MAX_AGE_MS) return undefined;
+    return await sendWithin(
+      (signal) => sendReply(record, run, target, { ...context, fetch, rules: context.rules(), signal }),
+      context,
+    );
   });
   if (outcome === undefined) return void await fail(record, tooLate(record), context);
+  if (outcome.kind === "broken") return record;
   const tried = { ...record, attempts: record.attempts + 1 };
   if (outcome.kind === "failed") return await afterFailure(tried, run, { outcome, context });
   await end({ ...tried, status: "delivered", last_error: null }, context);
   context.log.debug("A reply was delivered", named(tried));
   return undefined;
+}
+
+/** Makes an attempt that ends with the deadline of this gateway, since another may make the next one then. */
+async function sendWithin<T>(
+  send: (signal: AbortSignal) => Promise<T>,
+  { breaking, hold }: Pick<DeliverContext, "breaking" | "hold">,
+): Promise<T | { readonly kind: "broken" }> {
+  if (hold === undefined) return await send(breaking);
+  const deadline = hold.deadline();
+  try {
+    return await send(AbortSignal.any([breaking, deadline.signal]));
+  } catch (error) {
+    if (breaking.aborted || !deadline.signal.aborted) throw error;
+    return { kind: "broken" };
+  } finally {
+    deadline.clear();
+  }
 }
 
 /** Puts the next attempt off, or gives the reply up. @returns as `attempt` */
@@ -114,15 +144,21 @@ async function afterFailure(
   run: Run,
   { outcome, context }: { readonly outcome: FailedAttempt; readonly context: DeliverContext },
 ): Promise<DeliveryRecord | undefined> {
-  const { store, clock, random, log } = context;
+  const { clock, random, log } = context;
   const { reason } = outcome;
   const wait = waitAfter(record, outcome, random);
   const next = clock.now() + (wait ?? 0);
   if (wait === undefined || ageOf(record, run, next) > MAX_AGE_MS) return void await fail(record, reason, context);
   log.warn("A reply could not be delivered yet", { ...named(record), reason });
   const waiting = { ...record, last_error: reason, next_attempt_at: toIso(next) };
-  await store.batch(changeOf(waiting));
+  await write(waiting, context);
   return waiting;
+}
+
+/** Records a change of a delivery. @throws {CancelError} `shutdown` when others own it now */
+async function write(record: DeliveryRecord, { store, hold, breaking }: DeliverContext): Promise<void> {
+  if (hold === undefined) await store.batch(changeOf(record));
+  else await hold.write(changeOf(record), breaking);
 }
 
 /** Returns the milliseconds until the next attempt. Undefined: there is none */
@@ -138,8 +174,9 @@ async function fail(record: DeliveryRecord, reason: string, context: DeliverCont
   context.log.error("A reply could not be delivered", { ...named(record), reason });
 }
 
-async function end(record: DeliveryRecord, { store, clock, ended }: DeliverContext): Promise<void> {
-  await store.batch(changeOf({ ...record, next_attempt_at: null, ended_at: toIso(clock.now()) }));
+async function end(record: DeliveryRecord, context: DeliverContext): Promise<void> {
+  const { clock, ended } = context;
+  await write({ ...record, next_attempt_at: null, ended_at: toIso(clock.now()) }, context);
   ended.with(record.status).add();
 }
 

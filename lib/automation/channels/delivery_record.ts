@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "../../base/records/stored_object.ts";
 import type { Write } from "../../storage/store.ts";
 
 /**
@@ -13,7 +14,7 @@ export const DELIVERY_ACTIONS = ["release", "drop"] as const;
 export type DeliveryAction = (typeof DELIVERY_ACTIONS)[number];
 
 /** Collection `deliveries`, by run id: the reply that an accepted message was promised. */
-const deliveryRecordSchema = v.object({
+const deliveryRecordSchema = storedObject({
   v: v.literal(1),
   run_id: v.string(),
   channel: v.string(),
@@ -46,12 +47,17 @@ export function parseDelivery(body: unknown): DeliveryRecord {
   return v.parse(deliveryRecordSchema, body);
 }
 
-/** Returns the writes that belong into the transaction that accepts the message. */
-export function promiseOf(record: DeliveryRecord): readonly Write[] {
-  return [
-    { op: "insert", collection: DELIVERIES, key: record.run_id, body: record },
-    { op: "insert", collection: OPEN_DELIVERIES, key: record.run_id, body: { v: 1 } },
-  ];
+/**
+ * Returns the writes that belong into the transaction that accepts the message.
+ * @param mark the write that marks the delivery as open. Default: without an owner
+ */
+export function promiseOf(record: DeliveryRecord, mark: Write = openMark(record.run_id)): readonly Write[] {
+  return [{ op: "insert", collection: DELIVERIES, key: record.run_id, body: record }, mark];
+}
+
+/** Returns the write that marks a delivery as open, without an owner. */
+export function openMark(runId: string): Write {
+  return { op: "insert", collection: OPEN_DELIVERIES, key: runId, body: { v: 1 } };
 }
 
 /** Returns the writes that record a change of a delivery. A delivery that has ended is removed from the open ones. */

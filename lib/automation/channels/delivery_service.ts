@@ -1,6 +1,9 @@
 import { CancelError } from "../../base/cancel.ts";
 import { HttpError } from "../../base/errors.ts";
 import { createKeyedSemaphore } from "../../base/keyed_queues.ts";
+import type { Cluster } from "../../cluster/join_cluster.ts";
+import type { OwnedWork } from "../../cluster/owned_work.ts";
+import type { WorkHold } from "../../cluster/work_hold.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
 import { parseMark, readable, type ReadRecord, readRecord, readRecords, scanAll } from "../../storage/read_records.ts";
 import type { Write } from "../../storage/store.ts";
@@ -10,6 +13,7 @@ import {
   type DeliveryAction,
   type DeliveryRecord,
   OPEN_DELIVERIES,
+  openMark,
   parseDelivery,
   promiseOf,
 } from "./delivery_record.ts";
@@ -63,6 +67,8 @@ export interface DeliveryOptions extends DeliverOptions {
   readonly metrics: Metrics;
   /** Days an ended delivery is kept; 0 for ever */
   readonly retentionDays: () => number;
+  /** Cluster in which each delivery has one owner. Default: the gateway is alone, and owns all */
+  readonly cluster?: Pick<Cluster, "work"> | undefined;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -83,6 +89,8 @@ export function createDeliveries(options: DeliveryOptions): Deliveries {
 class DeliveryService implements Deliveries {
   readonly #options: DeliveryOptions;
   readonly #context: DeliverContext;
+  /** Undefined for a gateway alone. */
+  readonly #work: OwnedWork | undefined;
   /** Deliveries that wait or are under way, by run. */
   readonly #open = new Map<string, Promise<void>>();
   readonly #stopping = new AbortController();
@@ -102,6 +110,12 @@ class DeliveryService implements Deliveries {
       stopping: this.#stopping.signal,
       breaking: this.#breaking.signal,
     };
+    this.#work = options.cluster?.work({
+      collection: OPEN_DELIVERIES,
+      room: () => MAX_OPEN - this.#open.size,
+      takeUp: (runId, hold) => this.#begin(runId, hold),
+      changed: () => {},
+    });
   }
 
   async promise({ channel, sender, messageId }: PromisedReply): ReturnType<Deliveries["promise"]> {
@@ -122,7 +136,7 @@ class DeliveryService implements Deliveries {
         next_attempt_at: null,
         last_error: null,
         ended_at: null,
-      });
+      }, this.#work?.opening(runId));
   }
 
   watch(runId: string): Promise<void> {
@@ -153,6 +167,7 @@ class DeliveryService implements Deliveries {
 
   async start(): Promise<void> {
     const { store } = this.#options;
+    if (this.#work !== undefined) return await this.#work.start();
     for await (const stored of scanAll(store, OPEN_DELIVERIES)) {
       readable(store, OPEN_DELIVERIES, [stored], parseMark);
       this.#watch(stored.key);
@@ -161,19 +176,35 @@ class DeliveryService implements Deliveries {
 
   async stop(): Promise<void> {
     this.#stopping.abort(new CancelError("shutdown"));
+    await this.#work?.stop();
     const timer = this.#options.clock.after(STOP_MS, () => this.#breaking.abort(new CancelError("shutdown")));
     await Promise.all(this.#open.values());
     timer.clear();
   }
 
   #watch(runId: string): void {
-    if (this.#stopping.signal.aborted || this.#open.has(runId)) return;
-    const work = deliverReply(runId, this.#context).catch((error) => {
-      // A shutdown: the next start goes on
-      if (error instanceof CancelError) return;
-      this.#options.log.error("A reply's delivery stopped until the next start", { run_id: runId, error });
-    }).finally(() => this.#open.delete(runId));
+    if (this.#work !== undefined) this.#work.accepted(runId);
+    else if (!this.#open.has(runId)) this.#begin(runId);
+  }
+
+  /** Begins the work of a delivery. @param hold undefined: the gateway is alone */
+  #begin(runId: string, hold?: WorkHold): void {
+    if (this.#stopping.signal.aborted) return;
+    // The work of a hold that was lost may not be over yet
+    const before = this.#open.get(runId) ?? Promise.resolve();
+    const work: Promise<void> = before.then(() => deliverReply(runId, { ...this.#context, hold })).then(
+      () => hold?.end(),
+      (error) => this.#stopped(runId, error, hold),
+    ).finally(() => this.#open.get(runId) === work && this.#open.delete(runId));
     this.#open.set(runId, work);
+  }
+
+  #stopped(runId: string, error: unknown, hold: WorkHold | undefined): void {
+    // A shutdown, or another owner: whoever has the delivery next goes on
+    if (error instanceof CancelError) return;
+    this.#options.log.error("A reply's delivery stopped until the next start", { run_id: runId, error });
+    // In a cluster the next look goes on, unless the delivery itself cannot be read
+    if (error instanceof HttpError && error.code === "storage_unavailable") hold?.giveBack();
   }
 
   async #drop({ value: record, version }: ReadRecord<DeliveryRecord>): Promise<DeliveryRecord> {
@@ -198,7 +229,7 @@ class DeliveryService implements Deliveries {
       ended_at: null,
       released_at: this.#time(),
     };
-    const mark: Write = { op: "insert", collection: OPEN_DELIVERIES, key: runId, body: { v: 1 } };
+    const mark = this.#work?.opening(runId) ?? openMark(runId);
     if (!await store.batch([putIf(next, version), mark])) throw changed("release");
     // The work that ended the delivery may not be gone yet
     await this.#open.get(runId);

@@ -1,3 +1,4 @@
+import { isTokenScope } from "../../base/records/caller.ts";
 import { ToolError } from "../../base/errors.ts";
 import { joinTaints, taintField, UNTAINTED } from "../../base/taint.ts";
 import { isTimezone } from "../../base/zoned_time.ts";
@@ -107,7 +108,7 @@ function makerFields({ caller, tools, limits }: ScheduleMaker): Pick<ScheduleRec
   return {
     caller: {
       token_id: caller.tokenId,
-      scopes: [...caller.scopes],
+      scopes: caller.scopes.filter(isTokenScope),
       ...(caller.via === "subagent" ? { via: caller.via } : {}),
     },
     tools: tools === undefined ? null : [...tools],

@@ -13,6 +13,7 @@ import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { NewSchedule, ScheduleChanges, ScheduleMaker, Schedules } from "../../tools/schedule/schedules.ts";
 import { changedFields, newRecord, nextTime, type ScheduleCheckOptions } from "./check_schedule.ts";
 import {
+  CHANGED,
   type FireOptions,
   fireSchedule,
   firingDeletes,
@@ -29,6 +30,7 @@ import {
   toSchedule,
   type ViewOptions,
 } from "./read_schedules.ts";
+import type { ScheduleSharing, SharedSchedules } from "./shared_schedules.ts";
 import { DONE_SCHEDULES, type FiringRecord, type ScheduleRecord, SCHEDULES } from "./schedule_record.ts";
 import { createScheduler, type Scheduler } from "./scheduler.ts";
 
@@ -66,12 +68,17 @@ export interface CronOptions {
   /** Scopes that a token has now. undefined: the token does not count any more */
   readonly scopesOf: FireOptions["scopesOf"];
   readonly tools: () => Pick<ToolExecutor, "explain" | "shown">;
+  /** Sharing of the schedules in a cluster. Default: the gateway is alone */
+  readonly sharing?: ScheduleSharing | undefined;
 }
 
 /** Key under which one schedule is added after the other, since each counts them all. No id is empty. */
 const ALL = "";
 
-/** Creates the schedules over a store. One gateway owns a store's schedules. */
+/** Tries of a change whose schedule another gateway fires or changes at the same moment. */
+const MAX_TRIES = 5;
+
+/** Creates the schedules over a store. Each gateway of a cluster fires them, and the record of a firing decides whose run it is. */
 export function createCron(options: CronOptions): Cron {
   return new CronService(options);
 }
@@ -82,12 +89,15 @@ class CronService implements Cron {
   readonly #firing: FireOptions;
   readonly #reader: ScheduleReader;
   readonly #scheduler: Scheduler;
+  /** Undefined for a gateway alone. */
+  readonly #shared: SharedSchedules | undefined;
   /** Changes and firings of one schedule come one after the other. */
   readonly #mutex = createKeyedMutex();
 
   constructor(options: CronOptions) {
-    const { store, clock, log, runs, scopesOf } = options;
+    const { store, clock, log, runs, scopesOf, sharing } = options;
     this.#options = options;
+    this.#shared = sharing?.follow(() => this.#readAll());
     this.#view = { runs, shown: (value: unknown) => options.tools().shown(value) };
     this.#firing = { store, clock, log, runs, scopesOf };
     this.#reader = createScheduleReader(store, this.#view);
@@ -115,16 +125,9 @@ class CronService implements Cron {
   }
 
   remove(id: string, caller: ScopedCaller): Promise<void> {
-    const { store } = this.#options;
     return this.#mutex(id, async () => {
-      if (!await this.#isKnown(id)) throw await this.#unknown(id, "remove");
-      checkOwner("schedule", { action: "remove", id }, { owner: await this.#reader.ownerOf(id), caller });
-      await store.batch([
-        { op: "delete", collection: SCHEDULES, key: id },
-        { op: "delete", collection: DONE_SCHEDULES, key: id },
-        ...await firingDeletes(store, id),
-      ]);
-      this.#scheduler.set(id, undefined);
+      for (let tries = 0; tries < MAX_TRIES; tries++) if (await this.#remove(id, caller)) return;
+      throw changedByOthers("remove", id);
     });
   }
 
@@ -164,38 +167,90 @@ class CronService implements Cron {
 
   run(id: string, by: Caller, claim?: (runId: string) => Write): Promise<Firing> {
     return this.#mutex(id, async () => {
-      const found = await this.#reader.find(id);
-      if (found === undefined) throw notFound(await this.#unknown(id, "run"));
-      if (!this.#options.settings().enabled) throw refused(id, "schedules are off; set [cron] enabled = true");
-      return await this.#fireNow(found, by, claim);
+      for (let tries = 0; tries < MAX_TRIES; tries++) {
+        const found = await this.#reader.find(id);
+        if (found === undefined) throw notFound(await this.#unknown(id, "run"));
+        if (!this.#options.settings().enabled) throw refused(id, "schedules are off; set [cron] enabled = true");
+        const fired = await this.#fireNow(found, by, claim);
+        if (fired !== undefined) return fired;
+      }
+      throw overloaded(id);
     });
   }
 
   async start(): Promise<void> {
-    const { clock, settings } = this.#options;
-    if (!settings().enabled) return;
-    const now = clock.now();
-    for await (const { id, next_at, seen_at } of this.#reader.records()) {
-      if (next_at === null) continue;
-      this.#scheduler.set(id, next_at);
-      if (seen_at > now) await this.#realign(id);
-    }
+    if (!this.#options.settings().enabled) return;
+    await (this.#shared?.start() ?? this.#readAll());
     this.#scheduler.start();
   }
 
   stop(): Promise<void> {
+    this.#shared?.stop();
     return this.#scheduler.stop();
   }
 
+  /** Takes the times of all schedules as they are in the store. */
+  async #readAll(): Promise<void> {
+    const now = this.#options.clock.now();
+    const due = new Map<string, number>();
+    const ahead: string[] = [];
+    for await (const { id, next_at, seen_at } of this.#reader.records()) {
+      if (next_at === null) continue;
+      due.set(id, next_at);
+      if (seen_at > now) ahead.push(id);
+    }
+    this.#scheduler.follow(due);
+    for (const id of ahead) await this.#realign(id);
+  }
+
   async #add(id: string, order: NewSchedule, by: ScheduleMaker): Promise<Schedule> {
-    await this.#checkPlace(id, by.caller);
-    const record = newRecord(id, order, this.#checkOptions(by));
-    await this.#options.store.batch([
-      { op: "insert", collection: SCHEDULES, key: id, body: record },
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const version = await this.#shared?.version();
+      await this.#checkPlace(id, by.caller);
+      const workspace = this.#options.sharing?.workspace() ?? undefined;
+      const record = {
+        ...newRecord(id, order, this.#checkOptions(by)),
+        ...(workspace === undefined ? {} : { workspace }),
+      };
+      const isAdded = await this.#commit([
+        { op: "insert", collection: SCHEDULES, key: id, body: record },
+        { op: "delete", collection: DONE_SCHEDULES, key: id },
+      ], version);
+      if (!isAdded) continue;
+      this.#scheduler.set(id, record.next_at ?? undefined);
+      return await toSchedule(record, this.#view);
+    }
+    throw changedByOthers("add", id);
+  }
+
+  /** Removes a schedule with its history. @returns false when another gateway fired or changed it meanwhile */
+  async #remove(id: string, caller: ScopedCaller): Promise<boolean> {
+    const { store } = this.#options;
+    const version = this.#shared === undefined ? undefined : (await store.get(SCHEDULES, id))?.version ?? 0;
+    if (!await this.#isKnown(id)) throw await this.#unknown(id, "remove");
+    checkOwner("schedule", { action: "remove", id }, { owner: await this.#reader.ownerOf(id), caller });
+    const isRemoved = await this.#commit([
+      ...(version === undefined ? [] : [{ op: "check", collection: SCHEDULES, key: id, version } as const]),
+      { op: "delete", collection: SCHEDULES, key: id },
       { op: "delete", collection: DONE_SCHEDULES, key: id },
+      ...await firingDeletes(store, id),
     ]);
-    this.#scheduler.set(id, record.next_at ?? undefined);
-    return await toSchedule(record, this.#view);
+    if (isRemoved) this.#scheduler.set(id, undefined);
+    return isRemoved;
+  }
+
+  /**
+   * Writes a change of schedules, and tells the other gateways of a cluster.
+   * @param version of all schedules, where none may have changed since. Default: any
+   * @returns false when a precondition did not hold
+   */
+  async #commit(writes: readonly Write[], version?: number): Promise<boolean> {
+    const { store } = this.#options;
+    const isWritten = await store.batch(
+      this.#shared === undefined ? writes : [...writes, this.#shared.write(version)],
+    );
+    if (isWritten) this.#shared?.tell();
+    return isWritten;
   }
 
   /** Checks that the caller may give a new schedule this id, and that there is room for the schedule. */
@@ -232,20 +287,26 @@ class CronService implements Cron {
     to: (record: ScheduleRecord) => Partial<ScheduleRecord> | undefined,
   ): Promise<Schedule> {
     return this.#mutex(id, async () => {
-      const found = await this.#reader.find(id);
-      if (found === undefined) throw await this.#unknown(id, action);
-      checkOwner("schedule", { action, id }, { owner: found.record.caller.token_id, caller });
-      const changes = to(found.record);
-      const record = changes === undefined ? found.record : await this.#write(found, changes);
-      return await toSchedule(record, this.#view);
+      for (let tries = 0; tries < MAX_TRIES; tries++) {
+        const found = await this.#reader.find(id);
+        if (found === undefined) throw await this.#unknown(id, action);
+        checkOwner("schedule", { action, id }, { owner: found.record.caller.token_id, caller });
+        const changes = to(found.record);
+        const record = changes === undefined ? found.record : await this.#write(found, changes);
+        if (record !== undefined) return await toSchedule(record, this.#view);
+      }
+      throw changedByOthers("change", id);
     });
   }
 
-  async #write({ record, version }: FoundSchedule, changes: Partial<ScheduleRecord>): Promise<ScheduleRecord> {
-    const { store, clock } = this.#options;
-    const next = { ...record, ...changes, seen_at: clock.now() };
-    const written = await store.batch([{ op: "putIf", collection: SCHEDULES, key: record.id, version, body: next }]);
-    if (!written) throw new ToolError("conflict", `Cannot change "${record.id}": it was changed by others; try again`);
+  /** Writes a change of one schedule. @returns undefined when another gateway fired or changed it meanwhile */
+  async #write(
+    { record, version }: FoundSchedule,
+    changes: Partial<ScheduleRecord>,
+  ): Promise<ScheduleRecord | undefined> {
+    const next = { ...record, ...changes, seen_at: this.#options.clock.now() };
+    const write: Write = { op: "putIf", collection: SCHEDULES, key: record.id, version, body: next };
+    if (!await this.#commit([write])) return undefined;
     this.#scheduler.set(record.id, next.next_at ?? undefined);
     return next;
   }
@@ -260,7 +321,12 @@ class CronService implements Cron {
     });
   }
 
-  async #fireNow({ record, version }: FoundSchedule, by: Caller, claim?: (runId: string) => Write): Promise<Firing> {
+  /** Fires a schedule now. @returns undefined when another gateway fired or changed it meanwhile */
+  async #fireNow(
+    { record, version }: FoundSchedule,
+    by: Caller,
+    claim?: (runId: string) => Write,
+  ): Promise<Firing | undefined> {
     const { store, clock } = this.#options;
     const { id } = record;
     const now = clock.now();
@@ -271,6 +337,7 @@ class CronService implements Cron {
     };
     const occasion = { time: now, at: now, trigger: "manual", by, isLast: false, writes } as const;
     const started = await startFiring(record, occasion, this.#firing);
+    if (started === CHANGED) return undefined;
     if (started === undefined) throw overloaded(id);
     const { status, reason } = started.firing;
     if (status !== "started") throw refused(id, lowered(reason ?? "it could not be started"));
@@ -289,6 +356,10 @@ class CronService implements Cron {
       : "there is no schedule with this id; cron_list shows those there are";
     return new ToolError("not_found", `Cannot ${action} ${JSON.stringify(id.slice(0, 64))}: ${why}`);
   }
+}
+
+function changedByOthers(action: string, id: string): ToolError {
+  return new ToolError("conflict", `Cannot ${action} "${id}": it was changed by others; try again`);
 }
 
 function notFound({ message }: ToolError): HttpError {

@@ -28,7 +28,7 @@ export interface FireOptions {
   /** undefined: there is no agent, or not yet */
   readonly runs: () => RunSupervisor | undefined;
   /** Scopes that a token has now. undefined: the token does not count any more */
-  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined;
+  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined | Promise<readonly Scope[] | undefined>;
 }
 
 /** `settled`: dealt with, and due again at `nextAt` (undefined: not any more). `later`: to be tried again. */
@@ -49,12 +49,17 @@ export interface Occasion {
   readonly writes: (firing: FiringRecord) => readonly Write[];
 }
 
+/** Says that others changed the schedule while it fired: it is to be read again. */
+export const CHANGED = "changed";
+
 /** Outcome of a firing. `recorded`: the outcome is on disk. */
 export interface StartedFiring {
   readonly firing: FiringRecord;
   readonly recorded: boolean;
 }
 
+/** Times that a schedule is read again at once, when another gateway of a cluster fires or changes it at the same moment. */
+const MAX_READ = 3;
 /** Missed firings of one schedule that are counted. The record of more gives no number */
 const MAX_COUNTED = 100;
 const PAGE = 20;
@@ -66,10 +71,18 @@ const PAGE = 20;
  * turned back, does not fire again.
  * @param isLast a firing that cannot be started now fails, instead of being tried again
  */
-export async function fireSchedule(
+export async function fireSchedule(id: string, options: FireOptions & { readonly isLast: boolean }): Promise<Fired> {
+  for (let read = 0; read < MAX_READ; read++) {
+    const fired = await fireOnce(id, options);
+    if (fired !== CHANGED) return fired;
+  }
+  return { kind: "later" };
+}
+
+async function fireOnce(
   id: string,
   { isLast, ...options }: FireOptions & { readonly isLast: boolean },
-): Promise<Fired> {
+): Promise<Fired | typeof CHANGED> {
   const { store, clock, log } = options;
   const stored = await unlessUnreadable(readRecord(store, SCHEDULES, id, parseScheduleRecord));
   if (stored === undefined) return { kind: "settled", nextAt: undefined };
@@ -101,10 +114,10 @@ export async function fireSchedule(
   const started = before === undefined
     ? await startFiring(record, { time, at: now, trigger: "schedule", isLast, writes }, options)
     : { firing: before, recorded: false };
+  if (started === CHANGED) return CHANGED;
   if (started === undefined) return { kind: "later" };
   const { firing, recorded } = started;
-  // Another writer changed the schedule meanwhile: the next try reads it again
-  if (!recorded && !await store.batch([firingWrite(firing), ...writes(firing)])) return { kind: "later" };
+  if (!recorded && !await store.batch([firingWrite(firing), ...writes(firing)])) return CHANGED;
   const { status, run_id, reason } = firing;
   const due_at = new Date(firing.time).toISOString();
   log.info("Schedule fired", { schedule_id: id, due_at, status, run_id, reason, missed: missed(firing)?.missed_count });
@@ -117,13 +130,13 @@ export async function fireSchedule(
  * `occasion`.
  *
  * The firing is skipped while the run before is queued, is at work or waits for a person. A run that needs review does not hold it up.
- * @returns undefined: the firing can be tried again later
+ * @returns undefined: the firing can be tried again later; `CHANGED`: the schedule is to be read again
  */
 export async function startFiring(
   record: ScheduleRecord,
   occasion: Occasion,
   { store, runs, log, scopesOf }: FireOptions,
-): Promise<StartedFiring | undefined> {
+): Promise<StartedFiring | typeof CHANGED | undefined> {
   const supervisor = runs();
   const { caller, id } = record;
   const firing = (more: Partial<FiringRecord>): FiringRecord => ({ ...blank(id, occasion), ...more });
@@ -132,7 +145,7 @@ export async function startFiring(
     recorded: false,
   });
   if (supervisor === undefined) return without("failed", "There is no agent: [provider] kind is none");
-  const scopesNow = scopesOf(caller.token_id);
+  const scopesNow = await scopesOf(caller.token_id);
   if (scopesNow === undefined) {
     const reason = "The token that made the schedule was revoked or has expired: cron_update makes it somebody else's";
     return without("failed", reason);
@@ -150,12 +163,15 @@ export async function startFiring(
     const run = await supervisor.start({ ...toRequest(record, occasion, scopesNow), claim });
     return { firing: started(run.id), recorded: true };
   } catch (error) {
-    // The time has a firing already: from before the clock was turned back, or from this start, whose answer was lost
+    const isChanged = error instanceof HttpError && error.code === "conflict";
+    if (isChanged && occasion.trigger === "manual") return CHANGED;
+    // The time has a firing already: from before the clock was turned back, of another gateway, or from this start, whose answer was lost
     const stored = await store.get(FIRINGS, firingKey(firing({})));
     if (stored !== undefined) {
       const [found] = readable(store, FIRINGS, [stored], parseFiring);
       return found === undefined ? without("failed", FIRED_BEFORE) : { firing: found.value, recorded: false };
     }
+    if (isChanged) return CHANGED;
     if (isShutdown(error)) return undefined;
     if (canWait(error) && !occasion.isLast) {
       log.warn("A schedule cannot fire now, and will be tried again", { schedule_id: id, error });
@@ -263,7 +279,7 @@ function blank(scheduleId: string, { time, at, trigger }: Occasion): FiringRecor
 }
 
 function toRequest(
-  { id, schedule, prompt, call, caller, tools, limits, taint }: ScheduleRecord,
+  { id, schedule, prompt, call, caller, tools, limits, taint, workspace }: ScheduleRecord,
   occasion: Occasion,
   scopesNow: readonly Scope[],
 ): RunRequest {
@@ -284,6 +300,7 @@ function toRequest(
     clientTools: [],
     parameters: {},
     taint,
+    workspace,
     ...(tools === null ? {} : { tools }),
     ...(limits === null ? {} : { limits }),
     ...(call === null
@@ -302,10 +319,11 @@ function isShutdown(error: unknown): boolean {
   return error instanceof HttpError && error.code === "shutting_down";
 }
 
+const WAITABLE: readonly string[] = ["overloaded", "storage_unavailable", "workspace_unavailable"];
+
 /** Tells whether another try may succeed: the queue is full, or the store could not be written. */
 function canWait(error: unknown): boolean {
-  // A conflict: the schedule was changed in this very moment
-  if (error instanceof HttpError) return ["overloaded", "conflict", "storage_unavailable"].includes(error.code);
+  if (error instanceof HttpError) return WAITABLE.includes(error.code);
   return !(error instanceof ProviderError);
 }
 

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "../../base/records/stored_object.ts";
 import { SCOPES } from "../../base/records/caller.ts";
 import { FIRING_STATUSES, SCHEDULE_STATES } from "../../base/records/schedule.ts";
 
@@ -13,6 +14,8 @@ export const SCHEDULES = "schedules";
 export const DONE_SCHEDULES = "done_schedules";
 /** Collection of the firings, by `<schedule id>/<time>`: at most one for each time. */
 export const FIRINGS = "schedule_firings";
+/** Collection with one record, whose version counts the changes of schedules in a cluster. */
+export const SCHEDULE_CHANGES = "schedule_changes";
 
 const timingSchema = v.variant("kind", [
   v.object({ kind: v.literal("cron"), expression: v.string() }),
@@ -23,7 +26,7 @@ const timingSchema = v.variant("kind", [
 /** Times of a schedule as the store keeps them. */
 export type Timing = v.InferOutput<typeof timingSchema>;
 
-const firingSchema = v.object({
+const firingSchema = storedObject({
   v: v.literal(1),
   schedule_id: v.string(),
   time: v.number(),
@@ -38,7 +41,7 @@ const firingSchema = v.object({
 /** A firing as the store keeps it. */
 export type FiringRecord = v.InferOutput<typeof firingSchema>;
 
-const scheduleSchema = v.object({
+const scheduleSchema = storedObject({
   v: v.literal(1),
   id: v.string(),
   state: v.picklist(SCHEDULE_STATES),
@@ -46,8 +49,8 @@ const scheduleSchema = v.object({
   timing: timingSchema,
   timezone: v.string(),
   prompt: v.nullable(v.string()),
-  call: v.nullable(v.object({ tool: v.string(), input: v.record(v.string(), v.unknown()) })),
-  caller: v.object({
+  call: v.nullable(storedObject({ tool: v.string(), input: v.record(v.string(), v.unknown()) })),
+  caller: storedObject({
     token_id: v.nullable(v.string()),
     scopes: v.array(v.picklist(SCOPES)),
     /** Set when a sub-agent made the schedule: its runs are the work of a sub-agent too */
@@ -57,7 +60,7 @@ const scheduleSchema = v.object({
   tools: v.nullable(v.array(v.string())),
   /** Bounds its maker had; null: as configured */
   limits: v.nullable(
-    v.object({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() }),
+    storedObject({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() }),
   ),
   /** null unless active */
   next_at: v.nullable(v.number()),
@@ -70,6 +73,8 @@ const scheduleSchema = v.object({
   last_run_id: v.nullable(v.string()),
   /** Origins of outside content that its work was made from. Absent: none */
   taint: v.optional(v.array(v.string())),
+  /** Workspace of a cluster whose gateways do its runs, where their tools need one. Absent: whichever gateway fires has its own */
+  workspace: v.optional(v.string()),
 });
 /** A schedule as the store keeps it. */
 export type ScheduleRecord = v.InferOutput<typeof scheduleSchema>;

@@ -6,6 +6,8 @@ import type { Fired } from "./fire_schedule.ts";
 export interface Scheduler {
   /** Sets when a schedule is due next. @param nextAt undefined: not any more */
   set(id: string, nextAt: number | undefined): void;
+  /** Takes the next times of all schedules, as they were read. Those that are not among them are not due any more */
+  follow(due: ReadonlyMap<string, number>): void;
   /** Begins to fire */
   start(): void;
   /** Fires nothing more. Resolves when the firings that have begun are done */
@@ -72,6 +74,12 @@ class TimerScheduler implements Scheduler {
 
   set(id: string, nextAt: number | undefined): void {
     this.#put(id, nextAt);
+    this.#arm();
+  }
+
+  follow(due: ReadonlyMap<string, number>): void {
+    for (const id of this.#entries.keys()) if (!due.has(id)) this.#entries.delete(id);
+    for (const [id, nextAt] of due) if (this.#entries.get(id)?.nextAt !== nextAt) this.#put(id, nextAt);
     this.#arm();
   }
 

@@ -78,7 +78,7 @@ export interface AdvanceOptions {
   readonly log: Logger;
   readonly workspaceRoot: string;
   /** Returns the scopes that a token has now. undefined: the token was revoked or has expired, and no step begins for it */
-  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined;
+  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined | Promise<readonly Scope[] | undefined>;
   /** Returns how long an approval or a step by hand waits, in milliseconds. Read for each, since a reload may change it */
   readonly approvalTimeoutMs: () => number;
 }
@@ -89,6 +89,8 @@ export interface StepInput {
   readonly plan: ExecutionPlan;
   /** Aborts when the record was changed, so that a wait ends, and when the gateway stops */
   readonly signal: AbortSignal;
+  /** Milliseconds for which its workspace had no gateway: the execution ends. Undefined: it goes on */
+  readonly waitedMs?: number | undefined;
 }
 
 /** The input with the step that is next: its definition, and its state in the execution. */
@@ -127,8 +129,9 @@ class ExecutionAdvance {
   }
 
   async next(input: StepInput): Promise<void> {
-    const { found: { execution }, plan } = input;
+    const { found: { execution }, plan, waitedMs } = input;
     if (execution.cancelling) return await this.#cancel(input);
+    if (waitedMs !== undefined) return await this.#giveUp(input, waitedMs);
     if (isBehindGate(execution)) return await this.#passGate(input);
     const index = currentStep(execution);
     const [step, state] = [plan.definition.steps[index], execution.steps[index]];
@@ -155,7 +158,21 @@ class ExecutionAdvance {
 
   /** Ends a cancelled execution once the run of its step has ended: nothing of it may be at work when it reads as cancelled. */
   async #cancel(input: StepInput): Promise<void> {
-    const { found: { execution }, signal } = input;
+    await this.#stopStep(input);
+    await this.#change(input, executionCancelled(input.found.execution, this.#time(), "It was cancelled"));
+  }
+
+  /** Fails an execution whose workspace had no gateway for too long, once nothing of it is at work. */
+  async #giveUp(input: StepInput, waitedMs: number): Promise<void> {
+    await this.#stopStep(input);
+    const index = currentStep(input.found.execution);
+    const message = `It needs a workspace that had no gateway for ${waitedMs / 1_000} s; start a gateway of that ` +
+      "workspace in time, or raise [cluster] workspace_wait_secs";
+    await this.#fail({ ...input, index }, { code: "workspace_unavailable", message });
+  }
+
+  /** Withdraws what the current step asks, and cancels its run. Resolves when the run has ended. */
+  async #stopStep({ found: { execution }, signal }: StepInput): Promise<void> {
     const state = execution.steps[currentStep(execution)];
     for (const id of [state?.approval_id, execution.gate?.approval_id]) {
       if (id) await this.#options.approvals.cancel(id);
@@ -166,7 +183,6 @@ class ExecutionAdvance {
       await runs.cancel(runId, "cancelled");
       await runs.ended(runId, signal);
     }
-    await this.#change(input, executionCancelled(execution, this.#time(), "It was cancelled"));
   }
 
   /** Files the approval of the begin, or takes its answer. A denial, or no answer in time, fails the execution. */
@@ -188,7 +204,7 @@ class ExecutionAdvance {
    */
   async #begin(current: CurrentStep): Promise<void> {
     const { plan, step, state } = current;
-    const scopesNow = this.#options.scopesOf(plan.requested_by.token_id);
+    const scopesNow = await this.#options.scopesOf(plan.requested_by.token_id);
     if (scopesNow === undefined) return await this.#fail(current, REVOKED);
     const filled = await this.#filledStep(current);
     if (filled instanceof TemplateError) return await this.#failStep(current, filled.message);
@@ -256,15 +272,13 @@ class ExecutionAdvance {
       title: step.title,
       tools: tools(),
       claim: (run_id) =>
-        store.write(found, stepStarted(execution, { index, status: "running", run_id, time: this.#time() })),
+        store.writes(found, stepStarted(execution, { index, status: "running", run_id, time: this.#time() })),
     });
     switch (started.kind) {
       case "started":
         return;
       case "claimed":
-        // The record has changed: the loop reads it again. An unchanged one would make the loop spin
-        if ((await store.find(execution.id))?.version !== found.version) return;
-        throw new TypeError("A step's run was refused as claimed, and is not");
+        return await this.#waitRefused(current);
       case "busy":
         return await clock.sleep(BUSY_MS, current.signal);
       case "refused":
@@ -324,7 +338,14 @@ class ExecutionAdvance {
 
   /** Files an approval in one transaction with the record that waits for it. */
   async #ask(input: StepInput, approval: NewApproval, next: (approvalId: string) => Execution): Promise<void> {
-    if (await this.#approvals.ask(input.found, approval, next) === "full") await this.#fail(input, TOO_MANY);
+    switch (await this.#approvals.ask(input.found, approval, next)) {
+      case "asked":
+        return;
+      case "changed":
+        return await this.#waitRefused(input);
+      case "full":
+        return await this.#fail(input, TOO_MANY);
+    }
   }
 
   /** Ends a step as failed. The definition says whether the execution goes on: `on_error`. */
@@ -349,10 +370,22 @@ class ExecutionAdvance {
   }
 
   /** Writes the outcome of a move, unless the record has changed since it was read. */
-  async #change({ found }: StepInput, next: Execution, result?: EndedStep): Promise<void> {
+  async #change(input: StepInput, next: Execution, result?: EndedStep): Promise<void> {
     const { store, log } = this.#options;
-    if (!await store.change(found, next, result) || !hasEnded(next)) return;
+    if (!await store.change(input.found, next, result)) return await this.#waitRefused(input);
+    if (!hasEnded(next)) return;
     log.info("Procedure ended", { execution_id: next.id, sop: next.sop, status: next.status, error: next.error });
+  }
+
+  /**
+   * Looks why a write was refused. The loop reads a record again that has changed. One that has not would make the loop spin: in a cluster
+   * the owner's precondition did not hold, and its lease is about to say so.
+   */
+  async #waitRefused({ found, signal }: StepInput): Promise<void> {
+    const { store, clock } = this.#options;
+    if ((await store.find(found.execution.id))?.version !== found.version) return;
+    if (found.alongside !== undefined) return await clock.sleep(BUSY_MS, signal);
+    throw new TypeError("A write of a procedure was refused, and its record has not changed");
   }
 
   #approvalOptions(): StepApprovalOptions {

@@ -3,7 +3,18 @@ import type { Timer } from "../../base/clock.ts";
 import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import { isUnreadable, unlessUnreadable } from "../../storage/read_records.ts";
 import { type AdvanceExecution, type AdvanceOptions, createAdvanceExecution } from "./advance_execution.ts";
-import { currentStep, type Execution, type ExecutionPlan, hasEnded, isBehindGate } from "./execution_record.ts";
+import type { Cluster } from "../../cluster/join_cluster.ts";
+import type { OwnedWork } from "../../cluster/owned_work.ts";
+import type { WorkHold } from "../../cluster/work_hold.ts";
+import type { Write } from "../../storage/store.ts";
+import {
+  currentStep,
+  type Execution,
+  type ExecutionPlan,
+  hasEnded,
+  isBehindGate,
+  OPEN_SOPS,
+} from "./execution_record.ts";
 import type { KeptExecution } from "./execution_store.ts";
 import { cancelStepRun } from "./step_run.ts";
 
@@ -11,6 +22,8 @@ import { cancelStepRun } from "./step_run.ts";
 export interface ExecutorOptions extends AdvanceOptions {
   /** Days an ended execution is kept; 0 for ever */
   readonly retentionDays: () => number;
+  /** Cluster in which each execution has one owner. Default: the gateway is alone, and owns all */
+  readonly cluster?: Pick<Cluster, "work"> | undefined;
 }
 
 /** Advances executions in the background. */
@@ -19,7 +32,18 @@ export interface Executor {
   stopCancelled(): Promise<void>;
   /** Goes on with the executions that a stop left open */
   start(): Promise<void>;
-  /** Advances an execution. An execution that is at work reads its record again. Without an agent it waits for a start with one */
+  /**
+   * Returns the write that marks a new execution as open. Undefined for a gateway alone, whose marks name no owner
+   * @param isLocal true: a step of it may need this machine
+   */
+  opening(id: string, isLocal: boolean): Write | undefined;
+  /** Lets an execution begin that was created with `opening`. Without an agent it waits for a start with one */
+  begin(id: string): void;
+  /** Returns the writes that tell the owner of an execution of a change, for the batch of the change. Empty for a gateway alone */
+  signal(id: string): Promise<readonly Write[]>;
+  /** Tells whether an execution waits for a gateway of its workspace. A gateway alone has the workspace */
+  waitsForWorkspace(id: string): Promise<boolean>;
+  /** Lets the owner of an execution read its record again, after a change */
   goOn(id: string): void;
   /** Resolves once the execution waits for its approval, or needs none now. @throws {CancelError} when the signal aborts */
   untilAsked(id: string, signal: AbortSignal): Promise<KeptExecution | undefined>;
@@ -33,6 +57,8 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 /** Milliseconds before an execution that failed with an internal error is tried again. Doubled each time */
 const RETRY_MS = 1_000;
 const MAX_RETRY_MS = 60_000;
+/** Milliseconds after which a waiter of a cluster looks again, whether it heard of a change or not. */
+const LOOK_MS = 1_000;
 
 /** Creates the executor of a store's executions. */
 export function createExecutor(options: ExecutorOptions): Executor {
@@ -48,8 +74,12 @@ class LoopExecutor implements Executor {
   readonly #options: ExecutorOptions;
   readonly #advance: AdvanceExecution;
   readonly #closing = new AbortController();
+  /** Undefined for a gateway alone. */
+  readonly #work: OwnedWork | undefined;
   /** Loops by execution. */
   readonly #loops = new Map<string, Promise<void>>();
+  /** Version of the record that each loop has read. */
+  readonly #versions = new Map<string, number>();
   /** The pass that each loop is at: an abort makes the loop read its record again. */
   readonly #passes = new Map<string, AbortController>();
   /** Wakes whoever waits for the next reading of an execution. */
@@ -59,6 +89,12 @@ class LoopExecutor implements Executor {
   constructor(options: ExecutorOptions) {
     this.#options = options;
     this.#advance = createAdvanceExecution(options);
+    this.#work = options.cluster?.work({
+      collection: OPEN_SOPS,
+      room: () => Infinity,
+      takeUp: (id, hold) => this.#begin(id, hold),
+      changed: (id, version) => this.#changed(id, version),
+    });
   }
 
   async stopCancelled(): Promise<void> {
@@ -70,20 +106,34 @@ class LoopExecutor implements Executor {
   }
 
   async start(): Promise<void> {
-    const { store, clock } = this.#options;
-    for (const id of await store.open()) this.goOn(id);
+    const { store, clock, runs } = this.#options;
+    if (this.#work === undefined) { for (const id of await store.open()) this.#begin(id); }
+    else if (runs() !== undefined) await this.#work.start();
     void this.#prune();
     this.#pruning = clock.every(DAY_MS, () => void this.#prune());
   }
 
+  opening(id: string, isLocal: boolean): Write | undefined {
+    return this.#work?.opening(id, isLocal);
+  }
+
+  begin(id: string): void {
+    if (this.#work === undefined) this.#begin(id);
+    else this.#work.accepted(id);
+  }
+
+  async signal(id: string): Promise<readonly Write[]> {
+    return await this.#work?.signal(id) ?? [];
+  }
+
+  async waitsForWorkspace(id: string): Promise<boolean> {
+    return await this.#work?.waitsForWorkspace(id) ?? false;
+  }
+
   goOn(id: string): void {
-    if (this.#closing.signal.aborted || this.#options.runs() === undefined) return;
-    if (this.#loops.has(id)) return this.#passes.get(id)?.abort(new CancelError("cancelled"));
-    const loop = this.#loop(id).finally(() => {
-      this.#loops.delete(id);
-      this.#passes.delete(id);
-    });
-    this.#loops.set(id, loop);
+    if (this.#loops.has(id)) this.#passes.get(id)?.abort(new CancelError("cancelled"));
+    else if (this.#work === undefined) this.#begin(id);
+    else this.#work.tell(id, 0);
   }
 
   async untilAsked(id: string, signal: AbortSignal): Promise<KeptExecution | undefined> {
@@ -93,7 +143,7 @@ class LoopExecutor implements Executor {
       try {
         const found = await this.#options.store.find(id);
         if (found === undefined || !isAboutToAsk(found.execution)) return found;
-        await news.heard;
+        await this.#heard(news.heard);
       } finally {
         news.stop();
       }
@@ -103,24 +153,63 @@ class LoopExecutor implements Executor {
   async close(): Promise<void> {
     this.#pruning?.clear();
     this.#closing.abort(new CancelError("shutdown"));
+    await this.#work?.stop();
     await Promise.allSettled(this.#loops.values());
   }
 
-  async #loop(id: string): Promise<void> {
+  /** Begins the loop of an execution. @param hold undefined: the gateway is alone */
+  #begin(id: string, hold?: WorkHold): void {
+    if (this.#closing.signal.aborted || this.#options.runs() === undefined) return;
+    // The loop of a hold that was lost may not be over yet
+    const before = this.#loops.get(id) ?? Promise.resolve();
+    const loop: Promise<void> = before.then(() => this.#loop(id, hold)).finally(() => {
+      if (this.#loops.get(id) !== loop) return;
+      this.#loops.delete(id);
+      this.#passes.delete(id);
+      this.#versions.delete(id);
+    });
+    this.#loops.set(id, loop);
+  }
+
+  /** Takes the news of another gateway that an execution may have changed. */
+  #changed(id: string, version: number): void {
+    this.#notifier.wake(id);
+    // A move of the loop itself is heard of too
+    const isKnown = version !== 0 && version <= (this.#versions.get(id) ?? 0);
+    if (!isKnown) this.#passes.get(id)?.abort(new CancelError("cancelled"));
+  }
+
+  /** Resolves after news of an execution. In a cluster news may be lost: then when it is time to look again. */
+  async #heard(heard: Promise<void>): Promise<void> {
+    if (this.#work === undefined) return await heard;
+    const waiting = new AbortController();
+    const again = this.#options.clock.sleep(LOOK_MS, waiting.signal).catch(() => {});
+    await Promise.race([heard, again]).finally(() => waiting.abort());
+  }
+
+  async #loop(id: string, hold: WorkHold | undefined): Promise<void> {
     const { store, clock, log } = this.#options;
     let plan: ExecutionPlan | undefined;
-    for (let retryMs = RETRY_MS; !this.#closing.signal.aborted;) {
-      const signal = this.#nextPass(id);
+    for (let retryMs = RETRY_MS; !this.#closing.signal.aborted && hold?.lost.aborted !== true;) {
+      const signal = this.#nextPass(id, hold);
       try {
+        await hold?.mayAct(signal);
         const found = await store.find(id);
         this.#notifier.wake(id);
-        if (found === undefined || hasEnded(found.execution)) return;
+        if (found === undefined || hasEnded(found.execution)) return hold?.end();
+        this.#versions.set(id, found.version);
         plan ??= await store.plan(id);
-        await this.#advance({ found, plan, signal });
+        const { stranded } = hold ?? {};
+        // Without its workspace an execution goes on nowhere
+        if (stranded !== undefined && !stranded.isTooLate && !found.execution.cancelling) return await stranded.wait();
+        const waitedMs = stranded?.waitMs;
+        await this.#advance({ found: { ...found, alongside: hold?.check }, plan, signal, waitedMs });
+        // For whoever waits at another gateway
+        this.#work?.tell(id, found.version + 1);
         retryMs = RETRY_MS;
       } catch (error) {
         // The execution was changed, or the gateway stops: look again
-        if (error instanceof CancelError && signal.aborted) continue;
+        if (error instanceof CancelError && (signal.aborted || hold?.lost.aborted)) continue;
         if (isUnreadable(error)) {
           log.error("Procedure cannot go on: one of its records is damaged", { execution_id: id, error });
           return;
@@ -132,10 +221,10 @@ class LoopExecutor implements Executor {
     }
   }
 
-  #nextPass(id: string): AbortSignal {
+  #nextPass(id: string, hold: WorkHold | undefined): AbortSignal {
     const pass = new AbortController();
     this.#passes.set(id, pass);
-    return AbortSignal.any([this.#closing.signal, pass.signal]);
+    return AbortSignal.any([this.#closing.signal, pass.signal, ...(hold === undefined ? [] : [hold.lost])]);
   }
 
   /** Forgets executions that ended long ago, or are too many. */

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "../../base/records/stored_object.ts";
 import { SCOPES } from "../../base/records/caller.ts";
 import { type Taint, UNTAINTED } from "../../base/taint.ts";
 import { SOP_STATUSES, SOP_STEP_STATUSES } from "../../tools/sops/sops.ts";
@@ -19,9 +20,9 @@ export const OPEN_SOPS = "open_sops";
  */
 
 const text = v.nullable(v.string());
-const failure = v.object({ code: v.string(), message: v.string() });
+const failure = storedObject({ code: v.string(), message: v.string() });
 
-const stepStateSchema = v.object({
+const stepStateSchema = storedObject({
   id: v.string(),
   status: v.picklist(SOP_STEP_STATUSES),
   /** Approval of the step. Null: none was asked for */
@@ -39,7 +40,7 @@ const stepStateSchema = v.object({
 /** State of a step in an execution. */
 export type StepState = v.InferOutput<typeof stepStateSchema>;
 
-const executionSchema = v.object({
+const executionSchema = storedObject({
   v: v.literal(1),
   id: v.string(),
   sop: v.string(),
@@ -51,7 +52,7 @@ const executionSchema = v.object({
   /** True once somebody cancelled the execution: no step starts any more */
   cancelling: v.boolean(),
   /** Approval of a definition that was found in the workspace. Null: the execution begins without one */
-  gate: v.nullable(v.object({
+  gate: v.nullable(storedObject({
     approval_id: text,
     granted: v.boolean(),
     /** Set when the execution was open in a backup that was restored: it goes on once a person lets it */

@@ -18,6 +18,8 @@ import {
 export interface KeptExecution {
   readonly execution: Execution;
   readonly version: number;
+  /** Writes that go with each change of it in a cluster: the precondition of its owner, or the signal for the owner. Default: none */
+  readonly alongside?: readonly Write[] | undefined;
 }
 
 /** Result of a step that has ended. */
@@ -28,7 +30,8 @@ export interface EndedStep {
 
 /** Executions over a store. */
 export interface ExecutionStore {
-  create(execution: Execution, plan: ExecutionPlan): Promise<void>;
+  /** @param mark the write that marks it as open in a cluster. Default: a mark without an owner */
+  create(execution: Execution, plan: ExecutionPlan, mark?: Write): Promise<void>;
   find(id: string): Promise<KeptExecution | undefined>;
   /** Returns the plan of an execution. @throws {TypeError} for an execution without a plan */
   plan(id: string): Promise<ExecutionPlan>;
@@ -36,8 +39,8 @@ export interface ExecutionStore {
   ownerOf(id: string): Promise<string | null | undefined>;
   /** Returns the results of the steps that have ended, by step id */
   results(execution: Execution): Promise<ReadonlyMap<string, StepResult>>;
-  /** Returns the write that puts `next` in the place of what was found. It fails when another write came between */
-  write(found: KeptExecution, next: Execution): Write;
+  /** Returns the writes that put `next` in the place of what was found. They fail when another write came between */
+  writes(found: KeptExecution, next: Execution): readonly Write[];
   /** Writes `next` and the result of a step that has ended. @returns false when the execution was changed since it was found */
   change(found: KeptExecution, next: Execution, result?: EndedStep): Promise<boolean>;
   /** Returns the ids of the executions that have not ended, oldest first */
@@ -62,12 +65,12 @@ class RecordExecutionStore implements ExecutionStore {
     this.#store = store;
   }
 
-  async create(execution: Execution, plan: ExecutionPlan): Promise<void> {
+  async create(execution: Execution, plan: ExecutionPlan, mark?: Write): Promise<void> {
     const key = execution.id;
     await this.#store.batch([
       { op: "insert", collection: SOP_EXECUTIONS, key, body: execution },
       { op: "insert", collection: SOP_PLANS, key, body: plan },
-      { op: "insert", collection: OPEN_SOPS, key, body: { v: 1 } },
+      mark ?? { op: "insert", collection: OPEN_SOPS, key, body: { v: 1 } },
     ]);
   }
 
@@ -98,8 +101,8 @@ class RecordExecutionStore implements ExecutionStore {
     );
   }
 
-  write({ version }: KeptExecution, next: Execution): Write {
-    return { op: "putIf", collection: SOP_EXECUTIONS, key: next.id, version, body: next };
+  writes({ version, alongside = [] }: KeptExecution, next: Execution): readonly Write[] {
+    return [...alongside, { op: "putIf", collection: SOP_EXECUTIONS, key: next.id, version, body: next }];
   }
 
   change(found: KeptExecution, next: Execution, result?: EndedStep): Promise<boolean> {
@@ -108,7 +111,7 @@ class RecordExecutionStore implements ExecutionStore {
       ? []
       : [{ op: "put", collection: SOP_RESULTS, key: `${id}/${result.stepId}`, body: result.result } as const];
     const closed = hasEnded(next) ? [{ op: "delete", collection: OPEN_SOPS, key: id } as const] : [];
-    return this.#store.batch([this.write(found, next), ...put, ...closed]);
+    return this.#store.batch([...this.writes(found, next), ...put, ...closed]);
   }
 
   async open(): Promise<readonly string[]> {

@@ -16,10 +16,13 @@ export interface ExecutionParts {
   readonly results: ReadonlyMap<string, StepResult>;
   /** The approval that the execution waits for: of a step, of its begin, or of a call of its run. Undefined: none */
   readonly approval: Approval | undefined;
+  /** True: its workspace has no gateway */
+  readonly waitsForWorkspace: boolean;
 }
 
 /** Returns an execution as people and models see it. */
-export function executionView({ execution, plan, results, approval }: ExecutionParts): SopExecutionView {
+export function executionView(parts: ExecutionParts): SopExecutionView {
+  const { execution, plan, results, approval, waitsForWorkspace } = parts;
   const { definition, inputs } = plan;
   const { id, sop, created_at, started_at, ended_at, error } = execution;
   // A run whose call waits for a person makes its execution wait; an answered approval lets it go on
@@ -43,7 +46,8 @@ export function executionView({ execution, plan, results, approval }: ExecutionP
     approval: approval === undefined
       ? null
       : { id: approval.id, reason: approval.reason, expires_at: approval.expires_at },
-    waits_for: waitsFor({ execution, plan, results, approval }),
+    waits_for: waitsFor(parts),
+    ...(waitsForWorkspace ? { waiting_for: "workspace" as const } : {}),
     ...taintField(joinTaints(plan.taint, taintOfSteps(results, results.keys()))),
   };
 }
@@ -72,7 +76,10 @@ export function sopSummary(
   };
 }
 
-function stepView({ execution, plan, results }: Omit<ExecutionParts, "approval">, index: number): SopStepView {
+function stepView(
+  { execution, plan, results }: Pick<ExecutionParts, "execution" | "plan" | "results">,
+  index: number,
+): SopStepView {
   // The steps of an execution are those of its definition, in order
   const step = plan.definition.steps[index] as SopDefinition["steps"][number];
   const state = execution.steps[index] as Execution["steps"][number];
@@ -93,9 +100,13 @@ function stepView({ execution, plan, results }: Omit<ExecutionParts, "approval">
   };
 }
 
-function waitsFor({ execution, plan, results, approval }: ExecutionParts): string {
+function waitsFor({ execution, plan, results, approval, waitsForWorkspace }: ExecutionParts): string {
   if (hasEnded(execution)) return "";
   if (execution.cancelling) return "It is being cancelled";
+  if (waitsForWorkspace) {
+    return "Its steps need a workspace that has no gateway now: start a gateway of that workspace, or cancel the " +
+      "execution; it fails after [cluster] workspace_wait_secs";
+  }
   if (approval !== undefined) {
     return `A person must approve it until ${approval.expires_at}: postern approvals approve ${approval.id}, or POST ` +
       `/v1/approvals/${approval.id} with {"decision": "approve"}; what is asked is in postern approvals show ${approval.id}`;

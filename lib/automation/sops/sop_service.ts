@@ -1,23 +1,25 @@
 import { resolve } from "node:path";
+import type { Cluster } from "../../cluster/join_cluster.ts";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { HttpError, ToolError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import type { Caller, Scope } from "../../base/records/caller.ts";
+import { type Caller, isTokenScope, type Scope } from "../../base/records/caller.ts";
 import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import type { TaintedFiles } from "../../guard/tainted_files.ts";
+import { isStorageAway } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Files } from "../../system/files/files.ts";
 import { checkOwner, onlyReached } from "../../tools/runtime/owned_things.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopCaller, SopCatalogue, SopExecutionView, Sops } from "../../tools/sops/sops.ts";
 import { createExecutor, type Executor } from "./create_executor.ts";
-import { checkInputs } from "./definition.ts";
+import { checkInputs, type SopDefinition } from "./definition.ts";
 import { currentStep, type Execution, hasEnded, newExecution, stepEnded } from "./execution_record.ts";
-import { createExecutionStore, type ExecutionStore, type KeptExecution } from "./execution_store.ts";
+import { createExecutionStore, type EndedStep, type ExecutionStore, type KeptExecution } from "./execution_store.ts";
 import { executionView, sopSummary } from "./execution_view.ts";
 import { findSop, type FoundSop, loadDefinitions, type LoadedSops, sopFolders } from "./load_definitions.ts";
 import { gateSubject, pendingApproval } from "./step_approvals.ts";
@@ -42,7 +44,7 @@ export interface SopsOptions {
   readonly approvals: Approvals;
   readonly files: Files;
   /** Scopes that a token has now. undefined: the token does not count any more */
-  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined;
+  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined | Promise<readonly Scope[] | undefined>;
   /** undefined: there is no agent, or not yet */
   readonly runs: () => StepRuns | undefined;
   readonly tools: () => Pick<ToolExecutor, "get" | "shown" | "bind" | "enabled">;
@@ -53,6 +55,8 @@ export interface SopsOptions {
   /** Absolute */
   readonly dataDir: string;
   readonly settings: () => SopSettings;
+  /** Cluster in which each execution has one owner. Default: the gateway is alone, and owns all */
+  readonly cluster?: Pick<Cluster, "work"> | undefined;
 }
 
 /**
@@ -78,7 +82,7 @@ const MAX_DEPTH = 32;
 /** Milliseconds that `approve` waits for an approval that is about to be filed */
 const ASKING_MS = 5_000;
 
-/** Creates the procedures over a store. One gateway owns a store's executions. */
+/** Creates the procedures over a store. */
 export function createSops(options: SopsOptions): SopService {
   return new ProcedureService(options);
 }
@@ -147,13 +151,27 @@ class ProcedureService implements SopService {
       file,
       digest,
       inputs: checked,
-      requested_by: { via: caller.via, token_id: caller.tokenId, run_id: runId, scopes: [...caller.scopes] },
+      requested_by: {
+        via: caller.via,
+        token_id: caller.tokenId,
+        run_id: runId,
+        scopes: caller.scopes.filter(isTokenScope),
+      },
       tools: tools === undefined ? null : [...tools],
       limits: limits === undefined ? null : { ...limits },
       ...taintField(joinTaints(taint, outside)),
+    }, this.#executor.opening(execution.id, this.#isLocal(definition)));
+    this.#executor.begin(execution.id);
+    return await shownAfter("started", execution.id, () => this.#view(execution));
+  }
+
+  /** Tells whether a step may need this machine, as its files or programs. */
+  #isLocal({ steps }: SopDefinition): boolean {
+    const tools = this.#options.tools();
+    return steps.some(({ work }) => {
+      if (work.kind === "manual") return false;
+      return tools.enabled(work.kind === "tool" ? [work.tool] : work.tools).some(({ local }) => local);
     });
-    this.#executor.goOn(execution.id);
-    return await this.#view(execution);
   }
 
   /** Returns the outside content in a file of a definition. */
@@ -179,7 +197,7 @@ class ProcedureService implements SopService {
         const { waits_for } = await this.#view(execution);
         throw new ToolError("approval_required", `Cannot advance "${id}": ${approval.reason}. ${waits_for}`);
       }
-      if (await this.#endHandWork(found)) return await this.#viewAfter(id);
+      if (await this.#endHandWork(found)) return await this.#viewAfter("advanced", id);
     }
   }
 
@@ -188,10 +206,10 @@ class ProcedureService implements SopService {
       const found = await this.#reach(id, "cancel", by);
       const { execution } = found;
       if (hasEnded(execution)) throw ended("cancel", execution);
-      if (!execution.cancelling && !await this.#store.change(found, { ...execution, cancelling: true })) continue;
+      if (!execution.cancelling && !await this.#change(found, { ...execution, cancelling: true })) continue;
       // Both are on disk before the reply: no start lets the step go on
       await cancelStepRun(execution, this.#options.runs());
-      return await this.#viewAfter(id);
+      return await this.#viewAfter("cancelled", id);
     }
   }
 
@@ -205,7 +223,8 @@ class ProcedureService implements SopService {
     }
     if (!mayGrant) return { granted: false, execution: await this.#view(execution) };
     await this.#grant(approval, caller);
-    return { granted: true, execution: await this.#view((await this.#find(id)).execution) };
+    const view = async () => await this.#view((await this.#find(id)).execution);
+    return { granted: true, execution: await shownAfter("approved", id, view) };
   }
 
   async #load(): Promise<LoadedSops> {
@@ -276,7 +295,12 @@ class ProcedureService implements SopService {
     if (state?.status !== "waiting") return true;
     const result = { v: 1, status: "completed", output: "Done by hand", data: null } as const;
     const next = stepEnded(execution, { index, status: "completed", time: this.#time() });
-    return await this.#store.change(found, next, { stepId: state.id, result });
+    return await this.#change(found, next, { stepId: state.id, result });
+  }
+
+  /** Writes a change that a caller makes, with the signal for the owner. @returns false when the execution has changed meanwhile */
+  async #change(found: KeptExecution, next: Execution, result?: EndedStep): Promise<boolean> {
+    return await this.#store.change({ ...found, alongside: await this.#executor.signal(next.id) }, next, result);
   }
 
   /** Returns the execution once its approval is filed, or after 5 s. */
@@ -306,10 +330,10 @@ class ProcedureService implements SopService {
     return pendingApproval(execution, this.#options.approvals);
   }
 
-  /** Lets an execution go on after a change, and returns it. */
-  async #viewAfter(id: string): Promise<SopExecutionView> {
+  /** Lets an execution go on after a change, and returns it. @param done what was done to it */
+  async #viewAfter(done: string, id: string): Promise<SopExecutionView> {
     this.#executor.goOn(id);
-    return await this.#view((await this.#find(id)).execution);
+    return await shownAfter(done, id, async () => await this.#view((await this.#find(id)).execution));
   }
 
   async #view(execution: Execution): Promise<SopExecutionView> {
@@ -318,11 +342,28 @@ class ProcedureService implements SopService {
       plan: await this.#store.plan(execution.id),
       results: await this.#store.results(execution),
       approval: await this.#pendingApproval(execution),
+      waitsForWorkspace: !hasEnded(execution) && await this.#executor.waitsForWorkspace(execution.id),
     });
   }
 
   #time(): string {
     return new Date(this.#options.clock.now()).toISOString();
+  }
+}
+
+/**
+ * Shows an execution after a change of it. The change is made, so nobody may take an error of the store for its failure.
+ * @throws {ToolError} `storage_away` when the store went away after the change
+ */
+async function shownAfter<T>(done: string, id: string, view: () => Promise<T>): Promise<T> {
+  try {
+    return await view();
+  } catch (error) {
+    if (!isStorageAway(error)) throw error;
+    throw new ToolError(
+      "storage_away",
+      `Cannot show the execution "${id}": it was ${done}, and the database went away after that; sop_status shows it later`,
+    );
   }
 }
 

@@ -10,6 +10,7 @@ import {
   type NewApproval,
   sayAnswerer,
 } from "../../guard/approvals.ts";
+import { isStorageAway } from "../../storage/read_records.ts";
 import type { BoundCall, ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopDefinition, SopStep } from "./definition.ts";
 import {
@@ -61,7 +62,7 @@ export function createStepApprovals(
   return {
     async ask(found, approval, next) {
       try {
-        const asked = await approvals.ask(approval, (id) => store.write(found, next(id)));
+        const asked = await approvals.ask(approval, (id) => store.writes(found, next(id)));
         return asked === undefined ? "full" : "asked";
       } catch (error) {
         if (error instanceof HttpError && error.status === 409) return "changed";
@@ -71,7 +72,7 @@ export function createStepApprovals(
 
     async answer(approvalId, signal) {
       const settled = await approvals.settled(approvalId, signal).catch((error: unknown) => {
-        if (error instanceof HttpError) return undefined;
+        if (error instanceof HttpError && !isStorageAway(error)) return undefined;
         throw error;
       });
       switch (settled?.status) {

@@ -43,7 +43,7 @@ export interface StepRunOptions {
   /** Outside content among the values of the work */
   readonly taint: Taint;
   /** Written in the transaction that accepts the run */
-  readonly claim: (runId: string) => Write;
+  readonly claim: (runId: string) => readonly Write[];
 }
 
 /** Starts the durable run of a step, at most once for one state of the execution. */

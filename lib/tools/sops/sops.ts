@@ -103,6 +103,8 @@ export interface SopExecutionView {
   readonly approval: { readonly id: string; readonly reason: string; readonly expires_at: string } | null;
   /** Sentence that says why the execution waits and how to go on. Empty when nobody has to do anything */
   readonly waits_for: string;
+  /** The thing that nobody can go on without. `workspace`: all gateways of its workspace are gone. Absent: nothing */
+  readonly waiting_for?: "workspace";
   /** Origins of outside content in its inputs and in the outputs of its steps. Absent: none */
   readonly taint?: string[];
 }

@@ -12,6 +12,7 @@ import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import type { SopExecutionView, SopStatus } from "../../../lib/tools/sops/sops.ts";
+import type { ClusterLink } from "../../support/clustered.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import type { FakeTool } from "../../support/fake_tool_executor.ts";
@@ -31,6 +32,8 @@ export interface SopBenchOptions {
   readonly log?: Logger;
   /** Default true */
   readonly hasAgent?: boolean;
+  /** Membership of a cluster, whose store `store` is. Default: the gateway is alone */
+  readonly cluster?: Pick<ClusterLink, "cluster" | "member">;
   /** Default: every token has all scopes */
   readonly scopesOf?: SopsOptions["scopesOf"];
 }
@@ -62,13 +65,19 @@ export function createSopBench(options: SopBenchOptions): SopBench {
   const store = options.store ?? createMemoryStore();
   const random = createSeededRandom(seed * 1000);
   const audit = createFakeAudit(store);
-  const approvals = createApprovals({ store, clock, random, log, metrics: createMetrics(), audit: audit.append });
+  const approvals = createApprovals({
+    ...{ store, clock, random, log },
+    metrics: createMetrics(),
+    audit: audit.append,
+    cluster: options.cluster?.cluster.ownership,
+  });
   const { runs, executor } = supervised(options.script ?? [], {
     store,
     clock,
     log,
     seed: seed * 1000 + 1,
     tools: options.tools ?? [],
+    ...(options.cluster === undefined ? {} : { cluster: options.cluster.member }),
     approverOf: createApprover({ approvals, timeoutMs: () => ({ attached: 60_000, durable: 3_600_000 }) }),
   });
   const sops = createSops({
@@ -81,6 +90,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     scopesOf: options.scopesOf ?? (() => SCOPES),
     runs: () => (options.hasAgent === false ? undefined : runs),
     tools: () => executor,
+    cluster: options.cluster?.cluster,
     workspaceRoot: workspace.root,
     dataDir: workspace.path("data"),
     settings: () => ({

@@ -1,0 +1,119 @@
+import type { Clock, Timer } from "../../base/clock.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import type { RunOwnership } from "../../cluster/run_ownership.ts";
+import type { Store, Write } from "../../storage/store.ts";
+import { SCHEDULE_CHANGES } from "./schedule_record.ts";
+
+/** Store, clock and notes that gateways follow each other's schedules with. */
+export interface SharedSchedulesOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly notes: Pick<RunOwnership, "tell" | "onNote">;
+  /** Reads all schedules again. Called when others may have changed some */
+  readonly read: () => Promise<void>;
+}
+
+/** Schedules as the gateways of a cluster share them, for `createCron`. */
+export interface ScheduleSharing {
+  /** Returns the workspace of this gateway; null: none. */
+  readonly workspace: () => string | null;
+  /** Makes what follows the changes of other gateways. @param read see SharedSchedulesOptions */
+  readonly follow: (read: () => Promise<void>) => SharedSchedules;
+}
+
+/** Lets the gateways of a cluster share their schedules. */
+export function shareSchedules(
+  { ownership: notes, ...options }: Omit<SharedSchedulesOptions, "notes" | "read"> & {
+    readonly ownership: Pick<RunOwnership, "tell" | "onNote" | "workspace">;
+  },
+): ScheduleSharing {
+  return {
+    workspace: () => notes.workspace(),
+    follow: (read) => new SharedSchedules({ ...options, notes, read }),
+  };
+}
+
+/** Milliseconds after which a gateway looks at the version, whether it was told of a change or not. */
+const LOOK_MS = 1_000;
+const KEY = "all";
+
+/**
+ * The version of all schedules of a cluster: a record that each change writes again.
+ *
+ * A gateway follows the changes of others by a note, and by a look at this one record each second. It reads the schedules themselves after a
+ * change alone, and at most once a second. A firing is no change: each gateway has the time itself, and reads the schedule when it is due.
+ */
+export class SharedSchedules {
+  readonly #options: SharedSchedulesOptions;
+  /** Version that this gateway has read the schedules of. */
+  #seen = -1;
+  #poll: Timer | undefined = undefined;
+  #stopHearing = () => {};
+  #looking: Promise<void> | undefined = undefined;
+  #readAt = -Infinity;
+  #isAway = false;
+
+  constructor(options: SharedSchedulesOptions) {
+    this.#options = options;
+  }
+
+  /** Returns the write that goes with each change. @param version of the record, where nothing may have changed since. Default: any */
+  write(version?: number): Write {
+    const place = { collection: SCHEDULE_CHANGES, key: KEY, body: { v: 1 } };
+    if (version === undefined) return { op: "put", ...place };
+    return version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version };
+  }
+
+  /** Tells the other gateways of a change that is written. */
+  tell(): void {
+    this.#options.notes.tell("schedules", KEY);
+  }
+
+  /** Returns the version now. 0: nothing was changed since the cluster began */
+  async version(): Promise<number> {
+    return (await this.#options.store.get(SCHEDULE_CHANGES, KEY))?.version ?? 0;
+  }
+
+  /** Reads the schedules, and begins to follow their changes. While the database is away they are read at a later look. */
+  async start(): Promise<void> {
+    this.stop();
+    const { clock, notes } = this.#options;
+    this.#poll = clock.every(LOOK_MS, () => void this.#look());
+    this.#stopHearing = notes.onNote(({ kind }) => void (kind === "schedules" && this.#look()));
+    this.#readAt = -Infinity;
+    await this.#look();
+  }
+
+  stop(): void {
+    this.#seen = -1;
+    this.#poll?.clear();
+    this.#poll = undefined;
+    this.#stopHearing();
+  }
+
+  #look(): Promise<void> {
+    return this.#looking ??= this.#readChanged().finally(() => this.#looking = undefined);
+  }
+
+  async #readChanged(): Promise<void> {
+    const { clock, log } = this.#options;
+    // The next look of the poll reads what is told of before its time
+    if (this.#poll === undefined || clock.monotonic() - this.#readAt < LOOK_MS) return;
+    try {
+      if (await this.version() !== this.#seen) await this.#read();
+      this.#isAway = false;
+    } catch (error) {
+      if (!this.#isAway) log.error("Schedules cannot be followed: the gateway looks again each second", { error });
+      this.#isAway = true;
+    }
+  }
+
+  /** Reads the schedules. A change while they are read makes the next look read them again. */
+  async #read(): Promise<void> {
+    const version = await this.version();
+    this.#readAt = this.#options.clock.monotonic();
+    await this.#options.read();
+    this.#seen = version;
+  }
+}
