@@ -1,9 +1,11 @@
-import type { BigIntStats } from "node:fs";
-import { rename, rmdir } from "node:fs/promises";
-import { cancelError } from "../../base/cancel.ts";
+import { type BigIntStats, constants } from "node:fs";
+import { open, rename, rmdir } from "node:fs/promises";
+import { resolve } from "node:path";
+import { CancelError, cancelError } from "../../base/cancel.ts";
 import { messageOf, ToolError } from "../../base/errors.ts";
 import type { TemporaryNames } from "../../base/durable_files.ts";
 import { fileError } from "./file_error.ts";
+import type { FileGuard, FileLocks } from "./file_locks.ts";
 import type { FileChange, Files, FileScope } from "./files.ts";
 import { type HeldPlace, holdPlace, lookAtPlace, makeMissing, type OpenedFolders, statOf } from "./hold_place.ts";
 import { shown } from "./parse_path.ts";
@@ -28,6 +30,8 @@ export interface FileChangesOptions {
   readonly reach: Reach;
   readonly rulesOf: (scope: FileScope) => Promise<PathRules>;
   readonly names: TemporaryNames;
+  /** Locks of files that other gateways change too. Default: none do */
+  readonly locks?: FileLocks | undefined;
 }
 
 /** Change that is ready to be made. */
@@ -50,25 +54,30 @@ interface Done {
 /** Creates the writing half of `Files`. Changes are made one after the other, so that none is lost to another of this process. */
 export function createFileChanges(options: FileChangesOptions): Pick<Files, "inspect" | "change"> {
   let last: Promise<unknown> = Promise.resolve();
-  const inTurn: Turn = (work) => {
+  const inTurn = (work: () => Promise<void>) => {
     const mine = last.then(work);
     last = mine.catch(() => {});
     return mine;
   };
+  const { locks } = options;
   return {
     inspect: async (path, scope, { maxBytes }) =>
       await inspectFile(path, await options.rulesOf(scope), { reach: options.reach, maxBytes }),
     async change(changes, scope, { signal }) {
       const set = async () => new ChangeSet(await options.rulesOf(scope), options);
+      const { workspaceRoot, allowedRoot } = scope;
+      const paths = changes.map(({ path }) => resolve(workspaceRoot, allowedRoot, path));
+      const locked: Turn = (work) =>
+        locks === undefined ? work(undefined) : locks.hold(paths, { workspaceRoot, signal }, work);
       const isSlow = changes.some((change) => change.kind === "write" && typeof change.content === "function");
-      if (isSlow) return await (await set()).make(changes, signal, inTurn);
-      await inTurn(async () => await (await set()).make(changes, signal, (work) => work()));
+      if (isSlow) return await (await set()).make(changes, signal, (work) => inTurn(() => locked(work)));
+      await inTurn(() => locked(async (guard) => await (await set()).make(changes, signal, (work) => work(guard))));
     },
   };
 }
 
-/** Does a piece of work when it may be done. */
-type Turn = (work: () => Promise<void>) => Promise<void>;
+/** Does a piece of work when it may be done. The guard is undefined for a gateway alone. */
+type Turn = (work: (guard: FileGuard | undefined) => Promise<void>) => Promise<void>;
 
 async function inspectFile(
   path: string,
@@ -126,17 +135,20 @@ class ChangeSet {
     let failure: unknown;
     try {
       await this.#stageAll(changes);
-      await turn(async () => {
+      await turn(async (guard) => {
         if (signal.aborted) throw cancelError(signal);
         for (const step of this.#steps) {
           this.#path = step.place.path;
+          await guard?.mayChange();
+          if (guard?.isShared === true) await askServer(step.place);
           this.#done.push(await this.#makeOne(step));
         }
         for (const folder of this.#opened.folders) await syncNames(folder);
       });
     } catch (error) {
       failure = fileError("write", this.#path, error);
-      const kept = await undoAll(this.#done);
+      // A gateway that may not act any more takes nothing back: others may have gone on from here
+      const kept = error instanceof CancelError ? [] : await undoAll(this.#done);
       if (kept.length > 0) failure = partlyWritten(failure, kept);
     }
     await this.#cleanUp({ failed: failure !== undefined });
@@ -221,6 +233,12 @@ class ChangeSet {
     else for (const { parent, name } of made.toReversed()) await rmdir(parent.place(name)).catch(() => {});
     for (const folder of folders) await folder.close();
   }
+}
+
+/** Opens a file for a moment: a network file system then asks its server what the file is now. */
+async function askServer({ folder, name }: HeldPlace): Promise<void> {
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  await open(folder.place(name), flags).then((file) => file.close(), () => {});
 }
 
 /** Takes changes back, the last one first. @returns paths of those that could not be */

@@ -1,10 +1,11 @@
 import { closeSync, constants, openSync, readlinkSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
-import { createTemporaryNames } from "../../base/durable_files.ts";
+import { createTemporaryNames, type TemporaryNames } from "../../base/durable_files.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
 import { createFileChanges } from "./change_files.ts";
 import { notAFile } from "./file_error.ts";
+import type { FileLocks } from "./file_locks.ts";
 import type { Files, FileScope, FilesSetup } from "./files.ts";
 import { parsePath, shown } from "./parse_path.ts";
 import { loadPathRules } from "./path_rules.ts";
@@ -23,6 +24,8 @@ export interface FilesOptions extends Omit<FilesSetup, "variant"> {
   readonly variant?: FilesSetup["variant"];
   /** For a thread that does nothing else: system calls stop it until the disk answers. Default false */
   readonly blocking?: boolean;
+  /** Locks of files that other gateways change too. Default: none do */
+  readonly locks?: FileLocks | undefined;
 }
 
 /** Creates the one door to files for tools. Looks once which variant the platform can do. */
@@ -40,7 +43,8 @@ export function createFiles(options: FilesOptions): Files {
   const changes = createFileChanges({
     reach,
     rulesOf: (scope) => loadPathRules(scope, { ...options, writing: true }),
-    names: createTemporaryNames({ clock: options.clock, random: options.random ?? createSystemRandom() }),
+    names: temporaryNames(options),
+    locks: options.locks,
   });
   return {
     variant,
@@ -70,6 +74,19 @@ export function createFiles(options: FilesOptions): Files {
         }));
       return yield* walkFolder(folder, { ...walkOptions, rules, ignores, clock: options.clock });
     },
+  };
+}
+
+/** Age at which a temporary file of another machine, whose processes are not known here, was left behind. Milliseconds */
+const LEFT_MS = 60 * 60 * 1000;
+
+function temporaryNames({ clock, random = createSystemRandom(), locks }: FilesOptions): TemporaryNames {
+  const names = createTemporaryNames({ clock, random });
+  if (locks === undefined) return names;
+  const isOld = (modifiedMs: number) => !locks.isShared() || modifiedMs < clock.now() - LEFT_MS;
+  return {
+    next: () => names.next(),
+    isLeftover: (name, modifiedMs) => isOld(modifiedMs) && names.isLeftover(name, modifiedMs),
   };
 }
 

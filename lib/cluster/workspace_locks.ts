@@ -1,0 +1,145 @@
+import { relative } from "node:path";
+import { CancelError, cancelError } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
+import { ToolError } from "../base/errors.ts";
+import { canonicalDigest } from "../base/json.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import { readRecord } from "../storage/read_records.ts";
+import type { Store, Write } from "../storage/store.ts";
+import type { FileGuard, FileLocks } from "../system/files/file_locks.ts";
+import { FILE_LOCKS, type LockBody, parseLock } from "./cluster_records.ts";
+import type { GatewayLease } from "./gateway_lease.ts";
+import { fenceCheck, isOwned, type JoinedGateway, type Leases } from "./leases.ts";
+import type { WorkspaceMembership } from "./workspace_membership.ts";
+
+/** Options of `WorkspaceLocks`. */
+export interface WorkspaceLocksOptions {
+  readonly store: Store;
+  readonly leases: Leases;
+  readonly lease: GatewayLease;
+  readonly membership: Pick<WorkspaceMembership, "id" | "isShared">;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Longest wait for a lock, and the pauses between two tries. Milliseconds */
+const WAIT_MS = 30_000;
+const PAUSE_MS = 50;
+const MAX_PAUSE_MS = 500;
+/** Pause before a lock is given back again that could not be. Milliseconds */
+const AGAIN_MS = 1_000;
+
+/**
+ * Locks of files as records, for the gateways of one workspace. All locks of a change are taken in one batch or none, so that no two changes
+ * wait for each other. A lock counts while its gateway has its fence. Where no other gateway has the workspace, no record is written.
+ */
+export class WorkspaceLocks implements FileLocks {
+  readonly #options: WorkspaceLocksOptions;
+
+  constructor(options: WorkspaceLocksOptions) {
+    this.#options = options;
+  }
+
+  isShared(): boolean {
+    return this.#options.membership.isShared();
+  }
+
+  async hold<T>(
+    paths: readonly string[],
+    { workspaceRoot, signal }: { readonly workspaceRoot: string; readonly signal: AbortSignal },
+    work: (guard: FileGuard) => Promise<T>,
+  ): Promise<T> {
+    const { lease } = this.#options;
+    const isShared = this.isShared();
+    const own = await this.#joined(signal);
+    const mayChange = async () => {
+      if (await lease.mayActUnder(own.fence, signal)) return;
+      throw new CancelError("shutdown", "Another gateway may change the files of this one's runs by now");
+    };
+    await mayChange();
+    if (!isShared) return await work({ isShared, mayChange });
+    const keys = [...new Set(paths.map((path) => this.#keyOf(relative(workspaceRoot, path))))].sort();
+    await this.#take(keys, { own, signal });
+    try {
+      return await work({ isShared, mayChange });
+    } finally {
+      await this.#giveBack(keys, own);
+    }
+  }
+
+  /** Returns this gateway with its fence, once it has one. @throws {CancelError} when the signal aborts first, or the lease was given back */
+  async #joined(signal: AbortSignal): Promise<JoinedGateway> {
+    const { lease, clock } = this.#options;
+    for (;;) {
+      const own = lease.own();
+      if (own !== undefined) return own;
+      if (signal.aborted) throw cancelError(signal);
+      if (lease.isStopped()) throw new CancelError("shutdown");
+      await clock.sleep(MAX_PAUSE_MS, signal).catch(() => {});
+    }
+  }
+
+  async #take(
+    keys: readonly string[],
+    { own, signal }: { readonly own: JoinedGateway; readonly signal: AbortSignal },
+  ): Promise<void> {
+    const { store, clock } = this.#options;
+    const end = clock.monotonic() + WAIT_MS;
+    for (let pause = PAUSE_MS;; pause = Math.min(2 * pause, MAX_PAUSE_MS)) {
+      const found = await this.#lookAt(keys, own);
+      if ("writes" in found && await store.batch([fenceCheck(own), ...found.writes])) return;
+      if (clock.monotonic() >= end) throw locked("holder" in found ? found.holder : "another one");
+      await clock.sleep(pause, signal).catch(() => {});
+      if (signal.aborted) throw cancelError(signal);
+      if (this.#options.lease.own()?.fence !== own.fence) throw new CancelError("shutdown");
+    }
+  }
+
+  /** Returns the writes that take all locks, or the gateway that has one of them. */
+  async #lookAt(
+    keys: readonly string[],
+    own: JoinedGateway,
+  ): Promise<{ readonly writes: readonly Write[] } | { readonly holder: string }> {
+    const { store, leases } = this.#options;
+    const body: LockBody = { v: 1, gateway: own.id, fence: own.fence };
+    const writes: Write[] = [];
+    for (const key of keys) {
+      const place = { collection: FILE_LOCKS, key, body };
+      const found = await readRecord(store, FILE_LOCKS, key, parseLock);
+      if (found === undefined) {
+        writes.push({ op: "insert", ...place });
+        continue;
+      }
+      const { gateway } = found.value;
+      if (gateway !== own.id && isOwned(found.value, await leases.fences([gateway]))) return { holder: gateway };
+      writes.push({ op: "putIf", ...place, version: found.version });
+    }
+    return { writes };
+  }
+
+  /** Gives locks back. While that fails it is tried again: others wait as long as this gateway has its fence. */
+  async #giveBack(keys: readonly string[], own: JoinedGateway): Promise<void> {
+    const { store, lease, clock, log } = this.#options;
+    const deletes = keys.map((key): Write => ({ op: "delete", collection: FILE_LOCKS, key }));
+    try {
+      // Without the fence the locks count for nobody, and others may have taken them
+      await store.batch([fenceCheck(own), ...deletes]);
+    } catch (error) {
+      log.warn("Locks of files could not be given back: it is tried again", { error });
+      clock.after(AGAIN_MS, () => void (lease.own()?.fence === own.fence && this.#giveBack(keys, own)));
+    }
+  }
+
+  #keyOf(path: string): string {
+    return `${this.#options.membership.id}/${canonicalDigest(path)}`;
+  }
+}
+
+function locked(holder: string): ToolError {
+  return new ToolError(
+    "file_locked",
+    `Cannot change the files: the gateway ${holder} has changed one of them for more than ${
+      WAIT_MS / 1_000
+    } s; try again later`,
+  );
+}
