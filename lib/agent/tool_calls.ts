@@ -48,6 +48,8 @@ export interface CallToolsOptions {
   readonly depth: number;
   readonly taint: RunTaint;
   readonly signal: AbortSignal;
+  /** As in AgentRun */
+  readonly onceBack?: AgentRun["onceBack"];
   readonly approve: AgentApprover;
   readonly emit: (body: AgentEventBody) => void;
   /** Called before a call runs that is not a plain read: resolves when its start is durable */
@@ -180,6 +182,7 @@ class RunningCall {
       sample: options.sample,
       taint: options.taint,
       signal: options.signal,
+      onceBack: options.onceBack,
       approver,
       ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
       allowed: options.skills.narrow(options.allowed),

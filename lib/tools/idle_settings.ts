@@ -1,5 +1,6 @@
+import * as v from "valibot";
 import type { Logger } from "../base/telemetry/log.ts";
-import { DEFAULT_LEASE_SECS } from "../config/schema/gateway.ts";
+import { clusterSchema } from "../config/schema/gateway.ts";
 import type { Config } from "../config/config.ts";
 import { type KeyPath, toKeyText } from "../config/toml.ts";
 import { BUILTIN_TOOLS } from "./builtin.ts";
@@ -27,18 +28,20 @@ const FOREIGN = /^(node|mcp)__/;
  * Lists the settings that were given and do nothing, each named with the reason: they must not look as if they protected or enabled
  * anything.
  * @param options.builtin names of the tools that this version has. Default: the built-in ones
+ * @param options.isShared whether other gateways use the same database. Default: with `driver = "postgres"`
  * @param options.others names of tools of plugins, of nodes and of the program that the gateway is mounted in
  */
 export function idleSettings(
   config: Config,
-  { builtin = BUILTIN_TOOLS.map(({ name }) => name), others }: {
+  { builtin = BUILTIN_TOOLS.map(({ name }) => name), others, isShared = config.storage.driver === "postgres" }: {
     readonly builtin?: readonly string[];
     readonly others: readonly string[];
+    readonly isShared?: boolean | undefined;
   },
 ): readonly IdleSetting[] {
   const known: KnownTools = { builtin, all: new Set([...builtin, ...others, ...OTHER_NAMES]) };
   const sections = [...idleServers(config), ...idleSections(config, builtin)];
-  return [...sections, ...idleNames(config, known), ...idleValues(config, known)];
+  return [...sections, ...idleNames(config, known), ...idleValues(config, { ...known, isShared })];
 }
 
 /** Names of tools. */
@@ -50,10 +53,17 @@ interface KnownTools {
 /** Logs a warning for each setting that does nothing: for a start, and for a changed configuration. @param tools all tools, on or off */
 export function warnOfIdleSettings(
   config: Config,
-  { log, tools }: { readonly log: Logger; readonly tools: Pick<ToolExecutor, "list"> },
+  { log, tools, isShared }: {
+    readonly log: Logger;
+    readonly tools: Pick<ToolExecutor, "list">;
+    /** See idleSettings */
+    readonly isShared?: boolean | undefined;
+  },
 ): void {
   const others = tools.list().map(({ name }) => name);
-  for (const { path, message } of idleSettings(config, { others })) log.warn(message, { key: toKeyText(path) });
+  for (const { path, message } of idleSettings(config, { others, isShared })) {
+    log.warn(message, { key: toKeyText(path) });
+  }
 }
 
 function idleSections(config: Config, known: readonly string[]): readonly IdleSetting[] {
@@ -108,10 +118,19 @@ function* idleNames(config: Config, { all }: KnownTools): Iterable<IdleSetting> 
   }
 }
 
-function* idleValues({ storage, cluster, tools }: Config, { builtin, all }: KnownTools): Iterable<IdleSetting> {
-  if (cluster.lease_secs !== DEFAULT_LEASE_SECS) {
-    const message = '"cluster.lease_secs" does nothing: in this version one gateway at a time uses a database';
-    yield { path: ["cluster", "lease_secs"], message };
+function* idleValues(
+  { gateway, storage, cluster, tools }: Config,
+  { builtin, all, isShared }: KnownTools & { readonly isShared: boolean },
+): Iterable<IdleSetting> {
+  if (gateway.rate_limit_scope !== "gateway" && !isShared) {
+    const message = `"gateway.rate_limit_scope" does nothing: storage.driver is "${storage.driver}"`;
+    yield { path: ["gateway", "rate_limit_scope"], message };
+  }
+  const alone: Readonly<Record<string, unknown>> = v.parse(clusterSchema, {});
+  for (const [key, value] of isShared ? [] : Object.entries(cluster)) {
+    if (value === alone[key]) continue;
+    const message = `"cluster.${key}" does nothing: storage.driver is "${storage.driver}"`;
+    yield { path: ["cluster", key], message };
   }
   for (const key of ["url", "url_env", "url_file", "direct_url_env"] as const) {
     if (storage[key] === "" || storage.driver === "postgres") continue;

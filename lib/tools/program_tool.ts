@@ -101,6 +101,7 @@ export function defineProgramTool<Input = Readonly<Record<string, unknown>>>(
     outside,
     enabled: "always",
     enabledBy: undefined,
+    local: true,
     needs: ["redactor"],
     ...(clientNeeds === undefined || clientNeeds.length === 0 ? {} : { clientNeeds: [...clientNeeds] }),
     inputSchema: schema,

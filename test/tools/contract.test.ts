@@ -13,6 +13,81 @@ import { createToolBench } from "../support/tool_bench.ts";
 import { schemaFaults } from "./schema_faults.ts";
 import { withWorkspace } from "../support/workspace.ts";
 
+/** Tools whose calls may be made at any gateway of a cluster: they need records and other machines alone. */
+const ANYWHERE = [
+  "agents_ipc",
+  "composio",
+  "cron_add",
+  "cron_list",
+  "cron_pause",
+  "cron_remove",
+  "cron_resume",
+  "cron_update",
+  "delegate",
+  "delegate_coordination_status",
+  "memory_forget",
+  "memory_recall",
+  "memory_store",
+  "model_routing_config",
+  "proxy_config",
+  "pushover",
+  "schedule",
+  "subagent_list",
+  "subagent_manage",
+  "subagent_spawn",
+  "task_plan",
+  "tool_search",
+  "url_validation",
+  "web_fetch",
+  "web_search",
+];
+
+/**
+ * Calls whose access is wider than `read`, that are made again after a crash: they only look, or do no more the second time. A person is asked
+ * about any other that was cut off.
+ */
+const MADE_AGAIN: Readonly<Record<string, readonly Readonly<Record<string, unknown>>[]>> = {
+  agents_ipc: [{ op: "list" }],
+  apply_patch: [{ patch: "*** Begin Patch\n*** Delete File: notes.txt\n*** End Patch", dry_run: true }],
+  file_edit: [{ path: "notes.txt", edits: [{ old_text: "one", new_text: "two" }], dry_run: true }],
+  mcp_prompt: [{}, { server: "files", name: "look" }],
+  mcp_resource: [{}, { server: "files", uri: "file:///notes.txt" }],
+  memory_forget: [{ key: "colour" }],
+  process_tool: [{ op: "list" }, { op: "output", id: "1" }, { op: "kill", id: "1" }],
+  task_plan: [
+    { op: "list" },
+    { op: "create", tasks: ["Open the gate"] },
+    { op: "update", id: "1", status: "completed" },
+    { op: "delete" },
+  ],
+  write_file: [{ path: "notes.txt", content: "text", dry_run: true }],
+};
+/** Calls of the same tools that nobody makes again. */
+const MADE_ONCE: typeof MADE_AGAIN = {
+  agents_ipc: [
+    { op: "send", from: "a", to: "b", payload: "Begin" },
+    { op: "recv", to: "b" },
+    { op: "clear" },
+  ],
+  apply_patch: [{ patch: "*** Begin Patch\n*** Delete File: notes.txt\n*** End Patch" }],
+  file_edit: [{ path: "notes.txt", edits: [{ old_text: "one", new_text: "two" }], dry_run: false }],
+  process_tool: [{ op: "start", command: "ls" }],
+  task_plan: [{ op: "add", title: "Open the gate" }],
+  write_file: [{ path: "notes.txt", content: "text" }],
+};
+
+for (const [isRepeatable, table] of [[true, MADE_AGAIN], [false, MADE_ONCE]] as const) {
+  test(`a call that was cut off is made again when that does no more: ${isRepeatable ? "these are" : "these are not"}`, () => {
+    for (const [name, inputs] of Object.entries(table)) {
+      const tool = BUILTIN_TOOLS.find((tool) => tool.name === name) ?? assert.fail(`There is no tool "${name}"`);
+      for (const input of inputs) {
+        const prepared = tool.prepare(JSON.stringify(input));
+        assert.equal(prepared.repeatable, isRepeatable, `${name} ${JSON.stringify(input)}`);
+      }
+    }
+  });
+}
+
 test("the tools are those of the table", () => {
   assert.deepEqual(BUILTIN_TOOLS.map((tool) => tool.name).sort(), Object.keys(TOOLS).sort());
 });
@@ -21,6 +96,11 @@ test("with the default configuration exactly the tools that are enabled always o
   const config = defaultConfig();
   const on = BUILTIN_TOOLS.filter((tool) => tool.enabled === "always" || tool.enabled(config)).map((tool) => tool.name);
   assert.deepEqual(on.sort(), Object.keys(TOOLS).filter((name) => TOOLS[name]?.enabled !== "when configured").sort());
+});
+
+test("a tool that reaches anything of this machine says so", () => {
+  const anywhere = BUILTIN_TOOLS.filter(({ local }) => !local).map(({ name }) => name);
+  assert.deepEqual(anywhere.sort(), ANYWHERE);
 });
 
 test("all tools together cost a turn less than 31.5 kB", () => {

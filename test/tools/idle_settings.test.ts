@@ -30,9 +30,16 @@ for (
     ["an address of a database that is not used", { storage: { url: "postgres://db/x" } }, [
       '"storage.url" does nothing: storage.driver is "sqlite"',
     ]],
-    ["leases between gateways that cannot share a database", { cluster: { lease_secs: 5 } }, [
-      '"cluster.lease_secs" does nothing: in this version one gateway at a time uses a database',
+    ["windows of requests that no other gateway shares", { gateway: { rate_limit_scope: "cluster" } }, [
+      '"gateway.rate_limit_scope" does nothing: storage.driver is "sqlite"',
     ]],
+    ["leases between gateways that cannot share a database", { cluster: { lease_secs: 5 } }, [
+      '"cluster.lease_secs" does nothing: storage.driver is "sqlite"',
+    ]],
+    ["leases between gateways that share a database", {
+      storage: { driver: "postgres", url: "postgres://db/x" },
+      cluster: { lease_secs: 5 },
+    }, []],
     ["the access of a built-in tool", { tools: { read_file: { access: "write" } } }, [
       "[tools.read_file] does nothing: the access of a built-in tool is its own",
     ]],

@@ -7,7 +7,7 @@ import {
 } from "../../agent/parked_client_calls.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type Message, messageSchema } from "../../base/records/message.ts";
-import { type Taint, taintField, UNTAINTED } from "../../base/taint.ts";
+import { type Taint, taintField } from "../../base/taint.ts";
 import { readable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 
@@ -25,7 +25,7 @@ const recordSchema = v.object({
   at: v.number(),
   /** The client's calls that wait for their results; the record's key is the first */
   call_ids: v.array(v.string()),
-  /** Parked messages. Empty: they were in the memory of an attached run alone, so a restart loses them. */
+  /** Parked messages. Empty: they are in the memory of one gateway alone, so a restart loses them. */
   messages: v.array(messageSchema),
   /** Origins of outside content that the run had read. Absent: none */
   taint: v.optional(v.array(v.string())),
@@ -36,11 +36,15 @@ export function parseParkedRecord(body: unknown): v.InferOutput<typeof recordSch
   return v.parse(recordSchema, body);
 }
 
-/** Parked work of durable runs that ended with a call to the client's tools: kept over a restart, for 24 hours. */
+/**
+ * Parked work of runs that ended with a call to the client's tools, for 24 hours: that of durable runs over a restart, and in a cluster that
+ * of all runs for each gateway.
+ */
 export interface ParkedRecords {
   /**
    * Returns the writes that keep the messages that a run added to the history; none when the client has all of them. For an attached run
-   * the writes only say that something was there, and only when the call ids do not say so themselves.
+   * the writes only say that something was there, and only when the call ids do not say so themselves. In a cluster they keep the agent's
+   * work of an attached run too, since its client may come back to another gateway.
    * @param options.taint outside content that the run has read
    */
   writes(
@@ -48,7 +52,7 @@ export interface ParkedRecords {
     options: { readonly durable: boolean; readonly taint: Taint },
   ): Promise<readonly Write[]>;
   /** Writes the same for an attached run that writes nothing else. */
-  note(added: readonly Message[]): Promise<void>;
+  note(added: readonly Message[], taint: Taint): Promise<void>;
   /** Reads the calls that belong to the results at the end of these messages back into memory, after a restart. */
   recall(messages: readonly Message[]): Promise<void>;
 }
@@ -58,13 +62,16 @@ export function createParkedRecords(options: {
   readonly store: Store;
   readonly clock: Pick<Clock, "now">;
   readonly parked: ParkedClientCalls;
+  /** True: other gateways read the records too. Default false */
+  readonly isShared?: boolean;
 }): ParkedRecords {
-  const { store, clock, parked } = options;
+  const { store, clock, parked, isShared = false } = options;
   const records: ParkedRecords = {
     async writes(added, { durable, taint }) {
       const callIds = openCalls(added);
       const [key] = callIds;
-      if (key === undefined || !(durable ? hasMoreThanClient(added) : isUntold(callIds, added))) return [];
+      const isKept = durable ? hasMoreThanClient(added) : isShared && hasOwnWork(added);
+      if (key === undefined || !isKept && (durable || !isUntold(callIds, added))) return [];
       const before = clock.now() - KEEP_MS;
       const oldest = await store.scan(PARKED_CALLS, { order: "created", limit: SWEEP });
       const old = readable(store, PARKED_CALLS, oldest, parseParkedRecord).filter(({ value }) => value.at < before);
@@ -72,16 +79,16 @@ export function createParkedRecords(options: {
         v: 1,
         at: clock.now(),
         call_ids: callIds,
-        messages: durable ? [...added] : [],
-        ...durable ? taintField(taint) : {},
+        messages: isKept ? [...added] : [],
+        ...isKept ? taintField(taint) : {},
       };
       return [
         { op: "insert", collection: PARKED_CALLS, key, body },
         ...old.map(({ key }) => ({ op: "delete", collection: PARKED_CALLS, key }) as const),
       ];
     },
-    async note(added) {
-      const writes = await records.writes(added, { durable: false, taint: UNTAINTED });
+    async note(added, taint) {
+      const writes = await records.writes(added, { durable: false, taint });
       if (writes.length > 0) await store.batch(writes);
     },
     async recall(messages) {

@@ -17,6 +17,7 @@ export const agentsIpc = defineTool({
     "Mailboxes between agents: send a message, receive (and remove) all that wait for a name, list without removing, or clear. " +
     "Gives JSON with the messages; sender is who really sent one, whatever its from says",
   access: "state",
+  repeatable: ({ op }) => op === "list",
   // Mail carries the taint; what is cleared is lost to whom it was for
   carriesTaint: ({ op }) => op !== "clear",
   enabled: (config) => config.security.enable_agents_ipc,

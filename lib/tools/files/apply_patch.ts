@@ -13,6 +13,7 @@ export const applyPatch = defineTool({
   description:
     'Changes several files at once, all or none. The patch starts with "*** Begin Patch", ends with "*** End Patch", and has sections "*** Add File: p" with + lines, "*** Delete File: p", "*** Update File: p" with optional "*** Move to: q" and hunks from the top down: @@, then lines that start with a space, - or +. A hunk must fit one place alone: give lines of context, and where lines repeat, "@@ class A" with a heading above the place or "@@ -12,3 +12,4 @@" with line numbers; "*** End of File" ties a hunk to the end',
   access: "write",
+  repeatable: ({ dry_run: dryRun }) => dryRun === true,
   enabled: (config) => config.security.write_file.enabled,
   enabledBy: "[security.write_file] enabled = true",
   alwaysOffered: true,

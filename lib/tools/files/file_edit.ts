@@ -11,6 +11,7 @@ export const fileEdit = defineTool({
   description:
     "Replaces parts of a text file: each old_text must occur exactly once; all edits are made or none. Keeps line endings",
   access: "write",
+  repeatable: ({ dry_run: dryRun }) => dryRun === true,
   enabled: (config) => config.security.write_file.enabled,
   enabledBy: "[security.write_file] enabled = true",
   alwaysOffered: true,

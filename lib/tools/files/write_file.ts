@@ -10,6 +10,7 @@ export const writeFile = defineTool({
   name: "write_file",
   description: "Writes a text file and its missing folders. Replaces an existing file only with overwrite",
   access: "write",
+  repeatable: ({ dry_run: dryRun }) => dryRun === true,
   enabled: (config) => config.security.write_file.enabled,
   enabledBy: "[security.write_file] enabled = true",
   alwaysOffered: true,

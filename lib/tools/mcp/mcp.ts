@@ -16,6 +16,7 @@ export const mcp = defineTool({
   outside: true,
   enabled: ({ security }) => security.mcp.enabled,
   enabledBy: "[security.mcp] enabled = true",
+  local: true,
   needs: [],
   input: v.strictObject({
     server: v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description("Name of the server")),

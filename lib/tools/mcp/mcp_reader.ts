@@ -23,6 +23,8 @@ export interface McpReader {
 /** Fields of the definition that the tools share which read from servers. */
 export const READS_SERVERS = {
   access: "network",
+  // Lists, prompts and resources are read
+  repeatable: true,
   outside: true,
   enabled: ({ security }: Config) => security.mcp.enabled,
   enabledBy: "[security.mcp] enabled = true",

@@ -8,6 +8,7 @@ export const memoryForget = defineTool({
   name: "memory_forget",
   description: "Removes one memory by its exact key",
   access: "state",
+  repeatable: true,
   enabled: "always",
   alwaysOffered: true,
   needs: ["memory"],

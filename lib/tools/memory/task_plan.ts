@@ -16,6 +16,7 @@ export const taskPlan = defineTool({
   name: "task_plan",
   description: "Keeps a plan of tasks for longer work",
   access: "state",
+  repeatable: ({ op }) => op !== "add",
   // The plan carries the taint
   carriesTaint: true,
   enabled: "always",

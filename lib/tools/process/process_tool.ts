@@ -29,6 +29,8 @@ export const processTool = defineTool({
   description:
     "Starts an allowed command that goes on in the background, lists such processes, reads their output, kills them. All end with the gateway",
   access: "write",
+  // A process of an earlier start of the gateway has ended with it
+  repeatable: ({ op }) => op !== "start",
   accessUnder: commandAccess,
   enabled: "always",
   needs: ["processes"],

@@ -5,6 +5,8 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { AuditEvent } from "../../guard/audit/audit_event.ts";
 import type { Decision } from "../../guard/policy.ts";
+import { isStorageAway } from "../../storage/read_records.ts";
+import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall } from "./tool.ts";
 import type { ToolCallRequest } from "./tool_executor.ts";
 
@@ -28,9 +30,12 @@ export interface AuditedEnd {
 
 /** Writes the audit's records of one call. */
 export interface CallAudit {
-  /** Records the decision. @returns true when the record is written: the call must not run before that */
+  /**
+   * Records the decision. @returns true when the record is written: the call must not run before that
+   * @throws {CancelError} and {HttpError} of `SharedCalls.before`, in a cluster
+   */
   decided(decision: AuditedDecision): Promise<boolean>;
-  /** Records how the call ended. A record that cannot be written is logged. */
+  /** Records how the call ended. A record that cannot be written is logged; that of a cluster is written once the database is back. */
   ended(end: AuditedEnd): Promise<void>;
 }
 
@@ -39,7 +44,11 @@ const MAX_NAME = 128;
 
 /** Writes the decisions about one call, and its end, to the audit. Inputs and outputs are kept as digests. */
 export function auditCall(
-  { audit, log }: { readonly audit: AuditAppend; readonly log: Logger },
+  { audit, log, shared }: {
+    readonly audit: AuditAppend;
+    readonly log: Logger;
+    readonly shared?: SharedCalls | undefined;
+  },
   request: ToolCallRequest,
 ): CallAudit {
   const { runId, callId, caller } = request;
@@ -56,13 +65,17 @@ export function auditCall(
     try {
       return await audit(event);
     } catch (error) {
+      if (shared !== undefined && isStorageAway(error)) throw error;
       log.error("Cannot write the audit", { run_id: runId, call_id: callId, tool: request.name, error });
       return false;
     }
   };
+  // Each try gets the same event, so that the audit knows one again that was written and whose answer was lost
+  const before = (event: AuditEvent) => shared?.before(request, () => write(event)) ?? write(event);
+  const after = (event: AuditEvent) => shared?.after(request, () => write(event), () => false) ?? write(event);
   return {
     decided: ({ prepared, kind, rule, reason, approvalId }) =>
-      write({
+      before({
         type: "decision",
         ...about(prepared),
         access: prepared?.access ?? null,
@@ -73,7 +86,7 @@ export function auditCall(
         approval_id: approvalId,
       }),
     async ended({ prepared, outcome, durationMs, output, pictures }) {
-      await write({
+      await after({
         type: "call",
         ...about(prepared),
         outcome,

@@ -33,6 +33,8 @@ export interface CallTaint {
   before(call: TaintedCall): Promise<void>;
   /** Returns the outside content in the output of a call that ran, and adds it to the taint of the run. @param result undefined: it was stopped */
   after(call: TaintedCall, result: ToolResult | undefined): Promise<Taint>;
+  /** Does as `after` when the marks of files cannot be read: the files of the call count as marked. */
+  unknown(call: TaintedCall, result: ToolResult | undefined): Taint;
 }
 
 /** Tools that change a part of a file: what they do depends on the rest of it, and their errors quote it. */
@@ -40,6 +42,9 @@ const EDITING: ReadonlySet<string> = new Set(["file_edit", "apply_patch"]);
 
 /** Tools that write what anybody may have put before the user's eyes. */
 const CAPTURING: ReadonlySet<string> = new Set(["screenshot"]);
+
+/** Origin of the content of files whose marks could not be read. */
+const UNREAD: Taint = ["files whose marks could not be read"];
 
 /** Creates the way of outside content through the calls of one executor. */
 export function createCallTaint(options: CallTaintOptions): CallTaint {
@@ -70,6 +75,12 @@ class ExecutorTaint implements CallTaint {
     await taintedFiles?.written(this.#writtenBy(tool, prepared));
     const read = await this.#readBy({ tool, prepared, request }, result);
     const taint = joinTaints(originOf(tool, prepared), result?.taint, read);
+    request.taint?.add(taint);
+    return taint;
+  }
+
+  unknown({ tool, prepared, request }: TaintedCall, result: ToolResult | undefined): Taint {
+    const taint = joinTaints(originOf(tool, prepared), result?.taint, UNREAD);
     request.taint?.add(taint);
     return taint;
   }

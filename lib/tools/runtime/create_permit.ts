@@ -6,7 +6,9 @@ import { redactJson } from "../../base/redact.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import { asksAlways, type Decision } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
+import { isStorageAway } from "../../storage/read_records.ts";
 import type { CallAudit } from "./audit_call.ts";
+import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, CallBinding } from "./tool_call.ts";
 import type { ToolCallRequest } from "./tool_executor.ts";
@@ -27,6 +29,8 @@ export interface PermitOptions extends RememberedAnswers {
   readonly policy: Pick<ToolPolicy, "decide">;
   /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
   readonly bind: (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
+  /** Set where gateways share the database. Default: the gateway is alone */
+  readonly shared?: SharedCalls | undefined;
   /** Logs an unexpected error. @returns the sentence for the model */
   readonly reportBug: (tool: Tool, request: ToolCallRequest, error: unknown) => string;
 }
@@ -70,7 +74,7 @@ export function createPermit(options: PermitOptions): PermitCall {
     try {
       return await permitAsked({ tool, prepared, decision, request }, options);
     } catch (error) {
-      if (error instanceof CancelError) throw error;
+      if (error instanceof CancelError || isAway(error, options)) throw error;
       const why = error instanceof ToolError ? error.message : options.reportBug(tool, request, error);
       return { ok: false, rule: "binding", reason: why };
     }
@@ -132,14 +136,21 @@ async function askFirst(
   options: PermitOptions,
 ): Promise<Answer> {
   try {
-    const remembered = await rememberedAnswer(asked, options);
+    const { shared } = options;
+    const look = () => rememberedAnswer(asked, options);
+    const remembered = await (shared?.before(request, look) ?? look());
     if (remembered !== undefined) return remembered;
     const answer = await request.approver(asked, request.signal);
     return answer.decision === "deny" ? answer : { ...answer, rule: "approval" };
   } catch (error) {
-    if (error instanceof CancelError) throw error;
+    if (error instanceof CancelError || isAway(error, options)) throw error;
     return { decision: "deny", rule: "approval_failed", reason: options.reportBug(tool, request, error) };
   }
+}
+
+/** Tells whether a call of a cluster found the database away. */
+function isAway(error: unknown, { shared }: Pick<PermitOptions, "shared">): boolean {
+  return shared !== undefined && isStorageAway(error);
 }
 
 async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswers): Promise<Answer | undefined> {

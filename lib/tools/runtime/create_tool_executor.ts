@@ -8,19 +8,11 @@ import { auditCall, type CallAudit } from "./audit_call.ts";
 import { type CallTaint, type CallTaintOptions, createCallTaint } from "./call_taint.ts";
 import { createPermit, type Permit, type PermitCall, type Refusal, type RememberedAnswers } from "./create_permit.ts";
 import { type CatalogueOptions, createCatalogue, type ToolCatalogue } from "./registry.ts";
-import {
-  boundResult,
-  type CallRunner,
-  failedResult,
-  type Outcome,
-  reportBug,
-  runCall,
-  surroundings,
-} from "./run_call.ts";
+import { boundResult, type CallRunner, failedResult, reportBug, runCall, surroundings } from "./run_call.ts";
 import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
-import type { BoundCall, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
+import type { BoundCall, Outcome, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
 import { judgeCall, resolveCall, type ResolvedCall } from "./stand_in.ts";
 import { createToolPolicy, prepareUnder, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 
@@ -144,7 +136,7 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   if (given.signal.aborted) throw cancelError(given.signal);
   const found = resolveCall(given, catalogue);
   const request = "reason" in found ? given : { ...given, name: found.name, input: found.input };
-  const audit = auditCall({ audit: options.audit, log: options.log }, request);
+  const audit = auditCall(options, request);
   const underWay: CallUnderWay = { request, audit, label: catalogue.find(request.name)?.name ?? "unknown" };
   const refuseWith = (outcome: Outcome, refusal: CallRefusal, prepared?: PreparedCall) =>
     refuse(underWay, { outcome, refusal, prepared }, parts);
@@ -166,7 +158,8 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   if (!await audit.decided({ prepared, kind: "allow", rule, reason: "", approvalId })) {
     return await refuseWith("failed", { rule: "audit", reason: unaudited(tool.name) }, prepared);
   }
-  await parts.taint.before({ tool, prepared, request });
+  const mark = () => parts.taint.before({ tool, prepared, request });
+  await (options.shared?.before(request, mark) ?? mark());
   await request.onStart?.(found.by === undefined ? prepared : { ...prepared, input: namedInput(found.by) });
   return await runPermitted({ tool, prepared, permitted }, underWay, parts);
 }
@@ -206,31 +199,35 @@ async function runPermitted(
 ): Promise<ToolCallOutcome> {
   const { options, count, observeDuration } = parts;
   const started = options.clock.monotonic();
-  const ended = await runCall(options, { tool, prepared, binding: permitted.binding }, request);
+  const work = () => runCall(options, { tool, prepared, binding: permitted.binding }, request);
+  const ended = await (options.shared?.effect(request, { tool, prepared }, work) ?? work());
   const durationMs = options.clock.monotonic() - started;
   observeDuration(durationMs);
   count(label, ended.outcome);
-  const bounded = "error" in ended ? undefined : boundResult(ended.result, options.services.redactor);
-  const { result, pictures } = "error" in ended || bounded === undefined
-    ? { result: undefined, pictures: [] }
-    : await withPictures(bounded, ended.result, options.services.redactor);
+  if ("error" in ended) {
+    await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: undefined, pictures: [] });
+    throw request.signal.aborted ? cancelError(request.signal) : ended.error;
+  }
+  const given = ended.result;
+  const { redactor } = options.services;
+  const { result, pictures } = await withPictures(boundResult(given, redactor), given, redactor);
   if (ended.outcome === "denied") {
     const { approvalId } = permitted;
-    await audit.decided({ prepared, kind: "deny", rule: "owner", reason: result?.output ?? "", approvalId });
+    await audit.decided({ prepared, kind: "deny", rule: "owner", reason: result.output, approvalId });
   }
-  await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result?.output, pictures });
-  if (result === undefined) throw cancelError(request.signal);
-  const given = "error" in ended ? undefined : ended.result;
-  const taint = await parts.taint.after({ tool, prepared, request }, given);
-  const whole = request.takesParts === true && given?.whole !== undefined
-    ? await (await import("./check_whole.ts")).checkWhole(given.whole, options.services.redactor)
+  await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result.output, pictures });
+  const called = { tool, prepared, request };
+  const look = () => parts.taint.after(called, given);
+  const taint = await (options.shared?.after(request, look, () => parts.taint.unknown(called, given)) ?? look());
+  const whole = request.takesParts === true && given.whole !== undefined
+    ? await (await import("./check_whole.ts")).checkWhole(given.whole, redactor)
     : undefined;
-  const skill = tool.source === "builtin" ? given?.skill : undefined;
+  const skill = tool.source === "builtin" ? given.skill : undefined;
   return {
     result,
     ran: true,
     access: prepared.access,
-    ...("isUnknown" in ended && ended.isUnknown === true ? { isUnknown: true } : {}),
+    ...(ended.isUnknown === true ? { isUnknown: true } : {}),
     ...taint.length === 0 ? {} : { taint },
     ...skill === undefined ? {} : { skill },
     ...pictures.length === 0 ? {} : { pictures },

@@ -58,6 +58,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly enabledBy?: string;
   /** Set when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
   readonly alwaysOffered?: boolean;
+  /** Set when calls need this machine though no service in `needs` does. Default: as the services say */
+  readonly local?: boolean;
   readonly needs: readonly N[];
   /** Milliseconds that one call may take. Default: the executor's limit */
   readonly timeoutMs?: (config: Config) => number;
@@ -87,6 +89,37 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly effects?: (input: v.InferOutput<S>) => Effects;
   readonly run: (input: v.InferOutput<S>, context: ContextWith<N>) => Promise<ToolResult>;
 }
+
+/** Services, and whether they lead to things of this machine that other gateways of a cluster do not have. */
+const LOCAL_SERVICES: Readonly<Record<ServiceName, boolean>> = {
+  files: true,
+  memory: false,
+  plans: false,
+  mailbox: false,
+  cookieJars: false,
+  browserLogins: false,
+  commands: true,
+  processes: true,
+  workers: false,
+  git: true,
+  desktop: true,
+  urls: false,
+  browsers: true,
+  guardedFetch: false,
+  documents: false,
+  proxyOf: false,
+  environment: false,
+  secrets: false,
+  redactor: false,
+  schedules: false,
+  sops: true,
+  subAgents: false,
+  boards: true,
+  catalogue: false,
+  wasmModules: true,
+  mcpReader: true,
+  skills: true,
+};
 
 /**
  * Makes a tool from its definition. The JSON Schema is made at once.
@@ -151,6 +184,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     enabled: definition.enabled,
     enabledBy: definition.enabledBy,
     alwaysOffered: definition.alwaysOffered,
+    local: definition.local ?? definition.needs.some((service) => LOCAL_SERVICES[service]),
     needs: definition.needs,
     timeoutMs: definition.timeoutMs,
     inputSchema,

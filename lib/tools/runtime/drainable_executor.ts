@@ -1,4 +1,4 @@
-import { CancelError } from "../../base/cancel.ts";
+import { CancelError, SHUTTING_DOWN } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { ToolExecutor } from "./tool_executor.ts";
@@ -7,10 +7,10 @@ import type { ToolExecutor } from "./tool_executor.ts";
 export interface DrainableExecutor {
   readonly executor: ToolExecutor;
   /**
-   * Refuses new direct calls with 503 `shutting_down` and waits up to `graceMs` for those at work. Then stops them with the reason
+   * Refuses new direct calls with 503 `shutting_down` for this reason, and waits up to `graceMs` for those at work. Then stops them with the reason
    * `shutdown` and gives them 2 s to end. Calls that a run makes end with their run.
    */
-  drain(graceMs: number): Promise<void>;
+  drain(graceMs: number, reason?: string): Promise<void>;
 }
 
 /** Milliseconds that calls get to end after a drain has stopped them. */
@@ -22,30 +22,34 @@ export function createDrainableExecutor(
   { clock }: { readonly clock: Clock },
 ): DrainableExecutor {
   const atWork = new Set<AbortController>();
-  let draining = false;
-  let onIdle = () => {};
+  let draining: string | undefined;
+  let idle: PromiseWithResolvers<void> | undefined;
   const wait = async (ms: number) => {
     if (atWork.size === 0) return;
-    await withTimeout(new Promise<void>((resolve) => (onIdle = resolve)), { ms, clock });
+    idle ??= Promise.withResolvers();
+    await withTimeout(idle.promise, { ms, clock });
   };
   return {
     executor: {
       ...executor,
       async call(request) {
         if (request.direct !== true) return await executor.call(request);
-        if (draining) throw shuttingDown();
+        if (draining !== undefined) throw shuttingDown(draining);
         const stop = new AbortController();
         atWork.add(stop);
         try {
           return await executor.call({ ...request, signal: AbortSignal.any([request.signal, stop.signal]) });
         } finally {
           atWork.delete(stop);
-          if (atWork.size === 0) onIdle();
+          if (atWork.size === 0) {
+            idle?.resolve();
+            idle = undefined;
+          }
         }
       },
     },
-    async drain(graceMs) {
-      draining = true;
+    async drain(graceMs, reason = SHUTTING_DOWN) {
+      draining = reason;
       await wait(graceMs);
       for (const stop of atWork) stop.abort(new CancelError("shutdown"));
       await wait(SETTLE_MS);
@@ -53,8 +57,8 @@ export function createDrainableExecutor(
   };
 }
 
-function shuttingDown(): HttpError {
-  return new HttpError("shutting_down", "Cannot call the tool: the gateway is shutting down", {
+function shuttingDown(reason: string): HttpError {
+  return new HttpError("shutting_down", `Cannot call the tool: ${reason}`, {
     status: 503,
     type: "api_error",
   });

@@ -8,38 +8,16 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import { CallAsker } from "./call_asker.ts";
+import type { SharedCalls } from "./shared_calls.ts";
 import { INSUFFICIENT_SCOPE } from "./owned_things.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolContext, ToolServices } from "./tool.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
 import { TimeLimit } from "./time_limit.ts";
-import { taintOf, type ToolCallRequest } from "./tool_executor.ts";
+import { type Ended, taintOf, type ToolCallRequest } from "./tool_executor.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
 /** Code of the ToolError of a call that was cut off: nobody knows whether it took effect. */
 const OUTCOME_UNKNOWN = "outcome_unknown";
-
-/** Outcome of a call, as the metric counts it. */
-export type Outcome =
-  | "ok"
-  | "error"
-  | "bad_input"
-  | "unknown"
-  | "disabled"
-  | "denied"
-  | "timeout"
-  | "cancelled"
-  | "failed";
-
-/** End of a call that ran: its result, or the cancellation. */
-export type Ended = {
-  readonly outcome: Outcome;
-  readonly result: ToolResult;
-  /** Set when nobody knows whether the call took effect */
-  readonly isUnknown?: boolean;
-} | {
-  readonly outcome: Outcome;
-  readonly error: CancelError;
-};
 
 /** The parts of a tool executor that run a call. */
 export interface CallRunner {
@@ -53,6 +31,8 @@ export interface CallRunner {
   readonly redact: (text: string) => string;
   /** Milliseconds that one call may take when its tool has no limit of its own. Default 120,000 */
   readonly timeoutMs?: number;
+  /** Set where gateways share the database. Default: the gateway is alone */
+  readonly shared?: SharedCalls | undefined;
 }
 
 /** Runs a permitted call under its signal and its time limit. @param binding state that was approved; undefined without an approval */
@@ -104,7 +84,9 @@ function toEnded(ending: Ending<ToolResult>, { runner, tool, request, timeoutMs 
         outcome: "timeout",
         result: failedResult(`Cannot finish "${tool.name}": it was stopped after ${timeoutMs / 1000} s`),
       };
-    case "failed":
+    case "failed": {
+      const away = runner.shared?.awayBehind(ending.error);
+      if (away !== undefined) return { outcome: "error", result: failedResult(awayMeanwhile(tool.name)), away };
       if (ending.error instanceof ToolError && ending.error.code === INSUFFICIENT_SCOPE) {
         return { outcome: "denied", result: failedResult(ending.error.message) };
       }
@@ -113,6 +95,7 @@ function toEnded(ending: Ending<ToolResult>, { runner, tool, request, timeoutMs 
         return { outcome: "error", result: failedResult(ending.error.message), isUnknown };
       }
       return { outcome: "failed", result: failedResult(reportBug(runner, { tool, request, error: ending.error })) };
+    }
   }
 }
 
@@ -164,6 +147,12 @@ export function reportBug(
 ): string {
   logOf(runner, tool, request).error("A tool failed", { error });
   return `Cannot finish "${tool.name}": an internal error, which the log has under call id "${request.callId}"`;
+}
+
+/** Says to the model that nobody knows what a call has done. */
+function awayMeanwhile(tool: string): string {
+  return `Cannot finish "${tool}": the database of the gateways went away while the call was at work, so nobody knows ` +
+    "whether it took effect (storage_unavailable); look before you make it again";
 }
 
 /** Makes the result of a call that failed. */

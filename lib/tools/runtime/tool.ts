@@ -64,6 +64,11 @@ export interface Tool {
   readonly alwaysOffered?: boolean | undefined;
   /** Kinds of questions that a client of MCP must answer to call the tool. Default: none */
   readonly clientNeeds?: readonly ClientAbility[] | undefined;
+  /**
+   * True when calls need this machine: its workspace, programs, browser, devices, extensions. In a cluster, a run that may make such calls
+   * stays in its workspace. Required, so that no tool leaves its files behind by accident
+   */
+  readonly local: boolean;
   /** Names of the services that the tool receives */
   readonly needs: readonly ServiceName[];
   readonly inputSchema: ObjectJsonSchema | undefined;

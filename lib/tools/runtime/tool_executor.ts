@@ -1,6 +1,9 @@
+import type { CancelError } from "../../base/cancel.ts";
+import type { HttpError } from "../../base/errors.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
 import { type RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
+import type { OnceBack } from "../../storage/read_records.ts";
 import type { AskableClient, ClientAbility } from "./askable_client.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
 import type { Approver, CallBinding, CallContext, Inherited, ReadSkill, ToolResult, WholeResult } from "./tool_call.ts";
@@ -48,6 +51,8 @@ export interface ToolCallRequest {
   readonly takesParts?: boolean;
   readonly signal: AbortSignal;
   readonly approver: Approver;
+  /** Makes calls of a shared database for the run that makes the call. Default: no run waits for the database */
+  readonly onceBack?: OnceBack | undefined;
   /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
   readonly allowed?: readonly string[] | undefined;
   /** Writes the call to the journal before it runs, and resolves when that is on disk. Not called for a call that does not run */
@@ -87,6 +92,32 @@ export interface ToolCallOutcome {
   readonly approvalId?: string;
 }
 
+/** Outcome of a call, as the metric counts it. */
+export type Outcome =
+  | "ok"
+  | "error"
+  | "bad_input"
+  | "unknown"
+  | "disabled"
+  | "denied"
+  | "timeout"
+  | "cancelled"
+  | "failed";
+
+/** End of a call that ran: its result, or the cancellation. */
+export type Ended = {
+  readonly outcome: Outcome;
+  readonly result: ToolResult;
+  /** Set when nobody knows whether the call took effect */
+  readonly isUnknown?: boolean;
+  /** Set when the database that gateways share was away */
+  readonly away?: HttpError;
+} | {
+  readonly outcome: Outcome;
+  /** The cancellation, or the refusal of a call without a run that found the database away and has changed nothing */
+  readonly error: CancelError | HttpError;
+};
+
 /** State that an approval of a call would be bound to, or the reason why the call cannot run. */
 export type BoundCall =
   | { readonly ok: true; readonly binding: CallBinding; readonly access: Access }
@@ -94,7 +125,8 @@ export type BoundCall =
 
 /**
  * Runs every tool call: find, prepare, decide, approve, decide again, journal, run under signal and time limit, cap, redact, audit,
- * count. A tool that fails gives a result with `isError`; only a CancelError is thrown.
+ * count. A tool that fails gives a result with `isError`. Only a CancelError is thrown, and in a cluster HttpError `storage_unavailable` for a
+ * call without a run when nothing has happened.
  * Source: docs/design/policy.md "The order of a call"
  */
 export interface ToolExecutor {
@@ -114,6 +146,9 @@ export interface ToolExecutor {
   shown(input: unknown): unknown;
   /** Returns what `call` would do with this input, and why. Has no effect. undefined for an unknown tool */
   explain(name: string, input: string): Judgement | undefined;
-  /** Runs one call through all the steps above. @throws {CancelError} when the request's signal aborts */
+  /**
+   * Runs one call through all the steps above.
+   * @throws {CancelError} when the request's signal aborts; {HttpError} `storage_unavailable` in a cluster, see above
+   */
   call(request: ToolCallRequest): Promise<ToolCallOutcome>;
 }
