@@ -1,10 +1,30 @@
 import { nextTick } from "../base/tick.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 
+const NOTE_KINDS = [
+  "run",
+  "end",
+  "signal",
+  "queue",
+  "approval",
+  "work",
+  "schedules",
+  "drain",
+  "tokens",
+  "workspace",
+  "node",
+  "budget",
+] as const;
+
 /** Word to all gateways: something about a record has changed, and whoever cares reads the record. Holds nothing else. */
 export interface ClusterNote {
-  /** `run`: events are in the journal, up to `seq`. `end`: a run has ended. `signal`: its owner has to read. `queue`: a run waits. */
-  readonly kind: "run" | "end" | "signal" | "queue" | "approval";
+  /**
+   * `run`: events are in the journal, up to `seq`. `end`: a run has ended. `signal`: its owner has to read. `queue`: a run waits. `work`:
+   * other work has changed. `drain`: somebody has drained a gateway. `tokens`: who may call has changed. `workspace`: its
+   * gateways look at each other. `node`: a node has come, changed or gone. `budget`: a gateway
+   * needs the tokens that others have leased and do not use.
+   */
+  readonly kind: (typeof NOTE_KINDS)[number];
   readonly id: string;
   readonly seq: number;
 }
@@ -15,6 +35,15 @@ export interface NewsWire {
   send(notes: readonly ClusterNote[]): Promise<void>;
   /** Calls `hear` for each note, those of this gateway included. @returns a function that ends this */
   listen(hear: (note: ClusterNote) => void): Promise<() => void>;
+}
+
+/** Notes of one gateway by what became of them. */
+export interface NoteCounts {
+  readonly sent: number;
+  /** Notes of all gateways, this one included. */
+  readonly heard: number;
+  /** Notes that could not be sent. */
+  readonly unsent: number;
 }
 
 /** Milliseconds after which a reader looks again, whether it was notified or not. */
@@ -30,6 +59,8 @@ export class ClusterNews {
   #waiting = new Map<string, ClusterNote>();
   #sending: Promise<void> | undefined = undefined;
   #isAway = false;
+  #sent = 0;
+  #unsent = 0;
 
   constructor(wire: NewsWire, log: Logger) {
     this.#wire = wire;
@@ -38,9 +69,14 @@ export class ClusterNews {
 
   /** Takes a note, which is sent soon. */
   tell(kind: ClusterNote["kind"], id: string, seq = 0): void {
-    if (this.#waiting.size >= MAX_WAITING) return;
+    if (this.#waiting.size >= MAX_WAITING) return void this.#unsent++;
     this.#waiting.set(`${kind}/${id}`, { kind, id, seq });
-    this.#sending ??= this.#send().finally(() => this.#sending = undefined);
+    this.#sending ??= this.#send();
+  }
+
+  /** Returns how many notes were sent since the start, and how many could not be sent. */
+  counts(): { readonly sent: number; readonly unsent: number } {
+    return { sent: this.#sent, unsent: this.#unsent };
   }
 
   /** Resolves when everything told so far is sent. */
@@ -55,14 +91,18 @@ export class ClusterNews {
       this.#waiting = new Map();
       try {
         await this.#wire.send(notes);
+        this.#sent += notes.length;
         this.#isAway = false;
       } catch (error) {
+        this.#unsent += notes.length;
         if (!this.#isAway) {
           this.#log.warn("Notifications cannot be sent: the other gateways look once a second", { error });
         }
         this.#isAway = true;
       }
     }
+    // In the same step as the last look at what waits, so that no note falls between
+    this.#sending = undefined;
   }
 }
 
@@ -84,7 +124,7 @@ export function noteText({ kind, id, seq }: ClusterNote): string {
 }
 
 function isKind(kind: string | undefined): kind is ClusterNote["kind"] {
-  return kind === "run" || kind === "end" || kind === "signal" || kind === "queue" || kind === "approval";
+  return NOTE_KINDS.some((known) => known === kind);
 }
 
 /** Creates a wire between the gateways of one process. */

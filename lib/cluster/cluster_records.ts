@@ -1,8 +1,9 @@
 import * as v from "valibot";
+import { storedObject } from "../base/records/stored_object.ts";
 
 // Records of a cluster. Every body carries its version `v`.
 
-/** Collection with a record for each gateway, whose version is the gateway's fence. Its body never changes. */
+/** Collection with a record for each gateway, whose version is the gateway's fence. Its body says whether nobody has that fence. */
 export const GATEWAY_FENCES = "gateway_fences";
 
 /** Collection of the leases, by gateway id. */
@@ -14,16 +15,52 @@ export const RUN_CLAIMS = "run_claims";
 /** Collection of the runs that work in a conversation now, by conversation id. */
 export const CONVERSATION_HOLDS = "conversation_holds";
 
+/** Collection with one record: the gateways that somebody has drained. */
+export const CLUSTER_DRAINS = "cluster_drains";
+
 /** Collection of what the owner of a run has to know, by run id. Notifications are faster, and may be lost. */
 export const RUN_SIGNALS = "run_signals";
 
+/** Collection of the work that one gateway does at a time, by its name. A record is there while the work is done. */
+export const CLUSTER_DUTIES = "cluster_duties";
+
+/** Most gateways of one cluster. */
+export const MAX_GATEWAYS = 1_000;
+
+/** Longest text of a record: an id, a name, a digest or a time. */
+const MAX_TEXT = 1_000;
+/** Entries of a map in a record: some for each gateway there can be. */
+const MAX_ENTRIES = 10_000;
+const textSchema = v.pipe(v.string(), v.maxLength(MAX_TEXT));
+const countSchema = v.pipe(v.number(), v.safeInteger(), v.minValue(0));
+const mapOf = <T extends v.GenericSchema>(values: T) =>
+  v.pipe(v.record(textSchema, values), v.check((map) => Object.keys(map).length <= MAX_ENTRIES));
+
+const dutySchema = v.object({ v: v.literal(1), gateway: textSchema, fence: countSchema });
+
+/** Parses a duty. @throws {v.ValiError} for a body that no version wrote */
+export function parseDuty(body: unknown): v.InferOutput<typeof dutySchema> {
+  return v.parse(dutySchema, body);
+}
+
 const leaseSchema = v.object({
   v: v.literal(1),
-  fence: v.number(),
+  fence: countSchema,
   /** End by the database's clock, in ms since the epoch. */
   until: v.number(),
   /** For people: where the gateway runs, its version, the time of its start in ISO 8601. */
-  about: v.object({ host: v.string(), pid: v.number(), version: v.string(), started_at: v.string() }),
+  about: v.object({
+    host: textSchema,
+    pid: v.number(),
+    version: textSchema,
+    started_at: textSchema,
+    /** Address of the gateway for the others. Absent: they cannot reach it */
+    advertise_url: v.optional(v.pipe(v.string(), v.maxLength(2_048))),
+    /** Digests of the keys for encrypted records that the gateway has. Absent: it has none */
+    storage_keys: v.optional(v.pipe(v.array(textSchema), v.maxLength(100))),
+  }),
+  /** How far the gateway is with a drain. Absent: nobody has drained it. */
+  drain: v.optional(v.picklist(["draining", "drained"])),
 });
 /** Lease of a gateway. */
 export type LeaseBody = v.InferOutput<typeof leaseSchema>;
@@ -33,28 +70,117 @@ export function parseLease(body: unknown): LeaseBody {
   return v.parse(leaseSchema, body);
 }
 
-const claimSchema = v.object({
+const claimSchema = storedObject({
   v: v.literal(1),
-  /** Gateway that owns the run; null: none has claimed it yet. */
-  gateway: v.nullable(v.string()),
-  fence: v.number(),
-  conversation_id: v.nullable(v.string()),
+  /** Gateway that owns the run; null: none has claimed it yet. In the store also what `waiterOf` gives, which is read as null. */
+  gateway: v.nullable(textSchema),
+  fence: countSchema,
+  conversation_id: v.nullable(textSchema),
   /** Run that started this one as a sub-agent. */
-  parent_id: v.nullable(v.string()),
+  parent_id: v.nullable(textSchema),
+  /** Workspace whose gateways alone may go on with the run. Absent: any gateway may */
+  workspace: v.optional(textSchema),
+  /** Time since which the workspace has no gateway, by the database's clock in ms since the epoch. Absent: it has one */
+  waiting_since: v.optional(v.number()),
 });
 /** Claim of a run. */
 export type ClaimBody = v.InferOutput<typeof claimSchema>;
 
 /** Parses a claim. @throws {v.ValiError} for a body that no version wrote */
 export function parseClaim(body: unknown): ClaimBody {
-  return v.parse(claimSchema, body);
+  const claim = v.parse(claimSchema, body);
+  return claim.gateway?.startsWith(WAITER) === true ? { ...claim, gateway: null } : claim;
 }
 
-const holdSchema = v.object({ v: v.literal(1), run_id: v.string(), gateway: v.string(), fence: v.number() });
+/** Begin of the names that stand in claims in place of a gateway, while the workspace has none. No id of a gateway begins so. */
+const WAITER = "@";
+
+/** Returns the name in claims of runs, and in marks of work, that wait for a gateway of their workspace, by which the index finds them apart from all others. */
+export function waiterOf(workspace: string): string {
+  return `${WAITER}${workspace}`;
+}
+
+const holdSchema = storedObject({ v: v.literal(1), run_id: textSchema, gateway: textSchema, fence: countSchema });
 /** The run that works in a conversation, with the gateway that owns the run. */
 export type HoldBody = v.InferOutput<typeof holdSchema>;
 
 /** Parses the hold of a conversation. @throws {v.ValiError} for a body that no version wrote */
 export function parseHold(body: unknown): HoldBody {
   return v.parse(holdSchema, body);
+}
+
+const drainSchema = storedObject({
+  /** Time by the database's clock, ISO 8601. */
+  requested_at: textSchema,
+  /** Door that the drain was asked for at, with the id of the token. */
+  by: storedObject({ via: textSchema, token_id: v.nullable(textSchema) }),
+});
+/** Wish of a person that a gateway lets go of its work. */
+export type DrainRequest = v.InferOutput<typeof drainSchema>;
+
+const drainsSchema = storedObject({ v: v.literal(1), gateways: mapOf(drainSchema) });
+/** Drained gateways by their ids. */
+export type DrainsBody = v.InferOutput<typeof drainsSchema>;
+
+/** Parses the drained gateways. @throws {v.ValiError} for a body that no version wrote */
+export function parseDrains(body: unknown): DrainsBody {
+  return v.parse(drainsSchema, body);
+}
+
+/** Collection with a record for each workspace, whose version counts the gateways that were let in. Its body never changes. */
+export const WORKSPACES = "workspaces";
+
+/** Collection of the gateways of each workspace, by workspace and gateway: `office/gw_...`. */
+export const WORKSPACE_MEMBERS = "workspace_members";
+
+const memberSchema = v.object({
+  v: v.literal(1),
+  /** Fence of the gateway. The record counts while the gateway has it. */
+  fence: countSchema,
+  /** Digest of the gateway's proof file. */
+  digest: textSchema,
+  /** False while the gateway has not proven that it has the workspace. */
+  is_member: v.boolean(),
+  /** Files of gateways that want to come in, as this one has seen them, by gateway: the digest, or `!` and the digest for one not found. */
+  seen: mapOf(textSchema),
+  /** Where the gateway runs, for people. */
+  host: textSchema,
+  /** Process of the gateway, and the machine that numbers it. Null: unknown */
+  process: v.nullable(v.object({ machine: textSchema, pid: v.number() })),
+});
+/** Gateway of a workspace. */
+export type MemberBody = v.InferOutput<typeof memberSchema>;
+
+/** Parses a gateway of a workspace. @throws {v.ValiError} for a body that no version wrote */
+export function parseMember(body: unknown): MemberBody {
+  return v.parse(memberSchema, body);
+}
+
+const workMarkSchema = storedObject({
+  v: v.literal(1),
+  gateway: v.optional(v.nullable(textSchema), null),
+  fence: v.optional(countSchema, 0),
+  /** Workspace whose gateways alone may do the work. Absent: any gateway may */
+  workspace: v.optional(textSchema),
+  /** Time since which the workspace has no gateway, by the database's clock in ms since the epoch. `gateway` is then that of `waiterOf` */
+  waiting_since: v.optional(v.number()),
+});
+/** Mark of an open execution or delivery, which names its owner. That of a gateway alone names none. */
+export type WorkMark = v.InferOutput<typeof workMarkSchema>;
+
+/** Parses the mark of open work. @throws {v.ValiError} for a body that no version wrote */
+export function parseWorkMark(body: unknown): WorkMark {
+  return v.parse(workMarkSchema, body);
+}
+
+/** Collection of the locks of files that gateways of one workspace change, by workspace and digest of the path. */
+export const FILE_LOCKS = "file_locks";
+
+const lockSchema = v.object({ v: v.literal(1), gateway: textSchema, fence: countSchema });
+/** Lock of a file: it counts while the gateway has its fence. */
+export type LockBody = v.InferOutput<typeof lockSchema>;
+
+/** Parses the lock of a file. @throws {v.ValiError} for a body that no version wrote */
+export function parseLock(body: unknown): LockBody {
+  return v.parse(lockSchema, body);
 }

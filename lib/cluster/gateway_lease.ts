@@ -3,7 +3,7 @@ import { type Clock, type Timer, withTimeout } from "../base/clock.ts";
 import { createKeyedNotifier } from "../base/keyed_queues.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { LeaseBody } from "./cluster_records.ts";
-import type { JoinedGateway, Leases } from "./leases.ts";
+import type { JoinedGateway, LeaseFacts, Leases } from "./leases.ts";
 import {
   brokenHold,
   extended,
@@ -30,6 +30,18 @@ export interface GatewayLeaseOptions {
   readonly onBeat: (leftMs: number) => void;
 }
 
+/** Figures of the heartbeats of a gateway. */
+export interface Heartbeats {
+  /** Milliseconds until the gateway's own deadline; 0 when it has passed, and after an error. */
+  readonly leftMs: number;
+  /** Milliseconds that the answer to the last heartbeat took. Undefined before the first one that succeeded. */
+  readonly roundTripMs: number | undefined;
+  /** Heartbeats that failed since the start. */
+  readonly failures: number;
+  /** Times since the start that others fenced this gateway off. */
+  readonly losses: number;
+}
+
 /**
  * Keeps the lease of this gateway: joins, renews it three times before its deadline, and joins again when others have fenced it off.
  *
@@ -40,10 +52,21 @@ export class GatewayLease {
   readonly #options: GatewayLeaseOptions;
   readonly #news = createKeyedNotifier();
   #hold: Hold | undefined = undefined;
+  /** Fence that the gateway had last. */
+  #lastFence = 0;
   #timer: Timer | undefined = undefined;
   #isStopped = false;
+  /** Monotonic time until which the last renewal that succeeded lets this gateway act. An error of the heartbeat leaves it. */
+  #deadline = 0;
   /** Set after an error, so that the log has one line for an outage. */
   #isAway = false;
+  /** Heartbeat that is at work. */
+  #beating: Promise<void> | undefined = undefined;
+  #drain: LeaseBody["drain"] = undefined;
+  #roundTripMs: number | undefined = undefined;
+  #failures = 0;
+  #losses = 0;
+  readonly #roundTripListeners: ((ms: number) => void)[] = [];
 
   constructor(options: GatewayLeaseOptions) {
     this.#options = options;
@@ -51,15 +74,54 @@ export class GatewayLease {
 
   /** Joins the cluster, and keeps the lease until `stop`. @throws when the database cannot be reached */
   async start(): Promise<void> {
-    const { leases, id, about } = this.#options;
+    const { leases, id } = this.#options;
     const sentAt = this.#now();
-    this.#take(held(await leases.join(id, about), sentAt));
+    this.#take(held(await leases.join(id, this.#facts()), sentAt), sentAt);
     this.#next();
   }
 
   /** Returns this gateway with its fence. Undefined while it has joined no lease. */
   own(): JoinedGateway | undefined {
     return this.#hold === undefined ? undefined : { id: this.#options.id, fence: this.#hold.fence };
+  }
+
+  /** Returns the figures of the heartbeats. */
+  heartbeats(): Heartbeats {
+    const { terms } = this.#options;
+    const sentAt = this.mayAct() ? this.#hold?.sentAt : undefined;
+    const passed = sentAt === undefined ? 0 : this.#now().monotonic - sentAt.monotonic;
+    return {
+      leftMs: sentAt === undefined ? 0 : Math.max(0, terms.leaseMs - terms.marginMs - passed),
+      roundTripMs: this.#roundTripMs,
+      failures: this.#failures,
+      losses: this.#losses,
+    };
+  }
+
+  /** Calls a function with the milliseconds of each heartbeat that succeeds from now on. */
+  onRoundTrip(listener: (ms: number) => void): void {
+    this.#roundTripListeners.push(listener);
+  }
+
+  /** Tells the cluster how far a drain of this gateway is. */
+  async say(drain: LeaseBody["drain"]): Promise<void> {
+    this.#drain = drain;
+    await this.#beating;
+    this.#next(0);
+  }
+
+  /**
+   * Joins anew with the next fence: nothing counts any more that this gateway claimed before, so that others may claim it at once. Never
+   * throws.
+   */
+  async joinAnew(drain: LeaseBody["drain"]): Promise<void> {
+    this.#drain = drain;
+    await this.#beating;
+    if (this.#isStopped) return;
+    this.#hold = undefined;
+    this.#deadline = 0;
+    this.#news.wake("hold");
+    await this.#beat();
   }
 
   /** Tells whether the lease was given back, or will not be renewed any more. */
@@ -70,6 +132,11 @@ export class GatewayLease {
   /** Tells whether an effect may begin now. */
   mayAct(): boolean {
     return this.#hold !== undefined && mayAct(this.#hold, this.#now(), this.#options.terms);
+  }
+
+  /** Returns the monotonic time at which what is under way must be over, unless the lease is renewed before. */
+  deadline(): number {
+    return this.#deadline;
   }
 
   /** Tells whether others may be fenced off now. */
@@ -121,24 +188,33 @@ export class GatewayLease {
     this.#news.wake("hold");
   }
 
-  async #beat(): Promise<void> {
-    const { leases, id, about, clock, terms, log } = this.#options;
+  #beat(): Promise<void> {
+    this.#timer?.clear();
+    return this.#beating = this.#beatOnce().finally(() => this.#beating = undefined);
+  }
+
+  async #beatOnce(): Promise<void> {
+    const { leases, id, clock, terms, log } = this.#options;
     const sentAt = this.#now();
     const hold = this.#hold;
     const own = this.own();
-    const asking: Promise<number | boolean> = own === undefined ? leases.join(id, about) : leases.renew(own, about);
+    const facts = this.#facts();
+    const asking: Promise<number | boolean> = own === undefined
+      ? leases.join(id, facts, this.#lastFence)
+      : leases.renew(own, facts);
     try {
       // An answer that comes later counts for nothing
       const answer = await withTimeout(asking, { ms: terms.leaseMs - terms.marginMs, clock });
       if (this.#isStopped) return;
       if (answer === undefined) throw new Error("The database did not answer in time");
       if (answer === false) return this.#lose();
-      this.#take(hold === undefined ? held(Number(answer), sentAt) : extended(hold, sentAt, terms));
+      this.#take(hold === undefined ? held(Number(answer), sentAt) : extended(hold, sentAt, terms), sentAt);
       if (this.#isAway) log.info("The lease is renewed again", { gateway: id });
       this.#isAway = false;
     } catch (error) {
       asking.catch(() => {});
       if (this.#isStopped) return;
+      this.#failures++;
       if (this.#hold !== undefined) this.#hold = brokenHold(this.#hold);
       if (!this.#isAway) log.error("The lease could not be renewed: no effect begins until it is", { error });
       this.#isAway = true;
@@ -146,19 +222,36 @@ export class GatewayLease {
     this.#next();
   }
 
-  #take(hold: Hold): void {
+  #facts(): LeaseFacts {
+    const drain = this.#drain;
+    return { about: this.#options.about, ...drain !== undefined && { drain } };
+  }
+
+  #take(hold: Hold, sentAt: Instant): void {
     const { clock, terms, onBeat } = this.#options;
     this.#hold = hold;
-    const passed = hold.sentAt === undefined ? 0 : clock.monotonic() - hold.sentAt.monotonic;
-    onBeat(terms.leaseMs - terms.marginMs - passed);
+    this.#lastFence = hold.fence;
+    const passed = clock.monotonic() - sentAt.monotonic;
+    const leftMs = terms.leaseMs - terms.marginMs - passed;
+    this.#roundTripMs = passed;
+    for (const listener of this.#roundTripListeners) listener(passed);
+    this.#deadline = clock.monotonic() + leftMs;
+    onBeat(leftMs);
     this.#news.wake("hold");
   }
 
   #lose(): void {
-    const { onLost, onBeat, log, id } = this.#options;
+    const { onLost, onBeat, log, id, leases } = this.#options;
     const fence = this.#hold?.fence ?? 0;
     this.#hold = undefined;
-    log.error("Another gateway has taken over the runs of this one, whose lease had run out", { gateway: id, fence });
+    this.#deadline = 0;
+    this.#losses++;
+    log.error(
+      leases.hasOtherHistory(id)
+        ? "The database goes on with another history, as after a failover: the runs of this gateway are claimed anew"
+        : "Another gateway has taken over the runs of this one, whose lease had run out",
+      { gateway: id, fence },
+    );
     onBeat(0);
     onLost(fence);
     this.#news.wake("hold");
@@ -168,6 +261,7 @@ export class GatewayLease {
   #next(pause?: number): void {
     if (this.#isStopped) return;
     const usual = renewalPause(this.#options.terms);
+    this.#timer?.clear();
     this.#timer = this.#options.clock.after(pause ?? (this.#isAway ? usual / 4 : usual), () => void this.#beat());
   }
 

@@ -1,21 +1,36 @@
 import type { Clock } from "../base/clock.ts";
+import { HttpError } from "../base/errors.ts";
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
+import type { Metrics } from "../base/telemetry/metrics.ts";
+import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import type { Store } from "../storage/store.ts";
-import { ClusterNews, type NewsWire } from "./cluster_news.ts";
+import { ClusterDuties } from "./cluster_duties.ts";
+import { createClusterClock } from "./cluster_clock.ts";
+import { observeCluster, SeenQueue } from "./cluster_metrics.ts";
+import { ClusterNews, type ClusterNote, type NewsWire, type NoteCounts } from "./cluster_news.ts";
+import { ClusterOverview } from "./cluster_status.ts";
+import type { PostgresFacts } from "./postgres_facts.ts";
+import { GatewayDrains } from "./gateway_drains.ts";
+import { GatewayLinks, type GatewayLinkSettings } from "./gateway_links.ts";
 import { GatewayLease } from "./gateway_lease.ts";
 import { type GatewayView, type LeaseDatabase, Leases } from "./leases.ts";
 import type { LeaseBody } from "./cluster_records.ts";
-import { type LeaseTerms, marginOf } from "./ownership.ts";
+import { type LeaseRow, type LeaseTerms, marginOf } from "./ownership.ts";
+import { OwnedWork, type WorkKind } from "./owned_work.ts";
 import { RunClaims } from "./run_claims.ts";
 import { RunOwnership } from "./run_ownership.ts";
+import { WorkspaceLocks } from "./workspace_locks.ts";
+import { type OwnWorkspace, WorkspaceMembership } from "./workspace_membership.ts";
 
 /** Database that gateways share. */
 export interface ClusterDatabase {
   /** Place of the leases, on a connection of its own. */
   readonly leases: LeaseDatabase;
   readonly wire: NewsWire;
+  /** Reads facts about the server. Default: there are none */
+  facts?(): Promise<PostgresFacts>;
   /** Ends its connections. Default: there are none */
   close?(): Promise<void>;
 }
@@ -27,9 +42,19 @@ export interface JoinClusterOptions {
   /** `[cluster] lease_secs`, in milliseconds. */
   readonly leaseMs: number;
   readonly about: Omit<LeaseBody["about"], "started_at">;
+  /** Workspace of this gateway. Default: it has none, and claims no run that needs one */
+  readonly workspace?: OwnWorkspace | undefined;
+  /** `[cluster] workspace_wait_secs`, in milliseconds. Default: a day */
+  readonly workspaceWaitMs?: number | undefined;
+  /** Returns when a run was accepted, ISO 8601. */
+  readonly acceptedAt: (runId: string) => Promise<string | undefined>;
+  /** Way to the other gateways. Default: there is none */
+  readonly link?: GatewayLinkSettings | undefined;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
+  /** Metrics that the figures of this gateway go to. Default: none */
+  readonly metrics?: Metrics | undefined;
   readonly opened: OpenedList;
 }
 
@@ -39,19 +64,60 @@ export interface Cluster {
   readonly id: string;
   readonly ownership: RunOwnership;
   readonly lease: GatewayLease;
+  /** Clock that tells the database's time. */
+  readonly clock: Clock;
+  readonly drains: GatewayDrains;
+  /** Overview of the whole cluster, from the database. */
+  readonly overview: ClusterOverview;
+  /** Returns how many notes were sent, heard, and left to the looks once a second, since the start. */
+  notes(): NoteCounts;
+  /** The direct way to the other gateways. */
+  readonly links: GatewayLinks;
+  /** Gives all work back that this gateway owns, so that others may claim it at once. */
+  giveWorkBack(): Promise<void>;
+  /** Locks of files of the workspace. Undefined: this gateway has no workspace */
+  readonly fileLocks: WorkspaceLocks | undefined;
+  /** Milliseconds that a run waits for a gateway of its workspace when all are gone. */
+  readonly workspaceWaitMs: number;
   /** Fences off the gateways whose leases have run out, when this one may. @returns how many */
   takeOver(): Promise<number>;
   gateways(): Promise<readonly GatewayView[]>;
+  /** Returns how many gateways had a lease at the last look. Undefined before the first one. */
+  gatewaysFound(): number | undefined;
+  /** Returns the rows of some gateways by their ids, as far as `counts` asks for them. */
+  fences(ids: Iterable<string>): Promise<ReadonlyMap<string, LeaseRow>>;
+  /** Does work that one gateway does at a time, see ClusterDuties. */
+  alone: ClusterDuties["alone"];
+  /** Creates the part of this gateway in a kind of work, each piece of which one gateway does. */
+  work(kind: WorkKind): OwnedWork;
   /** Calls a function after each heartbeat with the milliseconds that programs of this gateway may still run. */
   onBeat(listener: (leftMs: number) => void): void;
 }
 
-/** Joins a cluster. The gateway leaves it when it is closed. @throws when the database cannot be reached */
+const NO_LINK: GatewayLinkSettings = {
+  token: undefined,
+  insecure: false,
+  fetch: () => Promise.reject(new TypeError("This gateway has no way to others")),
+};
+
+/** Time that a start waits for a database that does not answer yet. Milliseconds */
+const WAIT_MS = 30_000;
+const PAUSE_MS = 500;
+/** Time from one removal of gateways that are gone to the next. Milliseconds */
+const FORGET_EVERY_MS = 60_000;
+const DAY_MS = 86_400_000;
+
+/**
+ * Joins a cluster. The gateway leaves it when it is closed. Waits up to 30 seconds for the database.
+ * @throws {HttpError} `storage_unavailable`; {ConfigError} `workspace_mismatch`
+ */
 export async function joinCluster(options: JoinClusterOptions): Promise<Cluster> {
   const { store, database, leaseMs, clock, random, log, opened } = options;
   const terms: LeaseTerms = { leaseMs, marginMs: marginOf(leaseMs) };
-  const leases = new Leases(database.leases, terms);
+  const time = createClusterClock(clock, database.leases);
+  const leases = new Leases(time.leases, terms);
   const beatListeners: ((leftMs: number) => void)[] = [];
+  const works: OwnedWork[] = [];
   const id = random.id("gw_");
   const lease: GatewayLease = new GatewayLease({
     leases,
@@ -60,32 +126,112 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
     log,
     id,
     about: { ...options.about, started_at: new Date(clock.now()).toISOString() },
-    onLost: () => ownership.lose(),
+    onLost() {
+      ownership.lose();
+      for (const work of works) work.lose();
+    },
     onBeat: (leftMs) => {
       for (const listener of beatListeners) listener(leftMs);
     },
   });
+  const duties = new ClusterDuties({ store, leases, lease });
   const news = new ClusterNews(database.wire, log);
-  const ownership = new RunOwnership({ lease, claims: new RunClaims(store, leases), news, clock, leaseMs });
+  const ownership = new RunOwnership({
+    ...{ lease, news, clock, leaseMs },
+    claims: new RunClaims(store, leases),
+    membership: () => membership,
+    onLook: (found) => queue.take(found),
+  });
+  const membership = options.workspace && new WorkspaceMembership({
+    ...{ store, leases, lease, news, clock, random, log, workspace: options.workspace },
+    gateway: id,
+    host: options.about.host,
+  });
+  const queue = new SeenQueue(clock);
+  const drains = new GatewayDrains({ store, leases, tell: (gateway) => news.tell("drain", gateway) });
   opened.own(database, (open) => open.close?.());
-  opened.own(await database.wire.listen((note) => ownership.hear(note)), (stop) => stop());
-  await lease.start();
+  let heard = 0;
+  let forgetAt = 0;
+  const hear = (note: ClusterNote) => {
+    heard++;
+    ownership.hear(note);
+    for (const work of works) work.hear(note);
+  };
+  let takeovers = 0;
+  const notes = () => ({ ...news.counts(), heard });
+  // Before the join, which is the first heartbeat
+  if (options.metrics !== undefined) {
+    const gateways = () => leases.found();
+    observeCluster(options.metrics, { lease, notes, ownership, queue, gateways, takeovers: () => takeovers });
+  }
+  opened.own(await patiently(() => database.wire.listen(hear), options), (stop) => stop());
+  await patiently(() => lease.start(), options);
   opened.own(lease, async (held) => {
     await news.flush();
     await held.stop();
   });
+  if (membership !== undefined) {
+    ownership.onNote(({ kind, id }) => void (kind === "workspace" && id === membership.id && membership.look()));
+    await opened.own(membership, (left) => left.stop()).start();
+  }
+  const workspaceWaitMs = options.workspaceWaitMs ?? DAY_MS;
+  const links = new GatewayLinks({ ...(options.link ?? NO_LINK), store, clock, id });
   return {
     id,
     ownership,
     lease,
+    clock: time.clock,
+    workspaceWaitMs,
+    fileLocks: membership && new WorkspaceLocks({ store, leases, lease, membership, clock, log }),
+    drains,
+    overview: new ClusterOverview({
+      ...{ store, leases, drains, id },
+      acceptedAt: options.acceptedAt,
+      facts: database.facts?.bind(database),
+    }),
+    notes,
+    links,
+    async giveWorkBack() {
+      await ownership.giveAllBack();
+      for (const work of works) await work.giveAllBack();
+    },
     async takeOver() {
       const own = lease.own();
       if (own === undefined || !lease.mayTakeOver()) return 0;
       const off = await leases.fenceOff(own);
+      takeovers += off.length;
       for (const gateway of off) log.warn("A gateway is gone: its runs are taken over", { gateway });
+      if (clock.monotonic() >= forgetAt) {
+        forgetAt = clock.monotonic() + FORGET_EVERY_MS;
+        await leases.forgetGone(own);
+      }
       return off.length;
     },
     gateways: () => leases.list(),
+    gatewaysFound: () => leases.found(),
+    fences: (ids) => leases.fences(ids),
+    alone: (name, work) => duties.alone(name, work),
+    work(kind) {
+      const work = new OwnedWork(
+        { store, lease, leases, news, clock, log, ownership, time: time.clock, workspaceWaitMs },
+        kind,
+      );
+      works.push(work);
+      return work;
+    },
     onBeat: (listener) => void beatListeners.push(listener),
   };
+}
+
+/** Tries something again until it succeeds, since a database may restart while a gateway starts. */
+async function patiently<T>(work: () => Promise<T>, { clock, log }: Pick<JoinClusterOptions, "clock" | "log">) {
+  for (const end = clock.monotonic() + WAIT_MS;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (clock.monotonic() >= end) throw error instanceof HttpError ? error : storageUnavailable(error);
+      log.warn("The cluster cannot be joined yet: the database does not answer", { error });
+    }
+    await clock.sleep(PAUSE_MS);
+  }
 }

@@ -8,16 +8,18 @@ import {
   type PostgresRow,
   sqlStateOf,
 } from "../storage/postgres/postgres_database.ts";
+import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import { type PostgresValue, quoteName } from "../storage/postgres/statement_text.ts";
 import { createUnreadableRecords, type Stored, type Write } from "../storage/store.ts";
 import { type ClusterNote, type NewsWire, noteText, parseNote } from "./cluster_news.ts";
+import { readPostgresFacts } from "./postgres_facts.ts";
 import type { ClusterDatabase } from "./join_cluster.ts";
 import type { LeaseDatabase } from "./leases.ts";
 
 /** Options of `openPostgresCluster`. */
 export interface PostgresClusterOptions {
   /** Closed by whoever opened it */
-  readonly database: Pick<PostgresDatabase, "dedicated">;
+  readonly database: Pick<PostgresDatabase, "dedicated" | "query">;
   /** `[storage] schema`, whose tables are there. */
   readonly schema: string;
   readonly leaseMs: number;
@@ -28,8 +30,19 @@ export interface PostgresClusterOptions {
 
 /** Pause before a lost connection is made again, up to as long again. Milliseconds */
 const AGAIN_MS = 500;
+/** Time after which a connection is given up that is still being made. Milliseconds */
+const LONGEST_OPENING_MS = 5_000;
 /** SQLSTATE by which `write_batch` says that a precondition did not hold */
 const DID_NOT_HOLD = "PT412";
+/**
+ * Id of the cluster of databases, and its timeline, which a promotion of a standby and a restore to a moment change. The name of the file
+ * of the log begins with it in 8 digits; the control file learns of it at the next checkpoint only. Any user may ask; a standby refuses.
+ * Source: https://www.postgresql.org/docs/current/continuous-archiving.html#BACKUP-TIMELINES
+ */
+const HISTORY =
+  "(SELECT system_identifier FROM pg_control_system())::text || '/' || \"left\"(pg_walfile_name(pg_current_wal_lsn()), 8)";
+/** States of SQLSTATE of an engine that lacks a function, or refuses it to this user */
+const CANNOT_TELL = /^(?:42501|42883|0A000)$/;
 
 /**
  * Opens what a gateway needs of a PostgreSQL database beside its store: a connection for the lease and one for notifications, both outside
@@ -41,6 +54,7 @@ export function openPostgresCluster(options: PostgresClusterOptions): ClusterDat
   return {
     leases,
     wire,
+    facts: () => readPostgresFacts(options.database),
     async close() {
       await Promise.all([leases.close(), wire.close()]);
     },
@@ -52,6 +66,8 @@ class SingleConnection {
   readonly #options: PostgresClusterOptions;
   readonly #onOpen: (session: DedicatedSession) => Promise<void>;
   #opening: Promise<DedicatedSession> | undefined = undefined;
+  /** Time at which the connection was asked for, in monotonic ms. */
+  #openedAt = 0;
   #isClosed = false;
 
   constructor(options: PostgresClusterOptions, onOpen: (session: DedicatedSession) => Promise<void> = async () => {}) {
@@ -59,21 +75,29 @@ class SingleConnection {
     this.#onOpen = onOpen;
   }
 
-  /** Runs one statement. A reply that takes longer than half a lease counts as a loss. */
+  /**
+   * Runs one statement. A reply that takes longer than half a lease counts as a loss.
+   * @throws {HttpError} `storage_unavailable` for a connection that is lost or cannot be made; the server's own error for a statement
+   */
   async query(text: string, values: readonly PostgresValue[]): Promise<readonly PostgresRow[]> {
     const { clock, leaseMs } = this.#options;
     const opening = this.open();
     const work = opening.then((session) => session.query(text, values));
     work.catch(() => {});
+    let isOpen = false;
+    opening.then(() => isOpen = true, () => {});
     try {
       const rows = await withTimeout(work, { ms: leaseMs / 2, clock });
       if (rows !== undefined) return rows;
     } catch (error) {
-      if (sqlStateOf(error) === undefined) this.#drop(opening);
-      throw error;
+      // A request may wait for the statement, as for the fences of other gateways
+      if (sqlStateOf(error) !== undefined) throw error;
+      this.#drop(opening);
+      throw storageUnavailable(error);
     }
-    this.#drop(opening);
-    throw new Error("The database did not answer in time");
+    // A busy server may take longer for a connection: giving each up in the middle would never end
+    if (isOpen || clock.monotonic() - this.#openedAt >= LONGEST_OPENING_MS) this.#drop(opening);
+    throw storageUnavailable(new Error("the database did not answer in time"));
   }
 
   open(): Promise<DedicatedSession> {
@@ -81,6 +105,7 @@ class SingleConnection {
     if (this.#opening !== undefined) return this.#opening;
     const opening = this.#connect();
     this.#opening = opening;
+    this.#openedAt = this.#options.clock.monotonic();
     opening.then((session) => session.onLost(() => this.#drop(opening)), () => this.#drop(opening));
     return opening;
   }
@@ -115,6 +140,9 @@ class LeaseConnection implements LeaseDatabase {
   readonly #schema: string;
   readonly #clock: Clock;
   readonly store: LeaseDatabase["store"];
+  #history: string | undefined = undefined;
+  /** False: the engine does not tell its history to this user. */
+  #tellsHistory = true;
 
   constructor(options: PostgresClusterOptions) {
     this.#connection = new SingleConnection(options);
@@ -129,11 +157,23 @@ class LeaseConnection implements LeaseDatabase {
   }
 
   async now(): Promise<number> {
-    const [row] = await this.#connection.query(
-      "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now",
-      [],
-    );
-    return Number(row?.["now"]);
+    const history = this.#tellsHistory ? HISTORY : "NULL";
+    try {
+      const [row] = await this.#connection.query(
+        `SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now, ${history} AS history`,
+        [],
+      );
+      this.#history = row?.["history"] == null ? undefined : String(row["history"]);
+      return Number(row?.["now"]);
+    } catch (error) {
+      if (!this.#tellsHistory || !CANNOT_TELL.test(sqlStateOf(error) ?? "")) throw error;
+      this.#tellsHistory = false;
+      return await this.now();
+    }
+  }
+
+  history(): string | undefined {
+    return this.#history;
   }
 
   close(): Promise<void> {

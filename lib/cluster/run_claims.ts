@@ -1,4 +1,4 @@
-import { readable, readRecord, readRecords } from "../storage/read_records.ts";
+import { readable, readRecord, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import {
   type ClaimBody,
@@ -8,8 +8,10 @@ import {
   parseHold,
   RUN_CLAIMS,
   RUN_SIGNALS,
+  waiterOf,
 } from "./cluster_records.ts";
 import { fenceCheck, isOwned, type JoinedGateway, type Leases } from "./leases.ts";
+import { type OpenWork, WorkClaims } from "./work_claims.ts";
 
 /** An open run as claims know it. */
 export interface ClaimableRun {
@@ -17,26 +19,48 @@ export interface ClaimableRun {
   readonly conversationId: string | null;
   /** Run that started it as a sub-agent. */
   readonly parentId: string | null;
+  /** Workspace that its tools need; null: any gateway may go on with it. */
+  readonly workspace: string | null;
 }
 
-/** Open runs that nobody owns, as the last look found them. */
+/** Open run whose workspace has no gateway. */
+export interface StrandedRun extends ClaimableRun {
+  readonly workspace: string;
+  /** Time since which it has none, by the database's clock in ms. Undefined: that was just found */
+  readonly since: number | undefined;
+}
+
+/** Open runs that nobody owns, as the last look found them. Stranded ones and those behind them are no part of it. */
 export interface ClusterQueue {
   readonly waiting: number;
+  /** Number of those that this gateway may claim. */
+  readonly waitingHere: number;
+  /** Ids of the first of those: of gateways that are gone, then in the order of acceptance. */
+  readonly ids: readonly string[];
   /** Number of those that wait by conversation. */
   readonly byConversation: ReadonlyMap<string, number>;
 }
 
-/** Most runs that one look reads. Those beyond wait for the next look. */
-const MAX_LOOKED_AT = 1_000;
+/** Most signals that one look reads. */
+const MAX_SIGNALS = 1_000;
+/** Runs of one conversation that are looked at. */
+const MAX_LINE = 1_000;
 
 /** Claims of runs over a store: which gateway owns which run, and which run works in which conversation. */
 export class RunClaims {
   readonly #store: Store;
   readonly #leases: Leases;
+  readonly #work: WorkClaims<ClaimBody>;
 
   constructor(store: Store, leases: Leases) {
     this.#store = store;
     this.#leases = leases;
+    this.#work = new WorkClaims({ store, leases, collection: RUN_CLAIMS, parse: parseClaim });
+  }
+
+  /** Tells whether a gateway still has its fence. */
+  async counts(own: JoinedGateway): Promise<boolean> {
+    return isOwned({ gateway: own.id, fence: own.fence }, await this.#leases.fences([own.id]));
   }
 
   /** Returns the writes that go with the acceptance of a run. @param owner undefined: the run waits for a gateway that claims it */
@@ -46,7 +70,7 @@ export class RunClaims {
   }
 
   /** Returns the writes that go with the end of a run. @param holds true: the run works in its conversation */
-  ending({ id, conversationId }: ClaimableRun, holds: boolean): readonly Write[] {
+  ending({ id, conversationId }: Pick<ClaimableRun, "id" | "conversationId">, holds: boolean): readonly Write[] {
     return [
       { op: "delete", collection: RUN_CLAIMS, key: id },
       { op: "delete", collection: RUN_SIGNALS, key: id },
@@ -57,70 +81,173 @@ export class RunClaims {
   }
 
   /**
-   * Claims runs that nobody owns, the oldest first, and those that this gateway owns without knowing it, as after an answer that was lost.
-   * A run whose conversation is at work is left for later.
+   * Claims runs as `WorkClaims` does. A run whose conversation is at work is left for later, and one of another workspace for the gateways of
+   * that one.
+   * @param isWhole see `ClaimRules`. Only a look that has counted all knows the queue
+   * @param limit free slots
    * @param isKnown tells whether this gateway works on a run
+   * @param workspace workspace of this gateway; null: none
+   * @param isThere tells whether a workspace has a gateway
    */
   async claim(
     own: JoinedGateway,
-    { limit, isKnown }: { readonly limit: number; readonly isKnown: (id: string) => boolean },
-  ): Promise<{ readonly claimed: readonly ClaimableRun[]; readonly queue: ClusterQueue }> {
-    const page = await this.#store.scan(RUN_CLAIMS, { order: "created", limit: MAX_LOOKED_AT });
-    const claims = readable(this.#store, RUN_CLAIMS, page, parseClaim);
-    const owners = claims.flatMap(({ value }) => value.gateway ?? []);
-    const fences = await this.#leases.fences([...owners, own.id]);
-    const claimed: ClaimableRun[] = [];
+    { isWhole, limit, takesNoSlot, isKnown, workspace, isThere, staysWithParent = false }: {
+      /** True: a sub-agent is left to the gateway of its parent, whose budget it uses. Default false */
+      readonly staysWithParent?: boolean | undefined;
+      readonly isWhole: boolean;
+      readonly limit: number;
+      readonly takesNoSlot: (run: ClaimableRun) => boolean;
+      readonly isKnown: (id: string) => boolean;
+      readonly workspace: string | null;
+      readonly isThere: (workspace: string) => Promise<boolean>;
+    },
+  ): Promise<{
+    readonly claimed: readonly ClaimableRun[];
+    readonly queue: ClusterQueue | undefined;
+    readonly stranded: readonly StrandedRun[];
+  }> {
     const byConversation = new Map<string, number>();
-    const passed = new Set<string>();
-    let waiting = 0;
-    for (const { key: id, version, value } of claims) {
-      const run = toRun(id, value);
-      const isMine = value.gateway === own.id && value.fence === own.fence;
-      // The run may have ended since the page was read: it has no claim then, and the write does not hold
-      if (isMine && !isKnown(id) && await this.#store.batch([fenceCheck(own), claimWrite(run, version, own)])) {
-        claimed.push(run);
-      }
-      if (isMine || isOwned(value, fences)) continue;
-      // Runs of a conversation begin in the order in which they were accepted
-      const isBehind = run.conversationId !== null && passed.has(run.conversationId);
-      if (!isBehind && claimed.length < limit && await this.#claimOne(run, version, own)) {
-        claimed.push(run);
-        continue;
-      }
-      waiting++;
-      if (run.conversationId === null) continue;
-      passed.add(run.conversationId);
-      byConversation.set(run.conversationId, (byConversation.get(run.conversationId) ?? 0) + 1);
-    }
-    return { claimed, queue: { waiting, byConversation } };
+    /** The run of each conversation that was accepted first, once a run of the conversation was tried. */
+    const firsts = new Map<string, string | undefined>();
+    const left: OpenWork<ClaimBody>[] = [];
+    const isHere = ({ body }: OpenWork<ClaimBody>) => body.workspace === undefined || body.workspace === workspace;
+    // A look finds the runs of gateways that are gone before those that nobody had, so the one to begin may be any of them
+    const isBehind = ({ id, body: { conversation_id: conversation } }: OpenWork<ClaimBody>) =>
+      conversation !== null && firsts.has(conversation) && firsts.get(conversation) !== id;
+    const { claimed, beyond } = await this.#work.claim(own, {
+      isWhole,
+      // Runs of this workspace waited for it, and it has a gateway again
+      also: workspace === null ? [] : [waiterOf(workspace)],
+      isKnown,
+      hasRoom: (work, claimed) => isHere(work) && !isBehind(work) && (claimed < limit || takesNoSlot(toRun(work))),
+      // Runs of a conversation begin in the order in which they were accepted, one at a time
+      more: async ({ id, body: { conversation_id, parent_id } }) => {
+        const atParent = staysWithParent && parent_id !== null ? await this.#atParent(parent_id, own) : [];
+        if (atParent === undefined || conversation_id === null) return atParent;
+        if (firsts.has(conversation_id) && firsts.get(conversation_id) !== id) return undefined;
+        // A run that has an owner may be before it, as an attached one that waits
+        const [hold, first] = await Promise.all([
+          this.#holdWrite(conversation_id, id, own),
+          this.#firstIn(conversation_id),
+        ]);
+        firsts.set(conversation_id, first);
+        return hold !== undefined && first === id ? [hold, ...atParent] : undefined;
+      },
+      onLeft(work) {
+        const { body: { conversation_id } } = work;
+        left.push(work);
+        if (conversation_id === null) return;
+        byConversation.set(conversation_id, (byConversation.get(conversation_id) ?? 0) + 1);
+      },
+    });
+    const { stranded, waiting } = await sortOut(left, { workspace, isThere });
+    const ids = waiting.map(({ id }) => id);
+    const waitingHere = waiting.filter(isHere).length + (beyond ?? 0);
+    return {
+      claimed: claimed.map(toRun),
+      queue: beyond === undefined ? undefined : { waiting: ids.length + beyond, waitingHere, ids, byConversation },
+      stranded,
+    };
+  }
+
+  /** Returns the precondition that a gateway owns an open run, or that it has ended. Undefined while it is another's, or nobody's. */
+  async #atParent(parentId: string, own: JoinedGateway): Promise<readonly Write[] | undefined> {
+    const stored = await this.#store.get(RUN_CLAIMS, parentId);
+    if (stored === undefined) return [];
+    const [parent] = readable(this.#store, RUN_CLAIMS, [stored], parseClaim);
+    if (parent?.value.gateway !== own.id || parent.value.fence !== own.fence) return undefined;
+    return [{ op: "check", collection: RUN_CLAIMS, key: parentId, version: parent.version }];
+  }
+
+  /** Returns the write by which the owner of a run gives it back, to wait until its workspace has a gateway again. */
+  stranding(run: ClaimableRun, since: number): Write {
+    return {
+      op: "put",
+      collection: RUN_CLAIMS,
+      key: run.id,
+      body: { ...toClaim(run, undefined), gateway: waiterOf(run.workspace ?? ""), waiting_since: since },
+    };
+  }
+
+  /** Returns the write by which the owner of a run says that its workspace has a gateway again. */
+  comingBack(run: ClaimableRun, owner: JoinedGateway): Write {
+    return { op: "put", collection: RUN_CLAIMS, key: run.id, body: toClaim(run, owner) };
   }
 
   /** Claims one run, if nobody owns it. The conversation is not asked for: the run is to be ended. @returns undefined when others own it */
   async claimToEnd(id: string, own: JoinedGateway): Promise<ClaimableRun | undefined> {
-    const found = await readRecord(this.#store, RUN_CLAIMS, id, parseClaim);
-    if (found === undefined) return undefined;
-    const fences = await this.#leases.fences(found.value.gateway === null ? [] : [found.value.gateway]);
-    if (isOwned(found.value, fences)) return undefined;
-    const run = toRun(id, found.value);
-    return await this.#store.batch([fenceCheck(own), claimWrite(run, found.version, own)]) ? run : undefined;
+    const claimed = await this.#work.claimOne(id, own);
+    return claimed === undefined ? undefined : toRun(claimed);
+  }
+
+  /**
+   * Gives a claim to each open run that has none, in the order of acceptance: a gateway alone, whose records were moved here, makes none.
+   * @param openRuns collection with a record for each open run
+   * @param find returns a run; undefined for one that cannot be read, which stays for a person
+   */
+  async adopt(openRuns: string, find: (id: string) => Promise<ClaimableRun | undefined>): Promise<number> {
+    const claimed = new Set<string>();
+    for await (const { key } of scanAll(this.#store, RUN_CLAIMS)) claimed.add(key);
+    let adopted = 0;
+    for await (const { key, version } of scanAll(this.#store, openRuns, { order: "created" })) {
+      const run = claimed.has(key) ? undefined : await find(key);
+      if (run === undefined) continue;
+      const isOpen: Write = { op: "check", collection: openRuns, key, version };
+      if (await this.#store.batch([isOpen, ...this.opening(run, undefined)])) adopted++;
+    }
+    return adopted;
   }
 
   /** Returns the ids of the open runs that a run has started as sub-agents. */
   async childrenOf(runId: string): Promise<readonly string[]> {
+    const where = { field: "parent_id", value: runId };
     const children: string[] = [];
-    for await (const { key, value } of readRecords(this.#store, RUN_CLAIMS, parseClaim)) {
-      if (value.parent_id === runId) children.push(key);
-    }
+    for await (const { key } of scanAll(this.#store, RUN_CLAIMS, { order: "created", where })) children.push(key);
     return children;
   }
 
-  /** Takes a conversation for a run at work. @returns false while another run works in it */
+  /**
+   * Gives a run of a conversation its place in the order of acceptance, before it has a record, and the conversation with it when that is
+   * wanted, free, and nobody is before the run.
+   * @param options.maxBefore open runs of the conversation that may be before this one, wherever they work; undefined: any number
+   * @returns `full` when there are more; undefined when others have fenced the gateway off
+   */
+  async lineUp(
+    run: ClaimableRun & { readonly conversationId: string },
+    { own, mayHold, maxBefore }: {
+      readonly own: JoinedGateway;
+      readonly mayHold: boolean;
+      readonly maxBefore: number | undefined;
+    },
+  ): Promise<"holds" | "waits" | "full" | undefined> {
+    const { id, conversationId } = run;
+    const place = this.opening(run, own);
+    const [hold, before] = await Promise.all([
+      mayHold ? this.#holdWrite(conversationId, id, own) : undefined,
+      this.#line(conversationId, Math.min(MAX_LINE, maxBefore === undefined ? 1 : maxBefore + 2)),
+    ]);
+    if (maxBefore !== undefined && before.length > maxBefore && !before.includes(id)) return "full";
+    const isFirst = before.length === 0 || before[0] === id;
+    if (hold !== undefined && isFirst && await this.#store.batch([...place, hold])) return "holds";
+    return await this.#store.batch(place) ? "waits" : undefined;
+  }
+
+  /** Takes a conversation for a run that has its place. @returns false while another run works in it, or is before this one */
   async hold(
     conversationId: string,
     { runId, own }: { readonly runId: string; readonly own: JoinedGateway },
   ): Promise<boolean> {
     const write = await this.#holdWrite(conversationId, runId, own);
-    return write !== undefined && await this.#store.batch([fenceCheck(own), write]);
+    if (write === undefined || !await this.#isFirst(conversationId, runId)) return false;
+    return await this.#store.batch([fenceCheck(own), write]);
+  }
+
+  /** Takes the place of a run away that never got a record, with the conversation that it may hold. */
+  async leaveLine(
+    { id, conversationId }: Pick<ClaimableRun, "id" | "conversationId">,
+    { own, holds }: { readonly own: JoinedGateway; readonly holds: boolean },
+  ): Promise<void> {
+    await this.#store.batch([fenceCheck(own), ...this.ending({ id, conversationId }, holds)]);
   }
 
   /** Gives a conversation back that a run without a record of its end held. */
@@ -137,6 +264,28 @@ export class RunClaims {
     ]);
   }
 
+  /** Gives back all runs that a gateway owns under its fence. */
+  giveAllBack(own: JoinedGateway): Promise<void> {
+    return this.#work.giveBack(own);
+  }
+
+  /** Gives an open run back, with its conversation, so that others may claim it at once. */
+  async giveUp(
+    { id, conversationId }: ClaimableRun,
+    { own, holds }: { readonly own: JoinedGateway; readonly holds: boolean },
+  ): Promise<void> {
+    const found = await readRecord(this.#store, RUN_CLAIMS, id, parseClaim);
+    if (found === undefined || found.value.gateway !== own.id || found.value.fence !== own.fence) return;
+    const { key, version, value } = found;
+    await this.#store.batch([
+      fenceCheck(own),
+      { op: "putIf", collection: RUN_CLAIMS, key, version, body: { ...value, gateway: null, fence: 0 } },
+      ...(holds && conversationId !== null
+        ? [{ op: "delete", collection: CONVERSATION_HOLDS, key: conversationId } as const]
+        : []),
+    ]);
+  }
+
   /** Returns what the owner of a run has to know, as a write that goes with the reason for it. */
   signal(runId: string): Write {
     return { op: "put", collection: RUN_SIGNALS, key: runId, body: { v: 1 } };
@@ -144,49 +293,90 @@ export class RunClaims {
 
   /** Returns the ids of the runs whose owners have something to read. */
   async signals(): Promise<readonly string[]> {
-    return (await this.#store.scan(RUN_SIGNALS, { limit: MAX_LOOKED_AT })).map(({ key }) => key);
+    return (await this.#store.scan(RUN_SIGNALS, { limit: MAX_SIGNALS })).map(({ key }) => key);
   }
 
-  async #claimOne(run: ClaimableRun, version: number, own: JoinedGateway): Promise<boolean> {
-    const writes = [fenceCheck(own), claimWrite(run, version, own)];
-    if (run.conversationId !== null) {
-      const hold = await this.#holdWrite(run.conversationId, run.id, own);
-      if (hold === undefined) return false;
-      writes.push(hold);
-    }
-    return await this.#store.batch(writes);
+  /** Tells whether an open run belongs to a conversation. */
+  async worksIn(conversationId: string): Promise<boolean> {
+    return await this.#firstIn(conversationId) !== undefined;
+  }
+
+  /** Returns the precondition that no run works in a conversation. */
+  unheld(conversationId: string): readonly Write[] {
+    return [{ op: "check", collection: CONVERSATION_HOLDS, key: conversationId, version: 0 }];
+  }
+
+  /** Tells whether no other open run of a conversation was accepted before this one. */
+  async #isFirst(conversationId: string, runId: string): Promise<boolean> {
+    const first = await this.#firstIn(conversationId);
+    return first === undefined || first === runId;
+  }
+
+  /** Returns the id of the open run of a conversation that was accepted first. */
+  async #firstIn(conversationId: string): Promise<string | undefined> {
+    return (await this.#line(conversationId, 1))[0];
+  }
+
+  /** Returns the ids of the open runs of a conversation, in the order of their acceptance. */
+  async #line(conversationId: string, limit: number): Promise<readonly string[]> {
+    const where = { field: "conversation_id", value: conversationId };
+    return (await this.#store.scan(RUN_CLAIMS, { order: "created", where, limit })).map(({ key }) => key);
   }
 
   /** Returns the write that takes a conversation. Undefined while another run works in it */
   async #holdWrite(conversationId: string, runId: string, own: JoinedGateway): Promise<Write | undefined> {
-    const found = await readRecord(this.#store, CONVERSATION_HOLDS, conversationId, parseHold);
+    const stored = await this.#store.get(CONVERSATION_HOLDS, conversationId);
     const body: HoldBody = { v: 1, run_id: runId, gateway: own.id, fence: own.fence };
     const place = { collection: CONVERSATION_HOLDS, key: conversationId, body };
-    if (found === undefined) return { op: "insert", ...place };
-    const { run_id: holder, gateway, fence } = found.value;
+    if (stored === undefined) return { op: "insert", ...place };
+    // A run that holds the conversation has a claim before this one, so a damaged hold is nobody's once this run is first
+    const [found] = readable(this.#store, CONVERSATION_HOLDS, [stored], parseHold);
+    const { run_id: holder, gateway, fence } = found?.value ?? body;
     if (holder !== runId) {
       // A hold counts while its owner does. One of a run that is still open waits for whoever claims the run
       if (isOwned({ gateway, fence }, await this.#leases.fences([gateway]))) return undefined;
       if (await this.#store.get(RUN_CLAIMS, holder) !== undefined) return undefined;
     }
-    return { op: "putIf", ...place, version: found.version };
+    return { op: "putIf", ...place, version: stored.version };
   }
 }
 
-function toClaim({ conversationId, parentId }: ClaimableRun, owner: JoinedGateway | undefined): ClaimBody {
+/** Separates runs whose workspace has no gateway, and those behind them in a conversation, from those that wait for a slot. */
+async function sortOut(
+  left: readonly OpenWork<ClaimBody>[],
+  { workspace: own, isThere }: {
+    readonly workspace: string | null;
+    readonly isThere: (workspace: string) => Promise<boolean>;
+  },
+) {
+  const known = new Map<string, boolean>();
+  const stranded: StrandedRun[] = [];
+  const waiting: OpenWork<ClaimBody>[] = [];
+  const blocked = new Set<string>();
+  for (const work of left) {
+    const { workspace, waiting_since: since, conversation_id: conversation } = work.body;
+    if (workspace !== undefined && workspace !== own && !known.has(workspace)) {
+      known.set(workspace, await isThere(workspace));
+    }
+    if (workspace !== undefined && known.get(workspace) === false) {
+      stranded.push({ ...toRun(work), workspace, since });
+      if (conversation !== null) blocked.add(conversation);
+    } else if (conversation === null || !blocked.has(conversation)) waiting.push(work);
+  }
+  return { stranded, waiting };
+}
+
+function toClaim({ conversationId, parentId, workspace }: ClaimableRun, owner: JoinedGateway | undefined): ClaimBody {
   return {
     v: 1,
     gateway: owner?.id ?? null,
     fence: owner?.fence ?? 0,
     conversation_id: conversationId,
     parent_id: parentId,
+    ...(workspace === null ? {} : { workspace }),
   };
 }
 
-function toRun(id: string, { conversation_id, parent_id }: ClaimBody): ClaimableRun {
-  return { id, conversationId: conversation_id, parentId: parent_id };
-}
-
-function claimWrite(run: ClaimableRun, version: number, own: JoinedGateway): Write {
-  return { op: "putIf", collection: RUN_CLAIMS, key: run.id, version, body: toClaim(run, own) };
+function toRun({ id, body: { conversation_id, parent_id, workspace } }: OpenWork<ClaimBody>): ClaimableRun {
+  return { id, conversationId: conversation_id, parentId: parent_id, workspace: workspace ?? null };
 }

@@ -1,11 +1,13 @@
 import { CancelError, cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
-import { HttpError } from "../base/errors.ts";
+import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import type { Write } from "../storage/store.ts";
+import { isStorageAway } from "../storage/read_records.ts";
 import { type ClusterNews, type ClusterNote, POLL_MS } from "./cluster_news.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, type JoinedGateway } from "./leases.ts";
-import type { ClaimableRun, ClusterQueue, RunClaims } from "./run_claims.ts";
+import type { ClaimableRun, ClusterQueue, RunClaims, StrandedRun } from "./run_claims.ts";
+import type { WorkspaceMembership } from "./workspace_membership.ts";
 
 /** Parts of `RunOwnership`. */
 export interface RunOwnershipOptions {
@@ -14,12 +16,20 @@ export interface RunOwnershipOptions {
   readonly news: ClusterNews;
   readonly clock: Clock;
   readonly leaseMs: number;
+  /** Returns this gateway's place among those of its workspace. Default: it has none */
+  readonly membership?:
+    | (() => Pick<WorkspaceMembership, "id" | "proven" | "refusal" | "whyUnproven" | "isThere"> | undefined)
+    | undefined;
+  /** Told of the runs that a look found waiting. Default: nobody is */
+  readonly onLook?: ((queue: ClusterQueue) => void) | undefined;
 }
 
 interface OwnedRun extends ClaimableRun {
   readonly own: JoinedGateway;
   /** True: the run works in its conversation. */
   holds: boolean;
+  /** True: the claim of the run is written, and the run has no record yet. */
+  isInLine?: boolean;
 }
 
 /** Pause before a write is tried again while the database is away. */
@@ -38,11 +48,43 @@ export class RunOwnership {
   readonly #owned = new Map<string, OwnedRun>();
   readonly #listeners = new Set<(note: ClusterNote) => void>();
   readonly #lostListeners = new Set<(runIds: readonly string[]) => void>();
-  #queue: ClusterQueue = { waiting: 0, byConversation: new Map() };
+  #queue: ClusterQueue = { waiting: 0, waitingHere: 0, ids: [], byConversation: new Map() };
+  #stranded: readonly StrandedRun[] = [];
 
   constructor(options: RunOwnershipOptions) {
     this.#options = options;
     this.leaseMs = options.leaseMs;
+  }
+
+  /** Returns this gateway's place among those of its workspace. Undefined: it has none. */
+  membership(): ReturnType<NonNullable<RunOwnershipOptions["membership"]>> {
+    return this.#options.membership?.();
+  }
+
+  /** Returns the workspace that new work of this gateway is bound to; null: none, as when other gateways have another folder. */
+  workspace(): string | null {
+    const membership = this.membership();
+    return membership === undefined || membership.refusal() !== undefined ? null : membership.id;
+  }
+
+  /** Returns the workspace whose work this gateway may claim; null: none, as before it has proven that it has the folder. */
+  provenWorkspace(): string | null {
+    return this.membership()?.proven() ?? null;
+  }
+
+  /** Tells whether this gateway may go on with runs that are bound to a workspace; null: to none. */
+  mayWorkIn(workspace: string | null): boolean {
+    return workspace === null || workspace === this.provenWorkspace();
+  }
+
+  /** Returns this gateway with its fence. Undefined while it has joined no lease. */
+  own(): JoinedGateway | undefined {
+    return this.#options.lease.own();
+  }
+
+  /** Tells whether a gateway still has this fence: what it had begun goes on there. */
+  isCurrent(gateway: JoinedGateway): Promise<boolean> {
+    return this.#options.claims.counts(gateway);
   }
 
   /** Tells whether this gateway owns a run. */
@@ -50,14 +92,35 @@ export class RunOwnership {
     return this.#owned.has(runId);
   }
 
+  /** Returns the number of open runs that this gateway owns. */
+  count(): number {
+    return this.#owned.size;
+  }
+
   /** Tells whether a new run may begin here at once: nothing waits for a gateway, and this one may act. */
   mayBegin(): boolean {
-    return this.#options.lease.mayAct() && this.#queue.waiting === 0;
+    return this.#options.lease.mayAct() && this.#queue.waitingHere === 0;
   }
 
   /** Returns the runs that wait for a gateway, as the last look found them. */
   queue(): ClusterQueue {
     return this.#queue;
+  }
+
+  /** Returns the runs whose workspace has no gateway, as the last look found them. */
+  stranded(): readonly StrandedRun[] {
+    return this.#stranded;
+  }
+
+  /** Returns the write by which this gateway gives a run back that waits for its workspace. @param since by the database's clock, in ms */
+  stranding(run: ClaimableRun, since: number): Write {
+    return this.#options.claims.stranding(run, since);
+  }
+
+  /** Returns the write by which this gateway takes up a run that waited for its workspace. Empty for a run that it does not own. */
+  comingBack(runId: string): readonly Write[] {
+    const owned = this.#owned.get(runId);
+    return owned === undefined ? [] : [this.#options.claims.comingBack(owned, owned.own)];
   }
 
   /** Makes a run this gateway's own, before the write that says so. Waits for the right to act. @throws {CancelError} */
@@ -88,9 +151,22 @@ export class RunOwnership {
     this.#owned.delete(runId);
   }
 
+  /**
+   * Looks why a batch of a run did not hold.
+   * @throws {HttpError} `storage_unavailable`: others have fenced this gateway off, which joins again at its next heartbeat
+   */
+  async requireFence(runId: string): Promise<void> {
+    const own = this.#owned.get(runId)?.own;
+    if (own === undefined || await this.#options.claims.counts(own)) return;
+    throw storageUnavailable(new Error("this gateway has lost its lease and joins the cluster again"));
+  }
+
   /** Returns the writes that go with the acceptance of a run. */
   opening(run: ClaimableRun): readonly Write[] {
-    return this.#options.claims.opening(run, this.#owned.get(run.id)?.own);
+    const owned = this.#owned.get(run.id);
+    if (owned?.isInLine !== true) return this.#options.claims.opening(run, owned?.own);
+    owned.isInLine = false;
+    return [];
   }
 
   /** Returns the precondition of each batch that writes to the journal of a run. Empty for a run that nobody owns. */
@@ -100,7 +176,7 @@ export class RunOwnership {
   }
 
   /** Returns the writes that go with the end of a run. */
-  ending(run: ClaimableRun): readonly Write[] {
+  ending(run: Pick<ClaimableRun, "id" | "conversationId">): readonly Write[] {
     return this.#options.claims.ending(run, this.#owned.get(run.id)?.holds ?? false);
   }
 
@@ -124,10 +200,26 @@ export class RunOwnership {
         return { written: await write(), isRepeated };
       } catch (error) {
         const owned = this.#owned.get(runId);
-        if (owned === undefined || !isAway(error)) throw error;
+        if (owned === undefined || !isStorageAway(error)) throw error;
         await clock.sleep(RETRY_MS);
         if (!await lease.mayActUnder(owned.own.fence, new AbortController().signal)) throw error;
       }
+    }
+  }
+
+  /**
+   * Makes a call of the store for a run, again and again while the database is away.
+   * @throws {CancelError} `shutdown` when others own the run now; the signal's reason when it aborts during a pause
+   */
+  async onceBack<T>(runId: string, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!isStorageAway(error)) throw error;
+      }
+      await this.#options.clock.sleep(RETRY_MS, signal);
+      await this.mayAct(runId, signal);
     }
   }
 
@@ -142,16 +234,62 @@ export class RunOwnership {
     throw new CancelError("shutdown", "Another gateway has taken the run over");
   }
 
-  /** Resolves when a run has its conversation for itself. @throws {CancelError} when the signal aborts first */
+  /**
+   * Gives an attached run its place among the runs of its conversation. A run that was claimed has one, with its conversation or without, as
+   * one that was claimed to be ended and then went on.
+   * @param options.mayHold true: the run has its slot, and takes its conversation when that is free
+   * @param options.maxBefore open runs of the conversation that may be before it in the cluster; undefined: any number
+   * @returns false when there are more: the run has no place then
+   * @throws {CancelError} when the signal aborts first
+   */
+  async lineUp(run: ClaimableRun, { mayHold, maxBefore, signal }: {
+    readonly mayHold: boolean;
+    readonly maxBefore: number | undefined;
+    readonly signal: AbortSignal;
+  }): Promise<boolean> {
+    const { claims, clock } = this.#options;
+    const { conversationId } = run;
+    if (conversationId === null || this.#owned.has(run.id)) return true;
+    for (;;) {
+      await this.take(run, signal);
+      const owned = this.#owned.get(run.id);
+      if (owned === undefined) return true;
+      // An attached run goes on nowhere, so any gateway may end it
+      const place = { ...run, conversationId, workspace: null };
+      const found = await claims.lineUp(place, { own: owned.own, mayHold, maxBefore });
+      if (found === "full") {
+        this.#owned.delete(run.id);
+        return false;
+      }
+      if (found !== undefined) {
+        owned.isInLine = true;
+        owned.holds = found === "holds";
+        return true;
+      }
+      await clock.sleep(RETRY_MS, signal);
+    }
+  }
+
+  /** Tells whether a run has its conversation for itself, or has none. */
+  holds(run: Pick<ClaimableRun, "id" | "conversationId">): boolean {
+    return run.conversationId === null || this.#owned.get(run.id)?.holds === true;
+  }
+
+  /**
+   * Resolves when a run that is in line has its conversation for itself. Waits also while the database is away.
+   * @throws {CancelError} when the signal aborts first, or others own the run
+   */
   async takeConversation(run: ClaimableRun, signal: AbortSignal): Promise<void> {
     const { claims, clock } = this.#options;
+    const { conversationId } = run;
     for (;;) {
-      if (!this.#owned.has(run.id)) await this.take(run, signal);
       const owned = this.#owned.get(run.id);
       if (owned === undefined || owned.holds) return;
+      const hold = async () =>
+        conversationId === null || await claims.hold(conversationId, { runId: run.id, own: owned.own });
       const listening = this.#nextEnd(signal);
       try {
-        if (run.conversationId === null || await claims.hold(run.conversationId, { runId: run.id, own: owned.own })) {
+        if (await this.onceBack(run.id, hold, signal)) {
           owned.holds = true;
           return;
         }
@@ -164,39 +302,110 @@ export class RunOwnership {
   }
 
   /** Gives back what a run that left without a record of its end still has. Never throws. */
-  async leave({ id, conversationId }: ClaimableRun, log: (error: unknown) => void): Promise<void> {
+  async leave(
+    { id, conversationId }: Pick<ClaimableRun, "id" | "conversationId">,
+    log: (error: unknown) => void,
+  ): Promise<void> {
     const owned = this.#owned.get(id);
     this.#owned.delete(id);
-    if (owned?.holds !== true || conversationId === null) return;
+    if (owned === undefined || conversationId === null || !(owned.holds || owned.isInLine)) return;
+    const { claims } = this.#options;
     try {
-      await this.#options.claims.release(conversationId, { runId: id, own: owned.own });
+      if (owned.isInLine) await claims.leaveLine({ id, conversationId }, owned);
+      else await claims.release(conversationId, { runId: id, own: owned.own });
       this.tell("end", id);
     } catch (error) {
       log(error);
     }
   }
 
-  /** Claims runs that nobody owns. @returns those that are this gateway's now */
-  async claim({ limit, isKnown }: {
+  /** Gives back all runs of this gateway, once none is at work here. */
+  async giveAllBack(): Promise<void> {
+    const own = this.#options.lease.own();
+    if (own === undefined) return;
+    await this.#options.claims.giveAllBack(own);
+    this.tell("queue", own.id);
+  }
+
+  /** Ends the claim of a run without a record: it was in line for its conversation at a gateway that is gone. */
+  async dismiss(runId: string): Promise<void> {
+    const owned = this.#owned.get(runId);
+    if (owned === undefined) return;
+    // A claim that stays is found again by the next look
+    this.#owned.delete(runId);
+    await this.#options.claims.leaveLine(owned, owned);
+    this.tell("end", runId);
+  }
+
+  /** Gives an open run back that stopped here, so that others go on with it at once. Never throws. */
+  async handOn({ id }: Pick<ClaimableRun, "id">, log: (error: unknown) => void): Promise<void> {
+    const owned = this.#owned.get(id);
+    this.#owned.delete(id);
+    if (owned === undefined) return;
+    try {
+      await this.#options.claims.giveUp(owned, owned);
+      this.tell("queue", id);
+    } catch (error) {
+      log(error);
+    }
+  }
+
+  /**
+   * Claims runs that nobody owns.
+   * @param isWhole true: also those of gateways that are gone, and those that this gateway owns without knowing it
+   * @returns those that are this gateway's now
+   */
+  async claim({ isWhole, limit, takesNoSlot, isKnown, staysWithParent }: {
+    readonly isWhole: boolean;
+    /** True: sub-agents are left to the gateways of their parents. Default false */
+    readonly staysWithParent?: boolean | undefined;
     readonly limit: number;
+    readonly takesNoSlot: (run: ClaimableRun) => boolean;
     readonly isKnown: (id: string) => boolean;
   }): Promise<readonly ClaimableRun[]> {
     const { lease, claims } = this.#options;
     const own = lease.own();
     if (own === undefined || !lease.mayAct()) return [];
-    const { claimed, queue } = await claims.claim(own, { limit, isKnown: (id) => isKnown(id) || this.#owned.has(id) });
-    this.#queue = queue;
+    const { claimed, queue, stranded } = await claims.claim(own, {
+      isWhole,
+      limit,
+      takesNoSlot,
+      staysWithParent,
+      isKnown: (id) => isKnown(id) || this.#owned.has(id),
+      workspace: this.provenWorkspace(),
+      isThere: async (workspace) => await this.membership()?.isThere(workspace) ?? true,
+    });
+    this.#stranded = stranded;
+    if (queue !== undefined) {
+      this.#queue = queue;
+      this.#options.onLook?.(queue);
+    }
     for (const run of claimed) this.#owned.set(run.id, { ...run, own, holds: run.conversationId !== null });
     return claimed;
   }
 
-  /** Claims one run that nobody owns, in order to end it. @returns false when others own it */
-  async claimToEnd(runId: string): Promise<boolean> {
+  /** Claims one run that nobody owns, in order to end it. @returns undefined when others own it */
+  async claimToEnd(runId: string): Promise<ClaimableRun | undefined> {
     const own = this.#options.lease.own();
-    if (own === undefined || !this.#options.lease.mayAct() || this.#owned.has(runId)) return false;
+    if (own === undefined || !this.#options.lease.mayAct() || this.#owned.has(runId)) return undefined;
     const run = await this.#options.claims.claimToEnd(runId, own);
     if (run !== undefined) this.#owned.set(runId, { ...run, own, holds: false });
-    return run !== undefined;
+    return run;
+  }
+
+  /** Gives a claim to each open run that has none, see `RunClaims.adopt`. */
+  adopt(...given: Parameters<RunClaims["adopt"]>): Promise<number> {
+    return this.#options.claims.adopt(...given);
+  }
+
+  /** Tells whether an open run of the cluster belongs to a conversation. */
+  worksIn(conversationId: string): Promise<boolean> {
+    return this.#options.claims.worksIn(conversationId);
+  }
+
+  /** Returns the precondition that no run works in a conversation. */
+  unheld(conversationId: string): readonly Write[] {
+    return this.#options.claims.unheld(conversationId);
   }
 
   /** Returns the ids of the open runs that a run has started as sub-agents, wherever they work. */
@@ -256,8 +465,4 @@ export class RunOwnership {
       },
     };
   }
-}
-
-function isAway(error: unknown): boolean {
-  return error instanceof HttpError && error.code === "storage_unavailable";
 }

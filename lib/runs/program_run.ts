@@ -46,6 +46,8 @@ export interface ProgramRun {
     | "failed"
     | "cancelled"
     | "needs_review";
+  /** Set for a queued run of a cluster whose workspace has no gateway now */
+  readonly waiting_for?: "workspace" | undefined;
   readonly created_at: string;
   readonly started_at: string | null;
   readonly ended_at: string | null;

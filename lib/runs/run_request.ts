@@ -24,6 +24,8 @@ export interface RunRequest {
   /** Conversation to record under; `new` creates one. Undefined: only the run's journal is kept. */
   readonly conversationId?: string | "new" | undefined;
   readonly parentId?: string | undefined;
+  /** Workspace of a cluster whose gateways alone do the run, where its tools need one. Default: that of the gateway that accepts it */
+  readonly workspace?: string | undefined;
   /** 0 for a run that a person started. Default: one more than the depth of a parent at work, else 0. */
   readonly depth?: number | undefined;
   readonly caller: Caller;
@@ -105,7 +107,15 @@ export interface FollowOptions {
   readonly afterSeq: number;
   /** Ends the iteration without an error. The run goes on. */
   readonly signal: AbortSignal;
+  /** Told when the events begin to come in another way; an empty array follows. At the beginning they are live. Default: nobody is */
+  readonly onPace?: ((pace: RunPace) => void) | undefined;
 }
+
+/**
+ * How the events of a run come that is at work at another gateway of the cluster: as they happen, or each turn when it is complete.
+ * `why` says what is missing, as a part of a sentence.
+ */
+export type RunPace = { readonly live: true } | { readonly live: false; readonly why: string };
 
 /** Positions in a run's events. */
 export interface RunReach {
@@ -159,6 +169,11 @@ export interface RunSupervisor {
     id: string,
     options: FollowOptions,
   ): Promise<AsyncIterable<readonly AgentEvent[]> | undefined>;
+  /**
+   * Returns the events of a run after `afterSeq` while it is at work at this very gateway, for another gateway of the cluster. Ends when
+   * the run leaves this gateway. Undefined for a run that is not at work here.
+   */
+  followHere(id: string, options: FollowOptions): AsyncIterable<readonly AgentEvent[]> | undefined;
   /** Returns how far a run's events have come. Undefined as for `follow`. */
   reach(id: string): Promise<RunReach | undefined>;
   /**
@@ -183,7 +198,9 @@ export interface RunSupervisor {
   recover(): Promise<void>;
   /**
    * Stops the runs for a shutdown. Attached work may finish until `graceMs`, and is then cancelled with `shutdown`. Durable work stops
-   * after its last finished step, or as soon as a call with an effect has ended, and goes on at the next start.
+   * after its last finished step, or as soon as a call with an effect has ended, and goes on at the next start, in a cluster at another
+   * gateway.
+   * @param reason why new runs are refused, as the end of a sentence. Default: a shutdown
    */
-  drain(graceMs: number): Promise<void>;
+  drain(graceMs: number, reason?: string): Promise<void>;
 }

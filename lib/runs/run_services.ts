@@ -80,13 +80,15 @@ export function createRuns(options: RunsOptions): RunSupervisor {
 }
 
 /** Creates the sub-agents, which are loaded when an agent first asks for one. */
-export function createLazySubAgents({ store, clock, config, tools, runs }: Omit<CommonOptions, "log"> & {
+export function createLazySubAgents({ store, clock, config, tools, runs, cluster }: Omit<CommonOptions, "log"> & {
+  /** Membership of a cluster. Default: the gateway is alone */
+  readonly cluster?: Pick<ClusterMember, "ownership"> | undefined;
   readonly tools: () => ToolExecutor;
   readonly runs: () => RunSupervisor | undefined;
 }): SubAgents {
   return lazyService(async () => {
     const { createSubAgents } = await import("./sub_agents/sub_agent_service.ts");
-    return createSubAgents({ store, clock, agents: () => config().agents, tools, runs });
+    return createSubAgents({ store, clock, agents: () => config().agents, tools, runs, cluster: cluster?.ownership });
   }, ["spawn", "list", "status", "result", "message", "cancel", "delegate", "delegations"]);
 }
 
@@ -94,11 +96,19 @@ export function createLazySubAgents({ store, clock, config, tools, runs }: Omit<
  * Creates the stored conversations, and forgets those whose time is over.
  * @param options.runs undefined without an agent
  */
-export function createConversationServices({ store, clock, log, config, runs, opened }: CommonOptions & {
+export function createConversationServices({ store, clock, log, config, runs, opened, cluster }: CommonOptions & {
+  /** Membership of a cluster. Default: the gateway is alone */
+  readonly cluster?: Pick<ClusterMember, "ownership"> | undefined;
   readonly runs: RunSupervisor | undefined;
   readonly opened: OpenedList;
 }): StoredConversations {
-  const conversations = createStoredConversations({ store, isAtWork: (id) => runs?.worksIn(id) ?? false });
+  const ownership = cluster?.ownership;
+  const worksHere = (id: string) => runs?.worksIn(id) ?? false;
+  const conversations = createStoredConversations({
+    store,
+    isAtWork: ownership === undefined ? worksHere : async (id) => worksHere(id) || await ownership.worksIn(id),
+    unheld: ownership && ((id) => ownership.unheld(id)),
+  });
   const stop = keepConversations(conversations, { clock, log, days: () => config().conversations.retention_days });
   opened.own(stop, (end) => end());
   return conversations;

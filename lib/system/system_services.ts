@@ -8,6 +8,7 @@ import type { RedactPart } from "../base/redact.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { createDesktop, type Desktop } from "./desktop/desktop.ts";
 import type { Files } from "./files/files.ts";
+import type { FileLocks } from "./files/file_locks.ts";
 import type { Browsers } from "./browser/browsers.ts";
 import { createFiles } from "./files/create_files.ts";
 import type { Git } from "./git/git.ts";
@@ -54,6 +55,10 @@ export interface SystemServicesOptions {
   /** Paths of the gateway that anyone may read. */
   readonly publicPaths: readonly string[];
   readonly opened: OpenedList;
+  /** Locks of files that other gateways change too. Default: none do */
+  readonly fileLocks?: FileLocks | undefined;
+  /** Id of the gateway in a cluster. Default: the gateway is alone */
+  readonly gateway?: string | undefined;
   /** Told of the files that a command with taint has written */
   readonly onTainted: ProcessesOptions["onTainted"];
 }
@@ -89,7 +94,7 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
   const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
   await endLeftovers(processes, options);
   return {
-    files: createFiles({ clock, home, ownPaths }),
+    files: createFiles({ clock, home, ownPaths, locks: options.fileLocks }),
     commands,
     processes,
     workers,
@@ -153,6 +158,7 @@ function openProcesses(
     home,
     ownPaths,
     marker: marker.text,
+    gateway: options.gateway,
     redact,
     quarantine: join(dataDir, "quarantine"),
     notes: join(dataDir, "commands"),

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Run } from "../../lib/base/records/run.ts";
-import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
+import { GATEWAY_FENCES, RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
+import { fenceCheck } from "../../lib/cluster/leases.ts";
 import type { RunRequest } from "../../lib/runs/run_request.ts";
+import type { Script } from "../../fixtures/scripted_provider.ts";
 import type { FakeTool } from "../support/fake_tool_executor.ts";
 import {
   type ClusteredGateway,
@@ -11,7 +13,7 @@ import {
   LEASE_MS,
   type SharedDatabase,
 } from "../support/clustered.ts";
-import { ask } from "../support/supervised.ts";
+import { ask, supervised } from "../support/supervised.ts";
 import { until } from "../support/until.ts";
 
 const DURABLE: Partial<RunRequest> = { durable: true };
@@ -67,6 +69,46 @@ describe("two gateways over one database", () => {
     await Promise.all([a.close(), b.close()]);
   });
 
+  test("a durable run with one tool call takes eight round trips at most from its acceptance to its end", async () => {
+    const database = createSharedDatabase();
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [{ name: "work", access: "write" }] });
+    const b = await joinGateway(database, [], { seed: 2 });
+    await database.clock.advance(2 * LEASE_MS);
+    const operations: string[] = [];
+    database.onResult = async (operation, first) => {
+      operations.push(`${operation} ${Array.isArray(first) ? `of ${first.length}` : String(first)}`);
+    };
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => a.runs.active() === 0);
+    database.onResult = async () => {};
+    assert.equal((await a.runs.get(id))?.result, "from A");
+    assert.ok(operations.length >= 5 && operations.length <= 8, operations.join(", "));
+    await Promise.all([a.close(), b.close()]);
+  });
+
+  test("runs that a gateway alone left open go on in the cluster, in their order", async () => {
+    const database = createSharedDatabase();
+    const alone = supervised([{ hang: "before" }], {
+      ...{ clock: database.clock, store: database.store, seed: 9 },
+      limits: { maxConcurrent: 1 },
+    });
+    const conversation = { ...DURABLE, conversationId: "c1" };
+    const ids = [];
+    for (const text of ["first", "second"]) ids.push((await alone.runs.start(ask(text, conversation))).id);
+    await alone.runs.drain(0);
+    assert.equal(await database.store.count(RUN_CLAIMS), 0);
+    const gateways = await Promise.all(
+      [1, 2].map((seed) => joinGateway(database, ["one answer", "another answer"], { seed })),
+    );
+    const [a] = gateways as [ClusteredGateway];
+    for (const id of ids) await passUntil(database, hasStatus(a, id, "completed"));
+    const [first, second] = await Promise.all(ids.map((id) => a.runs.get(id)));
+    assert.ok(String(first?.ended_at) <= String(second?.started_at), "the second run began before the first had ended");
+    assert.equal(gateways.flatMap(({ provider }) => provider.requests).length, 2);
+    assert.equal(await database.store.count(RUN_CLAIMS), 0);
+    await Promise.all(gateways.map((gateway) => gateway.close()));
+  });
+
   test("a gateway that dies is noticed within 1.5 leases, and another goes on with its run", async () => {
     const database = createSharedDatabase();
     const { tool, begun } = slowTool("read");
@@ -106,6 +148,128 @@ describe("two gateways over one database", () => {
     await b.close();
   });
 
+  test("a gateway that dies is noticed within 1.5 leases, also when nobody looks for another reason", async () => {
+    const database = createSharedDatabase();
+    const { tool, begun } = slowTool("read");
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [tool] });
+    const b = await joinGateway(database, ["from B"], { seed: 2, tools: [{ name: "work" }] });
+    // The looks of B come at another time than the end of A's lease
+    await database.clock.advance(2 * LEASE_MS + 333);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => begun() === 1);
+    a.link.isCut = true;
+    a.cluster.lease.abandon();
+    const passed = await passUntil(database, async () => (await b.cluster.gateways()).length === 1);
+    assert.ok(passed <= 1.5 * LEASE_MS, `it took ${passed} ms`);
+    await passUntil(database, hasStatus(b, id, "completed"));
+    await b.close();
+  });
+
+  test("another history of the database makes every gateway drop its runs and claim anew, with a fence of its own", async () => {
+    const database = createSharedDatabase();
+    const { tool, begun, end } = slowTool("read");
+    const script: Script = [CALL, "done"];
+    const a = await joinGateway(database, script, { seed: 1, tools: [tool] });
+    const b = await joinGateway(database, script, { seed: 2, tools: [tool] });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => begun() === 1);
+    const before = [a, b].map(({ cluster }) => cluster.lease.own()?.fence ?? 0);
+    // The other history has forgotten the newest fence of A
+    const fence = await database.store.get(GATEWAY_FENCES, a.cluster.id);
+    await database.store.batch([{ op: "delete", collection: GATEWAY_FENCES, key: a.cluster.id }]);
+    database.history = "second";
+    await passUntil(
+      database,
+      () => [a, b].every(({ cluster }, index) => (cluster.lease.own()?.fence ?? 0) > (before[index] ?? 0)),
+    );
+    assert.equal(await database.store.batch([fenceCheck({ id: a.cluster.id, fence: fence?.version ?? 0 })]), false);
+    assert.ok(a.clusterLog.some(({ message }) => message.includes("another history")));
+    await passUntil(database, () => begun() === 2);
+    end();
+    await passUntil(database, hasStatus(b, id, "completed"));
+    await Promise.all([a.close(), b.close()]);
+  });
+
+  test("a request to a gateway that others have fenced off is refused for now, and not as if it had been made before", async () => {
+    const database = createSharedDatabase();
+    const a = await joinGateway(database, ["from A"], { seed: 1 });
+    await database.clock.advance(LEASE_MS);
+    const { id } = a.cluster;
+    await database.store.batch([{ op: "put", collection: GATEWAY_FENCES, key: id, body: { v: 1 } }]);
+    const claim = (key: string) => (runId: string) => [
+      { op: "insert", collection: "claims", key, body: runId } as const,
+    ];
+    await assert.rejects(
+      a.runs.start(ask("go", { ...DURABLE, claim: claim("once") })),
+      { code: "storage_unavailable", status: 503 },
+    );
+    await passUntil(database, () => (a.cluster.lease.own()?.fence ?? 0) > 2);
+    const handle = await a.runs.start(ask("go", { ...DURABLE, claim: claim("once") }));
+    await passUntil(database, hasStatus(a, handle.id, "completed"));
+    await assert.rejects(a.runs.start(ask("go", { ...DURABLE, claim: claim("once") })), { code: "conflict" });
+    await a.close();
+  });
+
+  test("a run is claimed although more runs are at work before it than one look reads", async () => {
+    const database = createSharedDatabase();
+    const a = await joinGateway(database, ["from A"], { seed: 1 });
+    const own = a.cluster.lease.own();
+    const body = { v: 1, gateway: own?.id, fence: own?.fence, conversation_id: null, parent_id: null };
+    await database.store.batch(
+      Array.from({ length: 1_500 }, (_, index) => (
+        { op: "insert", collection: RUN_CLAIMS, key: `run_busy${index}`, body: { ...body, gateway: "gw_other" } }
+      )),
+    );
+    await database.store.batch([{ op: "insert", collection: GATEWAY_FENCES, key: "gw_other", body: { v: 1 } }]);
+    const handle = await a.runs.start(ask("go", { ...DURABLE, conversationId: "conv_1" }));
+    await passUntil(database, hasStatus(a, handle.id, "completed"), 5_000);
+    await a.close();
+  });
+
+  test("of a gateway that died nothing is left once its runs are taken over, and it joins above its last fence", async () => {
+    const database = createSharedDatabase();
+    const { tool, begun, end } = slowTool("read");
+    const a = await joinGateway(database, [CALL, "from A", "again"], { seed: 1, tools: [tool] });
+    const b = await joinGateway(database, ["from B"], { seed: 2, tools: [{ name: "work" }] });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => begun() === 1);
+    const fence = a.cluster.lease.own()?.fence ?? 0;
+    a.link.isCut = true;
+    await passUntil(database, hasStatus(b, id, "completed"));
+    await database.clock.advance(120_000);
+    const rows = async () => (await database.store.scan(GATEWAY_FENCES, { limit: 9 })).map(({ key }) => key);
+    assert.deepEqual(await rows(), [b.cluster.id]);
+    a.link.isCut = false;
+    end();
+    await passUntil(database, () => (a.cluster.lease.own()?.fence ?? 0) > fence);
+    assert.ok(a.cluster.lease.mayAct());
+    await Promise.all([a.close(), b.close()]);
+  });
+
+  test("a person's review counts once, at whichever gateway it is given, and wherever the run goes on", async () => {
+    const database = createSharedDatabase();
+    const { tool, begun } = slowTool();
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools: [tool] });
+    const b = await joinGateway(database, ["from B"], { seed: 2, tools: [{ name: "work", access: "write" }] });
+    const c = await joinGateway(database, ["from C"], { seed: 3, tools: [{ name: "work", access: "write" }] });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => begun() === 1);
+    a.link.isCut = true;
+    a.cluster.lease.abandon();
+    await passUntil(database, hasStatus(c, id, "needs_review"));
+    const review = { action: "resume", outcome: "done", by: { via: "http", tokenId: "tok_1" } } as const;
+    const answers = await Promise.allSettled([b.runs.resolve(id, review), c.runs.resolve(id, review)]);
+    assert.deepEqual(answers.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+    await passUntil(database, hasStatus(b, id, "completed"));
+    const reviews = (await eventsOf(c, id)).filter((type) => type === "review_answered");
+    assert.equal(reviews.length, 1);
+    assert.equal(b.provider.requests.length + c.provider.requests.length, 1);
+    await Promise.all([b.close(), c.close()]);
+  });
+
   test("a gateway that was paused for three leases comes back and writes nothing", async () => {
     const database = createSharedDatabase();
     const slow = slowTool("read");
@@ -130,6 +294,30 @@ describe("two gateways over one database", () => {
     await Promise.all([a.close(), b.close()]);
   });
 
+  test("a gateway that was fenced off writes nothing to a journal, while it still believes that it may act", async () => {
+    const database = createSharedDatabase();
+    const slow = slowTool("read");
+    const a = await joinGateway(database, [CALL, "from A", "from A"], { seed: 1, tools: [slow.tool] });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => slow.begun() === 1);
+    const journal = () => database.store.read(`run/${id}`, { afterSeq: 0, limit: 100 });
+    const before = await journal();
+    await database.store.batch([{ op: "put", collection: GATEWAY_FENCES, key: a.cluster.id, body: { v: 1 } }]);
+    assert.equal(a.cluster.lease.mayAct(), true);
+    slow.end();
+    await until(() => a.runs.active() === 0);
+    assert.deepEqual(await journal(), before);
+    const errors = a.clusterLog.map(({ fields }) => String((fields["error"] as Error | undefined)?.message));
+    assert.match(errors.join(), /has lost its lease and joins the cluster again/);
+    assert.doesNotMatch(errors.join(), /another writer/);
+    // It joins again, and goes on with the run as the next owner
+    await passUntil(database, () => slow.begun() === 1);
+    slow.end();
+    await passUntil(database, hasStatus(a, id, "completed"));
+    await a.close();
+  });
+
   test("the database is away for 60 s: no run changes its owner, and none becomes needs_review", async () => {
     const database = createSharedDatabase();
     const slow = slowTool();
@@ -138,8 +326,13 @@ describe("two gateways over one database", () => {
     await database.clock.advance(3 * LEASE_MS);
     const { id } = await a.runs.start(ask("go", DURABLE));
     await until(() => slow.begun() === 1);
+    const followed = [a, b].map((gateway) => eventsOf(gateway, id));
+    const ended = a.runs.ended(id, new AbortController().signal);
+    await database.clock.advance(100);
     database.isAway = true;
     await database.clock.advance(20_000);
+    await assert.rejects(eventsOf(b, id), { code: "storage_unavailable" });
+    assert.equal((await a.runs.get(id))?.status, "running");
     // The effect ends in the outage: its end waits for the database
     slow.end();
     await database.clock.advance(40_000);
@@ -147,6 +340,11 @@ describe("two gateways over one database", () => {
     await passUntil(database, hasStatus(b, id, "completed"));
     assert.equal((await b.runs.get(id))?.result, "from A");
     assert.equal(b.provider.requests.length, 0);
+    // Who followed and who waited has been told nothing of the outage
+    const whole = await eventsOf(b, id);
+    await database.clock.advance(2_000);
+    for (const types of await Promise.all(followed)) assert.deepEqual(types, whole);
+    assert.equal((await ended)?.status, "completed");
     await Promise.all([a.close(), b.close()]);
   });
 

@@ -30,6 +30,17 @@ describe("the rules of ownership, all interleavings of 2 gateways", () => {
   });
 });
 
+test("an owner may act while its deadline has passed by neither clock, and no clock went back", () => {
+  const terms = { leaseMs: 1_000, marginMs: 250 };
+  const hold = ownership.held(1, { monotonic: 10, wall: 500 });
+  const mayAct = (monotonic: number, wall: number, of = hold) =>
+    ownership.mayAct(of, { monotonic: 10 + monotonic, wall: 500 + wall }, terms);
+  assert.deepEqual([mayAct(0, 0), mayAct(749, 749)], [true, true]);
+  assert.deepEqual([mayAct(750, 0), mayAct(0, 750), mayAct(-1, 0), mayAct(0, -1)], [false, false, false, false]);
+  assert.equal(mayAct(0, 0, ownership.brokenHold(hold)), false);
+  assert.deepEqual([1_000, 60_000].map(ownership.marginOf), [250, 2_000]);
+});
+
 /** Rules with one thing wrong. The enumeration must find what each of them breaks. */
 const MUTATED: readonly { readonly what: string; readonly options: ModelOptions; readonly breaks: RegExp }[] = [
   {

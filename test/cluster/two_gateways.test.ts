@@ -1,46 +1,13 @@
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import process from "node:process";
 import { test } from "node:test";
-import { createScriptedProvider, createScriptedProviders, type Script } from "../../fixtures/scripted_provider.ts";
-import { createServices } from "../../lib/gateway.ts";
-import type { GatewayServices } from "../../lib/services.ts";
-import { createSharedDatabase, type DatabaseLink, LEASE_MS, type SharedDatabase } from "../support/clustered.ts";
-import { toConfig } from "../support/config_edits.ts";
+import { type ClusterMember, endMember, startMember } from "../support/cluster_member.ts";
+import { createSharedDatabase, LEASE_MS, type SharedDatabase } from "../support/clustered.ts";
 import { ask } from "../support/supervised.ts";
 import { until } from "../support/until.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
-
-interface Member {
-  readonly services: GatewayServices;
-  readonly link: DatabaseLink;
-}
-
-/** Starts a whole gateway of its own data directory and workspace over a shared database, without a socket. */
-async function startMember(database: SharedDatabase, folder: string, script: Script): Promise<Member> {
-  const link = database.link();
-  const { clock } = database;
-  const workspaceRoot = join(folder, "work");
-  mkdirSync(workspaceRoot, { recursive: true });
-  const services = await createServices({
-    config: toConfig({
-      storage: { driver: "memory" },
-      cluster: { lease_secs: LEASE_MS / 1_000 },
-      autonomy: { level: "supervised" },
-      security: { write_file: { enabled: true } },
-    }),
-    dataDir: join(folder, "data"),
-    workspaceRoot,
-    home: folder,
-    environment: {},
-    version: "0.0.0-test",
-    logSink: () => {},
-    clock,
-    database: link,
-    providers: createScriptedProviders(createScriptedProvider(script, { clock })),
-  });
-  return { services, link };
-}
 
 async function passUntil(database: SharedDatabase, holds: () => Promise<boolean>): Promise<void> {
   for (let passed = 0; !await holds(); passed += 50) {
@@ -54,8 +21,8 @@ const WRITE = { toolCalls: [{ name: "write_file", arguments: { path: "a.txt", co
 test("two gateways in one process: an approval at one lets the other's run go on, and survives the other's death", async () => {
   await withTemporaryFolder(async (folder) => {
     const database = createSharedDatabase();
-    const a = await startMember(database, join(folder, "a"), [WRITE, "from A", WRITE]);
-    const b = await startMember(database, join(folder, "b"), ["from B"]);
+    const a = await startMember(database, join(folder, "a"), { script: [WRITE, "from A", WRITE, "from A", WRITE] });
+    const b = await startMember(database, join(folder, "b"), { script: ["from B"] });
     await database.clock.advance(2 * LEASE_MS);
     const runOf = (id: string) => async () => await b.services.agent?.runs.get(id);
     const hasStatus = (id: string, status: string) => async () => (await runOf(id)())?.status === status;
@@ -64,7 +31,7 @@ test("two gateways in one process: an approval at one lets the other's run go on
     const first = await a.services.agent?.runs.start(ask("write", { durable: true }));
     assert.ok(first);
     await passUntil(database, hasStatus(first.id, "waiting_for_approval"));
-    const approve = async (member: Member) => {
+    const approve = async (member: ClusterMember) => {
       const { approvals: [approval] } = await member.services.approvals.list({ status: "pending", limit: 1 });
       assert.ok(approval);
       await member.services.approvals.answer(approval.id, {
@@ -76,6 +43,16 @@ test("two gateways in one process: an approval at one lets the other's run go on
     // The clock stands still: the note of the answer alone wakes the owner
     await until(hasStatus(first.id, "completed"));
     assert.equal((await runOf(first.id)())?.result, "from A");
+
+    // The note of the answer is lost: the owner looks once a second
+    const mute = await a.services.agent?.runs.start(ask("write", { durable: true }));
+    assert.ok(mute);
+    await passUntil(database, hasStatus(mute.id, "waiting_for_approval"));
+    database.isMute = true;
+    await approve(b);
+    await database.clock.advance(1_000);
+    await until(hasStatus(mute.id, "completed"));
+    database.isMute = false;
 
     // A dies while its run waits: B takes the run over, asks nobody again, and makes the call once it is answered
     const second = await a.services.agent?.runs.start(ask("write", { durable: true }));
@@ -98,5 +75,41 @@ test("two gateways in one process: an approval at one lets the other's run go on
     await drained;
     await a.services.close();
     assert.equal(database.clock.pending(), 0, "no timer is left");
+  });
+});
+
+/** Seconds of a program that no other test starts. */
+const SLEEP = `6${process.pid}`;
+
+/** Tells whether the program of the test below is there. */
+function isRunning(): boolean {
+  const wanted = `sleep\0${SLEEP}\0`;
+  return readdirSync("/proc").some((id) => {
+    try {
+      return /^\d+$/.test(id) && readFileSync(`/proc/${id}/cmdline`, "utf8").endsWith(wanted);
+    } catch {
+      return false;
+    }
+  });
+}
+
+test("a gateway whose heartbeats stop has its programs killed", {
+  skip: process.platform === "linux" ? false : "programs are found on Linux alone",
+}, async () => {
+  await withTemporaryFolder(async (folder) => {
+    const database = createSharedDatabase();
+    const call = { toolCalls: [{ name: "shell", arguments: { command: `sleep ${SLEEP}` } }] };
+    const a = await startMember(database, join(folder, "a"), {
+      script: [call, "ended"],
+      config: { autonomy: { level: "full" }, security: { allowed_commands: ["sleep"] } },
+    });
+    const run = await a.services.agent?.runs.start(ask("sleep", { durable: true }));
+    assert.ok(run);
+    await until(() => isRunning());
+    // The next heartbeat is the last: the clock of the gateway stands still then, and that of the watchdog goes on
+    await database.clock.advance(LEASE_MS / 4);
+    await until(() => !isRunning());
+    await passUntil(database, async () => (await a.services.agent?.runs.get(run.id))?.status === "completed");
+    await endMember(database, a);
   });
 });

@@ -1,3 +1,4 @@
+import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { Random } from "../../base/random.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { Caller } from "../../base/records/caller.ts";
@@ -126,6 +127,7 @@ export function createConversations(options: ConversationsOptions): Conversation
       const length = conversation?.messages ?? 0;
       const title = conversation === undefined ? firstWords(messages) : conversation.title;
       const body = {
+        ...unknownFieldsOf(conversation),
         v: 1,
         created_at: conversation?.created_at ?? time,
         updated_at: time,

@@ -15,6 +15,7 @@ import type { Conversations } from "./conversations.ts";
 import { fitHistory } from "./fit_history.ts";
 import { answerAllCalls } from "../../agent/parked_client_calls.ts";
 import { cancelError } from "../../base/cancel.ts";
+import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import type { RunRequest } from "../run_request.ts";
 import type { QueuePlace } from "../supervisor/run_queue.ts";
 
@@ -31,6 +32,8 @@ export interface RunOpeningOptions {
   /** The run at work, whose start is noted. */
   readonly entry: { startedAt: string | null };
   readonly conversations: Conversations;
+  /** Reads the history: in a cluster, once the database is back. Default: at once */
+  readonly onceBack?: OnceBack | undefined;
 }
 
 /** Waits for the slot of a run and gives the run's first messages for the model. */
@@ -53,13 +56,14 @@ export class RunOpening {
   }
 
   async #beginLater(run: AgentRun): Promise<readonly Message[]> {
-    const { request, provider, prompt, place, entry, conversations } = this.#options;
+    const { request, provider, prompt, place, entry, conversations, onceBack } = this.#options;
     await place.wait(run.signal);
     entry.startedAt = run.time();
     if (run.conversationId === null) return this.#clientMessages(run);
     const messages = this.#givenMessages(run);
     const recalled = await recallHistory(run.conversationId, {
       conversations,
+      onceBack,
       caller: request.caller,
       provider,
       model: run.providerModel,
@@ -96,6 +100,8 @@ export class RunOpening {
 /** The run that reads a history, and the model that condenses it. */
 export interface RecallOptions {
   readonly conversations: Conversations;
+  /** As in `RunOpeningOptions` */
+  readonly onceBack?: OnceBack | undefined;
   /** Caller of the run, who must be allowed to go on with the conversation */
   readonly caller: Caller;
   readonly provider: Provider;
@@ -137,7 +143,8 @@ const SHORT_TOKENS = 1500;
  */
 export async function recallHistory(id: string, options: RecallOptions): Promise<RecalledHistory> {
   const { conversations, provider, model, prompt, messages, tools, parameters, budget, requestId, signal } = options;
-  const history = await conversations.history(id, options.caller);
+  const { onceBack = atOnce } = options;
+  const history = await onceBack(() => conversations.history(id, options.caller));
   const own: readonly Message[] = prompt === null ? messages : [{ role: "system", content: prompt }, ...messages];
   const ownTokens = messageTokens(own);
   const isShort = messageTokens(history.messages) + ownTokens < SHORT_TOKENS;
@@ -152,7 +159,8 @@ export async function recallHistory(id: string, options: RecallOptions): Promise
       ? undefined
       : (old, earlier) => summarize(old, { provider, model, windowTokens, earlier, account, requestId, signal }),
   });
-  if (fitted.summary !== undefined) await conversations.summarized(id, fitted.summary, options.time());
+  const { summary } = fitted;
+  if (summary !== undefined) await onceBack(() => conversations.summarized(id, summary, options.time()));
   return { ...fitted, taint: history.taint };
 }
 

@@ -58,13 +58,9 @@ const NEWEST_FIRST = { order: "created", reverse: true } as const;
  * @param options.isAtWork whether a run of this conversation is at work or waits for its slot
  */
 export function createStoredConversations(
-  { store, isAtWork }: StoredConversationsOptions,
+  { store, isAtWork, unheld = () => [] }: StoredConversationsOptions,
 ): StoredConversations {
-  const remove = async (id: string) => {
-    if (isAtWork(id)) return false;
-    await store.batch(removal(id));
-    return true;
-  };
+  const remove = async (id: string) => !await isAtWork(id) && await store.batch([...unheld(id), ...removal(id)]);
   const get = async (id: string) => {
     const found = await readRecord(store, CONVERSATIONS, id, parseConversation);
     return found === undefined ? undefined : toConversation(found);
@@ -90,7 +86,7 @@ export function createStoredConversations(
       for (;;) {
         const stored = await readRecord(store, CONVERSATIONS, id, parseConversation);
         if (stored === undefined) return "unknown";
-        if (isAtWork(id)) return "at_work";
+        if (await isAtWork(id)) return "at_work";
         const body = { ...stored.value, title };
         // A record of another version was changed meanwhile, and is read again
         if (await store.putIfVersion(CONVERSATIONS, id, stored.version, body)) {
@@ -112,21 +108,27 @@ export function createStoredConversations(
       }
       return { deleted, atWork };
     },
-    forgetBefore: (updatedBefore) => forgetBefore(updatedBefore, { store, isAtWork }),
+    forgetBefore: (updatedBefore) => forgetBefore(updatedBefore, { store, isAtWork, unheld }),
   };
 }
 
 interface StoredConversationsOptions {
   readonly store: Store;
-  readonly isAtWork: (id: string) => boolean;
+  readonly isAtWork: (id: string) => boolean | Promise<boolean>;
+  /** Returns the precondition that no gateway of a cluster works in a conversation. Default: the gateway is alone, and asks nothing */
+  readonly unheld?: ((id: string) => readonly Write[]) | undefined;
 }
 
-async function forgetBefore(updatedBefore: string, { store, isAtWork }: StoredConversationsOptions): Promise<number> {
+async function forgetBefore(
+  updatedBefore: string,
+  { store, isAtWork, unheld = () => [] }: StoredConversationsOptions,
+): Promise<number> {
   let forgotten = 0;
   for await (const { key, version, value } of readRecords(store, CONVERSATIONS, parseConversation)) {
-    if (value.updated_at >= updatedBefore || isAtWork(key)) continue;
+    if (value.updated_at >= updatedBefore || await isAtWork(key)) continue;
     // A message that was added since the read keeps the conversation
     const isGone = await store.batch([
+      ...unheld(key),
       { op: "putIf", collection: CONVERSATIONS, key, version, body: value },
       ...removal(key),
     ]);

@@ -61,6 +61,24 @@ export async function recoverRuns(options: RecoverOptions): Promise<void> {
   for (const interrupted of resumable) await continueRun(interrupted, options);
 }
 
+/**
+ * Ends a run that this gateway has claimed in a cluster and cannot go on with, where it would not go on anyway: cancelled, interrupted, or
+ * with an effect whose outcome nobody knows. @returns the run when it would go on elsewhere
+ */
+export async function settleRun(
+  { id, cancelled }: OpenRunId,
+  options: RecoverOptions,
+): Promise<InterruptedRun | undefined> {
+  return (await settle(id, cancelled, options))?.interrupted;
+}
+
+/** Ends a run that would go on, and withdraws its approvals. */
+export async function endInterrupted({ run, seq, approvals }: InterruptedRun, end: End, options: RecoverOptions) {
+  await endRun(run.id, seq, end, options);
+  for (const { approvalId } of approvals.values()) await options.withdraw(approvalId);
+  options.log.warn("Interrupted run was ended", { run_id: run.id, code: end.code });
+}
+
 /** Takes up one run that this gateway has claimed in a cluster, as `recoverRuns` does. @throws when the run cannot be read or ended */
 export async function recoverRun({ id, cancelled }: OpenRunId, options: RecoverOptions): Promise<void> {
   const settled = await settle(id, cancelled, options);

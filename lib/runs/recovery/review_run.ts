@@ -8,7 +8,7 @@ import type { Write } from "../../storage/store.ts";
 import { appendEvents } from "../journal/run_recorder.ts";
 import { type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
 import type { InterruptedRun } from "./recover_runs.ts";
-import { OPEN_RUNS, RUN_INPUTS, type RunInput } from "../journal/run_records.ts";
+import { OPEN_RUNS, RUN_INPUTS, type RunInput, workspaceOf } from "../journal/run_records.ts";
 import type { RunReview } from "../run_request.ts";
 import { JournalError, type RunStore } from "../journal/run_store.ts";
 
@@ -70,7 +70,12 @@ async function goOn(
   await write({ run, recalled, review }, bodies, options, [
     { op: "put", collection: OPEN_RUNS, key: run.id, body: { v: 1 } },
     { op: "put", collection: RUN_INPUTS, key: run.id, body: pinned },
-    ...options.ownership?.opening({ id: run.id, conversationId: run.conversation_id, parentId: run.parent_id }) ?? [],
+    ...options.ownership?.opening({
+      id: run.id,
+      conversationId: run.conversation_id,
+      parentId: run.parent_id,
+      workspace: workspaceOf(pinned),
+    }) ?? [],
   ]);
   const { seq, approvals } = await recallRun(options.runs, run.id);
   await options.resume({ run, input: pinned, seq, approvals });

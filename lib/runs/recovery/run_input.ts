@@ -21,6 +21,8 @@ export function toRunInput(
     readonly depth: number;
     /** Messages with parked parts of earlier turns in their places; the same array when there are none. */
     readonly spliced: readonly Message[];
+    /** Workspace of the cluster that its tools need. Default: none */
+    readonly workspace?: string | null | undefined;
   },
 ): RunInput {
   const { caller, toolChoice, parallelToolCalls } = request;
@@ -47,6 +49,7 @@ export function toRunInput(
     ...(request.limits === undefined ? {} : { limits: toRecordedLimits(request.limits) }),
     ...(request.call === undefined ? {} : { call: request.call }),
     ...(request.call === undefined || request.tools === undefined ? {} : { passed_tools: [...request.tools] }),
+    ...(pinned.workspace == null ? {} : { workspace: pinned.workspace }),
     request_id: request.requestId ?? null,
     ...taintField(request.taint ?? UNTAINTED),
   };

@@ -1,9 +1,11 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
+import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import { ProviderError, ToolError } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import type { Run } from "../../base/records/run.ts";
 import { joinTaints, UNTAINTED } from "../../base/taint.ts";
+import { isStorageAway, readOnceBack } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { DelegatedAnswer } from "../../tools/agents/sub_agents.ts";
 import type { CallContext } from "../../tools/runtime/tool_call.ts";
@@ -17,12 +19,14 @@ export interface DelegationOptions {
   readonly clock: Clock;
   /** @throws {ToolError} `agent_unavailable` */
   readonly supervisor: () => RunSupervisor;
+  /** Fences of the gateways of a cluster. Default: the gateway is alone */
+  readonly cluster?: Pick<RunOwnership, "own" | "isCurrent"> | undefined;
 }
 
 /** Runs of agents whose callers wait for the answer. Both throw ToolError `agent_failed`, and CancelError when the caller's signal aborts. */
 export interface Delegation {
-  /** Tells whether a caller in this process waits for the answer of a delegation. */
-  isWaitedFor(id: string): boolean;
+  /** Tells whether a caller waits for the answer of a delegation, here or at another gateway of the cluster. */
+  isWaitedFor(record: Pick<SubAgentRecord, "id" | "waiter">): Promise<boolean>;
   /** Starts a delegation that ends with its caller and uses the caller's approver, and waits for the answer. */
   attached(
     planned: Omit<SubAgentRecord, "run_id">,
@@ -32,24 +36,41 @@ export interface Delegation {
   durable(record: SubAgentRecord, by: CallContext): Promise<DelegatedAnswer>;
 }
 
+const NEVER = new AbortController().signal;
+
 /** Returns the delegations over a supervisor. */
-export function createDelegation({ store, clock, supervisor }: DelegationOptions): Delegation {
+export function createDelegation({ store, clock, supervisor, cluster }: DelegationOptions): Delegation {
   const waitedFor = new Set<string>();
   const keep = (record: SubAgentRecord) =>
     store.batch([{ op: "put", collection: SUB_AGENTS, key: record.id, body: record }]);
 
+  /** Keeps the end of a delegation. The answer does not wait for a database of a cluster that is away. */
+  const keepEnd = async (record: SubAgentRecord) => {
+    try {
+      await keep(record);
+    } catch (error) {
+      if (cluster === undefined || !isStorageAway(error)) throw error;
+      void readOnceBack(() => keep(record), { clock, signal: NEVER }).catch(() => {}); // It counts as left then
+    }
+  };
+
   return {
-    isWaitedFor: (id) => waitedFor.has(id),
+    isWaitedFor: async ({ id, waiter }) =>
+      waitedFor.has(id) ||
+      (waiter !== undefined && waiter.id !== cluster?.own()?.id && await cluster?.isCurrent(waiter) === true),
     async attached(planned, { prompt, by }) {
       const request = subAgentRequest(planned, { text: prompt, by, durable: false });
       const handle = await startSubAgent(supervisor(), { ...request, approver: by.inherited?.approver });
-      const record: SubAgentRecord = { ...planned, run_id: handle.id };
+      const waiter = cluster?.own();
+      const record: SubAgentRecord = { ...planned, run_id: handle.id, ...(waiter === undefined ? {} : { waiter }) };
       const cancel = () => handle.cancel(cancelError(by.signal).reason);
       by.signal.addEventListener("abort", cancel, { once: true });
       waitedFor.add(record.id);
       let status: NonNullable<SubAgentRecord["ended"]>["status"] = "failed";
+      let isKept = false;
       try {
         await keep(record);
+        isKept = true;
         if (by.signal.aborted) cancel();
         const answer = await readAnswer(handle, { record, by });
         status = "completed";
@@ -60,7 +81,8 @@ export function createDelegation({ store, clock, supervisor }: DelegationOptions
       } finally {
         by.signal.removeEventListener("abort", cancel);
         handle.cancel("cancelled");
-        await keep({ ...record, ended: { status, at: new Date(clock.now()).toISOString() } });
+        const ended = { ...record, ended: { status, at: new Date(clock.now()).toISOString() } };
+        if (isKept || cluster === undefined) await keepEnd(ended);
         waitedFor.delete(record.id);
       }
     },

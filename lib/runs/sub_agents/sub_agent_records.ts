@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { storedObject } from "../../base/records/stored_object.ts";
 import { canonicalDigest } from "../../base/json.ts";
 import { isEnded, type Run } from "../../base/records/run.ts";
 import { readable, readRecord, readRecords } from "../../storage/read_records.ts";
@@ -6,7 +7,7 @@ import type { Store, Write } from "../../storage/store.ts";
 import { SUB_AGENT_LIMITS, type SubAgentView } from "../../tools/agents/sub_agents.ts";
 import type { CallContext } from "../../tools/runtime/tool_call.ts";
 
-const recordSchema = v.object({
+const recordSchema = storedObject({
   v: v.literal(1),
   id: v.string(),
   kind: v.picklist(["spawn", "delegate"]),
@@ -22,14 +23,16 @@ const recordSchema = v.object({
   max_depth: v.number(),
   /** Names of the tools that the sub-agent was given. */
   tools: v.array(v.string()),
-  limits: v.optional(v.object({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() })),
+  limits: v.optional(storedObject({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() })),
   /** Token with whose rights the sub-agent was started; null without one. Absent from records of older versions. */
   token_id: v.optional(v.nullable(v.string())),
   /** Origins of outside content that the task was made from. Absent: none */
   taint: v.optional(v.array(v.string())),
   created_at: v.string(),
+  /** Gateway of a cluster whose caller waits for a delegation that has no record of its run. Absent: the gateway is alone */
+  waiter: v.optional(storedObject({ id: v.string(), fence: v.number() })),
   /** End of a delegation whose run is not kept; null for every other record. */
-  ended: v.nullable(v.object({ status: v.picklist(["completed", "failed", "cancelled"]), at: v.string() })),
+  ended: v.nullable(storedObject({ status: v.picklist(["completed", "failed", "cancelled"]), at: v.string() })),
 });
 
 /** A sub-agent or a delegation as it was started: parentage, depth, tools and limits are pinned. */
@@ -70,8 +73,8 @@ export interface SubAgentRecords {
 export interface SubAgentRecordsOptions {
   readonly store: Store;
   readonly runOf: (id: string) => Promise<Run | undefined>;
-  /** Tells whether this process waits for the answer of a delegation. */
-  readonly isWaitedFor: (id: string) => boolean;
+  /** Tells whether somebody waits for the answer of a delegation, here or at another gateway of the cluster. */
+  readonly isWaitedFor: (record: Pick<SubAgentRecord, "id" | "waiter">) => Promise<boolean>;
 }
 
 const MAX_TASKS = 1000;
@@ -102,12 +105,13 @@ export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRec
     return readable(store, SUB_AGENT_TASKS, page, parseTask);
   };
   const view = async (record: SubAgentRecord): Promise<SubAgentView> => {
-    const { v: _v, ancestors: _ancestors, limits: _limits, token_id: _token, ended, ...shown } = record;
+    const { v: _v, ancestors: _ancestors, limits: _limits, token_id: _token, waiter: _waiter, ended, ...shown } =
+      record;
     const [newest] = await tasksOf(record.id, { reverse: true, limit: 1 });
     const runId = newest === undefined ? record.run_id : newest.value;
     const run = await runOf(runId);
     // A run that is gone, without a recorded end, was stopped with the gateway
-    const status = run?.status ?? ended?.status ?? (isWaitedFor(record.id) ? "running" : "failed");
+    const status = run?.status ?? ended?.status ?? (await isWaitedFor(record) ? "running" : "failed");
     return { ...shown, run_id: runId, status, ended_at: run?.ended_at ?? ended?.at ?? null };
   };
   return {

@@ -20,7 +20,7 @@ import type { CallContext } from "../../tools/runtime/tool_call.ts";
 import { checkOwner, onlyReached } from "../../tools/runtime/owned_things.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { reasonUnknown } from "../supervisor/agent_profile.ts";
-import { createDelegation, type Delegation } from "./delegation.ts";
+import { createDelegation, type Delegation, type DelegationOptions } from "./delegation.ts";
 import type { RunRequest, RunSupervisor } from "../run_request.ts";
 import {
   grantTools,
@@ -49,6 +49,8 @@ export interface SubAgentsOptions {
   readonly tools: () => Pick<ToolExecutor, "enabled" | "get">;
   /** Returns the supervisor; undefined without an agent. */
   readonly runs: () => RunSupervisor | undefined;
+  /** Fences of the gateways of a cluster. Default: the gateway is alone */
+  readonly cluster?: DelegationOptions["cluster"];
 }
 
 /** Characters of a task that its record keeps. */
@@ -70,8 +72,8 @@ class SubAgentService implements SubAgents {
 
   constructor(options: SubAgentsOptions) {
     this.#options = options;
-    const { store, clock, runs } = options;
-    this.#delegation = createDelegation({ store, clock, supervisor: () => this.#supervisor() });
+    const { store, clock, runs, cluster } = options;
+    this.#delegation = createDelegation({ store, clock, cluster, supervisor: () => this.#supervisor() });
     this.#records = createSubAgentRecords({
       store,
       runOf: async (id) => await unlessUnreadable(runs()?.get(id)),

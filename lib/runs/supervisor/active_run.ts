@@ -11,6 +11,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { type AcceptedRun, createRunState, endStatus } from "../journal/apply_event.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
 import type { OnRecorded } from "../journal/run_store.ts";
+import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import type { RunHandle, RunRequest } from "../run_request.ts";
 import type { Conversations } from "../conversations/conversations.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
@@ -94,6 +95,8 @@ export interface RunJournalOptions {
   readonly recorder: RunRecorder | undefined;
   /** Resolves when an effect may begin: in a cluster, while this gateway owns the run. Default: at once */
   readonly mayAct?: (() => Promise<void>) | undefined;
+  /** Reads what the end of the run is written with: in a cluster, once the database is back. Default: at once */
+  readonly onceBack?: OnceBack | undefined;
   readonly conversations: Conversations;
   readonly parkedRecords: ParkedRecords;
   readonly log: Logger;
@@ -168,7 +171,7 @@ export class RunJournal implements AgentJournal {
   #noteOwnWork(outcome: AgentOutcome): Promise<void> | undefined {
     const { entry, request, parkedRecords, log } = this.#options;
     if (!mayAwaitClient(request, outcome) || !hasOwnWork(outcome.added)) return undefined;
-    return parkedRecords.note(outcome.added).catch((error) => {
+    return parkedRecords.note(outcome.added, entry.taint.origins).catch((error) => {
       log.warn("Cannot note what a restart would lose of this run", { run_id: entry.id, error });
     });
   }
@@ -176,23 +179,26 @@ export class RunJournal implements AgentJournal {
   /** @param said what the conversation gets; undefined: nothing */
   async #write(recorder: RunRecorder, said: AgentOutcome | undefined): Promise<void> {
     const { entry: { id, conversationId, taint }, request, conversations, parkedRecords } = this.#options;
+    const { onceBack = atOnce } = this.#options;
     if (said === undefined) return await recorder.finish([]);
     const { added, terminal } = said;
     const { durable } = request;
     const kept = mayAwaitClient(request, said)
-      ? await parkedRecords.writes(added, { durable, taint: taint.origins })
+      ? await onceBack(() => parkedRecords.writes(added, { durable, taint: taint.origins }))
       : [];
     if (conversationId === null) return await recorder.finish(kept);
     const messages = [...withoutInstructions(request.messages), ...added];
     const { time } = terminal;
     await recorder.finish([
-      ...await conversations.writes(conversationId, {
-        runId: id,
-        caller: request.caller,
-        messages,
-        taint: taint.origins,
-        time,
-      }),
+      ...await onceBack(() =>
+        conversations.writes(conversationId, {
+          runId: id,
+          caller: request.caller,
+          messages,
+          taint: taint.origins,
+          time,
+        })
+      ),
       ...kept,
     ]);
   }

@@ -4,12 +4,15 @@ import type { Approval } from "../../base/records/approval.ts";
 import { type Approvals, type NewApproval, sayAsker } from "../../guard/approvals.ts";
 import { ELICITATION } from "../../guard/policy.ts";
 import type { ElicitationAnswer } from "../../tools/runtime/askable_client.ts";
+import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import { type ElicitationRequest, nobodyCouldAnswer } from "../../tools/runtime/tool_call.ts";
 import { toAnswered, toNeeded } from "./approval_events.ts";
 
 /** Approvals, and the run whose call asks. */
 export interface AskElicitationOptions {
   readonly approvals: Approvals;
+  /** Makes calls of the database that gateways share. Default: the gateway is alone, or the call has no run */
+  readonly onceBack?: OnceBack | undefined;
   /** How long the question waits, in milliseconds */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
@@ -29,16 +32,17 @@ export interface AskElicitationOptions {
  */
 export async function askElicitation(
   request: ElicitationRequest,
-  { approvals, timeoutMs, signal, emit = () => {}, pause = (wait) => wait(), onAsked }: AskElicitationOptions,
+  { approvals, onceBack = atOnce, timeoutMs, signal, emit = () => {}, pause = (wait) => wait(), onAsked }:
+    AskElicitationOptions,
 ): Promise<ElicitationAnswer> {
-  const asked = await approvals.ask(toNewElicitation(request, timeoutMs));
+  const asked = await approvals.ask(toNewElicitation(request, timeoutMs), undefined, onceBack);
   if (asked === undefined) {
     return cancelUnasked("as many approvals wait for a person as may, so nobody was asked", emit);
   }
   emit(toNeeded(asked));
   onAsked?.(asked.id);
   try {
-    const { approval, content } = await pause(() => approvals.elicited(asked.id, signal));
+    const { approval, content } = await pause(() => approvals.elicited(asked.id, signal, onceBack));
     emit(toAnswered(approval));
     return toAnswer(approval, content, emit);
   } catch (error) {

@@ -1,17 +1,26 @@
 import type { Cluster } from "../../cluster/join_cluster.ts";
 import { POLL_MS } from "../../cluster/cluster_news.ts";
+import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
+import { isEnded } from "../../base/records/run.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
-import { isAtWork } from "../../base/records/run.ts";
+import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Provider } from "../../providers/provider.ts";
+import { isStorageAway, type OnceBack } from "../../storage/read_records.ts";
+import type { Tool } from "../../tools/runtime/tool.ts";
+import { OPEN_RUNS, workspaceOf } from "../journal/run_records.ts";
 import type { RunStore } from "../journal/run_store.ts";
-import { type RecoverOptions, recoverRun } from "../recovery/recover_runs.ts";
+import { RunWatches } from "../journal/run_watch.ts";
+import { endInterrupted, type RecoverOptions, recoverRun, settleRun } from "../recovery/recover_runs.ts";
 import type { ActiveRun, ActiveRuns } from "./active_run.ts";
 import { overloaded, type QueuePlace, type RunLimits, type RunQueue } from "./run_queue.ts";
+
+/** Claimed runs that are read at the same time. */
+const TAKEN_UP_AT_ONCE = 8;
 
 /** Parts of a supervisor that a cluster works with. */
 export interface ClusterRunsOptions {
@@ -20,6 +29,8 @@ export interface ClusterRunsOptions {
   readonly active: ActiveRuns<ActiveRun>;
   readonly queue: RunQueue;
   readonly limits: () => RunLimits;
+  /** Tells whether the tokens of a run are limited: its sub-agents then work at its gateway, within its budget. Default: they are not */
+  readonly hasRunBudget?: (() => boolean) | undefined;
   readonly recovery: RecoverOptions;
   /** Woken with a run's id when the run has new events. */
   readonly news: KeyedNotifier;
@@ -27,8 +38,12 @@ export interface ClusterRunsOptions {
   readonly ends: KeyedNotifier;
   readonly cancel: (id: string) => Promise<unknown>;
   readonly clock: Clock;
+  readonly random: Random;
   readonly log: Logger;
 }
+
+/** Runs without a workspace that one look takes up, so that it ends soon. */
+const MAX_STRANDED = 50;
 
 /**
  * The runs of this gateway among those of the cluster: claims runs that wait, takes over those of gateways that are gone, and hears of
@@ -36,34 +51,44 @@ export interface ClusterRunsOptions {
  */
 export class ClusterRuns {
   readonly ownership: RunOwnership;
+  /** Runs that are at work elsewhere and followed here. */
+  readonly watches: RunWatches;
   readonly #options: ClusterRunsOptions;
   #poll: Timer | undefined = undefined;
   /** The look that is at work. */
   #looking: Promise<void> | undefined = undefined;
-  /** Set when something happened during a look, which is then repeated. */
-  #isDue = false;
+  /** Look that is to come, now or after the one at work: after news, or a whole one as once a second. */
+  #due: "none" | "news" | "whole" = "none";
   #isStopped = false;
   /** Runs that could not be read: they stay for a person. */
   readonly #unreadable = new Set<string>();
   #isAway = false;
+  #hasAdopted = false;
+  /** Number of runs of this gateway that work or wait, by conversation. */
+  readonly #lines = new Map<string, number>();
+  /** Writes of runs that are leaving. */
+  readonly #leaving = new Set<Promise<void>>();
 
   constructor(options: ClusterRunsOptions) {
     this.#options = options;
     this.ownership = options.cluster.ownership;
+    this.watches = new RunWatches({ ...options, links: options.cluster.links });
   }
 
   /** Begins to claim. Resolves after the first look. */
   async start(): Promise<void> {
-    const { ends, news, clock } = this.#options;
-    this.ownership.onNote(({ kind, id }) => {
-      if (kind === "run" || kind === "end") news.wake(id);
+    const { ends, clock } = this.#options;
+    this.ownership.onNote(({ kind, id, seq }) => {
+      if (kind === "run" || kind === "end") this.watches.hear(id, seq);
       if (kind === "end") ends.wake(id);
       if (kind === "signal" && this.ownership.owns(id)) void this.#readSignal(id);
-      if (kind === "queue" || kind === "end") this.look();
+      if (kind === "queue") this.look();
+      if (kind === "end") this.#lookForWaiting();
     });
     this.ownership.onLost((ids) => this.#lose(ids));
-    this.#poll = clock.every(POLL_MS, () => this.look());
-    this.look();
+    // A gateway whose lease has run out is noticed half a lease later at the latest
+    this.#poll = clock.every(Math.min(POLL_MS, this.ownership.leaseMs / 2), () => this.look("whole"));
+    this.look("whole");
     await this.#looking;
   }
 
@@ -71,13 +96,14 @@ export class ClusterRuns {
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#poll?.clear();
+    this.watches.stop();
     await this.#looking;
   }
 
   /** Looks for runs to claim, now or after the look that is at work. */
-  look(): void {
-    this.#isDue = true;
-    if (!this.#isStopped) this.#looking ??= this.#look().finally(() => this.#looking = undefined);
+  look(due: "news" | "whole" = "news"): void {
+    if (this.#due !== "whole") this.#due = due;
+    if (!this.#isStopped) this.#looking ??= this.#look();
   }
 
   /** Checks that the cluster has room for one more run. @throws {HttpError} 503 `overloaded` */
@@ -86,25 +112,59 @@ export class ClusterRuns {
     const { waiting, byConversation } = this.ownership.queue();
     if (waiting >= maxQueued) throw overloaded("too many runs of the cluster are waiting");
     if (conversationId !== null && (byConversation.get(conversationId) ?? 0) >= maxPerConversation) {
-      throw overloaded("too many runs of this conversation are waiting");
+      throw fullLine();
     }
   }
 
-  /** Returns a place that waits for the conversation in the whole cluster, after the slot. */
-  placeOf(place: QueuePlace, { id, conversationId, parentId }: {
-    readonly id: string;
-    readonly conversationId: string;
-    readonly parentId: string | null;
+  /**
+   * Returns a place that waits for the conversation in the whole cluster. The run stands in line from here on, and lends its slot while
+   * it waits for earlier runs: they may need it.
+   */
+  placeOf(place: QueuePlace, { run, isAccepted }: {
+    readonly run: ClaimableRun;
+    readonly isAccepted: boolean;
   }): QueuePlace {
     const { ownership } = this;
+    const { limits } = this.#options;
+    const leaveLine = this.#enterLine(run.conversationId ?? "", { place, isAccepted });
     return {
       ready: () => false,
       async wait(signal) {
+        // An accepted run has its place by its claim, until others take the run over
+        if (isAccepted && !ownership.owns(run.id)) {
+          throw new CancelError("shutdown", "Another gateway has taken the run over");
+        }
+        const maxBefore = isAccepted ? undefined : limits().maxPerConversation;
+        if (!await ownership.lineUp(run, { mayHold: place.ready(), maxBefore, signal })) throw fullLine();
         await place.wait(signal);
-        await ownership.takeConversation({ id, conversationId, parentId }, signal);
+        if (!ownership.holds(run)) await place.pause(() => ownership.takeConversation(run, signal));
       },
       pause: (wait) => place.pause(wait),
-      leave: () => place.leave(),
+      leave() {
+        leaveLine();
+        place.leave();
+      },
+    };
+  }
+
+  /** Counts a run of a conversation at this gateway. @returns a function that ends this. @throws {HttpError} 503 `overloaded` */
+  #enterLine(
+    conversationId: string,
+    { place, isAccepted }: { readonly place: QueuePlace; readonly isAccepted: boolean },
+  ): () => void {
+    const before = this.#lines.get(conversationId) ?? 0;
+    if (!isAccepted && before > this.#options.limits().maxPerConversation) {
+      place.leave();
+      throw fullLine();
+    }
+    this.#lines.set(conversationId, before + 1);
+    let hasLeft = false;
+    return () => {
+      if (hasLeft) return;
+      hasLeft = true;
+      const left = (this.#lines.get(conversationId) ?? 1) - 1;
+      if (left > 0) this.#lines.set(conversationId, left);
+      else this.#lines.delete(conversationId);
     };
   }
 
@@ -123,41 +183,70 @@ export class ClusterRuns {
     };
   }
 
-  /** Gives back what a run had that has left. */
-  leave(entry: Pick<ActiveRun, "id" | "conversationId">): void {
-    const { id, conversationId } = entry;
+  /** Returns what makes calls of the store for a run, again and again while the database is away. @param signal ends the pauses */
+  onceBackOf(runId: string, signal: AbortSignal): OnceBack {
+    return (work) => this.ownership.onceBack(runId, work, signal);
+  }
+
+  /**
+   * Returns the workspace that a new run needs, where a tool of the run needs files or programs: the wanted one, or this gateway's.
+   * @throws {HttpError} 503 `workspace_unavailable` for durable work, when other gateways have another folder as this workspace
+   */
+  workspaceFor({ tools, durable, wanted }: {
+    readonly tools: readonly Pick<Tool, "local">[];
+    readonly durable: boolean;
+    readonly wanted?: string | undefined;
+  }): string | null {
+    if (!tools.some(({ local }) => local)) return null;
+    if (wanted !== undefined) return wanted;
+    const refusal = this.ownership.membership()?.refusal();
+    if (refusal === undefined || !durable) return this.ownership.workspace();
+    throw new HttpError("workspace_unavailable", `Cannot start the run: its tools need the workspace, and ${refusal}`, {
+      status: 503,
+      type: "api_error",
+    });
+  }
+
+  /** Gives back what a run had that has left. A run that stopped for a shutdown or a drain goes on at another gateway. */
+  leave(entry: Pick<ActiveRun, "id" | "conversationId" | "durable">): void {
+    const { id, conversationId, durable } = entry;
     const { runs, log } = this.#options;
     runs.forget(id);
-    void this.ownership.leave(
-      { id, conversationId, parentId: null },
-      (error) => log.warn("A conversation could not be given back: its next run waits for it", { run_id: id, error }),
-    );
-    this.look();
+    const leaving = this.#isStopped && durable
+      ? this.ownership.handOn({ id }, (error) => {
+        log.warn("A run could not be handed on: it goes on when this gateway has given its lease back", {
+          run_id: id,
+          error,
+        });
+      })
+      : this.ownership.leave({ id, conversationId }, (error) => {
+        log.warn("A conversation could not be given back: its next run waits for it", { run_id: id, error });
+      });
+    this.#leaving.add(leaving);
+    void leaving.finally(() => this.#leaving.delete(leaving));
+    this.#lookForWaiting();
+  }
+
+  /** Resolves when everything is given back of the runs that have left. */
+  async settle(): Promise<void> {
+    await Promise.all(this.#leaving);
   }
 
   /** Tells the owner of a run that somebody has cancelled it, and ends a run that has none. */
   async cancelElsewhere(id: string): Promise<void> {
     this.ownership.tell("signal", id);
-    if (await this.ownership.claimToEnd(id)) await this.#takeUp(id);
+    const run = await this.ownership.claimToEnd(id);
+    if (run !== undefined) await this.#takeUp(run);
   }
 
   /** Cancels the sub-agents of a run that was cancelled, wherever they work. Never throws. */
   async cancelChildren(id: string): Promise<void> {
-    const { active, cancel, log } = this.#options;
+    const { cancel, log } = this.#options;
     try {
-      for (const child of await this.ownership.childrenOf(id)) {
-        if (active.find(child) === undefined) await cancel(child);
-      }
+      for (const child of await this.ownership.childrenOf(id)) await cancel(child);
     } catch (error) {
       log.error("Sub-agents of a cancelled run could not be cancelled", { run_id: id, error });
     }
-  }
-
-  /** Tells whether a run that is not at work here is at work elsewhere, or waits. */
-  async isOpenElsewhere(id: string): Promise<boolean> {
-    if (this.#isStopped) return false;
-    const run = await this.#options.runs.get(id);
-    return run !== undefined && isAtWork(run.status);
   }
 
   /** Resolves after news of a run, or when it is time to look again. */
@@ -185,40 +274,134 @@ export class ClusterRuns {
     );
   }
 
+  /** Looks after a run has ended, when the last look left runs waiting. Each run that comes to wait later has a note of its own. */
+  #lookForWaiting(): void {
+    if (this.ownership.queue().waiting > 0) this.look();
+  }
+
   async #look(): Promise<void> {
     const { cluster, queue, active, log } = this.#options;
-    while (this.#isDue && !this.#isStopped) {
-      this.#isDue = false;
+    while (this.#due !== "none" && !this.#isStopped) {
+      const isWhole = this.#due === "whole";
+      this.#due = "none";
       try {
-        await cluster.takeOver();
-        for (const id of await this.ownership.signals()) await this.#readSignal(id);
+        if (isWhole) {
+          await cluster.takeOver();
+          await this.#adopt();
+          for (const id of await this.ownership.signals()) await this.#readSignal(id);
+        }
         const claimed = await this.ownership.claim({
+          isWhole,
           limit: queue.freeSlots(),
+          staysWithParent: this.#options.hasRunBudget?.() ?? false,
+          // A child of a run at work here takes no slot, and its parent may wait for it
+          takesNoSlot: ({ parentId }) => parentId !== null && active.find(parentId) !== undefined,
           isKnown: (id) => active.find(id) !== undefined || this.#unreadable.has(id),
         });
-        for (const { id } of claimed) await this.#takeUp(id);
+        for (let next = 0; next < claimed.length; next += TAKEN_UP_AT_ONCE) {
+          await Promise.all(claimed.slice(next, next + TAKEN_UP_AT_ONCE).map((run) => this.#takeUp(run)));
+        }
+        if (isWhole) await this.#strand();
         this.#isAway = false;
       } catch (error) {
         if (!this.#isAway) log.error("Runs cannot be claimed: the gateway tries again each second", { error });
         this.#isAway = true;
       }
     }
+    // In the same step as the last look at what is due, so that no news falls between
+    this.#looking = undefined;
   }
 
-  /** Lets a claimed run go on, or ends it. A run that cannot be taken up now is claimed again at the next look. */
-  async #takeUp(id: string): Promise<void> {
-    const { runs, recovery, active, log } = this.#options;
+  /** Takes the runs into the cluster that a gateway alone left open, once: their records may have been moved here. */
+  async #adopt(): Promise<void> {
+    if (this.#hasAdopted) return;
+    const { log } = this.#options;
+    const adopted = await this.ownership.adopt(OPEN_RUNS, async (id) => {
+      try {
+        return await this.#toClaimable(id);
+      } catch (error) {
+        if (isStorageAway(error)) throw error;
+        log.error("An open run cannot be read: it stays for a person", { run_id: id, error });
+        return undefined;
+      }
+    });
+    if (adopted > 0) log.info("Open runs of a gateway alone were taken into the cluster", { runs: adopted });
+    this.#hasAdopted = true;
+  }
+
+  /** Returns an open run of a gateway alone. Its files are most likely where the first gateway of the cluster is. */
+  async #toClaimable(id: string): Promise<ClaimableRun | undefined> {
+    const { runs } = this.#options;
+    const run = await runs.get(id);
+    if (run === undefined) return undefined;
+    const input = await runs.input(id);
+    const workspace = input?.durable === true ? workspaceOf(input) ?? this.ownership.workspace() : null;
+    return { id, conversationId: run.conversation_id, parentId: run.parent_id, workspace };
+  }
+
+  /** Claims runs whose workspace has no gateway, to let them wait, or to end those that have waited long enough. */
+  async #strand(): Promise<void> {
+    const { cluster } = this.#options;
+    const end = cluster.clock.now() - cluster.workspaceWaitMs;
+    const due = this.ownership.stranded().filter(({ since }) => since === undefined || since <= end);
+    for (const { id } of due.slice(0, MAX_STRANDED)) {
+      const run = await this.ownership.claimToEnd(id);
+      if (run !== undefined) await this.#takeUp(run, due.find((one) => one.id === id)?.since);
+    }
+    if (due.length > MAX_STRANDED) this.#due = "whole";
+  }
+
+  /**
+   * Lets a claimed run go on, or ends it. One of another workspace waits for a gateway of that, or ends after its time.
+   * @param since time since which the workspace has no gateway. Undefined: that was just found
+   */
+  async #settle(run: ClaimableRun, since: number | undefined): Promise<void> {
+    const { runs, recovery, cluster, log } = this.#options;
+    const { id, workspace } = run;
+    const found = await runs.get(id);
+    // Its claim was written anew by a gateway that did not know its end
+    if (found !== undefined && isEnded(found.status)) return await this.ownership.dismiss(id);
+    const open = { id, cancelled: await runs.isCancelled(id) };
+    if (this.ownership.mayWorkIn(workspace)) {
+      const isBack = found?.waiting_for !== undefined;
+      if (isBack) await runs.setWaiting(id, undefined, this.ownership.comingBack(id));
+      return await recoverRun(open, recovery);
+    }
+    const interrupted = await settleRun(open, recovery);
+    if (interrupted === undefined) return;
+    const { workspaceWaitMs, clock } = cluster;
+    if (since !== undefined && since <= clock.now() - workspaceWaitMs) {
+      return await endInterrupted(interrupted, workspaceIsGone(workspaceWaitMs), recovery);
+    }
+    if (!await runs.setWaiting(id, "workspace", [this.ownership.stranding(run, since ?? clock.now())])) return;
+    log.warn("A run waits for its workspace, which has no gateway", { run_id: id, workspace });
+  }
+
+  /** Takes up a claimed run. One that cannot be taken up now is claimed again at the next look. */
+  async #takeUp(run: ClaimableRun, since?: number): Promise<void> {
+    const { active, log } = this.#options;
+    const { id } = run;
     try {
-      await recoverRun({ id, cancelled: await runs.isCancelled(id) }, recovery);
+      await this.#settle(run, since);
     } catch (error) {
-      if (!isAway(error)) {
+      if (!isStorageAway(error)) {
+        if (await this.#isUnknown(id)) return await this.ownership.dismiss(id);
         this.#unreadable.add(id);
         log.error("Claimed run could not be taken up", { run_id: id, error });
         return;
       }
-      this.#isDue = false;
+      this.#due = "none";
     }
     if (active.find(id) === undefined) this.ownership.forget(id);
+  }
+
+  /** Tells whether a claimed run has no record. False for a record that is there and cannot be read. */
+  async #isUnknown(id: string): Promise<boolean> {
+    try {
+      return await this.#options.runs.get(id) === undefined;
+    } catch {
+      return false;
+    }
   }
 
   async #readSignal(id: string): Promise<void> {
@@ -241,6 +424,16 @@ export class ClusterRuns {
   }
 }
 
-function isAway(error: unknown): boolean {
-  return error instanceof HttpError && error.code === "storage_unavailable";
+/** Returns the end of a run whose workspace has no gateway for too long. */
+function workspaceIsGone(waitMs: number) {
+  const message =
+    `Cannot go on: its tools need a workspace that had no gateway for ${
+      waitMs / 1_000
+    } s; start a gateway of that workspace ` +
+    "in time, or raise [cluster] workspace_wait_secs";
+  return { code: "workspace_unavailable", message };
+}
+
+function fullLine(): HttpError {
+  return overloaded("too many runs of this conversation are waiting");
 }

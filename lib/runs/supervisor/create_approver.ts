@@ -9,6 +9,7 @@ import {
   type DenialRule,
   nobodyCouldAnswer,
 } from "../../tools/runtime/tool_call.ts";
+import { atOnce, isStorageAway, type OnceBack } from "../../storage/read_records.ts";
 import type { RecordedApproval } from "../recovery/recall_run.ts";
 import { toAnswered, toNeeded } from "./approval_events.ts";
 import { askElicitation, cancelUnasked } from "./ask_elicitation.ts";
@@ -24,6 +25,8 @@ export interface ApprovableRun {
   readonly earlier?: ReadonlyMap<string, RecordedApproval> | undefined;
   /** Resolves once all events are on disk, so that after a crash an approval finds its call again. Undefined: the run does not go on after a crash. */
   readonly recorded?: (() => Promise<void>) | undefined;
+  /** Makes calls of the database that gateways share. Default: the gateway is alone */
+  readonly onceBack?: OnceBack | undefined;
 }
 
 /** The approvals, and how long they wait. */
@@ -45,14 +48,19 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
   return (run) => {
     const isUnattended = !run.durable && !run.canApprove;
     if (isUnattended && approvals.program === undefined) return denyUnattended;
-    const earlier = run.earlier === undefined ? undefined : createEarlierApprovals(approvals, run.earlier);
+    const { onceBack = atOnce } = run;
+    const earlier = run.earlier === undefined ? undefined : createEarlierApprovals(approvals, run.earlier, onceBack);
     const ask: AgentApprover = async (request, signal, emit) => {
       const known = await earlier?.find(request, emit);
       if (known?.answer !== undefined) return known.answer;
       const timeouts = timeoutMs();
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
-        await approvals.ask(toNewApproval(request, run.durable ? timeouts.durable : timeouts.attached));
+        await approvals.ask(
+          toNewApproval(request, run.durable ? timeouts.durable : timeouts.attached),
+          undefined,
+          onceBack,
+        );
       if (asked === undefined) {
         return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
@@ -63,12 +71,13 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
       if (isUnattended && settled.status === "cancelled") {
         return denyUnasked(`the program left the answer to people, and ${unattended(request)}`, emit);
       }
-      return await toAnswer(settled, approvals);
+      return await toAnswer(settled, { approvals, onceBack });
     };
     const elicit: AgentApprover["elicit"] = async (request, signal, emit) => {
       const { attached, durable } = timeoutMs();
       return await askElicitation(request, {
         approvals,
+        onceBack,
         timeoutMs: run.durable ? durable : attached,
         signal,
         emit,
@@ -109,12 +118,25 @@ async function wait(
     readonly signal: AbortSignal;
   },
 ): Promise<Approval> {
+  const { onceBack = atOnce } = run;
   try {
-    return await run.place.pause(() => approvals.settled(id, signal));
+    return await run.place.pause(() => onceBack(() => approvals.settled(id, signal)));
   } catch (error) {
     // An approval of work that stops for a shutdown stays open
-    if (!run.durable || cancelReason(signal) !== "shutdown") await approvals.cancel(id);
+    if (!run.durable || cancelReason(signal) !== "shutdown") await cancelIfThere(id, { approvals, run });
     throw error;
+  }
+}
+
+/** Takes an approval back. One of a cluster whose database is away stays until its time is over: nobody waits for it. */
+async function cancelIfThere(
+  id: string,
+  { approvals, run }: { readonly approvals: Approvals; readonly run: Pick<ApprovableRun, "onceBack"> },
+): Promise<void> {
+  try {
+    await approvals.cancel(id);
+  } catch (error) {
+    if (run.onceBack === undefined || !isStorageAway(error)) throw error;
   }
 }
 
@@ -125,12 +147,15 @@ function withdrawWhenLeft(id: string, approvals: Approvals): void {
   }).catch(() => {}); // The approval stays, and expires
 }
 
-async function toAnswer(settled: Approval, approvals: Approvals): Promise<ApprovalAnswer> {
+async function toAnswer(
+  settled: Approval,
+  { approvals, onceBack }: { readonly approvals: Approvals; readonly onceBack: OnceBack },
+): Promise<ApprovalAnswer> {
   const { id, status, tool, note, reason } = settled;
   const deny = (rule: DenialRule, why: string) => ({ decision: "deny", rule, reason: why, approvalId: id } as const);
   switch (status) {
     case "approved": {
-      const use = await approvals.use(id, settled.digest);
+      const use = await approvals.use(id, settled.digest, onceBack);
       return use.ok ? approve(use.approval) : deny("approval_failed", use.reason);
     }
     case "denied":
@@ -203,12 +228,13 @@ const MAX_LOOKED_AT = 1000;
 function createEarlierApprovals(
   approvals: Approvals,
   asked: ReadonlyMap<string, RecordedApproval>,
+  onceBack: OnceBack,
 ): EarlierApprovals {
   const open = new Map(asked);
 
   /** Finds an approval that the journal does not have. An approval is filed before the journal says so, and a crash can come between. */
   const unrecorded = async ({ runId, callId }: ApprovalRequest): Promise<Approval | undefined> => {
-    const { approvals: newest } = await approvals.list({ limit: MAX_LOOKED_AT });
+    const { approvals: newest } = await onceBack(() => approvals.list({ limit: MAX_LOOKED_AT }));
     return newest.find((approval) =>
       approval.run_id === runId && approval.call_id === callId && approval.used_at === null &&
       approval.kind !== "elicitation"
@@ -218,18 +244,20 @@ function createEarlierApprovals(
     const earlier = open.get(callId);
     if (earlier === undefined) return;
     open.delete(callId);
-    await approvals.cancel(earlier.approvalId);
-    const approval = await approvals.get(earlier.approvalId);
+    await onceBack(() => approvals.cancel(earlier.approvalId));
+    const approval = await onceBack(() => approvals.get(earlier.approvalId));
     if (!earlier.answered && approval !== undefined) emit(toAnswered(approval));
   };
   return {
     async find(request, emit) {
       const { callId, binding } = request;
       const earlier = open.get(callId);
-      const approval = earlier === undefined ? await unrecorded(request) : await approvals.get(earlier.approvalId);
+      const approval = earlier === undefined
+        ? await unrecorded(request)
+        : await onceBack(() => approvals.get(earlier.approvalId));
       if (approval === undefined) return undefined;
       if (approval.status === "pending" && approval.digest !== binding.digest) {
-        await approvals.cancel(approval.id);
+        await onceBack(() => approvals.cancel(approval.id));
         await withdraw(callId, emit);
         return undefined;
       }

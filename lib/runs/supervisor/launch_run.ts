@@ -2,6 +2,7 @@ import type { AgentApprover, AgentRun, RunResume } from "../../agent/agent_run.t
 import { createFittingProvider } from "../../agent/context_window.ts";
 import type { PictureMemory } from "../../agent/picture_memory.ts";
 import type { ParkedClientCalls } from "../../agent/parked_client_calls.ts";
+import type { TokenBudget } from "../../agent/token_budget.ts";
 import { taintOfMessages } from "../../agent/untrusted_text.ts";
 import { CancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -13,6 +14,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import { type ContextWindows, createContextWindows } from "../../providers/models/context_windows.ts";
 import type { Provider, Providers } from "../../providers/provider.ts";
+import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { ActiveRun, type ActiveRuns, RunJournal } from "./active_run.ts";
 import type { ClusterRuns } from "./cluster_runs.ts";
@@ -79,6 +81,8 @@ export interface LaunchedRun {
   readonly leave: () => void;
   /** Tells whether the run has a slot. */
   readonly isReady: () => boolean;
+  /** Workspace of the cluster that its tools need; null: none. */
+  readonly workspace: string | null;
 }
 
 /** Characters of the message that began a run, as lists show it. */
@@ -99,8 +103,14 @@ interface Plan {
   readonly controller: AbortController;
   /** True for a run that is recorded from its first event on. */
   readonly keeps: boolean;
+  /** True for a run that only hands a request on to the model, without tools and without a record. */
+  readonly isPlain: boolean;
+  /** Workspace of the cluster that its tools need; null: none. */
+  readonly workspace: string | null;
   /** False for a run that can have nothing to record, and of which nobody is told. */
   readonly isRecorded: boolean;
+  /** Makes calls of the database that gateways share. Undefined for a gateway alone, and for a run that needs no database. */
+  readonly onceBack: OnceBack | undefined;
 }
 
 /** Gives runs their place in the queue and everything they work with. */
@@ -124,11 +134,12 @@ export class RunLauncher {
       letGo?.();
       active.remove(entry);
       plan.place.leave();
-      this.#parts.cluster?.()?.leave(entry);
+      // A plain completion has nothing in the database to give back
+      if (!plan.isPlain) this.#parts.cluster?.()?.leave(entry);
     };
     const run = this.#toAgentRun(plan, { entry, recorder, leave });
     active.add(entry);
-    return { entry, run, recorder, leave, isReady: () => plan.place.ready() };
+    return { entry, run, recorder, leave, isReady: () => plan.place.ready(), workspace: plan.workspace };
   }
 
   #plan(request: RunRequest, { profile, guidance, interrupted }: LaunchOptions): Plan {
@@ -147,13 +158,19 @@ export class RunLauncher {
     const keeps = request.durable || conversationId !== null;
     const agentTools = resumed?.agentTools ?? settings.agentTools;
     const id = interrupted?.run.id ?? random.id("run_");
+    const cluster = this.#parts.cluster?.();
+    const workspace = interrupted === undefined
+      ? cluster?.workspaceFor({ tools: agentTools, durable: request.durable, wanted: request.workspace }) ?? null
+      : interrupted.input.workspace ?? null;
+    const isPlain = !keeps && request.agentTools === "none";
+    const controller = (request.durable ? undefined : request.controller) ?? new AbortController();
     const place = queue.enter({
-      conversationId,
+      // In a cluster the line of the conversation is in the database: a run that is before this one may begin here too
+      conversationId: cluster === undefined ? conversationId : null,
       isChild: parent !== undefined,
-      isPlain: !keeps && request.agentTools === "none",
+      isPlain,
       isAccepted: interrupted !== undefined,
     });
-    const cluster = this.#parts.cluster?.();
     return {
       id,
       request,
@@ -168,12 +185,16 @@ export class RunLauncher {
       conversationId,
       parent,
       depth: request.depth ?? (parent === undefined ? 0 : parent.depth + 1),
-      place: cluster === undefined || conversationId === null
-        ? place
-        : cluster.placeOf(place, { id, conversationId, parentId: request.parentId ?? null }),
-      controller: (request.durable ? undefined : request.controller) ?? new AbortController(),
+      place: cluster === undefined || conversationId === null ? place : cluster.placeOf(place, {
+        run: { id, conversationId, parentId: request.parentId ?? null, workspace },
+        isAccepted: interrupted !== undefined,
+      }),
+      controller,
       keeps,
+      isPlain,
+      workspace,
       isRecorded: keeps || agentTools.length > 0 || this.#parts.onEvents !== undefined,
+      onceBack: cluster === undefined || isPlain ? undefined : cluster.onceBackOf(id, controller.signal),
     };
   }
 
@@ -202,6 +223,7 @@ export class RunLauncher {
           deferred: settings.deferred,
           depth,
           spliced,
+          workspace: plan.workspace,
         });
       },
       onChange: () => news.wake(id),
@@ -263,6 +285,7 @@ export class RunLauncher {
       place: plan.place,
       entry,
       conversations: this.#parts.conversations,
+      onceBack: request.durable ? plan.onceBack : undefined,
     });
     const fitting = findWindow === undefined ? provider : this.#fittingProvider(settings, opening);
     const ownProvider = cluster?.providerOf(fitting, id) ?? fitting;
@@ -295,12 +318,13 @@ export class RunLauncher {
       parallelToolCalls: request.parallelToolCalls,
       parameters: request.parameters,
       limits,
-      budget: request.call === undefined ? entry.budget : undefined,
+      budget: request.call === undefined ? onceBackBudget(entry.budget, plan.onceBack) : undefined,
       signal: controller.signal,
       abort: (error) => entry.abort(error),
       onAgain: (isAsking) => (entry.isAskedAgain = isAsking),
       tools,
       approve: this.#approverOf(plan, recorder),
+      onceBack: plan.onceBack,
       pictures: this.#parts.pictures,
       parked,
       journal: this.#journalOf(plan, { entry, recorder, leave }),
@@ -321,12 +345,15 @@ export class RunLauncher {
     });
   }
 
-  #resumeOf({ id, interrupted, gone }: Plan): RunResume | undefined {
+  #resumeOf({ id, interrupted, gone, onceBack = atOnce }: Plan): RunResume | undefined {
     if (interrupted === undefined || gone === undefined) return undefined;
-    return { afterSeq: shownUpTo(interrupted.seq), load: () => recallRun(this.#parts.runs, id), gone };
+    return { afterSeq: shownUpTo(interrupted.seq), load: () => onceBack(() => recallRun(this.#parts.runs, id)), gone };
   }
 
-  #approverOf({ request, settings, interrupted, place }: Plan, recorder: RunRecorder | undefined): AgentApprover {
+  #approverOf(
+    { request, settings, interrupted, place, onceBack }: Plan,
+    recorder: RunRecorder | undefined,
+  ): AgentApprover {
     if (settings.agentTools.length === 0) return denyUnattended;
     return request.approver ?? this.#parts.approverOf?.({
       durable: request.durable,
@@ -334,17 +361,21 @@ export class RunLauncher {
       place,
       earlier: interrupted?.approvals,
       recorded: request.durable && recorder !== undefined ? () => recorder.commit() : undefined,
+      onceBack,
     }) ?? denyUnattended;
   }
 
   #journalOf({ request }: Plan, { entry, recorder, leave }: Pick<LaunchedRun, "entry" | "recorder" | "leave">) {
     const { conversations, parkedRecords, log, onEnd, onEvents } = this.#parts;
-    const ownership = this.#parts.cluster?.()?.ownership;
+    const cluster = this.#parts.cluster?.();
+    const ownership = cluster?.ownership;
     return new RunJournal({
       entry,
       request,
       recorder,
       mayAct: ownership && (() => ownership.mayAct(entry.id, entry.signal)),
+      // The end of a run that was cancelled is written too
+      onceBack: cluster?.onceBackOf(entry.id, NEVER),
       conversations,
       parkedRecords,
       log,
@@ -355,6 +386,14 @@ export class RunLauncher {
       },
     });
   }
+}
+
+const NEVER = new AbortController().signal;
+
+/** Returns a budget whose reservations wait for the database that has it. */
+function onceBackBudget(budget: TokenBudget | undefined, onceBack: OnceBack | undefined): TokenBudget | undefined {
+  if (budget === undefined || onceBack === undefined) return budget;
+  return { reserve: (need) => onceBack(() => budget.reserve(need)) };
 }
 
 /** Returns the last message of the user, cut; null when there is none. */

@@ -4,7 +4,7 @@ import { lastBytes } from "../../agent/estimate_tokens.ts";
 import { runAgent } from "../../agent/run_agent.ts";
 import { createPictureMemory } from "../../agent/picture_memory.ts";
 import { createParkedClientCalls } from "../../agent/parked_client_calls.ts";
-import { CancelError, type CancelReason } from "../../base/cancel.ts";
+import { CancelError, type CancelReason, SHUTTING_DOWN } from "../../base/cancel.ts";
 import { type Clock, type Timer, withTimeout } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
@@ -13,7 +13,7 @@ import { isAtWork, type Run, RUN_ID, type RunStatus, runStatusSchema } from "../
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
-import { createKeyedNotifier } from "../../base/keyed_queues.ts";
+import { createKeyedNotifier, createSharedWait } from "../../base/keyed_queues.ts";
 import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { isPlainModel, plainModelOf } from "../../providers/models/model_names.ts";
@@ -25,7 +25,8 @@ import { type ActiveRun, AttachedRun, createActiveRuns, durableHandle } from "./
 import type { ApprovableRun } from "./create_approver.ts";
 import { checkConversation, ownerFor } from "../conversations/conversation_records.ts";
 import { type Conversations, createConversations } from "../conversations/conversations.ts";
-import { createDayBudget, type DayBudget } from "./day_budget.ts";
+import { createDayBudget, type DayBudget, type DayBudgetOptions } from "./day_budget.ts";
+import { readOnceBack } from "../../storage/read_records.ts";
 import { followRun } from "../journal/follow_run.ts";
 import { type LaunchedRun, RunLauncher } from "./launch_run.ts";
 import { pruneRuns } from "../journal/stored_runs.ts";
@@ -96,6 +97,8 @@ export interface ClusterMember {
   readonly ownership: RunOwnership;
   /** Makes the part of a supervisor that claims runs of the cluster. */
   readonly toRuns: (options: Omit<ClusterRunsOptions, "cluster">) => ClusterRuns;
+  /** Makes the budget of the day that the gateways share. */
+  readonly toDayBudget: (options: DayBudgetOptions) => DayBudget;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -128,18 +131,21 @@ class Supervisor implements RunSupervisor {
   readonly #news = createKeyedNotifier();
   /** Woken with a run's id when the run ends. */
   readonly #ends = createKeyedNotifier();
+  readonly #waitForEnd = createSharedWait((id, signal) => this.#untilEnded(id, signal));
   readonly #ended: Family<Counter>;
-  #draining = false;
+  /** Reason for which no run is started any more. Undefined while runs are. */
+  #draining: string | undefined = undefined;
   #pruning: Timer | undefined = undefined;
-  /** Called when the last run at work has ended. */
-  #onIdle = () => {};
+  /** Resolved when the last run at work has ended: a shutdown may begin while a drain of the cluster waits. */
+  #idle: PromiseWithResolvers<void> | undefined = undefined;
 
   constructor(options: SupervisorOptions) {
     const { store, clock, random, log, metrics } = options;
     this.#options = options;
     this.#runs = createRunStore(store, { onRecorded: options.onEvents, ownership: options.cluster?.ownership });
     this.#conversations = createConversations({ store, random, isChannel: options.isChannelConversation });
-    this.#day = createDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
+    const createDay = options.cluster?.toDayBudget ?? createDayBudget;
+    this.#day = createDay({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
     this.#agentOf = options.agentOf ?? noAgents;
     this.#time = createIsoTime(clock);
     const statuses = runStatusSchema.options.filter((status) => !isAtWork(status));
@@ -151,7 +157,7 @@ class Supervisor implements RunSupervisor {
     );
     metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their slot", this.#active.size);
     const parked = createParkedClientCalls(clock);
-    this.#parkedRecords = createParkedRecords({ store, clock, parked });
+    this.#parkedRecords = createParkedRecords({ store, clock, parked, isShared: options.cluster !== undefined });
     const queue = createRunQueue(options.limits);
     this.#launcher = new RunLauncher({
       ...options,
@@ -166,7 +172,7 @@ class Supervisor implements RunSupervisor {
       day: this.#day,
       news: this.#news,
       time: this.#time,
-      onEnd: (entry, status) => this.#onEnd(entry.id, status),
+      onEnd: (entry, status) => this.#onEnd(entry.id, status, entry.recorder !== undefined),
     });
     this.#recovery = {
       runs: this.#runs,
@@ -182,17 +188,19 @@ class Supervisor implements RunSupervisor {
       active: this.#active,
       queue,
       limits: options.limits,
+      hasRunBudget: () => options.agent().tokensPerRun > 0,
       recovery: this.#recovery,
       news: this.#news,
       ends: this.#ends,
       cancel: (id) => this.cancel(id, "cancelled"),
       clock,
+      random: options.random,
       log,
     });
   }
 
   async start(asked: RunRequest): Promise<RunHandle> {
-    if (this.#draining) throw shuttingDown();
+    this.#requireOpen();
     const request = asPlain(asked);
     const { agent, conversationId, messages } = request;
     if (conversationId !== undefined && conversationId !== "new") {
@@ -203,7 +211,9 @@ class Supervisor implements RunSupervisor {
     if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
     const needsGuidance = request.agentTools !== "none" && request.call === undefined;
     const guidance = needsGuidance ? await this.#options.guidance?.() : undefined;
-    if (request.durable) this.#cluster?.checkBounds(conversationId ?? null);
+    // The gateway may have been drained meanwhile
+    this.#requireOpen();
+    if (request.durable && !this.#hasParentHere(request)) this.#cluster?.checkBounds(conversationId ?? null);
     const launched = this.#launcher.launch(request, { profile, guidance });
     const { entry, run, recorder } = launched;
     if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
@@ -219,6 +229,10 @@ class Supervisor implements RunSupervisor {
     return this.#beginDurable(launched);
   }
 
+  #hasParentHere({ parentId }: RunRequest): boolean {
+    return parentId !== undefined && this.#active.find(parentId) !== undefined;
+  }
+
   /**
    * Accepts a durable run of a cluster. It begins here when a slot is free and nothing waits; else it waits for whichever gateway claims it.
    * Runs of a conversation always wait, since they begin in the order in which they were accepted.
@@ -231,10 +245,13 @@ class Supervisor implements RunSupervisor {
       readonly request: RunRequest;
     },
   ): Promise<RunHandle> {
-    const { entry: { id, model, conversationId }, isReady, leave } = launched;
+    const { entry: { id, model, conversationId }, isReady, leave, workspace } = launched;
     const { ownership } = cluster;
-    const run = { id, conversationId, parentId: request.parentId ?? null };
-    const isHere = conversationId === null && isReady() && ownership.mayBegin() && ownership.tryTake(run);
+    const run = { id, conversationId, parentId: request.parentId ?? null, workspace };
+    const isMine = ownership.mayWorkIn(workspace);
+    // A child takes no slot, and its parent may wait for it: it waits for no other run
+    const mayBegin = this.#hasParentHere(request) || ownership.mayBegin();
+    const isHere = isMine && conversationId === null && isReady() && mayBegin && ownership.tryTake(run);
     if (!isHere) leave();
     const claim = request.claim?.(id);
     try {
@@ -275,6 +292,19 @@ class Supervisor implements RunSupervisor {
     return this.#follow(id, options);
   }
 
+  followHere(id: string, options: FollowOptions): ReturnType<RunSupervisor["followHere"]> {
+    if (this.#active.find(id)?.recorder === undefined) return undefined;
+    const { clock } = this.#options;
+    return followRun(id, {
+      ...options,
+      clock,
+      runs: this.#runs,
+      news: this.#news,
+      find: this.#active.find,
+      isShared: true,
+    });
+  }
+
   async reach(id: string): Promise<RunReach | undefined> {
     const run = RUN_ID.test(id) ? await this.#runs.get(id) : undefined;
     if (run === undefined) return undefined;
@@ -284,14 +314,23 @@ class Supervisor implements RunSupervisor {
     return { recorded, furthest: Math.max(recorded, reached), eventsFollow };
   }
 
-  async ended(id: string, signal: AbortSignal): Promise<Run | undefined> {
+  ended(id: string, signal: AbortSignal): Promise<Run | undefined> {
+    return this.#waitForEnd(id, signal);
+  }
+
+  /** Waits for the end of a run, for all who wait for it: a run elsewhere costs one look a second. */
+  async #untilEnded(id: string, signal: AbortSignal): Promise<Run | undefined> {
+    let isWaiting = false;
     for (;;) {
       // Listen before the look, so that no end falls between
       const listening = this.#ends.listen(id, signal);
       try {
-        const run = await this.get(id);
+        const look = () => this.get(id);
+        // Whoever waits already goes on waiting while the store is away
+        const run = await (isWaiting ? readOnceBack(look, { clock: this.#options.clock, signal }) : look());
         if (run === undefined || !isAtWork(run.status)) return run;
-        if (this.#draining && this.#active.find(id) === undefined) throw new CancelError("shutdown");
+        isWaiting = true;
+        if (this.#draining !== undefined && this.#active.find(id) === undefined) throw new CancelError("shutdown");
         await (this.#cluster?.news(listening.heard) ?? listening.heard);
       } finally {
         listening.stop();
@@ -306,6 +345,8 @@ class Supervisor implements RunSupervisor {
     const isNoted = entry?.durable === false || await this.#runs.cancel(id);
     if (isNoted) entry?.abort(new CancelError(reason));
     if (isNoted && entry === undefined) await this.#cluster?.cancelElsewhere(id);
+    // Before the answer too: the owner of the run may die before it cancels its sub-agents
+    if (isNoted && entry?.durable !== false) await this.#cluster?.cancelChildren(id);
     return isNoted;
   }
 
@@ -340,8 +381,8 @@ class Supervisor implements RunSupervisor {
     this.#pruning = this.#options.clock.every(DAY_MS, () => void this.#prune());
   }
 
-  async drain(graceMs: number): Promise<void> {
-    this.#draining = true;
+  async drain(graceMs: number, reason: string = SHUTTING_DOWN): Promise<void> {
+    this.#draining = reason;
     this.#pruning?.clear();
     await this.#cluster?.stop();
     // Durable work goes on at the next start. It stops after its last finished step, and before the grace in the middle of no effect
@@ -352,11 +393,20 @@ class Supervisor implements RunSupervisor {
     await this.#waitForIdle(graceMs);
     for (const entry of this.#active.all()) entry.abort(new CancelError("shutdown"));
     await this.#waitForIdle(SETTLE_MS);
+    await this.#day.close?.();
+    await this.#cluster?.settle();
+  }
+
+  /** @throws {HttpError} 503 `shutting_down` once a drain began */
+  #requireOpen(): void {
+    if (this.#draining === undefined) return;
+    throw new HttpError("shutting_down", `Cannot start the run: ${this.#draining}`, { status: 503, type: "api_error" });
   }
 
   async #waitForIdle(ms: number): Promise<void> {
     if (this.#active.size() === 0) return;
-    await withTimeout(new Promise<void>((resolve) => (this.#onIdle = resolve)), { ms, clock: this.#options.clock });
+    this.#idle ??= Promise.withResolvers();
+    await withTimeout(this.#idle.promise, { ms, clock: this.#options.clock });
   }
 
   /**
@@ -376,10 +426,12 @@ class Supervisor implements RunSupervisor {
   #follow(id: string, options: FollowOptions): AsyncIterable<readonly AgentEvent[]> {
     return followRun(id, {
       ...options,
+      clock: this.#options.clock,
       runs: this.#runs,
       news: this.#news,
       find: this.#active.find,
-      cluster: this.#cluster,
+      watches: this.#cluster?.watches,
+      isShared: this.#cluster !== undefined,
     });
   }
 
@@ -397,14 +449,19 @@ class Supervisor implements RunSupervisor {
     this.#beginDurable(this.#launcher.launch(request, { profile, interrupted }));
   }
 
-  /** @param status undefined: stopped for a shutdown */
-  #onEnd(id: string, status: RunStatus | undefined): void {
+  /**
+   * @param status undefined: stopped for a shutdown
+   * @param mayHaveChildren false for a run without tools and without a record, whose end asks the database for nothing
+   */
+  #onEnd(id: string, status: RunStatus | undefined, mayHaveChildren = true): void {
     if (status !== undefined) this.#ended.with(status).add();
     this.#options.onRunEnd?.(id);
-    if (status === "cancelled") void this.#cluster?.cancelChildren(id);
+    if (status === "cancelled" && mayHaveChildren) void this.#cluster?.cancelChildren(id);
     this.#news.wake(id);
     this.#ends.wake(id);
-    if (this.#active.size() === 0) this.#onIdle();
+    if (this.#active.size() > 0) return;
+    this.#idle?.resolve();
+    this.#idle = undefined;
   }
 
   async #prune(): Promise<void> {
@@ -418,13 +475,6 @@ class Supervisor implements RunSupervisor {
       log.error("Old runs could not be forgotten", { error });
     }
   }
-}
-
-function shuttingDown(): HttpError {
-  return new HttpError("shutting_down", "Cannot start the run: the gateway is shutting down", {
-    status: 503,
-    type: "api_error",
-  });
 }
 
 /** Returns the request as a plain one when its model is `plain/<id>`; else the same object. */

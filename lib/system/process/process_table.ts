@@ -78,20 +78,29 @@ interface Entry {
   killed: boolean;
 }
 
-/** Creates the table of one gateway's processes, in the order of their start. @param redact masks secrets in their output */
-export function createProcessTable(clock: Clock, redact?: RedactPart): ProcessTable {
-  return new StartedProcesses(clock, redact);
+/** Id of a process of a gateway in a cluster: a run that goes on elsewhere must not meet another process by the number of its own. */
+const CLUSTER_ID = /^p\d+-[0-9a-z]{6}$/;
+
+/**
+ * Creates the table of one gateway's processes, in the order of their start.
+ * @param redact masks secrets in their output
+ * @param gateway id of the gateway in a cluster, of which each id of a process has a part. Default: the gateway is alone
+ */
+export function createProcessTable(clock: Clock, redact?: RedactPart, gateway?: string): ProcessTable {
+  return new StartedProcesses(clock, redact, gateway === undefined ? "" : `-${gateway.slice(-6)}`);
 }
 
 class StartedProcesses implements ProcessTable {
   readonly #clock: Clock;
   readonly #redact: RedactPart | undefined;
   readonly #entries = new Map<string, Entry>();
+  readonly #suffix: string;
   #count = 0;
 
-  constructor(clock: Clock, redact: RedactPart | undefined) {
+  constructor(clock: Clock, redact: RedactPart | undefined, suffix: string) {
     this.#clock = clock;
     this.#redact = redact;
+    this.#suffix = suffix;
   }
 
   async start(line: CommandLine, options: ProcessStart): Promise<ProcessInfo> {
@@ -133,7 +142,15 @@ class StartedProcesses implements ProcessTable {
   ): Entry {
     const ring = createOutputRing(maxOutputBytes, this.#redact);
     const entry: Entry = {
-      info: { id: `p${++this.#count}`, words, startedAt: this.#clock.now(), contained, network, owner, taint },
+      info: {
+        id: `p${++this.#count}${this.#suffix}`,
+        words,
+        startedAt: this.#clock.now(),
+        contained,
+        network,
+        owner,
+        taint,
+      },
       refused,
       group,
       ring,
@@ -157,6 +174,13 @@ class StartedProcesses implements ProcessTable {
     const entry = this.#entries.get(id);
     if (entry !== undefined) return entry;
     const ids = [...this.#entries.keys()].join(", ") || "none";
+    if (this.#suffix !== "" && CLUSTER_ID.test(id) && !id.endsWith(this.#suffix)) {
+      throw new ToolError(
+        "process_not_found",
+        `Cannot find the process "${id}" here: it belongs to another gateway of the cluster, and ends with that one; the processes of this ` +
+          `one are ${ids}`,
+      );
+    }
     throw new ToolError(
       "process_not_found",
       `Cannot find the process ${JSON.stringify(id.slice(0, 40))}: the processes are ${ids}`,

@@ -110,6 +110,8 @@ export interface ProcessesOptions extends ScreenOptions {
   readonly clock: Clock;
   /** The same at each start on one data directory and no other: what a killed gateway leaves is found by it. No secret */
   readonly marker: string;
+  /** Id of the gateway in a cluster. Default: the gateway is alone */
+  readonly gateway?: string | undefined;
   /** Absolute path of the folder where protected names go that appear while a command runs; made when one does */
   readonly quarantine: string;
   /** Absolute path of the folder for notes of the commands that run; made with the first one */
@@ -149,7 +151,7 @@ class ToolProcesses implements Processes {
   constructor(options: ProcessesOptions) {
     const { commands, clock, onLook } = options;
     this.#options = options;
-    this.#table = createProcessTable(clock, options.redact);
+    this.#table = createProcessTable(clock, options.redact, options.gateway);
     this.#finder = createContainmentFinder({ commands, clock, signal: this.#closing.signal, onLook });
     this.#runner = lazily(() => loadRunner(options, this.#finder));
   }

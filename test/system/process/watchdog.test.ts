@@ -9,13 +9,15 @@ import { startWatchdog, type Watchdog } from "../../../lib/system/process/watchd
 import { until } from "../../support/until.ts";
 
 /** Starts a program as a gateway with a marker does. */
-async function withMarked(use: (child: ChildProcess, watchdog: Watchdog) => Promise<void>): Promise<void> {
+async function withMarked(
+  use: (child: ChildProcess, watchdog: Watchdog, marker: string) => Promise<void>,
+): Promise<void> {
   const marker = `gateway_${randomBytes(6).toString("hex")}`;
   const { PATH = "", HOME = "" } = process.env;
   const child = spawn("sleep", ["60"], { env: { PATH, POSTERN_GATEWAY: marker }, stdio: "ignore", detached: true });
   const watchdog = startWatchdog({ marker, env: { PATH, HOME }, log: SILENT });
   try {
-    await use(child, watchdog);
+    await use(child, watchdog, marker);
   } finally {
     watchdog.stop();
     child.kill("SIGKILL");
@@ -43,6 +45,30 @@ describe("the watchdog", { skip: process.platform === "linux" ? false : "program
       watchdog.stop();
       await systemClock.sleep(600);
       assert.equal(child.signalCode, null);
+    });
+  });
+
+  test("kills the programs when the gateway is gone", async () => {
+    await withMarked(async (child, _watchdog, marker) => {
+      const file = JSON.stringify(new URL("../../../lib/system/process/watchdog.ts", import.meta.url).href);
+      const { PATH = "", HOME = "" } = process.env;
+      const options = `{ marker: "${marker}", env: ${JSON.stringify({ PATH, HOME })}, log: { error() {} } }`;
+      const program = `import(${file}).then(({ startWatchdog }) => {
+        startWatchdog(${options}).beat(60000);
+        setInterval(() => console.log("at work"), 20);
+      });`;
+      const args = "Deno" in globalThis ? ["eval", program] : ["--no-warnings", "-e", program];
+      const gateway = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+      let beats = 0;
+      gateway.stdout.on("data", () => beats++);
+      try {
+        // Time in which the watchdog starts
+        await until(() => beats > 20);
+        assert.equal(child.signalCode, null);
+      } finally {
+        gateway.kill("SIGKILL");
+      }
+      await until(() => child.signalCode !== null);
     });
   });
 });

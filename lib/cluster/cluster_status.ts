@@ -1,0 +1,299 @@
+import { HttpError } from "../base/errors.ts";
+import { storageUnavailable } from "../storage/postgres/server_watch.ts";
+import { readable } from "../storage/read_records.ts";
+import type { Store } from "../storage/store.ts";
+import { type ClaimBody, parseClaim, RUN_CLAIMS, waiterOf, WORKSPACES } from "./cluster_records.ts";
+import type { PostgresFacts } from "./postgres_facts.ts";
+import type { GatewayDrains, RequestedDrain } from "./gateway_drains.ts";
+import { type GatewayView, isOwned, type Leases } from "./leases.ts";
+import type { LeaseRow } from "./ownership.ts";
+
+/**
+ * How far a gateway takes part. `alive`: it renews its lease. `late`: its lease has run out, and nobody has fenced it off yet. `draining`
+ * and `drained`: it takes no work. `gone`: it has no lease, and runs that it owned wait for another.
+ */
+export type GatewayCondition = "alive" | "late" | "draining" | "drained" | "gone";
+
+/** A gateway of the cluster, for people and programs. */
+export interface GatewayStatus {
+  readonly id: string;
+  /** True: the gateway that answers. */
+  readonly this: boolean;
+  readonly state: GatewayCondition;
+  readonly host: string | null;
+  readonly pid: number | null;
+  readonly version: string | null;
+  /** Address of its direct link to the others; null: it has none. */
+  readonly advertise_url: string | null;
+  /** ISO 8601, by the gateway's own clock. */
+  readonly started_at: string | null;
+  /** End of the lease by the database's clock, ISO 8601. */
+  readonly lease_until: string | null;
+  /** Milliseconds until then; negative when it has run out. */
+  readonly lease_left_ms: number | null;
+  readonly drain: { readonly requested_at: string; readonly via: string; readonly token_id: string | null } | null;
+  /** Open runs that it owns; of one that is gone, those that wait for another. */
+  readonly runs: number;
+  /** The oldest of them, at most 20. */
+  readonly run_ids: readonly string[];
+}
+
+/** Workspace without a gateway, for which runs wait. */
+export interface StrandedWorkspace {
+  readonly workspace: string;
+  readonly runs: number;
+}
+
+/** State of a cluster at one moment. */
+export interface ClusterStatus {
+  /** Time of the database, ISO 8601. */
+  readonly now: string;
+  readonly gateways: readonly GatewayStatus[];
+  readonly queue: {
+    /** Open runs in all. */
+    readonly open: number;
+    /** Runs that no gateway owns. Those of `workspaces_without_gateway` are not among them. */
+    readonly waiting: number;
+    /** Waiting runs whose tools need the workspace of certain gateways, among the oldest 1,000. */
+    readonly waiting_for_workspace: number;
+    /** Milliseconds since the oldest waiting run was accepted; null: none waits. */
+    readonly lag_ms: number | null;
+    /** Conversations with the most waiting runs among the oldest 1,000, at most 20. */
+    readonly by_conversation: readonly { readonly conversation_id: string; readonly waiting: number }[];
+    /** Workspaces that have no gateway, with the number of runs that wait for one, at most 20. */
+    readonly workspaces_without_gateway: readonly StrandedWorkspace[];
+  };
+  /** Null for a database that is none of PostgreSQL, as in tests. */
+  readonly database: PostgresFacts | null;
+}
+
+/** An open run with the gateway that owns it. */
+export interface OwnedRunView {
+  readonly id: string;
+  /** Null: it waits for a gateway. */
+  readonly gateway: string | null;
+  readonly conversation_id: string | null;
+  /** Workspace that its tools need; null: it may work anywhere. */
+  readonly workspace: string | null;
+  readonly parent_id: string | null;
+}
+
+/** Parts of `ClusterOverview`. */
+export interface ClusterOverviewOptions {
+  readonly store: Pick<Store, "scan" | "count" | "unreadable">;
+  readonly leases: Pick<Leases, "list" | "fences" | "allFences" | "now">;
+  readonly drains: Pick<GatewayDrains, "all" | "request">;
+  /** Id of the gateway that answers. Undefined: a command looks. */
+  readonly id: string | undefined;
+  /** Returns when a run was accepted, ISO 8601. */
+  readonly acceptedAt: (runId: string) => Promise<string | undefined>;
+  /** Reads facts about the database server. Default: there are none */
+  readonly facts?: (() => Promise<PostgresFacts>) | undefined;
+}
+
+/** Part of the claims that a list has. */
+export interface OwnedRunsQuery {
+  /** Only those of this gateway; `none`: only those that wait. Default: all */
+  readonly gateway?: string | undefined;
+  readonly limit: number;
+  readonly after: string | undefined;
+}
+
+/** Page of the open runs. */
+export interface OwnedRunsPage {
+  readonly runs: readonly OwnedRunView[];
+  readonly hasMore: boolean;
+  /** Place to go on after; null: nothing was looked at. */
+  readonly lastId: string | null;
+}
+
+/** Waiting runs that a status reads, and records of a page of a list. */
+const MAX_READ = 1_000;
+/** Gateways, and workspaces, whose runs a status counts: the first ones by their ids. */
+const MAX_COUNTED = 200;
+/** Ids of runs of a gateway, and conversations and workspaces of the queue, that a status has. */
+const SHOWN = 20;
+/** Claims that name no gateway. */
+const NOBODYS = { field: "gateway", value: "" } as const;
+/** Runs of a gateway: how many, and the ids of the oldest. */
+interface OwnedRuns {
+  readonly runs: number;
+  readonly ids: readonly string[];
+}
+const NONE: OwnedRuns = { runs: 0, ids: [] };
+/** Pages that one list looks through for the runs of one gateway. */
+const MAX_PAGES = 20;
+
+/** Overview of a cluster: who is there, who owns what, and what waits. Each call reads the database, and changes nothing in it. */
+export class ClusterOverview {
+  readonly #options: ClusterOverviewOptions;
+
+  constructor(options: ClusterOverviewOptions) {
+    this.#options = options;
+  }
+
+  /** Drains a gateway. @throws {HttpError} as `GatewayDrains.request` */
+  drain(...asked: Parameters<GatewayDrains["request"]>): Promise<RequestedDrain> {
+    return reached(this.#options.drains.request(...asked));
+  }
+
+  /** Reads the state of the cluster. @throws {HttpError} 503 `storage_unavailable` */
+  status(): Promise<ClusterStatus> {
+    return reached(this.#status());
+  }
+
+  /** Lists the open runs in the order of their ids. @throws {HttpError} 503 `storage_unavailable` */
+  runs(query: OwnedRunsQuery): Promise<OwnedRunsPage> {
+    return reached(this.#runs(query));
+  }
+
+  async #status(): Promise<ClusterStatus> {
+    const { store, leases, drains, facts } = this.#options;
+    const [now, views, drained, { rows, gone }, open, free, freePage, database] = await Promise.all([
+      leases.now(),
+      leases.list(),
+      drains.all(),
+      leases.allFences(),
+      store.count(RUN_CLAIMS),
+      store.count(RUN_CLAIMS, NOBODYS),
+      store.scan(RUN_CLAIMS, { order: "created", where: NOBODYS, limit: MAX_READ }),
+      facts?.() ?? null,
+    ]);
+    const [owned, left, stranded] = await Promise.all([
+      this.#ownedBy(views.map(({ id }) => id), (claim) => isOwned(claim, rows)),
+      this.#ownedBy(gone.filter((id) => views.every((view) => view.id !== id)), () => true),
+      this.#stranded(),
+    ]);
+    const goneWithRuns = [...left].filter(([, { runs }]) => runs > 0);
+    const waiting = readable(store, RUN_CLAIMS, freePage, parseClaim);
+    const oldest = [waiting[0]?.key, ...goneWithRuns.map(([, { ids }]) => ids[0])].filter((id) => id !== undefined);
+    return {
+      now: new Date(now).toISOString(),
+      gateways: [
+        ...views.map((view) => this.#toStatus(view, owned.get(view.id) ?? NONE, drained)),
+        ...goneWithRuns.map(([id, found]) => goneGateway(id, found)),
+      ],
+      queue: {
+        open,
+        waiting: free + goneWithRuns.reduce((sum, [, { runs }]) => sum + runs, 0),
+        waiting_for_workspace: waiting.filter(({ value }) => value.workspace !== undefined).length,
+        lag_ms: await this.#lag(oldest.slice(0, SHOWN), now),
+        by_conversation: busiest(waiting.map(({ value }) => value)),
+        workspaces_without_gateway: stranded,
+      },
+      database,
+    };
+  }
+
+  /** Counts the runs of some gateways, and returns the ids of the oldest whose claims count. */
+  async #ownedBy(
+    gateways: readonly string[],
+    counts: (claim: ClaimBody) => boolean,
+  ): Promise<ReadonlyMap<string, OwnedRuns>> {
+    const { store } = this.#options;
+    const found = await Promise.all(
+      gateways.slice(0, MAX_COUNTED).map(async (id) => {
+        const where = { field: "gateway", value: id };
+        const [runs, page] = await Promise.all([
+          store.count(RUN_CLAIMS, where),
+          store.scan(RUN_CLAIMS, { order: "created", where, limit: SHOWN }),
+        ]);
+        const claims = readable(store, RUN_CLAIMS, page, parseClaim);
+        return [id, { runs, ids: claims.filter(({ value }) => counts(value)).map(({ key }) => key) }] as const;
+      }),
+    );
+    return new Map(found);
+  }
+
+  /** Counts the runs that wait for a gateway of their workspace. */
+  async #stranded(): Promise<readonly StrandedWorkspace[]> {
+    const { store } = this.#options;
+    const workspaces = await store.scan(WORKSPACES, { limit: MAX_COUNTED });
+    const counted = await Promise.all(workspaces.map(async ({ key: workspace }) => (
+      { workspace, runs: await store.count(RUN_CLAIMS, { field: "gateway", value: waiterOf(workspace) }) }
+    )));
+    return counted.filter(({ runs }) => runs > 0).sort((a, b) => b.runs - a.runs).slice(0, SHOWN);
+  }
+
+  async #runs({ gateway, limit, after }: OwnedRunsQuery): Promise<OwnedRunsPage> {
+    const { store, leases } = this.#options;
+    const runs: OwnedRunView[] = [];
+    let place = after;
+    for (let pages = 0; pages < MAX_PAGES; pages++) {
+      const page = await store.scan(RUN_CLAIMS, { limit: MAX_READ, ...place !== undefined && { after: place } });
+      const claims = readable(store, RUN_CLAIMS, page, parseClaim);
+      const fences = await leases.fences(claims.flatMap(({ value }) => value.gateway ?? []));
+      for (const { key: id, value } of claims) {
+        if (runs.length === limit) return { runs, hasMore: true, lastId: runs.at(-1)?.id ?? null };
+        const run = toView(id, value, fences);
+        if (gateway === undefined || (run.gateway ?? "none") === gateway) runs.push(run);
+      }
+      place = page.at(-1)?.key ?? place;
+      if (page.length < MAX_READ) return { runs, hasMore: false, lastId: runs.at(-1)?.id ?? null };
+    }
+    return { runs, hasMore: true, lastId: place ?? null };
+  }
+
+  #toStatus(
+    { id, about, until, leftMs, drain: phase }: GatewayView,
+    { runs, ids }: OwnedRuns,
+    drains: Awaited<ReturnType<GatewayDrains["all"]>>,
+  ): GatewayStatus {
+    const asked = drains.get(id);
+    return {
+      id,
+      this: id === this.#options.id,
+      state: leftMs <= 0 ? "late" : phase ?? (asked === undefined ? "alive" : "draining"),
+      host: about.host,
+      pid: about.pid,
+      version: about.version,
+      advertise_url: about.advertise_url ?? null,
+      started_at: about.started_at,
+      lease_until: new Date(until).toISOString(),
+      lease_left_ms: leftMs,
+      drain: asked === undefined
+        ? null
+        : { requested_at: asked.requested_at, via: asked.by.via, token_id: asked.by.token_id },
+      runs,
+      run_ids: ids,
+    };
+  }
+
+  /** Returns the age of the oldest of some waiting runs, in milliseconds. */
+  async #lag(ids: readonly string[], now: number): Promise<number | null> {
+    if (ids.length === 0) return null;
+    const accepted = await Promise.all(ids.map((id) => this.#options.acceptedAt(id)));
+    // A gateway's clock may be ahead of the database's
+    return Math.max(0, ...accepted.map((time) => time === undefined ? 0 : now - Date.parse(time)));
+  }
+}
+
+/** Waits for the database. An error of its connections is a 503 for the client. */
+async function reached<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof HttpError || error instanceof TypeError) throw error;
+    throw storageUnavailable(error);
+  }
+}
+
+function busiest(waiting: readonly ClaimBody[]): ClusterStatus["queue"]["by_conversation"] {
+  const counts = new Map<string, number>();
+  for (const { conversation_id: id } of waiting) if (id !== null) counts.set(id, (counts.get(id) ?? 0) + 1);
+  return [...counts].map(([conversation_id, count]) => ({ conversation_id, waiting: count }))
+    .sort((a, b) => b.waiting - a.waiting).slice(0, SHOWN);
+}
+
+function goneGateway(id: string, { runs, ids }: OwnedRuns): GatewayStatus {
+  return {
+    ...{ id, this: false, state: "gone", host: null, pid: null, version: null, started_at: null, advertise_url: null },
+    ...{ lease_until: null, lease_left_ms: null, drain: null, runs, run_ids: ids },
+  };
+}
+
+function toView(id: string, claim: ClaimBody, fences: ReadonlyMap<string, LeaseRow>): OwnedRunView {
+  const gateway = isOwned(claim, fences) ? claim.gateway : null;
+  const { conversation_id, parent_id, workspace = null } = claim;
+  return { id, gateway, conversation_id, workspace, parent_id };
+}

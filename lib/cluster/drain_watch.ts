@@ -1,0 +1,103 @@
+import type { Clock, Timer } from "../base/clock.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import { POLL_MS } from "./cluster_news.ts";
+import type { DrainRequest } from "./cluster_records.ts";
+import type { GatewayDrains } from "./gateway_drains.ts";
+import type { GatewayLease } from "./gateway_lease.ts";
+import type { RunOwnership } from "./run_ownership.ts";
+
+/** Reason of a refusal by a drained gateway, as the end of a sentence. */
+export const DRAINED =
+  "somebody has drained this gateway (postern cluster drain), and the other gateways of the cluster take the work";
+
+/** Options of `DrainWatch`. */
+export interface DrainWatchOptions {
+  readonly id: string;
+  readonly drains: Pick<GatewayDrains, "all">;
+  readonly lease: Pick<GatewayLease, "say" | "joinAnew">;
+  readonly ownership: Pick<RunOwnership, "onNote">;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Records that the drain begins. */
+  readonly record: (asked: DrainRequest) => Promise<void>;
+  /** Ends or hands on the work of this gateway, which takes no new work from its call on. */
+  readonly letGo: () => Promise<void>;
+  /** Gives all work back that this gateway owns. */
+  readonly giveWorkBack: () => Promise<void>;
+}
+
+/**
+ * Waits for the drain of this gateway: hears of it by a note, and looks once a second. The gateway then lets go of its work, gives up all
+ * that it has claimed, and stays a member of the cluster without work until it ends.
+ */
+export class DrainWatch {
+  readonly #options: DrainWatchOptions;
+  #poll: Timer | undefined = undefined;
+  #stopListening = () => {};
+  #looking: Promise<void> | undefined = undefined;
+  #isAway = false;
+  /** True: the gateway itself ends, also while it is drained. */
+  #isStopped = false;
+
+  constructor(options: DrainWatchOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    const { id, ownership, clock } = this.#options;
+    this.#stopListening = ownership.onNote((note) => void (note.kind === "drain" && note.id === id && this.#look()));
+    this.#poll = clock.every(POLL_MS, () => this.#look());
+  }
+
+  /** Ends the waiting. Resolves when a look that is at work has ended. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#end();
+    await this.#looking;
+  }
+
+  #end(): void {
+    this.#poll?.clear();
+    this.#stopListening();
+  }
+
+  #look(): void {
+    this.#looking ??= this.#lookOnce().finally(() => this.#looking = undefined);
+  }
+
+  async #lookOnce(): Promise<void> {
+    const { id, drains, log } = this.#options;
+    let asked: DrainRequest | undefined;
+    try {
+      asked = (await drains.all()).get(id);
+      this.#isAway = false;
+    } catch (error) {
+      if (!this.#isAway) log.warn("Nobody can drain this gateway: the database does not answer", { error });
+      this.#isAway = true;
+      return;
+    }
+    if (asked === undefined) return;
+    this.#end();
+    void this.#drain(asked);
+  }
+
+  async #drain({ requested_at, by }: DrainRequest): Promise<void> {
+    const { id, lease, letGo, giveWorkBack, record, log } = this.#options;
+    log.warn("Somebody drains this gateway: its work goes to the others", { gateway: id, requested_at, by });
+    const told = lease.say("draining");
+    // Whoever asked without a gateway has recorded nothing
+    const recorded = record({ requested_at, by }).catch((error: unknown) =>
+      log.error("The drain of this gateway could not be recorded in the audit", { gateway: id, error })
+    );
+    try {
+      await letGo();
+      await giveWorkBack();
+    } catch (error) {
+      log.error("Some work of a drained gateway did not end: the others take it over", { gateway: id, error });
+    }
+    await Promise.all([told, recorded]);
+    await lease.joinAnew("drained");
+    if (this.#isStopped) return;
+    log.warn("This gateway is drained: it takes no work until it is started again", { gateway: id });
+  }
+}
