@@ -341,6 +341,18 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Print the JSON Schema of postern.toml",
     async () => (await import("./commands/config.ts")).configSchemaCommand,
   ),
+  "cluster status": verb(
+    "Show the gateways that share the database, who owns what, and what waits",
+    async () => (await import("./commands/cluster.ts")).clusterStatusCommand,
+  ),
+  "cluster runs": verb(
+    "List the open runs of the cluster with the gateways that own them",
+    async () => (await import("./commands/cluster.ts")).clusterRunsCommand,
+  ),
+  "cluster drain": verb(
+    "Let a gateway end its work, hand the rest to the others, and take no more",
+    async () => (await import("./commands/cluster.ts")).clusterDrainCommand,
+  ),
   doctor: verb(
     "Check everything the gateway needs, and say how to fix it",
     async () => (await import("./commands/doctor.ts")).doctorCommand,
@@ -356,6 +368,22 @@ export const VERBS: Readonly<Record<string, Verb>> = {
   restore: verb(
     "Replace all records by a backup; unfinished work in it waits for a person",
     async () => (await import("./commands/backup.ts")).restoreCommand,
+  ),
+  "storage migrate": verb(
+    "Move all records from SQLite into the PostgreSQL database of [storage]",
+    async () => (await import("./commands/storage.ts")).storageMigrateCommand,
+  ),
+  "storage rekey": verb(
+    "Encrypt records anew with the new key",
+    async () => (await import("./commands/storage_rekey.ts")).storageRekeyCommand,
+  ),
+  "storage hold": verb(
+    "Hold unfinished work for a person, after pg_restore",
+    async () => (await import("./commands/storage_hold.ts")).storageHoldCommand,
+  ),
+  "storage unmark": verb(
+    "Use the SQLite records again that were moved",
+    async () => (await import("./commands/storage.ts")).storageUnmarkCommand,
   ),
   completions: verb(
     "Print the script by which bash, zsh or fish complete commands",

@@ -3,7 +3,7 @@ import { browserLoginsCheck } from "../doctor/check_browser_logins.ts";
 import { clockCheck } from "../doctor/check_clock.ts";
 import { filesCheck, sandboxCheck } from "../doctor/check_containment.ts";
 import { dataDirectoryCheck, logCheck } from "../doctor/check_data_directory.ts";
-import { databaseCheck } from "../doctor/check_database.ts";
+import { clusterCheck, databaseCheck } from "../doctor/check_database.ts";
 import { environmentCheck } from "../doctor/check_environment.ts";
 import { gatewayCheck, serviceCheck } from "../doctor/check_gateway.ts";
 import { portCheck } from "../doctor/check_port.ts";
@@ -22,6 +22,7 @@ const CHECKS = [
   environmentCheck,
   dataDirectoryCheck,
   databaseCheck,
+  clusterCheck,
   gatewayCheck,
   serviceCheck,
   portCheck,

@@ -114,7 +114,17 @@ async function runningForeignTool(name: string, record: ControlRecord): Promise<
   const { schema, read } = await inputOf(info);
   const run = () => Promise.reject(new Error("A tool that is judged alone was called"));
   return {
-    ...{ name, description, access, source, enabledBy: undefined, needs: [], inputSchema: schema, execute: run },
+    ...{
+      name,
+      description,
+      access,
+      source,
+      enabledBy: undefined,
+      local: true,
+      needs: [],
+      inputSchema: schema,
+      execute: run,
+    },
     origin: origin ?? undefined,
     enabled: () => enabled,
     wayOn: () => reason?.replace(/^it is off; /, "") ?? "",

@@ -39,7 +39,7 @@ export const runsListCommand = defineCliCommand({
       };
       const rows = data.map((
         run,
-      ) => [run.id, run.status, run.kind, run.created_at, run.model, shownMessage(run), outcomeOf(run)]);
+      ) => [run.id, statusOf(run), run.kind, run.created_at, run.model, shownMessage(run), outcomeOf(run)]);
       context.print(
         data,
         rows.length === 0
@@ -80,6 +80,11 @@ function shownMessage({ message }: Run): string {
   return text.length > MAX_SHOWN_MESSAGE ? `${text.slice(0, MAX_SHOWN_MESSAGE)}...` : text;
 }
 
+/** Returns the state of a run, with what a queued one waits for. */
+function statusOf({ status, waiting_for: waitingFor }: Run): string {
+  return waitingFor === undefined ? status : `${status} (waits for its ${waitingFor})`;
+}
+
 function outcomeOf({ result, error }: Run): string {
   const text = error === null ? result ?? "" : `${error.code}: ${error.message}`;
   return text.length > MAX_SHOWN_RESULT ? `${text.slice(0, MAX_SHOWN_RESULT)}...` : text;
@@ -87,7 +92,7 @@ function outcomeOf({ result, error }: Run): string {
 
 function describeRun(run: Run, columns: number | undefined): string {
   const rows = [
-    ["status", run.status],
+    ["status", statusOf(run)],
     ["kind", run.kind],
     ["model", run.model],
     ["accepted", run.created_at],

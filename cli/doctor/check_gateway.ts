@@ -42,6 +42,14 @@ function judge({ running }: Installation, who: string, restart: string): readonl
 function judgeHealth({ record, health, status }: RunningFacts, who: string, restart: string): Finding {
   const what = `${who} runs at ${record.address} (process ${record.pid})`;
   if (health === "silent") return failure(NAME, `${what} and does not answer`, restart);
+  const problem = status?.shared_workspace?.problem ?? null;
+  if (problem !== null) {
+    const why = `${what} and claims no run that needs its workspace: ${problem}`;
+    // Other gateways have another folder, or have not answered yet
+    return health === "degraded"
+      ? failure(NAME, why, "[cluster] workspace_id")
+      : warning(NAME, why, "postern cluster status");
+  }
   if (health === "degraded" && (status?.unreadable_records ?? []).length > 0) {
     return failure(NAME, `${what} and has set damaged records aside`, "see the line on the database");
   }

@@ -18,7 +18,7 @@ import { findUnreadable, inspectDatabase, type UnreadableFound } from "../../lib
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { scanAll } from "../../lib/storage/read_records.ts";
-import { lostLogBytes } from "../../lib/storage/sqlite/open_database.ts";
+import { lostLogBytes, movedAway } from "../../lib/storage/sqlite/open_database.ts";
 import type { Store, StreamRecord, UnreadableRecord, Write } from "../../lib/storage/store.ts";
 import { CommandError } from "../command.ts";
 import { COLLECTIONS, STREAMS } from "./stored_records.ts";
@@ -88,6 +88,7 @@ function lookThrough(path: string): UnreadableFound {
   if (lostLogBytes(path) > 0) throw corrupt("it is missing or empty, and its log holds records");
   try {
     const facts = inspectDatabase(path, { maxBytes: Infinity });
+    if (facts?.moved !== undefined) throw movedAway(path, facts.moved);
     if (facts?.owner === "another") throw corrupt("it is the database of another program");
     if (typeof facts?.damage === "string") throw corrupt(`it is damaged as a whole (${facts.damage})`);
     if (facts === undefined || facts.owner === "nobody") return { unreadable: [], looked: 0, finished: true };

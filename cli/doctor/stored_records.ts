@@ -1,4 +1,6 @@
 import { PAIRING_CODES, PAIRING_GUARD, parsePairingCode, parsePairingGuard } from "../../lib/access/pairing.ts";
+import { parseTicket, WS_TICKETS } from "../../lib/access/shared_tickets.ts";
+import { parseTokenChange, TOKEN_CHANGES } from "../../lib/access/token_sharing.ts";
 import { TOKENS } from "../../lib/access/tokens.ts";
 import { parseTokenBody } from "../../lib/access/stored_token.ts";
 import { DELIVERIES, OPEN_DELIVERIES, parseDelivery } from "../../lib/automation/channels/delivery_record.ts";
@@ -7,6 +9,7 @@ import {
   FIRINGS,
   parseFiring,
   parseScheduleRecord,
+  SCHEDULE_CHANGES,
   SCHEDULES,
 } from "../../lib/automation/cron/schedule_record.ts";
 import {
@@ -25,9 +28,11 @@ import {
   parseApproval,
   parseRule,
 } from "../../lib/guard/approval_records.ts";
+import { parseRateWindows, RATE_WINDOWS } from "../../lib/access/rate_records.ts";
+import { AUDIT_CHAINS, parseChainHead } from "../../lib/guard/audit/chain_records.ts";
 import { AUDIT_HEAD, AUDIT_RECORDS, readAuditHead, readAuditRecord } from "../../lib/guard/audit/audit_chain.ts";
 import { parseRecordedTrust, RECORDED_TRUST } from "../../lib/guard/audit/record_trust.ts";
-import { parseTaintedFile, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
+import { parseTaintedFile, TAINT_CHANGES, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
 import { parseTrustedDocument, TRUSTED_DOCUMENTS } from "../../lib/guard/trusted_documents.ts";
 import { MCP_CREDENTIALS, parseMcpCredential } from "../../lib/base/records/mcp_credential.ts";
 import { BROWSER_LOGINS, parseBrowserLogin } from "../../lib/base/records/browser_login.ts";
@@ -55,21 +60,33 @@ import { ACCEPTED_MCP_TOOLS, parseAcceptedTool } from "../../lib/extensions/mcp/
 import { parsePluginKey, PLUGIN_KEYS } from "../../lib/extensions/plugins/plugin_registry.ts";
 import { MCP_SERVERS, parseMcpServer } from "../../lib/extensions/mcp/server_record.ts";
 import { MCP_SWITCHES, parseServerSwitch } from "../../lib/extensions/mcp/server_switches.ts";
+import { NODE_LINKS, parseNodeLink } from "../../lib/extensions/nodes/shared_nodes.ts";
 import { parsePluginRecord, PLUGINS } from "../../lib/extensions/plugins/plugin_record.ts";
 import { parseSkillRecord, SKILLS } from "../../lib/extensions/skills/skill_record.ts";
 import {
+  CLUSTER_DRAINS,
+  CLUSTER_DUTIES,
   CONVERSATION_HOLDS,
+  FILE_LOCKS,
   GATEWAY_FENCES,
   GATEWAY_LEASES,
   parseClaim,
+  parseDrains,
+  parseDuty,
   parseHold,
   parseLease,
+  parseLock,
+  parseMember,
+  parseWorkMark,
   RUN_CLAIMS,
   RUN_SIGNALS,
+  WORKSPACE_MEMBERS,
+  WORKSPACES,
 } from "../../lib/cluster/cluster_records.ts";
 import { parseSubAgent, parseTask, SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
 import { PARKED_CALLS, parseParkedRecord } from "../../lib/runs/conversations/parked_records.ts";
 import { DOCUMENTS, parseDocument } from "../../lib/storage/documents.ts";
+import { parseStorageKey, STORAGE_KEYS } from "../../lib/storage/record_keys.ts";
 import { parseMark, type ParseRecord } from "../../lib/storage/read_records.ts";
 import { parseMarker, PROCESSES } from "../../lib/system/process/leftover_processes.ts";
 import { IDEMPOTENT_REPLIES, parseReply } from "../../handlers/middleware/reply_store.ts";
@@ -81,6 +98,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [ACCEPTED_MCP_TOOLS]: parseAcceptedTool,
   [APPROVALS]: parseApproval,
   [APPROVAL_RULES]: parseRule,
+  [AUDIT_CHAINS]: parseChainHead,
   [AUDIT_HEAD]: readAuditHead,
   [AUDIT_RECORDS]: readAuditRecord,
   [BUDGET_DAYS]: parseDay,
@@ -91,7 +109,10 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [DELIVERIES]: parseDelivery,
   [DOCUMENTS]: parseDocument,
   [DONE_SCHEDULES]: parseScheduleRecord,
+  [FILE_LOCKS]: parseLock,
   [FIRINGS]: parseFiring,
+  [CLUSTER_DUTIES]: parseDuty,
+  [CLUSTER_DRAINS]: parseDrains,
   [GATEWAY_FENCES]: parseMark,
   [GATEWAY_LEASES]: parseLease,
   [IDEMPOTENT_REPLIES]: parseReply,
@@ -100,10 +121,11 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [MCP_SERVERS]: parseMcpServer,
   [MCP_SWITCHES]: parseServerSwitch,
   [MEMORY]: parseMemoryRecord,
+  [NODE_LINKS]: parseNodeLink,
   [OPEN_APPROVALS]: parseMark,
-  [OPEN_DELIVERIES]: parseMark,
+  [OPEN_DELIVERIES]: parseWorkMark,
   [OPEN_RUNS]: parseOpenRun,
-  [OPEN_SOPS]: parseMark,
+  [OPEN_SOPS]: parseWorkMark,
   [PAIRING_CODES]: parsePairingCode,
   [PAIRING_GUARD]: parsePairingGuard,
   [PLANS]: parsePlan,
@@ -111,12 +133,18 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [PLUGIN_KEYS]: parsePluginKey,
   [PROCESSES]: parseMarker,
   [PROVIDERS]: parseProviders,
+  [RATE_WINDOWS]: parseRateWindows,
   [RECORDED_TRUST]: parseRecordedTrust,
   [RUNS]: parseRunRecord,
   [RUN_CLAIMS]: parseClaim,
   [RUN_INPUTS]: parseRunInput,
   [RUN_SIGNALS]: parseMark,
+  [SCHEDULE_CHANGES]: parseMark,
   [SCHEDULES]: parseScheduleRecord,
+  [STORAGE_KEYS]: parseStorageKey,
+  [TAINT_CHANGES]: parseMark,
+  [TOKEN_CHANGES]: parseTokenChange,
+  [WS_TICKETS]: parseTicket,
   [SKILLS]: parseSkillRecord,
   [SOP_EXECUTIONS]: parseExecution,
   [SOP_PLANS]: parseExecutionPlan,
@@ -129,6 +157,8 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [TRUSTED_DOCUMENTS]: parseTrustedDocument,
   [WEBHOOK_MESSAGES]: parseAccepted,
   [WEBHOOK_SIGNATURES]: parseDated,
+  [WORKSPACES]: parseMark,
+  [WORKSPACE_MEMBERS]: parseMember,
 };
 
 /** Parsers of the records of every kind of stream, by the part of the stream's name before the slash. */

@@ -1,5 +1,6 @@
 import { createApprovalsView } from "./approvals_view.js";
 import { createChatView } from "./chat_view.js";
+import { createClusterView } from "./cluster_view.js";
 import { byId, element } from "./dom.js";
 import { messageOf } from "./format.js";
 import { createInstructionsCard } from "./instructions_card.js";
@@ -25,6 +26,7 @@ const VIEWS = [
   "plugins",
   "mcp",
   "skills",
+  "cluster",
   "status",
   "logs",
 ];
@@ -52,6 +54,7 @@ export function start() {
   const memory = createMemoryView({ session });
   const logs = createLogsView({ session });
   const status = createStatusView();
+  const cluster = createClusterView({ session });
   let entered = false;
   let reachable = true;
 
@@ -68,6 +71,7 @@ export function start() {
     instructions.reset();
     memory.reset();
     logs.reset();
+    cluster.reset();
     showView("pair", "Pair");
     pairing.open(reason);
   }
@@ -76,6 +80,7 @@ export function start() {
     entered = true;
     openView();
     void describe();
+    void cluster.find();
     void approvals.poll();
   }
 
@@ -96,6 +101,7 @@ export function start() {
     if (view === "skills") void Promise.all([skills.load(), instructions.load()]);
     if (view === "memory") void memory.load();
     if (view === "logs") void logs.load();
+    if (view === "cluster") void cluster.load();
     if (view === "status") void poll();
   }
 
@@ -164,6 +170,7 @@ export function start() {
       ...(isStatus ? [showMetrics()] : []),
       ...(isShown("runs") ? [runs.poll()] : []),
       ...(isShown("logs") ? [logs.poll()] : []),
+      ...(isShown("cluster") ? [cluster.poll()] : []),
     ]);
   }
 

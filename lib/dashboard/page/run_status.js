@@ -5,6 +5,7 @@ import { element } from "./dom.js";
  *   id: string,
  *   kind: string,
  *   status: string,
+ *   waiting_for?: string,
  *   created_at: string,
  *   ended_at: string | null,
  *   model: string,
@@ -36,7 +37,8 @@ export function statusWords(status) {
   return WORDS.get(status) ?? status;
 }
 
-/** @param {string} status of a run */
-export function statusBadge(status) {
-  return element("span", { class: "badge", "data-run": status }, statusWords(status));
+/** @param {Pick<Run, "status" | "waiting_for">} run */
+export function statusBadge({ status, waiting_for: waitingFor }) {
+  const words = waitingFor === "workspace" ? "Waits for its workspace" : statusWords(status);
+  return element("span", { class: "badge", "data-run": status }, words);
 }

@@ -100,7 +100,7 @@ export function createRunView({ session, id, announce }) {
   /** @param {Run} run */
   function showRun(run) {
     facts.replaceChildren(
-      fact("Status", statusBadge(run.status)),
+      fact("Status", statusBadge(run)),
       ...(typeof run.message === "string" ? [fact("Message", run.message)] : []),
       fact("Kind", run.kind),
       fact("Model", run.model),

@@ -127,10 +127,10 @@ function createRow({ id }) {
     update(run) {
       const outcome = run.error === null ? run.result ?? "" : run.error.message;
       const text = [run.message ?? "", outcome].filter((part) => part !== "").join(" → ");
-      const next = JSON.stringify([run.status, text, run.created_at]);
+      const next = JSON.stringify([run.status, run.waiting_for, text, run.created_at]);
       if (next === shown) return;
       shown = next;
-      badge.replaceChildren(statusBadge(run.status));
+      badge.replaceChildren(statusBadge(run));
       about.textContent = text;
       time.textContent = `${run.kind}, ${formatTime(run.created_at)}`;
     },

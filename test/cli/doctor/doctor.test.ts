@@ -404,8 +404,10 @@ test(
       await machine.withGateway([], async () => {
         const path = join(machine.dataDir, "control.json");
         const record = JSON.parse(readFileSync(path, "utf8"));
+        // The gateway is in the process of this test, which may be much older
+        const born = systemClock.now() - process.uptime() * 1_000;
         const startedAt = async (ms: number) => {
-          const started_at = new Date(Date.parse(record.started_at) + ms).toISOString();
+          const started_at = new Date(born + ms).toISOString();
           writeFileSync(path, JSON.stringify({ ...record, started_at }));
           return (await examine(machine)).of("clock").join();
         };
@@ -422,7 +424,6 @@ test(
   () =>
     onMachine(async (machine) => {
       await machine.withGateway([], async () => {
-        assert.match((await examine(machine)).of("clock").join(), /^ok/);
         const path = join(machine.dataDir, "control.json");
         const record = JSON.parse(readFileSync(path, "utf8"));
         const earlier = new Date(systemClock.now() - 3_600_000).toISOString();

@@ -1,0 +1,212 @@
+import { systemClock } from "../../lib/base/clock.ts";
+import { createSystemRandom } from "../../lib/base/random.ts";
+import type { ClusterStatus, GatewayStatus } from "../../lib/cluster/cluster_status.ts";
+import type { PostgresFacts } from "../../lib/cluster/postgres_facts.ts";
+import type { Config } from "../../lib/config/config.ts";
+import { openConfiguredDatabase } from "../../lib/storage/open_configured_postgres.ts";
+import { DatabaseAwayError, type PostgresDatabase } from "../../lib/storage/postgres/postgres_database.ts";
+import { openClusterOverview } from "../reach_cluster.ts";
+import { failure, type Finding, fine, warning } from "./finding.ts";
+
+/** Connections that a gateway has beside its pool: for the lease, for notes, and one while it starts. */
+const OWN_CONNECTIONS = 3;
+/** Time for which a run may wait for a gateway before somebody should look. Milliseconds */
+const LONG_WAIT_MS = 60_000;
+/** Gateways that a finding names. */
+const SHOWN = 5;
+
+/**
+ * Checks what gateways that share a PostgreSQL need: their leases, connections past a pooler and in number, and standbys. Changes nothing.
+ * @returns nothing when the database cannot be reached, which is the finding of another check
+ */
+export async function checkCluster(
+  name: string,
+  config: Config,
+  environment: (name: string) => string | undefined,
+): Promise<readonly Finding[]> {
+  let database: PostgresDatabase | undefined;
+  try {
+    const { storage } = config;
+    database = await openConfiguredDatabase({ storage, environment, clock: systemClock, random: createSystemRandom() });
+    const [pooler, opened] = await Promise.all([
+      poolerProblems(name, database, config),
+      openClusterOverview(database, config),
+    ]);
+    if (opened === undefined) return pooler;
+    try {
+      const status = await opened.overview.status();
+      const problems = [
+        ...pooler,
+        ...leaseProblems(name, status, config),
+        ...queueProblems(name, status),
+        ...status.database === null ? [] : serverProblems(name, status.database, { status, config }),
+        ...await timeoutProblems(name, database),
+      ];
+      return problems.length > 0 ? problems : [fine(name, summaryOf(status))];
+    } finally {
+      await opened.close();
+    }
+  } catch (error) {
+    if (error instanceof DatabaseAwayError) return [];
+    throw error;
+  } finally {
+    await database?.close();
+  }
+}
+
+function summaryOf({ gateways, queue }: ClusterStatus): string {
+  const count = gateways.length === 1 ? "1 gateway has" : `${gateways.length} gateways have`;
+  return `${
+    gateways.length === 0 ? "No gateway has" : count
+  } a lease; ${queue.open} open runs, ${queue.waiting} wait for a gateway`;
+}
+
+function leaseProblems(name: string, { gateways }: ClusterStatus, { cluster }: Config): readonly Finding[] {
+  const problems: Finding[] = [];
+  const late = gateways.filter(({ state }) => state === "late");
+  if (late.length > 0) {
+    const message = `The lease of ${namesOf(late)} has run out, and no other gateway has taken over`;
+    problems.push(warning(name, message, "start a gateway: it takes over after one lease"));
+  }
+  const gone = gateways.filter(({ state }) => state === "gone");
+  if (gone.length > 0) {
+    const message = `Runs of ${namesOf(gone)}, which is gone, wait for a gateway`;
+    problems.push(
+      warning(
+        name,
+        message,
+        "start a gateway, with the workspace that the runs need: postern cluster runs --gateway none",
+      ),
+    );
+  }
+  const drained = gateways.filter(({ state }) => state === "drained");
+  if (drained.length > 0) {
+    problems.push(
+      warning(name, `${namesOf(drained)} is drained and takes no work`, "start its process again, or end it"),
+    );
+  }
+  const versions = new Map(gateways.flatMap((gateway) => gateway.version === null ? [] : [[gateway.version, gateway]]));
+  if (versions.size > 1) {
+    const each = [...versions].map(([version, { id }]) => `${version} (${id})`).join(", ");
+    problems.push(
+      warning(name, `Gateways run different versions: ${each}`, "bring all to the newest, one after the other"),
+    );
+  }
+  const leaseMs = cluster.lease_secs * 1_000;
+  const longer = gateways.filter(({ lease_left_ms: left }) => left !== null && left > leaseMs);
+  if (longer.length > 0) {
+    const message = `${namesOf(longer)} has a longer lease than cluster.lease_secs says here (${cluster.lease_secs} s)`;
+    problems.push(warning(name, message, "give all gateways the same cluster.lease_secs"));
+  }
+  const linked = gateways.filter(({ advertise_url: url, host }) => url === null && host !== null);
+  if (linked.length > 0 && linked.length < gateways.length) {
+    const message = `${
+      namesOf(linked)
+    } has no cluster.advertise_url, and others have one: readers elsewhere get its turns late`;
+    problems.push(warning(name, message, "set cluster.advertise_url and cluster.token_env at each gateway"));
+  }
+  return problems;
+}
+
+function queueProblems(name: string, { queue }: ClusterStatus): readonly Finding[] {
+  const { waiting, lag_ms: lag, waiting_for_workspace: bound, workspaces_without_gateway: stranded } = queue;
+  const fix = "start a gateway with that workspace, or cancel the runs that postern cluster runs --gateway none names";
+  const left = stranded.map(({ workspace, runs }) => {
+    const wait = runs === 1 ? "1 run waits" : `${runs} runs wait`;
+    return warning(name, `${wait} for the workspace "${workspace}", which has no gateway`, fix);
+  });
+  if (lag === null || lag < LONG_WAIT_MS) return left;
+  const where = bound === 0 ? "" : `; ${bound} need the workspace of certain gateways`;
+  const message = `${waiting} runs wait for a gateway, the oldest for ${Math.round(lag / 1_000)} s${where}`;
+  return [
+    ...left,
+    warning(name, message, "postern cluster runs --gateway none; start more gateways, or raise runs.max_concurrent"),
+  ];
+}
+
+function serverProblems(
+  name: string,
+  facts: PostgresFacts,
+  { status: { gateways }, config: { storage } }: { readonly status: ClusterStatus; readonly config: Config },
+): readonly Finding[] {
+  const problems: Finding[] = [];
+  if (facts.role === "standby") {
+    const fix = "give the gateways an address that follows the primary, such as a virtual address or a proxy";
+    problems.push(failure(name, "The address leads to a standby, which takes no writes", fix));
+  }
+  if (facts.replication_window !== null && facts.standbys > 0) {
+    const followers = facts.standbys === 1 ? "1 standby follows" : `${facts.standbys} standbys follow`;
+    const fix = "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; synchronous_commit = on";
+    problems.push(warning(name, `${followers}, and ${facts.replication_window}`, fix));
+  }
+  const counted = Math.max(1, gateways.filter(({ host }) => host !== null).length);
+  // Behind a pooler the pool's connections are the pooler's
+  const each = OWN_CONNECTIONS + (storage.direct_url_env === "" ? storage.pool_size : 0);
+  if (counted * each > facts.max_connections) {
+    const message =
+      `${counted} gateways may open ${counted * each} connections (storage.pool_size ${storage.pool_size}), ` +
+      `and the server takes ${facts.max_connections}`;
+    problems.push(warning(name, message, "lower storage.pool_size, raise max_connections, or put PgBouncer between"));
+  }
+  return problems;
+}
+
+/** Checks that connections of their own are past a pooler, and at the server that the address means. */
+async function poolerProblems(
+  name: string,
+  database: PostgresDatabase,
+  { storage }: Config,
+): Promise<readonly Finding[]> {
+  const [first, second] = await Promise.all([database.dedicated(), database.dedicated()]);
+  try {
+    if (await shareSession(first, second)) {
+      const key = storage.direct_url_env === ""
+        ? "storage.direct_url_env names no address past it"
+        : "storage.direct_url_env leads to it too";
+      const message =
+        `The address leads to a pooler in transaction mode, and ${key}: notes between gateways do not arrive`;
+      return [failure(name, message, "set storage.direct_url_env to a variable with the address of the server itself")];
+    }
+    const which = "SELECT pg_postmaster_start_time()::text || ' ' || current_database() AS place";
+    const [[pooled], [direct]] = await Promise.all([database.query(which), first.query(which)]);
+    if (pooled?.["place"] === direct?.["place"]) return [];
+    const message = "The address and storage.direct_url_env lead to different databases";
+    return [failure(name, message, "name the same database of the same server in both")];
+  } finally {
+    await Promise.all([first.close(), second.close()]);
+  }
+}
+
+/** Tells whether two connections are one session of the server, as a pooler in transaction mode makes of them. */
+async function shareSession(
+  first: Pick<PostgresDatabase, "query">,
+  second: Pick<PostgresDatabase, "query">,
+): Promise<boolean> {
+  const set = "SELECT set_config('postern.probe', $1, false)";
+  await first.query(set, ["first"]);
+  await second.query(set, ["second"]);
+  const [found] = await first.query("SELECT current_setting('postern.probe', true) AS value");
+  await Promise.all([first.query(set, [""]), second.query(set, [""])]);
+  return found?.["value"] !== "first";
+}
+
+/** Checks that the server does not end the connection on which notes arrive, which rests for long. */
+async function timeoutProblems(name: string, database: PostgresDatabase): Promise<readonly Finding[]> {
+  const [row] = await database.query(
+    "SELECT setting::int8 AS ms FROM pg_settings WHERE name = 'idle_session_timeout'",
+  );
+  const ms = Number(row?.["ms"] ?? 0);
+  if (ms === 0) return [];
+  const message = `The server ends connections that rest for ${
+    ms / 1_000
+  } s (idle_session_timeout): notes between gateways come late then`;
+  return [warning(name, message, "ALTER ROLE ... SET idle_session_timeout = 0 for the user of the gateways")];
+}
+
+function namesOf(gateways: readonly GatewayStatus[]): string {
+  const names = gateways.slice(0, SHOWN).map(({ id, host, pid }) =>
+    host === null ? id : `${id} (${host}:${pid ?? "?"})`
+  );
+  const more = gateways.length - names.length;
+  return `${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
+}

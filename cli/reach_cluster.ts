@@ -1,0 +1,120 @@
+import type { ClusterReply } from "../handlers/routes/cluster.ts";
+import { systemClock } from "../lib/base/clock.ts";
+import { createSystemRandom } from "../lib/base/random.ts";
+import type { OwnedRunView } from "../lib/cluster/cluster_status.ts";
+import type { OpenedOverview } from "../lib/cluster/open_overview.ts";
+import type { LoadedConfig } from "../lib/config/load_config.ts";
+import { readControlFile } from "../lib/host/control_file.ts";
+import type { PostgresDatabase } from "../lib/storage/postgres/postgres_database.ts";
+import { createGatewayClient, type GatewayRequest } from "../lib/system/net/gateway_client.ts";
+import { type CommandContext, CommandError } from "./command.ts";
+import { expectSuccess, probeGateway } from "./reach_gateway.ts";
+
+/** State of a cluster as a command shows it. `own` is null when no gateway of this data directory runs. */
+export type ClusterView = Omit<NonNullable<ClusterReply["cluster"]>, "own"> & {
+  readonly own: NonNullable<ClusterReply["cluster"]>["own"] | null;
+};
+
+/** Open runs with their owners. */
+export interface ClusterRunsView {
+  readonly runs: readonly OwnedRunView[];
+  readonly hasMore: boolean;
+}
+
+/** A cluster that a command looks at: by the gateway of the data directory or, while none runs, straight in the database. */
+export interface ReachedCluster {
+  /** Returns the state of the cluster, or the reason why there is none. */
+  status(): Promise<ClusterView | { readonly reason: string }>;
+  runs(query: { readonly gateway: string | undefined; readonly limit: number }): Promise<ClusterRunsView>;
+  /** @returns true when somebody had asked for it before */
+  drain(gateway: string, options: { readonly force: boolean }): Promise<{ readonly repeated: boolean }>;
+  close(): Promise<void>;
+}
+
+/** Reaches the cluster that `[storage]` names. A command joins no cluster by it. @throws {CommandError} {ConfigError} */
+export async function reachCluster(context: CommandContext): Promise<ReachedCluster> {
+  const loaded = await context.loadConfig();
+  const record = await readControlFile(loaded.dataDir);
+  // Commands may use the token of a gateway on the loopback interface alone
+  if (record !== undefined && record.token !== "" && await probeGateway(record) !== "silent") {
+    const client = createGatewayClient({ ...record, clock: systemClock });
+    return byGateway(async (request) => expectSuccess(await client.request(request)));
+  }
+  return await byDatabase(context, loaded);
+}
+
+function byGateway(ask: (request: GatewayRequest) => Promise<unknown>): ReachedCluster {
+  return {
+    async status() {
+      const { cluster, reason = "" } = await ask({ method: "GET", path: "/v1/cluster" }) as ClusterReply;
+      return cluster ?? { reason };
+    },
+    async runs({ gateway, limit }) {
+      const only = gateway === undefined ? "" : `&gateway=${encodeURIComponent(gateway)}`;
+      const path = `/v1/cluster/runs?limit=${limit}${only}`;
+      const page = await ask({ method: "GET", path }) as { data: readonly OwnedRunView[]; has_more: boolean };
+      return { runs: page.data, hasMore: page.has_more };
+    },
+    async drain(gateway, body) {
+      const path = `/v1/cluster/gateways/${encodeURIComponent(gateway)}/drain`;
+      return await ask({ method: "POST", path, body }) as { repeated: boolean };
+    },
+    close: () => Promise.resolve(),
+  };
+}
+
+async function byDatabase({ io }: CommandContext, { config }: LoadedConfig): Promise<ReachedCluster> {
+  const { storage } = config;
+  if (storage.driver !== "postgres") return noCluster(`storage.driver is "${storage.driver}" and not "postgres"`);
+  const [{ openConfiguredDatabase, refusalOf }, { DatabaseAwayError }] = await Promise.all([
+    import("../lib/storage/open_configured_postgres.ts"),
+    import("../lib/storage/postgres/postgres_database.ts"),
+  ]);
+  const basics = { clock: systemClock, random: createSystemRandom() };
+  const database = await openConfiguredDatabase({ storage, environment: (name) => io.env[name], ...basics });
+  try {
+    const { schema } = storage;
+    const opened = await openClusterOverview(database, config);
+    if (opened === undefined) {
+      await database.close();
+      return noCluster(`no gateway has used the schema "${schema}" of ${database.name} yet`);
+    }
+    const { overview } = opened;
+    return {
+      status: async () => ({ ...await overview.status(), own: null } as ClusterView),
+      runs: (query) => overview.runs({ ...query, after: undefined }),
+      async drain(gateway, { force }) {
+        const { isRepeated } = await overview.drain(gateway, { by: { via: "cli", tokenId: null }, force });
+        return { repeated: isRepeated };
+      },
+      async close() {
+        await opened.close();
+        await database.close();
+      },
+    };
+  } catch (error) {
+    await database.close();
+    throw error instanceof DatabaseAwayError ? refusalOf(error, storage) : error;
+  }
+}
+
+/** Opens the overview of a cluster in the database. Undefined when no gateway has used the schema yet. */
+export async function openClusterOverview(
+  database: PostgresDatabase,
+  { storage: { schema }, cluster: { lease_secs } }: Pick<LoadedConfig["config"], "storage" | "cluster">,
+): Promise<OpenedOverview | undefined> {
+  const [{ openOverview }, { parseRunRecord, RUNS }] = await Promise.all([
+    import("../lib/cluster/open_overview.ts"),
+    import("../lib/runs/journal/run_records.ts"),
+  ]);
+  return await openOverview({
+    ...{ database, schema, leaseMs: lease_secs * 1_000, clock: systemClock, random: createSystemRandom() },
+    runs: { collection: RUNS, acceptedAt: (body: unknown) => parseRunRecord(body).run.created_at },
+  });
+}
+
+function noCluster(why: string): ReachedCluster {
+  const reason = `There is no cluster: ${why}`;
+  const none = () => Promise.reject(new CommandError(reason));
+  return { status: () => Promise.resolve({ reason }), runs: none, drain: none, close: () => Promise.resolve() };
+}

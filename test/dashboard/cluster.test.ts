@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Browser } from "playwright-core";
+import { launchPageBrowser, NO_PAGE_TEST } from "../support/chromium.ts";
+import { createSharedDatabase } from "../support/clustered.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { ask } from "../support/supervised.ts";
+import { until } from "../support/until.ts";
+import { type OpenedView, withView } from "./with_view.ts";
+
+const CONFIG = {
+  storage: { driver: "memory" },
+  autonomy: { level: "supervised" },
+  security: { write_file: { enabled: true } },
+  gateway: { rate_limit_max: 0 },
+};
+const WRITE = { toolCalls: [{ name: "write_file", arguments: { path: "a.txt", content: "hello" } }] };
+
+describe("the dashboard's cluster in Chromium", { skip: NO_PAGE_TEST }, () => {
+  let browser: Browser;
+  before(async () => {
+    browser = await launchPageBrowser();
+  });
+  after(() => browser.close());
+
+  /** Runs `use` on the view of the first of two gateways over one database, whose clock stands still. */
+  function withCluster(
+    use: (opened: OpenedView, gateways: readonly [RunningGateway, RunningGateway]) => Promise<void>,
+  ): Promise<void> {
+    const database = createSharedDatabase();
+    const options = { config: CONFIG, clock: database.clock, script: [WRITE] };
+    return withRunningGateway(
+      { ...options, database: database.link() },
+      (first) =>
+        withRunningGateway(
+          { ...options, database: database.link() },
+          (second) => withView(browser, { gateway: first, view: "cluster" }, (opened) => use(opened, [first, second])),
+        ),
+    );
+  }
+  const idOf = ({ services }: RunningGateway) => services.cluster?.id ?? "";
+
+  test("shows gateways with their leases and runs, and drains one after asking twice", () =>
+    withCluster(async ({ page, press, said }, [first, second]) => {
+      const row = (gateway: RunningGateway) => page.locator("#cluster-gateways tbody tr", { hasText: idOf(gateway) });
+      await row(second).waitFor();
+      assert.match(await row(first).innerText(), /this one\s+Alive\s+\S+ m?s\s+0/);
+      assert.match(await row(second).innerText(), /Alive/);
+      assert.equal(
+        await page.locator("#cluster-lead").innerText(),
+        "2 gateways, 0 open runs, none waits for a gateway.",
+      );
+      // What happens elsewhere appears by itself
+      const run = await second.services.agent?.runs.start(ask("write", { durable: true }));
+      assert.ok(run);
+      await row(second).getByText("1", { exact: true }).click();
+      assert.equal(await row(second).getByRole("link", { name: run.id }).getAttribute("href"), `#runs/${run.id}`);
+
+      await press("Drain", idOf(second));
+      assert.equal(await page.getByRole("button", { name: `Drain: ${idOf(second)}` }).innerText(), "Drain it now");
+      assert.match(await page.locator("#cluster-note").innerText(), /will end its work, hand the rest to the others/);
+      assert.equal(second.services.state(), "ok", "one press asks nobody");
+      await page.locator("#cluster-title").focus();
+      assert.equal(await page.getByRole("button", { name: `Drain: ${idOf(second)}` }).innerText(), "Drain");
+
+      await press("Drain", idOf(second));
+      await page.keyboard.press("Enter");
+      await said(`Drain: ${idOf(second)} - asked for.`);
+      await until(() => second.services.state() === "draining");
+      await until(async () =>
+        (await first.services.cluster?.overview.status())?.gateways.some(({ state }) => state === "drained") === true
+      );
+      await page.click("nav a[href='#status']");
+      await page.click("nav a[href='#cluster']");
+      await row(second).getByText("Drained").waitFor();
+      assert.equal(await row(second).getByRole("button").count(), 0, "there is nothing left to drain");
+
+      await press("Drain", idOf(first));
+      await press("Drain", idOf(first));
+      await said(`Drain: ${idOf(first)} - Cannot drain the gateway`);
+      assert.equal(first.services.state(), "ok");
+    }));
+
+  test("has no link where the gateway is alone, and says why at its address", () =>
+    withRunningGateway(
+      { config: { gateway: { rate_limit_max: 0 } } },
+      (gateway) =>
+        withView(browser, { gateway, view: "status" }, async ({ page }) => {
+          assert.equal(await page.locator("#nav-cluster").isVisible(), false);
+          await page.goto(`${gateway.url}/#cluster`);
+          await page.locator("#cluster-lead").getByText("There is no cluster: this gateway is alone").waitFor();
+        }),
+    ));
+});
