@@ -21,16 +21,13 @@ export function createConnections(services: Services): Connections {
   const mcp = lazily(async (): Promise<McpDoor> =>
     await (await import("./mcp/mcp_endpoint.ts")).McpEndpoint.open(services)
   );
-  return {
-    sockets,
-    followers,
-    mcp,
-    closeIdle() {
-      sockets.closeIdle();
-      followers.closeAll();
-      void mcp.made()?.then((endpoint) => endpoint.closeIdle(), () => {});
-    },
+  const closeIdle = () => {
+    sockets.closeIdle();
+    followers.closeAll();
+    void mcp.made()?.then((endpoint) => endpoint.closeIdle(), () => {});
   };
+  services.onDrain(closeIdle);
+  return { sockets, followers, mcp, closeIdle };
 }
 
 /** A client that reads the events of a run over HTTP. */
@@ -46,6 +43,7 @@ export interface EventFollowers {
   /** Adds a follower. @returns function that removes it. @throws {HttpError} 503 `overloaded` above 4,096 */
   add(follower: EventFollower): () => void;
   count(): number;
+  all(): readonly EventFollower[];
   /** Ends all streams, for the start of a shutdown. The clients come back with their position */
   closeAll(): void;
 }
@@ -67,6 +65,7 @@ export function createEventFollowers({ tokens }: Pick<Services, "tokens">): Even
       return () => void open.delete(follower);
     },
     count: () => open.size,
+    all: () => [...open],
     closeAll() {
       for (const follower of [...open]) follower.close();
     },

@@ -1,10 +1,11 @@
 import { type Caller, hasScope, type Scope, SCOPES } from "../lib/base/records/caller.ts";
 import { httpError } from "./wire/http_errors.ts";
-import type { Identity } from "../lib/access/identity.ts";
+import { type Identity, unconfirmed } from "../lib/access/identity.ts";
 import { HttpError } from "../lib/base/errors.ts";
 import type { Services } from "../lib/services.ts";
 import type { Audit } from "../lib/guard/audit/audit.ts";
 import { isLoopbackName } from "../lib/system/net/address.ts";
+import { checkCertainty, type SteadyWork } from "./uncertain_tokens.ts";
 
 /**
  * Credentials that a way into the gateway asks for. `public`: none. `pairing_code`: the handler checks the code. `node_token`: the
@@ -21,6 +22,8 @@ export interface Door {
    * Default: none.
    */
   readonly continues?: "run" | "conversation";
+  /** Kind of work that goes on while the database of a cluster is away. Default: none, so that the door is closed then */
+  readonly steady?: SteadyWork;
 }
 
 /**
@@ -53,8 +56,8 @@ export interface AccessOptions {
     /** Bearer routes are open: `require_pairing = false` on a loopback bind */
     readonly open: boolean;
   };
-  /** Query parameter `ticket` of a WebSocket handshake; null for any other request */
-  readonly ticket: string | null;
+  /** Takes the ticket of a WebSocket handshake. Undefined for any other request */
+  readonly takeTicket: (() => Identity | undefined) | undefined;
   /** Address of the peer; the command line's token counts from this machine only. undefined: the server does not say, which lets nobody in */
   readonly remoteAddress: string | undefined;
 }
@@ -67,27 +70,34 @@ export interface AccessOptions {
  */
 export function identify(
   request: Request,
-  { services, settings, ticket, remoteAddress }: AccessOptions,
+  { services, settings, takeTicket, remoteAddress }: AccessOptions,
 ): Identity | undefined {
   const token = bearerTokenOf(request.headers.get("authorization"));
   const local = isLoopbackAddress(remoteAddress);
   const identity = token !== undefined
-    ? services.tokens.verify(token, local ? "loopback" : "other")
-    : ticket === null
-    ? undefined
-    : services.tickets.take(ticket);
+    ? services.tokens.verify(token, local ? "loopback" : "other") ?? identifyGateway(services, token)
+    : takeTicket?.();
   if (identity !== undefined) return identity;
   return settings.open && local ? OPEN : undefined;
 }
 
+/** Identity of the other gateways of a cluster. */
+const GATEWAY: Identity = { tokenId: "cluster", scopes: ["cluster"] };
+
+/** Returns the identity of the token of the cluster. It has its own scope alone, whatever else is open. */
+function identifyGateway({ cluster }: Services, token: string): Identity | undefined {
+  return cluster?.links.accepts(token) ? GATEWAY : undefined;
+}
+
 /**
  * Returns the identity a route demands; null on routes that demand none.
- * @throws {HttpError} 401 auth_required or auth_invalid, 403 insufficient_scope
+ * @throws {HttpError} 401 auth_required or auth_invalid, 403 insufficient_scope, 503 storage_unavailable
  */
 export function checkAccess(
   request: Request,
   door: Door,
-  { identity, ticket, hidesPeer }: {
+  { identity, ticket, hidesPeer, services }: {
+    readonly services: Pick<Services, "tokens" | "config">;
     readonly identity: Identity | undefined;
     readonly ticket: string | null;
     /** Pairing is off, but the server around the gateway does not say where the request comes from */
@@ -95,13 +105,14 @@ export function checkAccess(
   },
 ): Identity | null {
   if (!asksForToken(door)) return null;
-  if (identity === undefined) throw hidesPeer ? unknownPeer() : unidentified(request, ticket);
+  if (identity === undefined) throw hidesPeer ? unknownPeer() : unidentified(request, ticket, services);
   checkScope(door, identity, "use this route");
+  checkCertainty(door, identity, services);
   return identity;
 }
 
 /** Tells whether a door asks for a bearer token. */
-function asksForToken({ access }: Door): boolean {
+export function asksForToken({ access }: Door): boolean {
   return access !== "public" && access !== "pairing_code" && access !== "node_token";
 }
 
@@ -112,8 +123,9 @@ function unknownPeer(): HttpError {
   );
 }
 
-function unidentified(request: Request, ticket: string | null): HttpError {
+function unidentified(request: Request, ticket: string | null, { tokens }: Pick<Services, "tokens">): HttpError {
   const token = bearerTokenOf(request.headers.get("authorization"));
+  if (token !== undefined && tokens.isUncertain(token)) return unconfirmed();
   if (token === undefined && ticket === null) {
     return httpError("auth_required", 'Cannot use this route without a token: send "Authorization: Bearer pst_..."');
   }

@@ -125,6 +125,30 @@ export interface GatewayHooks {
     | undefined;
 }
 
+/** Mark of a database that createMemoryDatabase made. It exists in the types alone, so that no other object passes for one. */
+declare const madeDatabase: unique symbol;
+
+/** Records in memory that gateways of one program share. They are gone with the process. */
+export interface MemoryDatabase {
+  readonly [madeDatabase]: true;
+}
+
+/** Creates a database in memory for gateways of one program, as tests of a cluster use. */
+export async function createMemoryDatabase(): Promise<MemoryDatabase> {
+  const { ProcessDatabase } = await import("../lib/cluster/memory_database.ts");
+  // The mark exists in the types alone
+  return new ProcessDatabase() as unknown as MemoryDatabase;
+}
+
+/** Way of a gateway to the others of its cluster. */
+export interface GatewayClusterOptions {
+  /**
+   * Sends a request to the gateway whose `[cluster] advertise_url` it begins with, as its `fetch` takes it. It must follow no redirect, and
+   * rejects when nobody answers. Default: over the network
+   */
+  readonly fetch?: (request: Request) => Promise<Response>;
+}
+
 /** Options of `createGateway`. */
 export interface GatewayOptions {
   /** Folder of the gateway's own data; made when missing. Each gateway needs a folder of its own */
@@ -160,6 +184,10 @@ export interface GatewayOptions {
    * first one is the default. Default: none
    */
   readonly providers?: Readonly<Record<string, ProgramProvider>>;
+  /** Database that this gateway shares with others of the program, in place of `[storage]`. Default: as `[storage]` says */
+  readonly database?: MemoryDatabase;
+  /** How the gateway reaches the others of its cluster. Default: over the network */
+  readonly cluster?: GatewayClusterOptions;
   /** Functions that the gateway calls, once createGateway has resolved. Default: none */
   readonly hooks?: GatewayHooks;
   /** Receives the log, the access log in it. Default: nowhere */
@@ -226,6 +254,8 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
   prompts: true,
   resources: true,
   providers: true,
+  database: true,
+  cluster: true,
   hooks: true,
   onLog: true,
   Response: true,
@@ -253,6 +283,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   }
   const { config } = validation;
   const hooks = toHooks(options.hooks ?? {});
+  const linkFetch = readLinkFetch(options.cluster ?? {});
   const { promise: ready, resolve: begin } = Promise.withResolvers<void>();
   const ownProviders = toOwnProviders(options.providers ?? {}, Object.keys(config.providers));
   const services = await createServices({
@@ -267,10 +298,12 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     offers,
     ownProviders,
     hooks: { ...hooks, ready },
+    linkFetch,
+    ...(options.database === undefined ? {} : { database: await readDatabase(options.database, config) }),
     ...(options.localServers === true ? {} : { localServers: false }),
     logSink: options.onLog ?? (() => {}),
   });
-  warnOfIdleSettings(config, services);
+  warnOfIdleSettings(config, { ...services, isShared: services.cluster !== undefined });
   const router = createRouter({
     services,
     routes: ROUTES,
@@ -338,6 +371,27 @@ function readBasePath(given: unknown = ""): string {
     "base_path_invalid",
     `Cannot mount the gateway under ${JSON.stringify(given)}: basePath begins with "/" and is plain, as "/agent"`,
   );
+}
+
+/** Returns the way to the other gateways. @throws {ConfigError} `unknown_option`, `link_invalid` */
+function readLinkFetch(given: unknown): GatewayClusterOptions["fetch"] {
+  if (typeof given !== "object" || given === null) {
+    throw new ConfigError("link_invalid", 'Cannot use the option "cluster": give an object', { key: "cluster" });
+  }
+  refuseUnknown(given, ["fetch"], "the cluster option");
+  const { fetch } = given as GatewayClusterOptions; // callers in JavaScript may give anything
+  if (fetch === undefined || typeof fetch === "function") return fetch;
+  throw new ConfigError("link_invalid", 'Cannot use "cluster.fetch": give a function', { key: "cluster" });
+}
+
+/** Returns the database that the program gave. @throws {ConfigError} `database_invalid` */
+async function readDatabase(given: MemoryDatabase, { storage }: { readonly storage: { readonly driver: string } }) {
+  if (storage.driver === "postgres") {
+    const reason = 'storage.driver is "postgres" too; keep one of the two';
+    throw new ConfigError("database_invalid", `Cannot use the option "database": ${reason}`, { key: "database" });
+  }
+  const { ProcessDatabase } = await import("../lib/cluster/memory_database.ts");
+  return ProcessDatabase.of(given);
 }
 
 const HOOK_NAMES: Readonly<Record<keyof GatewayHooks, true>> = { onRunEvent: true, onApproval: true };

@@ -135,9 +135,9 @@ export interface Route extends Door {
 export interface RunClaim {
   /** Returns the writes of the claim. Hand it to the start of the run, which puts them into the transaction that accepts the run */
   readonly write: (runId: string) => Write;
-  /** Tells whether text of this turn may have reached a client, in this process or before a crash. Sent text cannot be taken back */
+  /** Tells whether text of this turn may have reached the client of an earlier request, as before a crash. Sent text cannot be taken back */
   wasTold(turn: number): boolean;
-  /** Notes on disk that text of this turn goes out. Await it before the first text of a turn; `wasTold` is true from then on */
+  /** Notes on disk that text of this turn goes out. Await it before the first text of a turn; `wasTold` is true for later requests */
   tell(turn: number): Promise<void>;
   /** Marks the reply as a failure without an effect. A repeat then runs anew, whatever the reply says about retries */
   reopen(): void;

@@ -56,7 +56,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     services,
     table: createRouteTable(options.routes),
     socketPaths: new Set(options.routes.filter((route) => route.websocket !== undefined).map((route) => route.path)),
-    settingsNow: createGatewaySettings(services.config),
+    settingsNow: createGatewaySettings(services.config, services.sharedWindows),
     observer: createObserver(services),
     idempotency: new Idempotency(services),
   };

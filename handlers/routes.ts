@@ -19,6 +19,7 @@ import { forgetMcpRecordRoute, mcpRecordsRoute } from "./routes/mcp_records.ts";
 import { completeMcpLoginRoute, mcpLoginRoute, removeMcpLoginRoute } from "./routes/mcp_logins.ts";
 import { browserLoginsRoute, removeBrowserLoginRoute, saveBrowserLoginRoute } from "./routes/browser_logins.ts";
 import { chatRoute, chatSocketRoute, legacyWebhookRoute } from "./routes/chat.ts";
+import { clusterRoute, clusterRunsRoute, drainGatewayRoute } from "./routes/cluster.ts";
 import { completionsRoute } from "./routes/completions.ts";
 import {
   conversationRoute,
@@ -34,7 +35,15 @@ import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
 import { endMcpSessionRoute, mcpRoute, mcpStreamRoute } from "./routes/mcp.ts";
 import { modelRoute, modelsRoute, trustModelServerRoute } from "./routes/models.ts";
-import { describeNodeRoute, invokeNodeRoute, nodeRoute, nodeSocketRoute, nodesRoute } from "./routes/nodes.ts";
+import {
+  clusterNodeCallRoute,
+  clusterNodeDescribeRoute,
+  describeNodeRoute,
+  invokeNodeRoute,
+  nodeRoute,
+  nodeSocketRoute,
+  nodesRoute,
+} from "./routes/nodes.ts";
 import {
   disablePluginRoute,
   enablePluginRoute,
@@ -73,8 +82,9 @@ import {
   tokenRoute,
   wsTicketRoute,
 } from "./routes/tokens.ts";
+import { rekeyRoute } from "./routes/storage.ts";
 import type { Route } from "./route.ts";
-import { runEventsRoute } from "./routes/run_events.ts";
+import { clusterRunEventsRoute, runEventsRoute } from "./routes/run_events.ts";
 import { cancelRunRoute, resolveRunRoute, runBrowserRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
 import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./routes/schedules.ts";
 import { callToolRoute, toolRoute, toolsRoute } from "./routes/tools.ts";
@@ -104,6 +114,7 @@ export const ROUTES: readonly Route[] = [
   cancelRunRoute,
   resolveRunRoute,
   runEventsRoute,
+  clusterRunEventsRoute,
   conversationsRoute,
   conversationRoute,
   renameConversationRoute,
@@ -143,10 +154,15 @@ export const ROUTES: readonly Route[] = [
   nodeRoute,
   describeNodeRoute,
   invokeNodeRoute,
+  clusterNodeCallRoute,
+  clusterNodeDescribeRoute,
   mcpChangeRoute,
   mcpLoginRoute,
   completeMcpLoginRoute,
   removeMcpLoginRoute,
+  clusterRoute,
+  clusterRunsRoute,
+  drainGatewayRoute,
   browserLoginsRoute,
   saveBrowserLoginRoute,
   removeBrowserLoginRoute,
@@ -173,6 +189,7 @@ export const ROUTES: readonly Route[] = [
   wsTicketRoute,
   pairingCodeRoute,
   listTokensRoute,
+  rekeyRoute,
   tokenRoute,
   createTokenRoute,
   revokeTokenRoute,

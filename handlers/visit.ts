@@ -11,7 +11,8 @@ import {
   guardUpgrade,
   isHandshake,
 } from "./middleware/guards.ts";
-import { auditRefusal, checkAccess, identify } from "./door.ts";
+import { asksForToken, auditRefusal, bearerTokenOf, checkAccess, type Door, identify } from "./door.ts";
+import { patienceOf } from "./uncertain_tokens.ts";
 import type { Idempotency } from "./middleware/idempotency.ts";
 import { isProbe, limitRefusedPage, limitRequest, type RateLimitOptions } from "./middleware/rate_limit.ts";
 import type { GatewayRequestContext } from "./request_context.ts";
@@ -68,6 +69,8 @@ export class Visit implements RouteVisitor {
   /** Name of the route in metrics and the access log */
   #route = "unmatched";
   #isAllowedPage = false;
+  /** Identity of the ticket that was taken from the database of a cluster */
+  #ticketed: Identity | undefined = undefined;
 
   constructor(
     parts: VisitedParts,
@@ -102,15 +105,10 @@ export class Visit implements RouteVisitor {
 
   /** Takes a WebSocket handshake. Returns the hooks of the socket, or hooks that answer with the refusal. */
   acceptSocket(): Partial<Hooks> {
-    const context = this.#context;
     try {
       const match = this.#findSocket();
-      this.#admit(match);
-      const hooks = match.route.websocket?.(context);
-      if (hooks === undefined) throw notFound();
-      context.detach();
-      this.#observe(101);
-      return withReplyHeaders(hooks, context.replyHeaders);
+      const certain = this.#makeCertain(match.route);
+      return certain === undefined ? this.#openSocket(match) : this.#openSocketLater(match, certain);
     } catch (error) {
       const refusal = this.#fail(error);
       return { upgrade: () => refusal };
@@ -119,8 +117,8 @@ export class Visit implements RouteVisitor {
 
   /** Goes on with the route that takes the request: admission, then the handler under its idempotency key. */
   enter(match: RouteMatch): Response | Promise<Response> {
-    this.#admit(match);
-    return this.#parts.idempotency.run(this.#request, this.#context, match.route);
+    const certain = this.#makeCertain(match.route);
+    return certain === undefined ? this.#enter(match) : certain.then(() => this.#enter(match));
   }
 
   /** Refuses a request that reaches no route. The refusal takes a slot of the sender's rate limit: 429 goes before `error`. */
@@ -132,6 +130,62 @@ export class Visit implements RouteVisitor {
       isAllowedPage: this.#isAllowedPage,
     }, this.#limits);
     throw error;
+  }
+
+  #enter(match: RouteMatch): Response | Promise<Response> {
+    this.#admit(match);
+    return this.#parts.idempotency.run(this.#request, this.#context, match.route);
+  }
+
+  #openSocket(match: RouteMatch): Partial<Hooks> {
+    const context = this.#context;
+    this.#admit(match);
+    const hooks = match.route.websocket?.(context);
+    if (hooks === undefined) throw notFound();
+    context.detach();
+    this.#observe(101);
+    return withReplyHeaders(hooks, context.replyHeaders);
+  }
+
+  /** Returns the hooks of a socket that is let in, or refused, once it is certain which tokens count. */
+  #openSocketLater(match: RouteMatch, certain: Promise<void>): Partial<Hooks> {
+    let hooks: Partial<Hooks> = {};
+    const later = <Name extends keyof Hooks>(name: Name) => (...given: Parameters<Hooks[Name]>) =>
+      // The hook of this name takes these arguments
+      (hooks[name] as ((...given: Parameters<Hooks[Name]>) => ReturnType<Hooks[Name]>) | undefined)?.(...given);
+    return {
+      upgrade: async (request) => {
+        try {
+          await certain;
+          hooks = this.#openSocket(match);
+        } catch (error) {
+          return this.#fail(error);
+        }
+        return await hooks.upgrade?.(request);
+      },
+      open: later("open"),
+      message: later("message"),
+      close: later("close"),
+      error: later("error"),
+      pong: later("pong"),
+      ping: later("ping"),
+      drain: later("drain"),
+    };
+  }
+
+  /** Makes certain which tokens count, and takes a ticket of the cluster. Undefined when it is certain, and at a door for everybody. */
+  #makeCertain(door: Door): Promise<void> | undefined {
+    const { tokens } = this.#parts.services;
+    if (!tokens.isShared || !asksForToken(door)) return undefined;
+    const token = bearerTokenOf(this.#request.headers.get("authorization"));
+    if (token === undefined && this.#ticket !== null) return this.#takeTicket(this.#ticket);
+    return tokens.confirm(token === undefined ? undefined : { token }, patienceOf(door, this.#parts.services.config()));
+  }
+
+  async #takeTicket(ticket: string): Promise<void> {
+    const { tokens, tickets } = this.#parts.services;
+    await tokens.confirm();
+    this.#ticketed = await tickets.takeAnywhere(ticket);
   }
 
   #handle(): Response | Promise<Response> {
@@ -217,15 +271,19 @@ export class Visit implements RouteVisitor {
     context.identity = checkAccess(this.#request, route, {
       identity,
       ticket: this.#ticket,
+      services: this.#parts.services,
       hidesPeer: this.#settings.open && context.remoteAddress === undefined,
     });
   }
 
   #identify(): Identity | undefined {
+    const { services } = this.#parts;
+    const ticket = this.#ticket;
+    const takeTicket = () => services.tokens.isShared ? this.#ticketed : services.tickets.take(ticket ?? "");
     return identify(this.#request, {
-      services: this.#parts.services,
+      services,
       settings: this.#settings,
-      ticket: this.#ticket,
+      takeTicket: ticket === null ? undefined : takeTicket,
       remoteAddress: this.#context.remoteAddress,
     });
   }

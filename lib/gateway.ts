@@ -1,7 +1,15 @@
+import { lazily } from "./base/lazily.ts";
+import type { RecordKeyName } from "./storage/record_keys.ts";
+import { type Actor, storedActor } from "./base/records/caller.ts";
+import type { RekeyProgress } from "./storage/rekey_records.ts";
 import { hostname } from "node:os";
+import { join } from "node:path";
 import process from "node:process";
 import { createAccessServices } from "./access/access_services.ts";
+import type { AccessCluster } from "./access/token_sharing.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
+import { SHUTTING_DOWN } from "./base/cancel.ts";
+import type { GatewayLinkSettings } from "./cluster/gateway_links.ts";
 import type { Cluster } from "./cluster/join_cluster.ts";
 import { canonicalDigest } from "./base/json.ts";
 import { systemClock } from "./base/clock.ts";
@@ -9,6 +17,7 @@ import { type OpenedList, openInSteps } from "./base/opened_list.ts";
 import { createSystemRandom } from "./base/random.ts";
 import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
 import { createReloads, type Reloads } from "./config/create_reloads.ts";
+import type { Config } from "./config/config.ts";
 import { allSecrets } from "./config/secrets.ts";
 import { type Extensions, openExtensions } from "./extensions/open_extensions.ts";
 import { createGuardServices } from "./guard/guard_services.ts";
@@ -27,15 +36,14 @@ import {
   createWorkSeam,
 } from "./runs/run_services.ts";
 import { createDocuments } from "./storage/documents.ts";
-import { openStore } from "./storage/open_store.ts";
+import { type OpenedStore, openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
-import type { Store } from "./storage/store.ts";
 import { parseMarker, PROCESSES } from "./system/process/leftover_processes.ts";
 import { createSystemServices } from "./system/system_services.ts";
 import { createLazySecrets, createTools } from "./tools/create_tools.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
 import type { ToolSecrets } from "./tools/secrets/tool_secrets.ts";
-import type { GatewayServices, GatewayState, ServicesOptions } from "./services.ts";
+import type { GatewayServices, GatewayState, ServicesOptions, SharedWorkspace } from "./services.ts";
 
 /**
  * Builds the services of one gateway and hands them to each other. Holds the data directory's lock until `close()`.
@@ -44,7 +52,13 @@ import type { GatewayServices, GatewayState, ServicesOptions } from "./services.
  * @throws {ConfigError} see `openStore`, and a provider that cannot be used
  */
 export function createServices(options: ServicesOptions): Promise<GatewayServices> {
-  return openInSteps(async (opened) => toServices(await startWings(options, opened)));
+  return openInSteps(async (opened) => {
+    const started = new AbortController();
+    const wings = await startWings(options, { opened, started: started.signal });
+    await watchDrain(wings);
+    started.abort();
+    return toServices(wings);
+  });
 }
 
 type Basics = Awaited<ReturnType<typeof createBasics>>;
@@ -52,12 +66,18 @@ type Foundations = Awaited<ReturnType<typeof startFoundations>>;
 type Wings = Awaited<ReturnType<typeof startWings>>;
 
 /** Starts the wings in the order of the list. Closing goes through `opened`, in the reverse order. */
-async function startWings(options: ServicesOptions, opened: OpenedList) {
-  const found = await startFoundations(await createBasics(options, opened));
+async function startWings(
+  options: ServicesOptions,
+  { opened, started }: { readonly opened: OpenedList; readonly started: AbortSignal },
+) {
+  const found = await startFoundations({ ...await createBasics(options, opened), started });
   const { config, guard, access, system, work } = found;
   const { approvals, audit, taintedFiles } = guard;
   const { files, guardedFetch } = system;
-  const scopesOf = (tokenId: string | null) => access.tokens.scopesOf(tokenId);
+  const scopesOf = async (tokenId: string | null) => {
+    await access.tokens.confirm({ tokenId });
+    return access.tokens.scopesOf(tokenId);
+  };
   const automation = createAutomationServices({
     ...{ ...found, ...work, approvals, files, guardedFetch, scopesOf, taintedFiles },
   });
@@ -66,7 +86,7 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
   const memory = createMemoryServices({
     ...found,
     redact: found.redactor.redact,
-    isKept: config().storage.driver !== "memory",
+    alone: found.cluster?.alone,
     usedLogins: () => config().browser.logins,
     recordLogin: guard.recordLogin,
   });
@@ -90,25 +110,37 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
 }
 
 /** Starts what the other wings stand on, in the order of the list. */
-async function startFoundations(basics: Basics) {
-  const { options, log, config, redactor, environment } = basics;
-  const store = options.database?.store ?? await openStore({ ...basics, storage: config().storage });
-  const cluster = await openCluster(basics, store);
+async function startFoundations(alone: Basics & { readonly started: AbortSignal }) {
+  const { options, log, config, redactor, environment } = alone;
+  const found = options.database ?? await openStore({ ...alone, storage: config().storage });
+  const { store } = found;
+  const isShared = "cluster" in found || found.database !== undefined;
+  const keys = await openKeys(alone, { store, isShared });
+  const cluster = await openCluster(alone, { ...found, keys: keys.ids });
+  // The wall clock of one gateway may be wrong: in a cluster the database's time counts for all
+  const basics = {
+    ...alone,
+    clock: cluster?.clock ?? alone.clock,
+    ownPaths: [...alone.ownPaths, ...cluster?.ownPaths ?? []],
+  };
   const guard = await createGuardServices({
     ...basics,
     store,
-    cluster: cluster?.ownership,
+    cluster,
+    workspace: cluster?.taintWorkspace,
     redact: redactor.redact,
     trustDir: options.trustDir,
     program: options.hooks,
   });
   const access = await createAccessServices({
     ...basics,
+    clock: cluster?.clock ?? basics.clock,
     store,
     record: guard.recordAccess,
     envToken: environment("POSTERN_TOKEN"),
     controlToken: options.controlToken,
     pairingTtlSeconds: () => config().gateway.pairing_code_ttl_secs,
+    cluster: cluster && accessAmong(cluster),
   });
   const marker = await loadMarker({ ...basics, store });
   if (cluster !== undefined) await watchPrograms(basics, { cluster, marker: marker.text });
@@ -116,6 +148,8 @@ async function startFoundations(basics: Basics) {
     ...basics,
     redact: redactor.part,
     marker,
+    fileLocks: cluster?.fileLocks,
+    gateway: cluster?.id,
     shell: () => config().security.shell,
     urlRules: () => config().url_access,
     proxy: () => ({ ...config().proxy, environment }),
@@ -127,24 +161,147 @@ async function startFoundations(basics: Basics) {
   const work = createWorkSeam();
   access.tokens.onRevoke(createRevocation({ store, log, runs: work.runs }));
   const documents = createDocuments({ store });
-  return { ...basics, store, cluster, documents, guard, access, system, work };
+  return { ...basics, store, cluster, documents, guard, access, system, work, keys, cipherOf: keys.cipherOf };
+}
+
+/**
+ * Leaves the keys of encrypted records for their first use. Keys of the environment, and those of a cluster, are checked now.
+ * @throws {ConfigError} `storage_key`
+ */
+async function openKeys(
+  { config, environment, dataDir, random }: Basics,
+  { store, isShared }: Pick<OpenedStore, "store"> & { readonly isShared: boolean },
+) {
+  const { driver, key_env, old_key_env } = config().storage;
+  const load = lazily(async () => {
+    const { createRecordKeys } = await import("./storage/record_keys.ts");
+    return createRecordKeys({
+      ...{ store, dataDir, random, environment, isShared },
+      settings: { key_env, old_key_env },
+      isKept: driver !== "memory",
+    });
+  });
+  const isGiven = key_env !== "" || old_key_env !== "";
+  if (isGiven || isShared) await (await load()).check();
+  return {
+    load,
+    ids: isGiven ? (await load()).ids : [],
+    cipherOf: async (name: RecordKeyName) => await (await load()).cipher(name),
+  };
+}
+
+/** Encrypts records anew with the key of the configuration, some with each call. */
+async function rekey(
+  { store, keys, cluster, guard }: Pick<Wings, "store" | "keys" | "cluster" | "guard">,
+  by: Actor,
+): Promise<RekeyProgress> {
+  const [{ rekeyRecords }, ...sealed] = await Promise.all([
+    import("./storage/rekey_records.ts"),
+    import("./memory/mailbox.ts").then((found) => found.SEALED_MAILBOXES),
+    import("./memory/cookie_jars.ts").then((found) => found.SEALED_COOKIES),
+    import("./memory/browser_logins.ts").then((found) => found.SEALED_LOGINS),
+    import("./extensions/mcp/oauth/credentials.ts").then((found) => found.SEALED_CREDENTIALS),
+  ]);
+  const lacking = async ([newest = ""]: readonly string[]) =>
+    (await cluster?.gateways() ?? []).flatMap(({ id, about }) => about.storage_keys?.includes(newest) ? [] : [id]);
+  const progress = await rekeyRecords({ store, keys: await keys.load(), collections: sealed, lacking });
+  const { rewritten, left, unreadable, complete } = progress;
+  if (rewritten > 0 || complete) {
+    const counts = { rewritten, left, unreadable: unreadable.length, complete };
+    await guard.audit.append({ type: "storage", action: "rekeyed", ...counts, by: storedActor(by) });
+  }
+  return progress;
 }
 
 /** Joins the gateways that share the database. Undefined for a gateway alone, which loads nothing of clusters. */
-async function openCluster({ options, config, clock, random, log, opened }: Basics, store: Store) {
-  const database = options.database?.cluster;
+async function openCluster(
+  basics: Basics,
+  found: (OpenedStore | NonNullable<ServicesOptions["database"]>) & { readonly keys: readonly string[] },
+) {
+  const { options, config, clock, random, log, opened } = basics;
+  const { lease_secs, advertise_url } = config().cluster;
+  const leaseMs = lease_secs * 1_000;
+  const database = "cluster" in found ? found.cluster : await openSharedDatabase(basics, found);
   if (database === undefined) return undefined;
-  const [{ joinCluster }, { ClusterRuns }] = await Promise.all([
-    import("./cluster/join_cluster.ts"),
-    import("./runs/supervisor/cluster_runs.ts"),
-  ]);
+  const [{ joinCluster }, { loadMachineId, loadWorkspaceId }, { createProofFiles, PROOF_FOLDER }, { ClusterRuns }] =
+    await Promise.all(
+      [
+        import("./cluster/join_cluster.ts"),
+        import("./cluster/workspace_id.ts"),
+        import("./cluster/workspace_proof.ts"),
+        import("./runs/supervisor/cluster_runs.ts"),
+      ],
+    );
+  const id = await loadWorkspaceId({ ...basics, configured: config().cluster.workspace_id });
+  const workspace = { id, files: createProofFiles(basics.workspaceRoot) };
   const cluster = await joinCluster({
-    ...{ store, database, clock, random, log, opened },
-    leaseMs: config().cluster.lease_secs * 1_000,
-    about: { host: hostname(), pid: process.pid, version: options.version },
+    ...{ store: found.store, database, leaseMs, clock, random, log, metrics: basics.metrics, opened, workspace },
+    about: {
+      ...{ host: hostname(), pid: process.pid, version: options.version },
+      ...(advertise_url === "" ? {} : { advertise_url }),
+      ...(found.keys.length === 0 ? {} : { storage_keys: [...found.keys] }),
+    },
+    workspaceWaitMs: config().cluster.workspace_wait_secs * 1_000,
+    link: await linkSettings(basics),
+    acceptedAt: async (runId) => (await createStoredRuns({ store: found.store }).get(runId))?.created_at,
   });
+  const [{ createSlicedDayBudget }, { SharedWindows }, { SharedCalls }] = await Promise.all([
+    import("./runs/supervisor/sliced_day_budget.ts"),
+    import("./access/shared_windows.ts"),
+    import("./tools/runtime/shared_calls.ts"),
+  ]);
+  const sharedWindows = new SharedWindows({
+    ...{ store: found.store, clock: cluster.clock, log, gateway: cluster.id },
+    gateways: async () => (await cluster.gateways()).length,
+  });
+  opened.own(sharedWindows, (open) => open.close());
   const toRuns: ClusterMember["toRuns"] = (parts) => new ClusterRuns({ ...parts, cluster });
-  return { ...cluster, toRuns };
+  const toDayBudget: ClusterMember["toDayBudget"] = (parts) =>
+    createSlicedDayBudget({ ...parts, news: cluster.ownership });
+  const machine = await loadMachineId(basics);
+  const taintWorkspace = { id, isShared: config().cluster.workspace_id !== "" };
+  return {
+    ...cluster,
+    toRuns,
+    toDayBudget,
+    sharedWindows,
+    sharedCalls: new SharedCalls({ clock: cluster.clock, log }),
+    machine,
+    taintWorkspace,
+    ownPaths: [join(basics.workspaceRoot, PROOF_FOLDER)],
+  };
+}
+
+/** Returns the settings of the links to the other gateways. @throws {ConfigError} `config_environment` */
+async function linkSettings({ options, config, environment, opened }: Basics): Promise<GatewayLinkSettings> {
+  const { token_env, insecure } = config().cluster;
+  const { checkClusterToken } = await import("./cluster/gateway_links.ts");
+  const token = token_env === "" ? undefined : checkClusterToken(environment(token_env), token_env);
+  if (options.linkFetch !== undefined) return { token, insecure, fetch: options.linkFetch };
+  const { createDirectFetch } = await import("./system/net/direct_fetch.ts");
+  const direct = opened.own(createDirectFetch(), (open) => open.close());
+  return { token, insecure, fetch: direct.fetch };
+}
+
+/** Opens what the gateways of a database need of it beside the store. Undefined for a database of this gateway alone. */
+async function openSharedDatabase({ config, clock, random, log, metrics }: Basics, { database }: OpenedStore) {
+  if (database === undefined) return undefined;
+  const [{ openPostgresCluster }, { observeDatabase }] = await Promise.all([
+    import("./cluster/postgres_cluster.ts"),
+    import("./storage/postgres/observe_database.ts"),
+  ]);
+  observeDatabase(metrics, database);
+  const { storage: { schema }, cluster: { lease_secs } } = config();
+  return openPostgresCluster({ database, schema, leaseMs: lease_secs * 1_000, clock, random, log });
+}
+
+/** Returns the ways to the other gateways that tokens, codes and tickets need. */
+function accessAmong({ id, ownership }: Pick<Cluster, "id" | "ownership">): AccessCluster {
+  return {
+    gateway: id,
+    tell: () => ownership.tell("tokens", "all"),
+    onChange: (listener) => ownership.onNote(({ kind }) => void (kind === "tokens" && listener())),
+  };
 }
 
 /** Has the programs of this gateway killed when its heartbeats stop, since others may go on with its runs then. */
@@ -172,6 +329,8 @@ function toServices(wings: Wings): GatewayServices {
     configStatus: reloads.status,
     reload: reloads.reload,
     store: wings.store,
+    sharedWindows: wings.cluster?.sharedWindows,
+    cluster: wings.cluster,
     ...access,
     audit: guard.audit,
     approvals: guard.approvals,
@@ -197,11 +356,15 @@ function toServices(wings: Wings): GatewayServices {
     agent: models.live && runs && { providers: models.live.providers, runs },
     startedAt: wings.clock.now(),
     workspaceRoot: options.workspaceRoot,
+    sharedWorkspace: () => wings.cluster && sharedWorkspaceOf(wings.cluster),
     containment: system.containment,
     environment: wings.environment,
+    rekey: (by) => rekey(wings, by),
     trustModelServer: (address, by) => models.trust(address, guard.recordServerTrust(by)),
     state: () => stateOf(wings),
-    beginDrain: () => void (wings.current.draining = true),
+    stateReason: () => stateReasonOf(wings),
+    onDrain: (listener) => void wings.drainListeners.push(listener),
+    beginDrain: () => void (wings.current.draining ??= SHUTTING_DOWN),
     drain: (graceMs) => drain(wings, graceMs),
     close: wings.opened.close,
   };
@@ -212,7 +375,7 @@ async function createBasics(options: ServicesOptions, opened: OpenedList) {
   const { version, dataDir, workspaceRoot, home } = options;
   const clock = options.clock ?? systemClock;
   // State of the gateway itself: the newest configuration, and whether a shutdown began
-  const current = { config: options.config, draining: false };
+  const current: { config: Config; draining: string | undefined } = { config: options.config, draining: undefined };
   const telemetry = createTelemetry({
     clock,
     version,
@@ -225,6 +388,7 @@ async function createBasics(options: ServicesOptions, opened: OpenedList) {
     ...telemetry,
     options,
     current,
+    drainListeners: [] as (() => void)[],
     clock,
     random: options.random ?? createSystemRandom(),
     config: () => current.config,
@@ -300,6 +464,7 @@ function createGatewayTools(
     isTrustedFile: async (path) => await (await extensions.instructions.load()).isTrusted(path),
     redact: redactor.redact,
     audit: guard.audit.append,
+    shared: found.cluster?.sharedCalls,
   });
 }
 
@@ -330,6 +495,7 @@ function createModels(found: Foundations): Promise<ProviderServices> {
   const { options, config, system, redactor } = found;
   return createProviderServices({
     ...found,
+    machine: found.cluster?.machine,
     hasAgent: options.agent !== false && config().provider.kind !== "none",
     env: options.environment,
     onSecret: redactor.add,
@@ -359,30 +525,73 @@ function createConfigReloads({ current, clock, log, config, options, ...wings }:
         current.config = next;
         warnOfIdleSettings(next, { log, tools: calls.executor });
         useProviders?.();
-        if (!current.draining) void extensions.mcp.follow();
-        if (runs === undefined || current.draining || before.cron.enabled === next.cron.enabled) return;
+        const isDraining = current.draining !== undefined;
+        if (!isDraining) void extensions.mcp.follow();
+        if (runs === undefined || isDraining || before.cron.enabled === next.cron.enabled) return;
         automation.switchCron(next.cron.enabled);
       };
     },
   });
 }
 
-function stateOf({ current, store, guard, options }: Wings): GatewayState {
-  if (current.draining) return "draining";
+function sharedWorkspaceOf({ ownership }: Pick<Cluster, "ownership">): SharedWorkspace | undefined {
+  const workspace = ownership.membership();
+  if (workspace === undefined) return undefined;
+  return { id: workspace.id, is_proven: workspace.proven() !== null, problem: workspace.whyUnproven() ?? null };
+}
+
+function stateOf({ current, store, cluster, guard, options }: Wings): GatewayState {
+  if (current.draining !== undefined) return "draining";
+  if (cluster?.lease.mayAct() === false) return "degraded";
+  if (cluster?.ownership.membership()?.refusal() !== undefined) return "degraded";
   const isWhole = store.unreadable.count() === 0;
   const isLogged = options.logHealthy?.() ?? true;
   return store.healthy() && guard.audit.healthy() && isLogged && isWhole ? "ok" : "degraded";
 }
 
+function stateReasonOf({ current, cluster }: Wings): string | undefined {
+  if (current.draining !== undefined || cluster === undefined) return current.draining;
+  if (!cluster.lease.mayAct()) {
+    return "the lease in the cluster is lost, so no effect begins until the database has renewed it";
+  }
+  const problem = cluster.ownership.membership()?.whyUnproven();
+  return problem === undefined ? undefined : `it claims no run that needs its workspace: ${problem}`;
+}
+
 /** Time for the program to take the last events of runs. */
 const FEED_MS = 2_000;
 
-async function drain({ current, automation, runs, calls, extensions, feed }: Wings, graceMs: number): Promise<void> {
-  current.draining = true;
+async function drain(wings: Wings, graceMs: number): Promise<void> {
+  wings.current.draining = SHUTTING_DOWN;
+  await endWork(wings, graceMs);
+  await wings.feed?.close(FEED_MS);
+}
+
+async function endWork({ current, automation, runs, calls, extensions }: Wings, graceMs: number): Promise<void> {
+  const reason = current.draining;
   await automation.cron.stop();
   await automation.sops.stop();
-  await Promise.all([runs?.drain(graceMs), calls.drain(graceMs)]);
+  await Promise.all([runs?.drain(graceMs, reason), calls.drain(graceMs, reason)]);
   await automation.deliveries.stop();
   extensions.nodes?.close();
-  await feed?.close(FEED_MS);
+}
+
+/** Waits for somebody to drain this gateway of a cluster. The gateway then ends its work and goes on answering what needs none. */
+async function watchDrain(wings: Wings): Promise<void> {
+  const { cluster, current, drainListeners, config, clock, log, opened, guard } = wings;
+  if (cluster === undefined) return;
+  const { DrainWatch, DRAINED } = await import("./cluster/drain_watch.ts");
+  const watch = new DrainWatch({
+    ...{ ...cluster, clock, log },
+    async record(asked) {
+      await guard.audit.append({ type: "cluster", action: "drain_begun", gateway: cluster.id, ...asked });
+    },
+    async letGo() {
+      current.draining ??= DRAINED;
+      for (const listener of drainListeners) listener();
+      await endWork(wings, config().gateway.shutdown_grace_secs * 1_000);
+    },
+  });
+  watch.start();
+  opened.own(watch, (open) => open.stop());
 }

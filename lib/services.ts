@@ -1,4 +1,6 @@
-import type { ClusterDatabase } from "./cluster/join_cluster.ts";
+import type { LinkFetch } from "./cluster/gateway_links.ts";
+import type { Cluster, ClusterDatabase } from "./cluster/join_cluster.ts";
+import type { SharedWindows } from "./access/shared_windows.ts";
 import type { AccessServices } from "./access/access_services.ts";
 import type { AutomationServices } from "./automation/automation_services.ts";
 import type { Clock } from "./base/clock.ts";
@@ -26,6 +28,7 @@ import type { StoredConversations } from "./runs/conversations/stored_conversati
 import type { TellProgram } from "./runs/journal/run_event_feed.ts";
 import type { StoredRuns } from "./runs/journal/stored_runs.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
+import type { RekeyProgress } from "./storage/rekey_records.ts";
 import type { Store } from "./storage/store.ts";
 import type { BrowserView } from "./system/browser/browser_views.ts";
 import type { SystemServices } from "./system/system_services.ts";
@@ -33,8 +36,20 @@ import type { Tool } from "./tools/runtime/tool.ts";
 import type { ProgramOffers } from "./tools/program_offers.ts";
 import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
 
-/** Health of the gateway. `draining`: a shutdown began. `degraded`: storage, audit or log cannot be written, or damaged records are set aside. */
+/**
+ * Health of the gateway. `draining`: a shutdown began, or somebody drained the gateway. `degraded`: storage, audit or log cannot be
+ * written, damaged records are set aside, the lease in the cluster is lost, or the workspace is not that of its other gateways.
+ */
 export type GatewayState = "ok" | "degraded" | "draining";
+
+/** Workspace of a gateway in a cluster, as status shows it. */
+export interface SharedWorkspace {
+  readonly id: string;
+  /** True: the gateway claims runs that need the workspace. */
+  readonly is_proven: boolean;
+  /** Reason why it does not; null when it does, and while it has no lease. */
+  readonly problem: string | null;
+}
 
 /** Every service of the gateway, built once and handed to the handlers. */
 export interface Services
@@ -79,11 +94,26 @@ export interface Services
   readonly startedAt: number;
   /** Absolute path of the folder that the agent works in. */
   readonly workspaceRoot: string;
+  /** Returns the workspace as the other gateways of a cluster know it. Undefined for a gateway alone. */
+  readonly sharedWorkspace: () => SharedWorkspace | undefined;
   /** Returns the environment variable that a configuration key such as `secret_env` names. Undefined when it is not set. */
   readonly environment: (name: string) => string | undefined;
+  /** Encrypts records anew with the key that the configuration says, some with each call. @throws {HttpError} 409 `conflict` */
+  readonly rekey: (by: Actor) => Promise<RekeyProgress>;
   /** Trusts a model server of this machine. The gateway then looks for it and uses it like a server of its own user. @throws {HttpError} */
   readonly trustModelServer: (address: string, by: Actor) => Promise<TrustedServer>;
   state(): GatewayState;
+  /**
+   * Returns why the gateway is draining, degraded by its cluster, or claims no run that needs its workspace, as the end of a sentence.
+   * Undefined for anything else.
+   */
+  stateReason(): string | undefined;
+  /** Calls a function when the gateway lets go of its work because somebody drained it. The gateway still answers then. */
+  onDrain(listener: () => void): void;
+  /** Windows of requests that the gateways of a cluster share. Undefined for a gateway alone. */
+  readonly sharedWindows: SharedWindows | undefined;
+  /** This gateway as a member of a cluster. Undefined for a gateway alone. */
+  readonly cluster: Pick<Cluster, "id" | "overview" | "lease" | "notes" | "gatewaysFound" | "links"> | undefined;
 }
 
 /** Services together with the ways to reload, drain and close them. */
@@ -137,6 +167,8 @@ export interface ServicesOptions {
   readonly logHealthy?: () => boolean;
   /** Database that this gateway shares with others. Default: as `[storage]` says */
   readonly database?: { readonly store: Store; readonly cluster: ClusterDatabase };
+  /** Way to the other gateways of a cluster. Default: over the network */
+  readonly linkFetch?: LinkFetch | undefined;
   /** Default: the system's clock */
   readonly clock?: Clock;
   /** Default: the system's randomness */

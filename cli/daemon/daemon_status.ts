@@ -1,5 +1,5 @@
 import type { StatusReply } from "../../handlers/routes/health.ts";
-import type { DaemonState } from "../../lib/host/daemon/daemon_state.ts";
+import type { DaemonState, Health } from "../../lib/host/daemon/daemon_state.ts";
 import { daemonLogPath } from "../../lib/host/daemon/log_file.ts";
 import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
 
@@ -24,6 +24,8 @@ export interface DaemonStatus {
   readonly workspace: string | null;
   /** Health that the daemon reports. `silent`: it does not answer */
   readonly health: "ok" | "degraded" | "draining" | "silent" | null;
+  /** Daemon among the gateways of its database. Null: it is alone, or does not answer */
+  readonly cluster: NonNullable<StatusReply["cluster"]> | null;
   /** Provider and model that answer new runs, such as `ollama/llama3.2:latest`. Null also when the daemon does not answer */
   readonly provider: string | null;
   /** Reason why this provider was chosen */
@@ -61,6 +63,7 @@ export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: Daem
       log_file: null,
       workspace: null,
       health: null,
+      cluster: null,
       provider: null,
       provider_reason: null,
       containment: null,
@@ -84,6 +87,7 @@ export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: Daem
     log_file: daemonLogPath(dataDir),
     workspace: record.workspace,
     health,
+    cluster: reply?.cluster ?? null,
     provider: reply?.provider ? `${reply.provider.name}/${reply.provider.model}` : null,
     provider_reason: reply?.provider?.reason ?? null,
     containment: reply?.containment.text ?? null,
@@ -98,7 +102,8 @@ export function daemonStatusText(state: DaemonState, status: DaemonStatus, colum
     const { record, health, process: { pid } } = state;
     const rows = [
       ["Address", record.address],
-      ["Health", health === "silent" ? "it does not answer; see the log, or restart it" : health],
+      ["Health", healthText(health, status)],
+      ...clusterRows(status),
       ["Since", `${record.started_at} (${durationText(status.uptime_seconds ?? 0)})`],
       ...(status.containment === null ? [] : [["Sandbox", status.containment]]),
       ...(status.provider === null ? [] : [["Provider", `${status.provider}, since ${status.provider_reason}`]]),
@@ -115,6 +120,18 @@ export function daemonStatusText(state: DaemonState, status: DaemonStatus, colum
     ? ""
     : `\nA gateway runs at ${state.gateway.address} (process ${state.gateway.pid}), started by postern gateway`;
   return `No daemon is running${killed}${other}`;
+}
+
+function healthText(health: Health, { cluster }: DaemonStatus): string {
+  if (health === "silent") return "it does not answer; see the log, or restart it";
+  return cluster === null || cluster.reason === null ? health : `${health}: ${cluster.reason}`;
+}
+
+function clusterRows({ cluster }: DaemonStatus): string[][] {
+  if (cluster === null) return [];
+  const { gateway, gateways } = cluster;
+  const count = gateways === null ? "" : `, ${gateways === 1 ? "the only gateway" : `one of ${gateways} gateways`}`;
+  return [["Cluster", `${gateway}${count}; postern cluster status shows all`]];
 }
 
 /** Returns rows about changes of the configuration file that are not in use. */

@@ -20,6 +20,10 @@ export interface BannerFacts {
   readonly containment: CommandContainment;
   readonly workspace: string;
   readonly data_dir: string;
+  /** Schema of the PostgreSQL database that has the records. Null: they are in the data directory */
+  readonly schema: string | null;
+  /** Id of this gateway in its cluster. Null: it is alone */
+  readonly gateway: string | null;
   /** Path of the configuration file. Null: every value is the default */
   readonly config_file: string | null;
 }
@@ -51,6 +55,8 @@ export function bannerFacts({ services, loaded, server, pairingCode, containment
     containment,
     workspace: loaded.workspace,
     data_dir: loaded.dataDir,
+    schema: loaded.config.storage.driver === "postgres" ? loaded.config.storage.schema : null,
+    gateway: services.cluster?.id ?? null,
     config_file: loaded.file?.path ?? null,
   };
 }
@@ -69,7 +75,12 @@ export function bannerText(
     ["Provider", `${model}, since ${facts.provider_reason}`],
     ["Sandbox", facts.containment.text],
     ["Workspace", facts.workspace],
-    ["Records", facts.data_dir],
+    ...facts.schema === null
+      ? [["Records", facts.data_dir] as const]
+      : [["Records", `PostgreSQL, schema "${facts.schema}"`] as const, ["Data", facts.data_dir] as const],
+    ...facts.gateway === null
+      ? []
+      : [["Cluster", `${facts.gateway}; postern cluster status shows all gateways`] as const],
     ["Configuration", facts.config_file ?? "no file, all defaults (postern init writes one)"],
   ] as const).map(([name, value]) => [name, printableLine(value)] as const);
   return `Postern ${facts.version} is running

@@ -14,6 +14,7 @@ import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { loadHttpClient } from "../../lib/system/net/provider_client.ts";
 import { type CommandContext, CommandError, EXIT } from "../command.ts";
 import { bannerFacts, bannerText } from "./banner.ts";
+import { firstPairingCode } from "./first_pairing_code.ts";
 import { checkBind, isOnLoopback, ownAddress } from "./listen_address.ts";
 import { type RunningServer, serveGateway } from "./serve_gateway.ts";
 import { randomControlToken, type StartOptions, startServices } from "./start_services.ts";
@@ -93,7 +94,8 @@ async function serveUntilStopped(context: CommandContext, start: Start): Promise
   const { watchConfig } = await import("./watch_config.ts");
   const stopWatching = await watchConfig(context, { services, loaded, reload });
   try {
-    const pairingCode = await firstPairingCode(start);
+    const isWanted = options.banner && loaded.config.gateway.require_pairing;
+    const pairingCode = isWanted ? await firstPairingCode(services) : undefined;
     const address = await publishAddress(server, start);
     if (options.banner) await printBanner(context, { start, server, pairingCode });
     await onStarted?.(address);
@@ -102,12 +104,6 @@ async function serveUntilStopped(context: CommandContext, start: Start): Promise
   } finally {
     stopWatching();
   }
-}
-
-/** Makes a code for the first client. Undefined when nobody is told, when pairing is off, and while a token is stored. */
-async function firstPairingCode({ options, services }: Start): Promise<string | undefined> {
-  if (!options.banner || !options.loaded.config.gateway.require_pairing) return undefined;
-  return await services.tokens.count() === 0 ? (await services.pairing.createCode()).code : undefined;
 }
 
 /** Writes the control file, by which commands on this machine find the gateway. @returns the address for them */

@@ -3,6 +3,7 @@ import * as v from "valibot";
 import type { Identity } from "../../lib/access/identity.ts";
 import type { Services } from "../../lib/services.ts";
 import { checkScope } from "../door.ts";
+import { checkCertainty } from "../uncertain_tokens.ts";
 import { httpError } from "../wire/http_errors.ts";
 import type { CallParts } from "./call_tool.ts";
 import { abilitiesOf, missingCapabilities } from "./call_state.ts";
@@ -126,7 +127,9 @@ export class McpEndpoint implements McpDoor {
     }
     const method = methodOf(body);
     const door = method === undefined ? undefined : doorOf(method);
-    if (door !== undefined) checkScope(door, identity, `use the method "${method}"`);
+    if (door === undefined) return;
+    checkScope(door, identity, `use the method "${method}"`);
+    checkCertainty(door, identity, this.#services);
   }
 
   /** Answers a request of a revision without sessions. */

@@ -202,10 +202,15 @@ function toStatus(status: RunStatus, old: boolean): TaskStatus {
   }
 }
 
-function sayState({ id, status, error }: Run, waitsAt: string | undefined): string | undefined {
+function sayState(
+  { id, status, error, waiting_for: waitingFor }: Run,
+  waitsAt: string | undefined,
+): string | undefined {
   switch (status) {
     case "queued":
-      return "The run waits for its turn";
+      return waitingFor === undefined
+        ? "The run waits for its turn"
+        : "The run waits for its workspace, which has no gateway now";
     case "waiting_for_approval":
       return `The run waits for a person's answer${waitsAt === undefined ? "" : ` at ${waitsAt}`}`;
     case "needs_review":

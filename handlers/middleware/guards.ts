@@ -14,19 +14,26 @@ export interface GatewaySettings extends LimitSettings {
 }
 
 /** Returns a function that gives the settings of the newest configuration. A reload that leaves the limits alone keeps their windows. */
-export function createGatewaySettings(config: () => Config): () => GatewaySettings {
+export function createGatewaySettings(
+  config: () => Config,
+  shared?: Parameters<typeof createWindows>[1],
+): () => GatewaySettings {
   let snapshot: Config | undefined;
   let current: GatewaySettings;
   return () => {
     const newest = config();
     if (newest === snapshot) return current;
-    current = derive(newest, snapshot, snapshot === undefined ? undefined : current);
+    current = derive(newest, { before: snapshot, old: snapshot === undefined ? undefined : current, shared });
     snapshot = newest;
     return current;
   };
 }
 
-function derive({ gateway }: Config, before: Config | undefined, old: GatewaySettings | undefined): GatewaySettings {
+function derive({ gateway }: Config, { before, old, shared }: {
+  readonly before: Config | undefined;
+  readonly old: GatewaySettings | undefined;
+  readonly shared: Parameters<typeof createWindows>[1];
+}): GatewaySettings {
   const loopbackBind = isLoopbackName(gateway.host.toLowerCase());
   return {
     loopbackBind,
@@ -37,7 +44,7 @@ function derive({ gateway }: Config, before: Config | undefined, old: GatewaySet
     maxRequestBytes: gateway.max_request_bytes,
     ...(old !== undefined && sameLimits(gateway, before?.gateway)
       ? { windows: old.windows, identities: old.identities }
-      : createWindows(gateway)),
+      : createWindows(gateway, shared)),
   };
 }
 

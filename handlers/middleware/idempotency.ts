@@ -30,6 +30,8 @@ interface Claim {
   readonly fingerprint: string;
 }
 
+/** Pause between two looks at a request that another gateway handles. Milliseconds */
+const LOOK_MS = 500;
 const KEY = /^[\x21-\x7e]{1,255}$/;
 
 /**
@@ -51,7 +53,8 @@ export class Idempotency {
 
   constructor(services: Services) {
     this.#services = services;
-    this.#store = createReplyStore(services);
+    const { cluster } = services;
+    this.#store = createReplyStore({ ...services, own: cluster && (() => cluster.lease.own()) });
   }
 
   /**
@@ -98,19 +101,48 @@ export class Idempotency {
     { route, claim }: { readonly route: Route; readonly claim: Claim },
   ): Promise<ReplyRecording> {
     const { scope, fingerprint } = claim;
-    const stored = await this.#store.find(scope);
-    if (stored !== undefined) checkSame(stored.fingerprint, fingerprint);
-    if (stored?.kind === "reply") {
-      this.#flights.delete(scope);
-      return replayed(recordText(stored));
+    for (;;) {
+      const stored = await this.#find(claim, context);
+      if (stored !== undefined) checkSame(stored.fingerprint, fingerprint);
+      if (stored?.kind === "reply") {
+        this.#flights.delete(scope);
+        return replayed(recordText(stored));
+      }
+      const hold = createHold(this.#store, claim, stored);
+      context.claim = hold.claim;
+      const handler = stored === undefined ? await this.#firstHandler(route, claim) : repeatHandler(route, stored);
+      if (handler === undefined) continue;
+      const reply = await callHandler(request, context, handler);
+      if (stored === undefined && await this.#isTakenElsewhere(reply, claim, hold)) continue;
+      const recording = await recordReply(reply);
+      this.#settleAtEnd(recording, { claim, hold, requestId: context.requestId });
+      return stored === undefined ? recording : replayed(recording);
     }
-    const hold = createHold(this.#store, claim, stored);
-    context.claim = hold.claim;
-    const handler = stored === undefined ? await this.#firstHandler(route, claim) : repeatHandler(route, stored);
-    const reply = await callHandler(request, context, handler);
-    const recording = await recordReply(reply);
-    this.#settleAtEnd(recording, { claim, hold, requestId: context.requestId });
-    return stored === undefined ? recording : replayed(recording);
+  }
+
+  /**
+   * Reads what is stored for a request. While another gateway of the cluster handles a request without a run, waits for what becomes of it:
+   * there is nothing to follow.
+   * @throws {CancelError} when the client of the repeat leaves
+   */
+  async #find({ scope }: Claim, context: GatewayRequestContext): ReturnType<ReplyStore["find"]> {
+    const { cluster, clock } = this.#services;
+    for (;;) {
+      const stored = await this.#store.find(scope);
+      const by = stored?.kind === "claim" && stored.runId === null ? stored.gateway : undefined;
+      if (cluster === undefined || by === undefined || by.id === cluster.id) return stored;
+      if (await cluster.links.find(by) === undefined) return await this.#store.find(scope);
+      await clock.sleep(LOOK_MS, context.signal);
+    }
+  }
+
+  /** Tells whether another gateway has begun a run for the same request at the same moment. */
+  async #isTakenElsewhere(reply: Response, { scope }: Claim, hold: Hold): Promise<boolean> {
+    if (this.#services.cluster === undefined || reply.status !== 409) return false;
+    const stored = await this.#store.find(scope);
+    if (stored === undefined || (stored.kind === "claim" && stored.runId === (hold.runId() ?? null))) return false;
+    await reply.body?.cancel();
+    return true;
   }
 
   /** Stores the reply when it has ended. A request that may be tried again waits until its claim is gone. */
@@ -129,10 +161,11 @@ export class Idempotency {
     }).catch(() => {});
   }
 
-  /** Returns the handler of a first request. Makes the claim first where the handler itself makes none. */
-  async #firstHandler(route: Route, { scope, fingerprint }: Claim): Promise<Handler> {
-    if (route.idempotency === "honoured" && !await this.#store.claim(scope, fingerprint)) throw outcomeUnknown();
-    return route.handler;
+  /** Returns the handler of a first request. Makes the claim first where the handler itself makes none. Undefined: another gateway has it. */
+  async #firstHandler(route: Route, { scope, fingerprint }: Claim): Promise<Handler | undefined> {
+    if (route.idempotency !== "honoured" || await this.#store.claim(scope, fingerprint)) return route.handler;
+    if (this.#services.cluster === undefined) throw outcomeUnknown();
+    return undefined;
   }
 
   /** Stores a reply that is final. Until then the claim leads a repeat to the run. */
@@ -141,6 +174,8 @@ export class Idempotency {
     if (whole.status !== ACCEPTED && !await this.#isOver(runId)) return;
     // A reply that was too long to keep is read from the run again
     if (whole.body === null && runId !== undefined) return;
+    // A repeat may fail by itself, and the run has answered the request all the same
+    if (!isKept(whole, hold) && hold.isRepeat && await this.#isCompleted(runId)) return;
     await (isKept(whole, hold) ? this.#store.keep(scope, { ...whole, fingerprint }) : this.#store.forget(scope));
   }
 
@@ -152,6 +187,11 @@ export class Idempotency {
     if (runId === undefined) await this.#store.forget(scope);
   }
 
+  async #isCompleted(runId: string | undefined): Promise<boolean> {
+    const run = runId === undefined ? undefined : await this.#services.agent?.runs.get(runId);
+    return run?.status === "completed";
+  }
+
   async #isOver(runId: string | undefined): Promise<boolean> {
     const run = runId === undefined ? undefined : await this.#services.agent?.runs.get(runId);
     return run === undefined || isEnded(run.status);
@@ -160,18 +200,20 @@ export class Idempotency {
 
 function createHold(store: ReplyStore, { scope, fingerprint }: Claim, stored: StoredClaim | undefined): Hold {
   let runId = stored?.runId ?? undefined;
-  const told = new Set(stored?.told);
+  const toldBefore = new Set(stored?.told);
+  const told = new Set(toldBefore);
   let isOpen = false;
   return {
     runId: () => runId,
     isOpen: () => isOpen,
+    isRepeat: stored !== undefined,
     claim: {
       reopen: () => void (isOpen = true),
       write(id) {
         runId = id;
         return store.claimWrite(scope, { fingerprint, runId: id, told: [] });
       },
-      wasTold: (turn) => told.has(turn),
+      wasTold: (turn) => toldBefore.has(turn),
       async tell(turn) {
         if (told.has(turn) || runId === undefined) return;
         told.add(turn);
@@ -198,6 +240,8 @@ interface Hold {
   readonly claim: RunClaim;
   /** The run that the claim is for; undefined as long as there is none */
   runId(): string | undefined;
+  /** True: an earlier request made the claim. */
+  readonly isRepeat: boolean;
   /** Tells whether a repeat runs anew, although the reply tells the client not to retry by itself */
   isOpen(): boolean;
 }

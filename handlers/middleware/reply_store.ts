@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import type { Clock } from "../../lib/base/clock.ts";
+import type { JoinedGateway } from "../../lib/cluster/leases.ts";
 import { readable, readRecord } from "../../lib/storage/read_records.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
 import type { RequestContext } from "../route.ts";
@@ -161,12 +162,14 @@ export interface StoredClaim {
   readonly runId: string | null;
   /** Numbers of the run's turns whose text may have been sent */
   readonly told: readonly number[];
+  /** Gateway of a cluster that handles a request without a run. Undefined: it may have stopped */
+  readonly gateway?: JoinedGateway | undefined;
 }
 
 /** Stored claims and replies, by the scope of an idempotency key. */
 export interface ReplyStore {
   /**
-   * Reads the claim or the reply of a scope. Deletes one that has expired.
+   * Reads the claim or the reply of a scope. One that has expired is none, and a new claim takes its place.
    * @returns undefined for an unknown scope
    * @throws {HttpError} 500 `record_unreadable`: whether the request was answered is unknown, so it is not done again
    */
@@ -175,16 +178,19 @@ export interface ReplyStore {
   claimWrite(scope: string, claim: Omit<StoredClaim, "kind">): Write;
   /** Inserts a claim; durable when it resolves. @returns false when the scope has a claim or a reply already */
   claim(scope: string, fingerprint: string): Promise<boolean>;
-  /** Changes a claim; durable when it resolves */
+  /** Changes a claim; durable when it resolves. What other gateways have told of it stays. */
   reclaim(scope: string, claim: Omit<StoredClaim, "kind">): Promise<void>;
-  /** Stores the reply in place of the claim */
+  /** Stores the reply in place of the claim. Of two gateways that answer one request, the first to store it counts. */
   keep(scope: string, reply: Omit<StoredReply, "kind">): Promise<void>;
+  /** Forgets a claim. The reply that another gateway has stored stays. */
   forget(scope: string): Promise<void>;
 }
 
 /** Collection of claims and replies. The key is the scope of an idempotency key. */
 export const IDEMPOTENT_REPLIES = "idempotent_replies";
 const KEPT_MS = 24 * 60 * 60 * 1000;
+/** Time for which expired records of a cluster stay, since a gateway may just be claiming the key of one anew. Milliseconds */
+const LEFT_MS = 60 * 60 * 1000;
 const SWEEP_EVERY = 50;
 const SWEEP_LIMIT = 200;
 
@@ -199,14 +205,19 @@ const recordSchema = v.variant("record_version", [
     body: v.nullable(v.string()),
     ...expires,
   }),
-  v.object({
+  // A claim is changed while its request is at work, and keeps fields of a newer version
+  v.looseObject({
     record_version: v.literal(2),
     fingerprint: v.string(),
     run_id: v.nullable(v.string()),
     told: v.array(v.number()),
+    /** In a cluster: gateway that handles the request, with its fence */
+    gateway: v.optional(v.looseObject({ id: v.string(), fence: v.number() })),
     ...expires,
   }),
 ]);
+
+type ClaimRecord = Extract<v.InferOutput<typeof recordSchema>, { record_version: 2 }>;
 
 /** Parses a stored claim or reply. @throws {v.ValiError} for a body that no version wrote */
 export function parseReply(body: unknown): v.InferOutput<typeof recordSchema> {
@@ -214,56 +225,112 @@ export function parseReply(body: unknown): v.InferOutput<typeof recordSchema> {
 }
 
 /** Creates the store of claims and replies, which are kept for 24 hours. New replies sweep out the oldest expired ones. */
-export function createReplyStore({ store, clock }: { readonly store: Store; readonly clock: Clock }): ReplyStore {
+export function createReplyStore({ store, clock, own }: {
+  readonly store: Store;
+  readonly clock: Clock;
+  /** Returns this gateway as a member of a cluster. Default: it is alone, and nobody else changes its records */
+  readonly own?: (() => JoinedGateway | undefined) | undefined;
+}): ReplyStore {
   let writes = 0;
 
   async function sweep(): Promise<void> {
     const oldest = await store.scan(IDEMPOTENT_REPLIES, { order: "created", limit: SWEEP_LIMIT });
     const found = readable(store, IDEMPOTENT_REPLIES, oldest, parseReply);
-    const expired = found.filter(({ value }) => value.expires_at <= clock.now());
-    if (expired.length > 0) {
-      await store.batch(expired.map(({ key }) => ({ op: "delete", collection: IDEMPOTENT_REPLIES, key })));
-    }
+    const over = clock.now() - (own === undefined ? 0 : LEFT_MS);
+    const expired = found.filter(({ value }) => value.expires_at <= over);
+    if (expired.length === 0) return;
+    const deletes = expired.flatMap(({ key, version }): readonly Write[] => [
+      // Another gateway may have claimed the key anew
+      ...(own === undefined ? [] : [checkOf(key, version)]),
+      { op: "delete", collection: IDEMPOTENT_REPLIES, key },
+    ]);
+    await store.batch(deletes);
   }
 
-  const toBody = ({ fingerprint, runId, told }: Omit<StoredClaim, "kind">) => ({
+  /**
+   * Versions of expired records that a new claim takes the place of, by scope. In a cluster they are not deleted first: of two gateways that
+   * find one, the second would delete the claim of the first.
+   */
+  const replaced = new Map<string, number>();
+  const place = (scope: string) => {
+    const version = replaced.get(scope);
+    replaced.delete(scope);
+    const at = { collection: IDEMPOTENT_REPLIES, key: scope };
+    return (body: unknown): Write =>
+      version === undefined ? { op: "insert", ...at, body } : { op: "putIf", ...at, version, body };
+  };
+
+  const toBody = ({ fingerprint, runId, told, gateway }: Omit<StoredClaim, "kind">) => ({
     record_version: 2,
     fingerprint,
     run_id: runId,
     told: [...told],
+    ...(gateway === undefined ? {} : { gateway }),
     expires_at: clock.now() + KEPT_MS,
   });
-  const forget = async (scope: string) => {
+  const drop = async (scope: string) => {
     await store.batch([{ op: "delete", collection: IDEMPOTENT_REPLIES, key: scope }]);
   };
 
+  /** Changes a claim that other gateways may change too. Does nothing where there is no claim any more. */
+  async function change(scope: string, write: (claim: StoredClaim, record: ClaimRecord) => Write): Promise<void> {
+    for (;;) {
+      const stored = await readRecord(store, IDEMPOTENT_REPLIES, scope, parseReply);
+      if (stored === undefined || stored.value.record_version === 1) return;
+      const writes = [checkOf(scope, stored.version), write(toClaim(stored.value), stored.value)];
+      if (await store.batch(writes)) return;
+    }
+  }
+
   return {
     async find(scope) {
+      replaced.delete(scope);
       const stored = await readRecord(store, IDEMPOTENT_REPLIES, scope, parseReply);
       if (stored === undefined) return undefined;
       const record = stored.value;
       if (record.expires_at <= clock.now()) {
-        await forget(scope);
+        if (own === undefined) await drop(scope);
+        else replaced.set(scope, stored.version);
         return undefined;
       }
       if (record.record_version === 1) {
         const { fingerprint, status, headers, body } = record;
         return { kind: "reply", fingerprint, status, headers, body };
       }
-      const { fingerprint, run_id: runId, told } = record;
-      return { kind: "claim", fingerprint, runId, told };
+      return toClaim(record);
     },
-    claimWrite: (scope, claim) => ({ op: "insert", collection: IDEMPOTENT_REPLIES, key: scope, body: toBody(claim) }),
+    claimWrite: (scope, claim) => place(scope)(toBody(claim)),
     claim: (scope, fingerprint) =>
-      store.insertOnce(IDEMPOTENT_REPLIES, scope, toBody({ fingerprint, runId: null, told: [] })),
+      store.batch([place(scope)(toBody({ fingerprint, runId: null, told: [], gateway: own?.() }))]),
     async reclaim(scope, claim) {
+      if (own !== undefined) {
+        return await change(scope, (now, { gateway: _gateway, ...record }) => ({
+          ...{ op: "put", collection: IDEMPOTENT_REPLIES, key: scope },
+          body: { ...record, ...toBody({ ...claim, told: [...new Set([...now.told, ...claim.told])] }) },
+        }));
+      }
       await store.batch([{ op: "put", collection: IDEMPOTENT_REPLIES, key: scope, body: toBody(claim) }]);
     },
     async keep(scope, { fingerprint, status, headers, body }) {
       const record = { record_version: 1, fingerprint, status, headers, body, expires_at: clock.now() + KEPT_MS };
-      await store.batch([{ op: "put", collection: IDEMPOTENT_REPLIES, key: scope, body: record }]);
+      const put: Write = { op: "put", collection: IDEMPOTENT_REPLIES, key: scope, body: record };
+      if (own === undefined) await store.batch([put]);
+      // A harmless request has made no claim
+      else if (!await store.batch([place(scope)(record)])) await change(scope, () => put);
       if (++writes % SWEEP_EVERY === 0) await sweep();
     },
-    forget,
+    forget: (scope) =>
+      own === undefined
+        ? drop(scope)
+        : change(scope, () => ({ op: "delete", collection: IDEMPOTENT_REPLIES, key: scope })),
   };
+}
+
+function checkOf(key: string, version: number): Write {
+  return { op: "check", collection: IDEMPOTENT_REPLIES, key, version };
+}
+
+function toClaim(record: ClaimRecord): StoredClaim {
+  const { fingerprint, run_id: runId, told, gateway } = record;
+  return { kind: "claim", fingerprint, runId, told, gateway };
 }

@@ -1,5 +1,6 @@
 import type { Message, Peer } from "crossws";
 import * as v from "valibot";
+import { SHUTTING_DOWN } from "../../lib/base/cancel.ts";
 import { usageSource } from "../../lib/base/records/usage.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { SocketSession } from "../websocket/socket_session.ts";
@@ -101,7 +102,7 @@ export const chatSocketRoute: Route = {
     const { services, connections: { sockets }, requestId } = context;
     requireAgent(services);
     if (services.state() === "draining") {
-      throw httpError("shutting_down", "Cannot open a socket: the gateway is shutting down");
+      throw httpError("shutting_down", `Cannot open a socket: ${services.stateReason() ?? SHUTTING_DOWN}`);
     }
     // Sockets of Deno have no ping, and crossws prints a warning when one is tried
     const caller = callerOf(context, "websocket");

@@ -1,15 +1,16 @@
 import * as v from "valibot";
 import { usageSchema } from "../../lib/base/records/usage.ts";
 import { isPlainModel } from "../../lib/providers/models/model_names.ts";
-import type { RunHandle, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
+import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { attachRun, REPLY_ERRORS, requireAgent, withClaimMarks } from "../wire/agent_runs.ts";
 import { callerOf } from "../door.ts";
+import { checkCertainty } from "../uncertain_tokens.ts";
 import { collectReply } from "../wire/collect_reply.ts";
 import { CompletionChunks, type CompletionHead, completionJson } from "../wire/completion_reply.ts";
 import { completionSchema, readCompletionBody } from "../wire/completion_body.ts";
 import { endedInSilence, httpError, runFailure, toHttpError } from "../wire/http_errors.ts";
-import { eventStream, KEEP_ALIVE_MS, openEvents } from "../wire/event_stream.ts";
+import { eventStream, KEEP_ALIVE_MS, openEvents, paceComment } from "../wire/event_stream.ts";
 import { readJsonValue } from "../wire/read_json.ts";
 import { errorReply, nameFallback, sseReply, textReply } from "../wire/reply.ts";
 import { toCompletionInput } from "../wire/to_completion_input.ts";
@@ -46,6 +47,7 @@ export const completionsRoute: Route = {
   method: "POST",
   path: "/v1/chat/completions",
   access: "chat",
+  steady: "completion",
   summary: "Chat completion in the chat-completions format; with stream: true as server-sent events",
   body: completionSchema,
   headers: {
@@ -74,8 +76,13 @@ async function complete(request: Request, context: RequestContext, runId?: strin
   const { claim } = context;
   // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const durable = claim !== undefined;
+  let pace: RunPace | undefined;
+  if (durable || agentTools !== "none") {
+    await context.services.tokens.confirm();
+    checkCertainty({ access: "tools" }, callerOf(context, "http"), context.services);
+  }
   const handle = typeof runId === "string"
-    ? await attachRun(runId, context, { streams: input.stream })
+    ? await attachRun(runId, context, { streams: input.stream, onPace: (now) => void (pace = now) })
     : await runs.start({
       kind: "chat",
       messages: input.messages,
@@ -102,7 +109,12 @@ async function complete(request: Request, context: RequestContext, runId?: strin
   try {
     if (input.stream) {
       const leaves = !durable || typeof runId === "string";
-      return await streamed(handle, context, { ...head, includeUsage: input.includeUsage, leaves });
+      const comment = () => {
+        const text = pace === undefined ? "" : paceComment(pace);
+        pace = undefined;
+        return text;
+      };
+      return await streamed(handle, context, { ...head, includeUsage: input.includeUsage, leaves, comment });
     }
     const reply = await collectReply(handle);
     context.ignored.push(...reply.ignored);
@@ -126,6 +138,8 @@ interface StreamOptions extends CompletionHead {
   readonly includeUsage: boolean;
   /** true: the handle is cancelled when the reader leaves */
   readonly leaves: boolean;
+  /** See EventStreamOptions */
+  readonly comment: () => string;
 }
 
 async function streamed(handle: RunHandle, context: RequestContext, options: StreamOptions): Promise<Response> {
@@ -157,6 +171,7 @@ async function streamed(handle: RunHandle, context: RequestContext, options: Str
     opening,
     encoder,
     clock,
+    comment: options.comment,
     toError: (error) => toError(error ?? endedInSilence()),
     onLeave: leave,
   });

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { containmentSchema } from "../../lib/base/records/approval.ts";
-import type { GatewayState } from "../../lib/services.ts";
+import type { GatewayState, Services } from "../../lib/services.ts";
 import type { Route } from "../route.ts";
 import { readJsonValue } from "../wire/read_json.ts";
 import { jsonReply, textReply } from "../wire/reply.ts";
@@ -9,6 +9,8 @@ const healthSchema = v.object({
   status: v.picklist(["ok", "degraded", "draining"]),
   version: v.string(),
   uptime_seconds: v.number(),
+  /** In a cluster: why it is draining, or degraded by the loss of its lease, or claims no run that needs its workspace */
+  reason: v.optional(v.string()),
 });
 
 const STATUS: Record<GatewayState, number> = { ok: 200, degraded: 200, draining: 503 };
@@ -19,19 +21,21 @@ export const healthRoute: Route = {
   path: "/health",
   access: "public",
   summary:
-    "Whether the gateway works: ok, degraded (storage or log cannot be written, or records are damaged) or draining (503)",
+    "Whether the gateway works: ok, degraded (storage or log cannot be written, records are damaged, or the lease in a cluster is lost) or draining (503)",
   reply: { status: 200, type: "application/json", schema: healthSchema },
   otherReplies: [{
     status: 503,
     type: "application/json",
     schema: healthSchema,
-    description: "The gateway is shutting down",
+    description: "The gateway is shutting down, or somebody has drained it",
   }],
   handler(_request, context) {
     const { version, startedAt, clock } = context.services;
     const state = context.services.state();
     const uptimeSeconds = Math.max(0, Math.floor((clock.now() - startedAt) / 1000));
-    const body = `{"status":"${state}","version":"${version}","uptime_seconds":${uptimeSeconds}}`;
+    const reason = context.services.cluster === undefined ? undefined : context.services.stateReason();
+    const why = reason === undefined ? "" : `,"reason":${JSON.stringify(reason)}`;
+    const body = `{"status":"${state}","version":"${version}","uptime_seconds":${uptimeSeconds}${why}}`;
     return textReply(context, STATUS[state], body, "application/json");
   },
 };
@@ -61,6 +65,7 @@ export const pingRoute: Route = {
   method: "POST",
   path: "/v1/ping",
   access: "chat",
+  steady: "echo",
   summary: "Echo: message, else the JSON body itself, or null without one",
   body: bodySchema,
   bodyOptional: true,
@@ -86,6 +91,19 @@ const statusSchema = v.object({
   started_at: v.string(),
   uptime_seconds: v.number(),
   workspace: v.string(),
+  /** Workspace as the other gateways of the cluster know it; absent for a gateway alone. `problem`: why this one claims no run that needs it */
+  shared_workspace: v.optional(
+    v.object({ id: v.string(), is_proven: v.boolean(), problem: v.nullable(v.string()) }),
+  ),
+  /** This gateway in its cluster; absent for a gateway alone */
+  cluster: v.optional(v.object({
+    /** Id of this gateway, new at each start */
+    gateway: v.string(),
+    /** Gateways with a lease at the last look; null: there was none yet */
+    gateways: v.nullable(v.number()),
+    /** Why this one is draining, or degraded by the loss of its lease, or claims no run that needs its workspace; null for anything else */
+    reason: v.nullable(v.string()),
+  })),
   /** Provider of new runs, with the reason for the choice; null without an agent */
   provider: v.nullable(v.object({ name: v.string(), model: v.string(), reason: v.string() })),
   /** How commands of tools are contained */
@@ -117,12 +135,15 @@ export const statusRoute: Route = {
   async handler(_request, context) {
     const { services } = context;
     const { version, startedAt, clock, workspaceRoot, agent } = services;
+    const shared = services.sharedWorkspace();
     return jsonReply(context, 200, {
       status: services.state(),
       version,
       started_at: new Date(startedAt).toISOString(),
       uptime_seconds: Math.max(0, Math.floor((clock.now() - startedAt) / 1000)),
       workspace: workspaceRoot,
+      ...(services.cluster === undefined ? {} : { cluster: inCluster(services, services.cluster) }),
+      ...(shared === undefined ? {} : { shared_workspace: { ...shared } }),
       provider: agent?.providers.inUse ?? null,
       containment: await services.containment(),
       unreadable_records: services.store.unreadable.list(),
@@ -130,6 +151,10 @@ export const statusRoute: Route = {
     });
   },
 };
+
+function inCluster({ stateReason }: Services, { id, gatewaysFound }: NonNullable<Services["cluster"]>) {
+  return { gateway: id, gateways: gatewaysFound() ?? null, reason: stateReason() ?? null };
+}
 
 /** GET /metrics: Prometheus text 0.0.4 (docs/design/observability.md "Metrics"). */
 export const metricsRoute: Route = {

@@ -20,6 +20,7 @@ export const modelsRoute: Route = {
   method: "GET",
   path: "/v1/models",
   access: "chat",
+  steady: "models",
   summary: "Models of the configured providers",
   reply: {
     status: 200,
@@ -39,6 +40,7 @@ export const modelRoute: Route = {
   method: "GET",
   path: "/v1/models/:id+",
   access: "chat",
+  steady: "models",
   summary: "One model",
   reply: { status: 200, type: "application/json", schema: modelSchema },
   errors: ["model_not_found"],

@@ -78,6 +78,7 @@ function describeRoutes(routes: readonly Route[], version: string) {
       securitySchemes: {
         bearer: { type: "http", scheme: "bearer", description: "A token of POST /pair or POST /v1/tokens" },
         pairing_code: { type: "apiKey", in: "header", name: "X-Pairing-Code" },
+        cluster_token: { type: "http", scheme: "bearer", description: "The token of [cluster] token_env" },
         node_token: { type: "http", scheme: "bearer", description: "The token of [gateway.node_control]" },
       },
       headers: REPLY_HEADERS,
@@ -221,6 +222,7 @@ function refusalsOf(route: Route): Record<string, unknown> {
 
 function securityOf(access: DoorAccess) {
   if (access === "public") return [];
+  if (access === "cluster") return [{ cluster_token: [] }];
   return access === "pairing_code" || access === "node_token" ? [{ [access]: [] }] : [{ bearer: [access] }];
 }
 

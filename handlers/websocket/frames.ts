@@ -35,7 +35,7 @@ export const FRAMES = {
     continues: "run",
     fields: v.object({ type: v.literal("resume"), run_id: id, after: v.pipe(v.number(), v.integer(), v.minValue(0)) }),
   },
-  cancel: { access: "chat", continues: "run", fields: v.object({ type: v.literal("cancel") }) },
+  cancel: { access: "chat", continues: "run", steady: "connection", fields: v.object({ type: v.literal("cancel") }) },
   approve: {
     access: "approve",
     fields: v.strictObject({
@@ -48,6 +48,7 @@ export const FRAMES = {
   deny: { access: "approve", fields: v.strictObject({ type: v.literal("deny"), ...answerFields }) },
   hello: {
     access: "chat",
+    steady: "connection",
     fields: v.object({
       type: v.literal("hello"),
       events: v.nullish(v.boolean()),
@@ -55,7 +56,7 @@ export const FRAMES = {
       approvals: v.nullish(v.boolean()),
     }),
   },
-  ping: { access: "chat", fields: v.object({ type: v.literal("ping") }) },
+  ping: { access: "chat", steady: "connection", fields: v.object({ type: v.literal("ping") }) },
 } as const satisfies Readonly<Record<string, Door & { readonly fields: v.GenericSchema }>>;
 
 type Frames = typeof FRAMES;
@@ -136,6 +137,11 @@ export const encodePlain: FrameEncoder = (event) => {
 
 /** Writes every event unchanged, with the id of its run. The mode after `hello {events: true}`. */
 export const encodeEvent: FrameEncoder = (event, runId) => JSON.stringify({ ...event, run_id: runId });
+
+/** Adds to a frame that its event did not come as it happened. */
+export function notLive(frame: string): string {
+  return `${frame.slice(0, -1)},"live":false}`;
+}
 
 /** Writes a failure that is no event of a run: a bad frame, a full queue, a run that could not start. */
 export function errorFrame(code: string, message: string): string {

@@ -1,10 +1,12 @@
 import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
+import type { RunPace } from "../../lib/runs/run_request.ts";
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Services } from "../../lib/services.ts";
 import { checkScope } from "../door.ts";
+import { checkCertainty } from "../uncertain_tokens.ts";
 import { openRunEvents, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
 import { endedInSilence, toHttpError } from "../wire/http_errors.ts";
 import {
@@ -16,6 +18,7 @@ import {
   type FrameEncoder,
   FRAMES,
   type MessageFrame,
+  notLive,
   parseFrame,
   PONG_FRAME,
   type ResumeFrame,
@@ -54,11 +57,15 @@ export interface SocketSessionOptions {
 interface Reading {
   readonly runId: string;
   readonly events: AsyncIterable<readonly AgentEvent[]>;
+  /** False: another gateway works on the run, and each turn comes when it is complete. */
+  isLive(): boolean;
   cancel(reason: CancelReason): void;
 }
 
 /** Messages that wait behind the one at work. */
 const MAX_QUEUED = 8;
+/** Frames that wait until it is certain which tokens count. */
+const MAX_ARRIVED = 16;
 const NORMAL = 1000;
 const TOO_BIG = 1009;
 const TRY_AGAIN_LATER = 1013;
@@ -88,6 +95,8 @@ export class SocketSession {
   /** Set when the run is to be cancelled before it has started */
   #stopBeforeStart: CancelReason | undefined = undefined;
   #isOpen = true;
+  /** Frames that wait until it is certain which tokens count. */
+  readonly #arrived: (() => void)[] = [];
 
   constructor(peer: ChatPeer, options: SocketSessionOptions) {
     const { services: { clock, config }, caller, sockets } = options;
@@ -107,16 +116,19 @@ export class SocketSession {
 
   /** Takes a text frame. */
   text(text: string): void {
-    if (!this.#takesFrame(isLonger(text, this.#limits.max_message_bytes))) return;
-    const parsed = parseFrame(text);
-    if (parsed.ok) this.#take(parsed.frame);
-    else this.#fail("invalid_request", parsed.reason);
+    this.#receive(isLonger(text, this.#limits.max_message_bytes), () => {
+      const parsed = parseFrame(text);
+      if (parsed.ok) this.#take(parsed.frame);
+      else this.#fail("invalid_request", parsed.reason);
+    });
   }
 
   /** Refuses a binary frame. @param bytes length of the frame */
   binary(bytes: number): void {
-    if (!this.#takesFrame(bytes > this.#limits.max_message_bytes)) return;
-    this.#fail("invalid_request", "Cannot read a binary frame: send text");
+    this.#receive(
+      bytes > this.#limits.max_message_bytes,
+      () => this.#fail("invalid_request", "Cannot read a binary frame: send text"),
+    );
   }
 
   /** Call it when a pong came. */
@@ -155,6 +167,23 @@ export class SocketSession {
       },
       onIdle: () => this.#close(NORMAL, `Nothing was said for ${idle_timeout_secs} s`),
     });
+  }
+
+  /** Takes a frame, once it is certain which tokens count. Frames that come until then wait behind it. */
+  #receive(isTooLong: boolean, take: () => void): void {
+    const { services: { tokens }, caller: { tokenId } } = this.#options;
+    const takeWelcome = () => void (this.#takesFrame(isTooLong) && take());
+    if (this.#arrived.length === 0) {
+      const certain = tokens.confirm({ tokenId });
+      if (certain === undefined) return takeWelcome();
+      void certain.then(() => {
+        for (const takeNext of this.#arrived.splice(0)) takeNext();
+      });
+    }
+    // A frame over the bound is not kept
+    if (isTooLong) return void this.#takesFrame(true);
+    if (this.#arrived.length >= MAX_ARRIVED) return this.#close(TRY_AGAIN_LATER, "Too many frames at once");
+    this.#arrived.push(takeWelcome);
   }
 
   #takesFrame(isTooLong: boolean): boolean {
@@ -211,8 +240,10 @@ export class SocketSession {
   }
 
   #take(frame: Frame): void {
+    const { services, caller } = this.#options;
     try {
-      checkScope(FRAMES[frame.type], this.#options.caller, `take the frame "${frame.type}"`);
+      checkScope(FRAMES[frame.type], caller, `take the frame "${frame.type}"`);
+      checkCertainty(FRAMES[frame.type], caller, services);
     } catch (error) {
       return this.#report(error);
     }
@@ -294,7 +325,7 @@ export class SocketSession {
     if (conversation_id === undefined || conversation_id === null) {
       this.#conversationId = handle.conversationId ?? this.#conversationId;
     }
-    return { runId: handle.id, events: handle.events(), cancel: (reason) => handle.cancel(reason) };
+    return { runId: handle.id, events: handle.events(), isLive: () => true, cancel: (reason) => handle.cancel(reason) };
   }
 
   /**
@@ -305,9 +336,14 @@ export class SocketSession {
     const { services, caller } = this.#options;
     const { runs } = requireAgent(services);
     const reading = new AbortController();
-    const options = { after: { name: "after", seq: after }, signal: reading.signal, caller };
+    let isLive = true;
+    const options = {
+      ...{ after: { name: "after", seq: after }, signal: reading.signal, caller },
+      onPace: ({ live }: RunPace) => void (isLive = live),
+    };
     return {
       runId,
+      isLive: () => isLive,
       events: (await openRunEvents(runs, runId, options)).events,
       cancel: (reason) => {
         if (reason === "cancelled") void runs.cancel(runId, reason).catch((error) => this.#report(error));
@@ -322,7 +358,7 @@ export class SocketSession {
     if (this.#stopBeforeStart !== undefined) reading.cancel(this.#stopBeforeStart);
     let ended = false;
     for await (const events of reading.events) {
-      ended = this.#deliver(events, reading.runId) || ended;
+      ended = this.#deliver(events, reading) || ended;
       // The run pauses because nobody reads on until the outbox is ready
       if (!await this.#outbox.ready() && this.#isOpen) this.#giveUp(reading.runId, events.at(-1)?.seq ?? 0);
     }
@@ -330,9 +366,10 @@ export class SocketSession {
   }
 
   /** @returns true when the run has ended with these events */
-  #deliver(events: readonly AgentEvent[], runId: string): boolean {
+  #deliver(events: readonly AgentEvent[], { runId, isLive }: Reading): boolean {
     for (const event of events) {
-      const frame = this.#encode(event, runId);
+      const encoded = this.#encode(event, runId);
+      const frame = encoded === undefined || isLive() ? encoded : notLive(encoded);
       if (frame !== undefined && !this.#outbox.send(frame) && this.#isOpen) this.#giveUp(runId, event.seq);
       if (isTerminal(event)) return true;
     }

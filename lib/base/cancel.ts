@@ -41,3 +41,6 @@ export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): P
     signal.removeEventListener("abort", onAbort);
   }
 }
+
+/** Reason of a refusal during a shutdown, as the end of a sentence. */
+export const SHUTTING_DOWN = "the gateway is shutting down";

@@ -1,4 +1,4 @@
-import { cancelError } from "./cancel.ts";
+import { CancelError, cancelError } from "./cancel.ts";
 
 /** A wait for the news of one key. */
 export interface Listening {
@@ -63,6 +63,45 @@ export function createKeyedMutex(): KeyedMutex {
       return await mine;
     } finally {
       if (tails.get(key) === tail) tails.delete(key);
+    }
+  };
+}
+
+/** Waits for the work of a key, together with all who wait for that key. @throws {CancelError} when the signal aborts; the error of the work */
+export type SharedWait<T> = (key: string, signal: AbortSignal) => Promise<T>;
+
+/** Creates a wait whose work is done once for all who wait for a key. @param work its signal aborts when the last of them has gone */
+export function createSharedWait<T>(work: (key: string, signal: AbortSignal) => Promise<T>): SharedWait<T> {
+  interface Wait {
+    readonly result: Promise<T>;
+    readonly gone: AbortController;
+    count: number;
+  }
+  const waits = new Map<string, Wait>();
+  const begin = (key: string): Wait => {
+    const gone = new AbortController();
+    const result = work(key, gone.signal);
+    const wait: Wait = { result, gone, count: 0 };
+    const forget = () => void (waits.get(key) === wait && waits.delete(key));
+    result.then(forget, forget);
+    waits.set(key, wait);
+    return wait;
+  };
+  return async (key, signal) => {
+    if (signal.aborted) throw cancelError(signal);
+    const wait = waits.get(key) ?? begin(key);
+    wait.count++;
+    const left = Promise.withResolvers<never>();
+    const leave = () => left.reject(cancelError(signal));
+    signal.addEventListener("abort", leave, { once: true });
+    try {
+      return await Promise.race([wait.result, left.promise]);
+    } finally {
+      signal.removeEventListener("abort", leave);
+      if (--wait.count === 0) {
+        if (waits.get(key) === wait) waits.delete(key);
+        wait.gone.abort(new CancelError("cancelled"));
+      }
     }
   };
 }

@@ -88,6 +88,7 @@ export const KEY_CHANGES: Readonly<Record<string, KeyChange>> = {
   "gateway.rate_limit_max": "live",
   "gateway.rate_limit_window_secs": "live",
   "gateway.rate_limit_per_identity": "live",
+  "gateway.rate_limit_scope": "live",
   "gateway.max_request_bytes": "live",
   "gateway.pairing_code_ttl_secs": "live",
   "gateway.shutdown_grace_secs": "restart",

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isNodeId } from "./schema/gateway.ts";
+import { isNodeId, parseLinkAddress } from "./schema/gateway.ts";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
 import { publicRangeProblem } from "../base/special_addresses.ts";
 import { isTimezone } from "../base/zoned_time.ts";
@@ -101,6 +101,7 @@ export function crossChecks(config: Config, ownProviders: readonly string[] = []
     secretChecks,
     networkChecks,
     systemChecks,
+    clusterChecks,
   ];
   return checks.flatMap((check) => [...check(config, ownProviders)]);
 }
@@ -286,6 +287,16 @@ function* networkChecks({ security: { shell }, url_access: access }: Config): It
       reason:
         '"allowlist" needs the sandbox, and [security.shell] sandbox is "off"; set sandbox = "auto", or network = "none"',
     };
+  }
+}
+
+function* clusterChecks({ cluster }: Config): Iterable<Contradiction> {
+  const { advertise_url, token_env, insecure } = cluster;
+  if (advertise_url === "") return;
+  const address = parseLinkAddress(advertise_url, { insecure });
+  if ("problem" in address) yield { path: ["cluster", "advertise_url"], reason: address.problem };
+  if (token_env === "") {
+    yield { path: ["cluster", "token_env"], reason: "advertise_url needs it: no gateway is let in without the token" };
   }
 }
 

@@ -1,3 +1,5 @@
+import type { RecordCipher } from "../storage/record_cipher.ts";
+import type { RecordKeyName } from "../storage/record_keys.ts";
 import { closeMade, lazily, lazyService } from "../base/lazily.ts";
 import type { Redactor } from "../base/redact.ts";
 import { pluginFolders, skillFolders } from "../config/folders.ts";
@@ -11,6 +13,7 @@ import type { InstructionsOptions, WorkspaceInstructions } from "./instructions/
 import { LateMcpServers } from "./late_mcp_servers.ts";
 import type { McpSignIn } from "./mcp/oauth/sign_in.ts";
 import type { SessionServices } from "./mcp/open_session.ts";
+import type { Cluster } from "../cluster/join_cluster.ts";
 import type { ConfiguredNodesOptions, Nodes } from "./nodes/nodes.ts";
 import type { PluginServices, PluginServicesOptions } from "./plugins/plugin_services.ts";
 import type { ToolModulesOptions } from "./plugins/wasm/tool_modules.ts";
@@ -57,13 +60,17 @@ export interface LateSkills {
 /** Services that extensions are built from. */
 export interface ExtensionsOptions
   extends
-    Omit<ConfiguredNodesOptions, "config">,
+    Omit<ConfiguredNodesOptions, "config" | "shared">,
     Omit<PluginServicesOptions, "redact">,
     Omit<SessionServices, "processes" | "config">,
     Omit<SkillsOptions, "config" | "processes">,
     Omit<InstructionsOptions, "config">,
     Pick<ToolModulesOptions, "workers"> {
   readonly redactor: Pick<Redactor, "add" | "part" | "redact">;
+  /** Opens the cipher of one kind of records. @throws {ConfigError} a key that cannot be used */
+  readonly cipherOf: (name: RecordKeyName) => Promise<RecordCipher>;
+  /** This gateway among those that share the database. Undefined for a gateway alone */
+  readonly cluster: Cluster | undefined;
 }
 
 /** Opens the extensions that there are. The others are left for their first use. */
@@ -93,7 +100,11 @@ export async function openExtensions(options: ExtensionsOptions): Promise<Extens
 
 async function openNodes(options: ExtensionsOptions): Promise<Nodes> {
   const { createConfiguredNodes } = await import("./nodes/nodes.ts");
-  return createConfiguredNodes(options);
+  const { cluster, opened } = options;
+  if (cluster === undefined) return createConfiguredNodes(options);
+  const { SharedNodes } = await import("./nodes/shared_nodes.ts");
+  const shared = opened.own(new SharedNodes({ ...options, cluster }), (open) => open.close());
+  return createConfiguredNodes({ ...options, shared });
 }
 
 /** Leaves the sign-ins to MCP servers for their first use. @param onAccount told of the server whose account has changed */
@@ -103,7 +114,9 @@ function openSignIn(
 ): LateSignIn {
   const load = lazily(async () => {
     const { createMcpSignIn } = await import("./mcp/oauth/sign_in.ts");
-    return createMcpSignIn({ ...options, onSecret: redactor.add, onAccount });
+    // No backup has the file of this key: what a backup holds of sign-ins cannot be opened
+    const cipher = () => options.cipherOf("mcp_credentials.key");
+    return createMcpSignIn({ ...options, cipher, onSecret: redactor.add, onAccount });
   });
   opened.own(load, closeMade);
   return lazyService(load, ["begin", "complete", "remove", "provider", "credential", "state"]);

@@ -3,7 +3,8 @@ import { lazyService } from "../base/lazily.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { readable } from "../storage/read_records.ts";
-import type { KEPT_FILES } from "../storage/back_up.ts";
+import type { RecordCipher } from "../storage/record_cipher.ts";
+import type { RecordKeyName } from "../storage/record_keys.ts";
 import type { Store } from "../storage/store.ts";
 import type { BrowserLogins, BrowserLoginsOptions } from "./browser_logins.ts";
 import type { CookieJars } from "./cookie_jars.ts";
@@ -20,10 +21,10 @@ export interface MemoryServicesOptions {
   readonly log: Logger;
   /** Removes known secrets from a text that goes to an embedding model. */
   readonly redact: (text: string) => string;
-  /** Absolute path of the folder with the key of the mailboxes. */
-  readonly dataDir: string;
-  /** False: the store is in memory, so that the key is kept nowhere. */
-  readonly isKept: boolean;
+  /** Does work by its name, unless another gateway of a cluster does it now: then it gives false. Default: the gateway is alone */
+  readonly alone?: ((name: string, work: () => Promise<void>) => Promise<boolean>) | undefined;
+  /** Opens the cipher of one kind of records. @throws {ConfigError} a key that cannot be used */
+  readonly cipherOf: (name: RecordKeyName) => Promise<RecordCipher>;
   /** Returns the newest `[browser] logins`. */
   readonly usedLogins: BrowserLoginsOptions["used"];
   /** Records a change or use of a login. */
@@ -47,36 +48,33 @@ export interface MemoryServices {
 
 /** Creates memory, plans and mailboxes over a store. */
 export function createMemoryServices(options: MemoryServicesOptions): MemoryServices {
-  const { store, clock, random, log, redact, dataDir, isKept } = options;
+  const { store, clock, random, log, redact, cipherOf, alone } = options;
   const vectors = createMemoryVectors({
     store,
     clock,
     log,
     redact,
     collection: MEMORY,
+    alone: alone && ((work) => alone("memory_vectors", work)),
     textOf: (record) => readable(store, MEMORY, [record], parseMemoryRecord).map(({ value }) => memoryText(value))[0],
   });
-  const openCipher = async (name: typeof KEPT_FILES[number]) => {
-    const { openRecordCipher } = await import("../storage/record_cipher.ts");
-    return await openRecordCipher({ dataDir, isKept, random }, name);
-  };
   return {
     memory: createMemory({ store, clock, vectors }),
     vectors,
     plans: createPlans({ store, clock }),
     mailbox: lazyService(async () => {
       const { createMailbox } = await import("./mailbox.ts");
-      const cipher = () => openCipher("agents_ipc.key");
+      const cipher = () => cipherOf("agents_ipc.key");
       return createMailbox({ store, clock, random, cipher });
     }, ["send", "receive", "list", "clear"]),
     cookieJars: lazyService(async () => {
       const { createCookieJars } = await import("./cookie_jars.ts");
-      const cipher = () => openCipher("browser_cookies.key");
+      const cipher = () => cipherOf("browser_cookies.key");
       return createCookieJars({ store, cipher });
     }, ["get", "set"]),
     browserLogins: lazyService(async () => {
       const { createBrowserLogins } = await import("./browser_logins.ts");
-      const cipher = () => openCipher("browser_cookies.key");
+      const cipher = () => cipherOf("browser_cookies.key");
       const { usedLogins: used, recordLogin: record } = options;
       return createBrowserLogins({ store, clock, cipher, used, record });
     }, ["list", "save", "remove", "open"]),

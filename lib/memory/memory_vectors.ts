@@ -23,6 +23,8 @@ export interface MemoryVectorsOptions {
   readonly textOf: (record: Stored) => string | undefined;
   /** Removes known secrets from a text before it is sent */
   readonly redact: (text: string) => string;
+  /** Does work, unless another gateway of a cluster does it now: then it gives false. Default: the gateway is alone */
+  readonly alone?: ((work: () => Promise<void>) => Promise<boolean>) | undefined;
 }
 
 /**
@@ -77,6 +79,8 @@ class StoredVectors implements MemoryVectors {
   #work: Promise<void> | undefined;
   #pauseMs = 0;
   #pause: Timer | undefined;
+  /** Set while another gateway looks through the memories. It may fail, so this one looks again later. */
+  #elsewhere: Timer | undefined;
 
   constructor(options: MemoryVectorsOptions) {
     this.#options = options;
@@ -97,13 +101,14 @@ class StoredVectors implements MemoryVectors {
   nearest(query: string, options: { readonly prefix?: string; readonly limit: number }) {
     const embedder = this.#embedder();
     if (embedder === undefined) return undefined;
-    if (this.#swept !== embedder.model) this.#wake();
+    if (this.#swept !== embedder.model && this.#elsewhere === undefined) this.#wake();
     return this.#nearest(embedder, query, options);
   }
 
   async close(): Promise<void> {
     this.#closing.abort(new CancelError("shutdown"));
     this.#pause?.clear();
+    this.#elsewhere?.clear();
     await this.#work;
   }
 
@@ -138,7 +143,8 @@ class StoredVectors implements MemoryVectors {
     this.#pauseMs = isDone ? 0 : Math.min(MAX_PAUSE_MS, Math.max(FIRST_PAUSE_MS, this.#pauseMs * 2));
     const goOn = () => {
       this.#work = undefined;
-      if (this.#swept === undefined || this.#waiting.size > 0) this.#wake();
+      const isDue = this.#swept === undefined && this.#elsewhere === undefined;
+      if (isDue || this.#waiting.size > 0) this.#wake();
     };
     if (isDone || this.#closing.signal.aborted) goOn();
     else this.#pause = this.#options.clock.after(this.#pauseMs, goOn);
@@ -149,12 +155,7 @@ class StoredVectors implements MemoryVectors {
     const embedder = this.#embedder();
     if (embedder === undefined) return true;
     try {
-      if (this.#swept !== embedder.model) {
-        this.#waiting.clear();
-        // Set first: it is taken back by a failure, and by more keys meanwhile than may wait
-        this.#swept = embedder.model;
-        await this.#sweep(embedder);
-      }
+      if (this.#swept !== embedder.model && this.#elsewhere === undefined) await this.#sweepAlone(embedder);
       const keys = [...this.#waiting];
       this.#waiting.clear();
       for (let from = 0; from < keys.length; from += BATCH) {
@@ -170,6 +171,23 @@ class StoredVectors implements MemoryVectors {
       }
       return false;
     }
+  }
+
+  /** Looks through all memories, unless another gateway does: then again later, when nothing may be left to do. */
+  async #sweepAlone(embedder: Embedder): Promise<void> {
+    const { alone, clock } = this.#options;
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    // Set first: it is taken back by a failure, and by more keys meanwhile than may wait
+    this.#swept = embedder.model;
+    if (alone === undefined) return await this.#sweep(embedder);
+    if (await alone(() => this.#sweep(embedder))) return;
+    this.#swept = undefined;
+    for (const key of waiting) this.#waiting.add(key);
+    this.#elsewhere = clock.after(FIRST_PAUSE_MS, () => {
+      this.#elsewhere = undefined;
+      this.#wake();
+    });
   }
 
   /** Computes the vectors of all memories that have none of this model, newest first. */

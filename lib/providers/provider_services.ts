@@ -23,6 +23,8 @@ import { createProviderMetrics } from "./retry.ts";
 
 /** Options of `createProviderServices`. */
 export interface ProviderServicesOptions {
+  /** Machine of a gateway in a cluster, whose local servers are its own. Default: the gateway is alone */
+  readonly machine?: string | undefined;
   readonly store: Store;
   readonly clock: Clock;
   readonly random: Random;
@@ -75,8 +77,8 @@ export interface OpenProviders {
 
 /** Loads the memory of models, and opens the configured providers where there is an agent. */
 export async function createProviderServices(options: ProviderServicesOptions): Promise<ProviderServices> {
-  const { store, log } = options;
-  const memory = await loadProviderMemory({ store, log });
+  const { store, log, machine } = options;
+  const memory = await loadProviderMemory({ store, log, machine });
   const live = options.hasAgent ? await openProviders(options, memory) : undefined;
   return {
     live,

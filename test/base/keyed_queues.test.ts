@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createKeyedSemaphore } from "../../lib/base/keyed_queues.ts";
+import { createKeyedSemaphore, createSharedWait } from "../../lib/base/keyed_queues.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
 
 /** Work that is under way until the test ends it, and who came in, in order. */
@@ -84,4 +84,33 @@ test("waiting() counts those without a slot, and a key without work is forgotten
   await settled();
   end("e");
   await Promise.all(again);
+});
+
+test("who waits for the same key shares the work, which ends with the last who leaves, and is done anew for the next", async () => {
+  const begun: { readonly end: (result: string) => void; readonly fail: (error: Error) => void; gone: boolean }[] = [];
+  const wait = createSharedWait<string>((_key, signal) => {
+    const { promise, resolve, reject } = Promise.withResolvers<string>();
+    const one = { end: resolve, fail: reject, gone: false };
+    begun.push(one);
+    signal.addEventListener("abort", () => one.gone = true);
+    return promise;
+  });
+  const never = new AbortController().signal;
+  const leaving = new AbortController();
+  const [first, second, third] = [wait("a", never), wait("a", leaving.signal), wait("a", never)];
+  const other = wait("b", leaving.signal);
+  assert.equal(begun.length, 2, "once for each key");
+  leaving.abort(new CancelError("client_gone"));
+  await assert.rejects(second, CancelError);
+  await assert.rejects(other, CancelError);
+  assert.deepEqual(begun.map(({ gone }) => gone), [false, true], "the work goes on while somebody waits");
+  begun[0]?.end("done");
+  assert.deepEqual(await Promise.all([first, third]), ["done", "done"]);
+  await assert.rejects(wait("a", leaving.signal), CancelError);
+  const failing = [wait("a", never), wait("a", never)];
+  assert.equal(begun.length, 3);
+  begun[2]?.fail(new Error("broken"));
+  for (const result of await Promise.allSettled(failing)) assert.equal(result.status, "rejected");
+  void wait("a", never);
+  assert.equal(begun.length, 4);
 });

@@ -56,7 +56,7 @@ for (
     [["tool", "list"], /did you mean postern tools list\?/],
     [["config", "shwo"], /"config shwo": there is no such command; did you mean postern config show\?/],
     [["xyzzy"], /see postern --help/],
-    [["status"], /did you mean postern daemon status or postern service status\?/],
+    [["status"], /did you mean postern daemon status or postern service status or postern cluster status\?/],
     [["xyzzy", "--help"], /there is no such command/],
     [["--prot"], /there is no such flag; see postern --help/],
     [["gateway", "--prot", "3"], /"--prot": there is no such flag; did you mean --port\?/],

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hasScope, type Scope, SCOPES } from "../../lib/base/records/caller.ts";
+import type { Cluster } from "../../lib/cluster/join_cluster.ts";
 import { CONVERSATIONS, conversationStream } from "../../lib/runs/conversations/conversation_records.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -10,7 +11,7 @@ import { createTestRouter } from "../support/test_router.ts";
 import { ENDPOINTS, FRAME_TYPES, MCP_DOORS } from "./endpoints.ts";
 
 /** A gateway over a scripted model, and tokens that know each other's runs and conversations only by their ids. */
-function setUp(script: Parameters<typeof supervised>[0] = () => "Hello") {
+function setUp(script: Parameters<typeof supervised>[0] = () => "Hello", cluster?: Cluster) {
   const clock = createFakeClock();
   const store = createMemoryStore();
   const { runs } = supervised(script, {
@@ -18,7 +19,7 @@ function setUp(script: Parameters<typeof supervised>[0] = () => "Hello") {
     store,
     isChannelConversation: (id) => id === "alerts" || id.startsWith("alerts:"),
   });
-  const { services, send, router } = createTestRouter({ agent: { runs, providers: undefined as never } });
+  const { services, send, router } = createTestRouter({ agent: { runs, providers: undefined as never }, cluster });
 
   const newToken = async (scopes: readonly Scope[]) => (await services.tokens.issue({ scopes, label: "" })).token;
 
@@ -69,7 +70,7 @@ interface Refusal {
   readonly error: { readonly code: string };
 }
 
-const isScope = (access: string): access is Scope => SCOPES.some((scope) => scope === access);
+const isScope = (access: string): access is Scope => access === "cluster" || SCOPES.some((scope) => scope === access);
 
 test("every route lets in exactly the tokens that its scope names", async () => {
   const { use, newToken } = setUp();
@@ -79,6 +80,21 @@ test("every route lets in exactly the tokens that its scope names", async () => 
       const allowed = !isScope(access) || hasScope([scope], access);
       assert.equal(code !== "insufficient_scope", allowed, `${method} ${path} with ${scope}: ${code}`);
     }
+  }
+});
+
+test("the token of a cluster opens what gateways ask each other, and nothing else", async () => {
+  const links = { accepts: (token: string) => token === "of-the-cluster" };
+  const { use, newToken } = setUp(undefined, { links } as unknown as Cluster);
+  for (const [method, path, access] of ENDPOINTS.filter(([, , access]) => isScope(access))) {
+    const code = await use(`${method} ${path}`, { token: "of-the-cluster" });
+    assert.equal(code === "insufficient_scope", access !== "cluster", `${method} ${path}: ${code}`);
+  }
+  const inside = ENDPOINTS.find(([, , access]) => access === "cluster");
+  assert.ok(inside);
+  for (const token of ["of-another", await newToken([...SCOPES])]) {
+    const code = await use(`${inside[0]} ${inside[1]}`, { token });
+    assert.ok(["auth_invalid", "insufficient_scope"].includes(code), code);
   }
 });
 

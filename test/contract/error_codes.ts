@@ -34,4 +34,5 @@ export const ERROR_TABLE: readonly (readonly [code: string, status: number, type
   ["shutting_down", 503, "api_error"],
   ["storage_unavailable", 503, "api_error"],
   ["overloaded", 503, "api_error"],
+  ["workspace_unavailable", 503, "api_error"],
 ];

@@ -134,6 +134,25 @@ test("a repeat gets the run that was accepted, and its reply is kept once the ru
   assert.equal((await later("POST", "/work", { ...KEYED, body: {} })).status, 409);
 });
 
+test("text that went out counts as told for later requests, not for the stream that it is in", async () => {
+  const { services } = withRun();
+  const found: (boolean | undefined)[] = [];
+  const tell: Handler = async (request, context) => {
+    await startRun(request, context);
+    await context.claim?.tell(2);
+    found.push(context.claim?.wasTold(2));
+    return jsonReply(context, 200, {});
+  };
+  await crashDuring(post({ idempotency: "by_run", handler: tell }), KEYED, services);
+  await until(() => found.length === 1);
+  const repeat: RepeatHandler = (_request, context) => {
+    found.push(context.claim?.wasTold(1), context.claim?.wasTold(2));
+    return jsonReply(context, 200, {});
+  };
+  await restart(services, post({ idempotency: "by_run", repeat })).send("POST", "/work", KEYED);
+  assert.deepEqual(found, [false, false, true]);
+});
+
 test("the reply of work that has just begun is kept at once", async () => {
   const { services } = withRun();
   const accept: Handler = async (request, context) => {

@@ -1,13 +1,17 @@
 import type { Script } from "../../fixtures/scripted_provider.ts";
+import type { Clock } from "../../lib/base/clock.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { createOpenedList, type OpenedList } from "../../lib/base/opened_list.ts";
 import type { LogRecord } from "../../lib/base/telemetry/log.ts";
-import { createLogger } from "../../lib/base/telemetry/log.ts";
+import { createLogger, type Logger } from "../../lib/base/telemetry/log.ts";
 import { createLocalWire, type NewsWire } from "../../lib/cluster/cluster_news.ts";
 import { type Cluster, type ClusterDatabase, joinCluster } from "../../lib/cluster/join_cluster.ts";
+import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
+import type { ProofFiles } from "../../lib/cluster/workspace_proof.ts";
+import { createSlicedDayBudget } from "../../lib/runs/supervisor/sliced_day_budget.ts";
 import { ClusterRuns } from "../../lib/runs/supervisor/cluster_runs.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
-import type { Store } from "../../lib/storage/store.ts";
+import type { Store, Write } from "../../lib/storage/store.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 import { type Supervised, supervised, type SupervisedOptions } from "./supervised.ts";
@@ -21,13 +25,17 @@ export interface SharedDatabase {
   readonly store: Store;
   /** Number of notes that were sent. */
   readonly notes: () => number;
-  /** Called with the name of each operation and its first argument, before its result is handed on. */
-  onResult: (operation: string, first: unknown) => Promise<void>;
+  /** Called with the name of each operation, its first argument and the way it came by, before its result is handed on. */
+  onResult: (operation: string, first: unknown, link?: DatabaseLink) => Promise<void>;
+  /** Name of the history that the database goes on with. */
+  history: string;
   /** True: the database is away for all. */
   isAway: boolean;
   /** True: no note arrives. */
   isMute: boolean;
   link(): DatabaseLink;
+  /** Returns the files of gateways in a folder, by its name. */
+  proofFiles(folder: string): ProofFiles;
 }
 
 /** Way of one gateway to the database. */
@@ -36,6 +44,8 @@ export interface DatabaseLink {
   readonly cluster: ClusterDatabase;
   /** True: this gateway does not reach the database. */
   isCut: boolean;
+  /** Called in place of each batch of this gateway, which `make` makes. Default: it is made */
+  onBatch: (writes: readonly Write[], make: () => Promise<boolean>) => Promise<boolean>;
 }
 
 /** A supervisor that is a member of a cluster. */
@@ -47,33 +57,60 @@ export interface ClusteredGateway extends Supervised {
   close(): Promise<void>;
 }
 
+/** Options of `joinGateway`. */
+export interface ClusteredOptions extends SupervisedOptions {
+  /** Id of the workspace. Default: none, and no run is bound to one */
+  readonly workspace?: string | undefined;
+  /** Milliseconds that a run waits for its workspace. Default: a day */
+  readonly workspaceWaitMs?: number | undefined;
+  /** Name of its folder. Default: the id, so that gateways of one workspace have one folder */
+  readonly folder?: string;
+}
+
 /** Creates a database that stands still until its clock is moved. */
 export function createSharedDatabase(): SharedDatabase {
   const clock = createFakeClock();
   const store = createMemoryStore();
   const wire = createLocalWire();
   let sent = 0;
+  const folders = new Map<string, Map<string, string>>();
   const database: SharedDatabase = {
     clock,
     store,
     notes: () => sent,
     onResult: async () => {},
+    history: "first",
     isAway: false,
     isMute: false,
+    proofFiles(folder) {
+      const files = folders.get(folder) ?? new Map<string, string>();
+      folders.set(folder, files);
+      return {
+        async write(gateway, content) {
+          files.set(gateway, content);
+          return content;
+        },
+        read: async (gateway) => files.get(gateway),
+        remove: async (gateway) => void files.delete(gateway),
+        tidy: async () => {},
+      };
+    },
     link() {
       const link: DatabaseLink = {
-        store: linkedStore(store, database, () => link.isCut || database.isAway),
+        store: linkedStore(store, { database, link: () => link }),
         cluster: {
           leases: {
-            store: linkedStore(store, database, () => link.isCut || database.isAway),
+            store: linkedStore(store, { database, link: () => link }),
             async now() {
-              if (link.isCut || database.isAway) throw away();
+              if (link.isCut || database.isAway) throw awayError();
               return clock.now();
             },
+            history: () => database.history,
           },
           wire: linkedWire(),
         },
         isCut: false,
+        onBatch: (_, make) => make(),
       };
       const isOff = () => link.isCut || database.isAway || database.isMute;
       function linkedWire(): NewsWire {
@@ -92,14 +129,37 @@ export function createSharedDatabase(): SharedDatabase {
   return database;
 }
 
-/** Joins a gateway with a scripted model and fake tools, and lets it claim. */
-export async function joinGateway(
+/** A member of a cluster without runs. */
+export interface ClusterLink {
+  readonly link: DatabaseLink;
+  readonly cluster: Cluster;
+  readonly clusterLog: readonly LogRecord[];
+  readonly log: Logger;
+  /** Membership for a supervisor. */
+  readonly member: NonNullable<SupervisedOptions["cluster"]>;
+  /** Gives the lease back, as a shutdown does. */
+  close(): Promise<void>;
+}
+
+/** Joins the cluster. @param own clock of the machine. Default: the database's; @param link default: a new one */
+export async function joinLink(
   database: SharedDatabase,
-  script: Script,
-  { seed = 1, ...options }: SupervisedOptions = {},
-): Promise<ClusteredGateway> {
-  const { clock } = database;
-  const link = database.link();
+  {
+    seed,
+    own: clock = database.clock,
+    link = database.link(),
+    workspace,
+    folder = workspace ?? "",
+    workspaceWaitMs,
+  }: {
+    readonly seed: number;
+    readonly own?: Clock;
+    readonly link?: DatabaseLink;
+    readonly workspace?: string | undefined;
+    readonly folder?: string;
+    readonly workspaceWaitMs?: number | undefined;
+  },
+): Promise<ClusterLink> {
   const opened: OpenedList = createOpenedList();
   const clusterLog: LogRecord[] = [];
   const log = createLogger({
@@ -113,41 +173,71 @@ export async function joinGateway(
     database: link.cluster,
     leaseMs: LEASE_MS,
     about: { host: "test", pid: seed, version: "0.0.0-test" },
+    acceptedAt: async (runId) => (await createStoredRuns({ store: link.store }).get(runId))?.created_at,
     clock,
     random: createSeededRandom(1_000 + seed),
     log,
     opened,
+    workspaceWaitMs,
+    workspace: workspace === undefined ? undefined : { id: workspace, files: database.proofFiles(folder) },
   });
-  const gateway = supervised(script, {
-    ...options,
-    clock,
-    store: link.store,
-    seed,
+  return {
+    link,
+    cluster,
+    clusterLog,
     log,
-    cluster: { ownership: cluster.ownership, toRuns: (parts) => new ClusterRuns({ ...parts, cluster }) },
-  });
-  await gateway.runs.recover();
-  return { ...gateway, link, cluster, clusterLog, close: () => opened.close() };
+    member: {
+      ownership: cluster.ownership,
+      toRuns: (parts) => new ClusterRuns({ ...parts, cluster }),
+      toDayBudget: (parts) => createSlicedDayBudget({ ...parts, news: cluster.ownership }),
+    },
+    close: () => opened.close(),
+  };
 }
 
-function linkedStore(store: Store, database: Pick<SharedDatabase, "onResult">, isOff: () => boolean): Store {
+/** Joins a gateway with a scripted model and fake tools, and lets it claim. */
+export async function joinGateway(
+  database: SharedDatabase,
+  script: Script,
+  { seed = 1, workspace, folder = workspace ?? "", workspaceWaitMs, ...options }: ClusteredOptions = {},
+): Promise<ClusteredGateway> {
+  const { clock } = database;
+  const { link, cluster, clusterLog, log, member, close } = await joinLink(database, {
+    ...{ seed, workspace, folder, workspaceWaitMs },
+  });
+  const gateway = supervised(script, { ...options, clock, store: link.store, seed, log, cluster: member });
+  await gateway.runs.recover();
+  return { ...gateway, link, cluster, clusterLog, close };
+}
+
+function linkedStore(
+  store: Store,
+  { database, link }: {
+    readonly database: Pick<SharedDatabase, "onResult" | "isAway">;
+    readonly link: () => DatabaseLink;
+  },
+): Store {
   return new Proxy(store, {
     get(target, name) {
       const value: unknown = Reflect.get(target, name);
       if (typeof value !== "function") return value;
-      return (...given: unknown[]) => {
-        if (isOff() && name !== "healthy") return Promise.reject(away());
+      const call = (...given: unknown[]): unknown => {
+        if ((link().isCut || database.isAway) && name !== "healthy") return Promise.reject(awayError());
         const result: unknown = Reflect.apply(value, target, given);
         if (!(result instanceof Promise)) return result;
         return result.then(async (found: unknown) => {
-          await database.onResult(String(name), given[0]);
+          await database.onResult(String(name), given[0], link());
           return found;
         });
       };
+      if (name !== "batch") return call;
+      // The call is that of the store
+      return (writes: readonly Write[]) => link().onBatch(writes, () => call(writes) as Promise<boolean>);
     },
   });
 }
 
-function away(): HttpError {
+/** Returns the error of a database that is away. */
+export function awayError(): HttpError {
   return new HttpError("storage_unavailable", "Cannot reach the database", { status: 503, type: "api_error" });
 }

@@ -37,6 +37,8 @@ export interface FakeServicesOptions {
   /** Default: no run has used a browser */
   readonly browserOf?: Services["browserOf"];
   readonly plugins?: Services["plugins"];
+  /** Default: the gateway is alone */
+  readonly cluster?: Services["cluster"];
   /** Default: there are none */
   readonly skills?: Services["skills"];
 }
@@ -97,6 +99,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     metrics,
     offers: { prompts: new Map(), resources: [] },
     redactor: createRedactor(),
+    sharedWindows: undefined,
     browserOf: options.browserOf ?? (() => Promise.resolve(undefined)),
     browserLogins: createBrowserLogins({
       ...{ store, clock, used: () => [] },
@@ -120,6 +123,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     store,
     tokens: createFakeTokens(() => random.id("")),
     pairing: {
+      isPending: () => Promise.resolve(false),
       createCode: () => Promise.resolve({ code: "ABCD-EFGH", expiresInSeconds: 3600 }),
       redeem(code, terms) {
         if (code === "GOOD-CODE") return Promise.resolve(issued("pst_paired", ["admin"], terms));
@@ -168,19 +172,25 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     agent: options.agent,
     startedAt: clock.now(),
     workspaceRoot: "/workspace",
+    sharedWorkspace: () => undefined,
     containment: () => Promise.resolve({ kind: "uncontained", text: "Commands are not contained: this is a test" }),
     environment: () => undefined,
+    rekey: () => Promise.resolve({ rewritten: 0, left: 0, unreadable: [], complete: true }),
     trustModelServer: (address) => Promise.resolve({ origin: `http://${address}`, uid: 1000 }),
     state: () => state,
+    stateReason: () => undefined,
+    onDrain: () => {},
+    cluster: options.cluster,
     configure: (gateway) => void (config = withGateway({ ...config.gateway, ...gateway })),
     enter: (next) => void (state = next),
   };
 }
 
-/** Handlers read nothing but `[gateway]`, the channels and how long approvals and questions wait. */
+/** Handlers read nothing but `[gateway]`, the driver of the storage, the channels and how long approvals and questions wait. */
 function withGateway(gateway: Partial<Config["gateway"]>): Config {
   const waits = { runs: { approval_timeout_secs: 86_400 }, autonomy: { approval_timeout_secs: 300 } };
-  return { gateway, channels: {}, ...waits } as unknown as Config;
+  const storage = { driver: "sqlite" };
+  return { gateway, storage, channels: {}, ...waits } as unknown as Config;
 }
 
 function issued(token: string, scopes: readonly Scope[], terms: Partial<TokenTerms> = {}): IssuedToken {
@@ -197,10 +207,24 @@ function issued(token: string, scopes: readonly Scope[], terms: Partial<TokenTer
   return { token, record };
 }
 
+/** Tokens of a gateway alone, which are always certain. */
+const CERTAIN: Pick<
+  Services["tokens"],
+  "isShared" | "confirm" | "standing" | "isUncertain" | "isFixed" | "changeBy" | "close"
+> = {
+  isShared: false,
+  confirm: () => undefined,
+  standing: () => ({ isConfirmed: true }),
+  isUncertain: () => false,
+  isFixed: () => false,
+  changeBy: (_by, write) => write([]),
+  close: () => {},
+};
+
 function createFakeTokens(nextId: () => string): Services["tokens"] {
   const records = new Map<string, TokenRecord>();
   const byToken = new Map<string, Identity>(
-    SCOPES.map((scope) => [`token_${scope}`, { tokenId: scope, scopes: [scope] }]),
+    [...SCOPES, "cluster" as const].map((scope) => [`token_${scope}`, { tokenId: scope, scopes: [scope] }]),
   );
   return {
     verify: (token) => byToken.get(token),
@@ -210,6 +234,7 @@ function createFakeTokens(nextId: () => string): Services["tokens"] {
       byToken.set(made.token, { tokenId: made.record.id, scopes });
       return Promise.resolve(made);
     },
+    ...CERTAIN,
     isLive: () => true,
     scopesOf: () => SCOPES,
     use: () => true,
@@ -280,6 +305,7 @@ function createFakeTickets(): Services["tickets"] {
       tickets.delete(ticket);
       return identity;
     },
+    takeAnywhere: () => Promise.resolve(undefined),
   };
 }
 

@@ -20,6 +20,8 @@ export interface FakeTool {
   readonly repeatable?: boolean;
   /** Default false */
   readonly alwaysOffered?: boolean;
+  /** Default false */
+  readonly local?: boolean;
   /** Default one without properties */
   readonly inputSchema?: Tool["inputSchema"];
   /** Decision of the policy. Default `allow` */
@@ -147,6 +149,7 @@ function toTool(tool: FakeTool): Tool {
     enabled: "always",
     enabledBy: undefined,
     alwaysOffered: tool.alwaysOffered,
+    local: tool.local ?? false,
     needs: [],
     inputSchema: tool.inputSchema ?? { type: "object", properties: {}, additionalProperties: false },
     prepare: (input) => toPrepared(tool, input),

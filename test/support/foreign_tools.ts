@@ -25,6 +25,7 @@ export function foreignTool(name: string, description = `Reads the sensor values
     source: "node",
     enabled: "always",
     enabledBy: undefined,
+    local: false,
     needs: [],
     inputSchema: {
       type: "object",

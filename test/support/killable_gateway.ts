@@ -2,6 +2,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type ChatClient, openGatewayChat } from "./chat_client.ts";
 import { callGateway, type CallInit } from "./gateway_call.ts";
+import { killIfThere } from "./kill_if_there.ts";
 import { startPostern } from "./postern_process.ts";
 import type { StartedProcess } from "./started_process.ts";
 import { withTemporaryFolder } from "./temporary_folder.ts";
@@ -19,6 +20,10 @@ export interface KillableGateway {
   call(path: string, init?: CallInit): Promise<Response>;
   /** Opens `/ws/chat` of the process that runs now. @throws {HandshakeRefused} for a refusal */
   chat(): Promise<ChatClient>;
+  /** All that the process that runs now wrote so far */
+  output(): string;
+  /** Sends SIGSTOP or SIGCONT */
+  signal(signal: "SIGSTOP" | "SIGCONT"): void;
   /** SIGKILL; resolves when the process is gone */
   kill(): Promise<void>;
   /** SIGTERM; resolves when the process is gone */
@@ -47,18 +52,22 @@ export interface KillableGatewayOptions {
   readonly baseUrl: string;
   /** Tools that a person is asked about. Default: none */
   readonly alwaysAsk?: readonly string[];
+  /** Workspace that is there. Default: a fresh one */
+  readonly workspace?: string;
+  /** Folder with another build of the program. Default: this project */
+  readonly program?: string;
   /** Further variables, as `POSTERN__RUNS__MAX_CONCURRENT` */
   readonly env?: Readonly<Record<string, string>>;
 }
 
 /** Runs `use` with a gateway at level `full` whose model is the upstream, and which may run `countingCommand`. */
 export async function withKillableGateway(
-  { baseUrl, alwaysAsk = [], env: further = {} }: KillableGatewayOptions,
+  { baseUrl, alwaysAsk = [], env: further = {}, ...options }: KillableGatewayOptions,
   use: (gateway: KillableGateway) => Promise<void>,
 ): Promise<void> {
   await withTemporaryFolder(async (folder) => {
-    const workspace = join(folder, "work");
-    mkdirSync(workspace);
+    const workspace = options.workspace ?? join(folder, "work");
+    mkdirSync(workspace, { recursive: true });
     const config = join(folder, "postern.toml");
     writeFileSync(
       config,
@@ -83,7 +92,8 @@ sandbox = "off"
     const env = { HOME: folder, POSTERN_TOKEN: TOKEN, ...further };
     const dataDir = join(folder, "data");
     const argv = ["gateway", "--port", "0", "--config", config, "--workspace", workspace, "--data-dir", dataDir];
-    const start = () => startPostern(argv, { env, ready: /Address +(http:\/\/127\.0\.0\.1:\d+)\// });
+    const start = () =>
+      startPostern(argv, { env, program: options.program, ready: /Address +(http:\/\/127\.0\.0\.1:\d+)\// });
     let running = await start();
     try {
       await use({
@@ -96,6 +106,8 @@ sandbox = "off"
         dataDir,
         call: (path, init) => callGateway({ url: urlOf(running), token: TOKEN }, path, init),
         chat: () => openGatewayChat({ url: urlOf(running), token: TOKEN }),
+        output: () => running.output(),
+        signal: (signal) => killIfThere(running.pid, signal),
         async kill() {
           await running.end("SIGKILL");
         },

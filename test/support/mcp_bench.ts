@@ -1,3 +1,4 @@
+import { createRecordKeys } from "../../lib/storage/record_keys.ts";
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -108,9 +109,15 @@ export async function withMcp(
   };
   const run = () => Promise.reject(new Error("No secret of this bench is a command"));
   const shared = { ...base, store, dataDir, log: logger, secrets: createToolSecrets({ ...base, run }) };
+  const keys = createRecordKeys({
+    ...{ store, dataDir, isKept: true, isShared: false, random: createSystemRandom() },
+    settings: { key_env: "", old_key_env: "" },
+    environment: () => undefined,
+  });
   const signIn = createMcpSignIn({
     ...shared,
     random: createSystemRandom(),
+    cipher: () => keys.cipher("mcp_credentials.key"),
     audit: createFakeAudit(store).append,
     onAccount: (server) => void state.servers?.accountChanged(server),
   });

@@ -1,12 +1,20 @@
+import { join } from "node:path";
 import { ROOT, RUN, RUN_ENV } from "./gateway_process.ts";
 import { type StartedProcess, startProcess, type StartProcessOptions } from "./started_process.ts";
+
+/** Options of `startPostern`. */
+interface PosternOptions extends Pick<StartProcessOptions, "env" | "ready"> {
+  readonly cwd?: string | undefined;
+  /** Folder with another build of the program. Default: this project */
+  readonly program?: string | undefined;
+}
 
 /** Starts a `postern` command as `startProcess` does; what it has of this process's environment is what a start needs. */
 export function startPostern(
   argv: readonly string[],
-  { env, ready, cwd = ROOT }: Partial<StartProcessOptions> & Pick<StartProcessOptions, "env" | "ready">,
+  { env, ready, cwd = ROOT, program = ROOT }: PosternOptions,
 ): Promise<StartedProcess> {
-  return startProcess([...RUN, `${ROOT}cli/main.ts`, ...argv], {
+  return startProcess([...RUN, join(program, "cli/main.ts"), ...argv], {
     cwd,
     env: { ...RUN_ENV, NO_COLOR: "1", ...env },
     ready,

@@ -14,7 +14,7 @@ import type { Config } from "../../lib/config/config.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
 import type { Connections } from "../../handlers/connections.ts";
 import { createServices } from "../../lib/gateway.ts";
-import type { GatewayServices } from "../../lib/services.ts";
+import type { GatewayServices, ServicesOptions } from "../../lib/services.ts";
 import { type ChatClient, openGatewayChat } from "./chat_client.ts";
 import { createReplyCheck } from "./described_reply.ts";
 import { callGateway, type CallInit, methodOf } from "./gateway_call.ts";
@@ -65,6 +65,8 @@ export interface RunningGatewayOptions {
   readonly dataDir?: string;
   /** Kept afterwards. Default: a fresh one with `files` */
   readonly workspace?: Workspace;
+  /** Database that it shares with other gateways. Default: it is alone */
+  readonly database?: ServicesOptions["database"];
 }
 
 const checkReply = createReplyCheck(ROUTES);
@@ -99,6 +101,7 @@ export async function withRunningGateway(
         localServers: options.localServers ?? [],
         ...(options.agent === undefined ? {} : { agent: options.agent }),
         ...(options.clock === undefined ? {} : { clock: options.clock }),
+        ...(options.database === undefined ? {} : { database: options.database }),
         logSink: (record) => void log.push(record),
         ...(options.script === undefined ? {} : { providers: createScriptedProviders(provider) }),
       });

@@ -105,6 +105,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
     list: () => Promise.resolve({ runs: [...records.values()], hasMore: false }),
     cancel: () => Promise.resolve(false),
     follow: () => Promise.resolve(undefined),
+    followHere: () => undefined,
     reach: () => Promise.resolve(undefined),
     ended: (id) => Promise.resolve(records.get(id)),
     active: () => active,

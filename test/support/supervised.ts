@@ -31,6 +31,7 @@ export interface SupervisedOptions {
   readonly cluster?: SupervisorOptions["cluster"];
   readonly seed?: number;
   readonly retentionDays?: number;
+  readonly tokensPerDay?: number;
   readonly approverOf?: SupervisorOptions["approverOf"];
   readonly agentOf?: SupervisorOptions["agentOf"];
   readonly onRunEnd?: (runId: string) => void;
@@ -78,6 +79,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
     limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8, ...options.limits }),
     ...(options.agentOf === undefined ? {} : { agentOf: options.agentOf }),
     retentionDays: () => options.retentionDays ?? 0,
+    tokensPerDay: () => options.tokensPerDay ?? 0,
     ...options.leftApprovals,
     ...(options.cluster === undefined ? {} : { cluster: options.cluster }),
     ...(options.onRunEnd === undefined ? {} : { onRunEnd: options.onRunEnd }),

@@ -19,6 +19,9 @@ import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
 import { createSubAgents } from "../../lib/runs/sub_agents/sub_agent_service.ts";
+import type { Store } from "../../lib/storage/store.ts";
+import type { AuditAppend } from "../../lib/guard/audit/audit_chain.ts";
+import { SharedCalls } from "../../lib/tools/runtime/shared_calls.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createDocuments } from "../../lib/storage/documents.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
@@ -101,6 +104,8 @@ export interface ToolBench {
 }
 
 export interface ToolBenchOptions {
+  /** Database of a cluster, with the audit that writes to it. Default: a store in memory, and an audit that needs none */
+  readonly shared?: { readonly store: Store; readonly audit: AuditAppend };
   /** Default: there are no skills */
   readonly skills?: ReadableSkills;
   readonly root: string;
@@ -149,9 +154,11 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const metrics = createMetrics();
   const redactor = createRedactor();
   const logged: LogRecord[] = [];
-  const store = createMemoryStore();
+  const { shared } = options;
+  const store = shared?.store ?? createMemoryStore();
   const random = createSeededRandom();
   const audit = createFakeAudit();
+  const append = shared?.audit ?? audit.append;
   let config = changed(options.config ?? {});
   const commands = createCommandLookup(options.searchPath);
   const urls = options.urls ?? createUrlPolicy({
@@ -166,7 +173,10 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     proxy: () => options.proxy ?? NO_PROXY,
   });
   const fetch = withStandIns(guarded, options.standIns ?? {});
-  const taintedFiles = createTaintedFiles({ store, clock, audit: audit.append });
+  const taintedFiles = createTaintedFiles({
+    ...{ store, clock, audit: append },
+    workspace: shared && { id: "ws_1", isShared: false },
+  });
   const processes = createWorkspaceProcesses(options.root, {
     commands,
     redact: redactor.part,
@@ -283,7 +293,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
           random,
           log: SILENT,
           metrics: createMetrics(),
-          audit: audit.append,
+          audit: append,
         }),
         files,
         scopesOf: () => SCOPES,
@@ -307,7 +317,8 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     log,
     metrics,
     redact: redactor.redact,
-    audit: audit.append,
+    audit: append,
+    shared: shared && new SharedCalls({ clock, log }),
     ...(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs }),
     ...(options.remembered === undefined ? {} : { remembered: options.remembered }),
   });

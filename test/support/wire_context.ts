@@ -51,6 +51,7 @@ export function createWireContext(
   const metrics = createMetrics();
   const services: Partial<Services> = {
     version: "0.0.0",
+    onDrain: () => {},
     clock,
     random,
     log,
@@ -60,7 +61,13 @@ export function createWireContext(
     agent: options.runs === undefined ? undefined : { runs: options.runs, providers: undefined as never },
     // No more of it is asked
     deliveries: (options.deliveries ?? { promise: () => Promise.resolve(undefined) }) as Services["deliveries"],
-    tokens: { isLive: () => true, use: () => true, onRevoke: () => {} } as unknown as Services["tokens"],
+    tokens: {
+      isLive: () => true,
+      confirm: () => undefined,
+      standing: () => ({ isConfirmed: true }),
+      use: () => true,
+      onRevoke: () => {},
+    } as unknown as Services["tokens"],
     // Only `get` is asked
     tools: {
       get: (name: string) => (options.tools?.includes(name) ? { name, enabled: true } : undefined),
@@ -70,6 +77,7 @@ export function createWireContext(
     workspaceRoot: "/workspace",
     environment: (name) => options.environment?.[name],
     state: () => options.state ?? "ok",
+    stateReason: () => undefined,
   };
   const url = new URL(request.url);
   const controller = options.controller ?? new AbortController();

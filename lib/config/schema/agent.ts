@@ -23,7 +23,10 @@ export const agentSchema = v.strictObject({
 export const runsSchema = v.strictObject({
   max_concurrent: about("Runs that work at the same time", integer(16, 1, 1000)),
   max_queued: about("Runs that may wait for their turn; further ones are refused", integer(1000, 0, 100_000)),
-  max_per_conversation: about("Runs of one conversation that may be at work or wait", integer(8, 1, 1000)),
+  max_per_conversation: about(
+    "Runs of one conversation that may wait for the one at work; a cluster counts them at all gateways",
+    integer(8, 1, 1000),
+  ),
   approval_timeout_secs: about(
     "Seconds that a run in the background waits for a person's answer. After them the call is denied",
     integer(86_400, 1, 31_536_000),

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { LOG_LEVELS } from "../../base/telemetry/log.ts";
-import { about, boolean, choice, environmentName, integer, required, text, texts } from "./value.ts";
+import { about, boolean, choice, environmentName, httpUrl, integer, required, text, texts } from "./value.ts";
 
 const websocketSchema = v.strictObject({
   heartbeat_secs: about("Seconds between two pings", integer(30, 1, 3600)),
@@ -36,6 +36,10 @@ export const gatewaySchema = v.strictObject({
     "Requests of a second window, for each token, or for each address without one. 0: no second window",
     integer(0, 0, 10_000_000),
   ),
+  rate_limit_scope: about(
+    "Counts requests at each `gateway` by itself, or in the whole `cluster` over PostgreSQL",
+    choice(["gateway", "cluster"], "gateway"),
+  ),
   max_request_bytes: about("Bytes of a request's body", integer(10_485_760, 1024, 1_073_741_824)),
   pairing_code_ttl_secs: about("Seconds that a pairing code can be used", integer(3600, 10, 86_400)),
   shutdown_grace_secs: about("Seconds that work may go on after the first signal to stop", integer(30, 0, 3600)),
@@ -60,6 +64,14 @@ export const storageSchema = v.strictObject({
     "Environment variable that holds the address past a pooler such as PgBouncer, for locks and migrations",
     environmentName(),
   ),
+  key_env: about(
+    "Environment variable that holds the key for encrypted records: 32 bytes in base64, as `openssl rand -base64 32` prints them. The same at all gateways of a database. Empty: files of the data directory hold the keys, and gateways that share a database encrypt nothing",
+    environmentName(),
+  ),
+  old_key_env: about(
+    "Environment variable that holds the key before the one of `key_env`, while `postern storage rekey` changes it",
+    environmentName(),
+  ),
   schema: about(
     "Schema of the database that the tables are in. It is made where it is missing",
     v.optional(
@@ -75,16 +87,77 @@ export const storageSchema = v.strictObject({
   ),
 });
 
-/** Default of `[cluster] lease_secs`. */
-export const DEFAULT_LEASE_SECS = 10;
+/** Form of `[cluster] workspace_id`; empty: none. */
+const WORKSPACE_ID = /^[A-Za-z0-9_.-]{0,64}$/;
+
+/** Longest time that a run may wait for its workspace: 30 days. */
+const MAX_WORKSPACE_WAIT_SECS = 2_592_000;
 
 /** `[cluster]`: gateways that share a PostgreSQL database (docs/design/cluster.md "Rules"). */
 export const clusterSchema = v.strictObject({
   lease_secs: about(
-    "Seconds after which a gateway that is not heard of counts as gone. Its runs go on at others after one and a half times as long. The same at all gateways. Does nothing in this version, in which one gateway at a time uses a database",
-    integer(DEFAULT_LEASE_SECS, 1, 300),
+    "Seconds after which a gateway that is not heard of counts as gone. Its runs go on at others after one and a half times as long. The same at all gateways",
+    integer(10, 1, 300),
+  ),
+  workspace_id: about(
+    "Name of the workspace that this gateway shares with others: they have the same folder, as on a network file system, and go on with each other's runs there. Empty: the workspace is this gateway's own",
+    v.optional(
+      v.pipe(v.string(), v.regex(WORKSPACE_ID), v.description("at most 64 letters, digits, dots, _ and -")),
+      "",
+    ),
+  ),
+  workspace_wait_secs: about(
+    "Seconds that a run, or an execution of a procedure, waits for a gateway of its workspace when all of them are gone. It then ends. The same at all gateways",
+    integer(86_400, 1, MAX_WORKSPACE_WAIT_SECS),
+  ),
+  advertise_url: about(
+    "Address at which the other gateways reach this one, as `https://gateway-1.example.com`. It gives them the text of runs as it comes, and the nodes of this gateway. Empty: they read each turn when it is complete, and cannot call the nodes",
+    httpUrl(),
+  ),
+  token_env: about(
+    "Environment variable that holds the token of the cluster, the same at all gateways: at least 32 characters. A gateway sends it to the others, and takes requests of the others with it alone",
+    environmentName(),
+  ),
+  insecure: about(
+    "Allows an `advertise_url` with http to another machine. Whoever reads that network then has the token",
+    boolean(false),
+  ),
+  stale_auth_secs: about(
+    "Seconds for which completions without tools go on with the tokens that the gateway knows while the database is away. Anything else is refused then",
+    integer(30, 0, 3_600),
   ),
 });
+
+/** Longest address of a gateway for the others of its cluster, in characters. */
+const MAX_ADDRESS = 2_048;
+
+/**
+ * Parses the address that a gateway gives the others of its cluster: https, or http to this machine, or any http where `insecure` allows it.
+ *
+ * The token of the cluster goes to this address, so both sides check it: the gateway that gives it, and each one that reads it in a record.
+ * @returns the address without a slash at its end, or the reason why it is none
+ */
+export function parseLinkAddress(
+  text: string,
+  { insecure }: { readonly insecure: boolean },
+): { readonly url: string } | { readonly problem: string } {
+  const url = text.length > MAX_ADDRESS ? null : URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol) || url.hostname === "") {
+    return { problem: 'it must be an http or https address, as "https://gateway-1.example.com"' };
+  }
+  if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") {
+    return { problem: "it must have no user, no password, no query and no fragment" };
+  }
+  if (url.protocol === "http:" && !insecure && !isLoopback(url.hostname)) {
+    return { problem: "it must be https, unless it leads to this machine or [cluster] insecure = true" };
+  }
+  return { url: `${url.origin}${url.pathname.replace(/\/+$/, "")}` };
+}
+
+/** Tells whether a host of a parsed URL is this machine. A name that only resolves to it does not count. */
+function isLoopback(hostname: string): boolean {
+  return hostname === "localhost" || hostname === "[::1]" || /^127(\.\d{1,3}){3}$/.test(hostname);
+}
 
 /** `[logging]`: lines go to stderr, or to the daemon's log file. */
 export const loggingSchema = v.strictObject({

@@ -38,6 +38,7 @@ export function createHeldTool({ name, server, definition, state, access }: Held
     enabled: () => false,
     wayOn: () => way,
     enabledBy: undefined,
+    local: true,
     needs: [],
     inputSchema: undefined,
     prepare: refuse,

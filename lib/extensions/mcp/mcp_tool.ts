@@ -70,6 +70,8 @@ export function createMcpTool(options: McpToolOptions): Tool {
     outside: true,
     enabled: () => true,
     enabledBy: undefined,
+    // A server by address is as far from any other gateway as from this one
+    local: connection.status().transport === "stdio",
     needs: ["redactor"],
     inputSchema: schema,
     modelSchema: definition.inputSchema,

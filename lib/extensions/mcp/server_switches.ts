@@ -8,7 +8,7 @@ import type { Store } from "../../storage/store.ts";
 /** Collection of the servers that a person turned on or off, by name. A server without a record is on. */
 export const MCP_SWITCHES = "mcp_switches";
 
-const recordSchema = v.strictObject({
+const recordSchema = v.object({
   v: v.literal(1),
   name: v.string(),
   state: v.picklist(["enabled", "disabled"]),

@@ -1,7 +1,9 @@
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
+import { HttpError } from "../../base/errors.ts";
+import { storedObject, unknownFieldsOf } from "../../base/records/stored_object.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import { readRecord } from "../../storage/read_records.ts";
+import { readable, readRecord } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 
 /** A local server that answered once, with the models it had. */
@@ -40,7 +42,7 @@ export interface ProviderMemory {
 /** Makes one transaction. @returns false when a precondition of the writes did not hold */
 export type Commit = (writes: readonly Write[]) => Promise<boolean>;
 
-/** Two records: the local servers that were found, and those that are trusted. */
+/** Two records, in a cluster two for each machine: the local servers that were found, and those that are trusted. */
 export const PROVIDERS = "providers";
 const KEY = "memory";
 const TRUST_KEY = "trusted";
@@ -50,9 +52,12 @@ const MAX_NAME = 256;
 /** Documents of a version that had no memory: lists of models are among the first. */
 const MAX_DOCUMENTS = 200;
 
-const memorySchema = v.object({
+/** Tries to write the trusted servers while other gateways of the machine write them. */
+const MAX_TRIES = 8;
+
+const memorySchema = storedObject({
   v: v.literal(1),
-  servers: v.array(v.object({
+  servers: v.array(storedObject({
     software: v.string(),
     kind: v.picklist(["ollama", "openai_compatible"]),
     base_url: v.string(),
@@ -60,9 +65,9 @@ const memorySchema = v.object({
   })),
 });
 
-const trustSchema = v.object({
+const trustSchema = storedObject({
   v: v.literal(1),
-  servers: v.array(v.object({ origin: v.string(), uid: v.nullable(v.number()) })),
+  servers: v.array(storedObject({ origin: v.string(), uid: v.nullable(v.number()) })),
 });
 
 const parseMemory = (body: unknown) => v.parse(memorySchema, body);
@@ -76,7 +81,12 @@ export function parseProviders(body: unknown): unknown {
 /** A memory that starts empty and is kept nowhere. */
 export function createProviderMemory(): ProviderMemory {
   const keep = () => Promise.resolve();
-  return memoryOf({ known: false, servers: [], trusted: [], write: keep, writeTrust: keep });
+  let trusted: readonly TrustedServer[] = [];
+  const addTrust = (server: TrustedServer) => {
+    trusted = [server, ...trusted.filter(({ origin }) => origin !== server.origin)].slice(0, MAX_SERVERS);
+    return Promise.resolve(trusted);
+  };
+  return memoryOf({ known: false, servers: [], trusted, write: keep, addTrust });
 }
 
 /**
@@ -84,21 +94,51 @@ export function createProviderMemory(): ProviderMemory {
  * A data directory of an older version is known when it keeps a list of models of a real provider.
  */
 export async function loadProviderMemory(
-  { store, log }: { readonly store: Store; readonly log: Logger },
+  { store, log, machine }: {
+    readonly store: Store;
+    readonly log: Logger;
+    /** In a cluster: machine that the servers are local to. An address such as 127.0.0.1 is another server at another machine. */
+    readonly machine?: string | undefined;
+  },
 ): Promise<ProviderMemory> {
+  const keyOf = (key: string) => machine === undefined ? key : `${key}:${machine}`;
   const write = async (servers: readonly RememberedServer[]) => {
-    const kept = servers.map(({ baseUrl, ...server }) => ({ ...server, base_url: baseUrl }));
-    await store.batch([{ op: "put", collection: PROVIDERS, key: KEY, body: { v: 1, servers: kept } }])
-      .catch((error) => log.error("The models that were found could not be remembered", { error }));
+    try {
+      const { value } = await readForChange(store, keyOf(KEY), parseMemory);
+      const kept = servers.map(({ baseUrl, ...server }) => ({
+        ...unknownFieldsOf(value?.servers.find(({ base_url }) => base_url === baseUrl)),
+        ...server,
+        base_url: baseUrl,
+      }));
+      const body = { ...unknownFieldsOf(value), v: 1, servers: kept };
+      await store.batch([{ op: "put", collection: PROVIDERS, key: keyOf(KEY), body }]);
+    } catch (error) {
+      log.error("The models that were found could not be remembered", { error });
+    }
   };
-  const writeTrust = async (trusted: readonly TrustedServer[], commit: Commit = store.batch) => {
-    const body = { v: 1, servers: trusted };
-    await commit([{ op: "put", collection: PROVIDERS, key: TRUST_KEY, body }]);
+  const addTrust = async (server: TrustedServer, commit: Commit = store.batch) => {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const { value, version } = await readForChange(store, keyOf(TRUST_KEY), parseTrust);
+      const before = value?.servers.find(({ origin }) => origin === server.origin);
+      const others = (value?.servers ?? []).filter((other) => other !== before);
+      const servers = [{ ...unknownFieldsOf(before), ...server }, ...others].slice(0, MAX_SERVERS);
+      const place = {
+        collection: PROVIDERS,
+        key: keyOf(TRUST_KEY),
+        body: { ...unknownFieldsOf(value), v: 1, servers },
+      };
+      const put: Write = version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version };
+      if (await commit([put])) return servers;
+    }
+    throw new HttpError("conflict", "Cannot trust the server: others trust servers at the same time; try again", {
+      status: 409,
+      type: "invalid_request_error",
+    });
   };
-  const trusted = await readTrusted(store, log);
-  const parts = { trusted, write, writeTrust };
+  const trusted = await readTrusted(store, { log, key: keyOf(TRUST_KEY) });
+  const parts = { trusted, write, addTrust };
   try {
-    const stored = await readRecord(store, PROVIDERS, KEY, parseMemory);
+    const stored = await readRecord(store, PROVIDERS, keyOf(KEY), parseMemory);
     if (stored === undefined) return memoryOf({ known: await listedModels(store), servers: [], ...parts });
     const servers = stored.value.servers.map(({ base_url, ...rest }) => ({ ...rest, baseUrl: base_url }));
     return memoryOf({ known: true, servers, ...parts });
@@ -108,9 +148,23 @@ export async function loadProviderMemory(
   }
 }
 
-async function readTrusted(store: Store, log: Logger): Promise<readonly TrustedServer[]> {
+/** Reads a record that is to be changed, with its version: 0 where there is none. A damaged one has no value, and is replaced. */
+async function readForChange<T>(
+  store: Store,
+  key: string,
+  parse: (body: unknown) => T,
+): Promise<{ readonly value: T | undefined; readonly version: number }> {
+  const stored = await store.get(PROVIDERS, key);
+  const [found] = readable(store, PROVIDERS, stored === undefined ? [] : [stored], parse);
+  return { value: found?.value, version: stored?.version ?? 0 };
+}
+
+async function readTrusted(
+  store: Store,
+  { log, key }: { readonly log: Logger; readonly key: string },
+): Promise<readonly TrustedServer[]> {
   try {
-    return (await readRecord(store, PROVIDERS, TRUST_KEY, parseTrust))?.value.servers ?? [];
+    return (await readRecord(store, PROVIDERS, key, parseTrust))?.value.servers ?? [];
   } catch (error) {
     log.error("The trusted model servers could not be read: none is trusted until postern models trust says so", {
       error,
@@ -124,16 +178,15 @@ interface MemoryParts {
   readonly servers: readonly RememberedServer[];
   readonly trusted: readonly TrustedServer[];
   readonly write: (servers: readonly RememberedServer[]) => Promise<void>;
-  readonly writeTrust: (trusted: readonly TrustedServer[], commit?: Commit) => Promise<void>;
+  /** Adds a server to the record, beside those that other gateways of the machine have added. @returns all of them */
+  readonly addTrust: (server: TrustedServer, commit?: Commit) => Promise<readonly TrustedServer[]>;
 }
 
-function memoryOf({ known, servers, trusted, write, writeTrust }: MemoryParts): ProviderMemory {
+function memoryOf({ known, servers, trusted, write, addTrust }: MemoryParts): ProviderMemory {
   return {
     trusted: () => trusted,
     async trust(server, commit) {
-      const next = [server, ...trusted.filter(({ origin }) => origin !== server.origin)].slice(0, MAX_SERVERS);
-      await writeTrust(next, commit);
-      trusted = next;
+      trusted = await addTrust(server, commit);
     },
     known: () => known,
     servers: () => servers,

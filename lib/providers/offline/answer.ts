@@ -81,7 +81,7 @@ function bestPassages(
   const own = results.flatMap((result) => passagesOf(result, results));
   const seen = new Set(own.map(({ text }) => text));
   const all = [...own, ...documentation.filter(({ text }) => !seen.has(text))].filter((passage) =>
-    !quotes(passage, question)
+    !asks(passage.text) && !quotes(passage, question)
   );
   return bestOf(stems, all, /\bpostern\b/i.test(question));
 }
@@ -106,6 +106,11 @@ function quotes({ text }: Passage, question: string): boolean {
   const asked = bare(question);
   const isQuestion = question.trimEnd().endsWith("?") || QUESTION.test(asked);
   return isQuestion && asked.split(" ").length > 2 && ` ${bare(text)} `.includes(` ${asked} `);
+}
+
+/** Tells whether a text is a question itself, as each line of a list of questions is. It answers nothing. */
+function asks(text: string): boolean {
+  return text.trimEnd().endsWith("?") && QUESTION.test(bare(text));
 }
 
 const QUESTION = /^(how|what|when|where|which|who|why|whose|is|are|can|could|do|does|did|should|will|would)\b/;

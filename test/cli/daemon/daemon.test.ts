@@ -22,7 +22,7 @@ import { type Machine, onMachine } from "../support/run_in.ts";
 const SECRET = "sk-very-secret-key-of-the-daemon";
 /** Facts that only a running daemon has */
 const FACTS =
-  "pid uptime_seconds address host port started_at version log_file workspace health provider provider_reason " +
+  "pid uptime_seconds address host port started_at version log_file workspace health cluster provider provider_reason " +
   "containment config_needs_restart config_problem";
 const STOPPED = { running: false, ...Object.fromEntries(FACTS.split(" ").map((name) => [name, null])) };
 
@@ -105,6 +105,7 @@ test("start answers once /health does, status tells all of it, stop ends it and 
       log_file: join(machine.dataDir, "daemon.log"),
       workspace: machine.cwd,
       health: "ok",
+      cluster: null,
       provider: "offline/assistant",
       provider_reason: "the configuration names it",
       containment: started["containment"],

@@ -89,19 +89,19 @@ test("reasoning and a refusal have their own fields", async () => {
   assert.equal(choice.finish_reason, "content_filter");
 });
 
-test("an interrupted turn that is asked again counts once", async () => {
-  const script: ScriptStep[] = [
-    [{ type: "turn_start", turn: 1 }, { type: "text_delta", delta: "one " }, {
-      type: "turn_end",
-      turn: 1,
-      usage: USAGE,
-    }],
-    [{ type: "turn_start", turn: 2 }, { type: "text_delta", delta: "tw" }],
-    [{ type: "turn_restart", turn: 2, from_seq: 5 }, { type: "text_delta", delta: "two" }],
-    DONE,
+test("an interrupted turn that is asked again counts once, whether its begin and its end were seen or not", async () => {
+  const one: ScriptStep = [
+    { type: "turn_start", turn: 1 },
+    { type: "text_delta", delta: "one " },
+    { type: "turn_end", turn: 1, usage: USAGE },
   ];
-  const reply = await jsonOf(ask(hello, { script }).response);
-  assert.equal(reply.choices[0].message.content, "one two");
+  const two: ScriptStep = [{ type: "turn_start", turn: 2 }, { type: "text_delta", delta: "tw" }];
+  const again: ScriptStep = [{ type: "turn_restart", turn: 2, from_seq: 4 }, { type: "text_delta", delta: "two" }];
+  const end: ScriptStep = [{ type: "turn_end", turn: 2, usage: USAGE }];
+  for (const script of [[one, two, again, DONE], [one, again, DONE], [one, two, end, again, DONE]]) {
+    const reply = await jsonOf(ask(hello, { script }).response);
+    assert.equal(reply.choices[0].message.content, "one two");
+  }
 });
 
 test("the run gets the messages, the parameters and the client's tools; null equals absent", async () => {

@@ -79,11 +79,12 @@ test("each parameter has a description and a type, and a completion has both med
 
 test("a path parameter outside its pattern is refused", async () => {
   const { send } = createTestRouter();
-  for (const { method, path, params = {} } of ROUTES) {
+  for (const { method, path, access, params = {} } of ROUTES) {
+    const token = access === "cluster" ? "token_cluster" : "token_admin";
     for (const [name, { pattern }] of Object.entries(params)) {
       const value = "No,such.id!";
       assert.doesNotMatch(value, new RegExp(String(pattern)));
-      const reply = await send(method, path.replace(`:${name}`, encodeURIComponent(value)));
+      const reply = await send(method, path.replace(`:${name}`, encodeURIComponent(value)), { token });
       assert.ok([400, 404, 503].includes(reply.status), `${method} ${path}: ${reply.status}`);
     }
   }

@@ -82,3 +82,27 @@ for (
   test(`the model ${JSON.stringify(name)} ${isDefault ? "is" : "is not"} a name of the default`, () =>
     assert.equal(isDefaultModel(name), isDefault));
 }
+
+test("servers that two gateways of one machine trust are trusted, and a damaged record is replaced", async () => {
+  const store = createMemoryStore();
+  const [{ memory: one }, { memory: other }] = [await loadFrom(store), await loadFrom(store)];
+  const at = (port: number) => ({ origin: `http://127.0.0.1:${port}`, uid: port });
+  await one.trust(at(1));
+  await other.trust(at(2));
+  assert.deepEqual(other.trusted(), [at(2), at(1)]);
+  assert.deepEqual((await loadFrom(store)).memory.trusted(), [at(2), at(1)]);
+  const commit = async (writes: Parameters<Store["batch"]>[0]) => {
+    await other.trust(at(3));
+    return await store.batch(writes);
+  };
+  let isFirst = true;
+  await one.trust(at(4), (writes) => {
+    const by = isFirst ? commit : store.batch;
+    isFirst = false;
+    return by(writes);
+  });
+  assert.deepEqual((await loadFrom(store)).memory.trusted(), [at(4), at(3), at(2), at(1)]);
+  await store.batch([{ op: "put", collection: "providers", key: "trusted", body: { v: 9 } }]);
+  await one.trust(at(5));
+  assert.deepEqual((await loadFrom(store)).memory.trusted(), [at(5)]);
+});

@@ -1,0 +1,23 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type BannerFacts, bannerText } from "../../../cli/serve/banner.ts";
+
+const FACTS: BannerFacts = {
+  ...{ version: "0.1.0", pid: 7, address: "http://127.0.0.1:42617/", dashboard: "http://127.0.0.1:42617/" },
+  ...{ host: "127.0.0.1", port: 42617, pairing_code: null, provider: "offline", model: "assistant" },
+  provider_reason: "no API key was found",
+  containment: { kind: "uncontained", text: "Commands are not contained" },
+  ...{ workspace: "/work", data_dir: "/data", schema: null, gateway: null, config_file: null },
+};
+
+const shown = (more: Partial<BannerFacts>) =>
+  bannerText({ ...FACTS, ...more }, { requiresPairing: true, columns: undefined });
+
+test("the banner says where the records are, and which gateway of a cluster this is", () => {
+  const alone = shown({});
+  assert.match(alone, /Records +\/data\n/);
+  assert.doesNotMatch(alone, /Cluster|PostgreSQL/);
+  const member = shown({ schema: "postern", gateway: "gw_1" });
+  assert.match(member, /Records +PostgreSQL, schema "postern"\n +Data +\/data\n/);
+  assert.match(member, /Cluster +gw_1; postern cluster status shows all gateways\n/);
+});

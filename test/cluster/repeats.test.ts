@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { toTools } from "../../lib/tools/made_tool.ts";
+import { defineProgramTool } from "../../lib/tools/program_tool.ts";
+import { LEASE_MS } from "../support/clustered.ts";
+import { FollowedStream, type LinkedGateway, TALK, withCluster } from "../support/linked_gateways.ts";
+
+const keyed = (path: string, body: unknown, key = "k1"): [string, RequestInit] => [path, {
+  method: "POST",
+  // A token of its own at each gateway is another scope of the key, so all use one that they share
+  headers: { "content-type": "application/json", "idempotency-key": key, authorization: "Bearer shared" },
+  body: JSON.stringify(body),
+}];
+
+describe("a request that is repeated at another gateway under its Idempotency-Key", () => {
+  const environment = { POSTERN_TOKEN: "shared" };
+
+  test("follows the run of a streamed completion, byte for byte, and gets its stored reply later", async () => {
+    await withCluster(async ({ start, pass, passUntil }) => {
+      const a = await start("a", { environment, script: TALK });
+      const b = await start("b", { environment });
+      const c = await start("c", { environment, token: undefined, advertises: false });
+      await pass(2 * LEASE_MS);
+      const body = { messages: [{ role: "user", content: "Go" }], stream: true };
+      const first = new FollowedStream(a.send(...keyed("/v1/chat/completions", body)));
+      await passUntil(() => first.text.includes("one"), "the first client is told something");
+      const repeats = [b, c].map((gateway) => new FollowedStream(gateway.send(...keyed("/v1/chat/completions", body))));
+      await passUntil(() => first.text.includes("three"), "the first client is told the first turn");
+      assert.ok(repeats[0]?.text.includes("two"), "the repeat is live where there is a link");
+      await passUntil(() => first.isEnded && repeats.every((stream) => stream.isEnded), "all end");
+      assert.match(first.text, /six.*\[DONE\]/s);
+      for (const repeat of repeats) assert.equal(repeat.events, first.events);
+      assert.deepEqual(repeats.map(({ comments }) => comments.length > 0), [false, true], "told where it is not live");
+      await pass(2_000);
+      for (const gateway of [a, b, c]) {
+        const again = await gateway.send(...keyed("/v1/chat/completions", body));
+        assert.equal(again.headers.get("idempotency-replayed"), "true");
+        assert.equal((await again.text()).replaceAll(/^:.*\n\n/gm, ""), first.events);
+      }
+      const other = await b.send(...keyed("/v1/chat/completions", { ...body, stream: false }));
+      assert.equal((await other.json() as { error: { code: string } }).error.code, "idempotency_conflict");
+    });
+  });
+
+  test("is one run, also when both gateways get the request in the same moment", async () => {
+    await withCluster(async ({ start, pass, passUntil }) => {
+      const a = await start("a", { environment, script: () => ({ text: "Yes", delayMs: 300 }) });
+      const b = await start("b", { environment, script: () => ({ text: "Yes", delayMs: 300 }) });
+      await pass(2 * LEASE_MS);
+      const requests = [
+        ["/v1/runs", { message: "Go" }],
+        ["/api/chat", { message: "Go" }],
+        ["/v1/chat/completions", { messages: [{ role: "user", content: "Go" }] }],
+      ] as const;
+      for (const [at, [path, body]] of requests.entries()) {
+        const replies: Response[] = [];
+        for (const gateway of [a, b, a, b]) {
+          void gateway.send(...keyed(path, body, `key-${at}`)).then((reply) => void replies.push(reply));
+        }
+        await passUntil(() => replies.length === 4, `${path}: all are answered`);
+        const texts = await Promise.all(replies.map((reply) => reply.text()));
+        assert.deepEqual(replies.map(({ status }) => status), Array(4).fill(path === "/v1/runs" ? 202 : 200), texts[0]);
+        assert.equal(new Set(texts).size, 1, `${path}: ${[...new Set(texts)].join("\n")}`);
+      }
+      const { runs } = await a.services.agent?.runs.list({ limit: 10 }) ?? { runs: [] };
+      assert.equal(runs.length, requests.length, "no request has two runs");
+    });
+  });
+
+  test("waits for a request without a run while its gateway lives, and is 409 once that is gone", async () => {
+    await withCluster(async ({ start, network, pass, passUntil }) => {
+      let held = Promise.withResolvers<void>();
+      let calls = 0;
+      const slow = defineProgramTool({
+        name: "slow_write",
+        description: "Writes slowly.",
+        access: "state",
+        inputSchema: { type: "object", properties: {}, additionalProperties: false },
+        async execute() {
+          calls++;
+          await held.promise;
+          return "written";
+        },
+      });
+      const tools = toTools([slow], () => false);
+      const a = await start("a", { environment, tools });
+      const b = await start("b", { environment, tools });
+      await pass(2 * LEASE_MS);
+      const call = (gateway: LinkedGateway, key: string) => {
+        const asked = { reply: undefined as Response | undefined };
+        const sent = gateway.send(...keyed("/v1/tools/slow_write/call", { input: {} }, key));
+        void sent.then((reply) => void (asked.reply = reply));
+        return asked;
+      };
+      const [first, repeat] = [call(a, "k1"), call(b, "k1")];
+      await passUntil(() => calls === 1, "the tool is called");
+      await pass(5_000);
+      assert.deepEqual([calls, repeat.reply], [1, undefined], "the repeat waits");
+      held.resolve();
+      await passUntil(() => first.reply !== undefined && repeat.reply !== undefined, "both are answered");
+      assert.equal(await repeat.reply?.text(), await first.reply?.text());
+      assert.equal(repeat.reply?.headers.get("idempotency-replayed"), "true");
+
+      held = Promise.withResolvers<void>();
+      const lost = call(a, "k2");
+      await passUntil(() => calls === 2, "the tool is called again");
+      const late = call(b, "k2");
+      await pass(1_000);
+      a.database.isCut = true;
+      network.remove("a");
+      await passUntil(() => late.reply !== undefined, "the repeat is answered once the gateway is gone");
+      assert.equal(late.reply?.status, 409);
+      assert.match(await late.reply?.text() ?? "", /whether .* took effect is unknown/);
+      assert.equal(calls, 2, "nothing is done again");
+      held.resolve();
+      await passUntil(() => lost.reply !== undefined, "the first call ends");
+    });
+  });
+});
