@@ -49,6 +49,8 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/deliveries/none/resolve", body: { action: "drop" }, missing: true },
   { path: "/v1/nodes/none/describe" },
   { path: "/v1/nodes/none/invoke" },
+  { path: "/v1/cluster/nodes/none/call" },
+  { path: "/v1/cluster/nodes/none/describe" },
   { path: "/v1/plugins", maxBytes: 67_108_864 },
   { path: "/v1/plugins/none/enable", body: { digest: "0".repeat(64) }, missing: true, strict: true },
   { path: "/v1/plugins/none/disable" },
@@ -70,9 +72,11 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/workspace-instructions/untrust" },
   { path: "/v1/ws-ticket" },
   { path: "/v1/pairing-code" },
+  { path: "/v1/storage/rekey" },
   { path: "/v1/tokens", body: { label: "x" }, optional: true, strict: true },
   { path: "/v1/model-servers", body: { address: "127.0.0.1:1" }, missing: true },
   { path: "/v1/browser-logins", body: LOGIN, strict: true },
+  { path: "/v1/cluster/gateways/none/drain", body: { force: true }, optional: true, missing: true, strict: true },
   {
     path: "/v1/mcp-servers/glob_search/login",
     body: { redirect_uri: "http://127.0.0.1:1/callback" },
@@ -185,9 +189,10 @@ test("64 levels of nesting are accepted", async () => {
 
 test("an empty body is 400 where one is needed, and fine where it is not", async () => {
   await withGateway(async (gateway) => {
-    for (const { path, optional } of WITH_BODY) {
+    for (const { path, optional, missing } of WITH_BODY) {
       const reply = await gateway.call(path, { method: "POST" });
-      if (!optional) assert.equal((await readRefusal(reply)).code, "invalid_request", path);
+      if (optional && missing) assert.equal((await readRefusal(reply)).code, "not_found", path);
+      else if (!optional) assert.equal((await readRefusal(reply)).code, "invalid_request", path);
       else assert.ok(reply.ok, `${path}: ${reply.status} ${await reply.text()}`);
     }
   });

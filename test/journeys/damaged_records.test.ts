@@ -55,11 +55,24 @@ const BY_KEY = [
   "webhook_messages",
   "webhook_signatures",
   // Read in a cluster alone
+  "cluster_drains",
+  "cluster_duties",
+  "audit_chains",
+  "rate_windows",
   "conversation_holds",
   "gateway_fences",
   "gateway_leases",
+  "node_links",
   "run_claims",
   "run_signals",
+  "schedule_changes",
+  "storage_keys",
+  "taint_changes",
+  "token_changes",
+  "ws_tickets",
+  "file_locks",
+  "workspace_members",
+  "workspaces",
 ];
 
 const REWRITTEN = ["audit_head", "open_runs", "processes"];

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MIXED_WORK, workThroughKills } from "../support/mixed_work.ts";
+import { workThroughKills } from "../support/mixed_work.ts";
+import { MIXED_WORK } from "../support/work_kinds.ts";
 
 test("work of every kind survives 300 kills with SIGKILL: nothing is lost, nothing is done twice", async () => {
   const { pieces, effects, reviews } = await workThroughKills({

@@ -106,15 +106,15 @@ async function serveCommands(machine: Machine, calls: string) {
     const env = Object.fromEntries(
       pairs.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]),
     );
-    let seen = 0;
+    const seen = { stdout: 0, stderr: 0 };
     const stops: (() => void)[] = [];
     const call = machine.run(words, {
       env,
       ...(stdin === "" ? {} : { stdin }),
       onInterruptible: (interrupt) => stops.push(interrupt),
       onOutput({ stdout, stderr }) {
-        output += `${stdout}${stderr}`.slice(seen);
-        seen = stdout.length + stderr.length;
+        output += `${stdout.slice(seen.stdout)}${stderr.slice(seen.stderr)}`;
+        [seen.stdout, seen.stderr] = [stdout.length, stderr.length];
       },
     }).then(({ code, stdout, stderr }) => {
       writeFileSync(join(folder, "stdout"), stdout);
