@@ -1,12 +1,13 @@
+import type { ClusterReply } from "../../handlers/routes/cluster.ts";
 import { systemClock } from "../../lib/base/clock.ts";
-import { findDataDir, type LoadedConfig } from "../../lib/config/load_config.ts";
+import { findDataDir } from "../../lib/config/load_config.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
 import { readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { daemonStatusText, toDaemonStatus } from "../daemon/daemon_status.ts";
 import { expectSuccess, probeGateway, readGatewayStatus, requireControl } from "../reach_gateway.ts";
-import { pairingText } from "../serve/banner.ts";
+import { type FirstPairing, PAIRED, pairingText } from "../serve/banner.ts";
 import { bindFlags, bindKeys, checkBind } from "../serve/listen_address.ts";
 
 /** Command `postern daemon start`: runs the daemon in the background, or with --foreground in this process, as service managers need it. */
@@ -36,19 +37,15 @@ export const daemonStartCommand = defineCliCommand({
     const state = await launchDaemon(context, { loaded, flags });
     const reply = await readGatewayStatus(state.record);
     const status = toDaemonStatus(state, { dataDir: loaded.dataDir, now: systemClock.now(), reply });
-    const pairingCode = await pairingCodeOf(state.record, loaded).catch((error: Error) => {
+    const { require_pairing: requiresPairing } = loaded.config.gateway;
+    const pairing = !requiresPairing ? PAIRED : await firstPairingOf(state.record).catch((error: Error) => {
       context.say(`The daemon runs, and there is no pairing code: ${error.message}`);
       return undefined;
     });
     const parts = [`${daemonStatusText(state, status, context.io.columns)}\n`];
-    if (pairingCode !== undefined) {
-      const requiresPairing = loaded.config.gateway.require_pairing;
-      parts.push(
-        pairingText({ pairing_code: pairingCode, dashboard: state.record.address }, { requiresPairing }),
-      );
-    }
+    if (pairing !== undefined) parts.push(pairingText(state.record.address, { requiresPairing, pairing }));
     parts.push("Stop it with postern daemon stop");
-    context.print({ ...status, pairing_code: pairingCode ?? null }, parts.join("\n"));
+    context.print({ ...status, pairing_code: pairing?.code ?? null }, parts.join("\n"));
     return EXIT.ok;
   },
 });
@@ -97,16 +94,22 @@ export const daemonStopCommand = defineCliCommand({
   },
 });
 
-/** Makes a pairing code for the first client, to be shown in this terminal. Null: a client is paired already, or pairing is off. */
-async function pairingCodeOf(record: ControlRecord, { config }: LoadedConfig): Promise<string | null> {
-  if (!config.gateway.require_pairing) return null;
+/** Makes a pairing code for the first client, to be shown in this terminal. There is none while a client is paired. */
+async function firstPairingOf(record: ControlRecord): Promise<FirstPairing> {
   requireControl(record);
   const { address, token } = record;
   const client = createGatewayClient({ address, token, clock: systemClock });
   const tokens = expectSuccess(await client.request({ method: "GET", path: "/v1/tokens" })) as {
     data: unknown[];
   };
-  if (tokens.data.length > 0) return null;
-  const made = expectSuccess(await client.request({ method: "POST", path: "/v1/pairing-code" })) as { code: string };
-  return made.code;
+  if (tokens.data.length > 0) return PAIRED;
+  const { cluster } = expectSuccess(await client.request({ method: "GET", path: "/v1/cluster" })) as ClusterReply;
+  if (cluster !== null && cluster.gateways.length > 1) {
+    return {
+      code: null,
+      reason:
+        "Nobody is paired yet. Another gateway of the cluster may have shown a pairing code, which a new one ends",
+    };
+  }
+  return expectSuccess(await client.request({ method: "POST", path: "/v1/pairing-code" })) as { code: string };
 }

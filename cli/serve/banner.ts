@@ -11,7 +11,7 @@ export interface BannerFacts {
   readonly dashboard: string;
   readonly host: string;
   readonly port: number;
-  /** Code for the first client. Null while a token is stored, or with pairing off */
+  /** Code for the first client. Null: there is none, as while a token is stored or with pairing off */
   readonly pairing_code: string | null;
   readonly provider: string | null;
   readonly model: string | null;
@@ -28,18 +28,24 @@ export interface BannerFacts {
   readonly config_file: string | null;
 }
 
+/** Code for the first client, or the reason why a start shows none. */
+export type FirstPairing = { readonly code: string } | { readonly code: null; readonly reason: string };
+
+/** Reason of a start that shows no code, since there is a client. */
+export const PAIRED: FirstPairing = { code: null, reason: "Paired already" };
+
 /** Sources of the banner's facts. */
 export interface BannerParts {
   readonly services: Services;
   readonly loaded: LoadedConfig;
   readonly server: { readonly url: string; readonly host: string; readonly port: number };
-  readonly pairingCode: string | undefined;
+  readonly pairing: FirstPairing;
   readonly containment: CommandContainment;
   readonly pid: number;
 }
 
 /** Gathers the facts that the banner shows. */
-export function bannerFacts({ services, loaded, server, pairingCode, containment, pid }: BannerParts): BannerFacts {
+export function bannerFacts({ services, loaded, server, pairing, containment, pid }: BannerParts): BannerFacts {
   const inUse = services.agent?.providers.inUse;
   return {
     version: services.version,
@@ -48,7 +54,7 @@ export function bannerFacts({ services, loaded, server, pairingCode, containment
     dashboard: server.url,
     host: server.host,
     port: server.port,
-    pairing_code: pairingCode ?? null,
+    pairing_code: pairing.code,
     provider: inUse?.name ?? null,
     model: inUse?.model ?? null,
     provider_reason: inUse?.reason ?? "there is no agent: provider.kind is none, or --no-agent was given",
@@ -64,7 +70,7 @@ export function bannerFacts({ services, loaded, server, pairingCode, containment
 /** Returns the banner for people, wrapped to the terminal's width where it is known. The pairing code has a plain line of its own, since scripts look for it. */
 export function bannerText(
   facts: BannerFacts,
-  { requiresPairing, columns }: { readonly requiresPairing: boolean; readonly columns: number | undefined },
+  { requiresPairing, pairing, columns }: PairingTextOptions & { readonly columns: number | undefined },
 ): string {
   const model = facts.provider === null
     ? "none"
@@ -87,20 +93,24 @@ export function bannerText(
 
 ${toDefinitions(rows, columns)}
 
-${pairingText(facts, { requiresPairing })}
+${pairingText(facts.dashboard, { requiresPairing, pairing })}
 Stop it with Ctrl-C.
 `;
 }
 
+/** Options of `pairingText`. */
+export interface PairingTextOptions {
+  /** Whether clients need a token, as `[gateway] require_pairing` says */
+  readonly requiresPairing: boolean;
+  readonly pairing: FirstPairing;
+}
+
 /** Returns how to pair with a gateway: the code on a plain line of its own, or the reason why there is none. */
-export function pairingText(
-  { pairing_code: code, dashboard }: Pick<BannerFacts, "pairing_code" | "dashboard">,
-  { requiresPairing }: { readonly requiresPairing: boolean },
-): string {
+export function pairingText(dashboard: string, { requiresPairing, pairing }: PairingTextOptions): string {
   if (!requiresPairing) return "Pairing is off: every program on this machine may use the gateway.\n";
-  if (code === null) return "Paired already. A further code: postern pair\n";
-  return `Pairing code: ${code}
+  if (pairing.code === null) return `${pairing.reason}. A further code: postern pair\n`;
+  return `Pairing code: ${pairing.code}
   Type it into the dashboard, or trade it for a token with
-  curl -X POST -H "X-Pairing-Code: ${code}" ${new URL("pair", dashboard).href}
+  curl -X POST -H "X-Pairing-Code: ${pairing.code}" ${new URL("pair", dashboard).href}
 `;
 }

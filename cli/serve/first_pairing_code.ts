@@ -1,5 +1,6 @@
 import { HttpError } from "../../lib/base/errors.ts";
 import type { GatewayServices } from "../../lib/services.ts";
+import { type FirstPairing, PAIRED } from "./banner.ts";
 
 /** Services that a gateway makes its first pairing code with. */
 export interface PairingServices extends Pick<GatewayServices, "clock" | "log"> {
@@ -7,7 +8,7 @@ export interface PairingServices extends Pick<GatewayServices, "clock" | "log"> 
   readonly pairing: Pick<GatewayServices["pairing"], "isPending" | "createCode">;
   /** Undefined for a gateway alone */
   readonly cluster?:
-    | { readonly overview: Pick<NonNullable<GatewayServices["cluster"]>["overview"], "status"> }
+    | { readonly overview: { status(): Promise<{ readonly gateways: readonly unknown[] }> } }
     | undefined;
 }
 
@@ -16,10 +17,10 @@ const WAIT_MS = 30_000;
 const PAUSE_MS = 500;
 
 /**
- * Makes a code for the first client. Undefined while a token is stored, or another gateway of the cluster has shown a code, and when the
- * database does not answer for 30 seconds: the port is open by then, and the gateway goes on.
+ * Makes a code for the first client. There is none while a token is stored, or another gateway of the cluster has shown a code, and when
+ * the database does not answer for 30 seconds: the port is open by then, and the gateway goes on.
  */
-export async function firstPairingCode(services: PairingServices): Promise<string | undefined> {
+export async function firstPairingCode(services: PairingServices): Promise<FirstPairing> {
   const { clock, log } = services;
   for (const end = clock.monotonic() + WAIT_MS;;) {
     try {
@@ -28,20 +29,19 @@ export async function firstPairingCode(services: PairingServices): Promise<strin
       if (!(error instanceof HttpError) || error.code !== "storage_unavailable") throw error;
       if (clock.monotonic() >= end) {
         log.warn('No pairing code is shown, since the database does not answer; "postern pair" makes one', { error });
-        return undefined;
+        return { code: null, reason: "No code is shown, since the database does not answer" };
       }
     }
     await clock.sleep(PAUSE_MS);
   }
 }
 
-async function makeCode({ tokens, cluster, pairing, log }: PairingServices): Promise<string | undefined> {
-  if (await tokens.count() > 0) return undefined;
+async function makeCode({ tokens, cluster, pairing }: PairingServices): Promise<FirstPairing> {
+  if (await tokens.count() > 0) return PAIRED;
   // A new code would end the one that another gateway of the cluster has just shown
   const others = await cluster?.overview.status();
   if (others !== undefined && others.gateways.length > 1 && await pairing.isPending()) {
-    log.info('Another gateway of the cluster has shown the pairing code; "postern pair" makes a new one');
-    return undefined;
+    return { code: null, reason: "Another gateway of the cluster has shown a pairing code, which a new one ends" };
   }
-  return (await pairing.createCode()).code;
+  return { code: (await pairing.createCode()).code };
 }

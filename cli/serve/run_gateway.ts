@@ -13,7 +13,7 @@ import { processIdentity } from "../../lib/host/process_identity.ts";
 import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { loadHttpClient } from "../../lib/system/net/provider_client.ts";
 import { type CommandContext, CommandError, EXIT } from "../command.ts";
-import { bannerFacts, bannerText } from "./banner.ts";
+import { bannerFacts, bannerText, type FirstPairing, PAIRED } from "./banner.ts";
 import { firstPairingCode } from "./first_pairing_code.ts";
 import { checkBind, isOnLoopback, ownAddress } from "./listen_address.ts";
 import { type RunningServer, serveGateway } from "./serve_gateway.ts";
@@ -95,9 +95,9 @@ async function serveUntilStopped(context: CommandContext, start: Start): Promise
   const stopWatching = await watchConfig(context, { services, loaded, reload });
   try {
     const isWanted = options.banner && loaded.config.gateway.require_pairing;
-    const pairingCode = isWanted ? await firstPairingCode(services) : undefined;
+    const pairing = isWanted ? await firstPairingCode(services) : PAIRED;
     const address = await publishAddress(server, start);
-    if (options.banner) await printBanner(context, { start, server, pairingCode });
+    if (options.banner) await printBanner(context, { start, server, pairing });
     await onStarted?.(address);
     await logDoubtfulSettings(context, start);
     await untilStopped(server, { stopped, start });
@@ -126,17 +126,20 @@ async function publishAddress(server: RunningServer, { options, services, contro
 
 async function printBanner(
   { flags, io }: CommandContext,
-  { start: { options: { loaded }, services }, server, pairingCode }: {
+  { start: { options: { loaded }, services }, server, pairing }: {
     readonly start: Start;
     readonly server: RunningServer;
-    readonly pairingCode: string | undefined;
+    readonly pairing: FirstPairing;
   },
 ): Promise<void> {
   const containment = await services.containment();
-  const facts = bannerFacts({ services, loaded, server, pairingCode, containment, pid: process.pid });
+  const facts = bannerFacts({ services, loaded, server, pairing, containment, pid: process.pid });
   // Print one line of JSON, so that a script that starts the gateway can wait for it
   if (flags.json) io.stdout(`${JSON.stringify(facts)}\n`);
-  else io.stdout(bannerText(facts, { requiresPairing: loaded.config.gateway.require_pairing, columns: io.columns }));
+  else {
+    const requiresPairing = loaded.config.gateway.require_pairing;
+    io.stdout(bannerText(facts, { requiresPairing, pairing, columns: io.columns }));
+  }
 }
 
 /** Logs settings that do nothing, variables that the configuration names and nobody set, and MCP servers that are fetched at each start. */

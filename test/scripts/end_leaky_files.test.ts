@@ -27,7 +27,10 @@ test(
   () =>
     withTemporaryFolder(async (folder) => {
       for (const failure of ["", "throw new Error('failed');"]) {
-        const { status, stdout, stderr } = runFile(folder, `test("a", () => { ${LEAK} ${failure} });\ntest("b", () => {});`);
+        const { status, stdout, stderr } = runFile(
+          folder,
+          `test("a", () => { ${LEAK} ${failure} });\ntest("b", () => {});`,
+        );
         assert.equal(status, 1, stdout + stderr);
         assert.match(stdout, /^# Subtest: b\nok 2 - b$/m, "the tests after it run");
         assert.match(stdout + stderr, /some\.test\.mjs: the tests are over, .* TCPServerWrap/);
@@ -37,6 +40,9 @@ test(
 
 test("a file that closes what it opens passes", { skip }, () =>
   withTemporaryFolder(async (folder) => {
-    const { status, stdout } = runFile(folder, `test("a", (t) => { const server = ${LEAK} t.after(() => server.close()); });`);
+    const { status, stdout } = runFile(
+      folder,
+      `test("a", (t) => { const server = ${LEAK} t.after(() => server.close()); });`,
+    );
     assert.equal(status, 0, stdout);
   }));

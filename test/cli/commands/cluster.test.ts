@@ -135,3 +135,31 @@ test(
       )
     ),
 );
+
+test(
+  "of gateways that start one shows a pairing code, which the starts of the others leave as it is",
+  { skip: NO_POSTGRES },
+  () =>
+    withDatabase((url) =>
+      onMachine((other) =>
+        onMachine(async (machine) => {
+          const env = environmentOf(url);
+          await machine.withGateway([], async ({ banner, address }) => {
+            const code = /^Pairing code: (\S+)$/m.exec(banner)?.[1] ?? assert.fail(banner);
+            await other.withGateway([], ({ banner }) => {
+              assert.match(banner, /^Another gateway of the cluster has shown a pairing code, .* postern pair$/m);
+              return Promise.resolve();
+            }, { env });
+            const daemon = await other.run(["daemon", "start", "--port", "0"], { env });
+            try {
+              assert.match(daemon.stdout, /^Nobody is paired yet\. Another gateway .* postern pair$/m, daemon.stderr);
+            } finally {
+              assert.equal((await other.run(["daemon", "stop"], { env })).code, 0);
+            }
+            const paired = await fetch(`${address}pair`, { method: "POST", headers: { "x-pairing-code": code } });
+            assert.equal(paired.status, 200, await paired.text());
+          }, { env });
+        })
+      )
+    ),
+);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type BannerFacts, bannerText } from "../../../cli/serve/banner.ts";
+import { type BannerFacts, bannerText, PAIRED } from "../../../cli/serve/banner.ts";
 
 const FACTS: BannerFacts = {
   ...{ version: "0.1.0", pid: 7, address: "http://127.0.0.1:42617/", dashboard: "http://127.0.0.1:42617/" },
@@ -11,7 +11,7 @@ const FACTS: BannerFacts = {
 };
 
 const shown = (more: Partial<BannerFacts>) =>
-  bannerText({ ...FACTS, ...more }, { requiresPairing: true, columns: undefined });
+  bannerText({ ...FACTS, ...more }, { requiresPairing: true, pairing: PAIRED, columns: undefined });
 
 test("the banner says where the records are, and which gateway of a cluster this is", () => {
   const alone = shown({});

@@ -32,7 +32,7 @@ test("firstPairingCode() asks again while the database does not answer", async (
   const { clock, asked, warnings, services } = servicesThatFail(2);
   const code = firstPairingCode(services);
   await clock.advance(1_000);
-  assert.equal(await code, "123456");
+  assert.deepEqual(await code, { code: "123456" });
   assert.deepEqual([asked.length, warnings], [3, []]);
 });
 
@@ -40,6 +40,21 @@ test("firstPairingCode() lets a gateway go on without a code after 30 seconds", 
   const { clock, warnings, services } = servicesThatFail(Infinity);
   const code = firstPairingCode(services);
   for (let second = 0; second < 31; second++) await clock.advance(1_000);
-  assert.equal(await code, undefined);
+  assert.deepEqual(await code, { code: null, reason: "No code is shown, since the database does not answer" });
   assert.match(warnings.join(), /postern pair/);
+});
+
+test("firstPairingCode() lets the code stand that another gateway of the cluster has shown", async () => {
+  const { services } = servicesThatFail(0);
+  const gateways = (...ids: readonly string[]) => ({
+    overview: { status: () => Promise.resolve({ gateways: ids }) },
+  });
+  const pending = { ...services.pairing, isPending: () => Promise.resolve(true) };
+  const started = (ids: readonly string[], pairing: PairingServices["pairing"]) =>
+    firstPairingCode({ ...services, pairing, cluster: gateways(...ids) });
+  const { code, ...rest } = await started(["gw_a", "gw_b"], pending);
+  assert.equal(code, null);
+  assert.match(JSON.stringify(rest), /Another gateway of the cluster has shown a pairing code/);
+  assert.deepEqual(await started(["gw_a"], pending), { code: "123456" }, "its own code may be out of sight");
+  assert.deepEqual(await started(["gw_a", "gw_b"], services.pairing), { code: "123456" });
 });
