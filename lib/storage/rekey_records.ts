@@ -45,9 +45,13 @@ const MAX_NAMED = 100;
  */
 export async function rekeyRecords(services: RekeyServices): Promise<RekeyProgress> {
   const { keys, collections, lacking = async () => [] } = services;
-  const without = await lacking(keys.ids);
+  // Without a key of its own a gateway cannot ask for it: beginRekey() says so
+  const without = keys.ids.length === 0 ? [] : await lacking(keys.ids);
   if (without.length > 0) {
-    throw conflict(`${without.join(", ")} cannot read the new key; restart each gateway with both keys first`);
+    throw conflict(
+      `gateways that do not have the new key yet: ${without.join(", ")}; ` +
+        "restart each with the new key as storage.key_env and the one before as storage.old_key_env",
+    );
   }
   try {
     await keys.beginRekey();
