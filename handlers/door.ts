@@ -111,6 +111,35 @@ export function checkAccess(
   return identity;
 }
 
+/**
+ * Checks that the token of a request still counts after a wait, as for the body: it may have been revoked meanwhile.
+ * @throws {HttpError} 401 auth_invalid
+ */
+export function checkStillCounts(identity: Identity | null, { tokens }: Pick<Services, "tokens">): void {
+  if (identity === null || identity === GATEWAY || tokens.isLive(identity.tokenId)) return;
+  throw httpError(
+    "auth_invalid",
+    "Cannot go on with this request: its token was revoked or has expired since the request began",
+  );
+}
+
+/**
+ * Makes certain in the middle of a request that its token counts, before work that more than its door asks for is certain.
+ * @throws {HttpError} 401 auth_invalid, 503 storage_unavailable
+ */
+export async function confirmCaller(
+  { identity, services }: {
+    readonly identity: Identity | null;
+    readonly services: Pick<Services, "tokens" | "config">;
+  },
+  door: Door,
+): Promise<void> {
+  const tokenId = identity?.tokenId ?? null;
+  await services.tokens.confirm({ tokenId });
+  checkStillCounts(identity, services);
+  checkCertainty(door, { tokenId }, services);
+}
+
 /** Tells whether a door asks for a bearer token. */
 export function asksForToken({ access }: Door): boolean {
   return access !== "public" && access !== "pairing_code" && access !== "node_token";

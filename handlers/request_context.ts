@@ -4,6 +4,7 @@ import { HttpError } from "../lib/base/errors.ts";
 import type { Identity } from "../lib/access/identity.ts";
 import type { Services } from "../lib/services.ts";
 import type { Connections } from "./connections.ts";
+import { checkStillCounts } from "./door.ts";
 import type { RequestContext, ResponseClass, RunClaim } from "./route.ts";
 import { httpError } from "./wire/http_errors.ts";
 
@@ -118,6 +119,8 @@ export class GatewayRequestContext implements RequestContext {
   #watchClient: ClientWatch;
   #query: URLSearchParams | undefined = undefined;
   #body: PendingBody | undefined = undefined;
+  /** Bytes of the body, once the token was found to count still */
+  #checkedBody: Promise<Uint8Array> | undefined = undefined;
   #controller: AbortController | undefined = undefined;
   #unwatch: (() => void) | undefined = undefined;
   /** Runs `request_timeout_secs`, for the body and the work after it together */
@@ -161,14 +164,19 @@ export class GatewayRequestContext implements RequestContext {
   }
 
   body(): Promise<Uint8Array> {
-    if (this.#body === undefined) {
+    if (this.#checkedBody === undefined) {
       this.#startTimer();
       this.#body = this.#readBody(
         this.#request,
         Math.min(this.ownBodyBytes ?? this.services.config().gateway.max_request_bytes, this.maxBodyBytes),
       );
+      this.#checkedBody = this.#body.bytes.then((bytes) => {
+        // The sender decides how long a body takes
+        checkStillCounts(this.identity, this.services);
+        return bytes;
+      });
     }
-    return this.#body.bytes;
+    return this.#checkedBody;
   }
 
   /** Stops the handler's work; does nothing once the reply was handed over. */
@@ -186,7 +194,7 @@ export class GatewayRequestContext implements RequestContext {
   detach(): void {
     this.#done = true;
     // A stream may last for minutes and refer to its request, so let the body go
-    this.#body = undefined;
+    this.#body = this.#checkedBody = undefined;
     this.#timer?.clear();
     this.#unwatch?.();
   }

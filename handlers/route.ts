@@ -45,7 +45,8 @@ export interface RequestContext {
   built: Response | undefined;
   /**
    * Reads the whole request body, once, up to `max_request_bytes`; empty when there is none. Call it before the reply only.
-   * @throws {HttpError} 413 payload_too_large, 408 request_timeout; {CancelError} client_gone when it stops half-way
+   * @throws {HttpError} 413 payload_too_large, 408 request_timeout; 401 auth_invalid when the token was revoked while the body came;
+   *   {CancelError} client_gone when it stops half-way
    */
   body(): Promise<Uint8Array>;
 }

@@ -4,8 +4,7 @@ import { isPlainModel } from "../../lib/providers/models/model_names.ts";
 import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { attachRun, REPLY_ERRORS, requireAgent, withClaimMarks } from "../wire/agent_runs.ts";
-import { callerOf } from "../door.ts";
-import { checkCertainty } from "../uncertain_tokens.ts";
+import { callerOf, confirmCaller } from "../door.ts";
 import { collectReply } from "../wire/collect_reply.ts";
 import { CompletionChunks, type CompletionHead, completionJson } from "../wire/completion_reply.ts";
 import { completionSchema, readCompletionBody } from "../wire/completion_body.ts";
@@ -77,10 +76,7 @@ async function complete(request: Request, context: RequestContext, runId?: strin
   // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const durable = claim !== undefined;
   let pace: RunPace | undefined;
-  if (durable || agentTools !== "none") {
-    await context.services.tokens.confirm();
-    checkCertainty({ access: "tools" }, callerOf(context, "http"), context.services);
-  }
+  if (durable || agentTools !== "none") await confirmCaller(context, { access: "tools" });
   const handle = typeof runId === "string"
     ? await attachRun(runId, context, { streams: input.stream, onPace: (now) => void (pace = now) })
     : await runs.start({

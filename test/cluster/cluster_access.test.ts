@@ -103,6 +103,27 @@ const SAID: Readonly<Record<keyof typeof FRAMES, object>> = {
 const WRITE = { toolCalls: [{ name: "write_file", arguments: { path: "a.txt", content: "hello" } }] };
 const ADMIN = { scopes: ["admin"], label: "" } as const;
 
+test("a run with tools begins with a token that still counts after a slow look at the tokens", () =>
+  withMembers(async ({ database, a, b }) => {
+    const atB = doorsOf(b);
+    const { token, record } = await a.services.tokens.issue(ADMIN);
+    await database.clock.advance(500);
+    const { onResult } = database;
+    database.onResult = async (operation, first) => {
+      await onResult(operation, first);
+      if (operation === "scan" && first === TOKEN_CHANGES) await database.clock.sleep(2_500);
+    };
+    // The completion waits a second for certainty, and once more before it gets the agent's tools
+    await database.clock.advance(1_400);
+    database.isMute = true;
+    await passing(database, a.services.tokens.revoke(record.id));
+    await passing(database, database.clock.sleep(100));
+    const reply = await passing(database, atB.send("POST", "/v1/chat/completions", { token, body: COMPLETION }));
+    assert.equal(await atB.codeOf(reply), "auth_invalid");
+    database.onResult = onResult;
+    await database.clock.advance(4_000);
+  }));
+
 test("a token that is revoked at one gateway ends at another: requests, sockets, tickets, without any note too", () =>
   withMembers(async ({ database, a, b }) => {
     const [atA, atB] = [doorsOf(a), doorsOf(b)];
