@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import { createHash, timingSafeEqual } from "node:crypto";
 import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
@@ -65,6 +66,8 @@ const LINK_BEAT_MS = 2_000;
 const MUTE_MS = 3 * LINK_BEAT_MS;
 /** Longest event that is read from a link, in bytes. */
 const MAX_EVENT_BYTES = 32 * 1024 * 1024;
+/** Longest body of an error that is read, in bytes. */
+const MAX_ERROR_BYTES = 16 * 1024;
 const MIN_TOKEN = 32;
 const TOKEN = /^[\x21-\x7e]{1,512}$/;
 
@@ -173,8 +176,8 @@ export class GatewayLinks {
       const reply = await patience.wait(this.#send(to, { ...request, signal: patience.signal }), HEAD_MS);
       const type = reply.headers.get("content-type") ?? "";
       if (reply.status !== 200 || !type.startsWith("text/event-stream") || reply.body === null) {
-        void reply.body?.cancel().catch(() => {});
-        throw new GatewayLinkError(refusalOf(reply.status), { isRefused: reply.status >= 400 });
+        const isRefused = await isRefusal(reply, (work) => patience.wait(work, HEAD_MS));
+        throw new GatewayLinkError(refusalOf(reply.status), { isRefused });
       }
       const decoder = new EventStreamDecoder({ maxBytes: request.maxBytes });
       const reader = reply.body.getReader();
@@ -286,6 +289,33 @@ function toEvent(text: string): AgentEvent {
     return v.parse(agentEventSchema, JSON.parse(text));
   } catch (cause) {
     throw new GatewayLinkError("gave something that is no event of a run", { cause });
+  }
+}
+
+/** Body of a 503 by which a gateway says that it has not begun. A proxy before it may answer 503 for a call that it has passed on. */
+const notBegunSchema = v.object({
+  error: v.object({ code: v.picklist(["shutting_down", "storage_unavailable", "overloaded"]) }),
+});
+
+/** Tells whether an answer says that nothing was done. Lets go of its body. */
+async function isRefusal({ status, body }: Response, wait: <T>(work: Promise<T>) => Promise<T>): Promise<boolean> {
+  const reader = body?.getReader();
+  try {
+    if (status !== 503) return status >= 400 && status < 500;
+    const chunks: Uint8Array[] = [];
+    for (let bytes = 0; reader !== undefined && bytes <= MAX_ERROR_BYTES;) {
+      const { done, value } = await wait(reader.read());
+      if (done) return v.is(notBegunSchema, parseJson(Buffer.concat(chunks).toString()));
+      chunks.push(value);
+      bytes += value.byteLength;
+    }
+    return false;
+  } catch (error) {
+    // Broken off, or no JSON: nothing is known. Whoever gave up is told that
+    if (error instanceof GatewayLinkError) return false;
+    throw error;
+  } finally {
+    void reader?.cancel().catch(() => {});
   }
 }
 

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { errorBody } from "../../handlers/wire/http_errors.ts";
+import { HttpError } from "../../lib/base/errors.ts";
 import { LEASE_MS } from "../support/clustered.ts";
 import { connect, createFakePeer, type FakePeer } from "../support/fake_peer.ts";
 import { type LinkedGateway, withCluster } from "../support/linked_gateways.ts";
@@ -157,6 +159,14 @@ test("a call whose gateway dies or answers nonsense has an unknown outcome, and 
       [() => Promise.resolve(sse("data: nonsense\n\n")), /unknown/],
       [() => Promise.resolve(sse(": nothing\n\n")), /unknown/],
       [() => Promise.resolve(sse('data: {"code":"sudo","message":"x"}\n\n')), /unknown/],
+      // A proxy before a gateway that died with the call, and a gateway that failed in the middle of it
+      [() => Promise.resolve(new Response("<h1>Bad Gateway</h1>", { status: 502 })), /unknown/],
+      [() => Promise.resolve(new Response("upstream connect error", { status: 503 })), /unknown/],
+      [() => Promise.resolve(new Response(new ReadableStream(), { status: 503 })), /unknown/],
+      [() => Promise.resolve(Response.json(errorOf("gateway_down"), { status: 503 })), /unknown/],
+      [() => Promise.resolve(new Response("", { status: 504 })), /unknown/],
+      [() => Promise.resolve(Response.json(errorOf("internal_error"), { status: 500 })), /unknown/],
+      [() => Promise.resolve(Response.json(errorOf("shutting_down"), { status: 503 })), /nothing was sent/],
       [() => Promise.resolve(new Response("", { status: 409 })), /nothing was sent/],
       [() => Promise.resolve(sse('data: {"code":"node_overloaded","message":"busy there"}\n\n')), /busy there/],
     ];
@@ -188,6 +198,10 @@ test("a call whose gateway dies or answers nonsense has an unknown outcome, and 
     assert.equal(again.peer.code(), undefined);
   });
 });
+
+function errorOf(code: string) {
+  return errorBody(new HttpError(code, "Cannot do this", { status: 503, type: "api_error" }));
+}
 
 function sse(body: string | ReadableStream<Uint8Array>): Response {
   return new Response(body, { headers: { "content-type": "text/event-stream" } });
