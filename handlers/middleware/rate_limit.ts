@@ -12,8 +12,14 @@ export interface LimitSettings {
   readonly open: boolean;
   /** Undefined: requests are not limited */
   readonly windows: Windows | undefined;
-  /** An extra window of `rate_limit_per_identity` by token, else by address. Undefined: off */
-  readonly identities: SlidingWindow | undefined;
+  /** Extra windows of `rate_limit_per_identity`. Undefined: off */
+  readonly identities: IdentityWindows | undefined;
+}
+
+/** Extra windows by token, and by address for requests without one. Each window has its own keys, so that addresses take no token's place. */
+export interface IdentityWindows {
+  readonly tokens: SlidingWindow;
+  readonly addresses: SlidingWindow;
 }
 
 /** Windows of requests. Each kind of sender fills a window of its own, so that no sender locks out another. */
@@ -99,7 +105,10 @@ export function createWindows(
       refusedPages: small(),
       refusedTokens: small("refusedTokens"),
     },
-    identities: perIdentity === 0 ? undefined : open("identities", perIdentity),
+    identities: perIdentity === 0 ? undefined : {
+      tokens: open("identities", perIdentity),
+      addresses: open("identityAddresses", perIdentity),
+    },
   };
 }
 
@@ -123,7 +132,9 @@ export function limitRequest(request: Request, limited: LimitedRequest, options:
     } else takeSenderSlot(request, limited, windows, options);
   }
   if (identities === undefined || probe || (identity === undefined && access !== "public")) return;
-  takeSlot(identities, identity?.tokenId ?? options.address ?? UNKNOWN, options);
+  const tokenId = identity?.tokenId ?? null;
+  if (tokenId === null) limitAddress(identities.addresses, options);
+  else takeSlot(identities.tokens, tokenId, options);
 }
 
 function takeSenderSlot(

@@ -6,7 +6,7 @@ import { parseRateWindows, RATE_WINDOWS, type RateWindowsBody } from "./rate_rec
 import { createRecentKeys, type RecentKeys, type SlidingWindow, type WindowState } from "./sliding_window.ts";
 
 /** Windows that the gateways of a cluster can share. The others guard one process, or belong to a link of one gateway. */
-export type SharedKind = "callers" | "addresses" | "pairing" | "refusedTokens" | "identities";
+export type SharedKind = "callers" | "addresses" | "pairing" | "refusedTokens" | "identities" | "identityAddresses";
 
 /** Options of `SharedWindows`. */
 export interface SharedWindowsOptions {
@@ -22,7 +22,7 @@ export interface SharedWindowsOptions {
 
 const BUCKETS = 60;
 const MAX_KEYS = 10_000;
-/** Keys of one window that a gateway tells the others of. The requests of further keys count at each gateway for itself. */
+/** Keys of one window that a gateway tells the others of. A further key has its part of the limit at each gateway. */
 const MAX_TOLD = 200;
 /** Pause between two exchanges, and the shortest one when a share is used up soon. */
 const EXCHANGE_MS = 1_000;
@@ -74,11 +74,25 @@ class Counts {
 /** Requests of one key at this gateway. */
 class OwnCounts extends Counts {
   key = "";
-  /** Requests that the others have not been told of. */
-  untold = 0;
+  /** Requests that were ever let in, and those of them that the others need not be told of any more. Both only go up. */
+  letIn = 0;
+  done = 0;
   /** Requests that may be let in before the next exchange, as counted at the exchange `exchange`. */
   share = 0;
   exchange = -1;
+
+  /** Requests within the window that the others have not been told of. */
+  get untold(): number {
+    return Math.min(this.letIn - this.done, this.total);
+  }
+
+  /** Forgets all requests, for another key. */
+  clear(): void {
+    this.counts.fill(0);
+    this.total = 0;
+    this.done = this.letIn;
+    this.exchange = -1;
+  }
 }
 
 /** State of the exchanges with the other gateways. */
@@ -118,18 +132,15 @@ class SharedWindow implements SlidingWindow {
     this.#keys = createRecentKeys({
       maxKeys: MAX_KEYS,
       create: () => new OwnCounts(),
-      reset(own) {
-        own.counts.fill(0);
-        [own.total, own.untold, own.exchange] = [0, 0, -1];
-      },
+      reset: (own) => own.clear(),
     });
   }
 
   /**
    * Takes one slot of a key.
    *
-   * Between two exchanges a gateway lets in its share of what was left at the last one. While the exchanges fail, it lets in its share of
-   * the whole window and no more.
+   * Between two exchanges a gateway lets in its share of what was left at the last one. While the exchanges fail, and for a key that the
+   * others are not told of, it lets in its share of the whole window and no more.
    */
   take(key: string): WindowState {
     const { max } = this;
@@ -148,18 +159,20 @@ class SharedWindow implements SlidingWindow {
       own.exchange = exchange;
       own.share = Math.ceil(Math.max(0, max - total) / gateways);
     }
-    const hasShare = isFresh ? own.untold < own.share : own.total < Math.ceil(max / gateways);
+    const isTold = this.#told.get(key) === own || this.#told.size < MAX_TOLD;
+    const isExchanged = isFresh && isTold;
+    const hasShare = isExchanged ? own.untold < own.share : own.total < Math.ceil(max / gateways);
     const allowed = total < max && hasShare;
     if (allowed) {
       own.add(bucket, 1);
-      own.untold++;
-      if (this.#told.size < MAX_TOLD) this.#told.set(key, own);
+      own.letIn++;
+      if (isTold) this.#told.set(key, own);
     }
     // When nothing is left, the others have nothing to say that would let the sender in
-    this.#onUse(!isFresh || (own.untold > 0 && own.untold * 2 >= own.share));
+    this.#onUse(!isFresh || (isTold && own.untold > 0 && own.untold * 2 >= own.share));
     const used = total + (allowed ? 1 : 0);
     const reset = allowed ? own.bucket : Math.min(oldestOf(own), others === undefined ? Infinity : oldestOf(others));
-    const resetMs = !allowed && total < max && isFresh
+    const resetMs = !allowed && total < max && isExchanged
       ? EXCHANGE_MS
       : Math.max(1, (Number.isFinite(reset) ? reset : bucket) * bucketMs + BUCKETS * bucketMs - time);
     return { allowed, limit: max, remaining: allowed ? Math.max(0, max - used) : 0, resetMs };
@@ -180,7 +193,7 @@ class SharedWindow implements SlidingWindow {
         this.#told.delete(key);
         continue;
       }
-      told.push([own, own.untold]);
+      told.push([own, own.letIn]);
       const pairs: number[] = [];
       for (let back = 0; back < BUCKETS; back++) {
         const bucket = own.bucket - back;
@@ -193,7 +206,7 @@ class SharedWindow implements SlidingWindow {
       body: { window_ms: this.windowMs, newest, keys },
       isEmpty: told.length === 0,
       told() {
-        for (const [own, untold] of told) own.untold = Math.max(0, own.untold - untold);
+        for (const [own, letIn] of told) own.done = Math.max(own.done, letIn);
       },
     };
   }

@@ -161,6 +161,39 @@ describe("windows that gateways share", () => {
     assert.equal(bench.gateways[0]?.take().allowed, false, "what was let in meanwhile counts");
   });
 
+  test("a sender who was silent for a window during an outage is let in again after it", async () => {
+    const bench = await createBench(3, 60);
+    const { clock, gateways } = bench;
+    bench.isAway = true;
+    await clock.advance(5_000);
+    let allowed = 0;
+    for (let n = 0; n < 30; n++) if (gateways[0]?.take().allowed) allowed++;
+    assert.equal(allowed, 20);
+    await clock.advance(3 * WINDOW_MS);
+    bench.isAway = false;
+    await clock.advance(2_000);
+    for (let n = 0; n < 100; n++) {
+      assert.equal(gateways[0]?.take().allowed, true, `request ${n}`);
+      await clock.advance(5_000);
+    }
+  });
+
+  test("a sender of whom the others are not told has its part of the limit in each window, however long strangers go on", async () => {
+    const { clock, gateways } = await createBench(3, 60);
+    for (let window = 0; window < 5; window++) {
+      for (let n = 0; n < 200; n++) gateways[0]?.take(`2001:db8::${n}`);
+      for (let n = 0; n < 18; n++) {
+        assert.equal(gateways[0]?.take("tok_1").allowed, true, `request ${n} of window ${window}`);
+        await clock.advance(WINDOW_MS / 18);
+      }
+    }
+    for (let n = 0; n < 200; n++) gateways[0]?.take(`2001:db8::${n}`);
+    await clock.advance(1);
+    let allowed = 0;
+    for (let n = 0; n < 90; n++) if (gateways[1]?.take("tok_1").allowed) allowed++;
+    assert.ok(allowed <= 60, `${allowed} are let in elsewhere`);
+  });
+
   test("a flood of addresses is bounded, and leaves the windows of others alone", async () => {
     const { clock, gateways, memory } = await createBench(2, 10);
     for (let n = 0; n < 10; n++) gateways[0]?.take("tok_1");

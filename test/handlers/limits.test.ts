@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { parseRateWindows, RATE_WINDOWS } from "../../lib/access/rate_records.ts";
+import { SharedWindows } from "../../lib/access/shared_windows.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { createFakeServices } from "../support/fake_services.ts";
 import { createTestRouter, errorOf } from "../support/test_router.ts";
 
 test("over the limit is 429 with Retry-After, until the window has moved on", async () => {
@@ -181,6 +185,24 @@ test("rate_limit_per_identity counts by token, else by peer address", async () =
     (await anonymous("10.0.0.1")).status,
     (await anonymous("10.0.0.2")).status,
   ], [200, 429, 200]);
+});
+
+test("addresses take no place of a token where gateways tell each other of the requests of few senders", async () => {
+  const services = createFakeServices({ gateway: { rate_limit_per_identity: 10, rate_limit_scope: "cluster" } });
+  const { clock, log } = services;
+  const store = createMemoryStore();
+  const sharedWindows = new SharedWindows({ store, clock, log, gateway: "gw_1", gateways: () => Promise.resolve(2) });
+  const { send } = createTestRouter({ services: { ...services, sharedWindows } });
+  for (let n = 0; n < 300; n++) {
+    const reply = await send("GET", "/openapi.json", { token: null, remoteAddress: `2001:db8::${n}` });
+    await reply.body?.cancel();
+  }
+  assert.equal((await send("POST", "/v1/ping", { token: "token_chat" })).status, 200);
+  await clock.advance(1_000);
+  const [record] = await store.scan(RATE_WINDOWS, { limit: 1 });
+  const { windows } = parseRateWindows(record?.body);
+  assert.equal(Object.keys(windows["identities"]?.keys ?? {}).length, 1);
+  await sharedWindows.close();
 });
 
 test("a reload that leaves the limits alone keeps what was counted", async () => {
