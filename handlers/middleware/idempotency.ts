@@ -1,10 +1,12 @@
 import { createHash } from "node:crypto";
 import { isEnded } from "../../lib/base/records/run.ts";
+import { storageAway } from "../../lib/access/identity.ts";
 import type { Services } from "../../lib/services.ts";
 import type { GatewayRequestContext } from "../request_context.ts";
 import type { Handler, Route, RunClaim } from "../route.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { errorReply } from "../wire/reply.ts";
+import { LateOutcomes } from "./late_outcomes.ts";
 import {
   createReplyStore,
   type RecordedReply,
@@ -20,8 +22,10 @@ interface Flight {
   readonly fingerprint: string;
   readonly context: GatewayRequestContext;
   readonly recording: Promise<ReplyRecording>;
-  /** Set when the reply has failed and may be tried again: resolves when the claim is gone */
+  /** Set when the reply has failed and may be tried again: resolves when the claim is gone, or waits for the database */
   over?: Promise<void>;
+  /** True: the request is over, and its claim waits for the database */
+  isLate?: boolean;
 }
 
 /** Digests that name a request and tell whether a repeat is the same request. */
@@ -50,9 +54,11 @@ export class Idempotency {
   readonly #store: ReplyStore;
   /** Requests whose reply is not stored yet, by scope */
   readonly #flights = new Map<string, Flight>();
+  readonly #late: LateOutcomes;
 
   constructor(services: Services) {
     this.#services = services;
+    this.#late = new LateOutcomes(services);
     const { cluster } = services;
     this.#store = createReplyStore({ ...services, own: cluster && (() => cluster.lease.own()) });
   }
@@ -83,6 +89,7 @@ export class Idempotency {
     let flight = this.#flights.get(scope);
     while (flight?.over !== undefined) {
       await flight.over;
+      if (flight.isLate) throw notRecordedYet();
       flight = this.#flights.get(scope);
     }
     if (flight !== undefined) {
@@ -145,20 +152,37 @@ export class Idempotency {
     return true;
   }
 
-  /** Stores the reply when it has ended. A request that may be tried again waits until its claim is gone. */
+  /**
+   * Stores the reply when it has ended. A request that may be tried again waits until its claim is gone. While the database is away, repeats at
+   * this gateway get the reply all the same, or are refused.
+   */
   #settleAtEnd(
     { ended }: ReplyRecording,
     { claim, hold, requestId }: { readonly claim: Claim; readonly hold: Hold; readonly requestId: string },
   ): void {
     const { scope } = claim;
-    const settled = ended
-      .then((whole) => this.#settle(claim, hold, whole), () => this.#giveUp(claim, hold.runId()))
-      .catch((error) => this.#services.log.warn("Reply is not kept for repeats", { request_id: requestId, error }))
-      .finally(() => this.#flights.delete(scope));
-    ended.then((whole) => {
-      const flight = this.#flights.get(scope);
-      if (flight !== undefined && !isKept(whole, hold)) flight.over = settled.then(() => {});
-    }).catch(() => {});
+    const tried = Promise.withResolvers<void>();
+    const flight = () => this.#flights.get(scope);
+    const onLate = () => {
+      const late = flight();
+      if (late !== undefined) late.isLate = true;
+      tried.resolve();
+    };
+    const settle = (whole?: RecordedReply) =>
+      this.#late.write({
+        write: () => whole === undefined ? this.#giveUp(claim, hold.runId()) : this.#settle(claim, hold, whole),
+        bytes: whole?.body?.length ?? 0,
+        requestId,
+        onLate,
+      });
+    ended.then(settle, () => settle()).finally(() => {
+      this.#flights.delete(scope);
+      tried.resolve();
+    });
+    ended.then((whole) => isKept(whole, hold), () => false).then((isFinal) => {
+      const over = flight();
+      if (over !== undefined && !isFinal) over.over = tried.promise;
+    });
   }
 
   /** Returns the handler of a first request. Makes the claim first where the handler itself makes none. Undefined: another gateway has it. */
@@ -258,8 +282,14 @@ function repeatHandler({ repeat }: Route, { runId }: StoredClaim): Handler {
 function outcomeUnknown() {
   return httpError(
     "conflict",
-    "Cannot repeat this request: the gateway stopped during the first one, and whether it took effect is unknown; " +
+    "Cannot repeat this request: the end of the first one was not recorded, and whether it took effect is unknown; " +
       "look before you send it again under another Idempotency-Key",
+  );
+}
+
+function notRecordedYet() {
+  return storageAway(
+    "Cannot repeat this request: it failed without an effect, and the database does not answer to record that; try again",
   );
 }
 

@@ -77,7 +77,7 @@ async function callAgain(request: Request, context: RequestContext): Promise<Res
   if (access === undefined || access === "read") return await call(request, context);
   throw httpError(
     "conflict",
-    `Cannot repeat this call: the gateway stopped during the first one, and whether "${name}" took effect is unknown; ` +
+    `Cannot repeat this call: the end of the first one was not recorded, and whether "${name}" took effect is unknown; ` +
       "look before you call it again under another Idempotency-Key",
   );
 }

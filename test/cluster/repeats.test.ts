@@ -116,4 +116,59 @@ describe("a request that is repeated at another gateway under its Idempotency-Ke
       await passUntil(() => lost.reply !== undefined, "the first call ends");
     });
   });
+
+  test("is answered once the database is back, where the end of the first one could not be recorded before", async () => {
+    await withCluster(async ({ start, pass, passUntil }) => {
+      let calls = 0;
+      const write = defineProgramTool({
+        name: "write",
+        description: "Writes.",
+        access: "state",
+        inputSchema: { type: "object", properties: {}, additionalProperties: false },
+        execute() {
+          a.database.isCut = goesAway;
+          return `written ${++calls}`;
+        },
+      });
+      let goesAway = false;
+      const config = { autonomy: { level: "full" } };
+      const tools = toTools([write], () => false);
+      const a = await start("a", { environment, tools, config });
+      const b = await start("b", { environment, tools, config });
+      await pass(2 * LEASE_MS);
+      const call = async (gateway: LinkedGateway, key: string) => {
+        let reply: Response | undefined;
+        void gateway.send(...keyed("/v1/tools/write/call", { input: {} }, key)).then((got) => reply = got);
+        await passUntil(() => reply !== undefined, `${key} is answered`);
+        const text = await reply?.text() ?? "";
+        return { status: reply?.status, text, isReplayed: reply?.headers.has("idempotency-replayed") };
+      };
+      const backAgain = async () => {
+        a.database.isCut = false;
+        a.database.onBatch = (_, make) => make();
+        await pass(2_000);
+      };
+
+      a.database.onBatch = async (writes, make) => {
+        const isMade = await make();
+        if (JSON.stringify(writes).includes('"idempotent_replies"')) a.database.isCut = true;
+        return isMade;
+      };
+      const refused = await call(a, "k1");
+      assert.equal(refused.status, 503, refused.text);
+      assert.equal((await call(a, "k1")).status, 503, "its claim is still there");
+      await backAgain();
+      const done = await call(b, "k1");
+      assert.deepEqual([done.status, done.isReplayed, calls], [200, false, 1], done.text);
+
+      goesAway = true;
+      const first = await call(a, "k2");
+      assert.deepEqual([first.status, calls], [200, 2], first.text);
+      await backAgain();
+      for (const gateway of [b, a]) {
+        const again = await call(gateway, "k2");
+        assert.deepEqual([again.text, again.isReplayed, calls], [first.text, true, 2]);
+      }
+    });
+  });
 });
