@@ -1,10 +1,9 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { pathToFileURL } from "node:url";
 import { ConfigError, messageOf } from "../base/errors.ts";
 import { syncFoldersSync } from "../base/durable_files.ts";
-import { ownerOf } from "./sqlite/open_database.ts";
+import { openReadOnly, ownerOf, refuseLostRecords } from "./sqlite/open_database.ts";
 
 /** Name of the database in a data directory. */
 export const DATABASE_NAME = "postern.db";
@@ -45,7 +44,8 @@ export interface BackupOptions {
 /**
  * Writes all records of a data directory, its keys and further parts to one new file, mode 0600: the records are those of one moment,
  * also while a gateway writes. The file appears under its name when it is whole and on the disk. Blocks: call it outside a gateway's process.
- * @throws {ConfigError} `database_unusable`: there is no database, the file exists, or it cannot be written
+ * @throws {ConfigError} `database_unusable`: there is no database, the file exists, or it cannot be written; `database_corrupt`: the
+ * database is missing or empty beside a full log
  */
 export async function backUp(
   dataDir: string,
@@ -55,6 +55,7 @@ export async function backUp(
   const from = join(dataDir, DATABASE_NAME);
   const unusable = (reason: string, cause?: unknown) =>
     new ConfigError("database_unusable", `Cannot back up "${from}" to "${to}": ${reason}`, { file: to, cause });
+  refuseLostRecords(from);
   if (statSync(from, { throwIfNoEntry: false }) === undefined) throw unusable("there is no database yet");
   const found = statSync(to, { throwIfNoEntry: false });
   if (found?.size === 0) {
@@ -91,11 +92,7 @@ export async function backUp(
 }
 
 function copyDatabase(from: string, to: string, isInUse: boolean): void {
-  const address = pathToFileURL(from);
-  const log = statSync(`${from}-wal`, { throwIfNoEntry: false })?.size ?? 0;
-  // Where nobody writes, and there is no log, SQLite need not make one
-  if (!isInUse && log === 0) address.searchParams.set("immutable", "1");
-  const database = new DatabaseSync(address, { readOnly: true });
+  const database = openReadOnly(from, { isInUse });
   try {
     const owner = ownerOf(database);
     if (owner === "moved") {

@@ -1,9 +1,7 @@
 import { statSync } from "node:fs";
-import { DatabaseSync } from "node:sqlite";
-import { pathToFileURL } from "node:url";
 import { type ParseRecord, reasonOf } from "./read_records.ts";
 import { migrations } from "./sqlite/migrations.ts";
-import { type MovedTo, movedTo, ownerOf } from "./sqlite/open_database.ts";
+import { type MovedTo, movedTo, openReadOnly, ownerOf } from "./sqlite/open_database.ts";
 import type { UnreadableRecord } from "./store.ts";
 
 /** Facts about a database file, read without changing it. */
@@ -29,13 +27,14 @@ const MAX_CHECKED_BYTES = 536_870_912;
  * directory's lock: a file in use is never opened.
  * @param options.maxBytes larger files are not checked for damage. Default 512 MiB
  * @returns undefined where there is no such file
- * @throws {Error} SQLite's, for a file that is no database or cannot be read
+ * @throws {ConfigError} `database_corrupt`: the file is empty beside a full log. {Error} SQLite's, for a file that is no database or
+ * cannot be read
  */
 export function inspectDatabase(
   path: string,
   { maxBytes = MAX_CHECKED_BYTES }: { readonly maxBytes?: number } = {},
 ): DatabaseFacts | undefined {
-  const bytes = sizeOf(path);
+  const bytes = statSync(path, { throwIfNoEntry: false })?.size;
   if (bytes === undefined) return undefined;
   const database = openReadOnly(path);
   try {
@@ -120,16 +119,4 @@ function whyUnreadable(json: string, parse: ParseRecord<unknown> | undefined): s
   } catch (error) {
     return reasonOf(body, error);
   }
-}
-
-/** Opens a database file without changing it or leaving anything beside it. */
-function openReadOnly(path: string): DatabaseSync {
-  const address = pathToFileURL(path);
-  // A log that a killed gateway left holds its last records. Without such a log, "immutable" keeps SQLite from making one.
-  if ((sizeOf(`${path}-wal`) ?? 0) === 0) address.searchParams.set("immutable", "1");
-  return new DatabaseSync(address, { readOnly: true });
-}
-
-function sizeOf(path: string): number | undefined {
-  return statSync(path, { throwIfNoEntry: false })?.size;
 }

@@ -51,6 +51,17 @@ test("without a log, or with an empty one, nothing is made beside the file", () 
     }
   }));
 
+test("an empty file beside a full log is refused, and the log stays", () =>
+  withTemporaryFolder(async (folder) => {
+    const path = await leaveBehind(folder, ["-wal"]);
+    writeFileSync(path, "");
+    const log = readFileSync(`${path}-wal`);
+    for (const look of [() => inspectDatabase(path), () => findUnreadable(path, PARSERS, () => false)]) {
+      assert.throws(look, { code: "database_corrupt", message: /missing or empty/ });
+    }
+    assert.deepEqual(readFileSync(`${path}-wal`), log);
+  }));
+
 test("a file that is too large is not checked, and one that is not there is no database", () =>
   withTemporaryFolder(async (folder) => {
     const path = await leaveBehind(folder, [""]);

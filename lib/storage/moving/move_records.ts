@@ -1,7 +1,7 @@
 import { createHash, type Hash } from "node:crypto";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
+import type { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../../base/clock.ts";
 import { ConfigError, messageOf } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
@@ -9,7 +9,7 @@ import { DATABASE_NAME } from "../back_up.ts";
 import { inspectDatabase } from "../inspect_database.ts";
 import { migrateSchema } from "../postgres/migrate_schema.ts";
 import type { DedicatedSession, PostgresDatabase } from "../postgres/postgres_database.ts";
-import { movedAway, type MovedTo, openDatabase } from "../sqlite/open_database.ts";
+import { movedAway, type MovedTo, openDatabase, openReadOnly } from "../sqlite/open_database.ts";
 import { migrations } from "../sqlite/migrations.ts";
 import { markMoved, readMovedMark } from "./moved_mark.ts";
 import { type DigestRow, SourceDatabase, type TextOf } from "./source_database.ts";
@@ -75,7 +75,7 @@ interface Sides {
  * and digests, marks the database of the data directory as moved, and then gives the schema to gateways. A move that was cut off goes on
  * where it was; no gateway opens the schema until then.
  * @throws {ConfigError} `database_unusable`: no records to move, a schema with records, or sides that differ after the copy;
- * `database_moved`: they were moved to another place; what `openDatabase` and `migrateSchema` throw
+ * `database_moved`: they were moved to another place; what `readMovedMark`, `openDatabase` and `migrateSchema` throw
  * @throws {DatabaseAwayError} the server cannot be reached. The move goes on when it is called again
  */
 export async function moveRecords(options: MoveOptions): Promise<Moved> {
@@ -104,7 +104,7 @@ export async function planMove(
   const mark = readMovedMark(path);
   if (mark !== undefined) throw movedAway(path, mark);
   requireWhole(path);
-  const file = new DatabaseSync(path, { readOnly: true });
+  const file = openReadOnly(path);
   const session = await options.database.dedicated();
   try {
     const source = new SourceDatabase(file, path, options.textOf);

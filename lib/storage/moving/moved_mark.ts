@@ -1,13 +1,12 @@
-import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
-import { ConfigError } from "../../base/errors.ts";
+import { inspectDatabase } from "../inspect_database.ts";
 import {
   APPLICATION_ID,
   BUSY_TIMEOUT_MS,
   MOVED_APPLICATION_ID,
   type MovedTo,
-  movedTo,
-  ownerOf,
+  refuseLostRecords,
+  toOpenError,
 } from "../sqlite/open_database.ts";
 
 /**
@@ -28,41 +27,37 @@ export function markMoved(database: DatabaseSync, to: MovedTo): void {
 
 /**
  * Takes the mark from a database, so that gateways open it again. Only for whoever holds the data directory's lock.
- * @returns where its records had been moved to. Undefined: the database has no mark, and nothing was changed
- * @throws {ConfigError} `database_unusable`: there is no database
+ * @returns where its records had been moved to. Undefined: it has no mark, or there is no database, and nothing was changed
+ * @throws {ConfigError} as `readMovedMark`; `database_unusable`: it cannot be written
  */
 export function unmarkMoved(path: string): MovedTo | undefined {
-  const database = openMarked(path);
+  const to = readMovedMark(path);
+  if (to === undefined) return undefined;
+  let database: DatabaseSync | undefined;
   try {
-    if (ownerOf(database) !== "moved") return undefined;
-    const to = movedTo(database);
-    inTransaction(database, () => {
-      database.exec(`DROP TABLE moved_to; PRAGMA application_id = ${APPLICATION_ID}`);
-    });
+    const file = database = new DatabaseSync(path);
+    file.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}; PRAGMA synchronous = FULL; PRAGMA fullfsync = ON`);
+    inTransaction(file, () => file.exec(`DROP TABLE moved_to; PRAGMA application_id = ${APPLICATION_ID}`));
     return to;
+  } catch (error) {
+    throw toOpenError(path, error);
   } finally {
-    database.close();
+    database?.close();
   }
 }
 
-/** Returns where the records of a database were moved to. Undefined: it has no mark, or there is no database. Changes nothing. */
+/**
+ * Returns where the records of a database were moved to. Undefined: it has no mark, or there is no database. Changes nothing. Only for
+ * whoever holds the data directory's lock.
+ * @throws {ConfigError} `database_corrupt`: it was there and is missing or empty, or is no database; `database_unusable`: it cannot be read
+ */
 export function readMovedMark(path: string): MovedTo | undefined {
-  if (!existsSync(path)) return undefined;
-  const database = openMarked(path);
+  refuseLostRecords(path);
   try {
-    return ownerOf(database) === "moved" ? movedTo(database) : undefined;
-  } finally {
-    database.close();
+    return inspectDatabase(path, { maxBytes: 0 })?.moved;
+  } catch (error) {
+    throw toOpenError(path, error);
   }
-}
-
-function openMarked(path: string): DatabaseSync {
-  if (!existsSync(path)) {
-    throw new ConfigError("database_unusable", `Cannot open "${path}": there is no database`, { file: path });
-  }
-  const database = new DatabaseSync(path);
-  database.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}; PRAGMA synchronous = FULL; PRAGMA fullfsync = ON`);
-  return database;
 }
 
 function inTransaction(database: DatabaseSync, work: () => void): void {

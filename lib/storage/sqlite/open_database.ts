@@ -1,6 +1,7 @@
 import { statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { pathToFileURL } from "node:url";
 import { ConfigError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { migrate, type Migration } from "./migrate.ts";
@@ -22,8 +23,7 @@ export const MOVED_APPLICATION_ID = 0x506d7664;
 export function openDatabase(path: string, migrations: readonly Migration[], log?: Logger): DatabaseSync {
   let database: DatabaseSync | undefined;
   try {
-    refuseLostDatabase(path);
-    refuseCutOffRestore(path);
+    refuseLostRecords(path);
     ensurePrivateFile(path);
     database = new DatabaseSync(path);
     database.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
@@ -41,12 +41,35 @@ export function openDatabase(path: string, migrations: readonly Migration[], log
     return database;
   } catch (error) {
     database?.close();
-    throw error instanceof ConfigError ? error : toConfigError(path, error);
+    throw toOpenError(path, error);
   }
 }
 
 /**
- * A log that holds records belongs to a database that was there. SQLite would start a new one, and throw the log away.
+ * Opens a database file without changing it or leaving anything beside it.
+ * @param options.isInUse true: another process may write to it meanwhile. Default false
+ * @throws {ConfigError} `database_corrupt`: the file is empty beside a full log. {Error} SQLite's, for a file that cannot be read
+ */
+export function openReadOnly(path: string, { isInUse = false }: { readonly isInUse?: boolean } = {}): DatabaseSync {
+  refuseLostDatabase(path);
+  const address = pathToFileURL(path);
+  // A log that a killed gateway left holds its last records. Without such a log, "immutable" keeps SQLite from making one.
+  if (!isInUse && bytesOf(`${path}-wal`) === 0) address.searchParams.set("immutable", "1");
+  return new DatabaseSync(address, { readOnly: true });
+}
+
+/**
+ * Refuses a path where a database was, so that nobody takes it for a place without records.
+ * @throws {ConfigError} `database_corrupt`: the file is missing or empty beside a full log, or a restore was cut off there
+ */
+export function refuseLostRecords(path: string): void {
+  refuseLostDatabase(path);
+  refuseCutOffRestore(path);
+}
+
+/**
+ * A log that holds records belongs to a database that was there. SQLite would start a new one, and throw the log away, also where it
+ * only reads.
  * @throws {ConfigError} `database_corrupt`
  */
 function refuseLostDatabase(path: string): void {
@@ -65,7 +88,7 @@ function refuseLostDatabase(path: string): void {
  * @throws {ConfigError} `database_corrupt`
  */
 function refuseCutOffRestore(path: string): void {
-  if ((statSync(path, { throwIfNoEntry: false })?.size ?? 0) > 0) return;
+  if (bytesOf(path) > 0) return;
   const dataDir = dirname(resolve(path));
   const [cutOff] = cutOffRestores(dataDir);
   if (cutOff === undefined) return;
@@ -79,8 +102,11 @@ function refuseCutOffRestore(path: string): void {
 
 /** Bytes of a log whose database is missing or empty; 0 where nothing is lost. */
 export function lostLogBytes(path: string): number {
-  const bytesOf = (name: string) => statSync(name, { throwIfNoEntry: false })?.size ?? 0;
   return bytesOf(path) > 0 ? 0 : bytesOf(`${path}-wal`);
+}
+
+function bytesOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 }
 
 /** @returns whether it is empty and nobody's yet. @throws {ConfigError} `database_corrupt` for another program's, `database_moved` */
@@ -132,7 +158,9 @@ export function movedAway(path: string, { database: target, schema, movedAt }: M
   );
 }
 
-function toConfigError(path: string, error: unknown): ConfigError {
+/** Returns the error for the operator of a database file that cannot be opened, with the way out. A `ConfigError` stays as it is. */
+export function toOpenError(path: string, error: unknown): ConfigError {
+  if (error instanceof ConfigError) return error;
   const reason = messageOf(error);
   const options = { file: path, cause: error };
   // The code of SQLite's error is missing on Deno, so its sentence decides

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
@@ -164,4 +164,40 @@ test("storage migrate says what it cannot do, and how it is asked", () =>
     assert.match(held.stderr, /a gateway, a node or another command uses it; postern daemon stop/);
     lock?.release();
     rmSync(dataDir, { recursive: true, force: true });
+  }));
+
+/** Commands that look at the database of the data directory, each before it needs a server. */
+const LOOKING = [MOVE, [...MOVE, "--dry-run"], ["storage", "unmark", "--yes"], ["backup", "kept.db"]];
+
+for (const lost of ["missing", "empty"]) {
+  test(`a move, an unmark and a backup refuse a database that is ${lost} beside a full log, and keep the log`, () =>
+    onMachine(async ({ run, dataDir, home }) => {
+      const env = environmentOf("postgres://me:of-nobody@127.0.0.1:1/x");
+      const [path, open] = [join(dataDir, "postern.db"), join(home, "open.db")];
+      mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+      const store = await openSqliteStore({ path: open, clock: systemClock });
+      await store.insertOnce("documents", "one", { v: 1, text: "kept" });
+      copyFileSync(`${open}-wal`, `${path}-wal`);
+      await store.close();
+      if (lost === "empty") writeFileSync(path, "");
+      const log = readFileSync(`${path}-wal`);
+      for (const argv of LOOKING) {
+        const refused = await run([...argv], { env });
+        assert.equal(refused.code, 78, `${argv.join(" ")}: ${refused.stderr}`);
+        assert.match(refused.stderr, /missing or empty, and its log .* put the database back beside its log/);
+        assert.deepEqual(readFileSync(`${path}-wal`), log, argv.join(" "));
+      }
+    }));
+}
+
+test("a move and an unmark of a damaged file say the way out", () =>
+  onMachine(async ({ run, dataDir }) => {
+    const env = environmentOf("postgres://me:of-nobody@127.0.0.1:1/x");
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    writeFileSync(join(dataDir, "postern.db"), "garbage".repeat(1_000));
+    for (const argv of [MOVE, [...MOVE, "--dry-run"], ["storage", "unmark", "--yes"]]) {
+      const { code, stderr } = await run([...argv], { env });
+      assert.equal(code, 78, stderr);
+      assert.match(stderr, /damaged or no database .*; restore a backup with postern restore <file>/);
+    }
   }));
