@@ -7,6 +7,8 @@ import { connect, createFakePeer, type FakePeer } from "../support/fake_peer.ts"
 import { type LinkedGateway, withCluster } from "../support/linked_gateways.ts";
 import { HELLO } from "../support/node_bench.ts";
 
+/** Time between two looks of a gateway at the records of nodes. Milliseconds */
+const LOOK_MS = 5_000;
 const NODE_TOKEN = "right-token-0123456789";
 const config = {
   gateway: {
@@ -126,6 +128,29 @@ test("a node that connects to another gateway moves there, and its older connect
     assert.equal(called.output, "here");
     assert.deepEqual(older.calls(), []);
     assert.deepEqual(network.requests, ["POST b /v1/cluster/nodes/pi/call"]);
+  });
+});
+
+test("an older connection that is recorded late does not take the node back from a newer one", async () => {
+  await withCluster(async ({ start, pass }) => {
+    const [a, b] = [await start("a", { config }), await start("b", { config })];
+    await pass(2 * LEASE_MS);
+    a.database.isCut = true;
+    const older = connectNode(a);
+    await pass(10);
+    // The connection to the first gateway breaks without a sign, and the node connects to the other
+    const newer = connectNode(b);
+    await pass(10);
+    a.database.isCut = false;
+    await pass(LOOK_MS);
+    assert.equal(newer.peer.code(), undefined, "the newest connection counts");
+    assert.equal(older.peer.code(), 1013, "a node that is there after all comes back, and is the newest then");
+    for (const gateway of [a, b]) {
+      assert.equal((await nodesOf(gateway))[0]?.["gateway"], b.services.cluster?.id, gateway.name);
+    }
+    const again = connectNode(a);
+    await pass(10);
+    assert.deepEqual([newer.peer.code(), again.peer.code()], [4409, undefined]);
   });
 });
 

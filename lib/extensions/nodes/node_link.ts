@@ -65,7 +65,8 @@ const DESCRIBE_TIMEOUT_MS = 10_000;
 const MAX_GIVEN_UP = 1024;
 const TOO_BIG = 1009;
 const UNSUPPORTED = 1003;
-const TRY_AGAIN_LATER = 1013;
+/** Close code after which a node connects again. */
+export const TRY_AGAIN_LATER = 1013;
 
 type ToolsFrame = Extract<NodeFrame, { type: "tools" }>;
 type Answer = ResultFrame | ToolsFrame;

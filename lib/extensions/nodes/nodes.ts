@@ -10,7 +10,14 @@ import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { NodeEvent } from "../../guard/audit/audit_event.ts";
 import type { Access, Tool } from "../../tools/runtime/tool.ts";
-import { GatewayLink, type LinkPeer, type LinkSettings, type NodeLink, notConnected } from "./node_link.ts";
+import {
+  GatewayLink,
+  type LinkPeer,
+  type LinkSettings,
+  type NodeLink,
+  notConnected,
+  TRY_AGAIN_LATER,
+} from "./node_link.ts";
 import { KnownNode, type NodeInfo, type NodeToolInfo } from "./known_node.ts";
 import { type NodeAnswer, type NodeCall, type NodeFailure, toNodeFailure } from "./node_call.ts";
 import type { SharedNodes } from "./shared_nodes.ts";
@@ -137,7 +144,10 @@ class AllowedNodes implements Nodes {
     if (authToken === "") log.error("Node control is on without a token: no node can connect");
     const connected = () => [...this.#nodes.values()].filter(({ link }) => link !== undefined).length;
     metrics.gaugeOf("postern_nodes_connected", "Connected nodes", connected);
-    shared?.start({ changed: (id) => this.#seeElsewhere(id), moved: (id) => this.#leaveToOther(id) });
+    shared?.start({
+      changed: (id) => this.#seeElsewhere(id),
+      moved: (id, wasRecorded) => this.#leaveToOther(id, wasRecorded),
+    });
   }
 
   admit(handshake: NodeHandshake): NodeAdmission {
@@ -238,8 +248,10 @@ class AllowedNodes implements Nodes {
     if (node.takeOffers(elsewhere.offers)) this.#tools = undefined;
   }
 
-  #leaveToOther(id: string): void {
-    this.#nodes.get(id)?.link?.close(CLOSE.replaced, "A connection of this id at another gateway has taken over");
+  #leaveToOther(id: string, wasRecorded: boolean): void {
+    const link = this.#nodes.get(id)?.link;
+    if (wasRecorded) link?.close(CLOSE.replaced, "A connection of this id at another gateway has taken over");
+    else link?.close(TRY_AGAIN_LATER, "Another gateway has a newer connection of this id");
   }
 
   #end(

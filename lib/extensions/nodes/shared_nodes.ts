@@ -52,8 +52,12 @@ export interface NodeElsewhere extends HeldNode {
 export interface SharedNodesListener {
   /** A node that another gateway holds has come, changed or gone. */
   changed(id: string): void;
-  /** Another gateway holds a node now that was connected here. */
-  moved(id: string): void;
+  /**
+   * Another gateway holds a node now that was connected here.
+   * @param wasRecorded false: the other connection was there before this one was recorded, and is newer by its time. Two clocks may differ,
+   *   so a node that is still there should connect again
+   */
+  moved(id: string, wasRecorded: boolean): void;
 }
 
 /** Options of `SharedNodes`. */
@@ -70,10 +74,10 @@ const MAX_NODES = 1_000;
 /** Longest answer of another gateway, in bytes: a frame of a node, and what goes around it. */
 const MAX_ANSWER_BYTES = 68 * 1024 * 1024;
 
-/** A node that is connected here. `takesOver`: it has just come, and its record is this gateway's whoever had it. */
+/** A node that is connected here. `isRecorded` false: it has just come, and takes the place of an older connection. */
 interface Held {
   readonly node: HeldNode;
-  takesOver: boolean;
+  isRecorded: boolean;
 }
 
 /**
@@ -110,14 +114,14 @@ export class SharedNodes {
 
   /** Takes a node that has connected here. */
   hold(id: string, node: HeldNode): void {
-    this.#held.set(id, { node, takesOver: true });
+    this.#held.set(id, { node, isRecorded: false });
     this.#look();
   }
 
   /** Takes the new tools of a node that is connected here. */
   change(id: string, node: HeldNode): void {
-    const takesOver = this.#held.get(id)?.takesOver ?? false;
-    this.#held.set(id, { node, takesOver });
+    const isRecorded = this.#held.get(id)?.isRecorded ?? true;
+    this.#held.set(id, { node, isRecorded });
     this.#look();
   }
 
@@ -246,10 +250,11 @@ export class SharedNodes {
     const { store, cluster } = this.#options;
     const body = toBody(held.node, own);
     const isMine = found?.value.gateway === own.id;
-    if (isMine && !held.takesOver && digestOf(found.value) === digestOf(body)) return;
-    if (found !== undefined && !isMine && !held.takesOver) {
+    if (isMine && held.isRecorded && digestOf(found.value) === digestOf(body)) return;
+    const isNewer = found !== undefined && (held.isRecorded || found.value.connected_at > body.connected_at);
+    if (isNewer && !isMine) {
       this.#held.delete(id);
-      this.#listener?.moved(id);
+      this.#listener?.moved(id, held.isRecorded);
       return;
     }
     const place = { collection: NODE_LINKS, key: id, body };
@@ -257,7 +262,7 @@ export class SharedNodes {
       ? { op: "insert", ...place }
       : { op: "putIf", ...place, version: found.version };
     if (!await store.batch([fenceCheck(own), write])) return void (this.#isDue = true);
-    if (this.#held.get(id) === held) held.takesOver = false;
+    if (this.#held.get(id) === held) held.isRecorded = true;
     cluster.ownership.tell("node", id);
   }
 
