@@ -266,8 +266,7 @@ class StoredTokens implements Tokens {
     for (const [id, kept] of this.#byId) {
       if (found.has(id) || kept.change >= changesBefore) continue;
       this.#byId.delete(id);
-      // A token that this gateway is removing itself was told of before
-      if (this.#byHash.delete(kept.body.hash)) void this.#tellRevoked([kept]);
+      void this.#refuse([kept]);
     }
     for (const [id, change] of this.#removedBy) if (change < changesBefore) this.#removedBy.delete(id);
   }
@@ -343,17 +342,20 @@ class StoredTokens implements Tokens {
     };
   }
 
-  /** Removes tokens: `verify` refuses them at once, and lists show them until the store has removed them too. */
+  /**
+   * Removes tokens. A gateway alone refuses them at once, whatever becomes of the write. In a cluster the write decides for all gateways, so
+   * that they agree about a token whose revocation failed. Lists show tokens until the store has removed them.
+   */
   async #forget(tokens: readonly KeptToken[], by: Actor | null): Promise<void> {
-    for (const { body } of tokens) this.#byHash.delete(body.hash);
-    const told = this.#tellRevoked(tokens);
+    const refusedBefore = this.#sharing === undefined ? this.#refuse(tokens) : undefined;
     if (tokens.length > 0) {
       const deletes = [...tokens.map(({ body }) => toDelete(body)), ...this.#changed()];
       await this.#record({ kind: "revoked", tokenIds: tokens.map(({ body }) => body.id), by }, deletes);
     }
+    const refused = refusedBefore ?? this.#refuse(tokens);
     this.#remove(tokens);
     this.#sharing?.tell();
-    await told;
+    await refused;
   }
 
   /** Removes tokens that have ended. One that another gateway has seen used meanwhile stays. */
@@ -361,38 +363,36 @@ class StoredTokens implements Tokens {
     const tokens = this.#expired();
     if (tokens.length === 0) return;
     if (this.#sharing === undefined) {
-      for (const { body } of tokens) this.#byHash.delete(body.hash);
-      const told = this.#tellRevoked(tokens);
+      const refused = this.#refuse(tokens);
       await this.#options.store.batch(tokens.map(({ body }) => toDelete(body)));
       this.#remove(tokens);
-      return await told;
+      return await refused;
     }
     for (const kept of tokens) {
-      const { body: { id, hash }, version } = kept;
+      const { body: { id }, version } = kept;
       const check: Write = { op: "check", collection: TOKENS, key: id, version };
       if (!await this.#options.store.batch([check, toDelete(kept.body), ...this.#changed()])) continue;
-      this.#byHash.delete(hash);
+      const refused = this.#refuse([kept]);
       this.#remove([kept]);
-      await this.#tellRevoked([kept]);
+      await refused;
     }
     this.#sharing.tell();
   }
 
   /** Removes all tokens of a cluster, also those that this gateway does not know. @returns how many there were */
   async #purge(sharing: TokenSharing, by: Actor | null): Promise<number> {
-    const known = [...this.#byId.values()];
-    for (const { body } of known) this.#byHash.delete(body.hash);
-    const told = this.#tellRevoked(known);
     const ids: string[] = [];
     await sharing.purge(async (also) => {
       for await (const { key } of scanAll(this.#options.store, TOKENS, { order: "key" })) ids.push(key);
       const deletes = ids.map((key) => ({ op: "delete", collection: TOKENS, key }) as const);
       await this.#record({ kind: "revoked", tokenIds: ids, by }, [...deletes, ...also]);
     });
-    this.#remove(known);
-    // A look removes the tokens that only others knew
+    const removed = ids.flatMap((id) => this.#byId.get(id) ?? []);
+    const refused = this.#refuse(removed);
+    this.#remove(removed);
+    // A look removes the tokens that this gateway learned of meanwhile
     await sharing.requireNew();
-    await told;
+    await refused;
     return ids.length;
   }
 
@@ -403,7 +403,9 @@ class StoredTokens implements Tokens {
     }
   }
 
-  async #tellRevoked(tokens: readonly KeptToken[]): Promise<void> {
+  /** Makes `verify` refuse tokens, and tells the listeners. */
+  async #refuse(tokens: readonly KeptToken[]): Promise<void> {
+    for (const { body } of tokens) this.#byHash.delete(body.hash);
     await Promise.all(tokens.flatMap(({ body }) => this.#listeners.map((tell) => tell(body.id))));
   }
 

@@ -289,6 +289,34 @@ test("whoever makes tokens at one gateway with a token that is revoked at anothe
   assert.equal(await database.store.count(TOKENS), 0);
 });
 
+test("a revocation whose write fails revokes nothing at any gateway, and one whose answer is lost revokes everywhere", async () => {
+  const { database, clock, start } = createGateways();
+  const [a, b] = [await start(), await start()];
+  const { token, record } = await a.tokens.issue(ADMIN);
+  const away = () => Promise.reject(new Error("away"));
+  const revokeOne = () => a.tokens.revoke(record.id);
+  const revokeAll = () => a.tokens.revokeAll();
+  for (const revoke of [revokeOne, revokeAll]) {
+    a.link.onBatch = away;
+    await assert.rejects(revoke(), /away/);
+    for (const gateway of [a, b]) {
+      assert.equal((await verify(gateway, token))?.tokenId, record.id);
+      assert.equal(gateway.tokens.isLive(record.id), true);
+    }
+    await clock.advance(2_000);
+    assert.deepEqual([a.gone, b.gone], [[], []], "nobody's work is ended");
+  }
+  database.isMute = true;
+  a.link.onBatch = async (_, make) => {
+    await make();
+    throw new Error("no answer");
+  };
+  await assert.rejects(revokeOne(), /no answer/);
+  await clock.advance(999);
+  for (const gateway of [a, b]) assert.equal(await verify(gateway, token), undefined);
+  assert.deepEqual([a.gone, b.gone], [[record.id], [record.id]]);
+});
+
 test("a revocation of all tokens ends those that another gateway makes in the same moment, however fast it makes them", async () => {
   const { database, clock, start } = createGateways();
   const [a, b] = [await start(), await start()];
