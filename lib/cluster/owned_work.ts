@@ -73,6 +73,8 @@ export class OwnedWork {
   #poll: Timer | undefined = undefined;
   #looking: Promise<void> | undefined = undefined;
   #isAway = false;
+  /** True from `start` to `stop`: outside of that nobody here would do the work. */
+  #isStarted = false;
 
   constructor(parts: OwnedWorkParts, kind: WorkKind) {
     const { store, leases } = parts;
@@ -89,12 +91,14 @@ export class OwnedWork {
 
   /** Begins to claim. Resolves after the first look. */
   async start(): Promise<void> {
+    this.#isStarted = true;
     this.#poll ??= this.#parts.clock.every(POLL_MS, () => void this.#look());
     await this.#look();
   }
 
-  /** Ends the claiming, for a shutdown. The work itself is stopped by whoever does it. */
+  /** Ends the claiming, for a shutdown or a drain. The work itself is stopped by whoever does it. */
   async stop(): Promise<void> {
+    this.#isStarted = false;
     this.#poll?.clear();
     await this.#looking;
   }
@@ -106,12 +110,13 @@ export class OwnedWork {
   }
 
   /**
-   * Returns the write of the mark that goes with the acceptance of a piece: it names this gateway, when this one may act.
+   * Returns the write of the mark that goes with the acceptance of a piece. It names this gateway when this one does such work and may act;
+   * else it names none, and another gateway claims the piece: a drained one and one without an agent accept pieces too.
    * @param isLocal true: the piece needs the workspace of this gateway. Default false
    */
   opening(id: string, isLocal = false): Write {
     const { lease, ownership } = this.#parts;
-    const own = lease.mayAct() ? lease.own() : undefined;
+    const own = this.#isStarted && lease.mayAct() ? lease.own() : undefined;
     if (own !== undefined) this.#opening.set(id, own);
     for (const oldest of this.#opening.keys()) {
       if (this.#opening.size <= MAX_OPENING) break;

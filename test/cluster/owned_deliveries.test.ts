@@ -59,7 +59,13 @@ function toRun(id: string, database: SharedDatabase): Run {
 async function join(
   database: SharedDatabase,
   receiver: Receiver,
-  { name, seed, crash }: { name: string; seed: number; crash?: { crashAt: number; when: "before" | "after" } },
+  { name, seed, crash, agent = true }: {
+    name: string;
+    seed: number;
+    crash?: { crashAt: number; when: "before" | "after" };
+    /** False: the gateway has no agent, so that its deliveries never start. Default true */
+    agent?: boolean;
+  },
 ): Promise<Member> {
   const plain = database.link();
   const crashing = crash && createCrashingStore(plain.store, crash);
@@ -92,7 +98,8 @@ async function join(
     random: createSeededRandom(seed),
     metrics: createMetrics(),
     // Nothing but the end of a run is asked for
-    runs: () => ({ ended: (id: string) => Promise.resolve(toRun(id, database)) }) as unknown as RunSupervisor,
+    runs: () =>
+      agent ? { ended: (id: string) => Promise.resolve(toRun(id, database)) } as unknown as RunSupervisor : undefined,
     fetch: () => Promise.resolve(fetch),
     targetOf: () => ({ url: "http://127.0.0.1:9/in", secretEnv: "" }),
     rules: () => ({
@@ -106,7 +113,7 @@ async function join(
     environment: () => undefined,
     retentionDays: () => 0,
   });
-  await deliveries.start();
+  if (agent) await deliveries.start();
   return {
     ...member,
     link: plain,
@@ -239,6 +246,40 @@ describe("a delivery in a cluster", () => {
     await b.deliveries.resolve("run_1", "release");
     await database.clock.advance(60_000);
     assert.deepEqual(receiver.got, ["A 1 run_1", "B 1 run_1"]);
+    await close(a, b);
+  });
+
+  test("released at a drained gateway, it is sent by another", async () => {
+    const database = createSharedDatabase();
+    const receiver = createReceiver(410);
+    const a = await join(database, receiver, { name: "A", seed: 1 });
+    const b = await join(database, receiver, { name: "B", seed: 2 });
+    await a.accept("run_1");
+    await database.clock.advance(100);
+    assert.equal((await found(b, "run_1"))?.status, "failed");
+    const { giveWorkBack, lease } = a.cluster;
+    const drained = a.deliveries.stop().then(giveWorkBack).then(() => lease.joinAnew("drained"));
+    await database.clock.advance(3_000);
+    await drained;
+    assert.equal(lease.mayAct(), true, "administration goes on there");
+    receiver.answer = 204;
+    await a.deliveries.resolve("run_1", "release");
+    await database.clock.advance(2_000);
+    assert.deepEqual(receiver.got, ["A 1 run_1", "B 1 run_1"]);
+    await close(a, b);
+  });
+
+  test("released at a gateway without an agent, it is sent by one that has an agent", async () => {
+    const database = createSharedDatabase();
+    const receiver = createReceiver(410);
+    const a = await join(database, receiver, { name: "A", seed: 1 });
+    const b = await join(database, receiver, { name: "B", seed: 2, agent: false });
+    await a.accept("run_1");
+    await database.clock.advance(100);
+    receiver.answer = 204;
+    await b.deliveries.resolve("run_1", "release");
+    await database.clock.advance(2_000);
+    assert.deepEqual(receiver.got, ["A 1 run_1", "A 1 run_1"]);
     await close(a, b);
   });
 
