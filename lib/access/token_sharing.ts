@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { type Clock, type Timer, withTimeout } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
 import { nextTick } from "../base/tick.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { readable } from "../storage/read_records.ts";
@@ -22,6 +23,7 @@ export interface TokenSharingOptions {
   readonly store: Store;
   /** Clock of the cluster, whose `now` is the database's */
   readonly clock: Clock;
+  readonly random: Random;
   readonly log: Logger;
   readonly cluster: AccessCluster;
   /** Reads all tokens. @returns a function that takes them over, at once and without an error */
@@ -29,18 +31,19 @@ export interface TokenSharingOptions {
 }
 
 /**
- * Collection of two records. The version of `all` counts the changes of all tokens, and its body never changes. `purge` says that all tokens
- * are being revoked.
+ * Collection of two records. The version of `all` counts the changes of all tokens, and its body names the newest of them: a failover may lose
+ * the commit of a version, which another change then makes again. `purge` says that all tokens are being revoked.
  */
 export const TOKEN_CHANGES = "token_changes";
 const ALL = "all";
 const PURGE = "purge";
-const ALL_BODY = { v: 1 } as const;
 
 const changeSchema = v.object({
   v: v.literal(1),
   /** Time in ms since the epoch, by the database's clock, until which no token is made. Absent in `all` */
   until: v.optional(v.number()),
+  /** Id of the newest change. Absent in `purge`, and in what older versions wrote */
+  change: v.optional(v.string()),
 });
 
 /** Parses a record of `token_changes`. @throws {v.ValiError} for a body that no version wrote */
@@ -51,6 +54,8 @@ export function parseTokenChange(body: unknown): v.InferOutput<typeof changeSche
 /** The records of `token_changes` as a look found them. */
 interface FoundChanges {
   readonly all: number;
+  /** Id of the newest change. */
+  readonly change: string | undefined;
   readonly purge: number;
   /** Time until which no token is made, in ms since the epoch. */
   readonly purgedUntil: number;
@@ -85,7 +90,7 @@ const PURGE_MS = 10_000;
 export class TokenSharing {
   readonly #options: TokenSharingOptions;
   /** Changes that the tokens in memory have. */
-  #known: FoundChanges = { all: -1, purge: -1, purgedUntil: 0 };
+  #known: FoundChanges = { all: -1, change: undefined, purge: -1, purgedUntil: 0 };
   /** Time at which the last look that succeeded was begun, in monotonic ms. */
   #confirmedAt = -Infinity;
   #begunAt = -Infinity;
@@ -177,7 +182,7 @@ export class TokenSharing {
 
   /** Returns the write that goes with a change that nothing may hold up, as a revocation. Call `tell` after it. */
   changed(): Write {
-    return { op: "put", collection: TOKEN_CHANGES, key: ALL, body: ALL_BODY };
+    return { op: "put", collection: TOKEN_CHANGES, key: ALL, body: { v: 1, change: this.#newChange() } };
   }
 
   /** Tells all gateways that tokens have changed. */
@@ -196,8 +201,9 @@ export class TokenSharing {
       check();
       const known = this.#known;
       if (known.purgedUntil > this.#options.clock.now()) throw purging();
-      if (await write(writesOver(known))) {
-        if (this.#known === known) this.#known = { ...known, all: known.all + 1 };
+      const change = this.#newChange();
+      if (await write(writesOver(known, change))) {
+        if (this.#known === known) this.#known = { ...known, all: known.all + 1, change };
         return this.tell();
       }
       await this.requireNew();
@@ -214,6 +220,10 @@ export class TokenSharing {
     await this.#options.store.batch([{ ...place, body: { v: 1, until: this.#options.clock.now() + PURGE_MS } }]);
     await write([{ ...place, body: { v: 1, until: 0 } }, this.changed()]);
     this.tell();
+  }
+
+  #newChange(): string {
+    return this.#options.random.id("chg_");
   }
 
   /** Waits as one of a bounded number. @param isCertain default: a look began after this call, and was answered */
@@ -274,8 +284,9 @@ export class TokenSharing {
   async #read(look: number, begunAt: number): Promise<void> {
     const { store, read } = this.#options;
     const found = await findChanges(store);
-    const { all, purge } = this.#known;
-    const takeOver = found.all === all && found.purge === purge ? undefined : await read();
+    const { all, change, purge } = this.#known;
+    const isSame = found.all === all && found.change === change && found.purge === purge;
+    const takeOver = isSame ? undefined : await read();
     if (look < this.#succeeded) return;
     // A change of this gateway, or one that another look has found, may be newer than what this look found
     const isOlder = takeOver === undefined
@@ -310,12 +321,17 @@ async function findChanges(store: Store): Promise<FoundChanges> {
   const found = readable(store, TOKEN_CHANGES, stored, parseTokenChange);
   const of = (key: string) => found.find((record) => record.key === key);
   const versionOf = (key: string) => stored.find((record) => record.key === key)?.version ?? 0;
-  return { all: versionOf(ALL), purge: versionOf(PURGE), purgedUntil: of(PURGE)?.value.until ?? 0 };
+  return {
+    all: versionOf(ALL),
+    change: of(ALL)?.value.change,
+    purge: versionOf(PURGE),
+    purgedUntil: of(PURGE)?.value.until ?? 0,
+  };
 }
 
 /** Returns the writes that let a change hold only while nothing else has changed. */
-function writesOver({ all, purge }: FoundChanges): readonly Write[] {
-  const place = { collection: TOKEN_CHANGES, key: ALL, body: ALL_BODY };
+function writesOver({ all, purge }: FoundChanges, change: string): readonly Write[] {
+  const place = { collection: TOKEN_CHANGES, key: ALL, body: { v: 1, change } };
   return [
     all === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version: all },
     { op: "check", collection: TOKEN_CHANGES, key: PURGE, version: purge },

@@ -93,11 +93,14 @@ class StoredTokens implements Tokens {
 
   /** Reads the tokens of the store, forgets the expired ones, and adds the fixed ones. @throws {ConfigError} */
   async load(): Promise<void> {
-    const { store, clock, cluster, log = SILENT, envToken, controlToken } = this.#options;
+    const { store, clock, random, cluster, log = SILENT, envToken, controlToken } = this.#options;
     if (cluster === undefined) (await this.#read({ order: "created" }))();
     else {
       const { TokenSharing } = await import("./token_sharing.ts");
-      this.#sharing = new TokenSharing({ store, clock, log, cluster, read: () => this.#read({ order: "key" }) });
+      this.#sharing = new TokenSharing({
+        ...{ store, clock, random, log, cluster },
+        read: () => this.#read({ order: "key" }),
+      });
       await this.#sharing.start();
     }
     await this.#forgetExpired();

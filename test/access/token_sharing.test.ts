@@ -239,6 +239,37 @@ test("a thousand requests wait for a slow database at most: others are refused a
   assert.ok(reads.count <= 10, `${reads.count} looks`);
 });
 
+test("a version that a failover lost and that a revocation then makes again is another version, with or without an outage", async () => {
+  for (const isAway of [true, false]) {
+    const { database, clock, start } = createGateways();
+    const { store } = database;
+    const [a, b] = [await start(), await start()];
+    const { token, record } = await a.tokens.issue(ADMIN);
+    await clock.advance(1_000);
+    const before = await store.get(TOKEN_CHANGES, "all") ?? assert.fail();
+    const lost = await a.tokens.issue(ADMIN);
+    await clock.advance(1_000);
+    assert.ok(b.tokens.verify(lost.token));
+    const known = await store.get(TOKEN_CHANGES, "all");
+    database.isAway = isAway;
+    await clock.advance(isAway ? 3_000 : 0);
+    // The standby that goes on has not received the last commit
+    await store.takeOnce(TOKENS, lost.record.id);
+    await store.takeOnce(TOKEN_CHANGES, "all");
+    for (let version = 0; version < before.version; version++) {
+      await store.batch([{ op: "put", collection: TOKEN_CHANGES, key: "all", body: before.body }]);
+    }
+    database.isMute = true;
+    database.isAway = false;
+    await a.tokens.revoke(record.id);
+    assert.equal((await store.get(TOKEN_CHANGES, "all"))?.version, known?.version);
+    await clock.advance(1_000);
+    for (const gateway of [a, b]) {
+      for (const gone of [token, lost.token]) assert.equal(await verify(gateway, gone), undefined);
+    }
+  }
+});
+
 test("a read whose answer hangs holds up nothing, and its late answer changes nothing", async () => {
   const { database, clock, start } = createGateways();
   const [a, b] = [await start(), await start()];
