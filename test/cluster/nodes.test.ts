@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { errorBody } from "../../handlers/wire/http_errors.ts";
 import { HttpError } from "../../lib/base/errors.ts";
-import { LEASE_MS } from "../support/clustered.ts";
+import { NODE_LINKS } from "../../lib/extensions/nodes/shared_nodes.ts";
+import { awayError, LEASE_MS } from "../support/clustered.ts";
 import { connect, createFakePeer, type FakePeer } from "../support/fake_peer.ts";
-import { type LinkedGateway, withCluster } from "../support/linked_gateways.ts";
+import { type LinkedCluster, type LinkedGateway, withCluster } from "../support/linked_gateways.ts";
 import { HELLO } from "../support/node_bench.ts";
 
 /** Time between two looks of a gateway at the records of nodes. Milliseconds */
@@ -151,6 +152,49 @@ test("an older connection that is recorded late does not take the node back from
     const again = connectNode(a);
     await pass(10);
     assert.deepEqual([newer.peer.code(), again.peer.code()], [4409, undefined]);
+  });
+});
+
+/** Counts the looks at the records of nodes. The database goes away for one that is made without an end to it. */
+function countLooks({ database }: Pick<LinkedCluster, "database">): () => number {
+  let looks = 0;
+  database.onResult = async (operation, first) => {
+    if (operation === "scan" && first === NODE_LINKS && ++looks > 100) throw awayError();
+  };
+  return () => looks;
+}
+
+test("a damaged record of a node is written over by the gateway that holds the node's link", async () => {
+  await withCluster(async ({ database, start, pass }) => {
+    const [a, b] = [await start("a", { config }), await start("b", { config })];
+    await pass(2 * LEASE_MS);
+    await database.store.batch([{ op: "insert", collection: NODE_LINKS, key: "pi", body: { v: 1, gateway: 7 } }]);
+    const looks = countLooks({ database });
+    connectNode(a);
+    await pass(10);
+    assert.equal((await nodesOf(b))[0]?.["gateway"], a.services.cluster?.id);
+    assert.ok(looks() < 10, `${looks()} looks`);
+  });
+});
+
+test("a record of a node that cannot be written is tried again after a pause", async () => {
+  await withCluster(async ({ database, start, pass }) => {
+    const [a, b] = [await start("a", { config }), await start("b", { config })];
+    await pass(2 * LEASE_MS);
+    const looks = countLooks({ database });
+    a.database.onBatch = (writes, make) =>
+      writes.some((write) => "collection" in write && write.collection === NODE_LINKS)
+        ? Promise.resolve(false)
+        : make();
+    connectNode(a);
+    await pass(900);
+    assert.ok(looks() > 2 && looks() < 8, `${looks()} looks`);
+    a.database.onBatch = (_, make) => make();
+    await pass(300);
+    assert.equal((await nodesOf(b))[0]?.["gateway"], a.services.cluster?.id);
+    a.database.onBatch = () => Promise.resolve(false);
+    connectNode(a);
+    await pass(10);
   });
 });
 

@@ -7,7 +7,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { GatewayLinkError, type LinkedGateway } from "../../cluster/gateway_links.ts";
 import type { Cluster } from "../../cluster/join_cluster.ts";
 import { fenceCheck, type JoinedGateway } from "../../cluster/leases.ts";
-import { readable, type ReadRecord } from "../../storage/read_records.ts";
+import { readable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { linkBroke, notConnected, timedOut } from "./node_link.ts";
 import { type NodeAnswer, nodeAnswerSchema, type NodeCall, nodeFailureSchema } from "./node_call.ts";
@@ -70,6 +70,8 @@ export interface SharedNodesOptions {
 
 /** Time between two looks at the records, in case a note was lost. Milliseconds */
 const LOOK_MS = 5_000;
+/** Pause before a record is written again that could not be, since something else had changed. Milliseconds */
+const AGAIN_MS = 250;
 const MAX_NODES = 1_000;
 /** Longest answer of another gateway, in bytes: a frame of a node, and what goes around it. */
 const MAX_ANSWER_BYTES = 68 * 1024 * 1024;
@@ -78,6 +80,12 @@ const MAX_ANSWER_BYTES = 68 * 1024 * 1024;
 interface Held {
   readonly node: HeldNode;
   isRecorded: boolean;
+}
+
+/** Record of a node's link as a look found it. Undefined where there is none; a damaged one has a version alone. */
+interface FoundLink {
+  readonly record: LinkRecord | undefined;
+  readonly version: number | undefined;
 }
 
 /**
@@ -96,6 +104,8 @@ export class SharedNodes {
   #looking: Promise<void> | undefined = undefined;
   #isDue = false;
   #isClosed = false;
+  /** Ends the pause that is due. */
+  readonly #closing = new AbortController();
   #isAway = false;
 
   constructor(options: SharedNodesOptions) {
@@ -163,6 +173,7 @@ export class SharedNodes {
     this.#timer?.clear();
     this.#stopNotes();
     this.#look();
+    this.#closing.abort();
     await this.#looking;
     this.#isClosed = true;
   }
@@ -210,7 +221,7 @@ export class SharedNodes {
     while (this.#isDue) {
       this.#isDue = false;
       try {
-        await this.#reconcile();
+        if (!await this.#reconcile()) await this.#tryAgain();
         this.#isAway = false;
       } catch (error) {
         const { log } = this.#options;
@@ -220,13 +231,27 @@ export class SharedNodes {
     }
   }
 
-  async #reconcile(): Promise<void> {
+  /** Waits before the next look: nothing says that it finds anything else. */
+  async #tryAgain(): Promise<void> {
+    const { signal } = this.#closing;
+    await this.#options.clock.sleep(AGAIN_MS, signal).catch(() => {});
+    if (!signal.aborted) this.#isDue = true;
+  }
+
+  /** @returns false when a record could not be written, since something else had changed */
+  async #reconcile(): Promise<boolean> {
     const { store, cluster } = this.#options;
     const own = cluster.lease.own();
-    if (own === undefined) return;
+    if (own === undefined) return true;
     const page = await store.scan(NODE_LINKS, { limit: MAX_NODES });
     const records = new Map(readable(store, NODE_LINKS, page, parseNodeLink).map((record) => [record.key, record]));
-    for (const [id, held] of [...this.#held]) await this.#record(id, held, { own, found: records.get(id) });
+    // A damaged record has a version too
+    const versions = new Map(page.map(({ key, version }) => [key, version]));
+    let isWritten = true;
+    for (const [id, held] of [...this.#held]) {
+      const found = { record: records.get(id)?.value, version: versions.get(id) };
+      if (!await this.#record(id, held, { own, found })) isWritten = false;
+    }
     const elsewhere = new Map<string, NodeElsewhere>();
     for (const [id, found] of records) {
       if (this.#held.has(id)) continue;
@@ -239,31 +264,34 @@ export class SharedNodes {
       }
     }
     this.#takeElsewhere(elsewhere);
+    return isWritten;
   }
 
-  /** Writes the record of a node that is connected here, or lets go of a node that has moved. */
+  /**
+   * Writes the record of a node that is connected here, or lets go of a node that has moved.
+   * @returns false when the record could not be written, since something else had changed
+   */
   async #record(
     id: string,
     held: Held,
-    { own, found }: { readonly own: JoinedGateway; readonly found: ReadRecord<LinkRecord> | undefined },
-  ): Promise<void> {
+    { own, found: { record, version } }: { readonly own: JoinedGateway; readonly found: FoundLink },
+  ): Promise<boolean> {
     const { store, cluster } = this.#options;
     const body = toBody(held.node, own);
-    const isMine = found?.value.gateway === own.id;
-    if (isMine && held.isRecorded && digestOf(found.value) === digestOf(body)) return;
-    const isNewer = found !== undefined && (held.isRecorded || found.value.connected_at > body.connected_at);
+    const isMine = record?.gateway === own.id;
+    if (isMine && held.isRecorded && digestOf(record) === digestOf(body)) return true;
+    const isNewer = record !== undefined && (held.isRecorded || record.connected_at > body.connected_at);
     if (isNewer && !isMine) {
       this.#held.delete(id);
       this.#listener?.moved(id, held.isRecorded);
-      return;
+      return true;
     }
     const place = { collection: NODE_LINKS, key: id, body };
-    const write: Write = found === undefined
-      ? { op: "insert", ...place }
-      : { op: "putIf", ...place, version: found.version };
-    if (!await store.batch([fenceCheck(own), write])) return void (this.#isDue = true);
+    const write: Write = version === undefined ? { op: "insert", ...place } : { op: "putIf", ...place, version };
+    if (!await store.batch([fenceCheck(own), write])) return false;
     if (this.#held.get(id) === held) held.isRecorded = true;
     cluster.ownership.tell("node", id);
+    return true;
   }
 
   #takeElsewhere(elsewhere: ReadonlyMap<string, NodeElsewhere>): void {
