@@ -26,7 +26,7 @@ export interface RecordWriter {
   readonly keyId: string;
   /** Encrypts a text. @param bound the record that the text belongs to: the text opens with exactly this */
   seal(text: string, bound: string): Sealed;
-  /** Preconditions that go into the batch with a sealed text: nobody has chosen another key meanwhile. Empty at a gateway alone. */
+  /** Preconditions that go into the batch with a sealed text: nobody has chosen another key meanwhile. */
   readonly also: readonly Write[];
 }
 

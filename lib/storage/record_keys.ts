@@ -44,13 +44,16 @@ export interface RecordKeys {
   endRekey(): Promise<void>;
 }
 
-/** Collection of the one record that says which key of the environment records are written with. It holds no key. */
+/**
+ * Collection of the records that say which key is written with: `current` for the key of the environment, and the name of a key file once
+ * that file's key was changed. They hold no key.
+ */
 export const STORAGE_KEYS = "storage_keys";
 const CURRENT = "current";
 
 const keySchema = storedObject({
   v: v.literal(1),
-  /** Digest of the key that is written with */
+  /** Digest of the key of the environment, or id of a file's key, that is written with */
   check: v.string(),
 });
 
@@ -109,10 +112,13 @@ class FileKeys implements RecordKeys {
     for (const name of NAMES) {
       if (!await this.#isUsed(name)) continue;
       const ring = await this.cipher(name);
-      if (ring.isChanging()) continue;
-      const key = isKept ? await loadKeyFile(this.#path(name) + NEXT, random) : random.bytes(KEY_BYTES);
-      ring.change(createRecordCipher(key, random));
+      if (!ring.isChanging()) {
+        const key = isKept ? await loadKeyFile(this.#path(name) + NEXT, random) : random.bytes(KEY_BYTES);
+        // Another call may have begun meanwhile
+        if (!ring.isChanging()) ring.change(createRecordCipher(key, random));
+      }
     }
+    for (const name of this.#rings.keys()) await this.#choose(name);
   }
 
   async endRekey(): Promise<void> {
@@ -127,10 +133,26 @@ class FileKeys implements RecordKeys {
     }
   }
 
+  /** Writes which key is written with: whoever has sealed with the one before, and writes later, is refused by its precondition. */
+  async #choose(name: RecordKeyName): Promise<void> {
+    const { store } = this.#options;
+    const ring = await this.cipher(name);
+    if (!ring.isChanging()) return;
+    const keyId = ring.keyId();
+    const stored = await readRecord(store, STORAGE_KEYS, name, parseStorageKey);
+    if (stored?.value.check === keyId) return;
+    const body = { ...stored?.value, v: 1 as const, check: keyId };
+    await store.batch([{ op: "put", collection: STORAGE_KEYS, key: name, body }]);
+  }
+
   async #open(name: RecordKeyName): Promise<KeyRing> {
-    const { random, isKept } = this.#options;
-    if (!isKept) return new KeyRing(createRecordCipher(random.bytes(KEY_BYTES), random));
-    const ring = new KeyRing(createRecordCipher(await loadKeyFile(this.#path(name), random), random));
+    const { random, isKept, store } = this.#options;
+    const chosen = async (): Promise<Write> => {
+      const version = (await store.get(STORAGE_KEYS, name))?.version ?? 0;
+      return { op: "check", collection: STORAGE_KEYS, key: name, version };
+    };
+    if (!isKept) return new KeyRing(createRecordCipher(random.bytes(KEY_BYTES), random), chosen);
+    const ring = new KeyRing(createRecordCipher(await loadKeyFile(this.#path(name), random), random), chosen);
     const next = this.#path(name) + NEXT;
     if (await exists(next)) ring.change(createRecordCipher(await loadKeyFile(next, random), random));
     return ring;
@@ -245,15 +267,27 @@ class MissingKeys implements RecordKeys {
 class KeyRing implements RecordCipher {
   #current: KeyCipher;
   #before: KeyCipher | undefined = undefined;
+  readonly #chosen: () => Promise<Write>;
 
-  constructor(current: KeyCipher) {
+  /** @param chosen returns the precondition that the key which is written with now is so still */
+  constructor(current: KeyCipher, chosen: () => Promise<Write>) {
     this.#current = current;
+    this.#chosen = chosen;
   }
 
   readonly open: RecordCipher["open"] = (sealed, bound) =>
     openWith([this.#current, ...this.#before === undefined ? [] : [this.#before]], sealed, bound);
 
-  readonly writer: RecordCipher["writer"] = () => this.#current.writer();
+  readonly writer: RecordCipher["writer"] = async () => {
+    // Read before the key: a change after this moment is one that the precondition finds
+    const also = [await this.#chosen()];
+    const { keyId, seal } = this.#current;
+    return { keyId, seal, also };
+  };
+
+  keyId(): string {
+    return this.#current.keyId;
+  }
 
   isChanging(): boolean {
     return this.#before !== undefined;

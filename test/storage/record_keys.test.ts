@@ -210,6 +210,53 @@ test("without a key of the environment new files take the place of the old, at w
   }
 });
 
+/** Writes of each kind, with what reads the record back. */
+const WRITES: Readonly<Record<string, (gateway: ReturnType<typeof gatewayOf>) => Promise<unknown>>> = {
+  browser_cookies: ({ jars }) => jars.set("conv_0", [{ ...COOKIE, value: "late" }]),
+  browser_logins: ({ logins }) =>
+    logins.save("example.com", { hosts: ["example.com"], cookies: [COOKIE], storage: [] }, {
+      via: "cli",
+      tokenId: null,
+    }),
+  mailboxes: ({ mailbox }) => mailbox.send({ from: "a", to: "b", payload: "late", sender: "cli" }),
+  mcp_credentials: ({ credentials }) => credentials.put({ ...CREDENTIAL, access_token: "late" }),
+};
+for (const [collection, write] of Object.entries(WRITES)) {
+  test(`a write to ${collection} that waits while new key files take the place of the old is made with the new key`, async () => {
+    await withTemporaryFolder(async (dataDir) => {
+      const store = createMemoryStore();
+      const keys = keysOf(store, { dataDir });
+      let writes = 0;
+      const slow = gatewayOf({
+        ...store,
+        batch: async (given) => {
+          if (writes++ === 0) await rekeyAll(store, keys);
+          return await store.batch(given);
+        },
+      }, keys);
+      await fill(gatewayOf(store, keys));
+      const before = await sealedWith(store);
+      await write(slow);
+      assert.ok(writes > 1, "the first try was not refused");
+      for (const id of await sealedWith(store)) assert.ok(!before.has(id), "sealed with a key that is gone");
+      const { complete, unreadable } = await rekeyAll(store, keysOf(store, { dataDir }));
+      assert.deepEqual([complete, unreadable], [true, []]);
+    });
+  });
+}
+
+test("two changes of the key files at once are one", async () => {
+  await withTemporaryFolder(async (dataDir) => {
+    const store = createMemoryStore();
+    const gateway = gatewayOf(store, keysOf(store, { dataDir }));
+    await fill(gateway);
+    await Promise.all([gateway.keys.beginRekey(), gateway.keys.beginRekey()]);
+    await checkAll(gateway);
+    await rekeyAll(store, gateway.keys);
+    await checkAll(gatewayOf(store, keysOf(store, { dataDir })));
+  });
+});
+
 test("records of the files of a data directory go over to a key of the environment", async () => {
   await withTemporaryFolder(async (dataDir) => {
     const store = createMemoryStore();
