@@ -2,7 +2,7 @@ import { cancelError } from "../../base/cancel.ts";
 import { scanAll } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import { later, NewestHashes, pointsOf, toPoint } from "./chain_points.ts";
-import { type AuditHead, type AuditRecord, auditSeq } from "./audit_chain.ts";
+import { AUDIT_RECORDS, type AuditHead, type AuditRecord, auditSeq } from "./audit_chain.ts";
 import type { ChainPoint } from "./audit_event.ts";
 import {
   AUDIT_CHAINS,
@@ -35,6 +35,8 @@ const MAX_AWAITED = 64;
 /** Looks for records that were written late, and the records that one of them reads. */
 const MAX_LATE_LOOKS = 200;
 const MAX_LATE_RECORDS = 10_000;
+/** Readings of the heads, when they do not fit together. */
+const MAX_HEAD_READS = 3;
 /** Time that a write may take, between the moment that its record names and its commit. */
 const LATE_MS = 60_000;
 
@@ -115,8 +117,7 @@ class ChainsCheck {
 
   /** Compares each chain with its head and with what the others know of it. @returns the report */
   async end(signal: AbortSignal | undefined): Promise<AuditReport> {
-    const heads = await this.#readHeads(signal);
-    for (const id of heads.keys()) if (!this.#isBeyond(id)) this.#chainOf(id);
+    const heads = await this.#catchUp(signal);
     const lone = await readHead(this.#store);
     if (lone !== undefined && lone.seq > 0) this.#chainOf(LONE_CHAIN);
     if (this.#given !== undefined) this.#chainOf(this.#given.chain ?? LONE_CHAIN);
@@ -281,24 +282,53 @@ class ChainsCheck {
     return heads;
   }
 
+  /**
+   * Reads the heads, and checks the records up to them that were written after the walk had passed. All of them come before any chain is
+   * compared with its head: the record that says how a chain has ended is in the chain of another.
+   */
+  async #catchUp(signal: AbortSignal | undefined): Promise<ReadonlyMap<string, ChainHead>> {
+    for (let reads = 1;; reads++) {
+      const heads = await this.#readHeads(signal);
+      for (const id of heads.keys()) if (!this.#isBeyond(id)) this.#chainOf(id);
+      for (const [id, chain] of this.#chains) {
+        const from = chain.check.last.seq + 1;
+        const kept = heads.get(id);
+        if (kept === undefined || kept.seq < from) continue;
+        await this.#lookForLate(id, chain, { from, upTo: kept.seq, time: kept.time });
+      }
+      // Heads are read page by page: a chain that changes between two pages does not fit to the others
+      const isBehind = [...this.#chains].some(([id, chain]) => id !== LONE_CHAIN && isAhead(chain, heads.get(id)));
+      if (!isBehind || reads === MAX_HEAD_READS) return heads;
+    }
+  }
+
   /** @returns undefined for a chain whose records were all forgotten after it had ended */
   async #endChain(id: string, chain: WalkedChain, { head, kept }: {
     readonly head: AuditHead | undefined;
     readonly kept: ChainHead | undefined;
   }): Promise<AuditReport | undefined> {
     const { check, forgotten } = chain;
-    if (kept !== undefined && kept.seq > check.last.seq) {
-      await this.#lookForLate(id, chain, { from: check.last.seq + 1, upTo: kept.seq, time: kept.time });
-    }
     if (forgotten !== undefined) check.explain(forgotten);
     this.#compareFurthest(id, chain, head);
-    const isGone = head === undefined && check.first === undefined;
-    if (isGone && this.#given?.chain !== id) return undefined;
     if (kept?.end !== undefined) this.#compareEnd(id, chain, kept);
-    const report = check.end(head && { seq: head.seq, hash: head.hash });
+    const gone = head === undefined ? await this.#lastOfGone(chain) : undefined;
+    const isGone = head === undefined && (check.first === undefined || gone !== undefined);
+    const isAsked = this.#given?.chain === id;
+    if (isGone && gone === undefined && !isAsked) return undefined;
+    const report = check.end(head === undefined ? gone : { seq: head.seq, hash: head.hash });
     for (const problem of report.problems) this.#note({ ...problem, chain: id });
     this.#problemCount += report.problem_count - report.problems.length;
-    return report;
+    return isGone && !isAsked ? undefined : report;
+  }
+
+  /** Returns the last record that was checked of a chain that was forgotten whole after that. Undefined for any other chain. */
+  async #lastOfGone({ check: { first, last }, lastKey, forgotten }: WalkedChain): Promise<AuditHead | undefined> {
+    if (first === undefined || forgotten === undefined || forgotten.seq < last.seq || lastKey === undefined) {
+      return undefined;
+    }
+    // Records that are there again were put there by somebody
+    if (await this.#store.get(AUDIT_RECORDS, lastKey) !== undefined) return undefined;
+    return { seq: last.seq, hash: forgotten.seq === last.seq ? forgotten.hash : last.hash ?? "" };
   }
 
   /** Finds out whether another chain knows of a later record than there is. */
@@ -331,6 +361,12 @@ class ChainsCheck {
     this.#problemCount++;
     if (this.#problems.length < MAX_PROBLEMS) this.#problems.push(problem);
   }
+}
+
+/** Tells whether more is known of a chain than its head says. */
+function isAhead({ check, furthest, forgotten }: WalkedChain, head: ChainHead | undefined): boolean {
+  const known = Math.max(check.last.seq, furthest?.seq ?? 0);
+  return known > (head?.seq ?? forgotten?.seq ?? 0);
 }
 
 function headOf(body: unknown): ChainHead | undefined {

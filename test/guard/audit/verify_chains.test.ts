@@ -9,6 +9,24 @@ import { type ClusteredAudit, createAuditedCluster } from "./clustered_audit.ts"
 const DAY_MS = 86_400_000;
 const MINUTE_MS = 60_000;
 
+/** Returns a cluster with a chain that is over and whose records are old enough to be forgotten. */
+async function withOldChain() {
+  const cluster = createAuditedCluster();
+  const [a, b, c] = await Promise.all(["gw_a", "gw_b", "gw_c"].map((id) => cluster.join(id, { retentionDays: 3 })));
+  assert.ok(a && b && c);
+  for (let count = 0; count < 20; count++) await c.audit.append(auditedCall(`old_${count}`));
+  await c.close();
+  cluster.jump(2 * DAY_MS);
+  for (let count = 0; count < 600; count++) await a.audit.append(auditedCall(`new_${count}`));
+  cluster.jump(1.5 * DAY_MS);
+  await b.audit.append(auditedCall("last"));
+  const forget = async () => {
+    const before = new Date(cluster.now() - 3 * DAY_MS).toISOString();
+    return await pruneChains({ store: cluster.store, append: a.audit.append, before, own: "gw_a.1" });
+  };
+  return { cluster, b, forget };
+}
+
 describe("a verification of the chains of a cluster", () => {
   test("takes records that another gateway forgets meanwhile for no gap", async () => {
     for (const page of [1, 2]) {
@@ -52,6 +70,76 @@ describe("a verification of the chains of a cluster", () => {
       if (scans === 1 || scans === 3) await forget(1);
     };
     const { ok, problems } = await a.audit.verify();
+    assert.deepEqual([ok, problems], [true, []]);
+  });
+
+  test("takes a chain that is over and is forgotten whole meanwhile for no damage", async () => {
+    // Before the second page of records, and before the heads
+    for (const [from, reads] of [["audit", 2], ["audit_chains", 1]] as const) {
+      const { cluster, b, forget } = await withOldChain();
+      let count = 0;
+      cluster.onScan = async (collection) => {
+        if (collection !== from || ++count !== reads) return;
+        cluster.onScan = async () => {};
+        assert.equal(await forget(), 24);
+      };
+      const { ok, problems, chains } = await b.audit.verify();
+      assert.deepEqual([ok, problems], [true, []], from);
+      assert.equal(chains?.some(({ chain }) => chain === "gw_c.1"), false);
+    }
+  });
+
+  test("finds what was changed in a chain that is forgotten whole meanwhile, and a chain that came back", async () => {
+    const { cluster, b, forget } = await withOldChain();
+    const old = (await cluster.records()).filter(({ body }) => body["chain"] === "gw_c.1");
+    const [changed] = old.filter(({ body }) => body["tool"] === "old_3");
+    assert.ok(changed);
+    await cluster.store.batch([
+      { op: "put", collection: "audit", key: changed.key, body: { ...changed.body, added: 1 } },
+    ]);
+    cluster.onScan = async (collection) => {
+      if (collection !== "audit_chains") return;
+      cluster.onScan = async () => {};
+      await forget();
+    };
+    const found = async () =>
+      (await b.audit.verify()).problems.map(({ chain, seq, code }) => `${chain} ${seq} ${code}`);
+    assert.deepEqual(await found(), [`gw_c.1 ${changed.body["seq"]} altered`]);
+    assert.deepEqual(await found(), []);
+    await cluster.store.batch(old.map(({ key, body }) => ({ op: "put", collection: "audit", key, body })));
+    assert.deepEqual(await found(), ["gw_c.1 22 head"]);
+  });
+
+  test("takes a chain that is left off after the walk for whole, also when it began first", async () => {
+    const cluster = createAuditedCluster();
+    const c = await cluster.join("gw_c");
+    await c.audit.append(auditedCall("c"));
+    cluster.jump(10);
+    await cluster.join("gw_a");
+    const b = await cluster.join("gw_b");
+    await cluster.clock.advance(2_000);
+    await c.fenceOff();
+    cluster.onScan = async (collection) => {
+      if (collection !== "audit_chains") return;
+      cluster.onScan = async () => {};
+      await cluster.clock.advance(MINUTE_MS);
+      assert.equal((await cluster.records()).some(({ body }) => body["action"] === "left_off"), true);
+    };
+    const { ok, problems } = await b.audit.verify();
+    assert.deepEqual([ok, problems], [true, []]);
+  });
+
+  test("takes a chain that ends between two pages of heads for whole", async () => {
+    const cluster = createAuditedCluster();
+    const gateways = await Promise.all(Array.from({ length: 101 }, (_, index) => cluster.join(`gw_${1_000 + index}`)));
+    // Each has looked at its start for what to forget
+    await cluster.clock.advance(0);
+    let scans = 0;
+    cluster.onScan = async (collection) => {
+      if (collection !== "audit_chains" || ++scans !== 2) return;
+      await gateways.at(-1)?.close();
+    };
+    const { ok, problems } = await gateways[0]?.audit.verify() ?? assert.fail("none");
     assert.deepEqual([ok, problems], [true, []]);
   });
 
