@@ -1,20 +1,18 @@
+import { Buffer } from "node:buffer";
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { ConfigError, messageOf } from "../base/errors.ts";
 import { syncFoldersSync } from "../base/durable_files.ts";
+import { NEXT_KEY } from "./key_file.ts";
 import { openReadOnly, ownerOf, refuseLostRecords } from "./sqlite/open_database.ts";
 
 /** Name of the database in a data directory. */
 export const DATABASE_NAME = "postern.db";
-/** Files of a data directory that a backup holds beside the records: keys, without which some records cannot be opened. */
-export const KEPT_FILES = [
-  "agents_ipc.key",
-  "browser_cookies.key",
-  // While records are being encrypted anew
-  "agents_ipc.key.next",
-  "browser_cookies.key.next",
-] as const;
+/** Keys that a backup holds beside the records, without which some of them cannot be opened. */
+const KEPT_KEYS = ["agents_ipc.key", "browser_cookies.key"] as const;
+/** Files of a data directory that a backup holds: keys, and those that take their places while records are encrypted anew. */
+export const KEPT_FILES: readonly string[] = [...KEPT_KEYS, ...KEPT_KEYS.map((name) => `${name}${NEXT_KEY}`)];
 
 /** Facts about a backup: its place and size, and what it holds. */
 export interface BackupFacts {
@@ -73,8 +71,11 @@ export async function backUp(
     throw unusable(`"${partial}" exists: another backup is at work, or was cut off, then remove that file`, error);
   }
   try {
+    // The records are those of a moment between the two readings of the keys
+    const before = readKeys(dataDir);
     copyDatabase(from, partial, isInUse);
-    const facts = await addFiles(dataDir, partial, parts);
+    const keys = joinKeys(before, readKeys(dataDir));
+    const facts = await addFiles(partial, keys, parts);
     const file = openSync(partial, "r+");
     fsyncSync(file);
     closeSync(file);
@@ -105,9 +106,48 @@ function copyDatabase(from: string, to: string, isInUse: boolean): void {
   }
 }
 
+/** Contents of the files of a key, the older one first. */
+type KeyContents = readonly Uint8Array[];
+
+/** Reads the keys of a data directory. */
+function readKeys(dataDir: string): ReadonlyMap<string, KeyContents> {
+  const read = (name: string): KeyContents => {
+    const path = join(dataDir, name);
+    return statSync(path, { throwIfNoEntry: false })?.isFile() === true ? [readFileSync(path)] : [];
+  };
+  return new Map(KEPT_KEYS.map((name) => {
+    // The new key first, since it is renamed over the other one: read last, it could be missed under both names
+    const next = read(`${name}${NEXT_KEY}`);
+    return [name, [...read(name), ...next]];
+  }));
+}
+
+/**
+ * Returns the key files of a backup. Where the key was changed during the copy, nobody knows which one the records have: the backup then has
+ * both, as in the middle of the change.
+ * @throws {Error} a key that was changed twice: a data directory has no place for three
+ */
+function joinKeys(
+  before: ReadonlyMap<string, KeyContents>,
+  after: ReadonlyMap<string, KeyContents>,
+): readonly BackupPart[] {
+  return KEPT_KEYS.flatMap((name) => {
+    const [key, next, ...more] = distinct([...before.get(name) ?? [], ...after.get(name) ?? []]);
+    if (more.length > 0) throw new Error(`the key "${name}" was changed twice meanwhile; make the backup again`);
+    return [
+      ...(key === undefined ? [] : [{ name, content: key }]),
+      ...(next === undefined ? [] : [{ name: `${name}${NEXT_KEY}`, content: next }]),
+    ];
+  });
+}
+
+function distinct(contents: KeyContents): KeyContents {
+  return contents.filter((one, at) => contents.findIndex((other) => Buffer.compare(one, other) === 0) === at);
+}
+
 async function addFiles(
-  dataDir: string,
   path: string,
+  keys: readonly BackupPart[],
   parts: BackupOptions["parts"],
 ): Promise<Pick<BackupFacts, "records" | "keys" | "parts">> {
   const database = new DatabaseSync(path);
@@ -116,15 +156,14 @@ async function addFiles(
       "PRAGMA journal_mode = DELETE; CREATE TABLE backup_files (name TEXT PRIMARY KEY, content BLOB NOT NULL)",
     );
     const insert = database.prepare("INSERT INTO backup_files (name, content) VALUES (?, ?)");
-    const keys = KEPT_FILES.filter((name) => statSync(join(dataDir, name), { throwIfNoEntry: false })?.isFile());
-    for (const name of keys) insert.run(name, readFileSync(join(dataDir, name)));
+    for (const { name, content } of keys) insert.run(name, content);
     const names: string[] = [];
     for await (const { name, content } of parts((collection) => bodiesIn(database, collection))) {
       insert.run(name, content);
       names.push(name);
     }
     const records = Number(database.prepare("SELECT count(*) AS n FROM records").get()?.["n"]);
-    return { records, keys, parts: names };
+    return { records, keys: keys.map(({ name }) => name), parts: names };
   } finally {
     database.close();
   }

@@ -8,6 +8,8 @@ import { createTemporaryNames, syncFolder } from "../base/durable_files.ts";
 
 /** Length of an AES-256 key. */
 export const KEY_BYTES = 32;
+/** Ending of the file of a new key, which takes the place of the old one once every record is encrypted with it. */
+export const NEXT_KEY = ".next";
 
 /**
  * Loads the key of a file, which holds 32 bytes and nothing else. Makes a missing file, mode 0600, whole or not at all. When several

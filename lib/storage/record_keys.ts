@@ -6,7 +6,7 @@ import { syncFolder } from "../base/durable_files.ts";
 import { ConfigError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { storedObject } from "../base/records/stored_object.ts";
-import { KEY_BYTES, loadKeyFile } from "./key_file.ts";
+import { KEY_BYTES, loadKeyFile, NEXT_KEY } from "./key_file.ts";
 import { readRecord } from "./read_records.ts";
 import { createRecordCipher, type KeyCipher, OtherKeyError, type RecordCipher } from "./record_cipher.ts";
 import type { Store, Write } from "./store.ts";
@@ -63,8 +63,6 @@ export function parseStorageKey(body: unknown): v.InferOutput<typeof keySchema> 
 }
 
 const NAMES: readonly RecordKeyName[] = ["agents_ipc.key", "browser_cookies.key", "mcp_credentials.key"];
-/** Ending of a key file that records are being rewritten with. */
-const NEXT = ".next";
 const HOW_TO = "`openssl rand -base64 32` prints a new key";
 
 /**
@@ -113,7 +111,7 @@ class FileKeys implements RecordKeys {
       if (!await this.#isUsed(name)) continue;
       const ring = await this.cipher(name);
       if (!ring.isChanging()) {
-        const key = isKept ? await loadKeyFile(this.#path(name) + NEXT, random) : random.bytes(KEY_BYTES);
+        const key = isKept ? await loadKeyFile(this.#path(name) + NEXT_KEY, random) : random.bytes(KEY_BYTES);
         // Another call may have begun meanwhile
         if (!ring.isChanging()) ring.change(createRecordCipher(key, random));
       }
@@ -126,7 +124,7 @@ class FileKeys implements RecordKeys {
       const ring = await this.#rings.get(name);
       if (ring?.isChanging() !== true) continue;
       if (this.#options.isKept) {
-        await rename(this.#path(name) + NEXT, this.#path(name));
+        await rename(this.#path(name) + NEXT_KEY, this.#path(name));
         await syncFolder(dirname(this.#path(name)));
       }
       ring.settle();
@@ -153,7 +151,7 @@ class FileKeys implements RecordKeys {
     };
     if (!isKept) return new KeyRing(createRecordCipher(random.bytes(KEY_BYTES), random), chosen);
     const ring = new KeyRing(createRecordCipher(await loadKeyFile(this.#path(name), random), random), chosen);
-    const next = this.#path(name) + NEXT;
+    const next = this.#path(name) + NEXT_KEY;
     if (await exists(next)) ring.change(createRecordCipher(await loadKeyFile(next, random), random));
     return ring;
   }
