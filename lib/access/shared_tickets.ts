@@ -14,7 +14,7 @@ export interface SharedTicketsOptions {
   /** Clock of the cluster */
   readonly clock: Clock;
   readonly random: Random;
-  readonly tokens: Pick<Tokens, "isFixed" | "scopesOf" | "standing">;
+  readonly tokens: Pick<Tokens, "isFixed" | "scopesOf" | "standing" | "confirm">;
   /** Id of this gateway. */
   readonly gateway: string;
 }
@@ -92,7 +92,10 @@ class SharedTickets implements Tickets {
       if (found === undefined || found.value.expires_at <= clock.now()) return undefined;
       const { token_id: tokenId } = found.value;
       if (tokens.isFixed(tokenId) && tokenId !== "env" && found.value.gateway !== gateway) return undefined;
+      // Another gateway may have made the token in the last moment
+      await tokens.confirm({ tokenId });
       const scopes = tokens.scopesOf(tokenId);
+      if (scopes === undefined && !tokens.standing().isConfirmed) throw unconfirmed();
       return scopes && { tokenId, scopes };
     } finally {
       this.#lookups--;

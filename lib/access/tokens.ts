@@ -116,7 +116,7 @@ class StoredTokens implements Tokens {
     const sharing = this.#sharing;
     if (sharing === undefined) return undefined;
     if (by === undefined) return sharing.confirm(maxMs);
-    const known = "token" in by ? this.#byHash.get(secretHash(by.token)) : { kept: this.#keptOf(by.tokenId) };
+    const known = "token" in by ? this.#byHash.get(secretHash(by.token)) : this.#knownById(by.tokenId);
     if (known === undefined) return this.#couldBeStored(by) ? sharing.confirmAnew(maxMs) : undefined;
     const { kept } = known;
     if (kept?.isUnused(this.#options.clock.now()) && sharing.standing().isConfirmed) return this.#readUse(kept);
@@ -225,7 +225,12 @@ class StoredTokens implements Tokens {
   }
 
   #couldBeStored(by: PresentedToken): boolean {
-    return "token" in by && TOKEN_TEXT.test(by.token);
+    return "token" in by ? TOKEN_TEXT.test(by.token) : by.tokenId !== null && TOKEN_ID.test(by.tokenId);
+  }
+
+  #knownById(tokenId: string | null): Pick<Known, "kept"> | undefined {
+    const kept = this.#keptOf(tokenId);
+    return kept === undefined && !this.isFixed(tokenId) ? undefined : { kept };
   }
 
   #keptOf(tokenId: string | null): KeptToken | undefined {
@@ -436,6 +441,7 @@ class StoredTokens implements Tokens {
 const CONFIRMED: TokenStanding = { isConfirmed: true };
 /** Form of the tokens that are made here. */
 const TOKEN_TEXT = /^pst_[\w-]{43}$/;
+const TOKEN_ID = /^tok_/;
 /** Least time between two reads of when a token was last used. Milliseconds */
 const USE_READ_MS = 1_000;
 

@@ -143,13 +143,24 @@ test("a token that is revoked at one gateway ends at another: requests, sockets,
     await database.clock.advance(999);
     assert.equal(socket.peer.closedWith?.code, 1008);
     assert.equal(await send(), "auth_invalid");
-    assert.equal((await atB.shake(`/ws/chat?ticket=${other}`)).code, "auth_invalid", "the ticket of a revoked token");
+    const late = await passing(database, atB.shake(`/ws/chat?ticket=${other}`));
+    assert.equal(late.code, "auth_invalid", "the ticket of a revoked token");
     // Whoever presents it to every gateway at once finds no gateway that still takes it
     const raced = await passing(
       database,
       Promise.all([atA, atB, atA, atB].map((at) => at.send("GET", "/v1/tokens", { token }))),
     );
     assert.deepEqual(raced.map(({ status }) => status), [401, 401, 401, 401]);
+  }));
+
+test("whoever pairs at one gateway and asks it for a ticket opens a socket at another in the same moment", () =>
+  withMembers(async ({ database, a, b }) => {
+    const [atA, atB] = [doorsOf(a), doorsOf(b)];
+    await database.clock.advance(200);
+    database.isMute = true;
+    const { token } = await a.services.tokens.issue(ADMIN);
+    const { ticket } = await (await atA.send("POST", "/v1/ws-ticket", { token })).json() as { ticket: string };
+    assert.equal((await passing(database, atB.shake(`/ws/chat?ticket=${ticket}`))).code, "101");
   }));
 
 test("a token made a moment before the database went away is not called wrong by a gateway that could not look", () =>
