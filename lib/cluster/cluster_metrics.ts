@@ -51,7 +51,7 @@ export interface ClusterMetricsParts {
   readonly notes: () => NoteCounts;
   readonly ownership: Pick<RunOwnership, "count">;
   readonly queue: SeenQueue;
-  /** Returns the number of gateways with a lease, as the last look found them. Undefined before the first one. */
+  /** Returns the number of gateways with a lease, as the last look found them. Undefined when this gateway has not looked for some seconds. */
   readonly gateways: () => number | undefined;
   /** Returns how many gateways this one has fenced off. */
   readonly takeovers: () => number;
@@ -63,7 +63,7 @@ export function observeCluster(metrics: Metrics, parts: ClusterMetricsParts): vo
   metrics.gaugeOf(
     "postern_cluster_gateways",
     "Gateways with a lease, the same at each gateway",
-    () => queue.isStale() ? Number.NaN : gateways() ?? Number.NaN,
+    () => gateways() ?? Number.NaN,
   );
   metrics.gaugeOf(
     "postern_cluster_queue_runs",

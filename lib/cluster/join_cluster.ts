@@ -21,6 +21,7 @@ import { type LeaseRow, type LeaseTerms, marginOf } from "./ownership.ts";
 import { OwnedWork, type WorkKind } from "./owned_work.ts";
 import { RunClaims } from "./run_claims.ts";
 import { RunOwnership } from "./run_ownership.ts";
+import { Takeovers } from "./takeovers.ts";
 import { WorkspaceLocks } from "./workspace_locks.ts";
 import { type OwnWorkspace, WorkspaceMembership } from "./workspace_membership.ts";
 
@@ -79,8 +80,8 @@ export interface Cluster {
   readonly fileLocks: WorkspaceLocks | undefined;
   /** Milliseconds that a run waits for a gateway of its workspace when all are gone. */
   readonly workspaceWaitMs: number;
-  /** Fences off the gateways whose leases have run out, when this one may. @returns how many */
-  takeOver(): Promise<number>;
+  /** Calls a function each time that this gateway has fenced others off. */
+  onTakeover(listener: () => void): void;
   gateways(): Promise<readonly GatewayView[]>;
   /** Returns how many gateways had a lease at the last look. Undefined before the first one. */
   gatewaysFound(): number | undefined;
@@ -103,8 +104,6 @@ const NO_LINK: GatewayLinkSettings = {
 /** Time that a start waits for a database that does not answer yet. Milliseconds */
 const WAIT_MS = 30_000;
 const PAUSE_MS = 500;
-/** Time from one removal of gateways that are gone to the next. Milliseconds */
-const FORGET_EVERY_MS = 60_000;
 const DAY_MS = 86_400_000;
 
 /**
@@ -151,18 +150,17 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
   const drains = new GatewayDrains({ store, leases, tell: (gateway) => news.tell("drain", gateway) });
   opened.own(database, (open) => open.close?.());
   let heard = 0;
-  let forgetAt = 0;
   const hear = (note: ClusterNote) => {
     heard++;
     ownership.hear(note);
     for (const work of works) work.hear(note);
   };
-  let takeovers = 0;
+  const takeovers = new Takeovers({ leases, lease, leaseMs, clock, log });
   const notes = () => ({ ...news.counts(), heard });
   // Before the join, which is the first heartbeat
   if (options.metrics !== undefined) {
-    const gateways = () => leases.found();
-    observeCluster(options.metrics, { lease, notes, ownership, queue, gateways, takeovers: () => takeovers });
+    const gateways = () => takeovers.isStale() ? undefined : leases.found();
+    observeCluster(options.metrics, { lease, notes, ownership, queue, gateways, takeovers: () => takeovers.count() });
   }
   opened.own(await patiently(() => database.wire.listen(hear), options), (stop) => stop());
   await patiently(() => lease.start(), options);
@@ -170,6 +168,8 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
     await news.flush();
     await held.stop();
   });
+  // Before the membership, whose start may wait for gateways that are gone
+  opened.own(takeovers, (open) => open.stop()).start();
   if (membership !== undefined) {
     ownership.onNote(({ kind, id }) => void (kind === "workspace" && id === membership.id && membership.look()));
     await opened.own(membership, (left) => left.stop()).start();
@@ -195,18 +195,7 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
       await ownership.giveAllBack();
       for (const work of works) await work.giveAllBack();
     },
-    async takeOver() {
-      const own = lease.own();
-      if (own === undefined || !lease.mayTakeOver()) return 0;
-      const off = await leases.fenceOff(own);
-      takeovers += off.length;
-      for (const gateway of off) log.warn("A gateway is gone: its runs are taken over", { gateway });
-      if (clock.monotonic() >= forgetAt) {
-        forgetAt = clock.monotonic() + FORGET_EVERY_MS;
-        await leases.forgetGone(own);
-      }
-      return off.length;
-    },
+    onTakeover: (listener) => takeovers.onTakeover(listener),
     gateways: () => leases.list(),
     gatewaysFound: () => leases.found(),
     fences: (ids) => leases.fences(ids),

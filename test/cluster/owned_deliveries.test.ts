@@ -168,9 +168,6 @@ describe("a delivery in a cluster", () => {
     assert.deepEqual(receiver.got, ["A 1 run_1", "A 2 run_1"]);
     a.die();
     receiver.answer = 204;
-    // ClusterRuns fences off; here the test does
-    await database.clock.advance(LEASE_MS);
-    await b.cluster.takeOver();
     await database.clock.advance(60_000);
     assert.equal(receiver.got.length, 3);
     assert.match(receiver.got[2] ?? "", /^[BC] 3 run_1$/);
@@ -202,14 +199,12 @@ describe("a delivery in a cluster", () => {
     await a.accept("run_2");
     await database.clock.advance(5_000);
     assert.equal(receiver.open, 2, "while the lease is renewed an attempt may take its time");
-    a.link.isCut = true;
-    await database.clock.advance(LEASE_MS);
-    assert.equal(receiver.open, 0, "nothing of A is under way when others may take over");
+    let open: number | undefined;
+    b.cluster.onTakeover(() => open = receiver.open);
     receiver.answer = 204;
-    await database.clock.advance(LEASE_MS);
-    assert.equal(receiver.got.length, 2);
-    await b.cluster.takeOver();
-    await database.clock.advance(2_000);
+    a.link.isCut = true;
+    await database.clock.advance(4 * LEASE_MS);
+    assert.equal(open, 0, "nothing of A is under way when B takes over");
     a.link.isCut = false;
     await database.clock.advance(60_000);
     assert.deepEqual(receiver.got.slice(2).toSorted(), ["B 1 run_1", "B 1 run_2"]);
@@ -292,9 +287,9 @@ describe("a delivery in a cluster", () => {
         const a = await join(database, receiver, { name: "A", seed: 1, crash: { crashAt, when } });
         await database.clock.advance(2 * LEASE_MS);
         await a.accept("run_1").catch(() => false);
+        b.cluster.onTakeover(() => receiver.answer = 204);
         await database.clock.advance(50_000);
         receiver.answer = 204;
-        await b.cluster.takeOver();
         await database.clock.advance(200_000);
         const shown = `killed ${when} write ${crashAt}: ${receiver.got.join(", ")}`;
         const isAccepted = crashAt > 1 || when === "after";

@@ -141,11 +141,11 @@ describe("changes of files of one workspace by two gateways", () => {
       const change = b.files.change([await changeOf(b.files, root, "from B")], scopeOf(root), { signal: signal() });
       let isMade = false;
       void change.then(() => isMade = true);
-      let off = 0;
-      for (let passed = 0; off === 0; passed += 100) {
+      let isOff = false;
+      b.cluster.onTakeover(() => isOff = true);
+      for (let passed = 0; !isOff; passed += 100) {
         assert.ok(passed < 5 * LEASE_MS);
         await database.clock.advance(100);
-        off = await b.cluster.takeOver();
       }
       await until(async () => {
         await database.clock.advance(5);

@@ -4,7 +4,9 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createProofFiles, PROOF_FOLDER } from "../../lib/cluster/workspace_proof.ts";
 import { WORKSPACE_MEMBERS } from "../../lib/cluster/cluster_records.ts";
+import type { Write } from "../../lib/storage/store.ts";
 import {
+  awayError,
   type ClusteredGateway,
   type ClusteredOptions,
   createSharedDatabase,
@@ -112,7 +114,8 @@ describe("gateways of one workspace", () => {
   test("one that answers nobody holds the next one up until its lease has run out, and the runs of the next one wait", async () => {
     const database = createSharedDatabase();
     const a = await joinGateway(database, [], { seed: 1, tools: LOCAL });
-    a.link.isCut = true;
+    const isAnswer = (write: Write) => "collection" in write && write.collection === WORKSPACE_MEMBERS;
+    a.link.onBatch = (writes, make) => writes.some(isAnswer) ? Promise.reject(awayError()) : make();
     const long = 20 * LEASE_MS;
     const b = await joinSlowly(database, ["from B"], { seed: 2, tools: LOCAL });
     const { id } = await b.runs.start(ask("go", { durable: true }));
@@ -121,11 +124,22 @@ describe("gateways of one workspace", () => {
       why,
       `the gateway ${a.cluster.id} on test has not said yet that it finds this gateway's file in the workspace`,
     );
+    a.link.isCut = true;
     let passed = 0;
     for (; (await b.runs.get(id))?.status !== "completed"; passed += 50) {
       assert.ok(passed < long);
       await database.clock.advance(50);
     }
+    assert.ok(passed > LEASE_MS / 2);
+    assert.equal(proven(b), "shared");
+    await b.close();
+  });
+
+  test("one that is gone holds no start up for longer than its lease", async () => {
+    const database = createSharedDatabase();
+    const a = await joinGateway(database, [], { seed: 1, tools: LOCAL });
+    a.link.isCut = true;
+    const b = await joinSlowly(database, [], { seed: 2, tools: LOCAL });
     assert.equal(proven(b), "shared");
     await b.close();
   });

@@ -77,7 +77,8 @@ export class ClusterRuns {
 
   /** Begins to claim. Resolves after the first look. */
   async start(): Promise<void> {
-    const { ends, clock } = this.#options;
+    const { cluster, ends, clock } = this.#options;
+    cluster.onTakeover(() => this.look("whole"));
     this.ownership.onNote(({ kind, id, seq }) => {
       if (kind === "run" || kind === "end") this.watches.hear(id, seq);
       if (kind === "end") ends.wake(id);
@@ -280,13 +281,12 @@ export class ClusterRuns {
   }
 
   async #look(): Promise<void> {
-    const { cluster, queue, active, log } = this.#options;
+    const { queue, active, log } = this.#options;
     while (this.#due !== "none" && !this.#isStopped) {
       const isWhole = this.#due === "whole";
       this.#due = "none";
       try {
         if (isWhole) {
-          await cluster.takeOver();
           await this.#adopt();
           for (const id of await this.ownership.signals()) await this.#readSignal(id);
         }
