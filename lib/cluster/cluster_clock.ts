@@ -30,6 +30,7 @@ export function createClusterClock(own: Clock, leases: LeaseDatabase): ClusterCl
     leases: {
       store: leases.store,
       history: () => leases.history?.(),
+      admit: async () => await leases.admit?.(),
       async now() {
         const asked = own.monotonic();
         const now = await leases.now();

@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { HttpError } from "../base/errors.ts";
+import { ConfigError, HttpError } from "../base/errors.ts";
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
@@ -108,7 +108,7 @@ const DAY_MS = 86_400_000;
 
 /**
  * Joins a cluster. The gateway leaves it when it is closed. Waits up to 30 seconds for the database.
- * @throws {HttpError} `storage_unavailable`; {ConfigError} `workspace_mismatch`
+ * @throws {HttpError} `storage_unavailable`; {ConfigError} `workspace_mismatch`; `database_unusable`: records are copied into the database
  */
 export async function joinCluster(options: JoinClusterOptions): Promise<Cluster> {
   const { store, database, leaseMs, clock, random, log, opened } = options;
@@ -218,6 +218,7 @@ async function patiently<T>(work: () => Promise<T>, { clock, log }: Pick<JoinClu
     try {
       return await work();
     } catch (error) {
+      if (error instanceof ConfigError) throw error;
       if (clock.monotonic() >= end) throw error instanceof HttpError ? error : storageUnavailable(error);
       log.warn("The cluster cannot be joined yet: the database does not answer", { error });
     }

@@ -1,3 +1,4 @@
+import { ConfigError } from "../base/errors.ts";
 import { readable, type ReadRecord } from "../storage/read_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
 import { GATEWAY_FENCES, GATEWAY_LEASES, type LeaseBody, MAX_GATEWAYS, parseLease } from "./cluster_records.ts";
@@ -14,6 +15,11 @@ export interface LeaseDatabase {
    * server answers now, which may lack the last commits. Undefined where the database does not say. Default: there is one history
    */
   history?(): string | undefined;
+  /**
+   * Rejects while no gateway may use the database, as when records are copied into it. Default: gateways may always
+   * @throws {ConfigError}
+   */
+  admit?(): Promise<void>;
 }
 
 /** Lease of a gateway as others see it. */
@@ -57,9 +63,11 @@ export class Leases {
   }
 
   /**
-   * Joins, also after the gateway was fenced off.
+   * Joins, also after the gateway was fenced off. Whoever begins to copy records into the database looks for gateways after it has said so,
+   * and a gateway looks for a copy after it has joined: one of the two finds the other.
    * @param after fence that the gateway had before, since the database may have forgotten it. Default 0: none
    * @returns the new fence, which is above all that the gateway had
+   * @throws {ConfigError} no gateway may use the database
    */
   async join(id: string, facts: LeaseFacts, after = 0): Promise<number> {
     const { store } = this.#database;
@@ -74,6 +82,7 @@ export class Leases {
         lease(id, { v: 1, ...row, ...facts }),
       ]);
       if (!isJoined) continue;
+      await this.#requireAdmitted({ id, fence: row.fence });
       this.#histories.set(id, history);
       return row.fence;
     }
@@ -86,6 +95,11 @@ export class Leases {
     const row = renewed({ fence, until: 0 }, { fence, now, leaseMs: this.#terms.leaseMs });
     if (row === undefined) return false;
     return await this.#database.store.batch([fenceCheck({ id, fence }), lease(id, { v: 1, ...row, ...facts })]);
+  }
+
+  /** Returns the name of the database's history, see `LeaseDatabase`. */
+  history(): string | undefined {
+    return this.#database.history?.();
   }
 
   /** Tells whether the database goes on with another history than the one in which the gateway has joined. */
@@ -174,6 +188,22 @@ export class Leases {
         { op: "check", collection: GATEWAY_FENCES, key: id, version: rows.get(id)?.fence ?? 0 },
         { op: "delete", collection: GATEWAY_FENCES, key: id },
       ]);
+    }
+  }
+
+  /** Takes the rows of a gateway back that may not use the database. @throws {ConfigError} */
+  async #requireAdmitted({ id, fence }: JoinedGateway): Promise<void> {
+    try {
+      await this.#database.admit?.();
+    } catch (error) {
+      if (error instanceof ConfigError) {
+        await this.#database.store.batch([
+          fenceCheck({ id, fence }),
+          { op: "delete", collection: GATEWAY_LEASES, key: id },
+          { op: "delete", collection: GATEWAY_FENCES, key: id },
+        ]);
+      }
+      throw error;
     }
   }
 

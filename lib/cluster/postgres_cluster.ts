@@ -8,6 +8,7 @@ import {
   type PostgresRow,
   sqlStateOf,
 } from "../storage/postgres/postgres_database.ts";
+import { refuseUnfinishedMove } from "../storage/postgres/migrate_schema.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import { type PostgresValue, quoteName } from "../storage/postgres/statement_text.ts";
 import { createUnreadableRecords, type Stored, type Write } from "../storage/store.ts";
@@ -19,7 +20,7 @@ import type { LeaseDatabase } from "./leases.ts";
 /** Options of `openPostgresCluster`. */
 export interface PostgresClusterOptions {
   /** Closed by whoever opened it */
-  readonly database: Pick<PostgresDatabase, "dedicated" | "query">;
+  readonly database: Pick<PostgresDatabase, "dedicated" | "query" | "name">;
   /** `[storage] schema`, whose tables are there. */
   readonly schema: string;
   readonly leaseMs: number;
@@ -137,6 +138,7 @@ class SingleConnection {
 /** The leases on a connection that nothing else uses. */
 class LeaseConnection implements LeaseDatabase {
   readonly #connection: SingleConnection;
+  readonly #place: { readonly name: string; readonly schema: string };
   readonly #schema: string;
   readonly #clock: Clock;
   readonly store: LeaseDatabase["store"];
@@ -146,6 +148,7 @@ class LeaseConnection implements LeaseDatabase {
 
   constructor(options: PostgresClusterOptions) {
     this.#connection = new SingleConnection(options);
+    this.#place = { name: options.database.name, schema: options.schema };
     this.#schema = quoteName(options.schema);
     this.#clock = options.clock;
     this.store = {
@@ -174,6 +177,10 @@ class LeaseConnection implements LeaseDatabase {
 
   history(): string | undefined {
     return this.#history;
+  }
+
+  admit(): Promise<void> {
+    return refuseUnfinishedMove({ query: (text, values = []) => this.#connection.query(text, values) }, this.#place);
   }
 
   close(): Promise<void> {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { ConfigError } from "../../lib/base/errors.ts";
 import { GATEWAY_FENCES, GATEWAY_LEASES } from "../../lib/cluster/cluster_records.ts";
 import { Leases } from "../../lib/cluster/leases.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -40,6 +41,28 @@ test("a gateway that was fenced off itself fences off nobody", async () => {
   await store.batch([{ op: "put", collection: GATEWAY_FENCES, key: own.id, body: { v: 1 } }]);
   assert.deepEqual(await leases().fenceOff(own), []);
   assert.equal(await leases().renew(other, ABOUT), true);
+});
+
+test("a gateway that may not use the database leaves none of its rows there, and joins once it may", async () => {
+  const store = createMemoryStore();
+  let [isOpen, isAway] = [false, true];
+  const leases = new Leases({
+    store,
+    now: async () => 0,
+    admit: async () => {
+      if (isAway) throw new Error("away");
+      if (!isOpen) throw new ConfigError("database_unusable", "Records are copied into it");
+    },
+  }, TERMS);
+  const rows = async () =>
+    await Promise.all([GATEWAY_FENCES, GATEWAY_LEASES].map((collection) => store.count(collection)));
+  await assert.rejects(leases.join("gw_a", ABOUT), /away/);
+  isAway = false;
+  await assert.rejects(leases.join("gw_a", ABOUT), { code: "database_unusable" });
+  assert.deepEqual(await rows(), [0, 0]);
+  isOpen = true;
+  assert.equal(await leases.join("gw_a", ABOUT), 1);
+  assert.deepEqual(await rows(), [1, 1]);
 });
 
 test("of gateways that fence another one off at the same time one does", async () => {

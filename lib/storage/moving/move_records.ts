@@ -8,7 +8,7 @@ import type { Random } from "../../base/random.ts";
 import { DATABASE_NAME } from "../back_up.ts";
 import { inspectDatabase } from "../inspect_database.ts";
 import { migrateSchema } from "../postgres/migrate_schema.ts";
-import type { DedicatedSession, PostgresDatabase } from "../postgres/postgres_database.ts";
+import { type DedicatedSession, type PostgresDatabase, sqlStateOf } from "../postgres/postgres_database.ts";
 import { movedAway, type MovedTo, openDatabase, openReadOnly } from "../sqlite/open_database.ts";
 import { migrations } from "../sqlite/migrations.ts";
 import { markMoved, readMovedMark } from "./moved_mark.ts";
@@ -146,18 +146,17 @@ async function moveFile(
   const origin = { identity: source.identity(), name: `${hostname()}:${dataDir}` };
   const copy = await target.claim(origin, random.id("copy_"));
   if (copy.isResumed) onProgress({ step: "resumed" });
-  await copyRecords({ source, target }, copy.place, onProgress);
-  onProgress({ step: "verify" });
-  let copied = await compare({ source, target });
+  let copied = await copyAll({ source, target }, copy.place, onProgress);
   if (typeof copied === "string" && copy.isResumed) {
     // A gateway worked on the source after the copy was cut off
     onProgress({ step: "changed" });
-    await target.empty();
-    await copyRecords({ source, target }, BEGIN, onProgress);
-    onProgress({ step: "verify" });
-    copied = await compare({ source, target });
+    await target.empty(source.gateways());
+    copied = await copyAll({ source, target }, BEGIN, onProgress);
   }
-  if (typeof copied === "string") throw differs(copied, options);
+  if (typeof copied === "string") {
+    await target.requireNoGateway(source.gateways());
+    throw differs(copied, options);
+  }
   const movedAt = new Date(clock.now()).toISOString();
   // The mark before the schema is given away: at no moment can gateways open both
   markMoved(file, { database: database.name, schema, movedAt, copyId: copy.id });
@@ -166,12 +165,31 @@ async function moveFile(
 }
 
 const BEGIN: CopyPlace = { id: 0, stream: "", seq: 0 };
+/** SQLSTATE of a row whose key or id is there already */
+const IS_THERE = "23505";
+
+/** Copies what is behind a place, and compares both sides. @returns what they hold, or where they differ */
+async function copyAll(
+  sides: Sides,
+  place: CopyPlace,
+  onProgress: MoveOptions["onProgress"],
+): Promise<CopyDigests | string> {
+  try {
+    await copyRecords(sides, place, onProgress);
+  } catch (error) {
+    if (sqlStateOf(error) !== IS_THERE) throw error;
+    return "it has records that the copy did not make";
+  }
+  onProgress({ step: "verify" });
+  return await compare(sides);
+}
 
 async function copyRecords(
   { source, target }: Sides,
   place: CopyPlace,
   onProgress: MoveOptions["onProgress"],
 ): Promise<void> {
+  await target.reserveIds(source.lastId());
   const { records, entries } = source.counts();
   let copied = source.countUpTo(place);
   const report = (count: number) => onProgress({ step: "copy", copied: copied += count, of: records + entries });
@@ -190,7 +208,7 @@ async function copyRecords(
     report(batch.length);
     ({ stream, seq } = batch.at(-1) ?? { stream, seq });
   }
-  await target.prepare(source.lastId());
+  await target.analyze();
 }
 
 /** Reads both sides and compares them. @returns what they hold, or where they differ */

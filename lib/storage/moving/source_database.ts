@@ -74,6 +74,14 @@ export class SourceDatabase {
     return sha256(String(marker.get()?.["body"] ?? this.#path));
   }
 
+  /** Returns the gateways that the records of a cluster name. */
+  gateways(): ReadonlySet<string> {
+    const rows = this.#database.prepare(
+      "SELECT DISTINCT key FROM records WHERE collection IN ('gateway_leases', 'gateway_fences')",
+    );
+    return new Set(rows.all().map(({ key }) => String(key)));
+  }
+
   /** Returns how many records and entries of streams there are. */
   counts(): { readonly records: number; readonly entries: number } {
     const count = (table: string) => Number(this.#database.prepare(`SELECT count(*) AS n FROM ${table}`).get()?.["n"]);

@@ -29,6 +29,8 @@ export interface CopyOrigin {
 
 /** Rows of one page of a digest, and bytes of their bodies, which the server reads in a moment. It answers with digests. */
 const PAGE = { rows: 200, bytes: 50_000_000 } as const;
+/** Gateways that an error names. */
+const MAX_NAMED = 3;
 const TABLES = ["records", "stream_records", "record_texts", "record_vectors", "batches"] as const;
 
 /**
@@ -110,11 +112,37 @@ export class TargetSchema {
     return row === undefined ? undefined : String(row["id"]);
   }
 
-  /** Forgets everything that was copied, to begin anew. */
-  async empty(): Promise<void> {
-    await this.#session.query(
-      `TRUNCATE ${TABLES.map((name) => this.#table(name)).join(", ")};
-       UPDATE ${this.#table("unfinished_move")} SET last_id = 0, last_stream = '', last_seq = 0`,
+  /**
+   * Forgets everything that was copied, to begin anew.
+   * @throws {ConfigError} `database_unusable`, as `requireNoGateway`
+   */
+  async empty(known: ReadonlySet<string>): Promise<void> {
+    await this.#session.transaction(async (session) => {
+      await session.query(`LOCK TABLE ${this.#table("records")} IN ACCESS EXCLUSIVE MODE`);
+      await this.requireNoGateway(known, session);
+      await session.query(
+        `TRUNCATE ${TABLES.map((name) => this.#table(name)).join(", ")};
+         UPDATE ${this.#table("unfinished_move")} SET last_id = 0, last_stream = '', last_seq = 0`,
+      );
+    });
+  }
+
+  /**
+   * Looks for gateways that use the schema although records are copied into it, as those of an older Postern that opened it before.
+   * @param known gateways that the source has records of
+   * @throws {ConfigError} `database_unusable`: there is one, and it may have accepted work
+   */
+  async requireNoGateway(known: ReadonlySet<string>, session: PostgresSession = this.#session): Promise<void> {
+    const rows = await session.query(
+      `SELECT DISTINCT key FROM ${this.#table("records")}
+       WHERE collection IN ('gateway_leases', 'gateway_fences') ORDER BY key`,
+    );
+    const foreign = rows.map(({ key }) => String(key)).filter((key) => !known.has(key));
+    if (foreign.length === 0) return;
+    const shown = foreign.slice(0, MAX_NAMED).join(", ");
+    throw this.#unusable(
+      `a gateway began to use it before the copy (${shown}); stop it, keep what it has done there if you need it, ` +
+        "remove the schema with DROP SCHEMA, and try again",
     );
   }
 
@@ -165,13 +193,17 @@ export class TargetSchema {
     await this.#session.query(statement.text(), statement.values);
   }
 
-  /** Lets ids of new records begin after this one, and gathers what the server plans its reads by. */
-  async prepare(lastId: number): Promise<void> {
-    const tables = TABLES.slice(0, 4).map((name) => this.#table(name)).join(", ");
-    await this.#session.query(
-      `SELECT setval($1::regclass, greatest($2::int8, 1), $2::int8 > 0); ANALYZE ${tables}`,
-      [this.#table("record_ids"), lastId],
-    );
+  /** Lets ids of new records begin after this one, so that no record of a gateway takes the id of one that is copied later. */
+  async reserveIds(lastId: number): Promise<void> {
+    await this.#session.query("SELECT setval($1::regclass, greatest($2::int8, 1), $2::int8 > 0)", [
+      this.#table("record_ids"),
+      lastId,
+    ]);
+  }
+
+  /** Gathers what the server plans its reads by. */
+  async analyze(): Promise<void> {
+    await this.#session.query(`ANALYZE ${TABLES.slice(0, 4).map((name) => this.#table(name)).join(", ")}`);
   }
 
   /** Yields a row for each record, by collection and creation. */

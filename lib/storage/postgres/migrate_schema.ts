@@ -77,6 +77,16 @@ export async function migrateSchema(session: MigrationSession, options: MigrateS
   }
 }
 
+/** Refuses a schema that records are copied into. @throws {ConfigError} `database_unusable` */
+export async function refuseUnfinishedMove(
+  session: PostgresSession,
+  { schema, name }: { readonly schema: string; readonly name: string },
+): Promise<void> {
+  const table = `${quoteName(schema)}.unfinished_move`;
+  const [found] = await session.query("SELECT to_regclass($1) IS NOT NULL AS has_copy", [table]);
+  if (found?.["has_copy"] === true) throw unfinishedMove({ schema, name });
+}
+
 /** Makes the schema and the row that holds its version. Of many gateways that start at once each waits for the one before. */
 async function createVersionRow(
   session: MigrationSession,

@@ -4,6 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createSystemRandom } from "../../../lib/base/random.ts";
+import { Leases } from "../../../lib/cluster/leases.ts";
 import {
   type MoveOptions,
   type MoveProgress,
@@ -20,6 +21,7 @@ import {
 import { quoteName } from "../../../lib/storage/postgres/statement_text.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { NO_POSTGRES } from "../../support/postgres_server.ts";
+import { openLink } from "../../support/postgres_gateways.ts";
 import { openTestDatabase, openTestStore, withSchema } from "../../support/postgres_stores.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
@@ -136,6 +138,25 @@ function failingAt(database: PostgresDatabase, at: number, when: "before" | "aft
   };
 }
 
+/** Database whose session does something before its first statement with a word. */
+function atStatement(database: PostgresDatabase, word: string, work: () => Promise<void>): MoveOptions["database"] {
+  let isDone = false;
+  return {
+    name: database.name,
+    async dedicated() {
+      const session = await database.dedicated();
+      const query: DedicatedSession["query"] = async (text, values) => {
+        if (text.includes(word) && !isDone) {
+          isDone = true;
+          await work();
+        }
+        return await session.query(text, values);
+      };
+      return { ...methodsOf(session), query };
+    },
+  };
+}
+
 describe("moving the records of SQLite into PostgreSQL", { skip: NO_POSTGRES }, () => {
   test("everything that the store answers is the same afterwards, and the source is refused until its mark is gone", () =>
     withPlace(async ({ path, url, schema, database, options }) => {
@@ -242,26 +263,67 @@ describe("moving the records of SQLite into PostgreSQL", { skip: NO_POSTGRES }, 
     withPlace(async ({ path, schema, database, options }) => {
       await fill(path);
       const intruder = `INSERT INTO ${quoteName(schema)}.stream_records VALUES ('journal/7', 4, '1', 0)`;
-      const move = moveRecords({
-        ...options,
-        database: {
-          name: database.name,
-          async dedicated() {
-            const session = await database.dedicated();
-            const query: DedicatedSession["query"] = async (text, values) => {
-              if (text.includes("setval")) await session.query(intruder);
-              return await session.query(text, values);
-            };
-            return { ...methodsOf(session), query };
-          },
-        },
-      });
+      const intrude = async () => void await database.query(intruder);
+      const move = moveRecords({ ...options, database: atStatement(database, "ANALYZE", intrude) });
       await assert.rejects(move, {
         code: "database_unusable",
         message: /differs from the source: stream 3 of .* here, /,
       });
       assert.equal(readMovedMark(path), undefined);
       assert.equal(await isOpen(database, schema), true);
+    }));
+
+  test("a gateway that opened the empty schema before a move does not join it, and the move is done", () =>
+    withPlace(async ({ path, url, schema, database, options }) => {
+      await fill(path);
+      const link = await openLink(url, schema);
+      const leases = new Leases(link.cluster.leases, { leaseMs: 10_000, marginMs: 1_000 });
+      const facts = { about: { host: "test", pid: 1, version: "0.0.0-test", started_at: "2026-01-01T00:00:00.000Z" } };
+      let tries = 0;
+      const join = async () => {
+        tries++;
+        await assert.rejects(leases.join("gw_x", facts), {
+          code: "database_unusable",
+          message: /records are copied into it, and the copy is not finished/,
+        });
+      };
+      await moveRecords({ ...options, database: atStatement(database, "ANALYZE", join) });
+      assert.equal(tries, 1);
+      assert.equal(await leases.join("gw_x", facts), 1, "it may once the move is done");
+      await link.close();
+    }));
+
+  test("a move empties no schema that a gateway works in", () =>
+    withPlace(async ({ path, url, schema, database, options }) => {
+      await fill(path);
+      const store = await openTestStore(await openTestDatabase(url), schema);
+      // A gateway of an older Postern, which has opened the schema and joins without another look
+      const join = async () => {
+        await store.insertOnce("gateway_leases", "gw_x", { v: 1 });
+        await store.insertOnce("runs", "run_accepted", { v: 1 });
+      };
+      const refused = {
+        code: "database_unusable",
+        message: /a gateway began to use it before the copy \(gw_x\); stop it/,
+      };
+      await assert.rejects(moveRecords({ ...options, database: atStatement(database, "ANALYZE", join) }), refused);
+      await assert.rejects(moveRecords(options), refused);
+      assert.notEqual(await store.get("runs", "run_accepted"), undefined);
+      assert.equal(readMovedMark(path), undefined);
+      await store.close();
+    }));
+
+  test("a copy that meets a record which a gateway left is made anew by the next call", () =>
+    withPlace(async ({ path, url, schema, database, options, steps }) => {
+      await fill(path);
+      const store = await openTestStore(await openTestDatabase(url), schema);
+      const leave = async () => void await store.insertOnce("large", "body", "another");
+      const moving = moveRecords({ ...options, database: atStatement(database, "record_texts", leave) });
+      await assert.rejects(moving, { message: /differs from the source: it has records that the copy did not make/ });
+      await moveRecords(options);
+      assert.ok(steps.some(({ step }) => step === "changed"));
+      assert.notEqual(readMovedMark(path), undefined);
+      await store.close();
     }));
 
   test("a schema with records, with another's copy, or under another copy is refused", () =>
