@@ -176,7 +176,13 @@ export function parseWorkMark(body: unknown): WorkMark {
 /** Collection of the locks of files that gateways of one workspace change, by workspace and digest of the path. */
 export const FILE_LOCKS = "file_locks";
 
-const lockSchema = v.object({ v: v.literal(1), gateway: textSchema, fence: countSchema });
+const lockSchema = v.object({
+  v: v.literal(1),
+  gateway: textSchema,
+  fence: countSchema,
+  /** Number of the change that has the lock, among those of its gateway. Absent: a gateway of an earlier version has written it */
+  change: v.optional(countSchema),
+});
 /** Lock of a file: it counts while the gateway has its fence. */
 export type LockBody = v.InferOutput<typeof lockSchema>;
 

@@ -4,7 +4,7 @@ import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/json.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { readRecord } from "../storage/read_records.ts";
+import { readRecord, UnknownWriteError, unlessUnreadable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import type { FileGuard, FileLocks } from "../system/files/file_locks.ts";
 import { FILE_LOCKS, type LockBody, parseLock } from "./cluster_records.ts";
@@ -22,6 +22,14 @@ export interface WorkspaceLocksOptions {
   readonly log: Logger;
 }
 
+/** Locks of one change of files, each a key of a record. */
+interface ChangeLocks {
+  readonly keys: readonly string[];
+  readonly own: JoinedGateway;
+  /** Number of the change among those of this gateway. */
+  readonly change: number;
+}
+
 /** Longest wait for a lock, and the pauses between two tries. Milliseconds */
 const WAIT_MS = 30_000;
 const PAUSE_MS = 50;
@@ -35,6 +43,7 @@ const AGAIN_MS = 1_000;
  */
 export class WorkspaceLocks implements FileLocks {
   readonly #options: WorkspaceLocksOptions;
+  #changes = 0;
 
   constructor(options: WorkspaceLocksOptions) {
     this.#options = options;
@@ -59,11 +68,16 @@ export class WorkspaceLocks implements FileLocks {
     await mayChange();
     if (!isShared) return await work({ isShared, mayChange });
     const keys = [...new Set(paths.map((path) => this.#keyOf(relative(workspaceRoot, path))))].sort();
-    await this.#take(keys, { own, signal });
+    const locks = { keys, own, change: ++this.#changes };
+    const taken = await this.#take(locks, signal).catch((error: unknown) => {
+      // The locks may be there all the same
+      if (error instanceof UnknownWriteError) void this.#takeBack(locks);
+      throw error;
+    });
     try {
       return await work({ isShared, mayChange });
     } finally {
-      await this.#giveBack(keys, own);
+      await this.#giveBack(locks, taken);
     }
   }
 
@@ -79,60 +93,96 @@ export class WorkspaceLocks implements FileLocks {
     }
   }
 
-  async #take(
-    keys: readonly string[],
-    { own, signal }: { readonly own: JoinedGateway; readonly signal: AbortSignal },
-  ): Promise<void> {
-    const { store, clock } = this.#options;
+  /** Takes all locks. @returns the versions of their records, by key */
+  async #take(locks: ChangeLocks, signal: AbortSignal): Promise<ReadonlyMap<string, number>> {
+    const { store, clock, lease } = this.#options;
+    const { own } = locks;
     const end = clock.monotonic() + WAIT_MS;
     for (let pause = PAUSE_MS;; pause = Math.min(2 * pause, MAX_PAUSE_MS)) {
-      const found = await this.#lookAt(keys, own);
-      if ("writes" in found && await store.batch([fenceCheck(own), ...found.writes])) return;
+      const found = await this.#lookAt(locks);
+      if ("writes" in found && await store.batch([fenceCheck(own), ...found.writes])) return found.versions;
       if (clock.monotonic() >= end) throw locked("holder" in found ? found.holder : "another one");
       await clock.sleep(pause, signal).catch(() => {});
       if (signal.aborted) throw cancelError(signal);
-      if (this.#options.lease.own()?.fence !== own.fence) throw new CancelError("shutdown");
+      if (lease.own()?.fence !== own.fence) throw new CancelError("shutdown");
     }
   }
 
-  /** Returns the writes that take all locks, or the gateway that has one of them. */
+  /** Returns the writes that take all locks, with the versions of the records after them, or the gateway that has one of the locks. */
   async #lookAt(
-    keys: readonly string[],
-    own: JoinedGateway,
-  ): Promise<{ readonly writes: readonly Write[] } | { readonly holder: string }> {
+    { keys, own, change }: ChangeLocks,
+  ): Promise<
+    | { readonly writes: readonly Write[]; readonly versions: ReadonlyMap<string, number> }
+    | { readonly holder: string }
+  > {
     const { store, leases } = this.#options;
-    const body: LockBody = { v: 1, gateway: own.id, fence: own.fence };
+    const body: LockBody = { v: 1, gateway: own.id, fence: own.fence, change };
     const writes: Write[] = [];
+    const versions = new Map<string, number>();
     for (const key of keys) {
       const place = { collection: FILE_LOCKS, key, body };
       const found = await readRecord(store, FILE_LOCKS, key, parseLock);
+      versions.set(key, (found?.version ?? 0) + 1);
       if (found === undefined) {
         writes.push({ op: "insert", ...place });
         continue;
       }
       const { gateway } = found.value;
+      // Changes of one file of this gateway come one after the other: an own lock is left of one that has ended
       if (gateway !== own.id && isOwned(found.value, await leases.fences([gateway]))) return { holder: gateway };
       writes.push({ op: "putIf", ...place, version: found.version });
     }
-    return { writes };
+    return { writes, versions };
   }
 
-  /** Gives locks back. While that fails it is tried again: others wait as long as this gateway has its fence. */
-  async #giveBack(keys: readonly string[], own: JoinedGateway): Promise<void> {
-    const { store, lease, clock, log } = this.#options;
-    const deletes = keys.map((key): Write => ({ op: "delete", collection: FILE_LOCKS, key }));
+  /** Gives the locks of a change back, in one batch. */
+  async #giveBack(locks: ChangeLocks, taken: ReadonlyMap<string, number>): Promise<void> {
+    const { store, log } = this.#options;
+    const deletes = [...taken].flatMap(([key, version]) => deleteOf(key, version));
     try {
       // Without the fence the locks count for nobody, and others may have taken them
-      await store.batch([fenceCheck(own), ...deletes]);
+      if (await store.batch([fenceCheck(locks.own), ...deletes])) return;
     } catch (error) {
       log.warn("Locks of files could not be given back: it is tried again", { error });
-      clock.after(AGAIN_MS, () => void (lease.own()?.fence === own.fence && this.#giveBack(keys, own)));
+      return this.#takeBackLater(locks);
     }
+    await this.#takeBack(locks);
+  }
+
+  /**
+   * Gives back what is left of the locks of a change. A later change of this gateway may have taken them meanwhile, and another gateway those
+   * that were never there. While it fails it is tried again: others wait as long as this gateway has its fence.
+   */
+  async #takeBack(locks: ChangeLocks): Promise<void> {
+    const { store, log } = this.#options;
+    const { keys, own, change } = locks;
+    try {
+      for (const key of keys) {
+        const found = await unlessUnreadable(readRecord(store, FILE_LOCKS, key, parseLock));
+        const { value } = found ?? {};
+        const isLeft = value?.gateway === own.id && value.fence === own.fence && value.change === change;
+        if (found !== undefined && isLeft) await store.batch([fenceCheck(own), ...deleteOf(key, found.version)]);
+      }
+    } catch (error) {
+      log.warn("Locks of files could not be given back: it is tried again", { error });
+      this.#takeBackLater(locks);
+    }
+  }
+
+  #takeBackLater(locks: ChangeLocks): void {
+    const { lease, clock } = this.#options;
+    clock.after(AGAIN_MS, () => void (lease.own()?.fence === locks.own.fence && this.#takeBack(locks)));
   }
 
   #keyOf(path: string): string {
     return `${this.#options.membership.id}/${canonicalDigest(path)}`;
   }
+}
+
+/** Returns the writes that delete a record of a version. */
+function deleteOf(key: string, version: number): readonly Write[] {
+  const place = { collection: FILE_LOCKS, key };
+  return [{ op: "check", ...place, version }, { op: "delete", ...place }];
 }
 
 function locked(holder: string): ToolError {

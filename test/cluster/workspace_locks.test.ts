@@ -7,7 +7,9 @@ import { FILE_LOCKS } from "../../lib/cluster/cluster_records.ts";
 import { createProofFiles, PROOF_FOLDER } from "../../lib/cluster/workspace_proof.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import type { FileChange, Files, FileScope } from "../../lib/system/files/files.ts";
+import { UnknownWriteError } from "../../lib/storage/read_records.ts";
 import {
+  awayError,
   type ClusterLink,
   createSharedDatabase,
   joinLink,
@@ -156,6 +158,60 @@ describe("changes of files of one workspace by two gateways", () => {
       await database.clock.advance(2 * LEASE_MS);
       await assert.rejects(atA ?? Promise.resolve(), CancelError);
       assert.equal(readFileSync(join(root, "a.txt"), "utf8"), "from B");
+    }));
+
+  for (const made of [true, false]) {
+    test(`a lock whose answer was lost, and that was ${made ? "taken" : "not taken"}, holds nobody up and deletes no other`, () =>
+      withTwo(async ({ root, database, a, b }) => {
+        const at = { workspaceRoot: root, signal: signal() };
+        const paths = [join(root, "a.txt")];
+        const unknown = Promise.withResolvers<void>();
+        a.link.onBatch = async (writes, make) => {
+          if (!writes.some((write) => "collection" in write && write.collection === FILE_LOCKS)) return await make();
+          if (made) await make();
+          a.link.onBatch = (_, again) => again();
+          await unknown.promise;
+          throw new UnknownWriteError(awayError());
+        };
+        const lost = a.cluster.fileLocks?.hold(paths, at, async () => assert.fail()) ?? assert.fail();
+        lost.catch(() => {});
+        await database.clock.advance(10);
+        const giveBack = made ? undefined : await holdAt(b, root);
+        unknown.resolve();
+        await assert.rejects(lost, UnknownWriteError);
+        await database.clock.advance(5_000);
+        assert.equal(await database.store.count(FILE_LOCKS), made ? 0 : 1);
+        await giveBack?.();
+        await (await holdAt(b, root))();
+      }));
+  }
+
+  test("a lock that is given back late is not that of a later change", () =>
+    withTwo(async ({ root, database, a, b }) => {
+      const first = await holdAt(a, root);
+      a.link.onBatch = () => Promise.reject(awayError());
+      await first();
+      a.link.onBatch = (_, make) => make();
+      const second = await holdAt(a, root);
+      await database.clock.advance(5_000);
+      let isTaken = false;
+      const next = holdAt(b, root).finally(() => isTaken = true);
+      await database.clock.advance(1_000);
+      assert.equal(isTaken, false, "two gateways change one file");
+      await second();
+      await database.clock.advance(1_000);
+      await (await next)();
+      assert.equal(await database.store.count(FILE_LOCKS), 0);
+    }));
+
+  test("a lock that could not be given back is given back later", () =>
+    withTwo(async ({ root, database, a }) => {
+      const giveBack = await holdAt(a, root);
+      a.link.onBatch = () => Promise.reject(awayError());
+      await giveBack();
+      a.link.onBatch = (_, make) => make();
+      await database.clock.advance(2_000);
+      assert.equal(await database.store.count(FILE_LOCKS), 0);
     }));
 
   test("a gateway that has the workspace for itself writes no record", async () => {
