@@ -11,6 +11,8 @@ const URL_PASSWORD = /(\b[a-z][a-z0-9+.-]*:\/\/)([^/?#@\s]*)@/gi;
 /** As `--api-key value` and `--api-key=value` */
 const SECRET_FLAG = /^--?[\w-]*(?:key|token|secret|password)[\w-]*(=|$)/i;
 const QUERY_SECRET = /([?&][^=&#\s]*(?:key|token|secret|password|sig)[^=&#\s]*=)[^&#\s]*/gi;
+/** Keys that name the variable of a database's address, of which a part alone is secret. */
+const DATABASE_ADDRESSES = new Set(["storage.url_env", "storage.direct_url_env"]);
 /** Names of environment variables whose value is a secret, whatever it is for: those of the vendors among them. */
 const SECRET_NAME =
   /(?:token|secret|passw(?:or)?d|passphrase|credentials?|(?:^|_|api|access|private|secret)key|_pat)$/i;
@@ -57,7 +59,10 @@ export function knownSecrets(config: Config, env: Readonly<Record<string, string
   // A table names a secret, which is known by its own place
   const given = [...servers, ...settings].filter((value) => typeof value === "string");
   const values = [config.gateway.node_control.auth_token, ...given, ...commands, ...addressSecrets(config)];
-  const named = namedVariables(config).flatMap(({ name }) => env[name] ?? []);
+  const named = namedVariables(config).flatMap(({ name, key }) => {
+    const value = env[name] ?? "";
+    return DATABASE_ADDRESSES.has(key) ? databaseSecrets(value) : [value];
+  });
   values.push(...named, ...environmentSecrets(env));
   // Of `Bearer ...` the last word is the secret
   const known = values.flatMap((value) => [value, value.trim(), value.trim().split(/\s/).at(-1) ?? ""]);
@@ -125,11 +130,10 @@ export function environmentSecrets(env: Readonly<Record<string, string | undefin
 export async function secretsOfFiles(config: Config): Promise<readonly string[]> {
   const keys = [config.provider, ...Object.values(config.providers)].map(({ api_key_file }) => api_key_file);
   const paths = [...keys, ...Object.values(config.secrets).map(({ file }) => file)];
-  const texts = await Promise.all(
-    [...paths, config.storage.url_file].filter((path) => path !== "").map(readSecretFile),
-  );
-  // The address of a database is shown without its password, and a driver may show the password without the address
-  return texts.filter((text) => text !== "").flatMap((text) => [text, ...addressSecrets(text)]);
+  const read = (paths: readonly string[]) => Promise.all(paths.filter((path) => path !== "").map(readSecretFile));
+  const [texts, databases] = await Promise.all([read(paths), read([config.storage.url_file])]);
+  const secrets = [...texts.flatMap((text) => [text, ...addressSecrets(text)]), ...databases.flatMap(databaseSecrets)];
+  return secrets.filter((text) => text !== "");
 }
 
 /** Returns the text of a file that holds one secret, without blanks around it. Empty when it cannot be read, or is no file of 64 KiB at most. */
@@ -194,6 +198,15 @@ function addressSecrets(value: unknown): string[] {
   const queried = [...search.matchAll(QUERY_SECRET)].map(([text, name = ""]) => text.slice(name.length));
   const found = [password, password === "" ? username : "", ...queried];
   return found.filter((secret) => secret !== "").flatMap((secret) => [secret, decode(secret)]);
+}
+
+/**
+ * Returns the secrets in the address of a database. Host and database are none: messages name them. The address up to them is masked as a whole
+ * too, since a short password alone is not.
+ */
+function databaseSecrets(address: string): string[] {
+  const end = address.lastIndexOf("@") + 1;
+  return URL.parse(address) === null ? [address] : [address.slice(0, end), ...addressSecrets(address)];
 }
 
 function decode(text: string): string {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { createRedactor } from "../../lib/base/redact.ts";
 import { knownSecrets, maskSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
 import { configOf } from "../support/running_gateway.ts";
@@ -174,5 +175,25 @@ test("a setting that names a secret is refused with its key when the secret is n
     const said = result.findings.map(({ path, reason }) => `"${path.join(".")}": ${reason}`).join("\n");
     assert.match(said, reason);
     assert.doesNotMatch(said, /do-not-show/);
+  }
+});
+
+test("of a database's address user and password are secret, and not its host, which messages name", async () => {
+  const host = "db-1.cluster-abcdefghijkl.eu-central-1.example.com:5432/records";
+  for (const password of ["pw", "a-long-password-of-the-database"]) {
+    const address = `postgres://records:${password}@${host}`;
+    const { redact } = createRedactor(
+      knownSecrets(configOf({ storage: { url_env: "RECORDS", driver: "postgres" } }), { RECORDS: address }),
+    );
+    assert.equal(redact(`Cannot reach ${host}`), `Cannot reach ${host}`);
+    assert.equal(redact(`Cannot use "${address}"`), `Cannot use "[redacted]${host}"`);
+    await withTemporaryFolder(async (folder) => {
+      const path = join(folder, "address");
+      writeFileSync(path, `${address}\n`);
+      const found = createRedactor(
+        await secretsOfFiles(configOf({ storage: { url_file: path, driver: "postgres" } })),
+      );
+      assert.equal(found.redact(`${host} ${address}`), `${host} [redacted]${host}`);
+    });
   }
 });

@@ -30,6 +30,7 @@ export interface PostgresTls {
 /** Parameters of the address. Anything else in it is refused, so that no misspelt `sslmode` counts as its default. */
 const PARAMETERS = ["sslmode", "sslrootcert", "sslcert", "sslkey", "host", "port", "user", "password", "dbname"];
 const DEFAULT_PORT = 5432;
+const ENCODE = "; in the password write / as %2F, # as %23, ? as %3F, @ as %40 and % as %25";
 
 /**
  * Reads the address of a server: `postgres://user:password@host:port/database?sslmode=...`.
@@ -45,8 +46,10 @@ export function parsePostgresAddress(url: string, key: string): PostgresAddress 
     new ConfigError("config_invalid", `Cannot use ${key} as the address of a PostgreSQL server: ${reason}`, { key });
   const parsed = URL.parse(url);
   if (parsed === null || !["postgres:", "postgresql:"].includes(parsed.protocol)) {
-    throw refuse("it must look like postgres://user:password@host:5432/database");
+    throw refuse(`it must look like postgres://user:password@host:5432/database${ENCODE}`);
   }
+  // A password that is not encoded ends the host's name early, and its rest would be shown as the database's
+  if (parsed.hash !== "" || parsed.pathname.includes("@")) throw refuse(`a part of it is in the wrong place${ENCODE}`);
   const { searchParams } = parsed;
   for (const name of searchParams.keys()) {
     if (!PARAMETERS.includes(name)) {

@@ -64,6 +64,11 @@ test("an address that cannot be used is refused by the name of its key, without 
       "postgres://me:secret@db.example/x?sslmode=sometimes",
       "postgres://me:secret@db.example/x?port=0",
       "postgres://me:secret@db.example/x?sslrootcert=/none/root.pem",
+      // A password that is not encoded
+      "postgres://me:p@secret/secret@db.example/x",
+      "postgres://me:p@secret#secret@db.example/x",
+      "postgres://me:secret?secret@db.example/x",
+      "postgres://me:secret/secret@db.example/x",
     ]
   ) {
     assert.throws(() => parse(url), (error) => {
@@ -74,6 +79,13 @@ test("an address that cannot be used is refused by the name of its key, without 
       return true;
     });
   }
+});
+
+test("a password that is not encoded is refused with the way to write it", () => {
+  for (const url of ["postgres://me:p@s/w#d@db.example/x", "postgres://me:p/d@db.example/x", "postgres://me:p?d@h/x"]) {
+    assert.throws(() => parse(url), /in the password write \/ as %2F, # as %23, \? as %3F, @ as %40 and % as %25/, url);
+  }
+  assert.equal(parse("postgres://me:p%2Fs%23w%3Fd%40%25@db.example/x").password, "p/s#w?d@%");
 });
 
 test("nameOfAddress() tells where the database is, and not who asks", () => {
