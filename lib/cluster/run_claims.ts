@@ -306,6 +306,11 @@ export class RunClaims {
     return [{ op: "check", collection: CONVERSATION_HOLDS, key: conversationId, version: 0 }];
   }
 
+  /** Returns the precondition that a run has no claim. */
+  unclaimed(runId: string): readonly Write[] {
+    return [{ op: "check", collection: RUN_CLAIMS, key: runId, version: 0 }];
+  }
+
   /** Tells whether no other open run of a conversation was accepted before this one. */
   async #isFirst(conversationId: string, runId: string): Promise<boolean> {
     const first = await this.#firstIn(conversationId);

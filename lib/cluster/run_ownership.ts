@@ -82,6 +82,11 @@ export class RunOwnership {
     return this.#options.lease.own();
   }
 
+  /** Returns the name of the database's history, as the last heartbeat found it, see `LeaseDatabase`. */
+  history(): string | undefined {
+    return this.#options.lease.history();
+  }
+
   /** Tells whether a gateway still has this fence: what it had begun goes on there. */
   isCurrent(gateway: JoinedGateway): Promise<boolean> {
     return this.#options.claims.counts(gateway);
@@ -90,6 +95,12 @@ export class RunOwnership {
   /** Tells whether this gateway owns a run. */
   owns(runId: string): boolean {
     return this.#owned.has(runId);
+  }
+
+  /** Tells whether others may own a run that this gateway had claimed: the gateway has lost the fence of the claim. */
+  isLost(runId: string): boolean {
+    const owned = this.#owned.get(runId);
+    return owned !== undefined && owned.own.fence !== this.#options.lease.own()?.fence;
   }
 
   /** Returns the number of open runs that this gateway owns. */
@@ -169,10 +180,19 @@ export class RunOwnership {
     return [];
   }
 
-  /** Returns the precondition of each batch that writes to the journal of a run. Empty for a run that nobody owns. */
+  /**
+   * Returns the precondition of each batch that the owner of a run writes to its journal.
+   * @throws {CancelError} `shutdown` for a run that this gateway does not own
+   */
   check(runId: string): readonly Write[] {
     const owned = this.#owned.get(runId);
-    return owned === undefined ? [] : [fenceCheck(owned.own)];
+    if (owned === undefined) throw takenOver();
+    return [fenceCheck(owned.own)];
+  }
+
+  /** Returns the precondition that nobody owns a run, as one that waits for a person's review. */
+  unowned(runId: string): readonly Write[] {
+    return this.#options.claims.unclaimed(runId);
   }
 
   /** Returns the writes that go with the end of a run. */
@@ -208,7 +228,8 @@ export class RunOwnership {
   }
 
   /**
-   * Makes a call of the store for a run, again and again while the database is away.
+   * Makes a call of the store for a run, again and again while the database is away. A run without a record has no owner, and waits as well:
+   * before its effects `mayAct` decides.
    * @throws {CancelError} `shutdown` when others own the run now; the signal's reason when it aborts during a pause
    */
   async onceBack<T>(runId: string, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
@@ -219,19 +240,18 @@ export class RunOwnership {
         if (!isStorageAway(error)) throw error;
       }
       await this.#options.clock.sleep(RETRY_MS, signal);
-      await this.mayAct(runId, signal);
+      if (this.#owned.has(runId)) await this.mayAct(runId, signal);
     }
   }
 
   /**
-   * Resolves when an effect of a run may begin.
-   * @throws {CancelError} `shutdown` when others own the run now; the signal's reason when it aborts first
+   * Resolves when an effect of a recorded run may begin: under the fence of the run's claim alone.
+   * @throws {CancelError} `shutdown` when this gateway does not own the run, or others own it now; the signal's reason when it aborts first
    */
   async mayAct(runId: string, signal: AbortSignal): Promise<void> {
     const owned = this.#owned.get(runId);
-    if (owned === undefined) return;
-    if (await this.#options.lease.mayActUnder(owned.own.fence, signal)) return;
-    throw new CancelError("shutdown", "Another gateway has taken the run over");
+    if (owned !== undefined && await this.#options.lease.mayActUnder(owned.own.fence, signal)) return;
+    throw takenOver();
   }
 
   /**
@@ -441,8 +461,8 @@ export class RunOwnership {
   }
 
   /**
-   * Takes the news that others have fenced this gateway off. Its runs keep the fence of their claims until they have left, so that what
-   * they still write is refused.
+   * Takes the news that others have fenced this gateway off. Its runs keep the fence of their claims until they have left, those too that
+   * are only being read, so that what they still write is refused and none begins an effect.
    */
   lose(): void {
     const lost = [...this.#owned.keys()];
@@ -465,4 +485,9 @@ export class RunOwnership {
       },
     };
   }
+}
+
+/** Returns the reason for which work of a run stops that this gateway does not own any more. */
+export function takenOver(): CancelError {
+  return new CancelError("shutdown", "Another gateway has taken the run over");
 }

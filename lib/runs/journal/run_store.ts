@@ -33,6 +33,8 @@ export interface AppendOptions {
   readonly turns?: readonly EndedTurn[];
   /** More writes for the same transaction. */
   readonly writes?: readonly Write[];
+  /** Precondition in a cluster, for a run that nobody owns. Default: this gateway still owns the run */
+  readonly check?: readonly Write[] | undefined;
   /** Makes the transaction. Default: the store's batch. */
   readonly write?: (writes: readonly Write[]) => Promise<boolean>;
   /** Makes the run known, when it was not accepted before. */
@@ -49,7 +51,7 @@ export interface RunStore {
   /**
    * Adds events as one record and folds them into the run, in one transaction.
    * @param expectedSeq the last seq the journal has, 0 for an empty one
-   * @throws {JournalError} when the journal is elsewhere, or cannot be written
+   * @throws {JournalError} when the journal is elsewhere, or cannot be written; {CancelError} `shutdown` when this gateway does not own the run
    */
   append(runId: string, expectedSeq: number, events: PackedEvents, options?: AppendOptions): Promise<void>;
   /** Yields the events after `afterSeq`, in order. */
@@ -163,7 +165,7 @@ class StoreJournal implements RunStore {
   }
 
   async append(runId: string, expectedSeq: number, events: PackedEvents, options: AppendOptions = {}): Promise<void> {
-    const { writes = [], create, write = this.#store.batch, ...notes } = options;
+    const { writes = [], create, check, write = this.#store.batch, ...notes } = options;
     const head = create === undefined
       ? await this.#onceBack(runId, () => this.#headOf(runId))
       : { state: create.state, seq: 0, records: 0 };
@@ -183,7 +185,7 @@ class StoreJournal implements RunStore {
     const run = toClaimable(next.state.run, create?.input);
     if (create !== undefined && owner?.owns(runId) === false) await owner.take(run, new AbortController().signal);
     const batch: readonly Write[] = [
-      ...owner?.check(runId) ?? [],
+      ...check ?? owner?.check(runId) ?? [],
       ...(create === undefined ? [] : [...creation(head, create.input), ...owner?.opening(run) ?? []]),
       { op: "append", stream: journalOf(runId), expectedSeq: head.records, records: [body] },
       { op: "put", collection: RUNS, key: runId, body: toRecord(next) },

@@ -84,7 +84,7 @@ async function goOn(
 async function write(
   { run, recalled, review }: Reviewed,
   bodies: readonly AgentEventBody[],
-  { runs, time, audit }: ResolveOptions,
+  { runs, time, audit, ownership }: ResolveOptions,
   writes: readonly Write[] = [],
 ): Promise<void> {
   const { action, outcome, note, by } = review;
@@ -93,6 +93,7 @@ async function write(
       runs,
       time,
       writes,
+      check: ownership?.unowned(run.id),
       ...(audit === undefined ? {} : {
         write: (all) =>
           audit({

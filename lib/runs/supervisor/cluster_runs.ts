@@ -1,7 +1,7 @@
 import type { Cluster } from "../../cluster/join_cluster.ts";
 import { POLL_MS } from "../../cluster/cluster_news.ts";
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
-import type { RunOwnership } from "../../cluster/run_ownership.ts";
+import { type RunOwnership, takenOver } from "../../cluster/run_ownership.ts";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
@@ -132,9 +132,7 @@ export class ClusterRuns {
       ready: () => false,
       async wait(signal) {
         // An accepted run has its place by its claim, until others take the run over
-        if (isAccepted && !ownership.owns(run.id)) {
-          throw new CancelError("shutdown", "Another gateway has taken the run over");
-        }
+        if (isAccepted && (!ownership.owns(run.id) || ownership.isLost(run.id))) throw takenOver();
         const maxBefore = isAccepted ? undefined : limits().maxPerConversation;
         if (!await ownership.lineUp(run, { mayHold: place.ready(), maxBefore, signal })) throw fullLine();
         await place.wait(signal);
@@ -377,30 +375,39 @@ export class ClusterRuns {
     log.warn("A run waits for its workspace, which has no gateway", { run_id: id, workspace });
   }
 
-  /** Takes up a claimed run. One that cannot be taken up now is claimed again at the next look. */
+  /** Takes up a claimed run. One that cannot be taken up now is claimed again at the next look. Never throws. */
   async #takeUp(run: ClaimableRun, since?: number): Promise<void> {
-    const { active, log } = this.#options;
+    const { active } = this.#options;
     const { id } = run;
     try {
-      await this.#settle(run, since);
+      if (!this.ownership.isLost(id)) await this.#settle(run, since);
     } catch (error) {
-      if (!isStorageAway(error)) {
-        if (await this.#isUnknown(id)) return await this.ownership.dismiss(id);
-        this.#unreadable.add(id);
-        log.error("Claimed run could not be taken up", { run_id: id, error });
-        return;
-      }
-      this.#due = "none";
+      if (await this.#staysForPerson(id, error)) return;
     }
-    if (active.find(id) === undefined) this.ownership.forget(id);
+    // The lease may have been lost while the run was read: others may own it, and have it begun
+    const entry = active.find(id);
+    if (entry === undefined) this.ownership.forget(id);
+    else if (this.ownership.isLost(id)) entry.abort(takenOver());
   }
 
-  /** Tells whether a claimed run has no record. False for a record that is there and cannot be read. */
-  async #isUnknown(id: string): Promise<boolean> {
+  /** Looks why a claimed run could not be taken up. @returns true for a run that cannot be read: it stays with this gateway, for a person */
+  async #staysForPerson(id: string, error: unknown): Promise<boolean> {
+    const isAway = isStorageAway(error);
+    if (isAway) this.#due = "none";
+    if (isAway || await this.#isDismissed(id) || this.ownership.isLost(id)) return false;
+    this.#unreadable.add(id);
+    this.#options.log.error("Claimed run could not be taken up", { run_id: id, error });
+    return true;
+  }
+
+  /** Ends the claim of a run without a record. @returns false for a run with a record, which may be one that cannot be read */
+  async #isDismissed(id: string): Promise<boolean> {
     try {
-      return await this.#options.runs.get(id) === undefined;
-    } catch {
-      return false;
+      if (await this.#options.runs.get(id) !== undefined) return false;
+      await this.ownership.dismiss(id);
+      return true;
+    } catch (error) {
+      return isStorageAway(error);
     }
   }
 
@@ -417,9 +424,9 @@ export class ClusterRuns {
     const { active, runs } = this.#options;
     for (const id of ids) {
       runs.forget(id);
-      const entry = active.find(id);
-      if (entry === undefined) this.ownership.forget(id);
-      else entry.abort(new CancelError("shutdown", "Another gateway has taken the run over"));
+      active.find(id)?.abort(takenOver());
+      // A run that is just being taken up keeps the fence of its claim until that has ended
+      if (this.#unreadable.delete(id)) this.ownership.forget(id);
     }
   }
 }

@@ -1,0 +1,120 @@
+/** What a gateway does with its work when it has lost its lease: others may own the runs, and the work is not over yet. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
+import type { RunRequest } from "../../lib/runs/run_request.ts";
+import type { Write } from "../../lib/storage/store.ts";
+import {
+  type ClusteredGateway,
+  createSharedDatabase,
+  joinGateway,
+  joinLink,
+  LEASE_MS,
+  type SharedDatabase,
+} from "../support/clustered.ts";
+import { ask } from "../support/supervised.ts";
+import { until } from "../support/until.ts";
+
+const DURABLE: Partial<RunRequest> = { durable: true };
+const CALL = { toolCalls: [{ name: "work", arguments: "{}" }] };
+
+async function passUntil(database: SharedDatabase, holds: () => boolean | Promise<boolean>, atMostMs = 20_000) {
+  for (let passed = 0; !await holds(); passed += 50) {
+    assert.ok(passed < atMostMs, `it did not come to pass within ${atMostMs} ms`);
+    await database.clock.advance(50);
+  }
+}
+
+/** Notes each batch of a gateway that writes to the journal of a run: the fence that it carries, and whether it held. */
+function noteAppends({ link }: Pick<ClusteredGateway, "link">, id: string) {
+  const appends: { readonly fence: number | undefined; readonly held: boolean }[] = [];
+  const isAppend = (write: Write) => write.op === "append" && write.stream === `run/${id}`;
+  link.onBatch = async (writes, make) => {
+    const held = await make();
+    const check = writes.find((write) => write.op === "check" && write.collection === "gateway_fences");
+    if (writes.some(isAppend)) appends.push({ fence: check?.op === "check" ? check.version : undefined, held });
+    return held;
+  };
+  return appends;
+}
+
+/** A run of a gateway that died, whose claim another gateway has and whose records it reads until the test lets it go on. */
+async function claimedAndRead(database: SharedDatabase) {
+  const tools = [{ name: "work", access: "write" } as const];
+  const a = await joinGateway(database, [{ hang: "before" }], { seed: 1, tools });
+  const b = await joinGateway(database, [CALL, "from B"], { seed: 2, tools });
+  await database.clock.advance(2 * LEASE_MS);
+  const { id } = await a.runs.start(ask("go", DURABLE));
+  await passUntil(database, () => a.provider.requests.length + b.provider.requests.length === 1);
+  const reading = Promise.withResolvers<void>();
+  let isRead = false;
+  database.onResult = async (operation, first, link) => {
+    if (link !== b.link || operation !== "get" || first !== "run_inputs" || isRead) return;
+    isRead = true;
+    await reading.promise;
+  };
+  a.link.isCut = true;
+  a.cluster.lease.abandon();
+  await passUntil(database, () => isRead);
+  assert.ok(b.cluster.ownership.owns(id));
+  return { a, b, id, goOn: reading.resolve };
+}
+
+describe("a lease that is lost while a claimed run is read", () => {
+  test("the run begins no effect, and nothing is written to its journal", async () => {
+    const database = createSharedDatabase();
+    const { b, id, goOn } = await claimedAndRead(database);
+    const fence = b.cluster.lease.own()?.fence ?? 0;
+    const appends = noteAppends(b, id);
+    database.history = "second";
+    // The run is not claimed again before the test has looked
+    b.cluster.ownership.claim = () => Promise.resolve([]);
+    await passUntil(database, () => (b.cluster.lease.own()?.fence ?? 0) > fence);
+    goOn();
+    await database.clock.advance(100);
+    await until(() => b.runs.active() === 0);
+    assert.deepEqual(appends.filter(({ held }) => held), []);
+    assert.deepEqual([b.provider.requests.length, b.executor.calls.length], [0, 0]);
+    assert.equal(b.cluster.ownership.count(), 0, "the run may be claimed again");
+    await b.close();
+  });
+
+  test("the run goes on once it is claimed anew, and each record carries a fence", async () => {
+    const database = createSharedDatabase();
+    const { b, id, goOn } = await claimedAndRead(database);
+    const fence = b.cluster.lease.own()?.fence ?? 0;
+    const appends = noteAppends(b, id);
+    database.history = "second";
+    await passUntil(database, () => (b.cluster.lease.own()?.fence ?? 0) > fence);
+    goOn();
+    await passUntil(database, async () => (await b.runs.get(id))?.status === "completed");
+    assert.ok(appends.filter(({ held }) => held).every((one) => one.fence === fence + 1));
+    assert.equal(await database.store.count(RUN_CLAIMS), 0);
+    await b.close();
+  });
+
+  test("a run that cannot be read is let go of", async () => {
+    const database = createSharedDatabase();
+    const { b, id, goOn } = await claimedAndRead(database);
+    await database.store.batch([{ op: "put", collection: "runs", key: id, body: { v: 1, run: "damaged" } }]);
+    await database.store.batch([{ op: "delete", collection: "run_inputs", key: id }]);
+    goOn();
+    await passUntil(database, () => b.clusterLog.some(({ message }) => message.includes("could not be taken up")));
+    assert.ok(b.cluster.ownership.owns(id), "it stays with the gateway, for a person");
+    const fence = b.cluster.lease.own()?.fence ?? 0;
+    b.cluster.ownership.claim = () => Promise.resolve([]);
+    database.history = "second";
+    await passUntil(database, () => (b.cluster.lease.own()?.fence ?? 0) > fence);
+    assert.equal(b.cluster.ownership.owns(id), false);
+    await b.close();
+  });
+});
+
+test("a run that this gateway does not own begins no effect and has no batch", async () => {
+  const database = createSharedDatabase();
+  const { cluster: { ownership }, close } = await joinLink(database, { seed: 1 });
+  const { signal } = new AbortController();
+  await assert.rejects(ownership.mayAct("run_other", signal), { name: "CancelError", reason: "shutdown" });
+  assert.throws(() => ownership.check("run_other"), { name: "CancelError", reason: "shutdown" });
+  await close();
+});
