@@ -91,7 +91,7 @@ export interface Cluster {
   alone: ClusterDuties["alone"];
   /** Creates the part of this gateway in a kind of work, each piece of which one gateway does. */
   work(kind: WorkKind): OwnedWork;
-  /** Calls a function after each heartbeat with the milliseconds that programs of this gateway may still run. */
+  /** Calls a function now and after each heartbeat with the milliseconds that programs of this gateway may still run. */
   onBeat(listener: (leftMs: number) => void): void;
 }
 
@@ -208,7 +208,11 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
       works.push(work);
       return work;
     },
-    onBeat: (listener) => void beatListeners.push(listener),
+    onBeat(listener) {
+      beatListeners.push(listener);
+      // The join was a heartbeat too
+      listener(lease.heartbeats().leftMs);
+    },
   };
 }
 

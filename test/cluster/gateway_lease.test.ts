@@ -23,3 +23,19 @@ test("an error of one heartbeat takes the right to act away, long before the dea
   assert.equal(lease.mayTakeOver(), true);
   await close();
 });
+
+test("whoever watches the heartbeats hears of the last one at once, then of each one, and of the loss of the lease", async () => {
+  const database = createSharedDatabase();
+  const { cluster, close } = await joinLink(database, { seed: 1 });
+  await database.clock.advance(PAUSE_MS / 2);
+  const heard: number[] = [];
+  const actsMs = LEASE_MS - marginOf(LEASE_MS);
+  cluster.onBeat((leftMs) => heard.push(leftMs));
+  assert.deepEqual(heard, [actsMs - PAUSE_MS / 2], "programs may start before the next heartbeat");
+  await database.clock.advance(PAUSE_MS);
+  assert.deepEqual(heard, [actsMs - PAUSE_MS / 2, actsMs]);
+  database.history = "another";
+  await database.clock.advance(PAUSE_MS);
+  assert.deepEqual(heard.slice(2), [0, actsMs]);
+  await close();
+});

@@ -101,13 +101,17 @@ test("a gateway whose heartbeats stop has its programs killed", {
     const call = { toolCalls: [{ name: "shell", arguments: { command: `sleep ${SLEEP}` } }] };
     const a = await startMember(database, join(folder, "a"), {
       script: [call, "ended"],
-      config: { autonomy: { level: "full" }, security: { allowed_commands: ["sleep"] } },
+      config: {
+        autonomy: { level: "full" },
+        security: { allowed_commands: ["sleep"] },
+        // Long enough for the program to start
+        cluster: { lease_secs: 4, workspace_id: "shared" },
+      },
     });
     const run = await a.services.agent?.runs.start(ask("sleep", { durable: true }));
     assert.ok(run);
     await until(() => isRunning());
-    // The next heartbeat is the last: the clock of the gateway stands still then, and that of the watchdog goes on
-    await database.clock.advance(LEASE_MS / 4);
+    // The join is the only heartbeat: the clock of the gateway stands still, and that of the watchdog goes on
     await until(() => !isRunning());
     await passUntil(database, async () => (await a.services.agent?.runs.get(run.id))?.status === "completed");
     await endMember(database, a);
