@@ -43,7 +43,9 @@ export const daemonStartCommand = defineCliCommand({
       return undefined;
     });
     const parts = [`${daemonStatusText(state, status, context.io.columns)}\n`];
-    if (pairing !== undefined) parts.push(pairingText(state.record.address, { requiresPairing, pairing }));
+    if (pairing !== undefined) {
+      parts.push(pairingText(state.record.address, { requiresPairing, pairing, dataDir: context.flags.dataDir }));
+    }
     parts.push("Stop it with postern daemon stop");
     context.print({ ...status, pairing_code: pairing?.code ?? null }, parts.join("\n"));
     return EXIT.ok;
@@ -108,7 +110,7 @@ async function firstPairingOf(record: ControlRecord): Promise<FirstPairing> {
     return {
       code: null,
       reason:
-        "Nobody is paired yet. Another gateway of the cluster may have shown a pairing code, which a new one ends",
+        "Nobody is paired yet. Another gateway of the cluster may have shown a pairing code, which counts here too",
     };
   }
   return expectSuccess(await client.request({ method: "POST", path: "/v1/pairing-code" })) as { code: string };

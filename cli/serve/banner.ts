@@ -70,7 +70,7 @@ export function bannerFacts({ services, loaded, server, pairing, containment, pi
 /** Returns the banner for people, wrapped to the terminal's width where it is known. The pairing code has a plain line of its own, since scripts look for it. */
 export function bannerText(
   facts: BannerFacts,
-  { requiresPairing, pairing, columns }: PairingTextOptions & { readonly columns: number | undefined },
+  { columns, ...options }: PairingTextOptions & { readonly columns: number | undefined },
 ): string {
   const model = facts.provider === null
     ? "none"
@@ -93,7 +93,7 @@ export function bannerText(
 
 ${toDefinitions(rows, columns)}
 
-${pairingText(facts.dashboard, { requiresPairing, pairing })}
+${pairingText(facts.dashboard, options)}
 Stop it with Ctrl-C.
 `;
 }
@@ -103,12 +103,17 @@ export interface PairingTextOptions {
   /** Whether clients need a token, as `[gateway] require_pairing` says */
   readonly requiresPairing: boolean;
   readonly pairing: FirstPairing;
+  /** Data directory that the command line names. Undefined: commands find the gateway without it */
+  readonly dataDir: string | undefined;
 }
 
 /** Returns how to pair with a gateway: the code on a plain line of its own, or the reason why there is none. */
-export function pairingText(dashboard: string, { requiresPairing, pairing }: PairingTextOptions): string {
+export function pairingText(dashboard: string, { requiresPairing, pairing, dataDir }: PairingTextOptions): string {
   if (!requiresPairing) return "Pairing is off: every program on this machine may use the gateway.\n";
-  if (pairing.code === null) return `${pairing.reason}. A further code: postern pair\n`;
+  if (pairing.code === null) {
+    const where = dataDir === undefined ? "" : ` --data-dir ${/\s/.test(dataDir) ? JSON.stringify(dataDir) : dataDir}`;
+    return `${pairing.reason}. A further code: postern pair${where}\n`;
+  }
   return `Pairing code: ${pairing.code}
   Type it into the dashboard, or trade it for a token with
   curl -X POST -H "X-Pairing-Code: ${pairing.code}" ${new URL("pair", dashboard).href}

@@ -41,7 +41,10 @@ async function makeCode({ tokens, cluster, pairing }: PairingServices): Promise<
   // A new code would end the one that another gateway of the cluster has just shown
   const others = await cluster?.overview.status();
   if (others !== undefined && others.gateways.length > 1 && await pairing.isPending()) {
-    return { code: null, reason: "Another gateway of the cluster has shown a pairing code, which a new one ends" };
+    return {
+      code: null,
+      reason: "Another gateway of the cluster has shown a pairing code, which counts here until there is a further one",
+    };
   }
   return { code: (await pairing.createCode()).code };
 }

@@ -138,7 +138,7 @@ async function printBanner(
   if (flags.json) io.stdout(`${JSON.stringify(facts)}\n`);
   else {
     const requiresPairing = loaded.config.gateway.require_pairing;
-    io.stdout(bannerText(facts, { requiresPairing, pairing, columns: io.columns }));
+    io.stdout(bannerText(facts, { requiresPairing, pairing, dataDir: flags.dataDir, columns: io.columns }));
   }
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type BannerFacts, bannerText, PAIRED } from "../../../cli/serve/banner.ts";
+import { type BannerFacts, bannerText, PAIRED, pairingText } from "../../../cli/serve/banner.ts";
 
 const FACTS: BannerFacts = {
   ...{ version: "0.1.0", pid: 7, address: "http://127.0.0.1:42617/", dashboard: "http://127.0.0.1:42617/" },
@@ -11,7 +11,15 @@ const FACTS: BannerFacts = {
 };
 
 const shown = (more: Partial<BannerFacts>) =>
-  bannerText({ ...FACTS, ...more }, { requiresPairing: true, pairing: PAIRED, columns: undefined });
+  bannerText({ ...FACTS, ...more }, { requiresPairing: true, pairing: PAIRED, dataDir: undefined, columns: undefined });
+
+test("a gateway that shows no code says why, and the command for a further one as it is to be typed", () => {
+  const text = (dataDir: string | undefined) =>
+    pairingText("http://127.0.0.1:42617/", { requiresPairing: true, pairing: PAIRED, dataDir });
+  assert.equal(text(undefined), "Paired already. A further code: postern pair\n");
+  assert.equal(text("/data/2"), "Paired already. A further code: postern pair --data-dir /data/2\n");
+  assert.match(text("/my data"), /--data-dir "\/my data"\n$/);
+});
 
 test("the banner says where the records are, and which gateway of a cluster this is", () => {
   const alone = shown({});
