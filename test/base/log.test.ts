@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { HttpError } from "../../lib/base/errors.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 
@@ -34,6 +35,18 @@ test("a known secret reaches no line: not in messages, nested fields, errors or 
   assert.equal(records.length, 1);
   assert.ok(!JSON.stringify(records).includes(SECRET));
   assert.match(JSON.stringify(records), /"name":"Error"/);
+});
+
+test("an error that only says that something is away is one line, without the place in the code; any other is whole", () => {
+  const { log, records } = collect("info");
+  const cause = new Error("connect ECONNREFUSED");
+  log.error("Away", {
+    error: new HttpError("storage_unavailable", "Cannot use the database", { status: 503, type: "api_error", cause }),
+  });
+  log.error("Fault", { error: new HttpError("internal_error", "Oh", { status: 500, type: "api_error", cause }) });
+  const [away, fault] = records.map(({ fields }) => fields["error"] as Readonly<Record<string, unknown>>);
+  assert.deepEqual(away, { code: "storage_unavailable", message: "Cannot use the database" });
+  assert.match(JSON.stringify(fault), /"stack":.*"cause":.*ECONNREFUSED.*"stack":/);
 });
 
 test("a field that refers to itself does not hang the log", () => {

@@ -1,3 +1,5 @@
+import { HttpError } from "../errors.ts";
+
 /** Levels from the loudest need to the quietest detail; `logging.level` shows its own and those before it. */
 export const LOG_LEVELS = ["error", "warn", "info", "debug"] as const;
 /** Level of a log line. */
@@ -37,7 +39,10 @@ export interface LoggerOptions {
   readonly redact: (text: string) => string;
 }
 
-/** Creates a logger over one sink. Errors among the fields become `{name, code, message, stack, cause}`. */
+/**
+ * Creates a logger over one sink. Errors among the fields become `{name, code, message, stack, cause}`, and those that only say that something
+ * is away or busy (503) become `{code, message}`.
+ */
 export function createLogger(options: LoggerOptions, fields: Readonly<Record<string, unknown>> = {}): Logger {
   const shows = (level: LogLevel) => LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(options.level);
   const write = (level: LogLevel, message: string, extra?: Readonly<Record<string, unknown>>) => {
@@ -74,6 +79,8 @@ function plain(value: unknown, redact: (text: string) => string, depth: number):
   if (depth >= MAX_DEPTH) return "...";
   if (value instanceof Error) {
     const { name, message, stack, cause } = value;
+    // A dependency that is away is no fault of the code: the place in it says nothing, and an outage would fill the log
+    if (value instanceof HttpError && value.status === 503) return plain({ code: value.code, message }, redact, depth);
     return plain(
       {
         name,
