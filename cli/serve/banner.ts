@@ -100,7 +100,7 @@ Stop it with Ctrl-C.
 
 /** Options of `pairingText`. */
 export interface PairingTextOptions {
-  /** Whether clients need a token, as `[gateway] require_pairing` says */
+  /** True: clients need a token, as `[gateway] require_pairing` says */
   readonly requiresPairing: boolean;
   readonly pairing: FirstPairing;
   /** Data directory that the command line names. Undefined: commands find the gateway without it */

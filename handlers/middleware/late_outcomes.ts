@@ -8,8 +8,8 @@ const AGAIN_MS = 1_000;
 /** Time after which an outcome is lost. Milliseconds */
 const GIVE_UP_MS = 60 * 60 * 1_000;
 
-/** What became of a request, as a write that may have to wait. */
-export interface Outcome {
+/** Write of the end of a request, which may have to wait. */
+export interface RequestOutcome {
   /** Writes it. May be called again after `storage_unavailable` */
   readonly write: () => Promise<void>;
   /** Bytes that are kept in memory until it is written */
@@ -19,7 +19,7 @@ export interface Outcome {
   readonly onLate: () => void;
 }
 
-/** Writes what became of requests. While the database is away, a write is tried again each second: the claim of the request would stay. */
+/** Writes the ends of requests. While the database is away, a write is tried again each second: the claim of the request would stay. */
 export class LateOutcomes {
   readonly #services: { readonly clock: Pick<Clock, "after" | "monotonic">; readonly log: Pick<Logger, "warn"> };
   #outcomes = 0;
@@ -30,7 +30,7 @@ export class LateOutcomes {
   }
 
   /** Resolves when the outcome is written or lost. Never rejects, and keeps no process alive. */
-  async write(outcome: Outcome): Promise<void> {
+  async write(outcome: RequestOutcome): Promise<void> {
     const { clock, log } = this.#services;
     const lost = (error: unknown) =>
       log.warn("Reply is not kept for repeats", { request_id: outcome.requestId, error });
@@ -56,7 +56,7 @@ export class LateOutcomes {
 }
 
 /** Tries to write an outcome. @returns the error; undefined once it is written */
-async function tried({ write }: Outcome): Promise<{ readonly error: unknown } | undefined> {
+async function tried({ write }: RequestOutcome): Promise<{ readonly error: unknown } | undefined> {
   try {
     return void await write();
   } catch (error) {
