@@ -16,6 +16,10 @@ import {
 } from "./request_context.ts";
 import type { ResponseClass, Route } from "./route.ts";
 import { createRouteTable } from "./route_table.ts";
+import { StrangerPlaces } from "./stranger_places.ts";
+
+/** Requests with unknown tokens that wait at the same time. All of them together cost ten looks a second. */
+const UNKNOWN_TOKENS = { max: 256, maxEach: 16 } as const;
 
 /** Options of `createRouter`. */
 export interface RouterOptions {
@@ -59,6 +63,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     settingsNow: createGatewaySettings(services.config, services.sharedWindows),
     observer: createObserver(services),
     idempotency: new Idempotency(services),
+    strangers: { tokens: new StrangerPlaces(UNKNOWN_TOKENS) },
   };
   const connections = createConnections(services);
 

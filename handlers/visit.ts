@@ -1,5 +1,5 @@
 import type { Hooks } from "crossws";
-import type { Identity } from "../lib/access/identity.ts";
+import { type Identity, storageAway } from "../lib/access/identity.ts";
 import type { Services } from "../lib/services.ts";
 import {
   addCorsHeaders,
@@ -11,12 +11,20 @@ import {
   guardUpgrade,
   isHandshake,
 } from "./middleware/guards.ts";
-import { asksForToken, auditRefusal, bearerTokenOf, checkAccess, type Door, identify } from "./door.ts";
+import { asksForToken, auditRefusal, bearerTokenOf, checkAccess, type DoorAccess, identify } from "./door.ts";
 import { patienceOf } from "./uncertain_tokens.ts";
 import type { Idempotency } from "./middleware/idempotency.ts";
-import { isProbe, limitRefusedPage, limitRequest, type RateLimitOptions } from "./middleware/rate_limit.ts";
+import {
+  isProbe,
+  limitRefusedPage,
+  limitRequest,
+  limitStranger,
+  type RateLimitOptions,
+} from "./middleware/rate_limit.ts";
 import type { GatewayRequestContext } from "./request_context.ts";
+import type { Route } from "./route.ts";
 import { notFound, type RouteMatch, type RouteTable, type RouteVisitor } from "./route_table.ts";
+import type { StrangerPlaces } from "./stranger_places.ts";
 import { errorReply } from "./wire/reply.ts";
 import type { Clock } from "../lib/base/clock.ts";
 import type { Logger } from "../lib/base/telemetry/log.ts";
@@ -32,6 +40,8 @@ export interface VisitedParts {
   readonly settingsNow: () => GatewaySettings;
   readonly observer: Observer;
   readonly idempotency: Idempotency;
+  /** Places of requests whose credentials are looked for in the database of a cluster. */
+  readonly strangers: Readonly<Record<"tokens", StrangerPlaces>>;
 }
 
 /** Counts, times and logs every request of a gateway. */
@@ -107,7 +117,8 @@ export class Visit implements RouteVisitor {
   acceptSocket(): Partial<Hooks> {
     try {
       const match = this.#findSocket();
-      const certain = this.#makeCertain(match.route);
+      this.#route = match.route.path;
+      const certain = this.#makeCertain(match);
       return certain === undefined ? this.#openSocket(match) : this.#openSocketLater(match, certain);
     } catch (error) {
       const refusal = this.#fail(error);
@@ -117,19 +128,21 @@ export class Visit implements RouteVisitor {
 
   /** Goes on with the route that takes the request: admission, then the handler under its idempotency key. */
   enter(match: RouteMatch): Response | Promise<Response> {
-    const certain = this.#makeCertain(match.route);
+    this.#route = match.route.path;
+    const certain = this.#makeCertain(match);
     return certain === undefined ? this.#enter(match) : certain.then(() => this.#enter(match));
   }
 
   /** Refuses a request that reaches no route. The refusal takes a slot of the sender's rate limit: 429 goes before `error`. */
   refuse(error: unknown): never {
-    limitRequest(this.#request, {
-      path: this.#context.path,
-      access: undefined,
-      identity: this.#identify(),
-      isAllowedPage: this.#isAllowedPage,
-    }, this.#limits);
+    this.#limit(undefined, this.#identify());
     throw error;
+  }
+
+  /** Takes the slot of the sender. @throws {HttpError} 429 rate_limited */
+  #limit(access: DoorAccess | undefined, identity: Identity | undefined): void {
+    const { path } = this.#context;
+    limitRequest(this.#request, { path, access, identity, isAllowedPage: this.#isAllowedPage }, this.#limits);
   }
 
   #enter(match: RouteMatch): Response | Promise<Response> {
@@ -150,6 +163,8 @@ export class Visit implements RouteVisitor {
   /** Returns the hooks of a socket that is let in, or refused, once it is certain which tokens count. */
   #openSocketLater(match: RouteMatch, certain: Promise<void>): Partial<Hooks> {
     let hooks: Partial<Hooks> = {};
+    // A connection that ends before its upgrade waits for nothing
+    certain.catch(() => {});
     const later = <Name extends keyof Hooks>(name: Name) => (...given: Parameters<Hooks[Name]>) =>
       // The hook of this name takes these arguments
       (hooks[name] as ((...given: Parameters<Hooks[Name]>) => ReturnType<Hooks[Name]>) | undefined)?.(...given);
@@ -173,13 +188,46 @@ export class Visit implements RouteVisitor {
     };
   }
 
-  /** Makes certain which tokens count, and takes a ticket of the cluster. Undefined when it is certain, and at a door for everybody. */
-  #makeCertain(door: Door): Promise<void> | undefined {
-    const { tokens } = this.#parts.services;
-    if (!tokens.isShared || !asksForToken(door)) return undefined;
+  /**
+   * Makes certain which tokens count, and takes a ticket of the cluster. Undefined when it is certain, at a door for everybody, and for a
+   * request that is refused whatever the tokens are.
+   * @throws {HttpError} 429 rate_limited, 503 storage_unavailable
+   */
+  #makeCertain({ route }: RouteMatch): Promise<void> | undefined {
+    const { services, strangers } = this.#parts;
+    const { tokens } = services;
+    if (!tokens.isShared || !asksForToken(route)) return undefined;
     const token = bearerTokenOf(this.#request.headers.get("authorization"));
-    if (token === undefined && this.#ticket !== null) return this.#takeTicket(this.#ticket);
-    return tokens.confirm(token === undefined ? undefined : { token }, patienceOf(door, this.#parts.services.config()));
+    const ticket = this.#ticket;
+    if (token === undefined && ticket !== null) return this.#takeTicket(ticket);
+    const context = this.#context;
+    const patience = {
+      maxMs: patienceOf(route, services.config()),
+      get signal() {
+        return context.signal;
+      },
+    };
+    const confirm = () => tokens.confirm(token === undefined ? undefined : { token }, patience);
+    const isKnown = token !== undefined && !tokens.isUnknown(token);
+    if (isKnown || this.#identify() !== undefined) return confirm();
+    return token === undefined ? undefined : this.#waitAsStranger(route, strangers.tokens, confirm);
+  }
+
+  /** Waits for the database as one of a bounded number of requests whose credentials are unknown. @throws {HttpError} 429, 503 */
+  #waitAsStranger(
+    { access }: Route,
+    places: StrangerPlaces,
+    wait: () => Promise<void> | undefined,
+  ): Promise<void> | undefined {
+    limitStranger(this.#limits);
+    const leave = places.take(this.#context.remoteAddress);
+    if (leave === undefined) {
+      this.#limit(access, undefined);
+      throw storageAway("Cannot look for the token: too many unknown ones are being looked for; try again");
+    }
+    const waiting = wait();
+    if (waiting === undefined) leave();
+    return waiting?.finally(leave);
   }
 
   async #takeTicket(ticket: string): Promise<void> {
@@ -257,17 +305,11 @@ export class Visit implements RouteVisitor {
   /** Finds out who sends the request, takes the slot of the sender and checks the access of the route. @throws {HttpError} 401, 403, 429 */
   #admit({ route, params }: RouteMatch): void {
     const context = this.#context;
-    this.#route = route.path;
     context.params = params;
     if (route.maxBodyBytes !== undefined) context.maxBodyBytes = route.maxBodyBytes;
     context.ownBodyBytes = route.rawBody?.maxBytes;
     const identity = this.#identify();
-    const { access } = route;
-    limitRequest(
-      this.#request,
-      { path: context.path, access, identity, isAllowedPage: this.#isAllowedPage },
-      this.#limits,
-    );
+    this.#limit(route.access, identity);
     context.identity = checkAccess(this.#request, route, {
       identity,
       ticket: this.#ticket,

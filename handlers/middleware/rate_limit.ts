@@ -137,6 +137,16 @@ export function limitRequest(request: Request, limited: LimitedRequest, options:
   else takeSlot(identities.tokens, tokenId, options);
 }
 
+/**
+ * Refuses a request whose credentials the gateway would look for in the database, when its address has used up the slots for wrong ones. Takes
+ * no slot, since the credentials may count.
+ * @throws {HttpError} 429 rate_limited
+ */
+export function limitStranger(options: RateLimitOptions): void {
+  const window = options.settings.windows?.refusedTokens;
+  if (window?.isUsedUp(options.address ?? UNKNOWN, options.now)) limitAddress(window, options);
+}
+
 function takeSenderSlot(
   request: Request,
   limited: LimitedRequest,

@@ -72,6 +72,14 @@ export type TokenStanding =
 /** Sender of a request as `confirm` takes it: by the text of the token, or by the token's id. */
 export type PresentedToken = { readonly token: string } | { readonly tokenId: string | null };
 
+/** How long a request waits for certainty about the tokens. */
+export interface TokenPatience {
+  /** Most milliseconds to wait, for work that goes on without certainty. Default: until the database answers or counts as away */
+  readonly maxMs?: number | undefined;
+  /** Ends the wait. Read when a wait begins, since most requests need no signal. Default: nobody leaves */
+  readonly signal?: AbortSignal;
+}
+
 /** Bearer tokens: only SHA-256 hashes are kept. `verify` is synchronous and costs microseconds: it runs on every request. */
 export interface Tokens {
   /**
@@ -99,12 +107,15 @@ export interface Tokens {
   revokeAll(by?: Actor | null): Promise<number>;
   /**
    * Makes certain that what the other gateways of a cluster have changed counts here too. Call it before `verify`, `use` and `scopesOf`.
-   * @param maxMs most milliseconds to wait, for work that goes on without certainty. Default: until the database answers or counts as away
-   * @returns undefined when it is certain now, as at a gateway alone, or cannot be, as `standing` then says. Never rejects
+   * @returns undefined when it is certain now, as at a gateway alone, or cannot be, as `standing` then says. Rejects for no other reason than
+   * `signal`
+   * @throws {CancelError} when `signal` aborts first
    */
-  confirm(by?: PresentedToken, maxMs?: number): Promise<void> | undefined;
+  confirm(by?: PresentedToken, patience?: TokenPatience): Promise<void> | undefined;
   /** Returns how certain it is which tokens count, after `confirm`. */
   standing(): TokenStanding;
+  /** Tells whether a text could be a token that another gateway has made in the last moment, since this one does not know it. */
+  isUnknown(token: string): boolean;
   /**
    * Tells whether a text could be a token that another gateway has made in the last moment, since this one does not know the token and cannot
    * look now. Certainty about the tokens that it knows is no answer to that.

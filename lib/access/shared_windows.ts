@@ -146,9 +146,32 @@ class SharedWindow implements SlidingWindow {
     const { max } = this;
     const time = this.#clock.now();
     const bucketMs = this.windowMs / (BUCKETS - 1);
-    const bucket = Math.floor(time / bucketMs);
+    const bucket = this.#newest();
     const own = this.#keys.use(key);
     own.key = key;
+    const { allowed, total, others, isFresh, isTold } = this.#look(key, own);
+    if (allowed) {
+      own.add(bucket, 1);
+      own.letIn++;
+      if (isTold) this.#told.set(key, own);
+    }
+    // When nothing is left, the others have nothing to say that would let the sender in
+    this.#onUse(!isFresh || (isTold && own.untold > 0 && own.untold * 2 >= own.share));
+    const used = total + (allowed ? 1 : 0);
+    const reset = allowed ? own.bucket : Math.min(oldestOf(own), others === undefined ? Infinity : oldestOf(others));
+    const resetMs = !allowed && total < max && isFresh && isTold
+      ? EXCHANGE_MS
+      : Math.max(1, (Number.isFinite(reset) ? reset : bucket) * bucketMs + BUCKETS * bucketMs - time);
+    return { allowed, limit: max, remaining: allowed ? Math.max(0, max - used) : 0, resetMs };
+  }
+
+  isUsedUp(key: string): boolean {
+    return !this.#look(key, this.#keys.find(key) ?? new OwnCounts()).allowed;
+  }
+
+  #look(key: string, own: OwnCounts) {
+    const { max } = this;
+    const bucket = this.#newest();
     own.moveOn(bucket);
     const others = this.#others.get(key);
     others?.moveOn(bucket);
@@ -160,22 +183,8 @@ class SharedWindow implements SlidingWindow {
       own.share = Math.ceil(Math.max(0, max - total) / gateways);
     }
     const isTold = this.#told.get(key) === own || this.#told.size < MAX_TOLD;
-    const isExchanged = isFresh && isTold;
-    const hasShare = isExchanged ? own.untold < own.share : own.total < Math.ceil(max / gateways);
-    const allowed = total < max && hasShare;
-    if (allowed) {
-      own.add(bucket, 1);
-      own.letIn++;
-      if (isTold) this.#told.set(key, own);
-    }
-    // When nothing is left, the others have nothing to say that would let the sender in
-    this.#onUse(!isFresh || (isTold && own.untold > 0 && own.untold * 2 >= own.share));
-    const used = total + (allowed ? 1 : 0);
-    const reset = allowed ? own.bucket : Math.min(oldestOf(own), others === undefined ? Infinity : oldestOf(others));
-    const resetMs = !allowed && total < max && isExchanged
-      ? EXCHANGE_MS
-      : Math.max(1, (Number.isFinite(reset) ? reset : bucket) * bucketMs + BUCKETS * bucketMs - time);
-    return { allowed, limit: max, remaining: allowed ? Math.max(0, max - used) : 0, resetMs };
+    const hasShare = isFresh && isTold ? own.untold < own.share : own.total < Math.ceil(max / gateways);
+    return { allowed: total < max && hasShare, total, others, isFresh, isTold };
   }
 
   /** Returns what the others are to be told, with a function to call once they are. */

@@ -2,6 +2,8 @@
 export interface SlidingWindow {
   /** Takes one slot of `key`. @param now milliseconds, monotonic */
   take(key: string, now: number): WindowState;
+  /** Tells whether `take` would refuse the key. Takes no slot, and remembers no key */
+  isUsedUp(key: string, now: number): boolean;
 }
 /** State of a window after a request: let in or refused, and the slots that are left. */
 export interface WindowState {
@@ -62,7 +64,7 @@ export function slidingWindow(options: SlidingWindowOptions): SlidingWindow {
     take(key, now) {
       const bucket = Math.floor(now / bucketMs);
       const log = logs.use(key);
-      if (log.bucket < bucket) moveOn(log, bucket);
+      moveOn(log, bucket);
       const allowed = log.total < max;
       if (allowed) {
         const slot = log.bucket % BUCKETS;
@@ -72,6 +74,12 @@ export function slidingWindow(options: SlidingWindowOptions): SlidingWindow {
       }
       const lastBucket = allowed ? log.bucket : oldestUsed(log);
       return { allowed, limit: max, remaining: max - log.total, resetMs: (lastBucket + BUCKETS) * bucketMs - now };
+    },
+    isUsedUp(key, now) {
+      const log = logs.find(key);
+      if (log === undefined) return false;
+      moveOn(log, Math.floor(now / bucketMs));
+      return log.total >= max;
     },
   };
 }
@@ -83,6 +91,7 @@ function clear(log: Log): void {
 
 /** Forgets what the window has left behind on its way to `bucket`. */
 function moveOn(log: Log, bucket: number): void {
+  if (bucket <= log.bucket) return;
   if (log.total === 0 || bucket - log.bucket >= BUCKETS) {
     clear(log);
     log.bucket = bucket;
@@ -108,6 +117,8 @@ function oldestUsed(log: Log): number {
 export interface RecentKeys<T> {
   /** The value of `key`, which becomes the one used last */
   use(key: string): T;
+  /** The value of `key`, whose place in the order stays. Undefined for a key that is not kept */
+  find(key: string): T | undefined;
 }
 
 interface Node<T> {
@@ -155,6 +166,7 @@ export function createRecentKeys<T>(
   }
 
   return {
+    find: (key) => nodes.get(key)?.value,
     use(key) {
       if (newest?.key === key) return newest.value;
       let node = nodes.get(key);

@@ -1,12 +1,13 @@
 import * as v from "valibot";
 import { type Clock, type Timer, withTimeout } from "../base/clock.ts";
+import { unlessAborted } from "../base/cancel.ts";
 import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { nextTick } from "../base/tick.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { SILENCE_MS, storageAway, type TokenStanding, unconfirmed } from "./identity.ts";
+import { SILENCE_MS, storageAway, type TokenPatience, type TokenStanding, unconfirmed } from "./identity.ts";
 
 /** Ways of a gateway to the others of its cluster, as far as tokens need them. */
 export interface AccessCluster {
@@ -156,21 +157,17 @@ export class TokenSharing {
   /**
    * Waits for a look that began within the last second, or begins now. Undefined when it is certain, and when nobody may wait: the
    * database is away, or too many wait already.
-   * @param maxMs most milliseconds to wait. Default: until the database counts as away
+   * @throws {CancelError} when the signal of `patience` aborts first
    */
-  confirm(maxMs?: number): Promise<void> | undefined {
-    const { clock } = this.#options;
-    const since = clock.monotonic() - CONFIRMED_MS;
+  confirm(patience?: TokenPatience): Promise<void> | undefined {
+    const since = this.#options.clock.monotonic() - CONFIRMED_MS;
     if (this.#confirmedAt > since || !this.mayWait()) return undefined;
-    const certain = this.#wait(() => this.#confirmedAt > since);
-    return maxMs === undefined ? certain : withTimeout(certain, { ms: maxMs, clock });
+    return this.#wait(() => this.#lookUntil(() => this.#confirmedAt > since), patience);
   }
 
-  /** Waits for a look that begins after this call, for a token that is not known here. Undefined when nobody may wait. @param maxMs as above */
-  confirmAnew(maxMs?: number): Promise<void> | undefined {
-    if (!this.mayWait()) return undefined;
-    const certain = this.#wait(undefined);
-    return maxMs === undefined ? certain : withTimeout(certain, { ms: maxMs, clock: this.#options.clock });
+  /** Waits for a look that begins after this call, for a token that is not known here, as `confirm`. Undefined when nobody may wait. */
+  confirmAnew(patience?: TokenPatience): Promise<void> | undefined {
+    return this.mayWait() ? this.#wait(() => this.#later ??= this.#lookLater(), patience) : undefined;
   }
 
   /** Waits for a look that begins after this call. @throws {HttpError} 503 storage_unavailable when it fails */
@@ -226,15 +223,19 @@ export class TokenSharing {
     return this.#options.random.id("chg_");
   }
 
-  /** Waits as one of a bounded number. @param isCertain default: a look began after this call, and was answered */
-  async #wait(isCertain: (() => boolean) | undefined): Promise<void> {
+  /** Waits as one of a bounded number. Whoever leaves, or has waited long enough, gives the place back. */
+  async #wait(look: () => Promise<void>, { maxMs, signal }: TokenPatience = {}): Promise<void> {
     this.#waiting++;
     try {
-      if (isCertain === undefined) await (this.#later ??= this.#lookLater());
-      else while (!isCertain() && !this.#isAway) await this.#look();
+      const looked = maxMs === undefined ? look() : withTimeout(look(), { ms: maxMs, clock: this.#options.clock });
+      await (signal === undefined ? looked : unlessAborted(looked, signal));
     } finally {
       this.#waiting--;
     }
+  }
+
+  async #lookUntil(isCertain: () => boolean): Promise<void> {
+    while (!isCertain() && !this.#isAway) await this.#look();
   }
 
   async #lookLater(): Promise<void> {
@@ -244,7 +245,7 @@ export class TokenSharing {
     // Who comes from now on may have missed the begin of the look
     this.#later = undefined;
     const before = this.#looks;
-    while (this.#succeeded <= before && !this.#isAway) await this.#look();
+    await this.#lookUntil(() => this.#succeeded > before);
   }
 
   #lookNext(): Promise<void> {

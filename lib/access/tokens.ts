@@ -12,6 +12,7 @@ import type {
   NewToken,
   PresentedToken,
   RecordAccess,
+  TokenPatience,
   TokenRecord,
   Tokens,
   TokenStanding,
@@ -112,15 +113,15 @@ class StoredTokens implements Tokens {
     this.#sharing?.stop();
   }
 
-  confirm(by?: PresentedToken, maxMs?: number): Promise<void> | undefined {
+  confirm(by?: PresentedToken, patience?: TokenPatience): Promise<void> | undefined {
     const sharing = this.#sharing;
     if (sharing === undefined) return undefined;
-    if (by === undefined) return sharing.confirm(maxMs);
+    if (by === undefined) return sharing.confirm(patience);
     const known = "token" in by ? this.#byHash.get(secretHash(by.token)) : this.#knownById(by.tokenId);
-    if (known === undefined) return this.#couldBeStored(by) ? sharing.confirmAnew(maxMs) : undefined;
+    if (known === undefined) return this.#couldBeStored(by) ? sharing.confirmAnew(patience) : undefined;
     const { kept } = known;
     if (kept?.isUnused(this.#options.clock.now()) && sharing.standing().isConfirmed) return this.#readUse(kept);
-    return sharing.confirm(maxMs);
+    return sharing.confirm(patience);
   }
 
   get isShared(): boolean {
@@ -135,9 +136,13 @@ class StoredTokens implements Tokens {
     return this.#sharing?.standing() ?? CONFIRMED;
   }
 
+  isUnknown(token: string): boolean {
+    return this.#couldBeStored({ token }) && !this.#byHash.has(secretHash(token));
+  }
+
   isUncertain(token: string): boolean {
     const mayLook = this.#sharing?.mayWait() ?? true;
-    return !mayLook && this.#couldBeStored({ token }) && !this.#byHash.has(secretHash(token));
+    return !mayLook && this.isUnknown(token);
   }
 
   async changeBy(by: Actor | null, write: (also: readonly Write[]) => Promise<boolean>): Promise<boolean> {

@@ -27,7 +27,13 @@ async function createBench(count: number, max: number) {
       gateways: () => Promise.resolve(count),
     });
     const window = shared.window("callers", { max, windowMs: WINDOW_MS });
-    return { shared, take: (key = "tok_1") => window.take(key, clock.monotonic()) };
+    const take = (key = "tok_1") => {
+      const isUsedUp = window.isUsedUp(key, clock.monotonic());
+      const state = window.take(key, clock.monotonic());
+      assert.equal(state.allowed, !isUsedUp, "a look says what a request hears");
+      return state;
+    };
+    return { shared, take };
   });
   await clock.advance(1);
   return Object.assign(bench, { clock, memory, gateways });

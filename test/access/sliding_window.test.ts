@@ -24,6 +24,24 @@ test("keys do not share a window, and a refused request takes no slot", () => {
   assert.equal(window.take("a", 1018).allowed, true);
 });
 
+test("isUsedUp() says what take() would say, takes no slot and keeps no key", () => {
+  const step = fc.record({
+    key: fc.constantFrom("a", "b", "c"),
+    ms: fc.constantFrom(0, 1, 17, 400, 1_100),
+    looks: fc.nat(3),
+  });
+  fc.assert(fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+    const window = slidingWindow({ max: 2, windowMs: 1000, maxKeys: 2 });
+    let now = 0;
+    for (const { key, ms, looks } of steps) {
+      now += ms;
+      for (let look = 0; look < looks; look++) window.isUsedUp("c", now);
+      const isUsedUp = window.isUsedUp(key, now);
+      assert.equal(window.take(key, now).allowed, !isUsedUp);
+    }
+  }));
+});
+
 test("the oldest bucket counts until its youngest request is a whole window old", () => {
   const window = slidingWindow({ max: 1, windowMs: 1000 });
   assert.equal(window.take("a", 15).allowed, true);

@@ -191,7 +191,7 @@ test("a database that says nothing for five seconds is away, and whoever waits h
   slowDown(gateways, 1e9);
   await clock.advance(2_000);
   const waiting = a.tokens.confirm({ token }) ?? assert.fail("nobody looks");
-  const steady = a.tokens.confirm({ token }, 1_000) ?? assert.fail("nobody looks");
+  const steady = a.tokens.confirm({ token }, { maxMs: 1_000 }) ?? assert.fail("nobody looks");
   const ended: string[] = [];
   void steady.then(() => ended.push("steady"));
   void waiting.then(() => ended.push("any"));
@@ -244,6 +244,36 @@ test("a thousand requests wait for a slow database at most: others are refused a
   assert.equal(answered, 1_000);
   assert.equal(a.tokens.standing().isConfirmed, true);
   assert.ok(reads.count <= 10, `${reads.count} looks`);
+});
+
+test("whoever leaves or has waited long enough gives the place back, before the database answers", async () => {
+  const gateways = createGateways();
+  const { clock, start } = gateways;
+  const a = await start();
+  const { token } = await a.tokens.issue(ADMIN);
+  slowDown(gateways, 4_000);
+  await clock.advance(1_500);
+  const leaving = new AbortController();
+  const unknown = `pst_${"x".repeat(43)}`;
+  const ended: string[] = [];
+  for (let index = 0; index < 500; index++) {
+    const presented = { token: index % 2 ? token : unknown };
+    const stays = a.tokens.confirm(presented, { maxMs: 1_000 }) ?? assert.fail("nobody looks");
+    void stays.then(() => ended.push("waited"));
+    const leaves = a.tokens.confirm(presented, { signal: leaving.signal }) ?? assert.fail("nobody looks");
+    // Whoever left must not go on as if it were certain
+    leaves.then(() => ended.push("went on"), ({ name }: Error) => ended.push(name));
+  }
+  assert.equal(a.tokens.confirm({ token }), undefined, "all places are taken");
+  leaving.abort();
+  await settle();
+  assert.deepEqual([...new Set(ended)], ["CancelError"]);
+  assert.ok(a.tokens.confirm({ token }));
+  await clock.advance(1_000);
+  assert.equal(ended.length, 1_000);
+  for (let index = 0; index < 999; index++) assert.ok(a.tokens.confirm({ token }));
+  await clock.advance(5_000);
+  assert.equal(a.tokens.standing().isConfirmed, true);
 });
 
 test("a version that a failover lost and that a revocation then makes again is another version, with or without an outage", async () => {

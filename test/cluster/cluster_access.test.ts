@@ -22,23 +22,38 @@ interface Refusal {
 /** Opens the doors of a member. */
 function doorsOf({ services }: ClusterMember) {
   const router = createRouter({ services, routes: ROUTES });
-  const hooksOf = (path: string, headers: Readonly<Record<string, string>>) =>
-    router.resolveWebSocket(new Request(`http://127.0.0.1${path}`, { headers: { upgrade: "websocket", ...headers } }));
-  async function send(method: string, path: string, init: { readonly token: string; readonly body?: unknown }) {
+  const hooksOf = (path: string, headers: Readonly<Record<string, string>>, remoteAddress?: string) =>
+    router.resolveWebSocket(
+      new Request(`http://127.0.0.1${path}`, { headers: { upgrade: "websocket", ...headers } }),
+      { remoteAddress },
+    );
+  async function send(
+    method: string,
+    path: string,
+    { token, body, from = "127.0.0.1" }: {
+      /** Undefined: none is sent */
+      readonly token: string | undefined;
+      readonly body?: unknown;
+      readonly from?: string;
+    },
+  ) {
     return await router.fetch(
       new Request(`http://127.0.0.1${path}`, {
         method,
-        headers: { authorization: `Bearer ${init.token}`, "content-type": "application/json" },
-        ...(method === "POST" ? { body: JSON.stringify(init.body ?? {}) } : {}),
+        headers: {
+          ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+          "content-type": "application/json",
+        },
+        ...(method === "POST" ? { body: JSON.stringify(body ?? {}) } : {}),
       }),
-      { remoteAddress: "127.0.0.1" },
+      { remoteAddress: from },
     );
   }
   async function codeOf(reply: Response): Promise<string> {
     return reply.status < 400 ? String(reply.status) : (await reply.json() as Refusal).error.code;
   }
-  async function shake(path: string, headers: Readonly<Record<string, string>> = {}) {
-    const hooks = hooksOf(path, headers);
+  async function shake(path: string, headers: Readonly<Record<string, string>> = {}, from?: string) {
+    const hooks = hooksOf(path, headers, from);
     const refusal = await hooks.upgrade?.(new Request("http://127.0.0.1/"));
     return { hooks, code: refusal instanceof Response && refusal.status >= 400 ? await codeOf(refusal) : "101" };
   }
@@ -265,6 +280,35 @@ test("with a slow database requests wait for its answer, and what goes on withou
     assert.equal(took["models"], 1_000);
     assert.ok((took["tokens"] ?? 0) > 1_000 && (took["tools"] ?? 0) > 1_000, JSON.stringify(took));
     assert.ok(looks <= 10, `${looks} looks of two gateways`);
+    database.onResult = onResult;
+    await database.clock.advance(3_000);
+  }));
+
+test("strangers do not hold the places of known callers while the database is slow", () =>
+  withMembers(async ({ database, b }) => {
+    const at = doorsOf(b);
+    const { token } = await b.services.tokens.issue(ADMIN);
+    await database.clock.advance(1_000);
+    const { onResult } = database;
+    database.onResult = async (operation, first) => {
+      await onResult(operation, first);
+      if (operation === "scan" && first === TOKEN_CHANGES) await database.clock.sleep(1_500);
+    };
+    await database.clock.advance(1_500);
+    const invented = (index: number) => `pst_${String(index).padStart(43, "z")}`;
+    const ask = async (token: string | undefined, from: string) =>
+      await at.codeOf(await at.send("GET", "/v1/tokens", { token, from }));
+    // Without credentials no look changes the answer
+    for (let index = 0; index < 50; index++) assert.equal(await ask(undefined, "203.0.113.1"), "auth_required");
+    const one = Array.from({ length: 100 }, (_, index) => ask(invented(index), "203.0.113.2"));
+    const many = Array.from({ length: 1_000 }, (_, index) => ask(invented(1_000 + index), `203.0.114.${index % 200}`));
+    const owner = await passing(database, ask(token, "127.0.0.1"));
+    assert.equal(owner, "200");
+    const counts = new Map<string, number>();
+    for (const code of await passing(database, Promise.all(one))) counts.set(code, (counts.get(code) ?? 0) + 1);
+    assert.deepEqual(Object.fromEntries(counts), { storage_unavailable: 60, rate_limited: 40 });
+    await passing(database, Promise.all(many));
+    assert.equal(await ask(invented(0), "203.0.113.2"), "rate_limited", "it waits for nothing any more");
     database.onResult = onResult;
     await database.clock.advance(3_000);
   }));

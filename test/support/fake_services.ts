@@ -210,11 +210,12 @@ function issued(token: string, scopes: readonly Scope[], terms: Partial<TokenTer
 /** Tokens of a gateway alone, which are always certain. */
 const CERTAIN: Pick<
   Services["tokens"],
-  "isShared" | "confirm" | "standing" | "isUncertain" | "isFixed" | "changeBy" | "close"
+  "isShared" | "confirm" | "standing" | "isUnknown" | "isUncertain" | "isFixed" | "changeBy" | "close"
 > = {
   isShared: false,
   confirm: () => undefined,
   standing: () => ({ isConfirmed: true }),
+  isUnknown: () => false,
   isUncertain: () => false,
   isFixed: () => false,
   changeBy: (_by, write) => write([]),
