@@ -20,6 +20,8 @@ import { StrangerPlaces } from "./stranger_places.ts";
 
 /** Requests with unknown tokens that wait at the same time. All of them together cost ten looks a second. */
 const UNKNOWN_TOKENS = { max: 256, maxEach: 16 } as const;
+/** Tickets that are taken from the database at the same time. */
+const TICKETS = { max: 64, maxEach: 8 } as const;
 
 /** Options of `createRouter`. */
 export interface RouterOptions {
@@ -63,7 +65,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     settingsNow: createGatewaySettings(services.config, services.sharedWindows),
     observer: createObserver(services),
     idempotency: new Idempotency(services),
-    strangers: { tokens: new StrangerPlaces(UNKNOWN_TOKENS) },
+    strangers: { tokens: new StrangerPlaces(UNKNOWN_TOKENS), tickets: new StrangerPlaces(TICKETS) },
   };
   const connections = createConnections(services);
 

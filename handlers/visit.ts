@@ -41,7 +41,7 @@ export interface VisitedParts {
   readonly observer: Observer;
   readonly idempotency: Idempotency;
   /** Places of requests whose credentials are looked for in the database of a cluster. */
-  readonly strangers: Readonly<Record<"tokens", StrangerPlaces>>;
+  readonly strangers: Readonly<Record<"tokens" | "tickets", StrangerPlaces>>;
 }
 
 /** Counts, times and logs every request of a gateway. */
@@ -199,7 +199,9 @@ export class Visit implements RouteVisitor {
     if (!tokens.isShared || !asksForToken(route)) return undefined;
     const token = bearerTokenOf(this.#request.headers.get("authorization"));
     const ticket = this.#ticket;
-    if (token === undefined && ticket !== null) return this.#takeTicket(ticket);
+    if (token === undefined && ticket !== null) {
+      return this.#waitAsStranger(route, strangers.tickets, () => this.#takeTicket(ticket));
+    }
     const context = this.#context;
     const patience = {
       maxMs: patienceOf(route, services.config()),
@@ -223,7 +225,7 @@ export class Visit implements RouteVisitor {
     const leave = places.take(this.#context.remoteAddress);
     if (leave === undefined) {
       this.#limit(access, undefined);
-      throw storageAway("Cannot look for the token: too many unknown ones are being looked for; try again");
+      throw storageAway("Cannot look for the token or ticket: too many unknown ones are being looked for; try again");
     }
     const waiting = wait();
     if (waiting === undefined) leave();

@@ -4,7 +4,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { type Identity, storageAway, type Tokens, unconfirmed } from "./identity.ts";
+import { type Identity, type Tokens, unconfirmed } from "./identity.ts";
 import { secretHash } from "./stored_token.ts";
 import { type IssuedTicket, MAX_TICKETS, TICKET_SECONDS, type Tickets } from "./tickets.ts";
 
@@ -22,8 +22,6 @@ export interface SharedTicketsOptions {
 /** Collection of the tickets of a cluster, by the hash of their text. */
 export const WS_TICKETS = "ws_tickets";
 const TICKET_TEXT = /^tkt_[\w-]{43}$/;
-/** Tickets that are looked for in the database at the same time. */
-const MAX_LOOKUPS = 64;
 /** Oldest tickets that are looked at, with each new one, for those that nobody came with in time. */
 const SWEPT = 20;
 
@@ -56,7 +54,6 @@ class SharedTickets implements Tickets {
   readonly #options: SharedTicketsOptions;
   /** Tickets that this gateway gave, in order of their end. */
   #given: { readonly hash: string; readonly expiresAt: number }[] = [];
-  #lookups = 0;
 
   constructor(options: SharedTicketsOptions) {
     this.#options = options;
@@ -84,22 +81,16 @@ class SharedTickets implements Tickets {
     const { store, clock, tokens, gateway } = this.#options;
     if (!TICKET_TEXT.test(ticket)) return undefined;
     if (!tokens.standing().isConfirmed) throw unconfirmed();
-    if (this.#lookups >= MAX_LOOKUPS) throw storageAway("Cannot take the ticket: too many are being taken; try again");
-    this.#lookups++;
-    try {
-      const taken = await store.takeOnce(WS_TICKETS, secretHash(ticket));
-      const [found] = readable(store, WS_TICKETS, taken === undefined ? [] : [taken], parseTicket);
-      if (found === undefined || found.value.expires_at <= clock.now()) return undefined;
-      const { token_id: tokenId } = found.value;
-      if (tokens.isFixed(tokenId) && tokenId !== "env" && found.value.gateway !== gateway) return undefined;
-      // Another gateway may have made the token in the last moment
-      await tokens.confirm({ tokenId });
-      const scopes = tokens.scopesOf(tokenId);
-      if (scopes === undefined && !tokens.standing().isConfirmed) throw unconfirmed();
-      return scopes && { tokenId, scopes };
-    } finally {
-      this.#lookups--;
-    }
+    const taken = await store.takeOnce(WS_TICKETS, secretHash(ticket));
+    const [found] = readable(store, WS_TICKETS, taken === undefined ? [] : [taken], parseTicket);
+    if (found === undefined || found.value.expires_at <= clock.now()) return undefined;
+    const { token_id: tokenId } = found.value;
+    if (tokens.isFixed(tokenId) && tokenId !== "env" && found.value.gateway !== gateway) return undefined;
+    // Another gateway may have made the token in the last moment
+    await tokens.confirm({ tokenId });
+    const scopes = tokens.scopesOf(tokenId);
+    if (scopes === undefined && !tokens.standing().isConfirmed) throw unconfirmed();
+    return scopes && { tokenId, scopes };
   }
 
   /** Forgets the tickets of this gateway that are over, and those above the bound. @returns the hashes of the latter */

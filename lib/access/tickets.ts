@@ -15,7 +15,7 @@ export interface Tickets {
   issue(identity: Identity): IssuedTicket | Promise<IssuedTicket>;
   /** Takes a ticket of a gateway alone. Undefined in a cluster */
   take(ticket: string): Identity | undefined;
-  /** Takes a ticket that any gateway of the cluster gave. @throws {HttpError} 503 storage_unavailable */
+  /** Takes a ticket that any gateway of the cluster gave. The caller bounds how many are taken at once. @throws {HttpError} 503 storage_unavailable */
   takeAnywhere(ticket: string): Promise<Identity | undefined>;
 }
 

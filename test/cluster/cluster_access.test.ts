@@ -7,6 +7,7 @@ import { FRAMES } from "../../handlers/websocket/frames.ts";
 import { createRouter } from "../../handlers/router.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import { TOKEN_CHANGES } from "../../lib/access/token_sharing.ts";
+import { WS_TICKETS } from "../../lib/access/shared_tickets.ts";
 import { TOKENS } from "../../lib/access/tokens.ts";
 import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
 import { connect, createFakePeer } from "../support/fake_peer.ts";
@@ -311,6 +312,37 @@ test("strangers do not hold the places of known callers while the database is sl
     assert.equal(await ask(invented(0), "203.0.113.2"), "rate_limited", "it waits for nothing any more");
     database.onResult = onResult;
     await database.clock.advance(3_000);
+  }));
+
+test("invented tickets cost the database no more than the rate limit says, and leave room for a good one", () =>
+  withMembers(async ({ database, b }) => {
+    const at = doorsOf(b);
+    const { token } = await b.services.tokens.issue(ADMIN);
+    await database.clock.advance(1_000);
+    let taken = 0;
+    let ms = 0;
+    const { onResult } = database;
+    database.onResult = async (operation, first) => {
+      await onResult(operation, first);
+      if (operation !== "takeOnce" || first !== WS_TICKETS) return;
+      taken++;
+      await database.clock.sleep(ms);
+    };
+    const shake = async (ticket: string, from: string) => (await at.shake(`/ws/chat?ticket=${ticket}`, {}, from)).code;
+    const invented = (index: number) => `tkt_${String(index).padStart(43, "x")}`;
+    const { ticket } = await (await at.send("POST", "/v1/ws-ticket", { token })).json() as { ticket: string };
+    ms = 50;
+    const flood = Array.from({ length: 64 }, (_, index) => shake(invented(index), "203.0.113.1"));
+    assert.equal(await passing(database, shake(ticket, "127.0.0.1")), "101");
+    await passing(database, Promise.all(flood));
+    assert.equal(taken, 8 + 1);
+    ms = 0;
+    for (let index = 0; index < 200; index++) {
+      const code = await passing(database, shake(invented(index), "203.0.113.2"));
+      assert.equal(code, index < 60 ? "auth_invalid" : "rate_limited");
+    }
+    assert.equal(taken, 9 + 60);
+    database.onResult = onResult;
   }));
 
 test("a gateway that was stopped for a while reads once before it takes requests, frames and handshakes", () =>
