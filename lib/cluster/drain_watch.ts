@@ -8,7 +8,7 @@ import type { RunOwnership } from "./run_ownership.ts";
 
 /** Reason of a refusal by a drained gateway, as the end of a sentence. */
 export const DRAINED =
-  "somebody has drained this gateway (postern cluster drain), and the other gateways of the cluster take the work";
+  "somebody has drained this gateway (postern cluster drain), so it takes no work until its process is started again";
 
 /** Options of `DrainWatch`. */
 export interface DrainWatchOptions {

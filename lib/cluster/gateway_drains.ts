@@ -116,7 +116,7 @@ function unknownGateway(gateway: string, gateways: readonly GatewayView[]): Http
 
 function lastGateway(gateway: string): HttpError {
   const reason = "no other gateway of the cluster takes work, so that all new requests would be refused";
-  const wayOut = 'start another one first, or say "force": true (postern cluster drain --force)';
+  const wayOut = 'start another one first, or force it: postern cluster drain --force, or "force": true over HTTP';
   return new HttpError("conflict", `Cannot drain the gateway "${gateway}": ${reason}; ${wayOut}`, {
     status: 409,
     type: "invalid_request_error",

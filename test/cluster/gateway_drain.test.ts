@@ -275,7 +275,7 @@ test("a gateway whose lease is lost is degraded and says why, and the others see
     await database.clock.advance(LEASE_MS);
     const { status, body } = await a.send("GET", "/health");
     assert.equal(status, 200);
-    assert.match(JSON.stringify(body), /"status":"degraded".*"reason":"the lease in the cluster is lost/);
+    assert.match(JSON.stringify(body), /"status":"degraded".*"reason":"the lease in the cluster could not be renewed/);
     const away = await a.send("GET", "/v1/cluster");
     assert.deepEqual([away.status, errorOf(away.body).code], [503, "storage_unavailable"]);
     await passUntil(database, async () => (await clusterOf(b)).gateways.find(({ id }) => id === b.id)?.runs === 1);
