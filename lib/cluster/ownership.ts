@@ -73,6 +73,19 @@ export function isFree(claim: Claim | undefined, rowOf: (gateway: string) => Lea
   return claim === undefined || !counts(rowOf(claim.gateway), claim.fence);
 }
 
+/**
+ * Tells whether a gateway may claim a run: nobody owns it, and no work of an earlier claim goes on at this gateway. Work that was lost needs
+ * a while to stop, and must not get a fence that counts.
+ * @param isAtWork true: this gateway works on the run, or ends its work
+ */
+export function mayClaim(
+  claim: Claim | undefined,
+  rowOf: (gateway: string) => LeaseRow | undefined,
+  isAtWork: boolean,
+): boolean {
+  return !isAtWork && isFree(claim, rowOf);
+}
+
 /** Returns the hold of a gateway whose join was sent at `sentAt` and has succeeded. */
 export function held(fence: number, sentAt: Instant): Hold {
   return { fence, sentAt, unbrokenSince: sentAt };

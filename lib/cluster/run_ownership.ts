@@ -45,7 +45,10 @@ export class RunOwnership {
   /** Milliseconds of a lease. */
   readonly leaseMs: number;
   readonly #options: RunOwnershipOptions;
+  /** Runs with the fences of their claims, until their work is over here. No run is claimed a second time before. */
   readonly #owned = new Map<string, OwnedRun>();
+  /** Runs that are being claimed to be ended: a look that finds the claim of one leaves it alone. */
+  readonly #claiming = new Set<string>();
   readonly #listeners = new Set<(note: ClusterNote) => void>();
   readonly #lostListeners = new Set<(runIds: readonly string[]) => void>();
   #queue: ClusterQueue = { waiting: 0, waitingHere: 0, ids: [], byConversation: new Map() };
@@ -391,7 +394,7 @@ export class RunOwnership {
       limit,
       takesNoSlot,
       staysWithParent,
-      isKnown: (id) => isKnown(id) || this.#owned.has(id),
+      isKnown: (id) => isKnown(id) || this.#owned.has(id) || this.#claiming.has(id),
       workspace: this.provenWorkspace(),
       isThere: async (workspace) => await this.membership()?.isThere(workspace) ?? true,
     });
@@ -407,10 +410,16 @@ export class RunOwnership {
   /** Claims one run that nobody owns, in order to end it. @returns undefined when others own it */
   async claimToEnd(runId: string): Promise<ClaimableRun | undefined> {
     const own = this.#options.lease.own();
-    if (own === undefined || !this.#options.lease.mayAct() || this.#owned.has(runId)) return undefined;
-    const run = await this.#options.claims.claimToEnd(runId, own);
-    if (run !== undefined) this.#owned.set(runId, { ...run, own, holds: false });
-    return run;
+    if (own === undefined || !this.#options.lease.mayAct()) return undefined;
+    if (this.#owned.has(runId) || this.#claiming.has(runId)) return undefined;
+    this.#claiming.add(runId);
+    try {
+      const run = await this.#options.claims.claimToEnd(runId, own);
+      if (run !== undefined) this.#owned.set(runId, { ...run, own, holds: false });
+      return run;
+    } finally {
+      this.#claiming.delete(runId);
+    }
   }
 
   /** Gives a claim to each open run that has none, see `RunClaims.adopt`. */

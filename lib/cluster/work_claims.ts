@@ -1,6 +1,7 @@
 import { readable, readRecord } from "../storage/read_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
 import { fenceCheck, isOwned, type JoinedGateway, type Leases } from "./leases.ts";
+import { type Claim, mayClaim } from "./ownership.ts";
 
 /** Owner of a piece of work: a gateway with the fence that it had. Null: nobody has claimed it. */
 export interface ClaimedBy {
@@ -24,7 +25,7 @@ export interface ClaimRules<T> {
   readonly isWhole: boolean;
   /** Further names of owners that a whole look reads the work of: names of no gateway. Default: none */
   readonly also?: readonly string[];
-  /** Tells whether this gateway works on it. */
+  /** Tells whether this gateway works on it, or ends work on it that was lost: it is not claimed then. */
   readonly isKnown: (id: string) => boolean;
   /** Tells whether this gateway has room for free work, after so many claims of this look. */
   readonly hasRoom: (work: OpenWork<T>, claimed: number) => boolean;
@@ -99,7 +100,7 @@ export class WorkClaims<T extends ClaimedBy> {
     for (const work of found) {
       const { id, body } = work;
       if (body.gateway !== own.id || body.fence !== own.fence) {
-        if (!isOwned(body, fences.rows)) free.push(work);
+        if (mayClaim(toClaim(body), (gateway) => fences.rows.get(gateway), isKnown(id))) free.push(work);
       } else if (isKnown(id)) known.push(work);
       // It may have ended since the page was read: it has no record then, and the write does not hold
       else if (await this.#write(work, own)) claimed.push(work);
@@ -209,4 +210,8 @@ export class WorkClaims<T extends ClaimedBy> {
       ...more,
     ]);
   }
+}
+
+function toClaim({ gateway, fence }: ClaimedBy): Claim | undefined {
+  return gateway === null ? undefined : { gateway, fence };
 }

@@ -5,6 +5,7 @@ import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
 import type { RunRequest } from "../../lib/runs/run_request.ts";
 import type { Write } from "../../lib/storage/store.ts";
 import {
+  awayError,
   type ClusteredGateway,
   createSharedDatabase,
   joinGateway,
@@ -117,4 +118,93 @@ test("a run that this gateway does not own begins no effect and has no batch", a
   await assert.rejects(ownership.mayAct("run_other", signal), { name: "CancelError", reason: "shutdown" });
   assert.throws(() => ownership.check("run_other"), { name: "CancelError", reason: "shutdown" });
   await close();
+});
+
+describe("work that goes on for a while", () => {
+  test("its own gateway claims a run that it lost once the old work is over, and not before", async () => {
+    const database = createSharedDatabase();
+    const ends: (() => void)[] = [];
+    let atWork = 0;
+    let most = 0;
+    const run = async () => {
+      most = Math.max(most, ++atWork);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      atWork--;
+      return "worked";
+    };
+    const a = await joinGateway(database, [CALL, "from A"], {
+      seed: 1,
+      tools: [{ name: "work", access: "read", run }],
+    });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => atWork === 1);
+    const appends = noteAppends(a, id);
+    const fence = a.cluster.lease.own()?.fence ?? 0;
+    database.history = "second";
+    await passUntil(database, () => (a.cluster.lease.own()?.fence ?? 0) > fence);
+    for (let passed = 0; passed < 3 * LEASE_MS; passed += 50) await database.clock.advance(50);
+    assert.deepEqual([a.runs.active(), ends.length], [1, 1]);
+    ends[0]?.();
+    await passUntil(database, () => ends.length === 2);
+    ends[1]?.();
+    await passUntil(database, async () => (await a.runs.get(id))?.status === "completed");
+    assert.equal(most, 1);
+    assert.ok(
+      appends.filter(({ held }) => held).every((one) => one.fence === fence + 1),
+      "the old work writes nothing",
+    );
+    assert.equal(await database.store.count(RUN_CLAIMS), 0);
+    await a.close();
+  });
+
+  test("a run that is claimed to be cancelled is taken up once, though a look finds its claim before the answer", async () => {
+    const database = createSharedDatabase();
+    const a = await joinGateway(database, [], { seed: 1, limits: { maxConcurrent: 0 } });
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    const answer = Promise.withResolvers<void>();
+    let claims = 0;
+    a.link.onBatch = async (writes, make) => {
+      const held = await make();
+      const isClaim = writes.some((write) => write.op === "putIf" && write.collection === RUN_CLAIMS);
+      if (isClaim && ++claims === 1) await answer.promise;
+      return held;
+    };
+    const cancelled = a.runs.cancel(id, "cancelled");
+    await until(() => claims === 1);
+    await database.clock.advance(2_000);
+    assert.equal(claims, 1);
+    answer.resolve();
+    await cancelled;
+    assert.equal((await a.runs.get(id))?.status, "cancelled");
+    assert.deepEqual(a.clusterLog.filter(({ level }) => level === "error"), []);
+    await a.close();
+  });
+
+  test("a run that is claimed here stays, when the request that it was accepted by fails afterwards", async () => {
+    const database = createSharedDatabase();
+    const a = await joinGateway(database, ["from A"], { seed: 1 });
+    await database.clock.advance(LEASE_MS);
+    let id = "";
+    a.link.onBatch = async (writes, make) => {
+      const held = await make();
+      const accepted = writes.find((write) => write.op === "insert" && write.collection === RUN_CLAIMS);
+      if (accepted?.op !== "insert") return held;
+      id = accepted.key;
+      await passUntil(database, () => a.cluster.ownership.owns(id));
+      throw awayError();
+    };
+    // Until the request has failed
+    const asked = Promise.withResolvers<void>();
+    database.onResult = (operation, first) =>
+      operation === "get" && first === "run_inputs" ? asked.promise : Promise.resolve();
+    await assert.rejects(a.runs.start(ask("go", { ...DURABLE, conversationId: "conv_1" })), {
+      code: "storage_unavailable",
+    });
+    assert.ok(a.cluster.ownership.owns(id));
+    asked.resolve();
+    await passUntil(database, async () => (await a.runs.get(id))?.status === "completed");
+    assert.equal(a.provider.requests.length, 1);
+    await a.close();
+  });
 });

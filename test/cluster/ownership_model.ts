@@ -16,6 +16,8 @@ export interface ModelOptions {
   readonly failing?: number;
   /** Moment that an owner counts its deadline from. Default: the moment when it sent the renewal. */
   readonly countsFrom?: "answer";
+  /** True: a gateway forgets at a loss which claims it had, and lets work go on of which it knows no claim. Default: it does neither. */
+  readonly forgets?: boolean;
   /** True: a gateway that lives sends a heartbeat in every tick, and again when an error is over, as the code's timers do. */
   readonly isPrompt?: boolean;
 }
@@ -42,8 +44,10 @@ interface Gateway {
   readonly beat: Beat | undefined;
   /** True: it has sent a heartbeat since the last tick, and heard of it. */
   readonly isFresh: boolean;
-  /** Runs that it believes to own, with the fence of its claim. */
+  /** Fences of the claims that it knows of its runs: at a loss they stay as they are, until the work has stopped. */
   readonly owned: readonly (number | undefined)[];
+  /** Runs that it works on. Work that was lost is told to stop, and stops later. */
+  readonly works: readonly boolean[];
   /** Runs with an effect at work. */
   readonly effects: readonly boolean[];
 }
@@ -159,6 +163,7 @@ class Model {
       beat: undefined,
       isFresh: false,
       owned: none,
+      works: none.map(() => false),
       effects: none.map(() => false),
     };
     return {
@@ -198,8 +203,9 @@ class Model {
         const { sentAt } = gateway.hold ?? {};
         const { leaseMs, marginMs } = this.#terms;
         const killedAt = leaseMs - marginMs + KILL_MS;
-        const isKilled = sentAt === undefined || time - sentAt.wall >= killedAt;
-        return { ...gateway, slept, isFresh: false, effects: gateway.effects.map((at) => at && !isKilled) };
+        const isOver = sentAt === undefined || time - sentAt.wall >= killedAt;
+        const isKilled = (run: number) => isOver || gateway.owned[run] !== gateway.hold?.fence;
+        return { ...gateway, slept, isFresh: false, effects: gateway.effects.map((at, run) => at && !isKilled(run)) };
       }),
     };
   }
@@ -238,6 +244,7 @@ class Model {
         hold: undefined,
         beat: undefined,
         owned: none,
+        works: none.map(() => false),
         // Programs end with the gateway that started them
         effects: none.map(() => false),
       }, "dies");
@@ -287,13 +294,11 @@ class Model {
     const { hold, owned } = gateway;
     const { held, extended } = this.#rules;
     if (fence === undefined) {
-      const none = owned.map(() => undefined);
       return {
         beat: undefined,
         hold: undefined,
         isFresh: this.#options.isPrompt === true,
-        owned: none,
-        effects: none.map(() => false),
+        owned: this.#options.forgets === true ? owned.map(() => undefined) : owned,
       };
     }
     const from = this.#options.countsFrom === "answer" ? localTime(state, gateway) : sentAt;
@@ -301,23 +306,31 @@ class Model {
     return { beat: undefined, hold: next, isFresh: this.#options.isPrompt === true };
   }
 
-  /** A gateway that is up takes over, claims, acts and writes. */
+  /** A gateway that is up takes over, claims, acts and writes, and ends work that was lost. */
   *#owning(state: State, index: number): Generator<Step> {
     const gateway = at(state.gateways, index);
     const { hold } = gateway;
+    for (const run of state.ended.keys()) {
+      const isLost = gateway.works[run] === true && (hold === undefined || gateway.owned[run] !== hold.fence);
+      if (isLost) yield { step: `${nameOf(index)} stops run ${run}`, next: withoutWork(state, index, run) };
+    }
     if (hold === undefined) return;
     const isReached = gateway.isLinked && !state.isDown;
     if (isReached) yield* this.#takingOver(state, index, hold);
     const now = localTime(state, gateway);
     for (const run of state.ended.keys()) {
       if (isReached) yield* this.#claiming(state, index, run);
-      const fence = gateway.owned[run];
-      if (fence === undefined) continue;
-      if (this.#rules.mayAct(hold, now, this.#terms) && gateway.effects[run] === false) {
-        yield this.#begin(state, index, run);
-      }
+      if (gateway.works[run] !== true) continue;
+      if (this.#mayBegin(gateway, run, now) && gateway.effects[run] === false) yield this.#begin(state, index, run);
       if (isReached) yield* this.#ending(state, index, run);
     }
+  }
+
+  /** Tells whether work of a run may begin an effect: under the fence of its claim alone, and not without a claim. */
+  #mayBegin({ hold, owned }: Gateway, run: number, now: Instant): boolean {
+    const fence = owned[run];
+    if (fence === undefined) return this.#options.forgets === true;
+    return hold !== undefined && hold.fence === fence && this.#rules.mayAct(hold, now, this.#terms);
   }
 
   *#takingOver(state: State, index: number, hold: Hold): Generator<Step> {
@@ -342,21 +355,29 @@ class Model {
   }
 
   *#claiming(state: State, index: number, run: number): Generator<Step> {
-    const { counts, isFree, mayAct } = this.#rules;
+    const { counts, mayClaim, mayAct } = this.#rules;
     const gateway = at(state.gateways, index);
-    const { hold, owned } = gateway;
+    const { hold, owned, works } = gateway;
     if (hold === undefined || state.ended[run] || !counts(state.rows[index], hold.fence)) return;
     if (!mayAct(hold, localTime(state, gateway), this.#terms)) return;
     const claim = state.claims[run];
     const name = nameOf(index);
     const mine = claim?.gateway === name && claim.fence === hold.fence;
     // A claim whose answer was lost is found again by its fence
-    if (!isFree(claim, (id) => state.rows[indexOf(id)]) && !(mine && owned[run] === undefined)) return;
+    const isAtWork = works[run] === true;
+    if (!mayClaim(claim, (id) => state.rows[indexOf(id)], isAtWork) && !(mine && !isAtWork)) return;
     const claims = replaced(state.claims, run, { gateway: name, fence: hold.fence });
-    const next = withGateway({ ...state, claims }, index, { owned: replaced(owned, run, hold.fence) });
+    const next = withGateway({ ...state, claims }, index, {
+      owned: replaced(owned, run, hold.fence),
+      works: replaced(works, run, true),
+    });
     const others = state.gateways.some(({ effects }, other) => other !== index && effects[run]);
-    const broken = others ? { broken: "a run is claimed while an effect of its earlier owner is at work" } : {};
-    yield { step: `${name} claims run ${run}`, next, ...broken };
+    const isBroken = others
+      ? { broken: "a run is claimed while an effect of its earlier owner is at work" }
+      : isAtWork
+      ? { broken: "a gateway claims a run while its earlier work of the run is not over" }
+      : {};
+    yield { step: `${name} claims run ${run}`, next, ...isBroken };
     if (!mine && this.#failures.has("lost")) {
       yield { step: `${name} claims run ${run}, unheard`, next: { ...state, claims } };
     }
@@ -377,11 +398,10 @@ class Model {
     const { counts } = this.#rules;
     const gateway = at(state.gateways, index);
     const fence = gateway.owned[run];
-    if (fence === undefined || !counts(state.rows[index], fence)) return;
+    if (fence === undefined ? this.#options.forgets !== true : !counts(state.rows[index], fence)) return;
     const claim = state.claims[run];
     const isOwn = claim?.gateway === nameOf(index) && claim.fence === fence;
-    const change = { owned: replaced(gateway.owned, run, undefined), effects: replaced(gateway.effects, run, false) };
-    const next = { ...withGateway(state, index, change), ended: replaced(state.ended, run, true) };
+    const next = { ...withoutWork(state, index, run), ended: replaced(state.ended, run, true) };
     yield {
       step: `${nameOf(index)} ends run ${run}`,
       next: { ...next, claims: replaced(state.claims, run, undefined) },
@@ -448,6 +468,16 @@ function localTime({ time }: State, { slept }: Gateway): Instant {
   return { monotonic: time - slept, wall: time };
 }
 
+/** Returns a state in which a gateway does not work on a run any more. */
+function withoutWork(state: State, index: number, run: number): State {
+  const { owned, works, effects } = at(state.gateways, index);
+  return withGateway(state, index, {
+    owned: replaced(owned, run, undefined),
+    works: replaced(works, run, false),
+    effects: replaced(effects, run, false),
+  });
+}
+
 function keyOf({ isDown, isBack, rows, claims, ended, gateways }: State): string {
   const time = (instant: Instant | undefined) => instant === undefined ? "" : `${instant.monotonic}/${instant.wall}`;
   return [
@@ -456,10 +486,10 @@ function keyOf({ isDown, isBack, rows, claims, ended, gateways }: State): string
     ...rows.map((row) => row && `${row.fence}@${row.until}`),
     ...claims.map((claim) => claim && `${claim.gateway}${claim.fence}`),
     ...ended,
-    ...gateways.map(({ status, isLinked, hold, beat, isFresh, owned, effects }) =>
+    ...gateways.map(({ status, isLinked, hold, beat, isFresh, owned, works, effects }) =>
       `${status}${isLinked}${isFresh}${hold?.fence}:${time(hold?.sentAt)}:${time(hold?.unbrokenSince)}:${
         beat && `${beat.fence}@${time(beat.sentAt)}`
-      }${owned}${effects}`
+      }${owned}${works}${effects}`
     ),
   ].join("|");
 }

@@ -130,7 +130,11 @@ export class RunLauncher {
     const entry = this.#enter(plan, accepted, recorder);
     const { active } = this.#parts;
     const letGo = plan.parent === undefined ? undefined : stopWith(plan.parent, entry, active);
+    let hasLeft = false;
     const leave = () => {
+      // Once: a run that left before its acceptance was written may be claimed here meanwhile, and work under the same id
+      if (hasLeft) return;
+      hasLeft = true;
       letGo?.();
       active.remove(entry);
       plan.place.leave();
