@@ -352,7 +352,7 @@ function toServices(wings: Wings): GatewayServices {
     skills: extensions.skills.load,
     instructions: extensions.instructions.load,
     mcpSignIn: extensions.mcpSignIn,
-    storedRuns: createStoredRuns({ store: wings.store }),
+    storedRuns: createStoredRuns({ store: wings.store, history: () => wings.cluster?.ownership.history() }),
     agent: models.live && runs && { providers: models.live.providers, runs },
     startedAt: wings.clock.now(),
     workspaceRoot: options.workspaceRoot,

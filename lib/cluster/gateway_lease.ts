@@ -85,6 +85,11 @@ export class GatewayLease {
     return this.#hold === undefined ? undefined : { id: this.#options.id, fence: this.#hold.fence };
   }
 
+  /** Returns the name of the database's history, see `LeaseDatabase`. */
+  history(): string | undefined {
+    return this.#options.leases.history();
+  }
+
   /** Returns the figures of the heartbeats. */
   heartbeats(): Heartbeats {
     const { terms } = this.#options;

@@ -7,6 +7,7 @@ import { toTools } from "../../lib/tools/made_tool.ts";
 import { defineProgramTool } from "../../lib/tools/program_tool.ts";
 import { appliedText } from "../support/applied_text.ts";
 import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
+import type { Write } from "../../lib/storage/store.ts";
 import { journalOf, OPEN_RUNS, RUN_INPUTS, RUNS } from "../../lib/runs/journal/run_records.ts";
 import { LEASE_MS, type SharedDatabase } from "../support/clustered.ts";
 import { connect, createFakePeer } from "../support/fake_peer.ts";
@@ -176,6 +177,64 @@ test("followers of a run whose record is gone are told so at every gateway, and 
       assert.equal(end.seq, (seqsOf(stream).at(-1) ?? 0) + 1);
     }
     for (const gateway of [a, b, c]) assert.equal((await gateway.send(`/v1/runs/${id}/events`)).status, 404);
+  });
+});
+
+test("followers have the stored text, and readers the same journal everywhere, when a failover loses the newest record of a run", async () => {
+  await withCluster(async ({ database, start, pass, passUntil }) => {
+    const looking = { text: "I look", toolCalls: [{ name: "peek" }] };
+    const turns = (...all: readonly ScriptedTurn[]): Script => ({ messages }) =>
+      all[messages.filter(({ role }) => role === "tool").length] ?? assert.fail("There is no such turn");
+    const lost = { text: "I look again", toolCalls: [{ name: "peek" }] };
+    const a = await start("a", {
+      script: turns(looking, lost, { text: ["lost ", "words "], hang: "after" }),
+      tools: PEEK,
+    });
+    const answers = { script: turns(looking, { text: ["The ", "answer"] }), tools: PEEK };
+    const [b, c] = [
+      await start("b", answers),
+      await start("c", { ...answers, token: undefined, advertises: false }),
+    ];
+    await pass(2 * LEASE_MS);
+    let standby: readonly Write[] = [];
+    a.database.onBatch = async (writes, make) => {
+      const append = writes.find((write) => write.op === "append");
+      // The standby gets no record from the end of the second turn on
+      if (append?.op === "append" && JSON.stringify(append).includes('"type":"turn_end","turn":2')) {
+        const { stream } = append;
+        const records = (await database.store.read(stream, { afterSeq: 0, limit: 100 })).map(({ body }) => body);
+        const key = stream.slice("run/".length);
+        const { body } = await database.store.get(RUNS, key) ?? {};
+        standby = [
+          { op: "drop", stream },
+          { op: "append", stream, expectedSeq: 0, records },
+          { op: "put", collection: RUNS, key, body },
+        ];
+      }
+      return await make();
+    };
+    const id = await startRun(a);
+    const streams = [b, c].map((gateway) => follow(gateway, id));
+    await passUntil(() => streams.every(({ events }) => /tool_end.*tool_end/s.test(events)), "all have what is lost");
+    await passUntil(() => streams[0]?.events.includes("words ") === true, "one has live text too");
+    a.database.isCut = true;
+    await database.store.batch(standby);
+    database.history = "second";
+    await passUntil(() => streams.every(({ isEnded }) => isEnded), "both streams end");
+    const { result } = await (await b.send(`/v1/runs/${id}`)).json() as { result: string };
+    for (const stream of streams) {
+      const events = eventsIn(stream.events);
+      assert.equal(appliedText(events), result);
+      assert.ok(events.some(({ type }) => type === "turn_restart"));
+      const seqs = seqsOf(stream);
+      assert.deepEqual(seqs, [...new Set(seqs)].sort((x, y) => x - y), "no seq twice, none out of order");
+    }
+    a.database.isCut = false;
+    await pass(LEASE_MS);
+    const again = [a, b, c].map((gateway) => follow(gateway, id));
+    await passUntil(() => again.every(({ isEnded }) => isEnded), "the readers end");
+    for (const { events } of again) assert.equal(events, again[0]?.events);
+    assert.equal(appliedText(eventsIn(again[0]?.events ?? "")), result);
   });
 });
 

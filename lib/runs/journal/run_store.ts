@@ -64,7 +64,7 @@ export interface RunStore {
   /** Returns the last seq in the journal, 0 for an empty one. */
   lastSeq(runId: string): Promise<number>;
   /** Returns a run as the database has it, with the end of its journal. */
-  recorded(runId: string): Promise<RunRecord | undefined>;
+  recorded(runId: string): Promise<RunWithEnd | undefined>;
   /** Yields the records of a run's journal, in order. */
   records(runId: string): AsyncGenerator<JournalRecord, void, undefined>;
   get(runId: string): Promise<Run | undefined>;
@@ -100,6 +100,15 @@ export interface JournalPlace {
   readonly seq: number;
   /** Number of records, from the first on, that hold nothing after `seq`; 0 when unknown. */
   readonly record: number;
+  /** History of the database in which the records were counted, see `LeaseDatabase`. Undefined where there is one. */
+  readonly history?: string | undefined;
+}
+
+/** A run as the database has it, with the end of its journal. */
+export interface RunWithEnd {
+  readonly run: Run;
+  /** End of its journal. */
+  readonly end: JournalPlace;
 }
 
 /** Thrown when the journal cannot be written, so that the run cannot go on. */
@@ -130,6 +139,8 @@ export interface RunStoreOptions {
   readonly onRecorded?: OnRecorded | undefined;
   /** Runs that this gateway owns in a cluster. Default: the gateway is alone, and owns all */
   readonly ownership?: RunOwnership | undefined;
+  /** Returns the name of the database's history. Default: that of the ownership, and there is one without */
+  readonly history?: (() => string | undefined) | undefined;
 }
 
 /** Returns the journal over a store. */
@@ -141,16 +152,18 @@ class StoreJournal implements RunStore {
   readonly #store: Store;
   /** Heads of runs at work, so that an append reads nothing. */
   readonly #heads = new Map<string, Head>();
-  /** Records that were read last, by run and number. A record never changes. */
+  /** Records that were read last, by history, run and number. A record never changes within a history. */
   readonly #parsed = new Map<string, JournalRecord>();
 
   readonly #onRecorded: OnRecorded | undefined;
   readonly #ownership: RunOwnership | undefined;
+  readonly #history: () => string | undefined;
 
-  constructor(store: Store, { onRecorded, ownership }: RunStoreOptions) {
+  constructor(store: Store, { onRecorded, ownership, history }: RunStoreOptions) {
     this.#store = store;
     this.#onRecorded = onRecorded;
     this.#ownership = ownership;
+    this.#history = history ?? (() => ownership?.history());
   }
 
   async accept(state: RunState, input: RunInput, claim?: Write | readonly Write[]): Promise<void> {
@@ -266,24 +279,46 @@ class StoreJournal implements RunStore {
     }
   }
 
-  async read(runId: string, { seq, record }: JournalPlace): ReturnType<RunStore["read"]> {
-    for (let number = record + 1;; number++) {
-      const packed = await this.#recordAt(runId, number);
-      if (packed === undefined) return { events: [], place: { seq, record: number - 1 } };
-      const end = lastSeqOf(packed);
-      if (end <= seq) continue;
-      const events = unpackEvents(packed, seq, MAX_READ);
-      const last = events.at(-1)?.seq ?? end;
-      return { events, place: { seq: last, record: last === end ? number : number - 1 } };
+  async read(runId: string, place: JournalPlace): ReturnType<RunStore["read"]> {
+    const { seq, record } = place;
+    const history = this.#history();
+    const isCounted = record === 0 || place.history === history;
+    let number = isCounted ? record + 1 : await this.#numberAfter(runId, place, history);
+    let packed = await this.#recordAt(runId, { number, history });
+    // After a gap the next owner begins, or the records were counted in a history that the gateway does not know to be lost
+    if (isCounted && record > 0 && packed !== undefined && packed.seq > seq + 1) {
+      number = await this.#numberAfter(runId, place, history);
+      packed = await this.#recordAt(runId, { number, history });
     }
+    for (;; packed = await this.#recordAt(runId, { number, history })) {
+      if (packed === undefined) return { events: [], place: { seq, record: number - 1, history } };
+      const end = lastSeqOf(packed);
+      if (end > seq) {
+        const events = unpackEvents(packed, seq, MAX_READ);
+        const last = events.at(-1)?.seq ?? end;
+        return { events, place: { seq: last, record: last === end ? number : number - 1, history } };
+      }
+      number++;
+    }
+  }
+
+  /** Returns the number of the first record that may hold something after a place. The records before it are read anew. */
+  async #numberAfter(runId: string, { seq, record }: JournalPlace, history: string | undefined): Promise<number> {
+    for (let number = record; number > 0; number--) {
+      const packed = await this.#readRecord(runId, { number, history });
+      if (packed !== undefined && lastSeqOf(packed) <= seq) return number + 1;
+    }
+    return 1;
   }
 
   async lastSeq(runId: string): Promise<number> {
     return this.#heads.get(runId)?.seq ?? (await this.#recordOf(runId))?.seq ?? 0;
   }
 
-  recorded(runId: string): Promise<RunRecord | undefined> {
-    return this.#recordOf(runId);
+  async recorded(runId: string): Promise<RunWithEnd | undefined> {
+    const history = this.#history();
+    const record = await this.#recordOf(runId);
+    return record && { run: record.run, end: { seq: record.seq, record: record.records, history } };
   }
 
   async *records(runId: string): AsyncGenerator<JournalRecord, void, undefined> {
@@ -356,14 +391,16 @@ class StoreJournal implements RunStore {
   }
 
   /** Returns one record of a journal by its number, from 1. The records that were read last stay parsed. */
-  async #recordAt(runId: string, number: number): Promise<JournalRecord | undefined> {
-    const key = `${runId}/${number}`;
-    const known = this.#parsed.get(key);
-    if (known !== undefined) return known;
-    const [stored] = await this.#store.read(journalOf(runId), { afterSeq: number - 1, limit: 1 });
+  async #recordAt(runId: string, place: RecordPlace): Promise<JournalRecord | undefined> {
+    return this.#parsed.get(keyOf(runId, place)) ?? await this.#readRecord(runId, place);
+  }
+
+  /** Reads one record of a journal as the store has it now. */
+  async #readRecord(runId: string, place: RecordPlace): Promise<JournalRecord | undefined> {
+    const [stored] = await this.#store.read(journalOf(runId), { afterSeq: place.number - 1, limit: 1 });
     if (stored === undefined) return undefined;
     const record = readEntry(this.#store, journalOf(runId), stored, parseJournalRecord);
-    this.#parsed.set(key, record);
+    this.#parsed.set(keyOf(runId, place), record);
     // A Map keeps its order: the first is the oldest
     for (const oldest of this.#parsed.keys()) {
       if (this.#parsed.size <= MAX_PARSED) break;
@@ -394,6 +431,17 @@ class StoreJournal implements RunStore {
     }
     return { state, seq };
   }
+}
+
+/** Place of one record in a journal. */
+interface RecordPlace {
+  /** From 1 */
+  readonly number: number;
+  readonly history: string | undefined;
+}
+
+function keyOf(runId: string, { number, history = "" }: RecordPlace): string {
+  return `${history}/${runId}/${number}`;
 }
 
 function creation(head: Head, input: RunInput): readonly Write[] {

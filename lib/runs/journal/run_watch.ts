@@ -105,6 +105,8 @@ export class RunWatch {
   #from = 0;
   /** Place up to which the events are known, by the journal or by a link. Undefined before the first read */
   #place: JournalPlace | undefined = undefined;
+  /** History of the database in which the watch has begun. */
+  #history: string | undefined = undefined;
   /** End of the journal, as far as it is known. */
   #recorded = 0;
   /** Number of events at which it is looked how many of them the journal has. */
@@ -212,24 +214,31 @@ export class RunWatch {
         this.#isGone = true;
         return false;
       }
-      this.#recorded = recorded.seq;
-      if (this.#place === undefined) {
-        this.#place = { seq: recorded.seq, record: recorded.records };
-        this.#from = recorded.seq;
-        this.#options.news.wake(this.#id);
-      }
-      const isNew = recorded.seq > this.#place.seq;
-      if (!isNew) return isAtWork(recorded.run.status);
-      for (;;) {
-        const { events, place } = await runs.read(this.#id, this.#place);
-        this.#place = place;
+      const { run, end } = recorded;
+      this.#recorded = end.seq;
+      const from = this.#place === undefined || end.history !== this.#history ? this.#beginAt(end) : this.#place;
+      if (end.seq <= from.seq) return isAtWork(run.status);
+      for (let at = from;;) {
+        const { events, place } = await runs.read(this.#id, at);
+        this.#place = at = place;
         if (events.length === 0) break;
         this.#add(events);
       }
       this.#trim();
       // A journal that is shorter than its run says is looked at again later
-      if (this.#place.seq < recorded.seq) return true;
+      if (this.#place.seq < end.seq) return true;
     }
+  }
+
+  /** Begins at the end of the journal, also when events that were known are not in the database's history any more. */
+  #beginAt(end: JournalPlace): JournalPlace {
+    this.#place = end;
+    this.#history = end.history;
+    this.#from = end.seq;
+    this.#events = [];
+    this.#unrecorded = 0;
+    this.#options.news.wake(this.#id);
+    return end;
   }
 
   /** Waits for more: from the owner by a link where there may be one now, else from the journal. */
@@ -279,7 +288,8 @@ export class RunWatch {
     const check = async () => {
       try {
         const recorded = await this.#options.runs.recorded(this.#id);
-        const isBehind = recorded === undefined || !isAtWork(recorded.run.status) || recorded.seq > this.#last();
+        const isBehind = recorded === undefined || !isAtWork(recorded.run.status) ||
+          recorded.end.seq > this.#last() || recorded.end.history !== this.#history;
         if (isBehind) link.abort(new GatewayLinkError("was behind the journal"));
       } catch {
         // The database is away: the link goes on
@@ -333,10 +343,10 @@ export class RunWatch {
   async #refresh(): Promise<void> {
     // While the database is away a link goes on, within its bounds
     const recorded = await this.#options.runs.recorded(this.#id).catch(() => undefined);
-    if (recorded === undefined || recorded.seq <= this.#recorded) return;
-    this.#recorded = recorded.seq;
+    if (recorded === undefined || recorded.end.seq <= this.#recorded) return;
+    this.#recorded = recorded.end.seq;
     // What the link has not brought yet is read from the journal, should the link break now
-    if (recorded.seq <= this.#last()) this.#place = { seq: recorded.seq, record: recorded.records };
+    if (recorded.end.seq <= this.#last()) this.#place = recorded.end;
     this.#trim();
   }
 

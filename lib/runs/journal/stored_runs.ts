@@ -5,15 +5,17 @@ import type { Store } from "../../storage/store.ts";
 import { followRun } from "./follow_run.ts";
 import { journalOf, parseRunRecord, RUN_INPUTS, RUNS } from "./run_records.ts";
 import type { RunSupervisor } from "../run_request.ts";
-import { createRunStore } from "./run_store.ts";
+import { createRunStore, type RunStoreOptions } from "./run_store.ts";
 import { shownUpTo } from "./run_recorder.ts";
 
 /** Recorded runs, for reading. */
 export type StoredRuns = Pick<RunSupervisor, "get" | "startedBy" | "list" | "follow" | "reach">;
 
 /** Returns the recorded runs of a store where no run is at work, as in a gateway without an agent. */
-export function createStoredRuns({ store }: { readonly store: Store }): StoredRuns {
-  const runs = createRunStore(store);
+export function createStoredRuns(
+  { store, ...options }: { readonly store: Store } & Pick<RunStoreOptions, "history">,
+): StoredRuns {
+  const runs = createRunStore(store, options);
   const news = createKeyedNotifier();
   return {
     get: (id) => runs.get(id),
