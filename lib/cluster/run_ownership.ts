@@ -388,7 +388,11 @@ export class RunOwnership {
   }): Promise<readonly ClaimableRun[]> {
     const { lease, claims } = this.#options;
     const own = lease.own();
-    if (own === undefined || !lease.mayAct()) return [];
+    if (own === undefined || !lease.mayAct()) {
+      // What the last look found may be over, and may be another gateway's by now
+      this.#stranded = [];
+      return [];
+    }
     const { claimed, queue, stranded } = await claims.claim(own, {
       isWhole,
       limit,

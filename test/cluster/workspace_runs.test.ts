@@ -162,6 +162,27 @@ describe("a run whose workspace has no gateway", () => {
     await Promise.all([b.close(), c.close()]);
   });
 
+  test("waits also when the database goes away while many are found: the look ends, and the next one goes on", async () => {
+    const database = createSharedDatabase();
+    const { b, id, more } = await strand(database, { more: 120 });
+    const { ownership } = b.cluster;
+    const claimToEnd = ownership.claimToEnd.bind(ownership);
+    let tries = 0;
+    ownership.claimToEnd = async (run) => {
+      if (++tries === 20) b.link.isCut = true;
+      // A look that never ends would let no timer fire, not even those of this test
+      assert.ok(tries < 10_000, "the look goes round");
+      return await claimToEnd(run);
+    };
+    await passUntil(database, () => b.link.isCut);
+    await database.clock.advance(2 * LEASE_MS);
+    assert.ok(tries < 100, `${tries} tries to claim while the database is away`);
+    assert.equal(ownership.stranded().length, 0, "what the last look found does not count any more");
+    b.link.isCut = false;
+    for (const run of [id, ...more]) await passUntil(database, isWaiting(b, run));
+    await b.close();
+  });
+
   test("is cancelled at any gateway", async () => {
     const database = createSharedDatabase();
     const { b, id } = await strand(database);

@@ -342,11 +342,13 @@ export class ClusterRuns {
     const { cluster } = this.#options;
     const end = cluster.clock.now() - cluster.workspaceWaitMs;
     const due = this.ownership.stranded().filter(({ since }) => since === undefined || since <= end);
-    for (const { id } of due.slice(0, MAX_STRANDED)) {
+    let taken = 0;
+    for (const { id, since } of due.slice(0, MAX_STRANDED)) {
       const run = await this.ownership.claimToEnd(id);
-      if (run !== undefined) await this.#takeUp(run, due.find((one) => one.id === id)?.since);
+      if (run !== undefined && await this.#takeUp(run, since)) taken++;
     }
-    if (due.length > MAX_STRANDED) this.#due = "whole";
+    // A look that has done nothing, as while this gateway may not act, would go round for ever
+    if (taken > 0 && due.length > MAX_STRANDED) this.#due = "whole";
   }
 
   /**
@@ -375,19 +377,27 @@ export class ClusterRuns {
     log.warn("A run waits for its workspace, which has no gateway", { run_id: id, workspace });
   }
 
-  /** Takes up a claimed run. One that cannot be taken up now is claimed again at the next look. Never throws. */
-  async #takeUp(run: ClaimableRun, since?: number): Promise<void> {
+  /**
+   * Takes up a claimed run. Never throws.
+   * @returns false for a run that cannot be taken up now: it is claimed again at the next look, or stays for a person
+   */
+  async #takeUp(run: ClaimableRun, since?: number): Promise<boolean> {
     const { active } = this.#options;
     const { id } = run;
+    let isTakenUp = false;
     try {
-      if (!this.ownership.isLost(id)) await this.#settle(run, since);
+      if (!this.ownership.isLost(id)) {
+        await this.#settle(run, since);
+        isTakenUp = true;
+      }
     } catch (error) {
-      if (await this.#staysForPerson(id, error)) return;
+      if (await this.#staysForPerson(id, error)) return false;
     }
     // The lease may have been lost while the run was read: others may own it, and have it begun
     const entry = active.find(id);
     if (entry === undefined) this.ownership.forget(id);
     else if (this.ownership.isLost(id)) entry.abort(takenOver());
+    return isTakenUp;
   }
 
   /** Looks why a claimed run could not be taken up. @returns true for a run that cannot be read: it stays with this gateway, for a person */
