@@ -1,4 +1,6 @@
-import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../command.ts";
+import { systemClock } from "../../lib/base/clock.ts";
+import { createSystemRandom } from "../../lib/base/random.ts";
+import { type CommandContext, defineCliCommand, EXIT } from "../command.ts";
 import { browserLoginsCheck } from "../doctor/check_browser_logins.ts";
 import { clockCheck } from "../doctor/check_clock.ts";
 import { filesCheck, sandboxCheck } from "../doctor/check_containment.ts";
@@ -12,6 +14,7 @@ import { pluginsCheck } from "../doctor/check_plugins.ts";
 import { mcpCheck } from "../doctor/check_mcp.ts";
 import { programsCheck } from "../doctor/check_programs.ts";
 import { providerCheck } from "../doctor/check_provider.ts";
+import type { Repaired } from "../doctor/repair.ts";
 import { runChecks } from "../doctor/run_checks.ts";
 import { findingsText } from "../doctor/finding.ts";
 import { findDataDir, loadConfig } from "../../lib/config/load_config.ts";
@@ -42,7 +45,7 @@ const CHECKS = [
 export const doctorCommand = defineCliCommand({
   args: {
     strict: { type: "boolean", description: "Exit 1 also where there are warnings" },
-    repair: { type: "boolean", description: "Remove damaged records, after a backup; the gateway must not run" },
+    repair: { type: "boolean", description: "Remove damaged records, after a backup; no gateway may run" },
   },
   example: "postern doctor --strict",
   async run(context, { strict, repair }) {
@@ -59,14 +62,7 @@ export const doctorCommand = defineCliCommand({
 });
 
 async function repairRecords(context: CommandContext): Promise<number> {
-  const loaded = await loadConfig(context.loadOptions).catch(() => undefined);
-  if (loaded?.config.storage.driver === "postgres") {
-    throw new CommandError(
-      "Cannot repair the records: they are in PostgreSQL (storage.driver), and the log names damaged ones; delete those with psql",
-    );
-  }
-  const { repair } = await import("../doctor/repair.ts");
-  const { backup, removed, finished } = await repair(await findDataDir(context.loadOptions, context.say));
+  const { backup, removed, finished } = await repairConfigured(context);
   const lines = removed.map(({ collection, key, reason }) => `${collection} ${key}: ${reason}`);
   context.print(
     { backup, removed, finished },
@@ -79,4 +75,17 @@ async function repairRecords(context: CommandContext): Promise<number> {
     context.say("A record of the audit was among them: postern audit verify names its place as missing");
   }
   return EXIT.ok;
+}
+
+/** Repairs the records where they are. A configuration that cannot be read names no other place than the data directory. */
+async function repairConfigured(context: CommandContext): Promise<Repaired> {
+  const loaded = await loadConfig(context.loadOptions).catch(() => undefined);
+  if (loaded?.config.storage.driver === "postgres") {
+    const { isBeforeMove, repairPostgres } = await import("../doctor/repair_postgres.ts");
+    const environment = (name: string) => context.io.env[name];
+    const options = { loaded, environment, clock: systemClock, random: createSystemRandom() };
+    if (!await isBeforeMove(options)) return await repairPostgres(options);
+  }
+  const { repair } = await import("../doctor/repair.ts");
+  return await repair(await findDataDir(context.loadOptions, context.say));
 }

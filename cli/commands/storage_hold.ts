@@ -6,13 +6,11 @@ import {
   CONVERSATION_HOLDS,
   GATEWAY_FENCES,
   GATEWAY_LEASES,
-  parseLease,
   RUN_CLAIMS,
   RUN_SIGNALS,
 } from "../../lib/cluster/cluster_records.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
-import type { PostgresDatabase } from "../../lib/storage/postgres/postgres_database.ts";
-import { readRecords, scanAll } from "../../lib/storage/read_records.ts";
+import { scanAll } from "../../lib/storage/read_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { requireYes } from "../terminal/require_yes.ts";
@@ -32,7 +30,7 @@ export const storageHoldCommand = defineCliCommand({
   },
   example: "postern storage hold",
   async run(context, { "keep-tokens": keep, yes }) {
-    const { config: { storage }, dataDir } = await context.loadConfig();
+    const { config: { storage, cluster }, dataDir } = await context.loadConfig();
     if (storage.driver !== "postgres") {
       throw new CommandError(
         'Cannot hold work: it is for a database that pg_restore brought back, and storage.driver is not "postgres"; postern restore does it for SQLite',
@@ -48,7 +46,8 @@ export const storageHoldCommand = defineCliCommand({
       const place = { storage, environment, clock: systemClock, random: createSystemRandom(), log: SILENT };
       const { store, database } = await openConfiguredPostgres(place);
       try {
-        await requireNoGateway(store, database);
+        const { requireNoGateway } = await import("../restore/require_no_gateway.ts");
+        await requireNoGateway("hold work", { database, schema: storage.schema, leaseSeconds: cluster.lease_secs });
         if (yes !== true) {
           const tokens = keep === true ? "" : ", and revokes all tokens";
           context.say(`This holds all unfinished work in ${database.name} for a person${tokens}.`);
@@ -76,19 +75,6 @@ export const storageHoldCommand = defineCliCommand({
     }
   },
 });
-
-/** @throws {CommandError} a gateway that has a lease: it would go on with the work */
-async function requireNoGateway(store: Store, database: PostgresDatabase): Promise<void> {
-  const [row] = await database.query("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8 AS now");
-  const now = Number(row?.["now"]);
-  for await (const { key, value: { until, about } } of readRecords(store, GATEWAY_LEASES, parseLease)) {
-    if (until <= now) continue;
-    const seconds = Math.ceil((until - now) / 1_000);
-    throw new CommandError(
-      `Cannot hold work: the gateway ${key} on ${about.host} (process ${about.pid}) uses the database; stop it, or wait ${seconds} s if it is gone`,
-    );
-  }
-}
 
 async function forgetGateways(store: Store): Promise<void> {
   for (const collection of OF_GATEWAYS) {

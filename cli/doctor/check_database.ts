@@ -34,14 +34,12 @@ export const databaseCheck: Check = {
       const message = 'Records are kept in memory and end with the gateway: storage.driver is "memory"';
       return warning(NAME, message, "postern config set storage.driver sqlite");
     }
+    const damaged = running?.status?.unreadable_records ?? [];
+    if (damaged.length > 0) return damagedRecords(damaged, "the running gateway set aside");
     if (driver === "postgres") {
-      const damaged = running?.status?.unreadable_records ?? [];
-      if (damaged.length > 0) return damagedRecords(damaged, "the running gateway set aside");
       const { checkPostgres } = await import("./check_postgres.ts");
       return await checkPostgres(NAME, config.storage, (name) => context.io.env[name]);
     }
-    const damaged = running?.status?.unreadable_records ?? [];
-    if (damaged.length > 0) return damagedRecords(damaged, "the running gateway set aside");
     if (running?.health === "degraded") {
       const message = "The running gateway cannot write its records or its log";
       return failure(NAME, message, `df -h "${dataDir}", then postern audit verify`);
@@ -113,7 +111,7 @@ function damagedRecords(records: readonly UnreadableRecord[], what: string): Fin
   );
   const more = records.length > SHOWN ? `, and ${records.length - SHOWN} more` : "";
   const message = `${records.length} damaged records that ${what}: ${shown}${more}`;
-  return failure(NAME, message, "stop the gateway, then postern doctor --repair, which backs up first");
+  return failure(NAME, message, "stop every gateway, then postern doctor --repair, which backs up first");
 }
 
 function toRestore(path: string): string {

@@ -14,10 +14,12 @@ import { journalOf, OPEN_RUNS, RUN_INPUTS, RUNS } from "../../lib/runs/journal/r
 import { SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
 import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { backUpAll } from "../restore/back_up_all.ts";
-import { findUnreadable, inspectDatabase, type UnreadableFound } from "../../lib/storage/inspect_database.ts";
+import { findUnreadable, inspectDatabase } from "../../lib/storage/inspect_database.ts";
+import type { UnreadableFound } from "../../lib/storage/unreadable_search.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { scanAll } from "../../lib/storage/read_records.ts";
+import { RUN_CLAIMS, RUN_SIGNALS } from "../../lib/cluster/cluster_records.ts";
 import { lostLogBytes, movedAway } from "../../lib/storage/sqlite/open_database.ts";
 import type { Store, StreamRecord, UnreadableRecord, Write } from "../../lib/storage/store.ts";
 import { CommandError } from "../command.ts";
@@ -30,7 +32,7 @@ const CUT_OFF = /^before-repair-[\dTZ.-]+\.db\.partial(?:-journal)?$/;
 
 /** Result of a repair: the backup, the removed records, and whether more are left. */
 export interface Repaired {
-  /** Path of the backup. Null: nothing was damaged, and nothing was changed */
+  /** Path of the file that has the removed records as they were. Null: nothing was damaged, and nothing was changed */
   readonly backup: string | null;
   readonly removed: readonly UnreadableRecord[];
   /** False: there are more damaged records, for another repair */
@@ -58,7 +60,7 @@ export async function repair(dataDir: string, clock: Clock = systemClock): Promi
     const { path: backup } = await backUpAll(dataDir, join(dataDir, `before-repair-${time}.db`), { isInUse: false });
     const store = await openSqliteStore({ path, clock });
     try {
-      for (const record of unreadable) await store.batch(await removalOf(store, record));
+      await removeUnreadable(store, unreadable);
     } finally {
       await store.close();
     }
@@ -96,6 +98,26 @@ function lookThrough(path: string): UnreadableFound {
   } catch (error) {
     if (error instanceof ConfigError) throw error;
     throw corrupt(`it is damaged or no database (${messageOf(error)})`, error);
+  }
+}
+
+/**
+ * Removes records that cannot be read, and what is of no use without them.
+ * @param keep told of the writes of each removal before they are made. Default: nobody
+ */
+export async function removeUnreadable(
+  store: Store,
+  unreadable: readonly UnreadableRecord[],
+  keep: (writes: readonly Write[]) => Promise<void> = async () => {},
+): Promise<void> {
+  const dropped = new Set<string>();
+  for (const record of unreadable) {
+    // One removal mends a stream as a whole
+    if (dropped.has(record.collection)) continue;
+    const writes = await removalOf(store, record);
+    await keep(writes);
+    await store.batch(writes);
+    for (const write of writes) if (write.op === "drop") dropped.add(write.stream);
   }
 }
 
@@ -139,7 +161,11 @@ async function removalOf(store: Store, { collection, key }: UnreadableRecord): P
 
 function removalOfRun(id: string): readonly Write[] {
   return [
-    ...[RUNS, RUN_INPUTS, OPEN_RUNS].map((collection): Write => ({ op: "delete", collection, key: id })),
+    ...[RUNS, RUN_INPUTS, OPEN_RUNS, RUN_CLAIMS, RUN_SIGNALS].map((collection): Write => ({
+      op: "delete",
+      collection,
+      key: id,
+    })),
     { op: "drop", stream: journalOf(id) },
   ];
 }

@@ -1,8 +1,7 @@
 import { statSync } from "node:fs";
-import { type ParseRecord, reasonOf } from "./read_records.ts";
 import { migrations } from "./sqlite/migrations.ts";
 import { type MovedTo, movedTo, openReadOnly, ownerOf } from "./sqlite/open_database.ts";
-import type { UnreadableRecord } from "./store.ts";
+import { type StoredParsers, type StoredText, type UnreadableFound, UnreadableSearch } from "./unreadable_search.ts";
 
 /** Facts about a database file, read without changing it. */
 export interface DatabaseFacts {
@@ -55,24 +54,6 @@ export function inspectDatabase(
   }
 }
 
-/** Parsers of everything that a database holds. */
-export interface StoredParsers {
-  /** By collection. A record of another collection need only be JSON */
-  readonly collections: Readonly<Record<string, ParseRecord<unknown>>>;
-  /** By the part of a stream's name before the slash */
-  readonly streams: Readonly<Record<string, ParseRecord<unknown>>>;
-}
-
-/** Records that were found unreadable, and whether all records were looked at. */
-export interface UnreadableFound {
-  readonly unreadable: readonly UnreadableRecord[];
-  readonly looked: number;
-  readonly finished: boolean;
-}
-
-/** Damaged records that are named at once. */
-const MAX_FOUND = 1_000;
-
 /**
  * Parses every record of a database file, and changes nothing. Only for whoever holds the data directory's lock.
  * @param isOver asked before each record: true ends the search early
@@ -80,43 +61,26 @@ const MAX_FOUND = 1_000;
  */
 export function findUnreadable(path: string, parsers: StoredParsers, isOver: () => boolean): UnreadableFound {
   const database = openReadOnly(path);
-  const unreadable: UnreadableRecord[] = [];
-  let looked = 0;
-  const look = (
-    rows: Iterable<Record<string, unknown>>,
-    parserOf: (collection: string) => ParseRecord<unknown> | undefined,
-  ): boolean => {
-    for (const { collection, key, body } of rows) {
-      if (isOver() || unreadable.length >= MAX_FOUND) return false;
-      looked++;
-      const reason = whyUnreadable(String(body), parserOf(String(collection)));
-      if (reason !== undefined) unreadable.push({ collection: String(collection), key: String(key), reason });
+  const search = new UnreadableSearch(parsers, isOver);
+  // As bytes: SQLite's texts may be no UTF-8, and would be read with other characters in the place of what is damaged
+  const rows = function* (kind: StoredText["kind"], columns: string): Generator<StoredText> {
+    for (const { name, key, body } of database.prepare(`SELECT CAST(body AS BLOB) AS body, ${columns}`).iterate()) {
+      yield { kind, name: String(name), key: String(key), body: textOf(body) };
     }
-    return true;
   };
   try {
-    const records = database.prepare("SELECT collection, key, body FROM records ORDER BY id").iterate();
-    const entries = database.prepare("SELECT stream AS collection, seq AS key, body FROM stream_records").iterate();
-    const finished = look(records, (name) => ownOf(parsers.collections, name)) &&
-      look(entries, (name) => ownOf(parsers.streams, name.split("/", 1)[0] ?? ""));
-    return { unreadable, looked, finished };
+    const finished = search.look(rows("collections", "collection AS name, key FROM records ORDER BY id")) &&
+      search.look(rows("streams", "stream AS name, seq AS key FROM stream_records"));
+    return search.found(finished);
   } finally {
     database.close();
   }
 }
 
-/** Returns the parser of this name, and none that every object has, as "constructor". */
-function ownOf(parsers: Readonly<Record<string, ParseRecord<unknown>>>, name: string) {
-  return Object.hasOwn(parsers, name) ? parsers[name] : undefined;
-}
-
-function whyUnreadable(json: string, parse: ParseRecord<unknown> | undefined): string | undefined {
-  let body: unknown;
+function textOf(body: unknown): string | undefined {
   try {
-    body = JSON.parse(json);
-    parse?.(body);
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body as Uint8Array);
+  } catch {
     return undefined;
-  } catch (error) {
-    return reasonOf(body, error);
   }
 }

@@ -45,7 +45,7 @@ export async function openStore(options: OpenStoreOptions): Promise<OpenedStore>
   const { store } = found;
   options.opened.own(store, (opened) => opened.close());
   store.unreadable.watch(({ collection, key, reason }) =>
-    options.log.error('A damaged record was set aside: stop the gateway, and "postern doctor --repair" removes it', {
+    options.log.error('A damaged record was set aside: "postern doctor --repair" removes it while no gateway runs', {
       collection,
       key,
       reason,

@@ -121,7 +121,7 @@ function unreadable(collection: string, key: string): HttpError {
   const place = `${JSON.stringify(key.slice(0, 200))} of ${JSON.stringify(collection.slice(0, 200))}`;
   return new HttpError(
     "record_unreadable",
-    `Cannot read record ${place}: it is damaged; stop the gateway, and "postern doctor --repair" removes it`,
+    `Cannot read record ${place}: it is damaged; "postern doctor --repair" removes it while no gateway runs`,
     { status: 500, type: "api_error", headers: { "x-should-retry": "false" } },
   );
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { describe, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
@@ -90,6 +91,31 @@ describe("storage migrate and unmark", { skip: NO_POSTGRES }, () => {
         const used = await machine.run(MOVE, { env });
         assert.equal(used.code, 78);
         assert.match(used.stderr, /holds records already/);
+      })
+    ));
+
+  test("doctor --repair takes a text away that no move can copy, also where the configuration names PostgreSQL already", () =>
+    onMachine((machine) =>
+      withDatabase(async (url) => {
+        await fill(machine);
+        const file = new DatabaseSync(join(machine.dataDir, "postern.db"));
+        file.exec("UPDATE records SET body = CAST(x'22ff22' AS TEXT) WHERE key = 'one'");
+        file.close();
+        const env = environmentOf(url, "postgres");
+        for (const copies of [0, 1]) {
+          const refused = await machine.run(MOVE, { env });
+          assert.equal(refused.code, 78, refused.stderr);
+          assert.match(refused.stderr, /record "one" of "documents".*postern doctor --repair removes it/);
+          if (copies === 0) continue;
+          const repaired = await machine.run(["doctor", "--repair", "--json"], { env });
+          assert.equal(repaired.code, 0, repaired.stderr);
+          const { removed } = JSON.parse(repaired.stdout) as { removed: readonly { key: string; reason: string }[] };
+          assert.deepEqual(removed.map(({ key, reason }) => [key, reason]), [["one", "its text is damaged"]]);
+        }
+        const moved = await machine.run(MOVE, { env });
+        assert.equal(moved.code, 0, moved.stderr);
+        const nothing = await machine.run(["doctor", "--repair"], { env });
+        assert.deepEqual([nothing.code, nothing.stdout], [0, "Every record can be read: nothing was changed\n"]);
       })
     ));
 

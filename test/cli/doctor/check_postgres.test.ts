@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import type { Finding } from "../../../cli/doctor/finding.ts";
+import { systemClock } from "../../../lib/base/clock.ts";
+import type { PostgresDatabase } from "../../../lib/storage/postgres/postgres_database.ts";
+import type { Store } from "../../../lib/storage/store.ts";
 import { freePort } from "../../support/free_port.ts";
 import { NO_POOLER, withPooler } from "../../support/pgbouncer.ts";
 import { NO_POSTGRES, withDatabase } from "../../support/postgres_server.ts";
@@ -55,14 +60,13 @@ test("doctor names the key of an address where nobody answers", () =>
     );
   }));
 
-test("backup, restore and repair leave PostgreSQL to its own tools, and name them", () =>
+test("backup and restore leave PostgreSQL to its own tools, and name them", () =>
   onMachine(async ({ run }) => {
     const env = environmentOf("postgres://me:of-nobody@127.0.0.1:1/x");
     for (
       const [command, words] of [
         [["backup", "kept.db"], /pg_dump .*--schema=postern/],
         [["restore", "kept.db"], /pg_restore/],
-        [["doctor", "--repair"], /psql/],
       ] as const
     ) {
       const { code, stderr } = await run([...command], { env });
@@ -72,6 +76,95 @@ test("backup, restore and repair leave PostgreSQL to its own tools, and name the
       assert.doesNotMatch(stderr, /of-nobody/);
     }
   }));
+
+/** Writes records of which some are damaged. @returns those that a repair leaves, by collection */
+async function damage(store: Store, database: PostgresDatabase): Promise<Readonly<Record<string, readonly string[]>>> {
+  const bodies = { good: { v: 1 }, bad: { v: 9 } };
+  for (const [key, body] of Object.entries(bodies)) {
+    await store.batch([
+      { op: "put", collection: "runs", key: "run_bad", body },
+      { op: "put", collection: "open_approvals", key: `approval_${key}`, body },
+      { op: "put", collection: "memory", key: `default/${key}`, body: {}, text: "a word" },
+      { op: "put", collection: "of_another_program", key, body },
+    ]);
+  }
+  for (const collection of ["run_inputs", "open_runs", "run_claims", "run_signals"]) {
+    await store.batch([{ op: "put", collection, key: "run_bad", body: { v: 1 } }]);
+  }
+  await store.append("run/run_bad", 0, [{ v: 9, text: "of the journal" }, { v: 9 }]);
+  await store.append("notes/kept", 0, [1, 2]);
+  await database.query("UPDATE postern.records SET body = '{ no JSON' WHERE key = 'bad'");
+  return {
+    ...{ runs: [], run_inputs: [], open_runs: [], run_claims: [], run_signals: [], memory: [] },
+    ...{ open_approvals: ["approval_bad", "approval_good"], of_another_program: ["good"] },
+  };
+}
+
+test(
+  "doctor --repair removes damaged records of PostgreSQL with what belongs to them, keeps them in a file, and waits for gateways",
+  { skip: NO_POSTGRES },
+  () =>
+    onMachine((machine) =>
+      withDatabase(async (url) => {
+        const env = environmentOf(url);
+        const repair = () => machine.run(["doctor", "--repair", "--json"], { env });
+        const database = await openTestDatabase(url);
+        const store = await openTestStore(database, "postern");
+        await store.insertOnce("storage_keys", "current", { v: 1, check: "c" });
+        const nothing = await repair();
+        assert.equal(nothing.code, 0, nothing.stderr);
+        assert.deepEqual(JSON.parse(nothing.stdout), { backup: null, removed: [], finished: true });
+        const left = await damage(store, database);
+        // A file that was moved long ago is none of it
+        writeFileSync(join(machine.dataDir, "postern.db"), "garbage");
+
+        const about = { host: "web-1", pid: 7, version: "1.0.0", started_at: "2026-01-01T00:00:00.000Z" };
+        for (
+          const [body, words] of [
+            [
+              { v: 1, fence: 1, until: systemClock.now() + 9_000, about },
+              /gateway gw_1 on web-1 \(process 7\) uses the database/,
+            ],
+            [{ v: 9 }, /gateway gw_1 uses the database; stop it, or wait \d+ s/],
+          ] as const
+        ) {
+          await store.batch([{ op: "put", collection: "gateway_leases", key: "gw_1", body }]);
+          const refused = await repair();
+          assert.equal(refused.code, 1);
+          assert.match(refused.stderr, words);
+        }
+        await database.query("UPDATE postern.records SET updated_at = 0 WHERE collection = 'gateway_leases'");
+        const repaired = await repair();
+        assert.equal(repaired.code, 0, repaired.stderr);
+        const { backup, removed } = JSON.parse(repaired.stdout) as {
+          backup: string;
+          removed: { collection: string }[];
+        };
+        assert.deepEqual(
+          new Set(removed.map(({ collection }) => collection)),
+          new Set([
+            ...["gateway_leases", "memory", "of_another_program", "open_approvals"],
+            ...["run/run_bad", "run_claims", "run_inputs", "runs"],
+          ]),
+        );
+        for (const [collection, keys] of Object.entries(left)) {
+          const found = await store.scan(collection, { limit: 10 });
+          assert.deepEqual(found.map(({ key }) => key), keys, collection);
+        }
+        assert.deepEqual(await store.read("run/run_bad", { afterSeq: 0, limit: 10 }), []);
+        assert.equal((await store.read("notes/kept", { afterSeq: 0, limit: 10 })).length, 2);
+        const [index] = await database.query("SELECT count(*) AS n FROM postern.record_texts");
+        assert.equal(index?.["n"], 0, "the search still has a text of a record that is gone");
+        assert.equal(statSync(backup).mode & 0o777, 0o600);
+        const kept = readFileSync(backup, "utf8").trimEnd().split("\n").map((line) => JSON.parse(line));
+        for (const body of ["{ no JSON", '{"v":9,"text":"of the journal"}', '{"v":1}']) {
+          assert.ok(kept.some((row) => row.body === body), `${body} is not in the file`);
+        }
+        assert.deepEqual(JSON.parse((await repair()).stdout), { backup: null, removed: [], finished: true });
+        await store.close();
+      })
+    ),
+);
 
 async function clusterFindings(
   { run }: Machine,
