@@ -2,11 +2,10 @@ import type { ClusterReply } from "../handlers/routes/cluster.ts";
 import { systemClock } from "../lib/base/clock.ts";
 import { createSystemRandom } from "../lib/base/random.ts";
 import type { OwnedRunView } from "../lib/cluster/cluster_status.ts";
-import type { OpenedOverview } from "../lib/cluster/open_overview.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import { readControlFile } from "../lib/host/control_file.ts";
-import type { PostgresDatabase } from "../lib/storage/postgres/postgres_database.ts";
 import { createGatewayClient, type GatewayRequest } from "../lib/system/net/gateway_client.ts";
+import { openClusterOverview } from "./cluster_database.ts";
 import { type CommandContext, CommandError } from "./command.ts";
 import { expectSuccess, probeGateway } from "./reach_gateway.ts";
 
@@ -96,21 +95,6 @@ async function byDatabase({ io }: CommandContext, { config }: LoadedConfig): Pro
     await database.close();
     throw error instanceof DatabaseAwayError ? refusalOf(error, storage) : error;
   }
-}
-
-/** Opens the overview of a cluster in the database. Undefined when no gateway has used the schema yet. */
-export async function openClusterOverview(
-  database: PostgresDatabase,
-  { storage: { schema }, cluster: { lease_secs } }: Pick<LoadedConfig["config"], "storage" | "cluster">,
-): Promise<OpenedOverview | undefined> {
-  const [{ openOverview }, { parseRunRecord, RUNS }] = await Promise.all([
-    import("../lib/cluster/open_overview.ts"),
-    import("../lib/runs/journal/run_records.ts"),
-  ]);
-  return await openOverview({
-    ...{ database, schema, leaseMs: lease_secs * 1_000, clock: systemClock, random: createSystemRandom() },
-    runs: { collection: RUNS, acceptedAt: (body: unknown) => parseRunRecord(body).run.created_at },
-  });
 }
 
 function noCluster(why: string): ReachedCluster {

@@ -37,12 +37,15 @@ const PROBE_TIMEOUT_MS = 10_000;
 /**
  * Reaches the gateway of the data directory (docs/design/access.md "One gateway for each data directory").
  * @throws {CommandError} a gateway holds the directory and does not answer on the loopback interface, or works in another folder
- * than --workspace names
+ * than --workspace names, or gateways with other data directories use the database
  */
 export async function reachGateway(context: CommandContext, options: ReachOptions): Promise<ReachedGateway> {
   const loaded = await context.loadConfig();
   const record = await readControlFile(loaded.dataDir);
   if (record !== undefined && await answers(record)) return reachRunning(record, { context, loaded });
+  if (loaded.config.storage.driver === "postgres") {
+    await (await import("./cluster_database.ts")).requireNoCluster(context, loaded);
+  }
   return await startHere(context, loaded, options);
 }
 

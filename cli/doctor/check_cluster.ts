@@ -5,7 +5,7 @@ import type { PostgresFacts } from "../../lib/cluster/postgres_facts.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { openConfiguredDatabase } from "../../lib/storage/open_configured_postgres.ts";
 import { DatabaseAwayError, type PostgresDatabase } from "../../lib/storage/postgres/postgres_database.ts";
-import { openClusterOverview } from "../reach_cluster.ts";
+import { openClusterOverview } from "../cluster_database.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
 
 /** Connections that a gateway has beside its pool: for the lease, for notes, and one while it starts. */

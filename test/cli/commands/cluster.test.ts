@@ -163,3 +163,35 @@ test(
       )
     ),
 );
+
+test(
+  "a command whose data directory has no gateway names those of the database, and becomes none of them",
+  { skip: NO_POSTGRES },
+  () =>
+    withDatabase((url) =>
+      onMachine((other) =>
+        onMachine(async (machine) => {
+          const env = environmentOf(url);
+          assert.deepEqual(await other.run(["runs", "list"], { env }), {
+            ...{ code: 0, stdout: "There is no run yet\n", stderr: "" },
+          });
+          await machine.withGateway([], async () => {
+            const [gateway] = (await statusOf(machine, env)).gateways;
+            for (
+              const command of [["runs", "list"], ["token", "list"], ["runs", "start", "hello"], ["tools", "list"]]
+            ) {
+              const { code, stdout, stderr } = await other.run(command, { env });
+              assert.deepEqual([code, stdout], [1, ""], command.join(" "));
+              assert.equal(
+                stderr,
+                `Cannot reach a gateway: none runs on the data directory "${other.dataDir}", and the database has ` +
+                  `${gateway?.id} (${gateway?.host}:${gateway?.pid}); give --data-dir of one on this machine\n`,
+              );
+            }
+            assert.equal((await statusOf(machine, env)).gateways.length, 1);
+          }, { env });
+          assert.equal((await other.run(["runs", "list"], { env })).code, 0);
+        })
+      )
+    ),
+);
