@@ -12,6 +12,7 @@ const ENUMERATED: readonly ModelOptions[] = [
   { gateways: 2, limits: [3, 2], needs: NEEDS, ...FAULTS },
   { gateways: 2, limits: [2, 2], needs: NEEDS, ...FAULTS, overuses: true },
   { gateways: 3, limits: [2, 2], needs: NEEDS.slice(0, 2), ...FAULTS },
+  { gateways: 2, limits: [2, 2], needs: NEEDS.slice(1, 2), ...FAULTS, faults: 2, changesHistory: true },
 ];
 
 for (const options of ENUMERATED) {

@@ -7,6 +7,7 @@ import { readRecord } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import { parseDay } from "./day_budget.ts";
 import {
+  abandoned,
   isScarce,
   leased,
   type Move,
@@ -38,8 +39,8 @@ export interface BudgetState {
 export interface SlicedBudgetOptions {
   readonly store: Store;
   readonly clock: Clock;
-  /** Notes to and from the other gateways. */
-  readonly news: Pick<RunOwnership, "tell" | "onNote">;
+  /** Notes to and from the other gateways, and the name of the database's history. */
+  readonly news: Pick<RunOwnership, "tell" | "onNote" | "history">;
   readonly collection: string;
   /** Returns the key of the record that counts now. A slice of an earlier record is worth nothing. */
   readonly key: () => string;
@@ -64,9 +65,15 @@ interface Waiting {
   readonly since: number;
 }
 
+/** Time for which one record counts, in one history of the database. What was leased before is worth nothing. */
+interface Term {
+  readonly key: string;
+  readonly history: string | undefined;
+}
+
 /** Record of a budget as it was read, with its unknown fields. */
 interface KeptPot extends Pot {
-  readonly key: string;
+  readonly term: Term;
   readonly version: number;
 }
 
@@ -77,7 +84,7 @@ interface KeptPot extends Pot {
 export class SlicedBudget implements TokenBudget {
   readonly #options: SlicedBudgetOptions;
   readonly #waiting = new Set<Waiting>();
-  #key = "";
+  #term: Term = { key: "", history: undefined };
   #slice: Slice = NO_SLICE;
   /** The record as this gateway saw it last. */
   #pot: KeptPot | undefined = undefined;
@@ -97,7 +104,7 @@ export class SlicedBudget implements TokenBudget {
   constructor(options: SlicedBudgetOptions) {
     this.#options = options;
     this.#stopHearing = options.news.onNote(({ kind, id }) => {
-      if (kind !== "budget" || id !== this.#key) return;
+      if (kind !== "budget" || id !== this.#term.key) return;
       this.#isAsked = true;
       void this.#work();
     });
@@ -132,7 +139,7 @@ export class SlicedBudget implements TokenBudget {
       : undefined;
     if (given !== undefined) {
       this.#slice = given.slice;
-      return this.#toReservation(given.output, need, this.#key);
+      return this.#toReservation(given.output, need);
     }
     const { promise, resolve, reject } = Promise.withResolvers<TokenReservation>();
     const entry: Waiting = {
@@ -163,13 +170,20 @@ export class SlicedBudget implements TokenBudget {
     await this.#work();
   }
 
-  /** Turns to the record that counts now. What was leased of another is spent. */
+  /** Turns to the record that counts now. What was leased of another, or in another history, is spent. */
   #turn(): void {
-    const key = this.#options.key();
-    if (key === this.#key) return;
-    this.#key = key;
-    this.#slice = NO_SLICE;
+    const { key: keyNow, news } = this.#options;
+    const [key, history] = [keyNow(), news.history()];
+    if (key === this.#term.key && history === this.#term.history) return;
+    this.#term = { key, history };
+    this.#slice = abandoned(this.#slice);
     this.#pot = undefined;
+  }
+
+  /** Tells whether a time is over, or a record was read in such a time. */
+  #isOver(term: Term): boolean {
+    this.#turn();
+    return term !== this.#term;
   }
 
   /** Tells whether the slice may be used under the limit that counts now. */
@@ -180,18 +194,19 @@ export class SlicedBudget implements TokenBudget {
   /** Returns the record that counts now, as it was seen last. @param options.fresh true: reads it */
   async #latest({ fresh = false }: { readonly fresh?: boolean } = {}): Promise<KeptPot> {
     if (this.#pot !== undefined && !fresh) return this.#pot;
-    const pot = await this.#read(this.#key);
+    const pot = await this.#read(this.#term);
     // The day may have changed meanwhile
-    if (pot.key === this.#key) this.#pot = pot;
+    if (!this.#isOver(pot.term)) this.#pot = pot;
     return pot;
   }
 
-  async #read(key: string): Promise<KeptPot> {
+  async #read(term: Term): Promise<KeptPot> {
     const { store, collection } = this.#options;
+    const { key } = term;
     const found = await readRecord(store, collection, key, parseDay);
     if (found === undefined) await this.#options.onNewKey?.(key);
     const { tokens = 0, leased = 0 } = found?.value ?? {};
-    return { ...unknownFieldsOf(found?.value), key, tokens, leased, version: found?.version ?? 0 };
+    return { ...unknownFieldsOf(found?.value), term, tokens, leased, version: found?.version ?? 0 };
   }
 
   /** Decides until nothing is left to decide, one write at a time. Never throws. */
@@ -256,7 +271,7 @@ export class SlicedBudget implements TokenBudget {
       if (given === undefined) continue;
       this.#slice = given.slice;
       this.#waiting.delete(entry);
-      entry.grant(this.#toReservation(given.output, entry.need, this.#key));
+      entry.grant(this.#toReservation(given.output, entry.need));
       isAny = true;
     }
     return isAny;
@@ -273,7 +288,7 @@ export class SlicedBudget implements TokenBudget {
 
   async #leaseMore(limit: number): Promise<boolean> {
     const pot = await this.#latest();
-    if (pot.key !== this.#options.key()) return true;
+    if (this.#isOver(pot.term)) return true;
     // No day has the tokens for them, and what is leased for them others could use
     if (this.#refuseWhere(({ need }) => need.input >= limit, { pot, limit })) return true;
     let missing = -this.#slice.free;
@@ -286,16 +301,18 @@ export class SlicedBudget implements TokenBudget {
 
   /** Writes a move. @returns false when another gateway wrote first, or the record does not count any more */
   async #write(pot: KeptPot, move: Move): Promise<boolean> {
-    const { store, collection, key } = this.#options;
-    if (pot.key !== this.#key || pot.key !== key()) return false;
+    const { store, collection } = this.#options;
+    const { term } = pot;
+    if (this.#isOver(term)) return false;
     this.#pot = undefined;
     this.#slice = sent(this.#slice, move);
     const { tokens, leased } = move.pot;
     const kept = unknownFieldsOf(pot);
-    const isWritten = await store.putIfVersion(collection, pot.key, pot.version, { ...kept, v: 1, tokens, leased });
-    if (pot.key !== this.#key) return false;
+    const isWritten = await store.putIfVersion(collection, term.key, pot.version, { ...kept, v: 1, tokens, leased });
+    // Nobody knows in which history it was written
+    if (this.#isOver(term)) return false;
     this.#slice = isWritten ? written(this.#slice, move) : notWritten(this.#slice, move);
-    if (isWritten) this.#pot = { ...kept, ...move.pot, key: pot.key, version: pot.version + 1 };
+    if (isWritten) this.#pot = { ...kept, ...move.pot, term, version: pot.version + 1 };
     return isWritten;
   }
 
@@ -304,12 +321,12 @@ export class SlicedBudget implements TokenBudget {
     const { clock, news } = this.#options;
     const pot = await this.#latest({ fresh: true });
     // Others have given back since, or the day has changed
-    if (limit - pot.tokens > 0 || pot.key !== this.#options.key()) return true;
+    if (limit - pot.tokens > 0 || this.#isOver(pot.term)) return true;
     const now = clock.monotonic();
     const elsewhere = this.#elsewhere(pot);
     if (elsewhere > 0 && now - this.#askedAt >= MAX_WAIT_MS) {
       this.#askedAt = now;
-      news.tell("budget", this.#key);
+      news.tell("budget", this.#term.key);
     }
     const isAsking = elsewhere > 0 && now - this.#askedAt < ASK_MS;
     // An answer that is cut short is better than none
@@ -348,11 +365,12 @@ export class SlicedBudget implements TokenBudget {
     await this.#work();
   }
 
-  #toReservation(output: number, { input }: TokenNeed, key: string): TokenReservation {
+  #toReservation(output: number, { input }: TokenNeed): TokenReservation {
+    const term = this.#term;
     const reserved = input + output;
     const end = (used: number) => {
-      // What was set aside of an earlier record is of no use now
-      if (key !== this.#key) return;
+      // What was set aside of an earlier record, or in another history, is of no use now
+      if (this.#isOver(term)) return;
       this.#slice = settled(this.#slice, { reserved, used });
       const limit = this.#options.limit();
       const scarce = this.#pot === undefined || isScarce(this.#pot, limit);

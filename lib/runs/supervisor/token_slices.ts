@@ -82,7 +82,8 @@ export function returned(pot: Pot, slice: Slice, amount: number): Move {
 function toMove(pot: Pot, slice: Slice, amount: number): Move {
   const told = Math.max(0, slice.free + amount) + slice.held;
   return {
-    pot: { tokens: pot.tokens + amount, leased: Math.max(0, pot.leased + told - slice.told) },
+    // A record of another history may lack what is given back
+    pot: { tokens: Math.max(0, pot.tokens + amount), leased: Math.max(0, pot.leased + told - slice.told) },
     amount,
     toldBefore: slice.told,
     told,
@@ -105,6 +106,14 @@ export function written(slice: Slice, { amount, told }: Move): Slice {
 /** Returns the slice once a write is known not to be made, since another gateway wrote first. */
 export function notWritten(slice: Slice, { amount, toldBefore }: Move): Slice {
   return { ...slice, free: slice.free - Math.min(0, amount), told: toldBefore };
+}
+
+/**
+ * Returns the slice once another record counts: that of the next day, or the record in another history of the database, which may lack the
+ * commit that leased the slice. All of the slice stays spent, also what calls at work have and do not use.
+ */
+export function abandoned(_slice: Slice): Slice {
+  return NO_SLICE;
 }
 
 /** Returns what a gateway gives back: all that no call has, when little is left for the others; else what is more than a slice. */

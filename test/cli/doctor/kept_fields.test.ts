@@ -281,7 +281,7 @@ const CHANGES: readonly RecordChange[] = [
         store,
         clock,
         tokensPerDay: () => 1_000,
-        news: { tell: () => {}, onNote: () => {} } as never,
+        news: { tell: () => {}, onNote: () => {}, history: () => undefined } as never,
       })
         .reserve(NEED),
   },

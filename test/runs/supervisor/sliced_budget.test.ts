@@ -20,6 +20,8 @@ function createBench(tokensPerDay: number) {
   const memory = createMemoryStore();
   const bench = {
     ...{ writes: 0, reads: 0, failing: undefined as Error | undefined, isMute: false },
+    /** Name of the database's history. */
+    history: "first",
     /** Called with each record that was read, before it is handed on. */
     onRead: async (_stored: unknown) => {},
     /** Called after each write. Throws: its answer is lost */
@@ -53,6 +55,7 @@ function createBench(tokensPerDay: number) {
         listeners.add(listener);
         return () => void listeners.delete(listener);
       },
+      history: () => bench.history,
     };
     const budget = createSlicedDayBudget({
       store,
@@ -126,6 +129,50 @@ describe("the day's budget in a cluster", () => {
     assert.equal((await bench.stored())?.tokens, 1_000);
     await bench.clock.advance(DAY_MS);
     assert.equal((await other.reserve(100, 100)).output, 100);
+  });
+
+  test("neither uses nor gives back a slice whose commit another history of the database lacks", async () => {
+    const bench = createBench(1_000);
+    const gateway = bench.join();
+    const before = await gateway.reserve(10, 10);
+    const other = await gateway.reserve(5, 5);
+    const key = new Date(bench.clock.now()).toISOString().slice(0, 10);
+    assert.equal((await bench.stored())?.tokens, 50);
+    await bench.store.batch([{ op: "put", collection: "budget_days", key, body: { v: 1, tokens: 7, leased: 0 } }]);
+    bench.history = "second";
+    other.settle(3);
+    assert.deepEqual(await bench.stored(), { v: 1, tokens: 7, leased: 0 }, "nothing of the slice is given back");
+    const after = await gateway.reserve(5, 5);
+    assert.deepEqual(await bench.stored(), { v: 1, tokens: 57, leased: 50 }, "a slice of the record as it is now");
+    before.settle(1);
+    after.settle(4);
+    await gateway.budget.close?.();
+    assert.deepEqual(await bench.stored(), { v: 1, tokens: 11, leased: 0 });
+  });
+
+  test("drops what it leases while the history of the database changes", async () => {
+    const bench = createBench(1_000);
+    const gateway = bench.join();
+    bench.onWritten = () => {
+      bench.history = "second";
+      bench.onWritten = () => {};
+    };
+    const call = await gateway.reserve(10, 10);
+    assert.equal((await bench.stored())?.tokens, 100, "nobody knows which history has the first slice");
+    call.settle(20);
+    await gateway.budget.close?.();
+    assert.equal((await bench.stored())?.tokens, 70);
+  });
+
+  test("never writes a record below zero, also before it knows of another history", async () => {
+    const bench = createBench(1_000);
+    const gateway = bench.join();
+    (await gateway.reserve(10, 10)).settle(20);
+    const key = new Date(bench.clock.now()).toISOString().slice(0, 10);
+    await bench.store.batch([{ op: "delete", collection: "budget_days", key }]);
+    await gateway.budget.close?.();
+    await gateway.budget.close?.();
+    assert.ok((await bench.stored() ?? { tokens: 0 }).tokens >= 0);
   });
 
   test("asks the others for what they do not use before it refuses", async () => {

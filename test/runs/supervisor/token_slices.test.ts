@@ -11,6 +11,7 @@ const BOUNDS: Readonly<Record<string, ModelOptions>> = {
   "deaths": { ...TWO, dies: true },
   "the database is away for a write, or its answer is lost": { ...TWO, losesAnswers: true },
   "a change of the day": { ...TWO, needs: NEEDS.slice(1), changesDay: true },
+  "a change of the database's history": { ...TWO, needs: NEEDS.slice(1), changesHistory: true },
   "calls that use more than was set aside": { ...TWO, overuses: true },
   "a limit that goes down at one gateway before the other": { ...TWO, limits: [2, 1] },
   "a limit that goes up at one gateway before the other": { ...TWO, limits: [1, 2] },
@@ -23,7 +24,10 @@ describe("a budget in slices, in every order of what gateways do", () => {
     test(`spends nothing twice and nothing too much: ${what}`, () => {
       const { broken, mostSpent, states, isAllGivenBack } = enumerate(options);
       assert.equal(broken, undefined);
-      assert.equal(mostSpent, Math.max(...options.limits) + (options.overuses ? 1 : 0), "all of it can be spent");
+      const most = Math.max(...options.limits) + (options.overuses ? 1 : 0);
+      // Another history forgets what was spent of its last write
+      if (options.changesHistory) assert.ok(mostSpent > most);
+      else assert.equal(mostSpent, most, "all of it can be spent");
       assert.ok(isAllGivenBack);
       assert.ok(states > 100, `${states} states`);
     });
@@ -64,6 +68,19 @@ describe("a budget in slices, in every order of what gateways do", () => {
     "a slice is leased beyond what is left": {
       bounds: "two gateways",
       rules: { leased: (pot, slice, options) => rules.leased(pot, slice, { ...options, limit: options.limit + 1 }) },
+    },
+    "a slice is kept in another history": {
+      bounds: "a change of the database's history",
+      rules: { abandoned: (slice) => slice },
+    },
+    "tokens are given back that the record does not have": {
+      bounds: "a change of the database's history",
+      rules: {
+        returned: (pot, slice, amount) => {
+          const move = rules.returned(pot, slice, amount);
+          return { ...move, pot: { ...move.pot, tokens: pot.tokens - amount } };
+        },
+      },
     },
     "a call gets more than its slice has": {
       bounds: "two gateways",

@@ -20,6 +20,8 @@ export interface ModelOptions {
   readonly faults?: number;
   /** True: the day changes, at each gateway at a time of its own. */
   readonly changesDay?: boolean;
+  /** True: the database goes on with another history, once, which may lack the last write. Each gateway notices at a time of its own. One day */
+  readonly changesHistory?: boolean;
   /** True: a call uses one token more than was set aside for it, once. */
   readonly overuses?: boolean;
   readonly rules?: Partial<SliceRules>;
@@ -29,6 +31,8 @@ export interface ModelOptions {
 
 interface Call {
   readonly day: number;
+  /** History in which it began, as its gateway knew it */
+  readonly history: number;
   readonly reserved: number;
 }
 
@@ -43,6 +47,10 @@ interface Sent {
 
 interface Gateway {
   readonly day: number;
+  /** History that it knows of: 0 or 1 */
+  readonly history: number;
+  /** Tokens that it has leased in the second history, and not given back, before it knows of it */
+  readonly early: number;
   /** Index of the limit that it has taken over */
   readonly limit: number;
   readonly leasedUnder: number;
@@ -62,6 +70,16 @@ interface State {
   readonly over: readonly number[];
   readonly gateways: readonly Gateway[];
   readonly faults: number;
+  /** History that the database goes on with: 0 or 1 */
+  readonly history: number;
+  /** Record before the last write, which another history may have in its place. Undefined where the history does not change */
+  readonly before: rules.Pot | undefined;
+  /** Tokens that are somewhere and that the record lacks, since their write was lost. Below 0: tokens that were given back */
+  readonly lost: number;
+  /** Tokens of the write that the second history lacks */
+  readonly forgotten: number;
+  /** Tokens that gateways gave back to the second history, and had not leased there */
+  readonly misgiven: number;
 }
 
 /** Outcome of an enumeration. */
@@ -113,13 +131,22 @@ class Model {
   }
 
   first(): State {
-    const gateway: Gateway = { day: 0, limit: 0, leasedUnder: 0, slice: rules.NO_SLICE, calls: [] };
+    const gateway: Gateway = {
+      day: 0,
+      history: 0,
+      early: 0,
+      limit: 0,
+      leasedUnder: 0,
+      slice: rules.NO_SLICE,
+      calls: [],
+    };
     const none = Array.from({ length: this.#options.changesDay ? DAYS : 1 }, () => 0);
     return {
       pots: none.map(() => ({ tokens: 0, leased: 0 })),
       ...{ spent: none, gone: none, over: none },
       gateways: Array.from({ length: this.#options.gateways }, () => gateway),
       faults: 0,
+      ...{ history: 0, before: this.#options.changesHistory ? NO_POT : undefined, lost: 0, forgotten: 0, misgiven: 0 },
     };
   }
 
@@ -138,13 +165,18 @@ class Model {
       );
       const free = here.reduce((sum, gateway) => sum + freeOf(gateway), 0);
       const shown = () => `day ${day}: ${JSON.stringify(state)}`;
-      if (spent > most + over) return `spent ${spent} of ${most}, ${shown()}`;
+      if (pot.tokens < 0) return `the record is below zero, ${shown()}`;
+      if (spent > most + over + state.forgotten + state.misgiven) return `spent ${spent} of ${most}, ${shown()}`;
       // What a call used beyond its reservation is counted again when nobody knows whether it was
       if (pot.tokens > most + over * (1 + state.faults)) return `leased ${pot.tokens} of ${most}, ${shown()}`;
       if (here.some(({ slice }) => slice.free < -over)) return `a slice has less than nothing, ${shown()}`;
-      if (spent + held + free + gone !== pot.tokens) {
+      if (spent + held + free + gone !== pot.tokens + state.lost) {
         return `${spent} are spent, ${held} held, ${free} free and ${gone} gone of ${pot.tokens}, ${shown()}`;
       }
+      const isKnown = state.history === 1 && here.every(({ history }) => history === 1);
+      const isNew = here.flatMap(({ calls }) => calls).filter(({ history }) => history === 1);
+      const leased = free + isNew.reduce((sum, { reserved }) => sum + reserved, 0);
+      if (isKnown && leased > pot.tokens + state.misgiven) return `${leased} are leased of ${pot.tokens}, ${shown()}`;
       const told = here.reduce((sum, { slice }) => sum + slice.told, 0);
       const isCalm = state.faults === 0 && day === 0 && here.length === state.gateways.length &&
         here.every(({ write }) => write === undefined);
@@ -155,7 +187,9 @@ class Model {
 
   *next(state: State): Iterable<State> {
     const { faults = 1, losesAnswers, dies, changesDay } = this.#options;
+    const { abandoned } = this.#rules;
     const mayFail = state.faults < faults;
+    if (mayFail && state.before !== undefined && state.history === 0) yield* changesOf(state, state.before);
     for (const [at, gateway] of state.gateways.entries()) {
       const to = (changed: Partial<Gateway>, rest: Partial<State> = {}): State => ({
         ...state,
@@ -171,8 +205,16 @@ class Model {
       if (gateway.limit === 0 && this.#options.limits[0] !== this.#options.limits[1]) yield to({ limit: 1 });
       const lost = { write: undefined, slice: rules.NO_SLICE };
       const gone = plus(state.gone, day, freeOf(gateway));
+      const left = { write: undefined, slice: abandoned(gateway.slice) };
+      const goneOfLeft = plus(state.gone, day, freeOf(gateway) - left.slice.free);
+      // As for the day: a write that is on its way counts for nothing
+      if (gateway.history < state.history && write?.is !== "sent") {
+        yield to({ ...left, history: 1, early: 0 }, { gone: goneOfLeft });
+      }
       // A write of the day before may still be made: nothing of it counts for the gateway
-      if (changesDay && day + 1 < DAYS && write?.is !== "sent") yield to({ ...lost, day: day + 1 }, { gone });
+      if (changesDay && day + 1 < DAYS && write?.is !== "sent") {
+        yield to({ ...left, day: day + 1 }, { gone });
+      }
       if (mayFail && losesAnswers && write !== undefined) {
         const slice = gateway.slice;
         const rest = freeOf(gateway) - slice.free;
@@ -219,13 +261,23 @@ class Model {
     const { day, slice } = gateway;
     const { move, under, is } = write;
     if (is === "sent") {
+      const before = state.pots[day] ?? NO_POT;
       const pots = state.pots.map((each, index) => index === day ? move.pot : each);
+      const change = move.pot.tokens - before.tokens;
+      // More than it has leased in this history: the record may lack it
+      const early = gateway.early + (gateway.history < state.history ? change : 0);
       const gateways = state.gateways.map((other, index): Gateway =>
         index !== at && other.day === day && other.write?.is === "sent"
           ? { ...other, write: { ...other.write, is: "stale" } }
           : other
       );
-      yield to({ write: { ...write, is: "made" } }, { pots, gateways });
+      yield to({ write: { ...write, is: "made" }, early: Math.max(0, early) }, {
+        ...{ pots, gateways },
+        // The first history alone is of use
+        before: state.before && (state.history === 0 ? before : NO_POT),
+        lost: state.lost + move.amount - change,
+        misgiven: state.misgiven + Math.max(0, -early),
+      });
       return;
     }
     const leasedUnder = is === "made" && under !== undefined ? { leasedUnder: under } : {};
@@ -240,7 +292,7 @@ class Model {
       for (const whole of [true, false]) {
         const given = setAside(slice, need, { whole });
         if (given === undefined) continue;
-        const call = { day, reserved: need.input + given.output };
+        const call = { day, history: gateway.history, reserved: need.input + given.output };
         yield to({ slice: given.slice, calls: sorted([...calls, call]) });
       }
     }
@@ -249,7 +301,7 @@ class Model {
       const { reserved } = call;
       const mayOveruse = this.#options.overuses && state.over.every((over) => over === 0);
       for (const used of new Set([0, reserved, ...(mayOveruse ? [reserved + 1] : [])])) {
-        const isToday = call.day === day;
+        const isToday = call.day === day && call.history === gateway.history;
         // What was set aside yesterday is of no use today
         yield to({ slice: isToday ? settled(slice, { reserved, used }) : slice, calls: rest }, {
           spent: plus(state.spent, call.day, used),
@@ -258,6 +310,24 @@ class Model {
         });
       }
     }
+  }
+}
+
+const NO_POT: rules.Pot = { tokens: 0, leased: 0 };
+
+/** Yields the change of the history: the other one has the last write, or does not. Writes on their way are not made. */
+function* changesOf(state: State, before: rules.Pot): Iterable<State> {
+  const [pot = NO_POT] = state.pots;
+  const gateways = state.gateways.map((each): Gateway =>
+    each.write?.is === "sent" ? { ...each, write: { ...each.write, is: "stale" } } : each
+  );
+  for (const restored of new Set([pot, before])) {
+    const lost = pot.tokens - restored.tokens;
+    yield {
+      ...state,
+      ...{ history: 1, before: NO_POT, faults: state.faults + 1, gateways, pots: [restored], lost },
+      forgotten: Math.max(0, lost),
+    };
   }
 }
 
