@@ -5,8 +5,8 @@ import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Services } from "../../lib/services.ts";
-import { checkScope } from "../door.ts";
-import { checkCertainty } from "../uncertain_tokens.ts";
+import { checkScope, type Door } from "../door.ts";
+import { checkCertainty, patienceOf } from "../uncertain_tokens.ts";
 import { openRunEvents, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
 import { endedInSilence, toHttpError } from "../wire/http_errors.ts";
 import {
@@ -62,6 +62,12 @@ interface Reading {
   cancel(reason: CancelReason): void;
 }
 
+/** A frame that came, with the door of its type. A frame that cannot be read has none. */
+interface ArrivedFrame {
+  readonly door?: Door;
+  readonly take: () => void;
+}
+
 /** Messages that wait behind the one at work. */
 const MAX_QUEUED = 8;
 /** Frames that wait until it is certain which tokens count. */
@@ -96,7 +102,7 @@ export class SocketSession {
   #stopBeforeStart: CancelReason | undefined = undefined;
   #isOpen = true;
   /** Frames that wait until it is certain which tokens count. */
-  readonly #arrived: (() => void)[] = [];
+  readonly #arrived: ArrivedFrame[] = [];
 
   constructor(peer: ChatPeer, options: SocketSessionOptions) {
     const { services: { clock, config }, caller, sockets } = options;
@@ -116,19 +122,19 @@ export class SocketSession {
 
   /** Takes a text frame. */
   text(text: string): void {
-    this.#receive(isLonger(text, this.#limits.max_message_bytes), () => {
-      const parsed = parseFrame(text);
-      if (parsed.ok) this.#take(parsed.frame);
-      else this.#fail("invalid_request", parsed.reason);
-    });
+    if (isLonger(text, this.#limits.max_message_bytes)) return this.#refuseLong();
+    const parsed = parseFrame(text);
+    this.#receive(
+      parsed.ok
+        ? { door: FRAMES[parsed.frame.type], take: () => this.#take(parsed.frame) }
+        : { take: () => this.#fail("invalid_request", parsed.reason) },
+    );
   }
 
   /** Refuses a binary frame. @param bytes length of the frame */
   binary(bytes: number): void {
-    this.#receive(
-      bytes > this.#limits.max_message_bytes,
-      () => this.#fail("invalid_request", "Cannot read a binary frame: send text"),
-    );
+    if (bytes > this.#limits.max_message_bytes) return this.#refuseLong();
+    this.#receive({ take: () => this.#fail("invalid_request", "Cannot read a binary frame: send text") });
   }
 
   /** Call it when a pong came. */
@@ -170,27 +176,44 @@ export class SocketSession {
   }
 
   /** Takes a frame, once it is certain which tokens count. Frames that come until then wait behind it. */
-  #receive(isTooLong: boolean, take: () => void): void {
-    const { services: { tokens }, caller: { tokenId } } = this.#options;
-    const takeWelcome = () => void (this.#takesFrame(isTooLong) && take());
-    if (this.#arrived.length === 0) {
-      const certain = tokens.confirm({ tokenId });
-      if (certain === undefined) return takeWelcome();
-      void certain.then(() => {
-        for (const takeNext of this.#arrived.splice(0)) takeNext();
-      });
+  #receive(frame: ArrivedFrame): void {
+    if (!this.#isOpen) return;
+    if (this.#arrived.length >= MAX_ARRIVED) {
+      return this.#fail(
+        "overloaded",
+        `Cannot take the frame: ${MAX_ARRIVED} wait for the database; send it again later`,
+      );
     }
-    // A frame over the bound is not kept
-    if (isTooLong) return void this.#takesFrame(true);
-    if (this.#arrived.length >= MAX_ARRIVED) return this.#close(TRY_AGAIN_LATER, "Too many frames at once");
-    this.#arrived.push(takeWelcome);
+    if (this.#arrived.length > 0) return void this.#arrived.push(frame);
+    const certain = this.#confirm(frame);
+    if (certain === undefined) return this.#takeWelcome(frame);
+    this.#arrived.push(frame);
+    void this.#takeArrived(certain);
   }
 
-  #takesFrame(isTooLong: boolean): boolean {
-    if (!this.#isOpen || !this.#isWelcome()) return false;
+  /** Takes the frames that wait, in their order. Each waits as long as its door says. */
+  async #takeArrived(certain: Promise<void> | undefined): Promise<void> {
+    for (let frame = this.#arrived[0]; frame !== undefined; frame = this.#arrived[0]) {
+      await (certain ?? this.#confirm(frame));
+      certain = undefined;
+      this.#arrived.shift();
+      this.#takeWelcome(frame);
+    }
+  }
+
+  #confirm({ door = {} }: { readonly door?: Pick<Door, "steady"> }): Promise<void> | undefined {
+    const { services: { tokens, config }, caller: { tokenId } } = this.#options;
+    return tokens.isShared ? tokens.confirm({ tokenId }, { maxMs: patienceOf(door, config()) }) : undefined;
+  }
+
+  #takeWelcome({ take }: ArrivedFrame): void {
+    if (!this.#isOpen || !this.#isWelcome()) return;
     this.#watch.active();
-    if (isTooLong) this.#close(TOO_BIG, `Frame over ${this.#limits.max_message_bytes} bytes`);
-    return !isTooLong;
+    take();
+  }
+
+  #refuseLong(): void {
+    if (this.#isOpen && this.#isWelcome()) this.#close(TOO_BIG, `Frame over ${this.#limits.max_message_bytes} bytes`);
   }
 
   /** Checks the token with every frame, which is a use of the token: a token also ends by its time. */
@@ -231,6 +254,7 @@ export class SocketSession {
     this.#outbox.close();
     this.#options.sockets.remove(this.#socket);
     this.#queue.length = 0;
+    this.#arrived.length = 0;
     this.#stop("client_gone");
   }
 

@@ -285,6 +285,35 @@ test("with a slow database requests wait for its answer, and what goes on withou
     await database.clock.advance(3_000);
   }));
 
+test("with a slow database a ping of a socket waits for a second, and a frame too many is refused without closing it", () =>
+  withMembers(async ({ database, b }) => {
+    const at = doorsOf(b);
+    const { token } = await b.services.tokens.issue(ADMIN);
+    const socket = await at.open("/ws/chat", { authorization: `Bearer ${token}` });
+    const { onResult } = database;
+    database.onResult = async (operation, first) => {
+      await onResult(operation, first);
+      if (operation === "scan" && first === TOKEN_CHANGES) await database.clock.sleep(4_500);
+    };
+    await database.clock.advance(1_500);
+    const frames = () => socket.peer.frames().map(({ type, code }) => code ?? type);
+    socket.say({ type: "ping" });
+    socket.say({ type: "resume", run_id: "run_1", after: 0 });
+    socket.say({ type: "ping" });
+    await database.clock.advance(990);
+    assert.deepEqual(frames(), []);
+    await database.clock.advance(10);
+    assert.deepEqual(frames(), ["pong"], "what needs certainty still waits, and what came after it");
+    for (let index = 0; index < 15; index++) socket.say({ type: "ping" });
+    assert.deepEqual(frames(), ["pong", "overloaded"]);
+    database.onResult = onResult;
+    await database.clock.advance(5_000);
+    const answers = [...Array.from({ length: 16 }, () => "pong"), "overloaded", "not_found"];
+    assert.deepEqual(frames().sort(), answers.sort());
+    assert.equal(socket.peer.closedWith, undefined);
+    socket.leave();
+  }));
+
 test("strangers do not hold the places of known callers while the database is slow", () =>
   withMembers(async ({ database, b }) => {
     const at = doorsOf(b);
