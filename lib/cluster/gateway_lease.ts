@@ -129,6 +129,11 @@ export class GatewayLease {
     await this.#beat();
   }
 
+  /** Tells whether somebody has drained this gateway: it takes no work any more. */
+  isDrained(): boolean {
+    return this.#drain !== undefined;
+  }
+
   /** Tells whether the lease was given back, or will not be renewed any more. */
   isStopped(): boolean {
     return this.#isStopped;

@@ -144,10 +144,14 @@ export class WorkspaceMembership {
     return this.#isShared;
   }
 
-  /** Tells whether a gateway of a workspace is there that has proven that it has it. */
+  /** Tells whether a gateway is there that has proven that it has a workspace, and takes work: one that is drained claims nothing. */
   async isThere(workspace: string): Promise<boolean> {
-    if (workspace === this.proven()) return true;
-    return (await this.#counting(workspace)).counting.some(({ is_member }) => is_member);
+    const { lease, leases } = this.#options;
+    if (workspace === this.proven() && !lease.isDrained()) return true;
+    const members = (await this.#counting(workspace)).counting.filter(({ is_member }) => is_member);
+    if (members.length === 0) return false;
+    const drained = new Set((await leases.list()).flatMap(({ id, drain }) => drain === undefined ? [] : [id]));
+    return members.some(({ gateway }) => !drained.has(gateway));
   }
 
   async #look(): Promise<void> {

@@ -43,6 +43,15 @@ function hasStatus(gateway: ClusteredGateway, id: string, status: Run["status"])
   return async () => (await gateway.runs.get(id))?.status === status;
 }
 
+/** Has a gateway let go of its work, as DrainWatch does. */
+async function drain(database: SharedDatabase, { cluster, runs }: ClusteredGateway): Promise<void> {
+  const { lease, giveWorkBack } = cluster;
+  let isOver = false;
+  void lease.say("draining").then(() => runs.drain(100)).then(giveWorkBack).then(() => lease.joinAnew("drained"))
+    .then(() => isOver = true);
+  await passUntil(database, () => isOver);
+}
+
 /** Ends a gateway as a crash does. */
 function kill(gateway: ClusteredGateway): void {
   gateway.link.isCut = true;
@@ -50,6 +59,40 @@ function kill(gateway: ClusteredGateway): void {
 }
 
 describe("a run whose tools need the workspace", () => {
+  test("waits for it when its gateway was drained, which claims nothing, and goes on when another one comes", async () => {
+    const database = createSharedDatabase();
+    const { tool, begun } = hangingTool();
+    const a = await joinGateway(database, [CALL], { seed: 1, tools: [tool], workspace: "one" });
+    const b = await joinGateway(database, [], { seed: 2, workspace: "two" });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => begun() === 1);
+    await drain(database, a);
+    await passUntil(database, () => a.cluster.ownership.provenWorkspace() === "one");
+    await passUntil(database, async () => (await b.runs.get(id))?.waiting_for === "workspace");
+    await database.clock.advance(10_000);
+    assert.equal(b.cluster.ownership.queue().waiting, 0);
+    let c: ClusteredGateway | undefined;
+    void joinGateway(database, ["from C"], { seed: 3, tools: [{ name: "work", local: true }], workspace: "one" })
+      .then((joined) => c = joined);
+    await passUntil(database, hasStatus(b, id, "completed"));
+    await Promise.all([a.close(), b.close(), c?.close()]);
+  });
+
+  test("ends after its time when the only gateway of its workspace stays drained", async () => {
+    const database = createSharedDatabase();
+    const { tool, begun } = hangingTool();
+    const a = await joinGateway(database, [CALL], { seed: 1, tools: [tool], workspace: "one" });
+    const b = await joinGateway(database, [], { seed: 2, workspace: "two", workspaceWaitMs: 20_000 });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => begun() === 1);
+    await drain(database, a);
+    await passUntil(database, hasStatus(b, id, "failed"));
+    assert.equal((await b.runs.get(id))?.error?.code, "workspace_unavailable");
+    await Promise.all([a.close(), b.close()]);
+  });
+
   test("goes on at another gateway of the workspace, and never at one of another workspace", async () => {
     const database = createSharedDatabase();
     const { tool, begun } = hangingTool();
