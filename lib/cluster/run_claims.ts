@@ -1,5 +1,6 @@
 import { readable, readRecord, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
+import { BlockedLines } from "./blocked_lines.ts";
 import {
   type ClaimBody,
   CONVERSATION_HOLDS,
@@ -33,7 +34,7 @@ export interface StrandedRun extends ClaimableRun {
 /** Open runs that nobody owns, as the last look found them. Stranded ones and those behind them are no part of it. */
 export interface ClusterQueue {
   readonly waiting: number;
-  /** Number of those that this gateway may claim. */
+  /** Number of those that this gateway may claim. Runs of a conversation that is at work are no part of it. */
   readonly waitingHere: number;
   /** Ids of the first of those: of gateways that are gone, then in the order of acceptance. */
   readonly ids: readonly string[];
@@ -51,6 +52,7 @@ export class RunClaims {
   readonly #store: Store;
   readonly #leases: Leases;
   readonly #work: WorkClaims<ClaimBody>;
+  readonly #blocked = new BlockedLines();
 
   constructor(store: Store, leases: Leases) {
     this.#store = store;
@@ -111,18 +113,37 @@ export class RunClaims {
     const firsts = new Map<string, string | undefined>();
     const left: OpenWork<ClaimBody>[] = [];
     const isHere = ({ body }: OpenWork<ClaimBody>) => body.workspace === undefined || body.workspace === workspace;
+    const blocked = this.#blocked;
+    const lineAtParent = (parentId: string | null) =>
+      staysWithParent && parentId !== null ? `parent ${parentId}` : undefined;
     // A look finds the runs of gateways that are gone before those that nobody had, so the one to begin may be any of them
-    const isBehind = ({ id, body: { conversation_id: conversation } }: OpenWork<ClaimBody>) =>
-      conversation !== null && firsts.has(conversation) && firsts.get(conversation) !== id;
+    const mayBeFirst = ({ id, body: { conversation_id: conversation } }: OpenWork<ClaimBody>) => {
+      if (conversation === null) return true;
+      return firsts.has(conversation) ? firsts.get(conversation) === id : blocked.mayAsk(lineOf(conversation));
+    };
+    const mayAsk = (work: OpenWork<ClaimBody>) => {
+      const line = lineAtParent(work.body.parent_id);
+      return (line === undefined || blocked.mayAsk(line)) && mayBeFirst(work);
+    };
+    const isStuck = ({ id, body: { conversation_id: conversation, parent_id } }: OpenWork<ClaimBody>) => {
+      const line = lineAtParent(parent_id);
+      if (line !== undefined && blocked.has(line)) return true;
+      if (conversation === null) return false;
+      return blocked.has(lineOf(conversation)) || (firsts.has(conversation) && firsts.get(conversation) !== id);
+    };
+    blocked.begin(isWhole);
     const { claimed, beyond } = await this.#work.claim(own, {
       isWhole,
       // Runs of this workspace waited for it, and it has a gateway again
       also: workspace === null ? [] : [waiterOf(workspace)],
       isKnown,
-      hasRoom: (work, claimed) => isHere(work) && !isBehind(work) && (claimed < limit || takesNoSlot(toRun(work))),
+      isFull: (claimed) => claimed >= limit,
+      hasRoom: (work, claimed) => isHere(work) && (claimed < limit || takesNoSlot(toRun(work))) && mayAsk(work),
       // Runs of a conversation begin in the order in which they were accepted, one at a time
       more: async ({ id, body: { conversation_id, parent_id } }) => {
-        const atParent = staysWithParent && parent_id !== null ? await this.#atParent(parent_id, own) : [];
+        const line = lineAtParent(parent_id);
+        const atParent = line === undefined || parent_id === null ? [] : await this.#atParent(parent_id, own);
+        if (line !== undefined) blocked.note(line, atParent === undefined);
         if (atParent === undefined || conversation_id === null) return atParent;
         if (firsts.has(conversation_id) && firsts.get(conversation_id) !== id) return undefined;
         // A run that has an owner may be before it, as an attached one that waits
@@ -131,7 +152,9 @@ export class RunClaims {
           this.#firstIn(conversation_id),
         ]);
         firsts.set(conversation_id, first);
-        return hold !== undefined && first === id ? [hold, ...atParent] : undefined;
+        const mayBegin = hold !== undefined && first === id;
+        blocked.note(lineOf(conversation_id), !mayBegin);
+        return mayBegin ? [hold, ...atParent] : undefined;
       },
       onLeft(work) {
         const { body: { conversation_id } } = work;
@@ -140,9 +163,10 @@ export class RunClaims {
         byConversation.set(conversation_id, (byConversation.get(conversation_id) ?? 0) + 1);
       },
     });
+    blocked.end();
     const { stranded, waiting } = await sortOut(left, { workspace, isThere });
     const ids = waiting.map(({ id }) => id);
-    const waitingHere = waiting.filter(isHere).length + (beyond ?? 0);
+    const waitingHere = waiting.filter((work) => isHere(work) && !isStuck(work)).length + (beyond ?? 0);
     return {
       claimed: claimed.map(toRun),
       queue: beyond === undefined ? undefined : { waiting: ids.length + beyond, waitingHere, ids, byConversation },
@@ -344,6 +368,11 @@ export class RunClaims {
     }
     return { op: "putIf", ...place, version: stored.version };
   }
+}
+
+/** Returns the name of the line of a conversation among those that may be blocked. */
+function lineOf(conversationId: string): string {
+  return `conversation ${conversationId}`;
 }
 
 /** Separates runs whose workspace has no gateway, and those behind them in a conversation, from those that wait for a slot. */

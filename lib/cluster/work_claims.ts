@@ -27,11 +27,16 @@ export interface ClaimRules<T> {
   readonly also?: readonly string[];
   /** Tells whether this gateway works on it, or ends work on it that was lost: it is not claimed then. */
   readonly isKnown: (id: string) => boolean;
-  /** Tells whether this gateway has room for free work, after so many claims of this look. */
+  /** Tells whether this gateway has room for free work, after so many claims of this look. Work without room is asked again after each claim. */
   readonly hasRoom: (work: OpenWork<T>, claimed: number) => boolean;
+  /**
+   * Tells whether this gateway has no room at all after so many claims of this look. While it has some, a whole look goes on behind the first
+   * 1,000 free pieces. Default: it reads those alone
+   */
+  readonly isFull?: (claimed: number) => boolean;
   /** Returns more writes for the batch that claims free work. Undefined: the work cannot begin yet. Called in the order of the work. Default: none */
   readonly more?: (work: OpenWork<T>) => Promise<readonly Write[] | undefined>;
-  /** Told of work that stays free. */
+  /** Told of work that stays free, in the order of the work. */
   readonly onLeft?: (work: OpenWork<T>) => void;
 }
 
@@ -51,7 +56,7 @@ const MAX_LOOKED_AT = 1_000;
 const MAX_AFTER_NEWS = 50;
 /** Tries to claim that go to the database together. */
 const TRIES_AT_ONCE = 16;
-/** Most tries of one look that end without a claim: others may be faster, or the work may have to wait. */
+/** Most batches of one look that do not hold: others are faster. */
 const MAX_MISSES = 100;
 /** Whole looks from one search for strays to the next: work whose gateway has no row, or has joined again since and has no room. */
 const LOOKS_PER_SEARCH = 30;
@@ -70,6 +75,8 @@ export class WorkClaims<T extends ClaimedBy> {
   readonly #toClaimed: (body: T) => T;
   /** Whole looks so far. */
   #looks = 0;
+  /** Piece of free work up to which the last look has read that went on behind the first 1,000. */
+  #readTo: string | undefined = undefined;
   /** Place in the records where the last search for strays ended. */
   #searched: string | undefined = undefined;
 
@@ -91,13 +98,13 @@ export class WorkClaims<T extends ClaimedBy> {
 
   /** Claims work that nobody owns: that of gateways that are gone first, then the oldest. */
   async claim(own: JoinedGateway, rules: ClaimRules<T>): Promise<LookedAt<T>> {
-    const { isWhole, also = [], isKnown, hasRoom, more, onLeft } = rules;
+    const { isWhole, also = [], isKnown, isFull, onLeft } = rules;
     const fences = isWhole ? await this.#leases.allFences() : { rows: new Map(), gone: [] };
-    const { found, beyond } = await this.#find(own, { isWhole, gone: [...fences.gone, ...also] });
+    const { found, beyond, lastFree } = await this.#find(own, { isWhole, gone: [...fences.gone, ...also] });
     const claimed: OpenWork<T>[] = [];
     const known: OpenWork<T>[] = [];
     const free: OpenWork<T>[] = [];
-    for (const work of found) {
+    for (const work of found.values()) {
       const { id, body } = work;
       if (body.gateway !== own.id || body.fence !== own.fence) {
         if (mayClaim(toClaim(body), (gateway) => fences.rows.get(gateway), isKnown(id))) free.push(work);
@@ -105,28 +112,53 @@ export class WorkClaims<T extends ClaimedBy> {
       // It may have ended since the page was read: it has no record then, and the write does not hold
       else if (await this.#write(work, own)) claimed.push(work);
     }
-    let misses = 0;
-    for (let next = 0; next < free.length;) {
-      const tried: OpenWork<T>[] = [];
-      for (; next < free.length && tried.length < TRIES_AT_ONCE; next++) {
-        const work = free[next] as OpenWork<T>; // the index is below the length
-        if (misses < MAX_MISSES && hasRoom(work, claimed.length + tried.length)) tried.push(work);
-        else onLeft?.(work);
-      }
-      const won = await Promise.all(tried.map(async (work) => {
-        const writes = more === undefined ? [] : await more(work);
-        return writes !== undefined && await this.#write(work, own, writes);
-      }));
-      for (const [index, work] of tried.entries()) {
-        if (won[index] === true) {
-          claimed.push(work);
-          continue;
-        }
-        misses++;
-        onLeft?.(work);
-      }
+    await this.#claimFree(own, { free, claimed, rules });
+    let further = 0;
+    if (lastFree !== undefined && isFull?.(claimed.length) === false) {
+      const page = (await this.#readOn(lastFree)).filter(({ id }) => !found.has(id));
+      further = page.length;
+      const claimable = page.filter(({ id }) => !isKnown(id));
+      await this.#claimFree(own, { free: claimable, claimed, rules });
+      free.push(...claimable);
     }
-    return { claimed, own: known, beyond };
+    const isClaimed = new Set(claimed);
+    for (const work of free) if (!isClaimed.has(work)) onLeft?.(work);
+    return { claimed, own: known, beyond: beyond && Math.max(0, beyond - further) };
+  }
+
+  /** Claims free work in its order, while there is room. Work that cannot begin yet is passed over. */
+  async #claimFree(own: JoinedGateway, { free, claimed, rules: { hasRoom, more } }: {
+    readonly free: readonly OpenWork<T>[];
+    readonly claimed: OpenWork<T>[];
+    readonly rules: Pick<ClaimRules<T>, "hasRoom" | "more">;
+  }): Promise<void> {
+    const isOver = new Set<OpenWork<T>>();
+    /** True: some work could not begin, so more is asked at once than there is room for. */
+    let hasRefused = false;
+    for (let misses = 0; misses < MAX_MISSES;) {
+      const asked: OpenWork<T>[] = [];
+      for (const work of free) {
+        if (asked.length === TRIES_AT_ONCE) break;
+        const taken = hasRefused ? claimed.length : claimed.length + asked.length;
+        if (!isOver.has(work) && hasRoom(work, taken)) asked.push(work);
+      }
+      if (asked.length === 0) return;
+      const answers = await Promise.all(asked.map(async (work) => ({ work, writes: await more?.(work) })));
+      const tried: { readonly work: OpenWork<T>; readonly writes: readonly Write[] }[] = [];
+      for (const { work, writes = more === undefined ? [] : undefined } of answers) {
+        if (writes === undefined) {
+          hasRefused = true;
+          isOver.add(work);
+        } else if (hasRoom(work, claimed.length + tried.length)) tried.push({ work, writes });
+      }
+      const won = await Promise.all(tried.map(({ work, writes }) => this.#write(work, own, writes)));
+      for (const [index, { work }] of tried.entries()) {
+        isOver.add(work);
+        if (won[index] === true) claimed.push(work);
+        else misses++;
+      }
+      if (!asked.some((work) => isOver.has(work))) return;
+    }
   }
 
   /** Claims one piece of work, if nobody owns it. @returns undefined when others do, or when it has ended */
@@ -158,11 +190,15 @@ export class WorkClaims<T extends ClaimedBy> {
     }
   }
 
-  /** Returns the work that a look is about, each piece once, and the number of free pieces beyond. */
+  /** Returns the work that a look is about, each piece once, the number of free pieces beyond, and the last free one that was read before those. */
   async #find(
     own: JoinedGateway,
     { isWhole, gone }: { readonly isWhole: boolean; readonly gone: readonly string[] },
-  ): Promise<{ readonly found: Iterable<OpenWork<T>>; readonly beyond: number | undefined }> {
+  ): Promise<{
+    readonly found: ReadonlyMap<string, OpenWork<T>>;
+    readonly beyond: number | undefined;
+    readonly lastFree: string | undefined;
+  }> {
     const found = new Map<string, OpenWork<T>>();
     const add = (work: OpenWork<T>) => void found.set(work.id, work);
     if (isWhole) {
@@ -172,17 +208,25 @@ export class WorkClaims<T extends ClaimedBy> {
     const limit = isWhole ? MAX_LOOKED_AT : MAX_AFTER_NEWS;
     const free = await this.#ownedBy(NOBODY, limit);
     free.forEach(add);
-    if (free.length < limit) return { found: found.values(), beyond: 0 };
-    if (!isWhole) return { found: found.values(), beyond: undefined };
+    if (free.length < limit) return { found, beyond: 0, lastFree: undefined };
+    if (!isWhole) return { found, beyond: undefined, lastFree: undefined };
     const all = await this.#store.count(this.#collection, { field: "gateway", value: NOBODY });
-    return { found: found.values(), beyond: Math.max(0, all - free.length) };
+    return { found, beyond: Math.max(0, all - free.length), lastFree: free.at(-1)?.id };
   }
 
-  /** Returns the oldest work of a gateway. */
-  async #ownedBy(gateway: string, limit = MAX_LOOKED_AT): Promise<readonly OpenWork<T>[]> {
+  /** Returns a page of free work behind a piece, the next one at each call. */
+  async #readOn(lastFree: string): Promise<readonly OpenWork<T>[]> {
+    const page = await this.#ownedBy(NOBODY, MAX_LOOKED_AT, this.#readTo ?? lastFree);
+    this.#readTo = page.length < MAX_LOOKED_AT ? undefined : page.at(-1)?.id;
+    return page;
+  }
+
+  /** Returns the oldest work of a gateway. @param after the piece behind which it begins. Default: from the oldest on */
+  async #ownedBy(gateway: string, limit = MAX_LOOKED_AT, after?: string): Promise<readonly OpenWork<T>[]> {
     return this.#toWork(
       await this.#store.scan(this.#collection, {
         ...{ order: "created", where: { field: "gateway", value: gateway }, limit },
+        ...after === undefined ? {} : { after },
       }),
     );
   }
