@@ -238,6 +238,40 @@ test("followers have the stored text, and readers the same journal everywhere, w
   });
 });
 
+/** Ways in which a write of a run is damaged, or of a later version. */
+const DAMAGES: Readonly<Record<string, (write: Write) => Write>> = {
+  "a record of the journal": (write) => write.op === "append" ? { ...write, records: [{ v: 9 }] } : write,
+  "an event of the journal": (write) =>
+    write.op === "append"
+      ? { ...write, records: JSON.parse(JSON.stringify(write.records).replaceAll('"tool_end"', '"tool_ended"')) }
+      : write,
+  "the record of the run": (write) =>
+    write.op === "put" && write.collection === RUNS ? { ...write, body: { v: 1 } } : write,
+};
+
+test("followers elsewhere are told of what cannot be read, and their streams end", async (t) => {
+  await withCluster(async ({ database, start, pass, passUntil }) => {
+    const a = await start("a", { script: (_, turn) => TALK[turn % 2] ?? "" });
+    const [b, c] = [await start("b"), await start("c", { token: undefined, advertises: false })];
+    await pass(2 * LEASE_MS);
+    for (const [what, damage] of Object.entries(DAMAGES)) {
+      await t.test(what, async () => {
+        // The first records are whole
+        let isLate = false;
+        a.database.onBatch = (writes, make) => {
+          isLate ||= JSON.stringify(writes).includes('"tool_end"');
+          return isLate ? database.store.batch(writes.map(damage)) : make();
+        };
+        const id = await startRun(a);
+        const streams = [b, c].map((gateway) => follow(gateway, id));
+        await passUntil(() => streams.every(({ isEnded }) => isEnded), "both end");
+        for (const { comments } of streams) assert.match(comments.join(), /no more now \(record_unreadable\)/);
+        a.database.onBatch = (_, make) => make();
+      });
+    }
+  });
+});
+
 test("a gateway without an address is named to followers elsewhere, and each turn comes once it is in the journal", async () => {
   await withCluster(async ({ start, network, pass, passUntil }) => {
     const a = await start("a", { script: TALK, advertises: false });

@@ -1,6 +1,5 @@
 import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
 import type { Clock } from "../../base/clock.ts";
-import { HttpError } from "../../base/errors.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { ActiveRun } from "../supervisor/active_run.ts";
 import { readOnceBack } from "../../storage/read_records.ts";
@@ -31,7 +30,7 @@ export interface FollowRunOptions extends FollowOptions {
  *
  * A follower keeps nothing but its place. Events that it has not taken stay in the journal, in the recorder of the running turn, or in the
  * watch of a run elsewhere. News only wake it. While the store is away it waits.
- * @throws {HttpError} 404 `not_found` when the run's record is gone before its end
+ * @throws {HttpError} 404 `not_found` when the run's record is gone before its end; 500 `record_unreadable`
  */
 export async function* followRun(
   id: string,
@@ -62,7 +61,8 @@ export async function* followRun(
         const last = events.at(-1);
         if (last === undefined) {
           const isOver = look?.kind === "over" || (look?.kind === "journal" && watch?.isOver());
-          if (working === undefined && watch?.isGone()) throw runIsGone(id);
+          const failure = working === undefined ? watch?.failure() : undefined;
+          if (failure !== undefined) throw failure;
           if (working === undefined && (watches === undefined || isOver)) return;
           const pace = watch?.pace() ?? { live: true };
           if (onPace !== undefined && pace.live !== isLive) {
@@ -88,15 +88,6 @@ export async function* followRun(
   } finally {
     watch?.leave();
   }
-}
-
-function runIsGone(id: string): HttpError {
-  return new HttpError(
-    "not_found",
-    `Cannot go on with the run "${id}": its record is gone. A database loses its last changes in a failover to a standby that lacks them; ` +
-      "start the run again",
-    { status: 404, type: "invalid_request_error" },
-  );
 }
 
 /** Tells whether an error event is the last in the journal. A run goes on in the same journal after a person's review. */

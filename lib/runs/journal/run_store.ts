@@ -56,7 +56,10 @@ export interface RunStore {
   append(runId: string, expectedSeq: number, events: PackedEvents, options?: AppendOptions): Promise<void>;
   /** Yields the events after `afterSeq`, in order. */
   replay(runId: string, afterSeq: number): AsyncGenerator<readonly AgentEvent[], void, undefined>;
-  /** Returns the next events after a place, 512 at most, and none at the end of the journal. Holds nothing between two calls. */
+  /**
+   * Returns the next events after a place, 512 at most, and none at the end of the journal. Holds nothing between two calls.
+   * @throws {HttpError} 500 `record_unreadable`
+   */
   read(
     runId: string,
     place: JournalPlace,
@@ -294,12 +297,22 @@ class StoreJournal implements RunStore {
       if (packed === undefined) return { events: [], place: { seq, record: number - 1, history } };
       const end = lastSeqOf(packed);
       if (end > seq) {
-        const events = unpackEvents(packed, seq, MAX_READ);
+        const events = this.#unpack(runId, { number, packed, seq });
         const last = events.at(-1)?.seq ?? end;
         return { events, place: { seq: last, record: last === end ? number : number - 1, history } };
       }
       number++;
     }
+  }
+
+  /** Returns the next events of a record. @throws {HttpError} `record_unreadable` for an event that no version up to this one has */
+  #unpack(runId: string, { number, packed, seq }: {
+    readonly number: number;
+    readonly packed: JournalRecord;
+    readonly seq: number;
+  }): readonly AgentEvent[] {
+    const entry = { seq: number, body: packed };
+    return readEntry(this.#store, journalOf(runId), entry, () => unpackEvents(packed, seq, MAX_READ));
   }
 
   /** Returns the number of the first record that may hold something after a place. The records before it are read anew. */

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from "../../base/clock.ts";
+import { HttpError } from "../../base/errors.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
 import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
@@ -6,6 +7,7 @@ import { isAtWork } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { GatewayLinkError, type GatewayLinks, type LinkedGateway } from "../../cluster/gateway_links.ts";
 import { POLL_MS } from "../../cluster/cluster_news.ts";
+import { isUnreadable } from "../../storage/read_records.ts";
 import type { RunPace } from "../run_request.ts";
 import { shownUpTo } from "./run_recorder.ts";
 import type { JournalPlace, RunStore } from "./run_store.ts";
@@ -114,7 +116,7 @@ export class RunWatch {
   /** Characters of the events that the journal does not have. */
   #unrecorded = 0;
   #isOver = false;
-  #isGone = false;
+  #failure: HttpError | undefined = undefined;
   #pace: RunPace = { live: true };
   /** Furthest seq that a note has told of. It is a hint: anybody who may write the database may send notes. */
   #hint = 0;
@@ -160,9 +162,9 @@ export class RunWatch {
     return this.#isOver;
   }
 
-  /** Tells whether the record of the run is not there any more, as after a failover to a standby that lacked it. */
-  isGone(): boolean {
-    return this.#isGone;
+  /** Returns the reason for which no more events will come although the run has not ended. Undefined while there is none. */
+  failure(): HttpError | undefined {
+    return this.#failure;
   }
 
   /** Returns how the events come now. */
@@ -204,14 +206,25 @@ export class RunWatch {
     }
   }
 
-  /** Reads the journal to its end. @returns false when the run is over, or not there any more */
+  /** Reads the journal to its end. @returns false when the run is over, is not there any more, or cannot be read */
   async #catchUp(): Promise<boolean> {
+    try {
+      return await this.#readOn();
+    } catch (error) {
+      if (!isUnreadable(error)) throw error;
+      this.#failure = error;
+      return false;
+    }
+  }
+
+  /** @returns as `#catchUp` @throws {HttpError} `record_unreadable` */
+  async #readOn(): Promise<boolean> {
     const { runs } = this.#options;
     for (;;) {
       this.#isNoted = false;
       const recorded = await runs.recorded(this.#id);
       if (recorded === undefined) {
-        this.#isGone = true;
+        this.#failure = runIsGone(this.#id);
         return false;
       }
       const { run, end } = recorded;
@@ -401,6 +414,15 @@ export class RunWatch {
     this.#stop.signal.removeEventListener("abort", end);
     this.#onNote = () => {};
   }
+}
+
+function runIsGone(id: string): HttpError {
+  return new HttpError(
+    "not_found",
+    `Cannot go on with the run "${id}": its record is gone. A database loses its last changes in a failover to a standby that lacks them; ` +
+      "start the run again",
+    { status: 404, type: "invalid_request_error" },
+  );
 }
 
 /** Returns the index of the first event after a seq. */
