@@ -61,6 +61,9 @@ export class GatewayChain implements ChainPlace {
   #isEnded = false;
   #timers: readonly Timer[] = [];
   #looking: Promise<void> | undefined = undefined;
+  /** Upkeeps that are at work. */
+  readonly #upkeeps = new Set<Promise<void>>();
+  #isStopped = false;
 
   /** @throws {HttpError} `storage_unavailable` for a gateway that has joined no cluster */
   constructor(options: GatewayChainOptions) {
@@ -86,15 +89,16 @@ export class GatewayChain implements ChainPlace {
     const { clock } = this.#options;
     this.#timers = [
       clock.every(LOOK_MS, () => void (this.#looking ??= this.#look().finally(() => this.#looking = undefined))),
-      clock.every(MINUTE_MS, () => void this.keepUp(append)),
+      clock.every(MINUTE_MS, () => this.#beginUpkeep(append)),
     ];
-    void this.keepUp(append);
+    this.#beginUpkeep(append);
   }
 
-  /** Ends the looks. */
+  /** Ends the looks, and waits for what is at work: it may write until then. */
   async stop(): Promise<void> {
+    this.#isStopped = true;
     for (const timer of this.#timers) timer.clear();
-    await this.#looking;
+    await Promise.all([this.#looking, ...this.#upkeeps]);
   }
 
   now(): number {
@@ -174,18 +178,26 @@ export class GatewayChain implements ChainPlace {
     return this.#isEnded || this.#version === 0;
   }
 
+  #beginUpkeep(append: AuditAppend): void {
+    const upkeep = this.#keepUp(append).finally(() => this.#upkeeps.delete(upkeep));
+    this.#upkeeps.add(upkeep);
+  }
+
   /** Ends the chains of gateways that are gone, and names heads that nothing has named for a minute. Never throws. */
-  async keepUp(append: AuditAppend): Promise<void> {
+  async #keepUp(append: AuditAppend): Promise<void> {
     const { cluster, log, enabled } = this.#options;
     if (!enabled()) return;
     try {
       const others = this.others.open().filter(({ chain }) => chain !== this.id);
       const fences = await cluster.fences(others.map(({ gateway }) => gateway));
       for (const head of others) {
+        // What is left is for the other gateways: a close waits for this chain alone
+        if (this.#isStopped) return;
         if (!counts(fences.get(head.gateway), head.fence)) await this.#leaveOff(head.chain, append);
       }
-      if (this.others.hasNews()) await append({ type: "audit_chain", action: "witnessed" });
+      if (!this.#isStopped && this.others.hasNews()) await append({ type: "audit_chain", action: "witnessed" });
     } catch (error) {
+      if (this.#isStopped) return;
       log.warn("The audit could not look after the chains of other gateways: it tries again in a minute", { error });
     }
   }

@@ -31,6 +31,10 @@ export interface AuditedCluster {
   afterBatch: () => void;
   /** Called before each scan. */
   onScan: (collection: string) => Promise<void>;
+  /** Called before the fences of other gateways are read. */
+  onFences: () => Promise<void>;
+  /** Warnings and errors that were logged. */
+  readonly complaints: string[];
   /** Calls of the store other than batches */
   reads: number;
   batches: number;
@@ -72,12 +76,15 @@ export function createAuditedCluster(): AuditedCluster {
       return isWritten;
     },
   };
+  const complain = (message: string) => void cluster.complaints.push(message);
   const cluster: AuditedCluster = {
     clock,
     store: memory,
     beforeBatch: () => {},
     afterBatch: () => {},
     onScan: async () => {},
+    onFences: async () => {},
+    complaints: [],
     reads: 0,
     batches: 0,
     now,
@@ -87,11 +94,17 @@ export function createAuditedCluster(): AuditedCluster {
       const audit = await createAudit({
         store,
         clock: { ...clock, now },
-        log: SILENT,
+        log: { ...SILENT, warn: complain, error: complain },
         redact: (text) => text,
         enabled: () => true,
         retentionDays: () => retentionDays,
-        cluster: { lease: { own: () => own }, fences: (ids) => leases.fences(ids) },
+        cluster: {
+          lease: { own: () => own },
+          async fences(ids) {
+            await cluster.onFences();
+            return await leases.fences(ids);
+          },
+        },
       });
       return {
         audit,

@@ -119,6 +119,36 @@ describe("the chain of a gateway in a cluster", () => {
     ]]);
   });
 
+  test("a close waits for the upkeep of other chains that is at work, which complains of nothing", async () => {
+    const cluster = createAuditedCluster();
+    const gone = await cluster.join("gw_gone");
+    const other = await cluster.join("gw_other");
+    for (const { audit } of [gone, other]) await audit.append(auditedCall("one"));
+    for (const gateway of [gone, other]) await gateway.fenceOff();
+    const asked = Promise.withResolvers<void>();
+    const answered = Promise.withResolvers<void>();
+    cluster.onFences = async () => {
+      asked.resolve();
+      await answered.promise;
+    };
+    const a = await cluster.join("gw_a");
+    await asked.promise;
+    const closed = a.close();
+    await new Promise((resolve) => setImmediate(resolve));
+    answered.resolve();
+    await closed;
+    assert.deepEqual(cluster.complaints, []);
+    // What it had left is done by the next gateway
+    cluster.onFences = async () => {};
+    const b = await cluster.join("gw_b");
+    await cluster.clock.advance(1_000);
+    const lines = shown(await listAll(b.audit));
+    assert.deepEqual(lines.filter((line) => line.startsWith("gw_a.")), ["gw_a.1:2 closed", "gw_a.1:1 opened"]);
+    assert.equal(lines.filter((line) => line.endsWith("left_off")).length, 2);
+    await b.close();
+    assert.deepEqual(cluster.complaints, []);
+  });
+
   test("nothing is added to the chain of a gateway that was fenced off, and nothing is lost: it goes on in a new chain", async () => {
     const cluster = createAuditedCluster();
     const a = await cluster.join("gw_a");
