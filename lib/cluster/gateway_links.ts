@@ -71,17 +71,23 @@ const MAX_ERROR_BYTES = 16 * 1024;
 const MIN_TOKEN = 32;
 const TOKEN = /^[\x21-\x7e]{1,512}$/;
 
-/** Checks the token of the cluster. @param key names the place of the token, for the error. @throws {ConfigError} `config_environment` */
-export function checkClusterToken(token: string | undefined, key: string): string {
-  const problem = token === undefined || token === ""
+/** Checks the token of the cluster. @param name of its environment variable, for the error. @throws {ConfigError} `config_environment` */
+export function checkClusterToken(token: string | undefined, name: string): string {
+  const problem = token === undefined
     ? "is not set"
+    : token === ""
+    ? "is empty"
     : token.length < MIN_TOKEN
     ? `has less than ${MIN_TOKEN} characters`
     : !TOKEN.test(token)
     ? "must have 512 visible ASCII characters at most"
     : undefined;
   if (problem === undefined && token !== undefined) return token;
-  throw new ConfigError("config_environment", `Cannot use the token of the cluster: ${key} ${problem}`, { key });
+  throw new ConfigError(
+    "config_environment",
+    `Cannot use cluster.token_env: the environment variable "${name}" ${problem}`,
+    { key: "cluster.token_env" },
+  );
 }
 
 /**

@@ -147,11 +147,12 @@ function fromEnvironment(
   variable: string,
   environment: (name: string) => string | undefined,
 ): string {
-  const value = environment(variable)?.trim() ?? "";
-  if (value !== "") return value;
+  const value = environment(variable)?.trim();
+  if (value !== undefined && value !== "") return value;
+  const problem = value === undefined ? "is not set" : "is empty";
   throw new ConfigError(
     "storage_unavailable",
-    `Cannot use storage.${name}: the environment variable "${variable}" is not set`,
+    `Cannot use storage.${name}: the environment variable "${variable}" ${problem}`,
     { key: `storage.${name}` },
   );
 }

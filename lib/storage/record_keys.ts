@@ -70,14 +70,21 @@ const HOW_TO = "`openssl rand -base64 32` prints a new key";
  *
  * Without `[storage] key_env` they are files of the data directory, made at their first use. With it one key of the environment serves, from
  * which each kind of records has a key of its own (HKDF-SHA256); what the files or the key of `old_key_env` encrypted stays readable.
- * @throws {ConfigError} `storage_key` for a variable that is not set, and for one that holds no 32 bytes in base64
+ * @throws {ConfigError} `storage_key` for a variable that is not set, one that holds no 32 bytes in base64, and an old key that is the new one
  * Source: docs/design/storage.md "Keys"
  */
 export function createRecordKeys(options: RecordKeysOptions): RecordKeys {
   const { settings: { key_env, old_key_env }, environment, isShared } = options;
   if (key_env !== "") {
+    const key = readKey("key_env", key_env, environment);
     const old = old_key_env === "" ? undefined : readKey("old_key_env", old_key_env, environment);
-    return new EnvironmentKeys(options, readKey("key_env", key_env, environment), old);
+    if (old !== undefined && checkOf(old) === checkOf(key)) {
+      throw unusable(
+        "old_key_env",
+        "it has the same key as storage.key_env, so nothing would change; name the new key by storage.key_env, and the one before by storage.old_key_env",
+      );
+    }
+    return new EnvironmentKeys(options, key, old);
   }
   if (old_key_env !== "") throw unusable("old_key_env", "it goes with storage.key_env alone, which names the new key");
   return isShared ? new MissingKeys(options.store) : new FileKeys(options);
@@ -247,15 +254,18 @@ class MissingKeys implements RecordKeys {
 
   async check(): Promise<void> {
     if (await this.#store.get(STORAGE_KEYS, CURRENT) === undefined) return;
+    // A new key would be refused next: that of the others is wanted
     throw missing("the records of this database are encrypted with a key that other gateways have");
   }
 
   async cipher(): Promise<RecordCipher> {
-    throw missing("gateways that share a database need one key for its encrypted records");
+    await this.check();
+    throw missing("gateways that share a database need one key for its encrypted records", `. ${HOW_TO}`);
   }
 
-  beginRekey(): Promise<void> {
-    return Promise.reject(missing("there is no key to encrypt with"));
+  async beginRekey(): Promise<void> {
+    await this.check();
+    throw missing("there is no key to encrypt with", `. ${HOW_TO}`);
   }
 
   async endRekey(): Promise<void> {}
@@ -313,11 +323,15 @@ function readKey(
   name: string,
   environment: (name: string) => string | undefined,
 ): Uint8Array {
-  const text = environment(name)?.trim() ?? "";
-  if (text === "") throw unusable(setting, `the environment variable "${name}" is not set; ${HOW_TO}`);
+  // Nobody can make an old key again
+  const wayOut = setting === "key_env" ? `; ${HOW_TO}` : "";
+  const refused = (problem: string) => unusable(setting, `the environment variable "${name}" ${problem}${wayOut}`);
+  const text = environment(name)?.trim();
+  if (text === undefined) throw refused("is not set");
+  if (text === "") throw refused("is empty");
   const bytes = Buffer.from(text, "base64");
   if (bytes.toString("base64") !== text || bytes.length !== KEY_BYTES) {
-    throw unusable(setting, `the environment variable "${name}" does not hold ${KEY_BYTES} bytes in base64; ${HOW_TO}`);
+    throw refused(`does not hold ${KEY_BYTES} bytes in base64`);
   }
   return new Uint8Array(bytes);
 }
@@ -335,11 +349,9 @@ async function exists(path: string): Promise<boolean> {
   return await access(path).then(() => true, () => false);
 }
 
-function missing(reason: string): ConfigError {
-  return unusable(
-    "key_env",
-    `${reason}; set it to the name of a variable with that key, the same at all gateways. ${HOW_TO}`,
-  );
+function missing(reason: string, more = ""): ConfigError {
+  const wayOut = `set it to the name of a variable with that key, the same at all gateways${more}`;
+  return unusable("key_env", `${reason}; ${wayOut}`);
 }
 
 function unusable(setting: "key_env" | "old_key_env", reason: string): ConfigError {

@@ -47,11 +47,16 @@ test("an address for the others is refused at the start unless it is https, this
   assert.match(reasonsOf({ advertise_url: "https://gw.example" }).join(), /cluster.token_env advertise_url needs it/);
 });
 
-test("a token that is not set, short or no header is refused with the name of its variable", () => {
+test("a token that is not set, short or no header is refused with its setting and its variable", () => {
   assert.equal(checkClusterToken(TOKEN, "T"), TOKEN);
   for (const token of [undefined, "", "short", `${TOKEN}\n`, `${TOKEN} x`, TOKEN.repeat(17)]) {
-    assert.throws(() => checkClusterToken(token, "T"), { code: "config_environment", message: /: T / });
+    assert.throws(() => checkClusterToken(token, "T"), {
+      code: "config_environment",
+      message: /^Cannot use cluster\.token_env: the environment variable "T" /,
+    });
   }
+  assert.throws(() => checkClusterToken(undefined, "T"), / is not set$/);
+  assert.throws(() => checkClusterToken("", "T"), / is empty$/);
 });
 
 function linksOf(fetch: LinkFetch, { insecure = false } = {}) {

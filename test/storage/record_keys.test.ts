@@ -44,6 +44,24 @@ test("a key of the environment that is missing, too short, too long or no base64
   for (const key of wrong) assert.throws(() => keysOf(store, { key }), refused(/openssl rand -base64 32/));
   assert.throws(() => keysOf(store, { key: K1, old: "c2hvcnQ=" }), refused(/storage\.old_key_env/));
   assert.throws(() => keysOf(store, { old: K1 }), refused(/goes with storage\.key_env/));
+  assert.throws(
+    () => keysOf(store, { key: "" }),
+    refused(/storage\.key_env: the environment variable "KEY" is empty;/),
+  );
+});
+
+test("an old key that is missing is told without a way to make a new one, and one that is the new key is refused", () => {
+  const store = createMemoryStore();
+  assert.throws(
+    () => keysOf(store, { key: K1, old: "" }),
+    refused(/^Cannot use storage\.old_key_env: the environment variable "OLD" is empty$/),
+  );
+  assert.throws(
+    () => keysOf(store, { key: K1, old: K1 }),
+    refused(
+      /^Cannot use storage\.old_key_env: it has the same key as storage\.key_env.* name the new key by storage\.key_env/,
+    ),
+  );
 });
 
 test("the first key counts for all gateways of a database, which keeps its digest alone; another key is refused at the start", async () => {
@@ -72,7 +90,13 @@ test("gateways that share a database and have no key encrypt nothing, and say wh
     return true;
   });
   await keysOf(store, { key: K1, isShared: true }).check();
-  await assert.rejects(keysOf(store, { isShared: true }).check(), refused(/other gateways have/));
+  // A new key would be the next refusal: that of the others is wanted
+  const wanted = refused(
+    /other gateways have; set it to the name of a variable with that key, the same at all gateways$/,
+  );
+  await assert.rejects(keysOf(store, { isShared: true }).check(), wanted);
+  await assert.rejects(keys.cipher("agents_ipc.key"), wanted);
+  await assert.rejects(keys.beginRekey(), wanted);
 });
 
 test("what one gateway encrypts another one with the same key opens, each kind with a key of its own", async () => {

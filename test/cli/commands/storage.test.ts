@@ -173,7 +173,7 @@ test("storage migrate says what it cannot do, and how it is asked", () =>
           {},
         ],
         [MOVE, 78, /just one of storage\.url.* none is set/, { POSTERN__STORAGE__URL_ENV: "" }],
-        [MOVE, 78, /environment variable "RECORDS" is not set/, { RECORDS: "" }],
+        [MOVE, 78, /environment variable "RECORDS" is empty/, { RECORDS: "" }],
         [MOVE, 78, /Cannot reach the database 127\.0\.0\.1:1\/x/, {}],
         [["storage", "unmark", "--yes"], 0, /^$/, {}],
       ] as const

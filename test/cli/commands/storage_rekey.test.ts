@@ -42,7 +42,7 @@ test("storage rekey changes the key of all records, without a gateway, and anoth
     await withRecords(machine, { key: K2 }, checkAll);
     const wrong = [
       [{ ...first, RECORDS: K1 }, /another key/],
-      [{ ...first, RECORDS: "" }, /"RECORDS" is not set/],
+      [{ ...first, RECORDS: "" }, /"RECORDS" is empty/],
       [{ ...first, RECORDS: "c2hvcnQtYW5kLXNlY3JldA==" }, /32 bytes in base64/],
     ] as const;
     for (const [env, reason] of wrong) {
