@@ -286,6 +286,30 @@ test("a port in use and an address that would be open to everybody fail", () =>
     assert.match(open.of("port").join(), /failure: .*allow_public_bind/);
   }));
 
+test(
+  "a gateway that --port gave a port of its own is well, whoever has the configured port",
+  { skip },
+  () =>
+    onMachine(async (machine) => {
+      const second = ["--data-dir", join(machine.home, "second")];
+      await machine.withGateway([], async ({ address }) => {
+        const env = { POSTERN__GATEWAY__PORT: new URL(address).port };
+        await machine.withGateway(second, async (own) => {
+          const { code, of } = await examine(machine, { env, flags: second });
+          const { host } = new URL(own.address);
+          assert.deepEqual(of("port"), [
+            `ok: ${host} is held by the running gateway; a start without --port takes ${env.POSTERN__GATEWAY__PORT}`,
+          ]);
+          assert.equal(code, 0);
+        }, { env });
+        const stopped = await examine(machine, { env, flags: second });
+        const port = stopped.all.find(({ name }) => name === "port");
+        assert.equal(port?.state, "failure");
+        assert.match(port.fix ?? "", /^start this one with --port \d+, or postern config set gateway\.port \d+ where/);
+      });
+    }),
+);
+
 test("each provider is asked; a refused key, an unlisted model and a dead address fail, and no key is shown", () =>
   onMachine(async (machine) => {
     const key = "sk-key-that-must-not-show-0123456789";
