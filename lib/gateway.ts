@@ -8,7 +8,7 @@ import process from "node:process";
 import { createAccessServices } from "./access/access_services.ts";
 import type { AccessCluster } from "./access/token_sharing.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
-import { SHUTTING_DOWN } from "./base/cancel.ts";
+import { CancelError, SHUTTING_DOWN } from "./base/cancel.ts";
 import type { GatewayLinkSettings } from "./cluster/gateway_links.ts";
 import type { Cluster } from "./cluster/join_cluster.ts";
 import { canonicalDigest } from "./base/json.ts";
@@ -128,6 +128,7 @@ async function startFoundations(alone: Basics & { readonly started: AbortSignal 
     store,
     cluster,
     workspace: cluster?.taintWorkspace,
+    closing: cluster?.closing,
     redact: redactor.redact,
     trustDir: options.trustDir,
     program: options.hooks,
@@ -258,6 +259,7 @@ async function openCluster(
   const toRuns: ClusterMember["toRuns"] = (parts) => new ClusterRuns({ ...parts, cluster });
   const toDayBudget: ClusterMember["toDayBudget"] = (parts) =>
     createSlicedDayBudget({ ...parts, news: cluster.ownership });
+  const closing = opened.own(new AbortController(), (open) => open.abort(new CancelError("shutdown"))).signal;
   const machine = await loadMachineId(basics);
   const taintWorkspace = { id, isShared: config().cluster.workspace_id !== "" };
   return {
@@ -265,7 +267,8 @@ async function openCluster(
     toRuns,
     toDayBudget,
     sharedWindows,
-    sharedCalls: new SharedCalls({ clock: cluster.clock, log }),
+    sharedCalls: new SharedCalls({ clock: cluster.clock, log, closing }),
+    closing,
     machine,
     taintWorkspace,
     ownPaths: [join(basics.workspaceRoot, PROOF_FOLDER)],

@@ -39,6 +39,8 @@ export interface GuardServicesOptions {
   readonly cluster?: AuditCluster & { readonly ownership: Pick<RunOwnership, "tell" | "onNote"> } | undefined;
   /** Workspace of a gateway in a cluster. Default: the gateway is alone */
   readonly workspace?: TaintWorkspace | undefined;
+  /** Aborts when the gateway closes. Default: never */
+  readonly closing?: AbortSignal | undefined;
   readonly opened: OpenedList;
 }
 
@@ -85,7 +87,7 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
   opened.own(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }), (stop) => stop());
   const taintedFiles = lazyService(async () => {
     const { createTaintedFiles } = await import("./tainted_files.ts");
-    return createTaintedFiles({ store, clock, audit: audit.append, workspace: options.workspace });
+    return createTaintedFiles({ ...options, audit: audit.append });
   }, ["of", "mark", "markWritten", "written", "list", "clear"]);
   const trustedDocuments = lazyService(async () => {
     const { createTrustedDocuments } = await import("./trusted_documents.ts");

@@ -85,6 +85,8 @@ export interface TaintedFilesOptions {
   readonly audit: AuditAppend;
   /** Workspace of a gateway in a cluster. Default: the gateway is alone */
   readonly workspace?: TaintWorkspace | undefined;
+  /** Aborts when the gateway closes. Default: never */
+  readonly closing?: AbortSignal | undefined;
 }
 
 /** Workspace whose files gateways of a cluster mark. */
@@ -172,10 +174,11 @@ class StoredTaintedFiles implements TaintedFiles {
     try {
       await this.#markWritten(paths, options);
     } catch (error) {
-      if (this.#options.workspace === undefined || !isStorageAway(error)) throw error;
+      const { clock, workspace, closing = NEVER } = this.#options;
+      if (workspace === undefined || !isStorageAway(error)) throw error;
       // Until these marks are written, nothing is said about any file
       this.#owed = [...this.#owed, [paths, options]];
-      void readOnceBack(() => this.#payOwed(), { clock: this.#options.clock, signal: NEVER }).catch(() => {});
+      void readOnceBack(() => this.#payOwed(), { clock, signal: closing }).catch(() => {});
     }
   }
 

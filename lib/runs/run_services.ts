@@ -81,14 +81,15 @@ export function createRuns(options: RunsOptions): RunSupervisor {
 
 /** Creates the sub-agents, which are loaded when an agent first asks for one. */
 export function createLazySubAgents({ store, clock, config, tools, runs, cluster }: Omit<CommonOptions, "log"> & {
-  /** Membership of a cluster. Default: the gateway is alone */
-  readonly cluster?: Pick<ClusterMember, "ownership"> | undefined;
+  /** Membership of a cluster, and the signal that aborts when the gateway closes. Default: the gateway is alone */
+  readonly cluster?: Pick<ClusterMember, "ownership"> & { readonly closing: AbortSignal } | undefined;
   readonly tools: () => ToolExecutor;
   readonly runs: () => RunSupervisor | undefined;
 }): SubAgents {
   return lazyService(async () => {
     const { createSubAgents } = await import("./sub_agents/sub_agent_service.ts");
-    return createSubAgents({ store, clock, agents: () => config().agents, tools, runs, cluster: cluster?.ownership });
+    const { ownership, closing } = cluster ?? {};
+    return createSubAgents({ store, clock, agents: () => config().agents, tools, runs, cluster: ownership, closing });
   }, ["spawn", "list", "status", "result", "message", "cancel", "delegate", "delegations"]);
 }
 

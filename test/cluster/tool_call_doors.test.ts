@@ -98,6 +98,31 @@ test("a call that finds the database away is 503 storage_unavailable at every do
     await endMember(database, member);
   }));
 
+test("a gateway that closes while the database is away waits for no record of its calls any more", () =>
+  withTemporaryFolder(async (folder) => {
+    const database = createSharedDatabase();
+    const member = await startMember(database, join(folder, "a"), { config: { autonomy: { level: "full" } } });
+    await database.clock.advance(1_000);
+    database.onResult = (operation, writes) => {
+      if (operation === "batch" && JSON.stringify(writes).includes("color")) database.isAway = true;
+      return Promise.resolve();
+    };
+    const { result } = await member.services.tools.call({
+      name: "memory_store",
+      input: JSON.stringify(CALLS["memory_store"]),
+      runId: "run_1",
+      callId: "call_1",
+      caller: { via: "http", tokenId: "tok_1", scopes: ["tools", "runs"] },
+      depth: 0,
+      direct: true,
+      signal: new AbortController().signal,
+      approver: () => Promise.reject(new Error("Nobody is asked")),
+    });
+    assert.equal(database.isAway, true, result.output);
+    await endMember(database, member);
+    assert.equal(database.clock.pending(), 0, "no timer is left");
+  }));
+
 test("a procedure that has begun says so when the database goes away before it can be shown", () =>
   withTemporaryFolder(async (folder) => {
     const database = createSharedDatabase();

@@ -318,7 +318,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     metrics,
     redact: redactor.redact,
     audit: append,
-    shared: shared && new SharedCalls({ clock, log }),
+    shared: shared && new SharedCalls({ clock, log, closing: new AbortController().signal }),
     ...(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs }),
     ...(options.remembered === undefined ? {} : { remembered: options.remembered }),
   });

@@ -21,6 +21,8 @@ export interface DelegationOptions {
   readonly supervisor: () => RunSupervisor;
   /** Fences of the gateways of a cluster. Default: the gateway is alone */
   readonly cluster?: Pick<RunOwnership, "own" | "isCurrent"> | undefined;
+  /** Aborts when the gateway closes. Default: never */
+  readonly closing?: AbortSignal | undefined;
 }
 
 /** Runs of agents whose callers wait for the answer. Both throw ToolError `agent_failed`, and CancelError when the caller's signal aborts. */
@@ -39,7 +41,9 @@ export interface Delegation {
 const NEVER = new AbortController().signal;
 
 /** Returns the delegations over a supervisor. */
-export function createDelegation({ store, clock, supervisor, cluster }: DelegationOptions): Delegation {
+export function createDelegation(
+  { store, clock, supervisor, cluster, closing = NEVER }: DelegationOptions,
+): Delegation {
   const waitedFor = new Set<string>();
   const keep = (record: SubAgentRecord) =>
     store.batch([{ op: "put", collection: SUB_AGENTS, key: record.id, body: record }]);
@@ -50,7 +54,7 @@ export function createDelegation({ store, clock, supervisor, cluster }: Delegati
       await keep(record);
     } catch (error) {
       if (cluster === undefined || !isStorageAway(error)) throw error;
-      void readOnceBack(() => keep(record), { clock, signal: NEVER }).catch(() => {}); // It counts as left then
+      void readOnceBack(() => keep(record), { clock, signal: closing }).catch(() => {}); // It counts as left then
     }
   };
 

@@ -51,6 +51,8 @@ export interface SubAgentsOptions {
   readonly runs: () => RunSupervisor | undefined;
   /** Fences of the gateways of a cluster. Default: the gateway is alone */
   readonly cluster?: DelegationOptions["cluster"];
+  /** Aborts when the gateway closes. Default: never */
+  readonly closing?: AbortSignal | undefined;
 }
 
 /** Characters of a task that its record keeps. */
@@ -72,8 +74,8 @@ class SubAgentService implements SubAgents {
 
   constructor(options: SubAgentsOptions) {
     this.#options = options;
-    const { store, clock, runs, cluster } = options;
-    this.#delegation = createDelegation({ store, clock, cluster, supervisor: () => this.#supervisor() });
+    const { store, clock, runs, cluster, closing } = options;
+    this.#delegation = createDelegation({ store, clock, cluster, closing, supervisor: () => this.#supervisor() });
     this.#records = createSubAgentRecords({
       store,
       runOf: async (id) => await unlessUnreadable(runs()?.get(id)),

@@ -8,7 +8,14 @@ import type { Ended, ToolCallRequest } from "./tool_executor.ts";
 
 /** Records of calls that wait for the database at the same time. Further ones are lost, and logged. */
 const MAX_LATE = 1_000;
-const NEVER = new AbortController().signal;
+
+/** Options of `SharedCalls`. */
+export interface SharedCallsOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Aborts when the gateway closes: records that wait for the database are lost then. */
+  readonly closing: AbortSignal;
+}
 
 /**
  * Services whose calls change the database in one batch, or take their locks there before they change anything. When the database is away,
@@ -34,10 +41,10 @@ const IN_ONE_BATCH: ReadonlySet<ServiceName> = new Set<ServiceName>([
  * Source: docs/design/cluster.md "Tool calls"
  */
 export class SharedCalls {
-  readonly #options: { readonly clock: Clock; readonly log: Logger };
+  readonly #options: SharedCallsOptions;
   #late = 0;
 
-  constructor(options: { readonly clock: Clock; readonly log: Logger }) {
+  constructor(options: SharedCallsOptions) {
     this.#options = options;
   }
 
@@ -97,12 +104,13 @@ export class SharedCalls {
   }
 
   async #later(work: () => Promise<unknown>, about: Readonly<Record<string, string>>): Promise<void> {
-    const { clock, log } = this.#options;
+    const { clock, log, closing } = this.#options;
     if (this.#late >= MAX_LATE) return log.error("Records of a call are lost: the database was away", about);
     this.#late++;
     try {
-      await readOnceBack(work, { clock, signal: NEVER });
+      await readOnceBack(work, { clock, signal: closing });
     } catch (error) {
+      if (closing.aborted) return log.error("Records of a call are lost: the gateway ended first", about);
       log.error("Records of a call are lost: they could not be written once the database was back", {
         ...about,
         error,
