@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { systemClock } from "../../lib/base/clock.ts";
+import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
@@ -134,7 +134,7 @@ async function withMove(
   try {
     const { schema, engine_unchecked: engineUnchecked } = storage;
     const place = { dataDir, database, schema, engineUnchecked };
-    return await use({ ...place, textOf, clock, random, onProgress: progressTo(context) });
+    return await use({ ...place, textOf, clock, random, onProgress: toldProgress(context.say, clock) });
   } catch (error) {
     if (error instanceof DatabaseAwayError && !error.wasSent) throw refusalOf(error, storage);
     if (error instanceof DatabaseAwayError || sqlStateOf(error) !== undefined) {
@@ -161,8 +161,21 @@ function textOf(collection: string, body: string): string | undefined {
 /** Milliseconds between two lines about how far the copy is. */
 const TELL_EVERY_MS = 2_000;
 
-function progressTo({ say }: CommandContext): (progress: MoveProgress) => void {
-  let toldAt = systemClock.monotonic();
+/** Returns what tells a person how far a move is. A copy that takes longer than 2 seconds is told every 2 seconds, and once more at its end. */
+export function toldProgress(
+  say: CommandContext["say"],
+  clock: Pick<Clock, "monotonic">,
+): (progress: MoveProgress) => void {
+  let toldAt = clock.monotonic();
+  let isUntold = false;
+  const tellCopied = (copied: number, of: number) => {
+    const now = clock.monotonic();
+    const isDue = now - toldAt >= TELL_EVERY_MS;
+    if (!isDue && !(isUntold && copied === of)) return;
+    toldAt = now;
+    isUntold = copied < of;
+    say(`Copied ${copied} of ${of} records and entries`);
+  };
   return (progress) => {
     switch (progress.step) {
       case "resumed":
@@ -171,12 +184,8 @@ function progressTo({ say }: CommandContext): (progress: MoveProgress) => void {
         return say("The records have changed since that copy was begun: it is made anew");
       case "verify":
         return say("Reading both sides again, to compare counts and digests");
-      case "copy": {
-        const now = systemClock.monotonic();
-        if (now - toldAt < TELL_EVERY_MS) return;
-        toldAt = now;
-        return say(`Copied ${progress.copied} of ${progress.of}`);
-      }
+      case "copy":
+        return tellCopied(progress.copied, progress.of);
     }
   };
 }

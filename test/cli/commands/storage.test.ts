@@ -3,10 +3,12 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSyn
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, test } from "node:test";
+import { toldProgress } from "../../../cli/commands/storage.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
 import { takeGatewayLock } from "../../../lib/storage/gateway_lock.ts";
 import { withCliMachine } from "../../support/cli_process.ts";
+import { createFakeClock } from "../../support/fake_clock.ts";
 import { NO_POSTGRES, withDatabase } from "../../support/postgres_server.ts";
 import { openTestDatabase, openTestStore } from "../../support/postgres_stores.ts";
 import { until } from "../../support/until.ts";
@@ -27,6 +29,27 @@ async function fill({ run, dataDir }: Machine): Promise<void> {
   await store.close();
   writeFileSync(join(dataDir, "agents_ipc.key"), new Uint8Array(32), { mode: 0o600 });
 }
+
+test("a long move tells how far it is every 2 seconds, and that the copy is complete", async () => {
+  const clock = createFakeClock();
+  const said: string[] = [];
+  const tell = toldProgress((line) => void said.push(line), clock);
+  for (const copied of [0, 500, 1_000, 1_500, 2_000, 2_500, 2_766]) {
+    tell({ step: "copy", copied, of: 2_766 });
+    await clock.advance(700);
+  }
+  tell({ step: "verify" });
+  assert.deepEqual(said, [
+    "Copied 1500 of 2766 records and entries",
+    "Copied 2766 of 2766 records and entries",
+    "Reading both sides again, to compare counts and digests",
+  ]);
+  // One that is done at once has nothing to tell
+  said.length = 0;
+  const tellShort = toldProgress((line) => void said.push(line), clock);
+  for (const copied of [0, 7]) tellShort({ step: "copy", copied, of: 7 });
+  assert.deepEqual(said, []);
+});
 
 describe("storage migrate and unmark", { skip: NO_POSTGRES }, () => {
   test("moves the records, says what stays, and leaves a source that everything refuses until unmark", () =>
