@@ -53,7 +53,7 @@ async function requireFiles(options: LoadOptions, verb: "back up" | "restore"): 
   const { schema } = loaded.config.storage;
   const way = verb === "back up"
     ? `pg_dump --format=custom --schema=${schema} --file=postern.dump, and keep the key of storage.key_env (without it: the keys in "${loaded.dataDir}")`
-    : `pg_restore --dbname=... postern.dump while no gateway runs, then postern storage hold`;
+    : `stop every gateway, psql --command='DROP SCHEMA IF EXISTS ${schema} CASCADE', pg_restore --no-owner --single-transaction postern.dump, both with the address of the database, then postern storage hold (docs/deployment.md, "Backup of a cluster")`;
   throw new CommandError(
     `Cannot ${verb} the records: storage.driver is "postgres", so PostgreSQL's own tools do that: ${way}`,
   );

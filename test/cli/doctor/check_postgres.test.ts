@@ -60,13 +60,35 @@ test("doctor names the key of an address where nobody answers", () =>
     );
   }));
 
+test("the address of a database before a move to it is said to be for that, there and at a start", () =>
+  onMachine(async (machine) => {
+    const env = { ...environmentOf("postgres://me:of-nobody@127.0.0.1:1/x"), POSTERN__STORAGE__DRIVER: "sqlite" };
+    const { stdout } = await machine.run(["doctor", "--json"], { env });
+    const found = (JSON.parse(stdout) as { checks: readonly Finding[] }).checks.find(({ state, name }) =>
+      state === "warning" && name === "configuration"
+    );
+    const message = '"storage.url_env" does nothing for the gateway, since storage.driver is "sqlite": it is for ' +
+      'postern storage migrate and storage.driver = "postgres"';
+    assert.equal(found?.message, message);
+    assert.equal(
+      found.fix,
+      "postern storage migrate --from sqlite --to postgres, then postern config set storage.driver postgres; else " +
+        "take storage.url_env out of the configuration",
+    );
+    const { stderr } = await machine.withGateway([], () => Promise.resolve(), { env });
+    assert.ok(stderr.includes(message), stderr);
+  }));
+
 test("backup and restore leave PostgreSQL to its own tools, and name them", () =>
   onMachine(async ({ run }) => {
     const env = environmentOf("postgres://me:of-nobody@127.0.0.1:1/x");
     for (
       const [command, words] of [
         [["backup", "kept.db"], /pg_dump .*--schema=postern/],
-        [["restore", "kept.db"], /pg_restore/],
+        [
+          ["restore", "kept.db"],
+          /'DROP SCHEMA IF EXISTS postern CASCADE', pg_restore .*postern storage hold \(docs\/deployment\.md, "Backup of a cluster"\)/,
+        ],
       ] as const
     ) {
       const { code, stderr } = await run([...command], { env });
