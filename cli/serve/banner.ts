@@ -24,6 +24,8 @@ export interface BannerFacts {
   readonly schema: string | null;
   /** Id of this gateway in its cluster. Null: it is alone */
   readonly gateway: string | null;
+  /** Address of this gateway for the others of its cluster. Null: they cannot reach it, or there is none */
+  readonly advertise_url: string | null;
   /** Path of the configuration file. Null: every value is the default */
   readonly config_file: string | null;
 }
@@ -63,6 +65,7 @@ export function bannerFacts({ services, loaded, server, pairing, containment, pi
     data_dir: loaded.dataDir,
     schema: loaded.config.storage.driver === "postgres" ? loaded.config.storage.schema : null,
     gateway: services.cluster?.id ?? null,
+    advertise_url: services.cluster === undefined ? null : loaded.config.cluster.advertise_url || null,
     config_file: loaded.file?.path ?? null,
   };
 }
@@ -86,7 +89,7 @@ export function bannerText(
       : [["Records", `PostgreSQL, schema "${facts.schema}"`] as const, ["Data", facts.data_dir] as const],
     ...facts.gateway === null
       ? []
-      : [["Cluster", `${facts.gateway}; postern cluster status shows all gateways`] as const],
+      : [["Cluster", `${clusterPlace(facts)}; postern cluster status shows all gateways`] as const],
     ["Configuration", facts.config_file ?? "no file, all defaults (postern init writes one)"],
   ] as const).map(([name, value]) => [name, printableLine(value)] as const);
   return `Postern ${facts.version} is running
@@ -96,6 +99,10 @@ ${toDefinitions(rows, columns)}
 ${pairingText(facts.dashboard, options)}
 Stop it with Ctrl-C.
 `;
+}
+
+function clusterPlace({ gateway, advertise_url }: BannerFacts): string {
+  return advertise_url === null ? `${gateway}` : `${gateway}, which the others reach at ${advertise_url}`;
 }
 
 /** Options of `pairingText`. */

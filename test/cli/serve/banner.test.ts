@@ -7,7 +7,7 @@ const FACTS: BannerFacts = {
   ...{ host: "127.0.0.1", port: 42617, pairing_code: null, provider: "offline", model: "assistant" },
   provider_reason: "no API key was found",
   containment: { kind: "uncontained", text: "Commands are not contained" },
-  ...{ workspace: "/work", data_dir: "/data", schema: null, gateway: null, config_file: null },
+  ...{ workspace: "/work", data_dir: "/data", schema: null, gateway: null, advertise_url: null, config_file: null },
 };
 
 const shown = (more: Partial<BannerFacts>) =>
@@ -28,4 +28,6 @@ test("the banner says where the records are, and which gateway of a cluster this
   const member = shown({ schema: "postern", gateway: "gw_1" });
   assert.match(member, /Records +PostgreSQL, schema "postern"\n +Data +\/data\n/);
   assert.match(member, /Cluster +gw_1; postern cluster status shows all gateways\n/);
+  const reached = shown({ gateway: "gw_1", advertise_url: "https://gw-1.example" });
+  assert.match(reached, /Cluster +gw_1, which the others reach at https:\/\/gw-1\.example; postern cluster status/);
 });
