@@ -83,8 +83,12 @@ async function checkKeyFiles({ config: { provider, providers } }: LoadedConfig):
 
 /** Warns about settings that do nothing. */
 async function checkIdle(loaded: LoadedConfig, home: string): Promise<readonly Finding[]> {
-  const warnings = await configWarnings(loaded, home);
-  return warnings.map(({ key, message }) => warning(NAME, message, `take ${key} out of the configuration`));
+  const idle = await idleOf(loaded, home);
+  const warnings = await located(idle, loaded);
+  return warnings.map(({ key, message }, at) => {
+    const use = idle[at]?.use;
+    return warning(NAME, message, `${use === undefined ? "" : `${use}; else `}take ${key} out of the configuration`);
+  });
 }
 
 /** Warns about secrets in files that cannot be read. Variables that are not set are found by the check of the environment. */
@@ -128,13 +132,13 @@ export interface ConfigWarning {
 }
 
 /** Lists the settings of a configuration that do nothing in this version, as `postern.toml:12: [plugins] does nothing: ...`. */
-export async function configWarnings(
-  { config, file, sources, dataDir, workspace }: LoadedConfig,
-  home: string,
-): Promise<readonly ConfigWarning[]> {
+export async function configWarnings(loaded: LoadedConfig, home: string): Promise<readonly ConfigWarning[]> {
+  return await located(await idleOf(loaded, home), loaded);
+}
+
+async function idleOf({ config, dataDir, workspace }: LoadedConfig, home: string): Promise<readonly IdleSetting[]> {
   const others = await pluginToolNames({ dataDir, workspace, home, userDir: config.plugins.user_dir });
-  const idle = idleSettings(config, { others });
-  return await located(idle, { file, sources });
+  return idleSettings(config, { others });
 }
 
 /** Lists the secrets that are not there, as `postern.toml:12: [secrets.forge] cannot be used: the variable "FORGE" is not set`. */

@@ -11,6 +11,8 @@ export interface IdleSetting {
   readonly path: KeyPath;
   /** Whole sentence, as `[web_fetch] does nothing: this version has no tool "web_fetch"` */
   readonly message: string;
+  /** What makes the setting count, for people. Absent: nothing does, so that it is to be taken out */
+  readonly use?: string;
 }
 
 /** Tables of the configuration, with the tools that they are for. `tools` is empty for a feature without tools. */
@@ -122,19 +124,23 @@ function* idleValues(
   { gateway, storage, cluster, tools }: Config,
   { builtin, all, isShared }: KnownTools & { readonly isShared: boolean },
 ): Iterable<IdleSetting> {
+  const why = `storage.driver is "${storage.driver}"`;
+  const use = "postern config set storage.driver postgres";
   if (gateway.rate_limit_scope !== "gateway" && !isShared) {
-    const message = `"gateway.rate_limit_scope" does nothing: storage.driver is "${storage.driver}"`;
-    yield { path: ["gateway", "rate_limit_scope"], message };
+    yield { path: ["gateway", "rate_limit_scope"], message: `"gateway.rate_limit_scope" does nothing: ${why}`, use };
   }
   const alone: Readonly<Record<string, unknown>> = v.parse(clusterSchema, {});
   for (const [key, value] of isShared ? [] : Object.entries(cluster)) {
     if (value === alone[key]) continue;
-    const message = `"cluster.${key}" does nothing: storage.driver is "${storage.driver}"`;
-    yield { path: ["cluster", key], message };
+    yield { path: ["cluster", key], message: `"cluster.${key}" does nothing: ${why}`, use };
   }
+  // Before a move the address is named, and the driver left alone
+  const move = storage.driver === "sqlite" ? "postern storage migrate --from sqlite --to postgres" : undefined;
+  const purpose = `${move === undefined ? "" : "postern storage migrate and "}storage.driver = "postgres"`;
   for (const key of ["url", "url_env", "url_file", "direct_url_env"] as const) {
     if (storage[key] === "" || storage.driver === "postgres") continue;
-    yield { path: ["storage", key], message: `"storage.${key}" does nothing: storage.driver is "${storage.driver}"` };
+    const message = `"storage.${key}" does nothing for the gateway, since ${why}: it is for ${purpose}`;
+    yield { path: ["storage", key], message, use: move === undefined ? use : `${move}, then ${use}` };
   }
   for (const name of Object.keys(tools)) {
     const isBuiltIn = builtin.includes(name);

@@ -28,7 +28,10 @@ for (const [tool, shown, tables] of SECTIONS) {
 for (
   const [what, tables, expected] of [
     ["an address of a database that is not used", { storage: { url: "postgres://db/x" } }, [
-      '"storage.url" does nothing: storage.driver is "sqlite"',
+      '"storage.url" does nothing for the gateway, since storage.driver is "sqlite": it is for postern storage migrate and storage.driver = "postgres"',
+    ]],
+    ["an address of a database beside records in memory", { storage: { driver: "memory", url: "postgres://db/x" } }, [
+      '"storage.url" does nothing for the gateway, since storage.driver is "memory": it is for storage.driver = "postgres"',
     ]],
     ["windows of requests that no other gateway shares", { gateway: { rate_limit_scope: "cluster" } }, [
       '"gateway.rate_limit_scope" does nothing: storage.driver is "sqlite"',
