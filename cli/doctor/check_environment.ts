@@ -1,3 +1,4 @@
+import type { Config } from "../../lib/config/config.ts";
 import { environmentLayer } from "../../lib/config/layers.ts";
 import { SERVICE_VARIABLE } from "../../lib/host/service/service_manager.ts";
 import { hasKey, parseToml, toKeyText } from "../../lib/config/toml.ts";
@@ -36,19 +37,46 @@ export const environmentCheck: Check = {
       ...hidden.map(({ variable, path }): Finding =>
         warning(NAME, `${variable} takes the place of ${toKeyText(path)} in ${file?.path}`, `unset ${variable}`)
       ),
-      ...idle.map((name): Finding =>
-        warning(
-          NAME,
-          `${name} is read by nobody: a setting is written POSTERN__SECTION__KEY, with two underscores`,
-          `unset ${name}`,
-        )
-      ),
+      ...idle.map((name) => unnamed(name, config)),
       ...missingVariables(config, io.env).map(({ name, key }): Finding =>
         warning(NAME, `${name}, which ${key} names, is not set here`, `export ${name}=... where the gateway is started`)
       ),
     ];
   },
 };
+
+/** Setting that names a variable. */
+interface Naming {
+  readonly key: string;
+  /** Tells whether the setting names no variable yet, and would count if it named one. */
+  readonly isFree: (config: Config) => boolean;
+}
+
+/** Settings by the name that the documentation gives their variable. */
+const DOCUMENTED: Readonly<Record<string, Naming>> = {
+  POSTERN_DATABASE: {
+    key: "storage.url_env",
+    isFree: ({ storage: { url, url_env, url_file } }) => [url, url_env, url_file].every((given) => given === ""),
+  },
+  POSTERN_DATABASE_DIRECT: {
+    key: "storage.direct_url_env",
+    isFree: ({ storage }) => storage.driver === "postgres" && storage.direct_url_env === "",
+  },
+  POSTERN_RECORDS: { key: "storage.key_env", isFree: ({ storage }) => storage.key_env === "" },
+  POSTERN_CLUSTER_TOKEN: {
+    key: "cluster.token_env",
+    isFree: ({ storage, cluster }) => storage.driver === "postgres" && cluster.token_env === "",
+  },
+};
+
+/** Warns about a variable that no setting names: one that the documentation has, or a setting that is written wrongly. */
+function unnamed(name: string, config: Config): Finding {
+  const message = `${name} is set, yet no setting names it`;
+  const naming = DOCUMENTED[name];
+  if (naming?.isFree(config) === true) return warning(NAME, message, `postern config set ${naming.key} ${name}`);
+  const hint = "a variable that is a setting itself is written POSTERN__SECTION__KEY, with two underscores";
+  return warning(NAME, `${message}; ${hint}`, `unset ${name}`);
+}
 
 const RUNTIME = "runtime";
 const OLDEST_DENO = [2, 9] as const;

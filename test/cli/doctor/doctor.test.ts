@@ -74,8 +74,49 @@ test("warnings are a failure with --strict alone", () =>
     const env = { POSTERN_GATEWAY_PORT: "1" };
     const { code, of } = await examine(machine, { env });
     assert.equal(code, 0);
-    assert.match(of("environment").join(), /warning: POSTERN_GATEWAY_PORT is read by nobody/);
+    assert.match(
+      of("environment").join(),
+      /warning: POSTERN_GATEWAY_PORT is set, yet no setting names it; .* POSTERN__SECTION__KEY/,
+    );
     assert.equal((await examine(machine, { env, flags: ["--strict"] })).code, 1);
+  }));
+
+test("a variable with a name of the documentation that no setting names is told with the setting, while that is free", () =>
+  onMachine(async (machine) => {
+    const meant = {
+      POSTERN_DATABASE: "storage.url_env",
+      POSTERN_DATABASE_DIRECT: "storage.direct_url_env",
+      POSTERN_RECORDS: "storage.key_env",
+      POSTERN_CLUSTER_TOKEN: "cluster.token_env",
+    };
+    const set = Object.fromEntries(Object.keys(meant).map((name) => [name, "set"]));
+    const told = async (env: Readonly<Record<string, string>>) =>
+      (await examine(machine, { env: { ...set, ...env } })).all
+        .filter(({ name, state }) => name === "environment" && state === "warning")
+        .map(({ message, fix }) => `${message} -> ${fix}`);
+    const free = await told({
+      POSTERN__STORAGE__DRIVER: "postgres",
+      POSTERN__STORAGE__URL: "postgres://127.0.0.1:1/x",
+    });
+    for (const [name, key] of Object.entries(meant)) {
+      const expected = `${name} is set, yet no setting names it -> postern config set ${key} ${name}`;
+      assert.equal(free.includes(expected), name !== "POSTERN_DATABASE", free.join("\n"));
+      const page = readFileSync(new URL("../../../docs/postgresql.md", import.meta.url), "utf8");
+      const [, setting] = key.split(".");
+      assert.match(page, new RegExp(`${setting} (?:= ")?${name}`), `no page names ${name} so`);
+    }
+    const alone = await told({});
+    assert.ok(
+      alone.includes(
+        "POSTERN_DATABASE is set, yet no setting names it -> postern config set storage.url_env POSTERN_DATABASE",
+      ),
+    );
+    assert.match(
+      alone.join("\n"),
+      /^POSTERN_CLUSTER_TOKEN is set, yet no setting names it; .* -> unset POSTERN_CLUSTER_TOKEN$/m,
+    );
+    const other = { POSTERN__STORAGE__KEY_ENV: "OTHER", OTHER: "set" };
+    assert.match((await told(other)).join("\n"), /^POSTERN_RECORDS is set, .* -> unset POSTERN_RECORDS$/m);
   }));
 
 test("a variable that the configuration names and nobody set is a warning, there and in the log of a start", () =>
