@@ -14,6 +14,12 @@ const CONFIG = {
   security: { write_file: { enabled: true } },
   gateway: { rate_limit_max: 0 },
 };
+const FACTS = {
+  ...{ server_version: "15.19", timeline: 1, role: "primary", standbys: 0, synchronous_standby_names: "" },
+  ...{ max_connections: 97, connections: 24 },
+  replication_window:
+    "no standby follows; a failover may lose what was committed just before: synchronous_standby_names is empty",
+} as const;
 const WRITE = { toolCalls: [{ name: "write_file", arguments: { path: "a.txt", content: "hello" } }] };
 
 describe("the dashboard's cluster in Chromium", { skip: NO_PAGE_TEST }, () => {
@@ -81,6 +87,26 @@ describe("the dashboard's cluster in Chromium", { skip: NO_PAGE_TEST }, () => {
       assert.equal(first.services.state(), "ok");
     }));
 
+  test("breaks the name of a setting at its underscores", () => {
+    const database = createSharedDatabase();
+    const { store, cluster } = database.link();
+    const facts = () => Promise.resolve(FACTS);
+    return withRunningGateway(
+      { config: CONFIG, clock: database.clock, database: { store, cluster: { ...cluster, facts } } },
+      (gateway) =>
+        withView(browser, { gateway, view: "cluster" }, async ({ page }) => {
+          await page.locator("#cluster-facts").getByText(FACTS.replication_window).waitFor();
+          for (const width of [400, 1_200]) {
+            await page.setViewportSize({ width, height: 900 });
+            const lines = await page.evaluate<readonly (readonly string[])[]>(LINES);
+            const broken = lines.flatMap((texts) => texts.slice(0, -1));
+            assert.ok(broken.length > 0, `nothing is broken at ${width} px`);
+            for (const line of broken) assert.match(line, /[ _]$/);
+          }
+        }),
+    );
+  });
+
   test("has no link where the gateway is alone, and says why at its address", () =>
     withRunningGateway(
       { config: { gateway: { rate_limit_max: 0 } } },
@@ -92,3 +118,21 @@ describe("the dashboard's cluster in Chromium", { skip: NO_PAGE_TEST }, () => {
         }),
     ));
 });
+
+/** Script of the page that returns the lines which the texts of the facts are broken into. */
+const LINES = `Array.from(document.querySelectorAll("#cluster-facts dd"), (place) => {
+  const lines = [];
+  const walker = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {
+    for (let at = 0; at < node.data.length; at++) {
+      const range = document.createRange();
+      range.setStart(node, at);
+      range.setEnd(node, at + 1);
+      const { bottom, width } = range.getBoundingClientRect();
+      // A space at the end of a line has no width
+      if (lines.length === 0 || (width > 0 && bottom > lines.at(-1).bottom + 2)) lines.push({ text: "", bottom });
+      lines.at(-1).text += node.data[at];
+    }
+  }
+  return lines.map(({ text }) => text);
+})`;

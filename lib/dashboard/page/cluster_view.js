@@ -253,5 +253,14 @@ function cellsOf({ lease_left_ms: left, host, pid, version, started_at: started 
  * @param {string} value
  */
 function fact(name, value) {
-  return element("div", {}, element("dt", {}, name), element("dd", {}, value));
+  return element("div", {}, element("dt", {}, name), element("dd", {}, ...breakable(value)));
+}
+
+/**
+ * Returns a text that may be broken after each underscore, so that the long name of a setting is not broken inside its words.
+ * @param {string} text
+ * @returns {(Node | string)[]}
+ */
+function breakable(text) {
+  return text.split(/(?<=_)/).flatMap((part, at) => at === 0 ? [part] : [element("wbr"), part]);
 }
