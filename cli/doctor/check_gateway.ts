@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { isAbsolute } from "node:path";
 import { VERSION } from "../../lib/base/version.ts";
+import { DRAINED } from "../../lib/cluster/drain_watch.ts";
 import { readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { readServiceFile } from "../../lib/host/service/service_file.ts";
 import { readServiceMark, ServiceError } from "../../lib/host/service/service_manager.ts";
@@ -42,6 +43,11 @@ function judge({ running }: Installation, who: string, restart: string): readonl
 function judgeHealth({ record, health, status }: RunningFacts, who: string, restart: string): Finding {
   const what = `${who} runs at ${record.address} (process ${record.pid})`;
   if (health === "silent") return failure(NAME, `${what} and does not answer`, restart);
+  // One that takes no work claims no run either
+  if (health === "draining" && status?.cluster?.reason === DRAINED) {
+    return warning(NAME, `${what} and stays without work, since somebody has drained it`, restart);
+  }
+  if (health === "draining") return warning(NAME, `${what} and is about to end`, "postern daemon status");
   const problem = status?.shared_workspace?.problem ?? null;
   if (problem !== null) {
     const why = `${what} and claims no run that needs its workspace: ${problem}`;
@@ -56,7 +62,6 @@ function judgeHealth({ record, health, status }: RunningFacts, who: string, rest
   if (health === "degraded") {
     return failure(NAME, `${what} and cannot write its records or its log`, "see the line on the database");
   }
-  if (health === "draining") return warning(NAME, `${what} and is about to end`, "postern daemon status");
   if (record.version === VERSION) return fine(NAME, what);
   return warning(NAME, `${what} as version ${record.version}, and this program is ${VERSION}`, restart);
 }

@@ -85,6 +85,11 @@ test(
               const health = await fetch(`${address}health`);
               assert.equal(health.status, 503);
               assert.match(await health.text(), /somebody has drained this gateway/);
+              const doctor = await other.run(["doctor"], { env });
+              assert.match(
+                doctor.stdout,
+                /^warning +gateway .* and stays without work, since somebody has drained it$/m,
+              );
               const last = await machine.run(["cluster", "drain", own.id], { env });
               assert.equal(last.code, 1);
               assert.match(last.stderr, /no other gateway of the cluster takes work/);
