@@ -56,9 +56,8 @@ export async function checkCluster(
 
 function summaryOf({ gateways, queue }: ClusterStatus): string {
   const count = gateways.length === 1 ? "1 gateway has" : `${gateways.length} gateways have`;
-  return `${
-    gateways.length === 0 ? "No gateway has" : count
-  } a lease; ${queue.open} open runs, ${queue.waiting} wait for a gateway`;
+  const waiting = `${queue.waiting} ${queue.waiting === 1 ? "waits" : "wait"} for a gateway`;
+  return `${gateways.length === 0 ? "No gateway has" : count} a lease; ${countOf(queue.open, "open run")}, ${waiting}`;
 }
 
 function leaseProblems(name: string, { gateways }: ClusterStatus, { cluster }: Config): readonly Finding[] {
@@ -66,18 +65,13 @@ function leaseProblems(name: string, { gateways }: ClusterStatus, { cluster }: C
   const late = gateways.filter(({ state }) => state === "late");
   if (late.length > 0) {
     const message = `The lease of ${namesOf(late)} has run out, and no other gateway has taken over`;
-    problems.push(warning(name, message, "start a gateway: it takes over after one lease"));
+    problems.push(warning(name, message, toStart(gateways, "it takes over after one lease")));
   }
   const gone = gateways.filter(({ state }) => state === "gone");
   if (gone.length > 0) {
     const message = `Runs of ${namesOf(gone)}, which is gone, wait for a gateway`;
-    problems.push(
-      warning(
-        name,
-        message,
-        "start a gateway, with the workspace that the runs need: postern cluster runs --gateway none",
-      ),
-    );
+    const how = "with the workspace that the runs need, see postern cluster runs --gateway none";
+    problems.push(warning(name, message, toStart(gateways, how)));
   }
   const drained = gateways.filter(({ state }) => state === "drained");
   if (drained.length > 0) {
@@ -98,17 +92,29 @@ function leaseProblems(name: string, { gateways }: ClusterStatus, { cluster }: C
     const message = `${namesOf(longer)} has a longer lease than cluster.lease_secs says here (${cluster.lease_secs} s)`;
     problems.push(warning(name, message, "give all gateways the same cluster.lease_secs"));
   }
-  const linked = gateways.filter(({ advertise_url: url, host }) => url === null && host !== null);
-  if (linked.length > 0 && linked.length < gateways.length) {
+  const known = gateways.filter(({ host }) => host !== null);
+  const unlinked = known.filter(({ advertise_url: url }) => url === null);
+  if (unlinked.length > 0 && unlinked.length < known.length) {
     const message = `${
-      namesOf(linked)
+      namesOf(unlinked)
     } has no cluster.advertise_url, and others have one: readers elsewhere get its turns late`;
     problems.push(warning(name, message, "set cluster.advertise_url and cluster.token_env at each gateway"));
   }
   return problems;
 }
 
-function queueProblems(name: string, { queue }: ClusterStatus): readonly Finding[] {
+/** Says that a gateway is to be started. Where none lives, the database may have come back from a dump, whose open work is held first. */
+function toStart(gateways: readonly GatewayStatus[], how: string): string {
+  const isNobodyThere = gateways.every(({ state }) => state === "late" || state === "gone");
+  const start = `start a gateway: ${how}`;
+  return isNobodyThere ? `after pg_restore: postern storage hold, before a gateway starts; else ${start}` : start;
+}
+
+function countOf(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? "" : "s"}`;
+}
+
+function queueProblems(name: string, { queue, gateways }: ClusterStatus): readonly Finding[] {
   const { waiting, lag_ms: lag, waiting_for_workspace: bound, workspaces_without_gateway: stranded } = queue;
   const fix = "start a gateway with that workspace, or cancel the runs that postern cluster runs --gateway none names";
   const left = stranded.map(({ workspace, runs }) => {
@@ -117,11 +123,13 @@ function queueProblems(name: string, { queue }: ClusterStatus): readonly Finding
   });
   if (lag === null || lag < LONG_WAIT_MS) return left;
   const where = bound === 0 ? "" : `; ${bound} need the workspace of certain gateways`;
-  const message = `${waiting} runs wait for a gateway, the oldest for ${Math.round(lag / 1_000)} s${where}`;
-  return [
-    ...left,
-    warning(name, message, "postern cluster runs --gateway none; start more gateways, or raise runs.max_concurrent"),
-  ];
+  const wait = waiting === 1 ? "waits" : "wait";
+  const message = `${countOf(waiting, "run")} ${wait} for a gateway, the oldest for ${
+    Math.round(lag / 1_000)
+  } s${where}`;
+  const more = "postern cluster runs --gateway none; start more gateways, or raise runs.max_concurrent";
+  const isSomebodyThere = gateways.some(({ state }) => state !== "late" && state !== "gone");
+  return [...left, warning(name, message, isSomebodyThere ? more : toStart(gateways, "it claims them"))];
 }
 
 function serverProblems(
@@ -144,7 +152,9 @@ function serverProblems(
   const each = OWN_CONNECTIONS + (storage.direct_url_env === "" ? storage.pool_size : 0);
   if (counted * each > facts.max_connections) {
     const message =
-      `${counted} gateways may open ${counted * each} connections (storage.pool_size ${storage.pool_size}), ` +
+      `${countOf(counted, "gateway")} may open ${
+        counted * each
+      } connections (storage.pool_size ${storage.pool_size}), ` +
       `and the server takes ${facts.max_connections}`;
     problems.push(warning(name, message, "lower storage.pool_size, raise max_connections, or put PgBouncer between"));
   }

@@ -229,6 +229,12 @@ test(
           ["ok", "1 gateway has a lease; 0 open runs, 0 wait for a gateway"],
         ]);
 
+        const openClaim = { v: 1, gateway: null, fence: 0, conversation_id: null, parent_id: null };
+        await store.batch([{ op: "put", collection: "run_claims", key: "run_open", body: openClaim }]);
+        assert.deepEqual(await clusterFindings(machine, env), [
+          ["ok", "1 gateway has a lease; 1 open run, 1 waits for a gateway"],
+        ]);
+
         await putLease("gw_late", -60_000);
         await putLease("gw_long", 900_000, { drain: "drained" }, {
           version: "1.1.0",
@@ -257,6 +263,45 @@ test(
         ];
         assert.deepEqual(found.map(([state]) => state), expected.map(() => "warning"));
         for (const [at, pattern] of expected.entries()) assert.match(found[at]?.[1] ?? "", pattern);
+        await store.close();
+      })
+    ),
+);
+
+test(
+  "doctor names the hold of open work first where no gateway lives, as after pg_restore",
+  { skip: NO_POSTGRES },
+  () =>
+    onMachine((machine) =>
+      withDatabase(async (url) => {
+        const store = await openTestStore(await openTestDatabase(url), "postern");
+        const about = { host: "web-1", pid: 7, version: "1.0.0", started_at: "2026-01-01T00:00:00.000Z" };
+        const lease = { v: 1, fence: 1, until: systemClock.now() - 60_000, about };
+        const claim = { v: 1, gateway: "gw_lost", fence: 3, conversation_id: null, parent_id: null };
+        await store.batch([
+          { op: "put", collection: "gateway_leases", key: "gw_late", body: lease },
+          { op: "put", collection: "gateway_fences", key: "gw_late", body: { v: 1 } },
+          { op: "put", collection: "gateway_fences", key: "gw_lost", body: { v: 1, gone: true } },
+          { op: "put", collection: "run_claims", key: "run_left", body: claim },
+        ]);
+        const fixes = async () => {
+          const { stdout } = await machine.run(["doctor", "--json"], { env: environmentOf(url) });
+          const { checks } = JSON.parse(stdout) as { checks: readonly Finding[] };
+          return checks.filter(({ name, state }) => name === "cluster" && state === "warning").map(({ fix }) =>
+            fix ?? ""
+          );
+        };
+        const alone = await fixes();
+        assert.equal(alone.length, 2);
+        for (const fix of alone) {
+          assert.match(fix, /^after pg_restore: postern storage hold, before a gateway starts; else start a gateway: /);
+        }
+        const alive = { ...lease, until: systemClock.now() + 9_000 };
+        await store.batch([
+          { op: "put", collection: "gateway_leases", key: "gw_well", body: alive },
+          { op: "put", collection: "gateway_fences", key: "gw_well", body: { v: 1 } },
+        ]);
+        assert.doesNotMatch((await fixes()).join(), /pg_restore/);
         await store.close();
       })
     ),
