@@ -15,10 +15,15 @@ const CONFIG = {
   gateway: { rate_limit_max: 0 },
 };
 const FACTS = {
-  ...{ server_version: "15.19", timeline: 1, role: "primary", standbys: 0, synchronous_standby_names: "" },
-  ...{ max_connections: 97, connections: 24 },
+  server_version: "15.19",
+  timeline: 1,
+  role: "primary",
+  standbys: 0,
+  synchronous_standby_names: "",
   replication_window:
     "no standby follows; a failover may lose what was committed just before: synchronous_standby_names is empty",
+  max_connections: 97,
+  connections: 24,
 } as const;
 const WRITE = { toolCalls: [{ name: "write_file", arguments: { path: "a.txt", content: "hello" } }] };
 
