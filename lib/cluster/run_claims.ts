@@ -111,6 +111,8 @@ export class RunClaims {
     const byConversation = new Map<string, number>();
     /** The run of each conversation that was accepted first, once a run of the conversation was tried. */
     const firsts = new Map<string, string | undefined>();
+    /** Runs that this look has asked. */
+    const asked = new Set<string>();
     const left: OpenWork<ClaimBody>[] = [];
     const isHere = ({ body }: OpenWork<ClaimBody>) => body.workspace === undefined || body.workspace === workspace;
     const blocked = this.#blocked;
@@ -141,6 +143,7 @@ export class RunClaims {
       hasRoom: (work, claimed) => isHere(work) && (claimed < limit || takesNoSlot(toRun(work))) && mayAsk(work),
       // Runs of a conversation begin in the order in which they were accepted, one at a time
       more: async ({ id, body: { conversation_id, parent_id } }) => {
+        asked.add(id);
         const line = lineAtParent(parent_id);
         const atParent = line === undefined || parent_id === null ? [] : await this.#atParent(parent_id, own);
         if (line !== undefined) blocked.note(line, atParent === undefined);
@@ -153,7 +156,8 @@ export class RunClaims {
         ]);
         firsts.set(conversation_id, first);
         const mayBegin = hold !== undefined && first === id;
-        blocked.note(lineOf(conversation_id), !mayBegin);
+        // Of two that are asked together the first one says whether the conversation is blocked
+        if (first === id || first === undefined || !asked.has(first)) blocked.note(lineOf(conversation_id), !mayBegin);
         return mayBegin ? [hold, ...atParent] : undefined;
       },
       onLeft(work) {

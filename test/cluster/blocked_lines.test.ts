@@ -75,6 +75,18 @@ describe("runs of conversations that are at work", () => {
     await close();
   });
 
+  test("are no blocked ones while none is at work: the first of each of 150 conversations is claimed by one look", async () => {
+    const database = createSharedDatabase();
+    const a = await joinLink(database, { seed: 1 });
+    await database.clock.advance(2 * LEASE_MS);
+    // The first look of a gateway reads claims in another order too
+    await claim(a);
+    const lines = Array.from({ length: 150 }, (_, index) => `c${index}`);
+    await accept(database, a, lines.flatMap((line) => ["first", "second"].map((n) => runOf(`run_${n}_${line}`, line))));
+    assert.deepEqual((await claim(a)).toSorted(), lines.map((line) => `run_first_${line}`).toSorted());
+    await a.close();
+  });
+
   test("cost a look a bounded number of reads", async () => {
     const { database, b, close } = await blockedConversations(500);
     let reads = 0;
