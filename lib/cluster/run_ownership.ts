@@ -189,7 +189,7 @@ export class RunOwnership {
    */
   check(runId: string): readonly Write[] {
     const owned = this.#owned.get(runId);
-    if (owned === undefined) throw takenOver();
+    if (owned === undefined) throw runTakenOver();
     return [fenceCheck(owned.own)];
   }
 
@@ -254,7 +254,7 @@ export class RunOwnership {
   async mayAct(runId: string, signal: AbortSignal): Promise<void> {
     const owned = this.#owned.get(runId);
     if (owned !== undefined && await this.#options.lease.mayActUnder(owned.own.fence, signal)) return;
-    throw takenOver();
+    throw runTakenOver();
   }
 
   /**
@@ -501,6 +501,6 @@ export class RunOwnership {
 }
 
 /** Returns the reason for which work of a run stops that this gateway does not own any more. */
-export function takenOver(): CancelError {
+export function runTakenOver(): CancelError {
   return new CancelError("shutdown", "Another gateway has taken the run over");
 }

@@ -1,4 +1,4 @@
-/** What a gateway does with its work when it has lost its lease: others may own the runs, and the work is not over yet. */
+/** Tests of the work of a gateway that has lost its lease: others may own the runs, and the work is not over yet. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";

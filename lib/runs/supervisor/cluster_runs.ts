@@ -1,7 +1,7 @@
 import type { Cluster } from "../../cluster/join_cluster.ts";
 import { POLL_MS } from "../../cluster/cluster_news.ts";
 import type { ClaimableRun } from "../../cluster/run_claims.ts";
-import { type RunOwnership, takenOver } from "../../cluster/run_ownership.ts";
+import { type RunOwnership, runTakenOver } from "../../cluster/run_ownership.ts";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
@@ -132,7 +132,7 @@ export class ClusterRuns {
       ready: () => false,
       async wait(signal) {
         // An accepted run has its place by its claim, until others take the run over
-        if (isAccepted && (!ownership.owns(run.id) || ownership.isLost(run.id))) throw takenOver();
+        if (isAccepted && (!ownership.owns(run.id) || ownership.isLost(run.id))) throw runTakenOver();
         const maxBefore = isAccepted ? undefined : limits().maxPerConversation;
         if (!await ownership.lineUp(run, { mayHold: place.ready(), maxBefore, signal })) throw fullLine();
         await place.wait(signal);
@@ -396,7 +396,7 @@ export class ClusterRuns {
     // The lease may have been lost while the run was read: others may own it, and have it begun
     const entry = active.find(id);
     if (entry === undefined) this.ownership.forget(id);
-    else if (this.ownership.isLost(id)) entry.abort(takenOver());
+    else if (this.ownership.isLost(id)) entry.abort(runTakenOver());
     return isTakenUp;
   }
 
@@ -434,7 +434,7 @@ export class ClusterRuns {
     const { active, runs } = this.#options;
     for (const id of ids) {
       runs.forget(id);
-      active.find(id)?.abort(takenOver());
+      active.find(id)?.abort(runTakenOver());
       // A run that is just being taken up keeps the fence of its claim until that has ended
       if (this.#unreadable.delete(id)) this.ownership.forget(id);
     }
