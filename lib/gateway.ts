@@ -6,6 +6,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { createAccessServices } from "./access/access_services.ts";
+import { unconfirmed } from "./access/identity.ts";
 import type { AccessCluster } from "./access/token_sharing.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
 import { CancelError, SHUTTING_DOWN } from "./base/cancel.ts";
@@ -76,7 +77,10 @@ async function startWings(
   const { files, guardedFetch } = system;
   const scopesOf = async (tokenId: string | null) => {
     await access.tokens.confirm({ tokenId });
-    return access.tokens.scopesOf(tokenId);
+    const scopes = access.tokens.scopesOf(tokenId);
+    // Another gateway may have made the token just now
+    if (scopes === undefined && !access.tokens.standing().isConfirmed) throw unconfirmed();
+    return scopes;
   };
   const automation = createAutomationServices({
     ...{ ...found, ...work, approvals, files, guardedFetch, scopesOf, taintedFiles },
@@ -555,7 +559,7 @@ function stateOf({ current, store, cluster, guard, options }: Wings): GatewaySta
 function stateReasonOf({ current, cluster }: Wings): string | undefined {
   if (current.draining !== undefined || cluster === undefined) return current.draining;
   if (!cluster.lease.mayAct()) {
-    return "the lease in the cluster is lost, so no effect begins until the database has renewed it";
+    return "the lease in the cluster could not be renewed in time, so no effect begins until the database renews it";
   }
   const problem = cluster.ownership.membership()?.whyUnproven();
   return problem === undefined ? undefined : `it claims no run that needs its workspace: ${problem}`;

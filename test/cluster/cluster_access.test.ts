@@ -6,6 +6,7 @@ import type { Door } from "../../handlers/door.ts";
 import { FRAMES } from "../../handlers/websocket/frames.ts";
 import { createRouter } from "../../handlers/router.ts";
 import { ROUTES } from "../../handlers/routes.ts";
+import { unconfirmed } from "../../lib/access/identity.ts";
 import { TOKEN_CHANGES } from "../../lib/access/token_sharing.ts";
 import { WS_TICKETS } from "../../lib/access/shared_tickets.ts";
 import { TOKENS } from "../../lib/access/tokens.ts";
@@ -13,6 +14,7 @@ import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
 import { connect, createFakePeer } from "../support/fake_peer.ts";
 import { type ClusterMember, endMember, startMember } from "../support/cluster_member.ts";
 import { createSharedDatabase, type SharedDatabase } from "../support/clustered.ts";
+import { MAKER } from "../support/cron_fixture.ts";
 import { ask } from "../support/supervised.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
@@ -77,9 +79,11 @@ async function withMembers(
 ): Promise<void> {
   await withTemporaryFolder(async (folder) => {
     const database = createSharedDatabase();
-    const environment = { POSTERN_TOKEN: "token-of-the-environment" };
-    const a = await startMember(database, join(folder, "a"), { environment, script });
-    const b = await startMember(database, join(folder, "b"), { environment, script });
+    const options = {
+      ...{ environment: { POSTERN_TOKEN: "token-of-the-environment" }, script, config: { cron: { enabled: true } } },
+    };
+    const a = await startMember(database, join(folder, "a"), options);
+    const b = await startMember(database, join(folder, "b"), options);
     try {
       await work({ database, a, b });
     } finally {
@@ -138,6 +142,41 @@ test("a run with tools begins with a token that still counts after a slow look a
     assert.equal(await atB.codeOf(reply), "auth_invalid");
     database.onResult = onResult;
     await database.clock.advance(4_000);
+  }));
+
+test("a schedule of a token that this gateway cannot know yet fires once it is certain, and is not recorded as failed", () =>
+  withMembers(async ({ database, a, b }) => {
+    await database.clock.advance(1_000);
+    const { onResult } = database;
+    let isUncertain = true;
+    database.onResult = async (operation, first, link) => {
+      await onResult(operation, first, link);
+      if (isUncertain && link === b.link && operation === "scan" && first === TOKEN_CHANGES) throw unconfirmed();
+    };
+    await database.clock.advance(2_000);
+    const { record } = await passing(database, a.services.tokens.issue({ scopes: ["runs"], label: "" }));
+    const by = { via: "http", tokenId: record.id, scopes: record.scopes } as const;
+    await passing(
+      database,
+      a.services.cron.add({ id: "soon", schedule: "in 2 seconds", prompt: "work" }, { ...MAKER, caller: by }),
+    );
+    // B alone fires
+    a.link.isCut = true;
+    await database.clock.advance(5_000);
+    const firings = async () =>
+      (await b.services.cron.history("soon", { limit: 10 }))?.firings.map((one) => one.status);
+    assert.deepEqual(await firings(), []);
+    isUncertain = false;
+    await database.clock.advance(120_000);
+    console.log(
+      await b.services.cron.history("soon", { limit: 10 }),
+      await b.services.cron.get?.("soon"),
+      b.services.config().cron,
+      b.services.tokens.standing(),
+      b.services.tokens.scopesOf(record.id),
+    );
+    assert.deepEqual(await firings(), ["started"]);
+    database.onResult = onResult;
   }));
 
 test("a token that is revoked at one gateway ends at another: requests, sockets, tickets, without any note too", () =>
