@@ -108,14 +108,16 @@ export async function openConfiguredDatabase(
 export function refusalOf(error: DatabaseAwayError, storage: PostgresSettings): ConfigError {
   const key = keyOf(storage);
   const { message } = error;
-  const wayOut = NOT_TRUSTED.test(message)
+  const wayOut = error.isStranger
+    ? `see that ${key} names the host and the port of the server`
+    : NOT_TRUSTED.test(message)
     ? `name its authority by "sslrootcert=/path/root.pem" in ${key}, or turn TLS off by "sslmode=disable" where the network is your own`
     : `see that the server runs, and that ${key} is right`;
   return new ConfigError("storage_unavailable", `${message}; ${wayOut}`, { key, cause: error });
 }
 
-function isFinal({ cause, message }: DatabaseAwayError): boolean {
-  return WRONG_ADDRESS.test(sqlStateOf(cause) ?? "") || NOT_TRUSTED.test(message);
+function isFinal({ cause, message, isStranger }: DatabaseAwayError): boolean {
+  return isStranger || WRONG_ADDRESS.test(sqlStateOf(cause) ?? "") || NOT_TRUSTED.test(message);
 }
 
 /** Returns the key that the address comes from. */

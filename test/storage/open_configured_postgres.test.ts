@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import { describe, test } from "node:test";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
@@ -92,3 +93,50 @@ test("a start whose server does not answer says so once, and waits for 30 second
   assert.equal(outcome, "storage_unavailable");
   assert.deepEqual(said, ["The database does not answer yet: the start waits 30 s for it"]);
 });
+
+/** Calls `use` with the port of a server that treats each connection in one way. */
+async function withServer(onConnect: (socket: Socket) => void, use: (port: number) => Promise<void>): Promise<void> {
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    onConnect(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  try {
+    await use((server.address() as AddressInfo).port); // it listens
+  } finally {
+    server.close();
+  }
+}
+
+for (
+  const greeting of ["HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "SSH-2.0-OpenSSH_9.9\r\n", "-ERR\r\n"]
+) {
+  for (const sslmode of ["disable", "no-verify"]) {
+    // A server of SSH begins as one does that takes TLS
+    if (greeting.startsWith("S") && sslmode !== "disable") continue;
+    test(`something that answers ${JSON.stringify(greeting.slice(0, 8))} with sslmode=${sslmode} is told at once`, () =>
+      withServer((socket) => void socket.once("data", () => socket.end(greeting)), async (port) => {
+        await assert.rejects(
+          open(`postgres://me@127.0.0.1:${port}/x?sslmode=${sslmode}`),
+          (error: Error & { code?: string; key?: string }) => {
+            assert.deepEqual([error.code, error.key], ["storage_unavailable", "storage.url"]);
+            assert.match(error.message, /: something else than PostgreSQL answers there; see that storage\.url names/);
+            return true;
+          },
+        );
+      }));
+  }
+}
+
+test("a server that closes its connections is waited for, and may be another program", () =>
+  withServer((socket) => void socket.once("data", () => socket.destroy()), async (port) => {
+    const clock = createFakeClock();
+    let error: Error | undefined;
+    void open(`postgres://me@127.0.0.1:${port}/x`, {}, { clock }).catch((reason: Error) => error = reason);
+    await until(async () => {
+      await clock.advance(500);
+      return error !== undefined;
+    });
+    assert.ok(clock.monotonic() >= 30_000);
+    assert.match(error?.message ?? "", /closed before the first answer, .* not PostgreSQL; try again/);
+  }));

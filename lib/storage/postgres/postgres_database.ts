@@ -82,9 +82,15 @@ export class DatabaseAwayError extends Error {
   override readonly name = "DatabaseAwayError";
   /** A statement was on its way, so nobody knows whether it was done. False: nothing was sent */
   readonly wasSent: boolean;
-  constructor(message: string, options: { readonly wasSent: boolean; readonly cause: unknown }) {
+  /** True: something answers at the address, and it is not PostgreSQL. */
+  readonly isStranger: boolean;
+  constructor(
+    message: string,
+    options: { readonly wasSent: boolean; readonly isStranger?: boolean; readonly cause: unknown },
+  ) {
     super(message, { cause: options.cause });
     this.wasSent = options.wasSent;
+    this.isStranger = options.isStranger ?? false;
   }
 }
 
@@ -184,12 +190,14 @@ class PooledDatabase implements PostgresDatabase {
   async dedicated(): Promise<DedicatedSession> {
     const { direct, clock } = this.#options;
     const client = new this.#pg.Client(clientConfig(this.#pg, direct, this.#options));
-    const session = new ClientSession(client, { name: nameOfAddress(direct), timeoutMs: this.#timeoutMs, clock });
+    const name = nameOfAddress(direct);
+    const session = new ClientSession(client, { name, timeoutMs: this.#timeoutMs, clock });
+    const firstByte = hearFirstByte(client);
     try {
       await client.connect();
     } catch (cause) {
       await session.close();
-      throw notConnected(nameOfAddress(direct), cause);
+      throw refusedStart(name, { cause, firstByte: firstByte(), hasTls: direct.ssl !== false });
     }
     try {
       await session.query(`SET statement_timeout = ${this.#timeoutMs}; ${DOES_IT_WRITE}`);
@@ -400,6 +408,39 @@ function rowsOf(result: QueryResult): readonly PostgresRow[] {
 
 function notConnected(name: string, cause: unknown): DatabaseAwayError {
   return new DatabaseAwayError(`Cannot reach the database ${name}: ${reasonOf(cause)}`, { wasSent: false, cause });
+}
+
+/** Bytes that an answer of PostgreSQL to the first message begins with: to a start without TLS, and to the question for TLS. */
+const FIRST_BYTES = { plain: "RENv", tls: "SNE" } as const;
+/** Reason that pg gives for a connection that the other side closes before it has said anything */
+const CLOSED = "Connection terminated unexpectedly";
+
+/** Returns a function that tells the first byte which the server has sent on a new connection. Undefined: none has come yet */
+function hearFirstByte({ connection }: Client): () => string | undefined {
+  let first: string | undefined;
+  connection.stream.once("data", (bytes: Uint8Array) => void (first = String.fromCharCode(bytes[0] ?? 0)));
+  return () => first;
+}
+
+/** Returns the error of a connection that did not come about. A server that is starting may close connections too; it says nothing else first. */
+function refusedStart(
+  name: string,
+  { cause, firstByte, hasTls }: {
+    readonly cause: unknown;
+    readonly firstByte: string | undefined;
+    readonly hasTls: boolean;
+  },
+): DatabaseAwayError {
+  if (firstByte !== undefined && !FIRST_BYTES[hasTls ? "tls" : "plain"].includes(firstByte)) {
+    const message = `Cannot reach the database ${name}: something else than PostgreSQL answers there`;
+    return new DatabaseAwayError(message, { wasSent: false, isStranger: true, cause });
+  }
+  if (firstByte === undefined && reasonOf(cause) === CLOSED) {
+    const message = `Cannot reach the database ${name}: the connection is closed before the first answer, ` +
+      "as by a server that starts, and by one that is not PostgreSQL";
+    return new DatabaseAwayError(message, { wasSent: false, cause });
+  }
+  return notConnected(name, cause);
 }
 
 function onlyReads(name: string): DatabaseAwayError {
