@@ -4,7 +4,8 @@ import type { ClusterStatus, GatewayStatus } from "../../lib/cluster/cluster_sta
 import type { PostgresFacts } from "../../lib/cluster/postgres_facts.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { openConfiguredDatabase } from "../../lib/storage/open_configured_postgres.ts";
-import { DatabaseAwayError, type PostgresDatabase } from "../../lib/storage/postgres/postgres_database.ts";
+import { findSchema } from "../../lib/storage/postgres/migrate_schema.ts";
+import { DatabaseAwayError, type PostgresDatabase, sqlStateOf } from "../../lib/storage/postgres/postgres_database.ts";
 import { openClusterOverview } from "../cluster_database.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
 
@@ -12,12 +13,14 @@ import { failure, type Finding, fine, warning } from "./finding.ts";
 const OWN_CONNECTIONS = 3;
 /** Time for which a run may wait for a gateway before somebody should look. Milliseconds */
 const LONG_WAIT_MS = 60_000;
+/** State of SQLSTATE by which the server refuses a user something. */
+const NO_RIGHT = "42501";
 /** Gateways that a finding names. */
 const SHOWN = 5;
 
 /**
  * Checks what gateways that share a PostgreSQL need: their leases, connections past a pooler and in number, and standbys. Changes nothing.
- * @returns nothing when the database cannot be reached, which is the finding of another check
+ * @returns nothing when the database cannot be reached or the user may not read it, which is the finding of another check
  */
 export async function checkCluster(
   name: string,
@@ -28,6 +31,8 @@ export async function checkCluster(
   try {
     const { storage } = config;
     database = await openConfiguredDatabase({ storage, environment, clock: systemClock, random: createSystemRandom() });
+    // No cluster uses a schema that records are copied into; the check of the database tells of it
+    if ((await findSchema(database, storage.schema)).hasUnfinishedMove) return [];
     const [pooler, opened] = await Promise.all([
       poolerProblems(name, database, config),
       openClusterOverview(database, config),
@@ -47,7 +52,7 @@ export async function checkCluster(
       await opened.close();
     }
   } catch (error) {
-    if (error instanceof DatabaseAwayError) return [];
+    if (error instanceof DatabaseAwayError || sqlStateOf(error) === NO_RIGHT) return [];
     throw error;
   } finally {
     await database?.close();

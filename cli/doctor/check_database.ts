@@ -38,7 +38,10 @@ export const databaseCheck: Check = {
     if (damaged.length > 0) return damagedRecords(damaged, "the running gateway set aside");
     if (driver === "postgres") {
       const { checkPostgres } = await import("./check_postgres.ts");
-      return await checkPostgres(NAME, config.storage, (name) => context.io.env[name]);
+      const isRunning = running !== undefined && running.health !== "silent";
+      return await checkPostgres(NAME, {
+        ...{ storage: config.storage, environment: (name) => context.io.env[name], isRunning },
+      });
     }
     if (running?.health === "degraded") {
       const message = "The running gateway cannot write its records or its log";

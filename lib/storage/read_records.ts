@@ -48,7 +48,7 @@ export function readable<T>(
  * @throws {HttpError} 500 `record_unreadable` for one that cannot be parsed, which is set aside
  */
 export async function readRecord<T>(
-  store: Store,
+  store: Pick<Store, "get" | "unreadable">,
   collection: string,
   key: string,
   parse: ParseRecord<T>,

@@ -74,20 +74,66 @@ const HOW_TO = "`openssl rand -base64 32` prints a new key";
  * Source: docs/design/storage.md "Keys"
  */
 export function createRecordKeys(options: RecordKeysOptions): RecordKeys {
-  const { settings: { key_env, old_key_env }, environment, isShared } = options;
-  if (key_env !== "") {
-    const key = readKey("key_env", key_env, environment);
-    const old = old_key_env === "" ? undefined : readKey("old_key_env", old_key_env, environment);
-    if (old !== undefined && checkOf(old) === checkOf(key)) {
-      throw unusable(
-        "old_key_env",
-        "it has the same key as storage.key_env, so nothing would change; name the new key by storage.key_env, and the one before by storage.old_key_env",
-      );
-    }
-    return new EnvironmentKeys(options, key, old);
+  const given = readKeys(options);
+  if (given !== undefined) return new EnvironmentKeys(options, given);
+  return options.isShared ? new MissingKeys(options.store) : new FileKeys(options);
+}
+
+/**
+ * Checks the keys of the environment as the start of a gateway does, and changes nothing: a first key is not taken over.
+ * @throws {ConfigError} `storage_key`
+ */
+export async function verifyRecordKeys(
+  options: Pick<RecordKeysOptions, "settings" | "environment" | "isShared"> & {
+    readonly store: Pick<Store, "get" | "unreadable">;
+  },
+): Promise<void> {
+  const given = readKeys(options);
+  if (given !== undefined) await hasKey(options.store, given);
+  else if (options.isShared) await new MissingKeys(options.store).check();
+}
+
+/** Keys of the environment. */
+interface GivenKeys {
+  readonly key: Uint8Array;
+  /** The key before it, while records are rewritten. */
+  readonly old: Uint8Array | undefined;
+}
+
+/** Reads the keys of the environment. @returns undefined where the configuration names none. @throws {ConfigError} `storage_key` */
+function readKeys(
+  { settings: { key_env, old_key_env }, environment }: Pick<RecordKeysOptions, "settings" | "environment">,
+): GivenKeys | undefined {
+  if (key_env === "") {
+    if (old_key_env === "") return undefined;
+    throw unusable("old_key_env", "it goes with storage.key_env alone, which names the new key");
   }
-  if (old_key_env !== "") throw unusable("old_key_env", "it goes with storage.key_env alone, which names the new key");
-  return isShared ? new MissingKeys(options.store) : new FileKeys(options);
+  const key = readKey("key_env", key_env, environment);
+  const old = old_key_env === "" ? undefined : readKey("old_key_env", old_key_env, environment);
+  if (old !== undefined && checkOf(old) === checkOf(key)) {
+    throw unusable(
+      "old_key_env",
+      "it has the same key as storage.key_env, so nothing would change; name the new key by storage.key_env, and the one before by storage.old_key_env",
+    );
+  }
+  return { key, old };
+}
+
+/** Tells whether the database has a key, which must be one of the given ones. @throws {ConfigError} `storage_key`: it is another */
+async function hasKey(store: Pick<Store, "get" | "unreadable">, given: GivenKeys): Promise<boolean> {
+  const stored = await readRecord(store, STORAGE_KEYS, CURRENT, parseStorageKey);
+  if (stored !== undefined) keyFor(stored.value.check, given);
+  return stored !== undefined;
+}
+
+/** Returns the key that records are written with. @throws {ConfigError} `storage_key`: it is none of the given ones */
+function keyFor(check: string, { key, old }: GivenKeys): Uint8Array {
+  if (check === checkOf(key)) return key;
+  if (old !== undefined && check === checkOf(old)) return old;
+  const reason = old === undefined
+    ? "the records of this database are encrypted with another key; give that one, or name it by storage.old_key_env beside the new one"
+    : "the records of this database are encrypted with neither this key nor that of storage.old_key_env";
+  throw unusable("key_env", reason);
 }
 
 /** Keys in files of the data directory. */
@@ -175,30 +221,28 @@ class FileKeys implements RecordKeys {
 /** The key of the environment and, while records are rewritten, the key before it. */
 class EnvironmentKeys implements RecordKeys {
   readonly #options: RecordKeysOptions;
-  readonly #key: Uint8Array;
-  readonly #old: Uint8Array | undefined;
+  readonly #given: GivenKeys;
   readonly ids: readonly string[];
 
-  constructor(options: RecordKeysOptions, key: Uint8Array, old: Uint8Array | undefined) {
+  constructor(options: RecordKeysOptions, given: GivenKeys) {
+    const { key, old } = given;
     this.#options = options;
-    this.#key = key;
-    this.#old = old;
+    this.#given = given;
     this.ids = [key, ...old === undefined ? [] : [old]].map(checkOf);
   }
 
   async check(): Promise<void> {
     const { store } = this.#options;
-    for (;;) {
-      const stored = await readRecord(store, STORAGE_KEYS, CURRENT, parseStorageKey);
-      if (stored !== undefined) return void this.#keyFor(stored.value.check);
-      if (await store.insertOnce(STORAGE_KEYS, CURRENT, { v: 1, check: checkOf(this.#key) })) return;
+    while (!await hasKey(store, this.#given)) {
+      if (await store.insertOnce(STORAGE_KEYS, CURRENT, { v: 1, check: checkOf(this.#given.key) })) return;
     }
   }
 
   async cipher(name: RecordKeyName): Promise<RecordCipher> {
     const { random, store, dataDir, isKept } = this.#options;
+    const { key, old: before } = this.#given;
     const derived = (key: Uint8Array) => createRecordCipher(derive(key, name), random);
-    const [current, old] = [derived(this.#key), this.#old && derived(this.#old)];
+    const [current, old] = [derived(key), before && derived(before)];
     const file = isKept && await exists(join(dataDir, name))
       ? createRecordCipher(await loadKeyFile(join(dataDir, name), random), random)
       : undefined;
@@ -211,7 +255,7 @@ class EnvironmentKeys implements RecordKeys {
         if (stored === undefined) {
           throw unusable("key_env", "the record of the database's key is gone; restart the gateway");
         }
-        const writing = this.#keyFor(stored.value.check) === this.#key ? current : derived(this.#old ?? this.#key);
+        const writing = keyFor(stored.value.check, this.#given) === key ? current : derived(before ?? key);
         const check: Write = { op: "check", collection: STORAGE_KEYS, key: CURRENT, version: stored.version };
         return { keyId: writing.keyId, seal: writing.seal, also: [check] };
       },
@@ -223,7 +267,7 @@ class EnvironmentKeys implements RecordKeys {
     for (;;) {
       await this.check();
       const stored = await readRecord(store, STORAGE_KEYS, CURRENT, parseStorageKey);
-      const check = checkOf(this.#key);
+      const check = checkOf(this.#given.key);
       if (stored === undefined || stored.value.check === check) return;
       const body = { ...stored.value, check };
       if (await store.putIfVersion(STORAGE_KEYS, CURRENT, stored.version, body)) return;
@@ -231,24 +275,14 @@ class EnvironmentKeys implements RecordKeys {
   }
 
   async endRekey(): Promise<void> {}
-
-  /** Returns the key that records are written with. @throws {ConfigError} the gateway does not have it */
-  #keyFor(check: string): Uint8Array {
-    if (check === checkOf(this.#key)) return this.#key;
-    if (this.#old !== undefined && check === checkOf(this.#old)) return this.#old;
-    const reason = this.#old === undefined
-      ? "the records of this database are encrypted with another key; give that one, or name it by storage.old_key_env beside the new one"
-      : "the records of this database are encrypted with neither this key nor that of storage.old_key_env";
-    throw unusable("key_env", reason);
-  }
 }
 
 /** Keys of a gateway in a cluster that was given none. */
 class MissingKeys implements RecordKeys {
-  readonly #store: Store;
+  readonly #store: Pick<Store, "get">;
   readonly ids: readonly string[] = [];
 
-  constructor(store: Store) {
+  constructor(store: Pick<Store, "get">) {
     this.#store = store;
   }
 

@@ -77,14 +77,78 @@ export async function migrateSchema(session: MigrationSession, options: MigrateS
   }
 }
 
+/** Schema as a start of a gateway would find it. */
+export interface SchemaFacts {
+  /** Number of the last step that was made. Undefined: the first start makes the schema */
+  readonly version: number | undefined;
+  /** Number of the last step that this program has. */
+  readonly knownVersion: number;
+}
+
+/**
+ * Checks that `migrateSchema` would bring a schema to the version of the last step, and changes nothing.
+ * @throws {ConfigError} as `migrateSchema`
+ */
+export async function checkSchema(
+  session: MigrationSession,
+  options: Omit<MigrateSchemaOptions, "log" | "isMove">,
+): Promise<SchemaFacts> {
+  const { schema, name, steps = SCHEMA_STEPS } = options;
+  if (options.engineUnchecked !== true) await checkEngine(session, name);
+  const { hasSchema, hasVersion, hasUnfinishedMove } = await findSchema(session, schema);
+  if (hasUnfinishedMove) throw unfinishedMove({ name, schema });
+  const rights = await readRights(session, schema);
+  const requireRight = (isThere: boolean, problem: string) => {
+    if (isThere) return;
+    const who = `Cannot use the schema "${schema}" of the database ${name}: the user`;
+    throw unusable(`${who} ${problem}, or name another by storage.schema`);
+  };
+  if (!hasSchema) requireRight(rights.mayCreate, "may not make it; grant CREATE on the database");
+  requireRight(rights.mayUse, "may not use it; grant USAGE and CREATE on it");
+  if (!hasVersion) {
+    requireRight(rights.mayCreate, "may not create tables there; grant CREATE on it");
+    return { version: undefined, knownVersion: steps.length };
+  }
+  // A start locks the row of the version, also where there is no step to make
+  requireRight(rights.mayWrite, "may not change its tables; make the user their owner");
+  const [row] = await session.query(`SELECT version FROM ${quoteName(schema)}.schema_version`);
+  const version = Number(row?.["version"]);
+  if (version > steps.length) throw tooNew({ name, schema, version, known: steps.length });
+  if (version < steps.length) {
+    const wayOut = "grant CREATE on it, and make the user the owner of its tables";
+    requireRight(rights.mayCreate && rights.isOwner, `may not bring its tables to their next version; ${wayOut}`);
+  }
+  return { version, knownVersion: steps.length };
+}
+
+/** Reads what the user may do with a schema and its tables. A schema that is missing may be used by whoever makes it. */
+async function readRights(session: PostgresSession, schema: string) {
+  const [row] = await session.query(
+    `SELECT coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1), true) AS may_use,
+       coalesce(
+         (SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1),
+         has_database_privilege(current_database(), 'CREATE')
+       ) AS may_create,
+       coalesce(bool_and(has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'UPDATE')), true) AS may_write,
+       coalesce(bool_and(pg_has_role(c.relowner, 'USAGE')), true) AS is_owner
+     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname = $1 AND c.relname IN ('schema_version', 'records')`,
+    [schema],
+  );
+  return {
+    mayUse: row?.["may_use"] === true,
+    mayCreate: row?.["may_create"] === true,
+    mayWrite: row?.["may_write"] === true,
+    isOwner: row?.["is_owner"] === true,
+  };
+}
+
 /** Refuses a schema that records are copied into. @throws {ConfigError} `database_unusable` */
 export async function refuseUnfinishedMove(
   session: PostgresSession,
   { schema, name }: { readonly schema: string; readonly name: string },
 ): Promise<void> {
-  const table = `${quoteName(schema)}.unfinished_move`;
-  const [found] = await session.query("SELECT to_regclass($1) IS NOT NULL AS has_copy", [table]);
-  if (found?.["has_copy"] === true) throw unfinishedMove({ schema, name });
+  if ((await findSchema(session, schema)).hasUnfinishedMove) throw unfinishedMove({ schema, name });
 }
 
 /** Makes the schema and the row that holds its version. Of many gateways that start at once each waits for the one before. */
@@ -94,19 +158,28 @@ async function createVersionRow(
 ): Promise<{ readonly hasUnfinishedMove: boolean }> {
   return await session.transaction(async (locked) => {
     await locked.query("SELECT pg_advisory_xact_lock(hashtext('postern schema'), hashtext($1))", [schema]);
-    const [found] = await locked.query(
-      "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1) AS has_schema, EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'schema_version') AS has_version, EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'unfinished_move') AS has_move",
-      [schema],
-    );
-    if (found?.["has_schema"] !== true) await locked.query(`CREATE SCHEMA ${quoted}`);
-    const facts = { hasUnfinishedMove: found?.["has_move"] === true };
-    if (found?.["has_version"] === true) return facts;
+    const { hasSchema, hasVersion, hasUnfinishedMove } = await findSchema(locked, schema);
+    if (!hasSchema) await locked.query(`CREATE SCHEMA ${quoted}`);
+    if (hasVersion) return { hasUnfinishedMove };
     await locked.query(
       `CREATE TABLE ${quoted}.schema_version (one boolean PRIMARY KEY DEFAULT true CHECK (one), version int4 NOT NULL);
        INSERT INTO ${quoted}.schema_version (version) VALUES (0)`,
     );
-    return facts;
+    return { hasUnfinishedMove };
   });
+}
+
+/** Tells what there is of a schema, whatever the user may read of it. */
+export async function findSchema(session: PostgresSession, schema: string) {
+  const [found] = await session.query(
+    "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1) AS has_schema, EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'schema_version') AS has_version, EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'unfinished_move') AS has_move",
+    [schema],
+  );
+  return {
+    hasSchema: found?.["has_schema"] === true,
+    hasVersion: found?.["has_version"] === true,
+    hasUnfinishedMove: found?.["has_move"] === true,
+  };
 }
 
 async function checkEngine(session: MigrationSession, name: string): Promise<void> {

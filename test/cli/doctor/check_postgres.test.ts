@@ -44,8 +44,111 @@ test(
         await database.query("UPDATE postern.schema_version SET version = 99");
         const newer = await databaseFinding(machine, url);
         assert.equal(newer?.state, "failure");
-        assert.match(newer.message, /A newer Postern wrote .* version is 99/);
+        assert.match(newer.message, /its version is 99, and this Postern knows versions up to \d+$/);
+        assert.match(newer.fix ?? "", /^run the Postern that needs version 99, or name another by storage\.schema$/);
         await store.close();
+      })
+    ),
+);
+
+/** Findings of one name that are no `ok`, as `state: message -> fix`. */
+async function problems(
+  { run }: Machine,
+  name: string,
+  env: Readonly<Record<string, string>>,
+): Promise<readonly string[]> {
+  const { stdout } = await run(["doctor", "--json"], { env });
+  return (JSON.parse(stdout) as { checks: readonly Finding[] }).checks
+    .filter((found) => found.name === name && found.state !== "ok" && !found.message.includes("fsync is off"))
+    .map(({ state, message, fix }) => `${state}: ${message} -> ${fix}`);
+}
+
+test(
+  "doctor refuses the keys that a start refuses, and takes no first key over",
+  { skip: NO_POSTGRES },
+  () =>
+    onMachine((machine) =>
+      withDatabase(async (url) => {
+        const env = environmentOf(url);
+        const [first, other] = [1, 2].map((fill) => Buffer.alloc(32, fill).toString("base64"));
+        const withKey = (key = "") => ({ ...env, POSTERN__STORAGE__KEY_ENV: "KEY", KEY: key });
+        const store = await openTestStore(await openTestDatabase(url), "postern");
+        assert.deepEqual(await problems(machine, "database", withKey(first)), []);
+        assert.equal(await store.get("storage_keys", "current"), undefined);
+        await machine.withGateway([], async () => {
+          const [elsewhere = ""] = await problems(machine, "database", env);
+          assert.match(
+            elsewhere,
+            /^warning: The running gateway has its key, and a start from this terminal is refused: /,
+          );
+        }, { env: withKey(first) });
+        assert.deepEqual(await problems(machine, "database", withKey(first)), []);
+        for (
+          const [given, message] of [
+            [
+              withKey(other),
+              /^failure: .*encrypted with another key -> give that one, or name it by storage\.old_key_env/,
+            ],
+            [env, /^failure: .*with a key that other gateways have -> set it to the name of a variable with that key/],
+            [withKey("short"), /^failure: .*"KEY" does not hold 32 bytes in base64 -> `openssl rand/],
+          ] as const
+        ) {
+          const found = await problems(machine, "database", given);
+          assert.equal(found.length, 1, found.join("\n"));
+          assert.match(found[0] ?? "", message);
+          const start = await machine.run(["gateway"], { env: given });
+          assert.equal(start.code, 78, "the start has another opinion");
+        }
+        await store.close();
+      })
+    ),
+);
+
+test(
+  "doctor refuses an unfinished move, and a user without the rights that a start needs",
+  { skip: NO_POSTGRES },
+  () =>
+    onMachine((machine) =>
+      withDatabase(async (url, server) => {
+        const name = new URL(url).pathname.slice(1);
+        const run = (text: string) => server.run(text, name);
+        await run(`CREATE ROLE "poor_${name}" LOGIN PASSWORD 'poor'`);
+        try {
+          const poor = new URL(url);
+          poor.username = `poor_${name}`;
+          poor.password = "poor";
+          const told = async (of = poor.href) => {
+            const found = await problems(machine, "database", environmentOf(of));
+            const start = found.length === 0 ? undefined : await machine.run(["gateway"], { env: environmentOf(of) });
+            assert.equal(start?.code, found.length === 0 ? undefined : 78, start?.stderr);
+            assert.deepEqual(
+              (await clusterFindings(machine, environmentOf(of))).filter(([state]) => state !== "ok"),
+              [],
+            );
+            return found.join("\n");
+          };
+          assert.match(
+            await told(),
+            /^failure: .* the user may not make it -> grant CREATE on the database, or name another/,
+          );
+          await run("CREATE SCHEMA postern");
+          assert.match(await told(), /^failure: .* the user may not use it -> grant USAGE and CREATE on it/);
+          await run(`GRANT USAGE ON SCHEMA postern TO "poor_${name}"`);
+          assert.match(await told(), /^failure: .* the user may not create tables there -> grant CREATE on it/);
+          await run(`DROP SCHEMA postern`);
+          await (await openTestStore(await openTestDatabase(url), "postern")).close();
+          await run(`GRANT USAGE ON SCHEMA postern TO "poor_${name}"`);
+          await run(`GRANT SELECT ON ALL TABLES IN SCHEMA postern TO "poor_${name}"`);
+          assert.match(await told(), /^failure: .* the user may not change its tables -> make the user their owner/);
+          await run("CREATE TABLE postern.unfinished_move (id text)");
+          assert.match(
+            await told(url),
+            /^failure: .*records are copied into it, and the copy is not finished -> run postern storage migrate/,
+          );
+          assert.deepEqual(await clusterFindings(machine, environmentOf(url)), []);
+        } finally {
+          await run(`DROP OWNED BY "poor_${name}"; DROP ROLE "poor_${name}"`);
+        }
       })
     ),
 );
