@@ -9,12 +9,19 @@ import { pathToFileURL } from "node:url";
 
 /** Files that take long, the longest first. They run alone, before all others. */
 export const LONGEST: readonly string[] = [
+  "test/journeys/cluster_chaos.test.ts",
   "test/tools/web/browser.test.ts",
   "test/docs/documentation.test.ts",
+  "test/journeys/rolling_upgrade.test.ts",
+  "test/extensions/plugins/write_scaffold.test.ts",
+  "test/journeys/wasm_plugin.test.ts",
+  "test/extensions/plugins/process/process_plugin.test.ts",
+  "test/extensions/mcp/server_connection.test.ts",
   "test/tools/git/hostile_config.test.ts",
   "test/journeys/daemon.test.ts",
   "test/tools/git/remotes.test.ts",
   "test/cli/daemon/daemon.test.ts",
+  "test/cluster/postgres_cluster.test.ts",
   "test/dashboard/browser.test.ts",
   "test/journeys/killed_gateway.test.ts",
   "test/journeys/cluster_outages.test.ts",
@@ -28,6 +35,8 @@ export const LONGEST: readonly string[] = [
   "test/system/browser/browsers.test.ts",
   "test/journeys/dashboard_records.test.ts",
   "test/dashboard/layout.test.ts",
+  "test/journeys/http_semantics.test.ts",
+  "test/journeys/idempotency.test.ts",
   "test/contract/owned_things.test.ts",
   "test/journeys/nodes.test.ts",
   "test/journeys/mounts.test.ts",

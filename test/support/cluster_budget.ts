@@ -25,7 +25,8 @@ export interface Spent {
   readonly calls: number;
 }
 
-const LIMIT = 60_000;
+/** A gateway leases a twentieth of it, which is ten calls */
+const LIMIT = 24_000;
 const OUTPUT = 100;
 const INPUT = 20;
 /** Calls at work of one gateway, at most. */

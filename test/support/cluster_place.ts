@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { systemClock } from "../../lib/base/clock.ts";
+import { systemClock, withTimeout } from "../../lib/base/clock.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import { appliedText } from "./applied_text.ts";
@@ -144,8 +144,10 @@ class ClusterPlace implements WorkPlace {
 
   /** Returns what the reader of a run has, who is at its end by now. */
   async #readTo(id: string): Promise<readonly AgentEvent[] | undefined> {
-    const late = systemClock.sleep(READER_MS).then(() => assert.fail(`the reader of ${id} is not at its end`));
-    return await Promise.race([this.#readers.get(id), late]);
+    const reader = this.#readers.get(id);
+    if (reader === undefined) return undefined;
+    const read = await withTimeout(reader, { ms: READER_MS, clock: systemClock });
+    return read ?? assert.fail(`the reader of ${id} is not at its end`);
   }
 
   /** Reads the events of a run to the terminal one, at another gateway whenever a connection ends or is cut. */
