@@ -19,7 +19,7 @@ import { forgetMcpRecordRoute, mcpRecordsRoute } from "./routes/mcp_records.ts";
 import { completeMcpLoginRoute, mcpLoginRoute, removeMcpLoginRoute } from "./routes/mcp_logins.ts";
 import { browserLoginsRoute, removeBrowserLoginRoute, saveBrowserLoginRoute } from "./routes/browser_logins.ts";
 import { chatRoute, chatSocketRoute, legacyWebhookRoute } from "./routes/chat.ts";
-import { clusterRoute, clusterRunsRoute, drainGatewayRoute } from "./routes/cluster.ts";
+import { clusterLinkRoute, clusterRoute, clusterRunsRoute, drainGatewayRoute } from "./routes/cluster.ts";
 import { completionsRoute } from "./routes/completions.ts";
 import {
   conversationRoute,
@@ -162,6 +162,7 @@ export const ROUTES: readonly Route[] = [
   removeMcpLoginRoute,
   clusterRoute,
   clusterRunsRoute,
+  clusterLinkRoute,
   drainGatewayRoute,
   browserLoginsRoute,
   saveBrowserLoginRoute,

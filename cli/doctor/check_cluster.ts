@@ -1,4 +1,5 @@
 import { systemClock } from "../../lib/base/clock.ts";
+import { listSome } from "../../lib/base/text.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import type { ClusterStatus, GatewayStatus } from "../../lib/cluster/cluster_status.ts";
 import type { PostgresFacts } from "../../lib/cluster/postgres_facts.ts";
@@ -7,6 +8,7 @@ import { openConfiguredDatabase } from "../../lib/storage/open_configured_postgr
 import { findSchema } from "../../lib/storage/postgres/migrate_schema.ts";
 import { DatabaseAwayError, type PostgresDatabase, sqlStateOf } from "../../lib/storage/postgres/postgres_database.ts";
 import { openClusterOverview } from "../cluster_database.ts";
+import { checkLinks, checkToken, type LinkCheckOptions } from "./check_links.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
 
 /** Connections that a gateway has beside its pool: for the lease, for notes, and one while it starts. */
@@ -22,11 +24,8 @@ const SHOWN = 5;
  * Checks what gateways that share a PostgreSQL need: their leases, connections past a pooler and in number, and standbys. Changes nothing.
  * @returns nothing when the database cannot be reached or the user may not read it, which is the finding of another check
  */
-export async function checkCluster(
-  name: string,
-  config: Config,
-  environment: (name: string) => string | undefined,
-): Promise<readonly Finding[]> {
+export async function checkCluster(name: string, options: LinkCheckOptions): Promise<readonly Finding[]> {
+  const { config, environment } = options;
   let database: PostgresDatabase | undefined;
   try {
     const { storage } = config;
@@ -37,12 +36,15 @@ export async function checkCluster(
       poolerProblems(name, database, config),
       openClusterOverview(database, config),
     ]);
-    if (opened === undefined) return pooler;
+    const early = [...pooler, ...checkToken(name, options)];
+    if (opened === undefined) return early;
     try {
-      const status = await opened.overview.status();
+      const [status, views] = await Promise.all([opened.overview.status(), opened.leases.list()]);
       const problems = [
-        ...pooler,
-        ...leaseProblems(name, status, config),
+        ...early,
+        ...leaseProblems(name, status),
+        ...settingProblems(name, views, config),
+        ...await checkLinks(name, opened, options),
         ...queueProblems(name, status),
         ...status.database === null ? [] : serverProblems(name, status.database, { status, config }),
         ...await timeoutProblems(name, database),
@@ -65,7 +67,7 @@ function summaryOf({ gateways, queue }: ClusterStatus): string {
   return `${gateways.length === 0 ? "No gateway has" : count} a lease; ${countOf(queue.open, "open run")}, ${waiting}`;
 }
 
-function leaseProblems(name: string, { gateways }: ClusterStatus, { cluster }: Config): readonly Finding[] {
+function leaseProblems(name: string, { gateways }: ClusterStatus): readonly Finding[] {
   const problems: Finding[] = [];
   const late = gateways.filter(({ state }) => state === "late");
   if (late.length > 0) {
@@ -91,12 +93,6 @@ function leaseProblems(name: string, { gateways }: ClusterStatus, { cluster }: C
       warning(name, `Gateways run different versions: ${each}`, "bring all to the newest, one after the other"),
     );
   }
-  const leaseMs = cluster.lease_secs * 1_000;
-  const longer = gateways.filter(({ lease_left_ms: left }) => left !== null && left > leaseMs);
-  if (longer.length > 0) {
-    const message = `${namesOf(longer)} has a longer lease than cluster.lease_secs says here (${cluster.lease_secs} s)`;
-    problems.push(warning(name, message, "give all gateways the same cluster.lease_secs"));
-  }
   const known = gateways.filter(({ host }) => host !== null);
   const unlinked = known.filter(({ advertise_url: url }) => url === null);
   if (unlinked.length > 0 && unlinked.length < known.length) {
@@ -106,6 +102,36 @@ function leaseProblems(name: string, { gateways }: ClusterStatus, { cluster }: C
     problems.push(warning(name, message, "set cluster.advertise_url and cluster.token_env at each gateway"));
   }
   return problems;
+}
+
+/** Finds gateways that have other values than this configuration of settings that all are to share. */
+function settingProblems(name: string, views: readonly GatewayView[], { cluster }: Config): readonly Finding[] {
+  const found: Finding[] = [];
+  for (
+    const { key, own, of } of [
+      // What is left of a lease tells of a longer one, where the gateway does not say how long it is
+      {
+        key: "lease_secs",
+        own: cluster.lease_secs,
+        of: ({ about, leftMs }: GatewayView) =>
+          about.lease_ms ?? (leftMs > cluster.lease_secs * 1_000 ? leftMs : undefined),
+      },
+      {
+        key: "workspace_wait_secs",
+        own: cluster.workspace_wait_secs,
+        of: ({ about }: GatewayView) => about.workspace_wait_ms,
+      },
+    ] as const
+  ) {
+    const different = views.filter((view) => (of(view) ?? own * 1_000) !== own * 1_000);
+    if (different.length === 0) continue;
+    const values = [...new Set(different.map((view) => `${Math.ceil((of(view) ?? 0) / 1_000)} s`))];
+    const message = `${
+      namesOf(different.map(({ id, about: { host, pid } }) => ({ id, host, pid })))
+    } has another cluster.${key} (${listSome(values, SHOWN)}) than this configuration (${own} s)`;
+    found.push(warning(name, message, `give all gateways the same cluster.${key}, and restart those that had another`));
+  }
+  return found;
 }
 
 /** Says that a gateway is to be started. Where none lives, the database may have come back from a dump, whose open work is held first. */
@@ -218,7 +244,7 @@ async function timeoutProblems(name: string, database: PostgresDatabase): Promis
   return [warning(name, message, "ALTER ROLE ... SET idle_session_timeout = 0 for the user of the gateways")];
 }
 
-function namesOf(gateways: readonly GatewayStatus[]): string {
+function namesOf(gateways: readonly Pick<GatewayStatus, "id" | "host" | "pid">[]): string {
   const names = gateways.slice(0, SHOWN).map(({ id, host, pid }) =>
     host === null ? id : `${id} (${host}:${pid ?? "?"})`
   );

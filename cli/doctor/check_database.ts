@@ -7,7 +7,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { lostLogBytes } from "../../lib/storage/sqlite/open_database.ts";
 import type { UnreadableRecord } from "../../lib/storage/store.ts";
 import { COLLECTIONS, STREAMS } from "./stored_records.ts";
-import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
+import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
 
 const NAME = "database";
 /** Number of damaged records that the finding names; the others are only counted. */
@@ -18,10 +18,11 @@ const LOOK_MS = 3_000;
 /** Checks what gateways that share a database need. Finds nothing for a gateway alone. */
 export const clusterCheck: Check = {
   name: "cluster",
-  run: async ({ context, loaded: { config } }) => {
+  run: async (installation) => {
+    const { config } = installation.loaded;
     if (config.storage.driver !== "postgres") return [];
     const { checkCluster } = await import("./check_cluster.ts");
-    return await checkCluster("cluster", config, (name) => context.io.env[name]);
+    return await checkCluster("cluster", { config, ...placeOf(installation) });
   },
 };
 
@@ -38,10 +39,7 @@ export const databaseCheck: Check = {
     if (damaged.length > 0) return damagedRecords(damaged, "the running gateway set aside");
     if (driver === "postgres") {
       const { checkPostgres } = await import("./check_postgres.ts");
-      const isRunning = running !== undefined && running.health !== "silent";
-      return await checkPostgres(NAME, {
-        ...{ storage: config.storage, environment: (name) => context.io.env[name], isRunning },
-      });
+      return await checkPostgres(NAME, { storage: config.storage, ...placeOf({ context, running }) });
     }
     if (running?.health === "degraded") {
       const message = "The running gateway cannot write its records or its log";
@@ -55,6 +53,14 @@ export const databaseCheck: Check = {
     return checkFile(dataDir);
   },
 };
+
+/** Returns the environment of this terminal, and whether a gateway runs here that may have another one. */
+function placeOf({ context, running }: Pick<Installation, "context" | "running">) {
+  return {
+    environment: (name: string) => context.io.env[name],
+    isRunning: running !== undefined && running.health !== "silent",
+  };
+}
 
 function checkFile(dataDir: string): Finding {
   const path = join(dataDir, "postern.db");

@@ -2,10 +2,11 @@ import * as v from "valibot";
 import type { Services } from "../../lib/services.ts";
 import { callerOf } from "../door.ts";
 import type { Route } from "../route.ts";
+import { answerStream, KEEP_ALIVE_MS } from "../wire/event_stream.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { LIMIT_QUERY, listSchema, pageOf, placedListReply, textQuery } from "../wire/lists.ts";
 import { readJson, strictRoute } from "../wire/read_json.ts";
-import { jsonReply } from "../wire/reply.ts";
+import { jsonReply, sseReply } from "../wire/reply.ts";
 
 const MAX_ID_LENGTH = 200;
 
@@ -150,6 +151,21 @@ const drainBodySchema = v.strictObject({
   /** true: drains also the last gateway that takes work */
   force: v.optional(v.boolean()),
 });
+
+/** GET /v1/cluster/link: which gateway answers here, since an address may lead to another one than it is given for. */
+export const clusterLinkRoute: Route = {
+  method: "GET",
+  path: "/v1/cluster/link",
+  access: "cluster",
+  steady: "link",
+  summary: "For other gateways of the cluster: the id of the gateway that answers",
+  reply: { status: 200, type: "text/event-stream", description: "The id as JSON: gateway" },
+  handler(_request, context) {
+    const { clock, cluster } = context.services;
+    const work = Promise.resolve({ gateway: cluster?.id ?? null });
+    return sseReply(context, answerStream({ work, clock, beatMs: KEEP_ALIVE_MS, onLeave: () => {} }));
+  },
+};
 
 /** POST /v1/cluster/gateways/:id/drain: asks a gateway to end its work, hand its durable runs on, and take no more. */
 export const drainGatewayRoute: Route = strictRoute({

@@ -58,6 +58,9 @@ const leaseSchema = v.object({
     advertise_url: v.optional(v.pipe(v.string(), v.maxLength(2_048))),
     /** Digests of the keys for encrypted records that the gateway has. Absent: it has none */
     storage_keys: v.optional(v.pipe(v.array(textSchema), v.maxLength(100))),
+    /** Settings that all gateways are to share, in ms. Absent: a gateway of an earlier version */
+    lease_ms: v.optional(v.number()),
+    workspace_wait_ms: v.optional(v.number()),
   }),
   /** How far the gateway is with a drain. Absent: nobody has drained it. */
   drain: v.optional(v.picklist(["draining", "drained"])),

@@ -25,7 +25,7 @@ export interface GatewayLinkSettings {
 
 /** Options of `GatewayLinks`. */
 export interface GatewayLinksOptions extends GatewayLinkSettings {
-  readonly store: Store;
+  readonly store: Pick<Store, "get" | "unreadable">;
   readonly clock: Clock;
   /** Id of this gateway. */
   readonly id: string;
@@ -48,13 +48,19 @@ export class GatewayLinkError extends Error {
   override readonly name = "GatewayLinkError";
   /** True: the other gateway has refused the request, and done nothing. */
   readonly isRefused: boolean;
+  /** Status of the answer. Undefined: there was none, or it was not refused */
+  readonly status: number | undefined;
 
   constructor(
     message: string,
-    { isRefused = false, ...options }: ErrorOptions & { readonly isRefused?: boolean } = {},
+    { isRefused = false, status, ...options }: ErrorOptions & {
+      readonly isRefused?: boolean;
+      readonly status?: number;
+    } = {},
   ) {
     super(message, options);
     this.isRefused = isRefused;
+    this.status = status;
   }
 }
 
@@ -68,6 +74,7 @@ const MUTE_MS = 3 * LINK_BEAT_MS;
 const MAX_EVENT_BYTES = 32 * 1024 * 1024;
 /** Longest body of an error that is read, in bytes. */
 const MAX_ERROR_BYTES = 16 * 1024;
+const GATEWAY_ID = /^gw_[0-9a-z]{1,64}$/;
 const MIN_TOKEN = 32;
 const TOKEN = /^[\x21-\x7e]{1,512}$/;
 
@@ -155,8 +162,17 @@ export class GatewayLinks {
     }
   }
 
+  /** Asks which gateway answers at the address of another one. @returns its id. @throws {GatewayLinkError} as `events` */
+  async whoAnswers(to: LinkedGateway, signal: AbortSignal): Promise<string> {
+    const answer = await this.ask(to, { path: "/v1/cluster/link", body: undefined, signal, maxBytes: MAX_ERROR_BYTES });
+    const parsed = v.safeParse(v.object({ gateway: v.pipe(v.string(), v.regex(GATEWAY_ID)) }), answer);
+    if (!parsed.success) throw new GatewayLinkError("gave something that is no answer of a gateway");
+    return parsed.output.gateway;
+  }
+
   /**
    * Asks another gateway for something that may take long: signs of life come until the answer.
+   * @param body JSON to post. Undefined: the request is a GET
    * @returns the answer as JSON, which its reader parses
    * @throws {GatewayLinkError} as `events`. Unless it says `isRefused`, nobody knows what the other gateway has done
    */
@@ -169,7 +185,8 @@ export class GatewayLinks {
       readonly maxBytes: number;
     },
   ): Promise<unknown> {
-    for await (const [text] of this.#stream(to, { path, signal, maxBytes, body: JSON.stringify(body) })) {
+    const posted = body === undefined ? undefined : JSON.stringify(body);
+    for await (const [text] of this.#stream(to, { path, signal, maxBytes, body: posted })) {
       if (text !== undefined) return parseJson(text);
     }
     throw new GatewayLinkError("ended without an answer");
@@ -183,7 +200,7 @@ export class GatewayLinks {
       const type = reply.headers.get("content-type") ?? "";
       if (reply.status !== 200 || !type.startsWith("text/event-stream") || reply.body === null) {
         const isRefused = await isRefusal(reply, (work) => patience.wait(work, HEAD_MS));
-        throw new GatewayLinkError(refusalOf(reply.status), { isRefused });
+        throw new GatewayLinkError(refusalOf(reply.status), { isRefused, status: reply.status });
       }
       const decoder = new EventStreamDecoder({ maxBytes: request.maxBytes });
       const reader = reply.body.getReader();

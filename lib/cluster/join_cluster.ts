@@ -42,7 +42,7 @@ export interface JoinClusterOptions {
   readonly database: ClusterDatabase;
   /** `[cluster] lease_secs`, in milliseconds. */
   readonly leaseMs: number;
-  readonly about: Omit<LeaseBody["about"], "started_at">;
+  readonly about: Omit<LeaseBody["about"], "started_at" | "lease_ms" | "workspace_wait_ms">;
   /** Workspace of this gateway. Default: it has none, and claims no run that needs one */
   readonly workspace?: OwnWorkspace | undefined;
   /** `[cluster] workspace_wait_secs`, in milliseconds. Default: a day */
@@ -111,7 +111,7 @@ const DAY_MS = 86_400_000;
  * @throws {HttpError} `storage_unavailable`; {ConfigError} `workspace_mismatch`; `database_unusable`: records are copied into the database
  */
 export async function joinCluster(options: JoinClusterOptions): Promise<Cluster> {
-  const { store, database, leaseMs, clock, random, log, opened } = options;
+  const { store, database, leaseMs, clock, random, log, opened, workspaceWaitMs = DAY_MS } = options;
   const terms: LeaseTerms = { leaseMs, marginMs: marginOf(leaseMs) };
   const time = createClusterClock(clock, database.leases);
   const leases = new Leases(time.leases, terms);
@@ -124,7 +124,10 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
     clock,
     log,
     id,
-    about: { ...options.about, started_at: new Date(clock.now()).toISOString() },
+    about: {
+      ...options.about,
+      ...{ started_at: new Date(clock.now()).toISOString(), lease_ms: leaseMs, workspace_wait_ms: workspaceWaitMs },
+    },
     onLost() {
       ownership.lose();
       for (const work of works) work.lose();
@@ -174,7 +177,6 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
     ownership.onNote(({ kind, id }) => void (kind === "workspace" && id === membership.id && membership.look()));
     await opened.own(membership, (left) => left.stop()).start();
   }
-  const workspaceWaitMs = options.workspaceWaitMs ?? DAY_MS;
   const links = new GatewayLinks({ ...(options.link ?? NO_LINK), store, clock, id });
   return {
     id,

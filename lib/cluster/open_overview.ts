@@ -3,7 +3,7 @@ import type { PostgresDatabase } from "../storage/postgres/postgres_database.ts"
 import { RecordQueries } from "../storage/postgres/record_queries.ts";
 import { quoteName } from "../storage/postgres/statement_text.ts";
 import type { WhereField } from "../storage/indexed_fields.ts";
-import { createUnreadableRecords } from "../storage/store.ts";
+import { createUnreadableRecords, type Store } from "../storage/store.ts";
 import { ClusterOverview } from "./cluster_status.ts";
 import { GatewayDrains } from "./gateway_drains.ts";
 import { Leases } from "./leases.ts";
@@ -21,6 +21,9 @@ export interface OpenOverviewOptions extends Omit<PostgresClusterOptions, "log" 
 /** An overview with connections of its own. */
 export interface OpenedOverview {
   readonly overview: ClusterOverview;
+  readonly leases: Pick<Leases, "list">;
+  /** Records of the cluster, to read. */
+  readonly store: Pick<Store, "get" | "unreadable">;
   close(): Promise<void>;
 }
 
@@ -48,6 +51,8 @@ export async function openOverview(options: OpenOverviewOptions): Promise<Opened
   // A gateway that hears nothing looks once a second
   const tell = (id: string) => void sent.push(cluster.wire.send([{ kind: "drain", id, seq: 0 }]).catch(() => {}));
   return {
+    leases,
+    store,
     overview: new ClusterOverview({
       ...{ store, leases, id: undefined, drains: new GatewayDrains({ store, leases, tell }) },
       facts: cluster.facts,

@@ -26,6 +26,7 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["POST", "/v1/runs/:id/resolve", "runs"],
   ["GET", "/v1/runs/:id/events", "runs"],
   ["GET", "/v1/cluster/runs/:id/events", "cluster"],
+  ["GET", "/v1/cluster/link", "cluster"],
   ["GET", "/v1/conversations", "runs"],
   ["GET", "/v1/conversations/:id", "runs"],
   ["POST", "/v1/conversations/:id", "runs"],
