@@ -11,7 +11,7 @@ export interface IdleSetting {
   readonly path: KeyPath;
   /** Whole sentence, as `[web_fetch] does nothing: this version has no tool "web_fetch"` */
   readonly message: string;
-  /** What makes the setting count, for people. Absent: nothing does, so that it is to be taken out */
+  /** Way to make the setting count, for people. Absent: there is none, so that it is to be taken out */
   readonly use?: string;
 }
 
