@@ -2,6 +2,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { listSome } from "../../lib/base/text.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import type { ClusterStatus, GatewayStatus } from "../../lib/cluster/cluster_status.ts";
+import type { GatewayView } from "../../lib/cluster/leases.ts";
 import type { PostgresFacts } from "../../lib/cluster/postgres_facts.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { openConfiguredDatabase } from "../../lib/storage/open_configured_postgres.ts";
