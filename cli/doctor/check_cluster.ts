@@ -10,6 +10,7 @@ import { findSchema } from "../../lib/storage/postgres/migrate_schema.ts";
 import { DatabaseAwayError, type PostgresDatabase, sqlStateOf } from "../../lib/storage/postgres/postgres_database.ts";
 import { openClusterOverview } from "../cluster_database.ts";
 import { checkLinks, checkToken, type LinkCheckOptions } from "./check_links.ts";
+import { checkWorkspace } from "./check_workspace.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
 
 /** Connections that a gateway has beside its pool: for the lease, for notes, and one while it starts. */
@@ -21,11 +22,17 @@ const NO_RIGHT = "42501";
 /** Gateways that a finding names. */
 const SHOWN = 5;
 
+/** Options of `checkCluster`. */
+export interface ClusterCheckOptions extends LinkCheckOptions {
+  /** Absolute path of the folder that the agent works in. */
+  readonly workspace: string;
+}
+
 /**
  * Checks what gateways that share a PostgreSQL need: their leases, connections past a pooler and in number, and standbys. Changes nothing.
  * @returns nothing when the database cannot be reached or the user may not read it, which is the finding of another check
  */
-export async function checkCluster(name: string, options: LinkCheckOptions): Promise<readonly Finding[]> {
+export async function checkCluster(name: string, options: ClusterCheckOptions): Promise<readonly Finding[]> {
   const { config, environment } = options;
   let database: PostgresDatabase | undefined;
   try {
@@ -46,6 +53,8 @@ export async function checkCluster(name: string, options: LinkCheckOptions): Pro
         ...leaseProblems(name, status),
         ...settingProblems(name, views, config),
         ...await checkLinks(name, opened, options),
+        // A gateway that runs here has found out, and says so itself
+        ...options.isRunning ? [] : await checkWorkspace(name, opened, options),
         ...queueProblems(name, status),
         ...status.database === null ? [] : serverProblems(name, status.database, { status, config }),
         ...await timeoutProblems(name, database),

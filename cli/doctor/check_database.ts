@@ -19,10 +19,10 @@ const LOOK_MS = 3_000;
 export const clusterCheck: Check = {
   name: "cluster",
   run: async (installation) => {
-    const { config } = installation.loaded;
+    const { config, workspace } = installation.loaded;
     if (config.storage.driver !== "postgres") return [];
     const { checkCluster } = await import("./check_cluster.ts");
-    return await checkCluster("cluster", { config, ...placeOf(installation) });
+    return await checkCluster("cluster", { config, workspace, ...placeOf(installation) });
   },
 };
 

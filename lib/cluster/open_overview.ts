@@ -23,7 +23,7 @@ export interface OpenedOverview {
   readonly overview: ClusterOverview;
   readonly leases: Pick<Leases, "list">;
   /** Records of the cluster, to read. */
-  readonly store: Pick<Store, "get" | "unreadable">;
+  readonly store: Pick<Store, "get" | "scan" | "unreadable">;
   close(): Promise<void>;
 }
 

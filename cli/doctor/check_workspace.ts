@@ -1,0 +1,55 @@
+import { systemClock } from "../../lib/base/clock.ts";
+import { parseMember, WORKSPACE_MEMBERS } from "../../lib/cluster/cluster_records.ts";
+import type { OpenedOverview } from "../../lib/cluster/open_overview.ts";
+import { createProofFiles } from "../../lib/cluster/workspace_proof.ts";
+import type { Config } from "../../lib/config/config.ts";
+import { readable } from "../../lib/storage/read_records.ts";
+import { failure, type Finding } from "./finding.ts";
+
+/** Gateways of the workspace whose files are looked for. */
+const MAX_MEMBERS = 100;
+/** Time after which a file that is missing is looked for again: its gateway may just have written it. Milliseconds */
+const AGAIN_MS = 1_000;
+
+/**
+ * Checks that the workspace is the folder that living gateways with the same `workspace_id` have, by the files that they keep in it. Writes
+ * none: whether those gateways find the file of this one shows at its start alone.
+ */
+export async function checkWorkspace(
+  name: string,
+  opened: Pick<OpenedOverview, "store" | "leases">,
+  { config: { cluster }, workspace }: { readonly config: Config; readonly workspace: string },
+): Promise<readonly Finding[]> {
+  if (cluster.workspace_id === "") return [];
+  const look = () => findStranger(opened, { id: cluster.workspace_id, workspace });
+  if (await look() === undefined) return [];
+  await systemClock.sleep(AGAIN_MS);
+  const stranger = await look();
+  if (stranger === undefined) return [];
+  const message =
+    `The folder ${workspace} is not the one that others have as the workspace "${cluster.workspace_id}": ` +
+    `it lacks the file of the gateway ${stranger.gateway} on ${stranger.host}`;
+  return [failure(name, message, "give their folder by --workspace, or set another cluster.workspace_id")];
+}
+
+/** Finds a living gateway of a workspace whose file is not in a folder. */
+async function findStranger(
+  { store, leases }: Pick<OpenedOverview, "store" | "leases">,
+  { id, workspace }: { readonly id: string; readonly workspace: string },
+): Promise<{ readonly gateway: string; readonly host: string } | undefined> {
+  const prefix = `${id}/`;
+  const [page, gateways] = await Promise.all([
+    store.scan(WORKSPACE_MEMBERS, { prefix, limit: MAX_MEMBERS }),
+    leases.list(),
+  ]);
+  const fences = new Map(gateways.filter(({ leftMs }) => leftMs > 0).map(({ id, fence }) => [id, fence]));
+  const files = createProofFiles(workspace);
+  for (
+    const { key, value: { is_member, fence, digest, host } } of readable(store, WORKSPACE_MEMBERS, page, parseMember)
+  ) {
+    const gateway = key.slice(prefix.length);
+    if (!is_member || fences.get(gateway) !== fence) continue;
+    if (await files.read(gateway) !== digest) return { gateway, host };
+  }
+  return undefined;
+}
