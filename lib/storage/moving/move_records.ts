@@ -31,6 +31,8 @@ export interface MoveOptions {
   readonly random: Random;
   /** Told how far the move is */
   readonly onProgress: (progress: MoveProgress) => void;
+  /** Milliseconds for which another copy into the schema is waited for. Default 5,000 */
+  readonly lockWaitMs?: number;
 }
 
 /** How far a move is. */
@@ -276,8 +278,11 @@ async function* pairs<T>(
   }
 }
 
-function targetOf(session: DedicatedSession, { database, schema }: Pick<MoveOptions, "database" | "schema">) {
-  return new TargetSchema(session, { database: database.name, schema });
+function targetOf(
+  session: DedicatedSession,
+  { database, schema, lockWaitMs }: Pick<MoveOptions, "database" | "schema" | "lockWaitMs">,
+) {
+  return new TargetSchema(session, { database: database.name, schema }, { lockWaitMs });
 }
 
 /** @throws {ConfigError} a file that is missing, damaged, or no database of Postern */

@@ -1,5 +1,10 @@
 import { ConfigError } from "../../base/errors.ts";
-import type { DedicatedSession, PostgresRow, PostgresSession } from "../postgres/postgres_database.ts";
+import {
+  type DedicatedSession,
+  type PostgresRow,
+  type PostgresSession,
+  sqlStateOf,
+} from "../postgres/postgres_database.ts";
 import { type PostgresValue, quoteName } from "../postgres/statement_text.ts";
 import { type DigestRow, type MovingEntry, type MovingRecord, toRecordLine } from "./source_database.ts";
 
@@ -29,6 +34,8 @@ export interface CopyOrigin {
 
 /** Rows of one page of a digest, and bytes of their bodies, which the server reads in a moment. It answers with digests. */
 const PAGE = { rows: 200, bytes: 50_000_000 } as const;
+/** State of SQLSTATE of a lock that was waited for in vain. */
+const LOCK_NOT_AVAILABLE = "55P03";
 /** Gateways that an error names. */
 const MAX_NAMED = 3;
 const TABLES = ["records", "stream_records", "record_texts", "record_vectors", "batches"] as const;
@@ -42,10 +49,19 @@ export class TargetSchema {
   readonly #name: string;
   readonly #schema: string;
   readonly #quoted: string;
+  readonly #lockWaitMs: number;
 
-  /** @param place name of the database for messages, and the schema, whose tables are there */
-  constructor(session: DedicatedSession, place: { readonly database: string; readonly schema: string }) {
+  /**
+   * @param place name of the database for messages, and the schema, whose tables are there
+   * @param options.lockWaitMs time for which another copy is waited for. Default 5,000
+   */
+  constructor(
+    session: DedicatedSession,
+    place: { readonly database: string; readonly schema: string },
+    { lockWaitMs = 5_000 }: { readonly lockWaitMs?: number | undefined } = {},
+  ) {
     this.#session = session;
+    this.#lockWaitMs = lockWaitMs;
     this.#name = place.database;
     this.#schema = place.schema;
     this.#quoted = quoteName(place.schema);
@@ -271,12 +287,17 @@ export class TargetSchema {
     )`;
   }
 
+  /** Takes the lock of the session. The server notices a moment later that the session of a killed command is gone. */
   async #lock(): Promise<void> {
-    const [row] = await this.#session.query(
-      "SELECT pg_try_advisory_lock(hashtext('postern move'), hashtext($1)) AS held",
-      [this.#schema],
-    );
-    if (row?.["held"] !== true) throw this.#unusable("another postern storage migrate copies into it now");
+    try {
+      await this.#session.transaction(async ({ query }) => {
+        await query(`SET LOCAL lock_timeout = ${this.#lockWaitMs}`);
+        await query("SELECT pg_advisory_lock(hashtext('postern move'), hashtext($1))", [this.#schema]);
+      });
+    } catch (error) {
+      if (sqlStateOf(error) !== LOCK_NOT_AVAILABLE) throw error;
+      throw this.#unusable("another postern storage migrate copies into it now");
+    }
   }
 
   #requireOwnCopy(row: PostgresRow | undefined, identity: string): PostgresRow {

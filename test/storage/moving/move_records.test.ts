@@ -342,8 +342,12 @@ describe("moving the records of SQLite into PostgreSQL", { skip: NO_POSTGRES }, 
       await store.close();
       const other = await database.dedicated();
       await other.query("SELECT pg_advisory_lock(hashtext('postern move'), hashtext($1))", [schema]);
-      await assert.rejects(moveRecords(options), { message: /another postern storage migrate copies into it now/ });
-      await other.close();
+      await assert.rejects(moveRecords({ ...options, lockWaitMs: 20 }), {
+        message: /another postern storage migrate copies into it now/,
+      });
+      // As the session of a killed command does a moment after it
+      const waiting = moveRecords({ ...options, database: failingAt(database, 8, "after").database });
+      await Promise.all([assert.rejects(waiting, (error) => !/copies into it now/.test(String(error))), other.close()]);
       await assert.rejects(moveRecords({ ...options, database: failingAt(database, 8, "after").database }));
       await withTemporaryFolder(async (dataDir) => {
         const path = join(dataDir, "postern.db");
