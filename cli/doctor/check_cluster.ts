@@ -19,6 +19,8 @@ const OWN_CONNECTIONS = 3;
 const LONG_WAIT_MS = 60_000;
 /** State of SQLSTATE by which the server refuses a user something. */
 const NO_RIGHT = "42501";
+/** Times that two connections are asked for their sessions. */
+const PROBES = 5;
 /** Gateways that a finding names. */
 const SHOWN = 5;
 
@@ -228,17 +230,25 @@ async function poolerProblems(
   }
 }
 
-/** Tells whether two connections are one session of the server, as a pooler in transaction mode makes of them. */
+/**
+ * Tells whether two connections share sessions of the server, as a pooler in transaction mode lets them: one has another session than before, or
+ * that of the other. Asks several times, since the sessions of a pooler may be in use by others at one moment.
+ */
 async function shareSession(
   first: Pick<PostgresDatabase, "query">,
   second: Pick<PostgresDatabase, "query">,
 ): Promise<boolean> {
-  const set = "SELECT set_config('postern.probe', $1, false)";
-  await first.query(set, ["first"]);
-  await second.query(set, ["second"]);
-  const [found] = await first.query("SELECT current_setting('postern.probe', true) AS value");
-  await Promise.all([first.query(set, [""]), second.query(set, [""])]);
-  return found?.["value"] !== "first";
+  const sessions = new Set<unknown>();
+  for (let tries = 0; tries < PROBES; tries++) {
+    const found = new Set<unknown>();
+    for (const connection of [first, second]) {
+      const [row] = await connection.query("SELECT pg_backend_pid() AS session");
+      found.add(row?.["session"]);
+      sessions.add(row?.["session"]);
+    }
+    if (found.size < 2 || sessions.size > 2) return true;
+  }
+  return false;
 }
 
 /** Checks that the server does not end the connection on which notes arrive, which rests for long. */
