@@ -2,11 +2,12 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "../../lib/base/errors.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
-import { findUnreadable, inspectDatabase } from "../../lib/storage/inspect_database.ts";
+import { findUnreadable, inspectDatabase, readStored } from "../../lib/storage/inspect_database.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { lostLogBytes } from "../../lib/storage/sqlite/open_database.ts";
 import type { UnreadableRecord } from "../../lib/storage/store.ts";
 import { COLLECTIONS, STREAMS } from "./stored_records.ts";
+import { checkKeys, type KeyCheckOptions } from "./check_keys.ts";
 import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
 
 const NAME = "database";
@@ -50,7 +51,8 @@ export const databaseCheck: Check = {
       return warning(NAME, message, "see the line on the gateway");
     }
     if (running !== undefined) return fine(NAME, "In use by the running gateway, which writes it");
-    return checkFile(dataDir);
+    const { environment, isRunning } = placeOf({ context, running });
+    return await checkFile(dataDir, { settings: config.storage, isShared: false, environment, isRunning });
   },
 };
 
@@ -62,23 +64,28 @@ function placeOf({ context, running }: Pick<Installation, "context" | "running">
   };
 }
 
-function checkFile(dataDir: string): Finding {
+async function checkFile(dataDir: string, keys: KeyCheckOptions): Promise<readonly Finding[]> {
   const path = join(dataDir, "postern.db");
   if (lostLogBytes(path) > 0) {
     const message = `${path} is missing or empty, and its log holds records`;
-    return failure(NAME, message, "put the database back beside its log, or postern restore <file>");
+    return [failure(NAME, message, "put the database back beside its log, or postern restore <file>")];
   }
-  if (!existsSync(path)) return fine(NAME, "No database yet: the first start creates it");
+  if (!existsSync(path)) {
+    return [fine(NAME, "No database yet: the first start creates it"), ...await checkKeys(NAME, keys)];
+  }
   const lock = takeGatewayLock(dataDir);
   if (lock === undefined) {
     const message = "Not looked at: a node runs on it, or a gateway that cannot be reached";
-    return warning(NAME, message, "postern daemon stop, or end it in its terminal");
+    return [warning(NAME, message, "postern daemon stop, or end it in its terminal")];
   }
   try {
-    return judge(path);
+    const finding = judge(path);
+    if (finding.state !== "ok") return [finding];
+    const get = (collection: string, key: string) => Promise.resolve(readStored(path, collection, key));
+    return [finding, ...await checkKeys(NAME, { ...keys, get })];
   } catch (error) {
     const reason = messageOf(error);
-    return failure(NAME, `${path} cannot be read: ${reason}`, toRestore(path));
+    return [failure(NAME, `${path} cannot be read: ${reason}`, toRestore(path))];
   } finally {
     lock.release();
   }

@@ -1,5 +1,4 @@
 import { systemClock } from "../../lib/base/clock.ts";
-import { ConfigError, messageOf } from "../../lib/base/errors.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import {
   openConfiguredDatabase,
@@ -9,8 +8,8 @@ import {
 import { DatabaseAwayError, type PostgresDatabase } from "../../lib/storage/postgres/postgres_database.ts";
 import { checkSchema, type SchemaFacts } from "../../lib/storage/postgres/migrate_schema.ts";
 import { RecordQueries } from "../../lib/storage/postgres/record_queries.ts";
-import { type RecordKeysOptions, verifyRecordKeys } from "../../lib/storage/record_keys.ts";
-import { createUnreadableRecords } from "../../lib/storage/store.ts";
+import type { RecordKeysOptions } from "../../lib/storage/record_keys.ts";
+import { checkKeys, toProblem } from "./check_keys.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
 
 /** Seconds that the server's clock may differ from this machine's. */
@@ -30,14 +29,16 @@ export interface PostgresCheckOptions {
  * Changes nothing in it.
  */
 export async function checkPostgres(name: string, options: PostgresCheckOptions): Promise<readonly Finding[]> {
-  const { storage, environment } = options;
+  const { storage, environment, isRunning } = options;
   let database: PostgresDatabase | undefined;
   try {
     database = await openConfiguredDatabase({ storage, environment, clock: systemClock, random: createSystemRandom() });
     const facts = await readSchema(database, storage);
+    const queries = new RecordQueries(database, storage.schema);
+    const get = (facts.version ?? 0) === 0 ? undefined : queries.get.bind(queries);
     return [
       await judge(name, database, { ...facts, schema: storage.schema }),
-      ...await checkKeys(name, database, { ...options, facts }),
+      ...await checkKeys(name, { settings: storage, isShared: true, environment, isRunning, get }),
     ];
   } catch (error) {
     if (error instanceof DatabaseAwayError) {
@@ -51,15 +52,6 @@ export async function checkPostgres(name: string, options: PostgresCheckOptions)
   }
 }
 
-/** Splits the error of a start into its problem and the way out at its end. */
-function toProblem(error: unknown): { readonly message: string; readonly fix: string } {
-  const message = messageOf(error);
-  const at = message.lastIndexOf("; ");
-  if (!(error instanceof ConfigError)) return { message, fix: "see the log of the database" };
-  if (at >= 0) return { message: message.slice(0, at), fix: message.slice(at + 2) };
-  return { message, fix: error.key === undefined ? "see the log of the database" : `see ${error.key}` };
-}
-
 async function readSchema(database: PostgresDatabase, storage: PostgresSettings): Promise<SchemaFacts> {
   const { schema, engine_unchecked: engineUnchecked } = storage;
   const session = await database.dedicated();
@@ -67,28 +59,6 @@ async function readSchema(database: PostgresDatabase, storage: PostgresSettings)
     return await checkSchema(session, { schema, name: database.name, engineUnchecked });
   } finally {
     await session.close();
-  }
-}
-
-/** Checks that this environment has the key of the encrypted records. */
-async function checkKeys(
-  name: string,
-  database: PostgresDatabase,
-  { storage, environment, isRunning, facts }: PostgresCheckOptions & { readonly facts: SchemaFacts },
-): Promise<readonly Finding[]> {
-  if ((facts.version ?? 0) === 0) return [];
-  const queries = new RecordQueries(database, storage.schema);
-  const store = { get: queries.get.bind(queries), unreadable: createUnreadableRecords() };
-  try {
-    await verifyRecordKeys({ settings: storage, environment, isShared: true, store });
-    return [];
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    const { message, fix } = toProblem(error);
-    if (!isRunning) return [failure(name, message, fix)];
-    return [
-      warning(name, `The running gateway has its key, and a start from this terminal is refused: ${message}`, fix),
-    ];
   }
 }
 

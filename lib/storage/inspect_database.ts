@@ -1,6 +1,7 @@
 import { statSync } from "node:fs";
 import { migrations } from "./sqlite/migrations.ts";
 import { type MovedTo, movedTo, openReadOnly, ownerOf } from "./sqlite/open_database.ts";
+import type { Stored } from "./store.ts";
 import { type StoredParsers, type StoredText, type UnreadableFound, UnreadableSearch } from "./unreadable_search.ts";
 
 /** Facts about a database file, read without changing it. */
@@ -55,6 +56,23 @@ export function inspectDatabase(
 }
 
 /**
+ * Reads one record of a database file, and changes nothing. Only for whoever holds the data directory's lock.
+ * @throws {Error} SQLite's, for a file that cannot be read
+ */
+export function readStored(path: string, collection: string, key: string): Stored | undefined {
+  const database = openReadOnly(path);
+  try {
+    const row = database.prepare("SELECT version, body FROM records WHERE collection = ? AND key = ?").get(
+      collection,
+      key,
+    );
+    return row === undefined ? undefined : { key, version: Number(row["version"]), body: parseBody(row["body"]) };
+  } finally {
+    database.close();
+  }
+}
+
+/**
  * Parses every record of a database file, and changes nothing. Only for whoever holds the data directory's lock.
  * @param isOver asked before each record: true ends the search early
  * @throws {Error} SQLite's, for a file that cannot be read
@@ -74,6 +92,14 @@ export function findUnreadable(path: string, parsers: StoredParsers, isOver: () 
     return search.found(finished);
   } finally {
     database.close();
+  }
+}
+
+function parseBody(body: unknown): unknown {
+  try {
+    return JSON.parse(String(body));
+  } catch {
+    return undefined;
   }
 }
 

@@ -312,6 +312,24 @@ test(
     }),
 );
 
+test(
+  "a key of encrypted records that a start refuses is a failure, and a first one is not taken over",
+  { skip },
+  () =>
+    onMachine(async (machine) => {
+      const [key, other] = [1, 2].map((fill) => Buffer.alloc(32, fill).toString("base64"));
+      const withKey = (value = "") => ({ POSTERN__STORAGE__KEY_ENV: "KEY", KEY: value });
+      const told = async (value?: string) =>
+        (await examine(machine, { env: withKey(value) })).of("database").slice(1).join();
+      assert.match(await told("short"), /^failure: .*"KEY" does not hold 32 bytes in base64$/);
+      assert.equal(await told(key), "");
+      await machine.withGateway([], () => Promise.resolve(), { env: withKey(key) });
+      assert.match(await told(other), /^failure: .*the records of this database are encrypted with another key$/);
+      assert.equal(await told(key), "");
+      assert.equal((await machine.run(["gateway", "--port", "0"], { env: withKey(other) })).code, 78);
+    }),
+);
+
 test("a port in use and an address that would be open to everybody fail", () =>
   onMachine(async (machine) => {
     const server = await startFakeServer((_seen, response) => void response.end("hello"));
