@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { unlessAborted } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
@@ -35,6 +36,8 @@ export interface ConfiguredPostgresOptions {
   readonly log: Logger;
   /** Aborted at the end of the gateway's start, whose calls wait for a server that goes away. Default: no call waits */
   readonly started?: AbortSignal | undefined;
+  /** Aborted when the start is given up, which ends each wait of it. Default: it never is */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Store in a database that other gateways may share. */
@@ -55,18 +58,16 @@ const NOT_TRUSTED = /certificate|self.signed|altnames|issuer|SSL/i;
 /**
  * Opens the store that `[storage]` names, and waits up to 30 seconds for its server.
  * @throws {ConfigError} `storage_unavailable`: an address or a package that is missing, or a server that does not let the user in;
- * {HttpError} `storage_unavailable`: no server; and what `openPostgresStore` throws
+ * {HttpError} `storage_unavailable`: no server; {CancelError} the signal aborted; and what `openPostgresStore` throws
  */
 export async function openConfiguredPostgres(options: ConfiguredPostgresOptions): Promise<ConfiguredPostgres> {
-  const { storage, clock, random, log, started } = options;
+  const { storage, clock, log, signal } = options;
   const database = await openConfiguredDatabase(options);
   try {
     let reason: string | undefined;
     for (const end = clock.monotonic() + WAIT_MS;;) {
       try {
-        const { schema, engine_unchecked: engineUnchecked } = storage;
-        const store = await openPostgresStore({ database, schema, engineUnchecked, clock, random, log, started });
-        return { store, database };
+        return { store: await openUnlessAborted(options, database), database };
       } catch (error) {
         if (!(error instanceof DatabaseAwayError)) throw error;
         if (isFinal(error)) throw refusalOf(error, storage);
@@ -76,7 +77,7 @@ export async function openConfiguredPostgres(options: ConfiguredPostgresOptions)
           reason = error.message;
           log.warn(`The database does not answer yet: the start waits ${WAIT_MS / 1_000} s for it`, { reason });
         }
-        await clock.sleep(PAUSE_MS);
+        await clock.sleep(PAUSE_MS, signal);
       }
     }
   } catch (error) {
@@ -85,9 +86,23 @@ export async function openConfiguredPostgres(options: ConfiguredPostgresOptions)
   }
 }
 
+/** Opens the store. @throws {CancelError} when the signal aborts first; a store that opens later is closed */
+async function openUnlessAborted(options: ConfiguredPostgresOptions, database: PostgresDatabase): Promise<Store> {
+  const { schema, engine_unchecked: engineUnchecked } = options.storage;
+  const { signal } = options;
+  const opening = openPostgresStore({ ...options, database, schema, engineUnchecked });
+  if (signal === undefined) return await opening;
+  try {
+    return await unlessAborted(opening, signal);
+  } catch (error) {
+    opening.then((late) => late.close()).catch(() => {});
+    throw error;
+  }
+}
+
 /** Opens the database that `[storage]` names, and connects to nothing yet. @throws {ConfigError} */
 export async function openConfiguredDatabase(
-  options: Omit<ConfiguredPostgresOptions, "log" | "started">,
+  options: Omit<ConfiguredPostgresOptions, "log" | "started" | "signal">,
 ): Promise<PostgresDatabase> {
   const { storage, environment, clock, random } = options;
   const directUrl = storage.direct_url_env === ""

@@ -38,6 +38,8 @@ export interface PostgresStoreOptions {
   readonly log?: Logger;
   /** Aborted at the end of the gateway's start. Until then, and for 30 seconds at most, calls wait for a server that is away. Default: none waits */
   readonly started?: AbortSignal | undefined;
+  /** Aborted when the start is given up, which ends each wait of it. Default: it never is */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -58,8 +60,8 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   } finally {
     await session.close();
   }
-  const { clock, random, started } = options;
-  const watch = new ServerWatch(database, { clock, random, log, started });
+  const { clock, random, started, signal } = options;
+  const watch = new ServerWatch(database, { clock, random, log, started, signal });
   return new PostgresStore(options, watch);
 }
 

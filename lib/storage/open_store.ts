@@ -26,6 +26,8 @@ export interface OpenStoreOptions {
   readonly opened: OpenedList;
   /** Aborted at the end of the gateway's start, whose calls wait for a database that goes away. Default: no call waits */
   readonly started?: AbortSignal | undefined;
+  /** Aborted when the start is given up, which ends each wait of it. Default: it never is */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Store of a gateway. */

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { describe, test } from "node:test";
+import { CancelError } from "../../lib/base/cancel.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { createLogger, SILENT } from "../../lib/base/telemetry/log.ts";
@@ -14,7 +15,7 @@ import { until } from "../support/until.ts";
 const open = (
   url: string,
   storage: Readonly<Record<string, unknown>> = {},
-  parts: Partial<Pick<ConfiguredPostgresOptions, "clock" | "log">> = {},
+  parts: Partial<Pick<ConfiguredPostgresOptions, "clock" | "log" | "signal">> = {},
 ) =>
   openConfiguredPostgres({
     storage: {
@@ -140,3 +141,27 @@ test("a server that closes its connections is waited for, and may be another pro
     assert.ok(clock.monotonic() >= 30_000);
     assert.match(error?.message ?? "", /closed before the first answer, .* not PostgreSQL; try again/);
   }));
+
+for (
+  const [what, onConnect] of [
+    ["closes its connections", (socket: Socket) => void socket.once("data", () => socket.destroy())],
+    ["says nothing", () => {}],
+  ] as const
+) {
+  test(`the wait for a server that ${what} ends with the signal`, () => {
+    const sockets: Socket[] = [];
+    return withServer((socket) => {
+      sockets.push(socket);
+      onConnect(socket);
+    }, async (port) => {
+      const signal = new AbortController();
+      const opening = open(`postgres://me@127.0.0.1:${port}/x`, {}, { signal: signal.signal });
+      await until(() => sockets.length > 0);
+      const began = performance.now();
+      signal.abort(new CancelError("shutdown"));
+      await assert.rejects(opening, { name: "CancelError", reason: "shutdown" });
+      assert.ok(performance.now() - began < 2_000);
+      for (const socket of sockets) socket.destroy();
+    });
+  });
+}

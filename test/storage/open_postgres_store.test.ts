@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { describe, test } from "node:test";
+import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { openPostgresStore } from "../../lib/storage/open_postgres_store.ts";
 import { migrateSchema } from "../../lib/storage/postgres/migrate_schema.ts";
@@ -255,6 +256,37 @@ describe("a store in PostgreSQL", { skip: NO_POSTGRES }, () => {
       await begun;
       await assert.rejects(store.insertOnce("c", "refused", 5), refusal);
       await Promise.all([store.close(), other.close()]);
+      await proxy.close();
+    }));
+
+  test("no call of a start that is given up waits for a server, not even one whose outcome is unknown", () =>
+    withSchema(async (url, schema) => {
+      const direct = new URL(url);
+      const proxy = await startCuttingProxy(Number(direct.port));
+      direct.port = String(proxy.port);
+      const signal = new AbortController();
+      const store = await openPostgresStore({
+        database: await openTestDatabase(direct.href, {
+          ...{ statementTimeoutMs: 100, replyGraceMs: 100, connectTimeoutMs: 300 },
+        }),
+        ...{ schema, clock: systemClock, random: createSystemRandom() },
+        ...{ started: new AbortController().signal, signal: signal.signal },
+      });
+      await store.insertOnce("c", "k", 1);
+      proxy.freeze(true);
+      // Sent, and never answered
+      const lost = store.insertOnce("c", "lost", 2);
+      const isLost = assert.rejects(
+        lost,
+        (error: Error) => /storage_unavailable|Cannot use the database/.test(String(error)),
+      );
+      const asked = assert.rejects(store.get("c", "k"), { code: "storage_unavailable" });
+      await until(() => !store.healthy());
+      const began = performance.now();
+      signal.abort();
+      await Promise.all([isLost, asked]);
+      assert.ok(performance.now() - began < 3_000);
+      await store.close();
       await proxy.close();
     }));
 

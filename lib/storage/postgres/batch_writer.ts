@@ -203,7 +203,7 @@ export class BatchWriter {
   }
 
   /**
-   * Asks whether a statement was done, until the server answers.
+   * Asks whether a statement was done, until the server answers. Asks once more when the start is given up.
    * @returns its outcomes. Undefined: it was not done, and never will be
    */
   async #ask(id: string): Promise<readonly BatchOutcome[] | undefined> {
@@ -220,9 +220,9 @@ export class BatchWriter {
       } catch (error) {
         // A standby that is not promoted yet only reads
         if (!(error instanceof DatabaseAwayError) && !isNotNow(error)) throw error;
-        if (clock.monotonic() >= end) throw this.#unknown(error);
+        if (clock.monotonic() >= end || watch.givenUp?.aborted === true) throw this.#unknown(error);
       }
-      await clock.sleep(watch.jittered(pauseMs));
+      await clock.sleep(watch.jittered(pauseMs), watch.givenUp).catch(() => {});
     }
   }
 

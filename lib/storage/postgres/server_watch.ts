@@ -23,6 +23,8 @@ export interface ServerWatchOptions {
   readonly log: Pick<Logger, "warn" | "info">;
   /** Aborted at the end of the start. Until then, and for 30 seconds at most, calls wait for a server that is away. Default: no call waits */
   readonly started?: AbortSignal | undefined;
+  /** Aborted when the start is given up: no call waits any more. Default: it never is */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -43,16 +45,19 @@ export class ServerWatch {
   /** Set while the server is away: resolves when it is back. */
   #back: PromiseWithResolvers<void> | undefined = undefined;
   readonly #patience: { readonly until: number; readonly signal: AbortSignal } | undefined;
+  /** Aborted when the start is given up. */
+  readonly givenUp: AbortSignal | undefined;
 
   constructor(database: Pick<PostgresDatabase, "name" | "query">, options: ServerWatchOptions) {
     this.#database = database;
     this.#clock = options.clock;
     this.#random = options.random;
     this.#log = options.log;
-    const { started } = options;
+    const { started, signal } = options;
+    this.givenUp = signal;
     this.#patience = started && {
       until: this.#clock.monotonic() + PATIENT_MS,
-      signal: AbortSignal.any([started, this.#stopped.signal]),
+      signal: AbortSignal.any([started, this.#stopped.signal, ...signal === undefined ? [] : [signal]]),
     };
   }
 
