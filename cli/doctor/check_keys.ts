@@ -21,15 +21,15 @@ export async function checkKeys(
     return [];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const { message, fix } = toProblem(error);
+    const { message, fix } = splitRefusal(error);
     if (!isRunning) return [failure(name, message, fix)];
     const what = `The running gateway has its key, and a start from this terminal is refused: ${message}`;
     return [warning(name, what, fix)];
   }
 }
 
-/** Splits the error of a start into its problem and the way out at its end. */
-export function toProblem(error: unknown): { readonly message: string; readonly fix: string } {
+/** Splits the refusal of a start into its problem and the way out at its end. */
+export function splitRefusal(error: unknown): { readonly message: string; readonly fix: string } {
   const message = messageOf(error);
   const at = message.lastIndexOf("; ");
   if (!(error instanceof ConfigError)) return { message, fix: "see the log of the database" };

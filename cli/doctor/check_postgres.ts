@@ -9,7 +9,7 @@ import { DatabaseAwayError, type PostgresDatabase } from "../../lib/storage/post
 import { checkSchema, type SchemaFacts } from "../../lib/storage/postgres/migrate_schema.ts";
 import { RecordQueries } from "../../lib/storage/postgres/record_queries.ts";
 import type { RecordKeysOptions } from "../../lib/storage/record_keys.ts";
-import { checkKeys, toProblem } from "./check_keys.ts";
+import { checkKeys, splitRefusal } from "./check_keys.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
 
 /** Seconds that the server's clock may differ from this machine's. */
@@ -45,7 +45,7 @@ export async function checkPostgres(name: string, options: PostgresCheckOptions)
       const { message, key } = refusalOf(error, storage);
       return [failure(name, message, key === undefined ? "see the log of the database" : `see ${key}`)];
     }
-    const { message, fix } = toProblem(error);
+    const { message, fix } = splitRefusal(error);
     return [failure(name, message, fix)];
   } finally {
     await database?.close();
