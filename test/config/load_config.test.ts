@@ -476,6 +476,19 @@ test("a wrong value of a key that must be given is refused with what it must be,
   for (const [text, reason] of Object.entries(cases)) assert.match((await refusalOf({ text })).message, reason, text);
 });
 
+test("a workspace_id is no id of a workspace of one gateway", async () => {
+  const name = (id: string) => `[cluster]\nworkspace_id = "${id}"\n`;
+  for (const id of ["ws_", "ws_0123abc.0123456789ab"]) {
+    const { message } = await refusalOf({ text: name(id) });
+    assert.match(message, /"cluster\.workspace_id".* without ws_ at the beginning: .*another folder/, id);
+  }
+  for (const id of ["", "office", "ws", "WS_office", "my_ws_1"]) {
+    await withConfig({ text: name(id) }, async (load) => {
+      assert.equal((await load()).config.cluster.workspace_id, id);
+    });
+  }
+});
+
 test("the address of a board has a port that a server can have", async () => {
   const board = (remote: string) => `[hardware.boards.bench]\ngdb_remote = "${remote}"\n`;
   for (const remote of ["nowhere", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:99999", "127.0.0.1:", "a b:1"]) {

@@ -87,8 +87,8 @@ export const storageSchema = v.strictObject({
   ),
 });
 
-/** Form of `[cluster] workspace_id`; empty: none. */
-const WORKSPACE_ID = /^[A-Za-z0-9_.-]{0,64}$/;
+/** Form of `[cluster] workspace_id`; empty: none. Ids of workspaces of one gateway begin with `ws_` (lib/cluster/workspace_id.ts). */
+const WORKSPACE_ID = /^(?!ws_)[A-Za-z0-9_.-]{0,64}$/;
 
 /** Longest time that a run may wait for its workspace: 30 days. */
 const MAX_WORKSPACE_WAIT_SECS = 2_592_000;
@@ -100,9 +100,15 @@ export const clusterSchema = v.strictObject({
     integer(10, 1, 300),
   ),
   workspace_id: about(
-    "Name of the workspace that this gateway shares with others: they have the same folder, as on a network file system, and go on with each other's runs there. Empty: the workspace is this gateway's own",
+    "Name of the workspace that this gateway shares with others: they have the same folder, as on a network file system, and go on with each other's runs there. No name begins with `ws_`. Empty: the workspace is this gateway's own",
     v.optional(
-      v.pipe(v.string(), v.regex(WORKSPACE_ID), v.description("at most 64 letters, digits, dots, _ and -")),
+      v.pipe(
+        v.string(),
+        v.regex(WORKSPACE_ID),
+        v.description(
+          "at most 64 letters, digits, dots, _ and -, without ws_ at the beginning: such an id is made of a data directory and a folder, and another folder with that name would go on with runs that are not its own",
+        ),
+      ),
       "",
     ),
   ),
