@@ -27,6 +27,8 @@ export interface ReachedCluster {
   runs(query: { readonly gateway: string | undefined; readonly limit: number }): Promise<ClusterRunsView>;
   /** @returns true when somebody had asked for it before */
   drain(gateway: string, options: { readonly force: boolean }): Promise<{ readonly repeated: boolean }>;
+  /** @returns false when it was not known which folder the workspace is */
+  forgetFolder(workspace: string): Promise<{ readonly forgotten: boolean }>;
   close(): Promise<void>;
 }
 
@@ -58,6 +60,10 @@ function byGateway(ask: (request: GatewayRequest) => Promise<unknown>): ReachedC
       const path = `/v1/cluster/gateways/${encodeURIComponent(gateway)}/drain`;
       return await ask({ method: "POST", path, body }) as { repeated: boolean };
     },
+    async forgetFolder(workspace) {
+      const path = `/v1/cluster/workspaces/${encodeURIComponent(workspace)}/forget-folder`;
+      return await ask({ method: "POST", path }) as { forgotten: boolean };
+    },
     close: () => Promise.resolve(),
   };
 }
@@ -86,6 +92,10 @@ async function byDatabase({ io }: CommandContext, { config }: LoadedConfig): Pro
         const { isRepeated } = await overview.drain(gateway, { by: { via: "cli", tokenId: null }, force });
         return { repeated: isRepeated };
       },
+      async forgetFolder(workspace) {
+        const { isForgotten } = await overview.forgetFolder(workspace, { by: { via: "cli", tokenId: null } });
+        return { forgotten: isForgotten };
+      },
       async close() {
         await opened.close();
         await database.close();
@@ -100,5 +110,6 @@ async function byDatabase({ io }: CommandContext, { config }: LoadedConfig): Pro
 function noCluster(why: string): ReachedCluster {
   const reason = `There is no cluster: ${why}`;
   const none = () => Promise.reject(new CommandError(reason));
-  return { status: () => Promise.resolve({ reason }), runs: none, drain: none, close: () => Promise.resolve() };
+  const close = () => Promise.resolve();
+  return { status: () => Promise.resolve({ reason }), runs: none, drain: none, forgetFolder: none, close };
 }

@@ -353,6 +353,10 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Let a gateway end its work, hand the rest to the others, and take no more",
     async () => (await import("./commands/cluster.ts")).clusterDrainCommand,
   ),
+  "cluster forget-folder": verb(
+    "Let a workspace be another folder: it was moved, or is cloned anew",
+    async () => (await import("./commands/cluster.ts")).clusterForgetFolderCommand,
+  ),
   doctor: verb(
     "Check everything the gateway needs, and say how to fix it",
     async () => (await import("./commands/doctor.ts")).doctorCommand,

@@ -19,7 +19,13 @@ import { forgetMcpRecordRoute, mcpRecordsRoute } from "./routes/mcp_records.ts";
 import { completeMcpLoginRoute, mcpLoginRoute, removeMcpLoginRoute } from "./routes/mcp_logins.ts";
 import { browserLoginsRoute, removeBrowserLoginRoute, saveBrowserLoginRoute } from "./routes/browser_logins.ts";
 import { chatRoute, chatSocketRoute, legacyWebhookRoute } from "./routes/chat.ts";
-import { clusterLinkRoute, clusterRoute, clusterRunsRoute, drainGatewayRoute } from "./routes/cluster.ts";
+import {
+  clusterLinkRoute,
+  clusterRoute,
+  clusterRunsRoute,
+  drainGatewayRoute,
+  forgetFolderRoute,
+} from "./routes/cluster.ts";
 import { completionsRoute } from "./routes/completions.ts";
 import {
   conversationRoute,
@@ -164,6 +170,7 @@ export const ROUTES: readonly Route[] = [
   clusterRunsRoute,
   clusterLinkRoute,
   drainGatewayRoute,
+  forgetFolderRoute,
   browserLoginsRoute,
   saveBrowserLoginRoute,
   removeBrowserLoginRoute,

@@ -2,6 +2,7 @@ import { lazily } from "./base/lazily.ts";
 import type { RecordKeyName } from "./storage/record_keys.ts";
 import { type Actor, storedActor } from "./base/records/caller.ts";
 import type { RekeyProgress } from "./storage/rekey_records.ts";
+import { realpath } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -238,7 +239,10 @@ async function openCluster(
       ],
     );
   const id = await loadWorkspaceId({ ...basics, configured: config().cluster.workspace_id });
-  const workspace = { id, files: createProofFiles(basics.workspaceRoot) };
+  const workspace = {
+    ...{ id, files: createProofFiles(basics.workspaceRoot), dataDir: basics.dataDir },
+    folder: await realpath(basics.workspaceRoot).catch(() => basics.workspaceRoot),
+  };
   const cluster = await joinCluster({
     ...{ store: found.store, database, leaseMs, clock, random, log, metrics: basics.metrics, opened, workspace },
     about: {

@@ -205,6 +205,7 @@ function whatOf(record: AuditRecord): string {
     case "offer":
       return `${record.kind} ${record.name}: ${record.outcome}`;
     case "cluster":
+      if (record.action === "folder_forgotten") return `forgot which folder the workspace ${record.workspace} is`;
       return `${record.action === "drain_asked" ? "drained" : "begins the drain of"} gateway ${record.gateway}`;
     case "storage":
       return `encrypted ${record.rewritten} records anew, ${record.left} are left`;

@@ -80,6 +80,29 @@ export const clusterDrainCommand = defineCliCommand({
     }),
 });
 
+/** Command `postern cluster forget-folder <workspace>` */
+export const clusterForgetFolderCommand = defineCliCommand({
+  args: {
+    workspace: {
+      type: "positional",
+      required: true,
+      description: "The workspace_id of its gateways, none of which may run",
+    },
+  },
+  example: "postern cluster forget-folder office",
+  run: (context, { workspace }) =>
+    withCluster(context, async (cluster) => {
+      const { forgotten } = await cluster.forgetFolder(workspace);
+      const next = `the next gateway that starts with workspace_id = "${workspace}" says it`;
+      context.print(
+        { workspace, forgotten },
+        forgotten
+          ? `It is forgotten which folder the workspace ${workspace} is: ${next}`
+          : `Nobody knows which folder the workspace ${workspace} is: ${next}`,
+      );
+    }),
+});
+
 async function withCluster(context: CommandContext, use: (cluster: ReachedCluster) => Promise<void>): Promise<number> {
   const cluster = await reachCluster(context);
   try {

@@ -1,5 +1,12 @@
 import { systemClock } from "../../lib/base/clock.ts";
-import { parseMember, WORKSPACE_MEMBERS } from "../../lib/cluster/cluster_records.ts";
+import { canonicalDigest } from "../../lib/base/json.ts";
+import {
+  type GatewayPlace,
+  parseMember,
+  parseWorkspace,
+  WORKSPACE_MEMBERS,
+  WORKSPACES,
+} from "../../lib/cluster/cluster_records.ts";
 import type { OpenedOverview } from "../../lib/cluster/open_overview.ts";
 import { createProofFiles } from "../../lib/cluster/workspace_proof.ts";
 import type { Config } from "../../lib/config/config.ts";
@@ -12,8 +19,8 @@ const MAX_MEMBERS = 100;
 const AGAIN_MS = 1_000;
 
 /**
- * Checks that the workspace is the folder that living gateways with the same `workspace_id` have, by the files that they keep in it. Writes
- * none: whether those gateways find the file of this one shows at its start alone.
+ * Checks that the workspace is the folder that living gateways with the same `workspace_id` have, by the files that they keep in it, and the one
+ * that those before them had, by its id. Writes none: whether living gateways find the file of this one shows at its start alone.
  */
 export async function checkWorkspace(
   name: string,
@@ -22,14 +29,37 @@ export async function checkWorkspace(
 ): Promise<readonly Finding[]> {
   if (cluster.workspace_id === "") return [];
   const look = () => findStranger(opened, { id: cluster.workspace_id, workspace });
-  if (await look() === undefined) return [];
+  const lookBack = () => findFolderBefore(opened, { id: cluster.workspace_id, workspace });
+  if (await look() === undefined && await lookBack() === undefined) return [];
   await systemClock.sleep(AGAIN_MS);
   const stranger = await look();
-  if (stranger === undefined) return [];
+  if (stranger === undefined) {
+    const before = await lookBack();
+    if (before === undefined) return [];
+    const where = before === "unknown" ? "" : `, in ${before.folder} on ${before.host}`;
+    const message =
+      `The folder ${workspace} is not the one in which gateways worked as the workspace "${cluster.workspace_id}" before${where}`;
+    const fix =
+      `give that folder by --workspace, set another cluster.workspace_id, or postern cluster forget-folder ${cluster.workspace_id}`;
+    return [failure(name, message, fix)];
+  }
   const message =
     `The folder ${workspace} is not the one that others have as the workspace "${cluster.workspace_id}": ` +
     `it lacks the file of the gateway ${stranger.gateway} on ${stranger.host}`;
   return [failure(name, message, "give their folder by --workspace, or set another cluster.workspace_id")];
+}
+
+/** Finds where the folder of a workspace is known to be, if it is not this one. `unknown`: nobody says where. */
+async function findFolderBefore(
+  { store }: Pick<OpenedOverview, "store">,
+  { id, workspace }: { readonly id: string; readonly workspace: string },
+): Promise<GatewayPlace | "unknown" | undefined> {
+  const stored = await store.get(WORKSPACES, id);
+  const [found] = readable(store, WORKSPACES, stored === undefined ? [] : [stored], parseWorkspace);
+  if (found?.value.folder_digest === undefined) return undefined;
+  const own = await createProofFiles(workspace).folderId();
+  if (own !== undefined && canonicalDigest(own) === found.value.folder_digest) return undefined;
+  return found.value.last_gateway ?? "unknown";
 }
 
 /** Finds a living gateway of a workspace whose file is not in a folder. */

@@ -78,6 +78,7 @@ import {
   parseLock,
   parseMember,
   parseWorkMark,
+  parseWorkspace,
   RUN_CLAIMS,
   RUN_SIGNALS,
   WORKSPACE_MEMBERS,
@@ -157,7 +158,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [TRUSTED_DOCUMENTS]: parseTrustedDocument,
   [WEBHOOK_MESSAGES]: parseAccepted,
   [WEBHOOK_SIGNATURES]: parseDated,
-  [WORKSPACES]: parseMark,
+  [WORKSPACES]: parseWorkspace,
   [WORKSPACE_MEMBERS]: parseMember,
 };
 

@@ -205,6 +205,39 @@ export const drainGatewayRoute: Route = strictRoute({
   },
 });
 
+/** POST /v1/cluster/workspaces/:id/forget-folder: lets a workspace be another folder, for the next gateway that is let in. */
+export const forgetFolderRoute: Route = strictRoute({
+  method: "POST",
+  path: "/v1/cluster/workspaces/:id/forget-folder",
+  access: "admin",
+  summary:
+    "Forget which folder a workspace of the cluster is: the next gateway with its workspace_id says it; refused while a gateway works in it",
+  reply: {
+    status: 200,
+    type: "application/json",
+    schema: v.object({
+      workspace: v.string(),
+      requested_at: v.string(),
+      /** false: it was not known which folder it is */
+      forgotten: v.boolean(),
+    }),
+  },
+  errors: ["not_found", "conflict", "storage_unavailable"],
+  idempotency: "harmless",
+  async handler(_request, context) {
+    const { overview } = requireCluster(context.services);
+    const id = context.params["id"] ?? "";
+    if (id.length > MAX_ID_LENGTH) throw httpError("not_found", "Cannot find the workspace: no id is as long as this");
+    const { append } = context.services.audit;
+    const { workspace, requested_at, isForgotten } = await overview.forgetFolder(id, {
+      by: callerOf(context, "http"),
+      write: (asked, writes) =>
+        append({ type: "cluster", action: "folder_forgotten", workspace: id, ...asked }, writes),
+    });
+    return jsonReply(context, 200, { workspace, requested_at, forgotten: isForgotten });
+  },
+});
+
 function requireCluster(services: Services): NonNullable<Services["cluster"]> {
   if (services.cluster !== undefined) return services.cluster;
   throw httpError("not_found", `Cannot find a cluster: ${whyAlone(services)}`);

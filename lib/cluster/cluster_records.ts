@@ -130,8 +130,39 @@ export function parseDrains(body: unknown): DrainsBody {
   return v.parse(drainsSchema, body);
 }
 
-/** Collection with a record for each workspace, whose version counts the gateways that were let in. Its body never changes. */
+/** Collection with a record for each workspace, whose version counts the gateways that were let in. */
 export const WORKSPACES = "workspaces";
+
+const placeSchema = storedObject({
+  host: textSchema,
+  /** Real path of the workspace on that host. */
+  folder: textSchema,
+  /** Data directory of the gateway. */
+  data_dir: textSchema,
+});
+/** Place of a gateway, for people. */
+export type GatewayPlace = v.InferOutput<typeof placeSchema>;
+
+const workspaceSchema = storedObject({
+  v: v.literal(1),
+  /** Digest of the id that the folder of the workspace keeps. Absent: the next gateway that is let in says which folder it is */
+  folder_digest: v.optional(textSchema),
+  /** Place of the gateway that was let in last. Absent: a gateway of an earlier version was */
+  last_gateway: v.optional(placeSchema),
+});
+/** Record of a workspace, apart from its version. */
+export type WorkspaceBody = v.InferOutput<typeof workspaceSchema>;
+
+/** Parses the record of a workspace. @throws {v.ValiError} for a body that no version wrote */
+export function parseWorkspace(body: unknown): WorkspaceBody {
+  return v.parse(workspaceSchema, body);
+}
+
+/** Returns a place whose texts a record takes. */
+export function toPlace({ host, folder, data_dir }: GatewayPlace): GatewayPlace {
+  const short = (text: string) => text.slice(0, MAX_TEXT).toWellFormed();
+  return { host: short(host), folder: short(folder), data_dir: short(data_dir) };
+}
 
 /** Collection of the gateways of each workspace, by workspace and gateway: `office/gw_...`. */
 export const WORKSPACE_MEMBERS = "workspace_members";

@@ -7,6 +7,7 @@ import type { PostgresFacts } from "./postgres_facts.ts";
 import type { GatewayDrains, RequestedDrain } from "./gateway_drains.ts";
 import { type GatewayView, isOwned, type Leases } from "./leases.ts";
 import type { LeaseRow } from "./ownership.ts";
+import type { ForgottenFolder, WorkspaceFolders } from "./workspace_folders.ts";
 
 /**
  * How far a gateway takes part. `alive`: it renews its lease. `late`: its lease has run out, and nobody has fenced it off yet. `draining`
@@ -83,6 +84,7 @@ export interface ClusterOverviewOptions {
   readonly store: Pick<Store, "scan" | "count" | "unreadable">;
   readonly leases: Pick<Leases, "list" | "fences" | "allFences" | "now">;
   readonly drains: Pick<GatewayDrains, "all" | "request">;
+  readonly folders: Pick<WorkspaceFolders, "forget">;
   /** Id of the gateway that answers. Undefined: a command looks. */
   readonly id: string | undefined;
   /** Returns when a run was accepted, ISO 8601. */
@@ -135,6 +137,11 @@ export class ClusterOverview {
   /** Drains a gateway. @throws {HttpError} as `GatewayDrains.request` */
   drain(...asked: Parameters<GatewayDrains["request"]>): Promise<RequestedDrain> {
     return reached(this.#options.drains.request(...asked));
+  }
+
+  /** Forgets which folder a workspace is. @throws {HttpError} as `WorkspaceFolders.forget` */
+  forgetFolder(...asked: Parameters<WorkspaceFolders["forget"]>): Promise<ForgottenFolder> {
+    return reached(this.#options.folders.forget(...asked));
   }
 
   /** Reads the state of the cluster. @throws {HttpError} 503 `storage_unavailable` */

@@ -23,6 +23,7 @@ import { RunClaims } from "./run_claims.ts";
 import { RunOwnership } from "./run_ownership.ts";
 import { Takeovers } from "./takeovers.ts";
 import { WorkspaceLocks } from "./workspace_locks.ts";
+import { WorkspaceFolders } from "./workspace_folders.ts";
 import { type OwnWorkspace, WorkspaceMembership } from "./workspace_membership.ts";
 
 /** Database that gateways share. */
@@ -188,6 +189,7 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
     drains,
     overview: new ClusterOverview({
       ...{ store, leases, drains, id },
+      folders: new WorkspaceFolders({ store, leases, tell: (workspace) => news.tell("workspace", workspace) }),
       acceptedAt: options.acceptedAt,
       facts: database.facts?.bind(database),
     }),

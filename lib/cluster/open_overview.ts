@@ -8,7 +8,9 @@ import { ClusterOverview } from "./cluster_status.ts";
 import { GatewayDrains } from "./gateway_drains.ts";
 import { Leases } from "./leases.ts";
 import { marginOf } from "./ownership.ts";
+import type { ClusterNote } from "./cluster_news.ts";
 import { openPostgresCluster, type PostgresClusterOptions } from "./postgres_cluster.ts";
+import { WorkspaceFolders } from "./workspace_folders.ts";
 
 /** Options of `openOverview`. */
 export interface OpenOverviewOptions extends Omit<PostgresClusterOptions, "log" | "database"> {
@@ -28,7 +30,8 @@ export interface OpenedOverview {
 }
 
 /**
- * Opens the overview of a cluster for a command, which is no member of it: no tables are made, and nothing is written but drains.
+ * Opens the overview of a cluster for a command, which is no member of it: no tables are made, and nothing is written but what a person asks
+ * for.
  * @returns undefined when no gateway has used the schema yet
  */
 export async function openOverview(options: OpenOverviewOptions): Promise<OpenedOverview | undefined> {
@@ -49,12 +52,14 @@ export async function openOverview(options: OpenOverviewOptions): Promise<Opened
   };
   const sent: Promise<void>[] = [];
   // A gateway that hears nothing looks once a second
-  const tell = (id: string) => void sent.push(cluster.wire.send([{ kind: "drain", id, seq: 0 }]).catch(() => {}));
+  const tell = (kind: ClusterNote["kind"]) => (id: string) =>
+    void sent.push(cluster.wire.send([{ kind, id, seq: 0 }]).catch(() => {}));
   return {
     leases,
     store,
     overview: new ClusterOverview({
-      ...{ store, leases, id: undefined, drains: new GatewayDrains({ store, leases, tell }) },
+      ...{ store, leases, id: undefined, drains: new GatewayDrains({ store, leases, tell: tell("drain") }) },
+      folders: new WorkspaceFolders({ store, leases, tell: tell("workspace") }),
       facts: cluster.facts,
       async acceptedAt(runId) {
         const stored = await queries.get(runs.collection, runId);

@@ -9,6 +9,7 @@ import type { Random } from "../base/random.ts";
 /** Name of the file in the data directory that says which machine this is. */
 const FILE = "workspace_id";
 const OWN_ID = /^ws_[0-9a-z]{1,64}$/;
+const OWN_PREFIX = "ws_";
 /** Hexadecimal digits of the folder's digest in the id of a workspace of one gateway. */
 const DIGEST_LENGTH = 12;
 
@@ -32,6 +33,11 @@ export async function loadWorkspaceId(options: WorkspaceIdOptions): Promise<stri
   const own = await loadMachineId(options);
   const folder = await realpath(workspaceRoot).catch(() => workspaceRoot);
   return `${own}.${canonicalDigest(folder).slice(0, DIGEST_LENGTH)}`;
+}
+
+/** Tells whether a workspace is that of one gateway: its id says which folder it is. No configured one begins so. */
+export function isOwnWorkspace(id: string): boolean {
+  return id.startsWith(OWN_PREFIX);
 }
 
 /** Returns the id that a data directory keeps, by which one machine's things are told from those of another. @throws {ConfigError} `workspace_id` */
@@ -62,7 +68,7 @@ async function makeOwnId(path: string, random: Random): Promise<string> {
   try {
     const file = await open(temporary, "wx", 0o600);
     try {
-      await file.writeFile(`${random.id("ws_")}\n`);
+      await file.writeFile(`${random.id(OWN_PREFIX)}\n`);
       await file.sync();
     } finally {
       await file.close();

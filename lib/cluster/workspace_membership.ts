@@ -2,21 +2,35 @@ import { readFile, readlink } from "node:fs/promises";
 import process from "node:process";
 import type { Clock, Timer } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
+import { canonicalDigest } from "../base/json.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { type ClusterNews, POLL_MS } from "./cluster_news.ts";
-import { type MemberBody, parseMember, WORKSPACE_MEMBERS, WORKSPACES } from "./cluster_records.ts";
+import {
+  type MemberBody,
+  parseMember,
+  parseWorkspace,
+  toPlace,
+  WORKSPACE_MEMBERS,
+  type WorkspaceBody,
+  WORKSPACES,
+} from "./cluster_records.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, isOwned, type JoinedGateway, type Leases } from "./leases.ts";
-import { proofContent, type ProofFiles } from "./workspace_proof.ts";
+import { isOwnWorkspace } from "./workspace_id.ts";
+import { newFolderId, proofContent, type ProofFiles } from "./workspace_proof.ts";
 
 /** Workspace of a gateway, and the files that prove it. */
 export interface OwnWorkspace {
   /** Id of the workspace, see workspace_id.ts. */
   readonly id: string;
   readonly files: ProofFiles;
+  /** Real path of the workspace, for people. */
+  readonly folder: string;
+  /** Data directory of the gateway, for people. */
+  readonly dataDir: string;
 }
 
 /** Options of `WorkspaceMembership`. */
@@ -47,7 +61,14 @@ const SILENCE_MS = 6_000;
 const AGAIN_MS = 60_000;
 /** Most gateways of one workspace. */
 const MAX_MEMBERS = 1_000;
-const WORKSPACE_BODY = { v: 1 } as const;
+
+/** Record of the workspace as it was found. */
+interface FoundWorkspace {
+  /** 0: there is none */
+  readonly version: number;
+  /** Undefined: there is none, or it cannot be read */
+  readonly body: WorkspaceBody | undefined;
+}
 
 /**
  * This gateway as a member of its workspace.
@@ -55,6 +76,9 @@ const WORKSPACE_BODY = { v: 1 } as const;
  * Each gateway writes a random file into the workspace, and its digest into a record. One that comes in reads the files of all members, and
  * each member reads its file: a folder that is another one, or a copy, shows in one of the two. Until then, and without an answer, the
  * gateway claims no run that needs the workspace. One is let in after the other, since each changes the record of the workspace.
+ *
+ * No file of a gateway tells anything once all of them are dead. The folder of a workspace with a configured id therefore keeps an id of its own,
+ * whose digest stands in the record of the workspace: whoever comes in has that folder.
  */
 export class WorkspaceMembership {
   readonly id: string;
@@ -64,6 +88,10 @@ export class WorkspaceMembership {
   #seen: Readonly<Record<string, string>> = {};
   /** Times at which files were looked for first, by gateway. */
   readonly #soughtAt = new Map<string, number>();
+  /** Id that the folder had when this gateway was let in. Undefined: the folder has none, as in a workspace without a configured id */
+  #folderId: string | undefined = undefined;
+  /** Other gateways of the workspace at the last look, and whether they were let in. */
+  #known = "";
   /** Time of the first mismatch, and what it was. */
   #mismatch: { readonly since: number; readonly reason: string } | undefined = undefined;
   #isRefused = false;
@@ -103,7 +131,7 @@ export class WorkspaceMembership {
 
   /**
    * Comes in, and lets others in until `stop`. Waits for the answers of the other gateways, for a short time when there is none.
-   * @throws {ConfigError} `workspace_mismatch` when another gateway has another folder
+   * @throws {ConfigError} `workspace_mismatch` when another gateway has another folder, or had one before
    */
   async start(): Promise<void> {
     const { clock } = this.#options;
@@ -170,11 +198,11 @@ export class WorkspaceMembership {
   }
 
   async #lookOnce(): Promise<void> {
-    const { lease, store, workspace, gateway } = this.#options;
+    const { lease, workspace, gateway } = this.#options;
     const own = lease.own();
     if (own === undefined) return;
     if (own.fence !== this.#own?.fence || this.#isTimeForAnother()) await this.#enter(own);
-    const version = this.#isMember ? 0 : (await store.get(WORKSPACES, this.id))?.version ?? 0;
+    const found = this.#isMember ? undefined : await this.#find();
     const { others, isWhole } = await this.#others();
     this.#isShared = others.length > 0 || !isWhole;
     // A record that cannot be read may be that of a gateway with another folder
@@ -183,8 +211,9 @@ export class WorkspaceMembership {
         "the record of another gateway of the workspace cannot be read: it waits until its gateway has written it again";
       return this.#put(own).then(() => {});
     }
-    if (!this.#isMember) await this.#prove(own, { others, version });
+    if (found !== undefined) await this.#prove(own, { others, found });
     if (!this.#isMember) return;
+    await this.#keep(own, others);
     await this.#answer(own, others);
     await workspace.files.tidy(gateway, new Set(others.map((other) => other.gateway)));
   }
@@ -215,32 +244,34 @@ export class WorkspaceMembership {
   }
 
   /** Becomes a member once all members have seen this gateway's file, and this gateway theirs. */
-  async #prove(own: JoinedGateway, { others, version }: {
+  async #prove(own: JoinedGateway, { others, found }: {
     readonly others: readonly OtherGateway[];
-    readonly version: number;
+    readonly found: FoundWorkspace;
   }): Promise<void> {
     const { workspace, news, log } = this.#options;
     const digest = this.#own?.digest ?? "";
+    const members = others.filter(({ is_member }) => is_member);
     let isAnswered = true;
-    for (const { gateway, host, seen, ...other } of others.filter(({ is_member }) => is_member)) {
+    for (const { gateway, host, seen, ...other } of members) {
       if (await workspace.files.read(gateway) !== other.digest || other.digest === "") {
-        return this.#note(`its folder lacks the file of the gateway ${gateway} on ${host}`);
+        return this.#note(this.#otherThanOthers(`its folder lacks the file of the gateway ${gateway} on ${host}`));
       }
       if (seen[own.id] === `!${digest}` || digest === "") {
         // That gateway has waited for the file already
-        return this.#note(`the gateway ${gateway} on ${host} does not find its file there`, 0);
+        return this.#note(this.#otherThanOthers(`the gateway ${gateway} on ${host} does not find its file there`), 0);
       }
       if (seen[own.id] === digest) continue;
       isAnswered = false;
       this.#waitsFor =
         `the gateway ${gateway} on ${host} has not said yet that it finds this gateway's file in the workspace`;
     }
+    const other = await this.#otherThanBefore(found, { hasMembers: members.length > 0 });
+    if (other !== undefined) return this.#note(other.reason, other.waitMs);
     if (!this.#isRefused) this.#mismatch = undefined;
     if (!isAnswered) return;
-    const place = { collection: WORKSPACES, key: this.id, body: WORKSPACE_BODY };
+    if (found.body?.folder_digest === undefined) this.#folderId = await this.#nameFolder();
     // Another gateway was let in meanwhile when the version is another: its file has to be read first
-    const letIn: Write = version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version };
-    if (!await this.#put(own, { isMember: true, more: [letIn] })) return this.look();
+    if (!await this.#put(own, { isMember: true, more: [this.#letIn(found)] })) return this.look();
     if (this.#isRefused) log.info("The workspace is that of the other gateways", { workspace: this.id });
     this.#isMember = true;
     this.#isRefused = false;
@@ -248,6 +279,93 @@ export class WorkspaceMembership {
     this.#settled.resolve();
     news.tell("workspace", this.id);
     news.tell("queue", this.id);
+  }
+
+  /** Returns how this folder differs from the one that gateways of the workspace worked in before. Undefined: nothing says that it does */
+  async #otherThanBefore(
+    { version, body }: FoundWorkspace,
+    { hasMembers }: { readonly hasMembers: boolean },
+  ): Promise<{ readonly reason: string; readonly waitMs?: number } | undefined> {
+    if (isOwnWorkspace(this.id)) return undefined;
+    const { files, folder } = this.#options.workspace;
+    const allow = `if "${this.id}" is to be this folder from now on: postern cluster forget-folder ${this.id}`;
+    if (body === undefined) {
+      // Gateways that are there tell more than the record
+      if (version === 0 || hasMembers) return undefined;
+      const reason =
+        `the record of the workspace "${this.id}" cannot be read, so nobody knows in which folder its gateways worked`;
+      return { reason: `${reason}; ${allow}` };
+    }
+    const known = body.folder_digest;
+    if (known === undefined) return undefined;
+    if (this.#folderId !== undefined && canonicalDigest(this.#folderId) === known) {
+      await files.keepFolderId(this.#folderId);
+    }
+    const id = await files.folderId();
+    if (id !== undefined && canonicalDigest(id) === known) {
+      this.#folderId = id;
+      return undefined;
+    }
+    const { last_gateway: last } = body;
+    const before = last === undefined ? "" : `, in ${last.folder} on ${last.host}`;
+    const found = id === undefined ? "it has no id" : "it has another id";
+    const reason =
+      `the folder of this gateway, ${folder}, is not the one in which gateways worked as "${this.id}" before${before} (${found})`;
+    // A network file system may show a file late, and never one with another content
+    const wayOut = "give it that folder, or another [cluster] workspace_id";
+    return { reason: `${reason}; ${wayOut}; ${allow}`, ...id === undefined ? {} : { waitMs: 0 } };
+  }
+
+  /** Returns the id of the folder, which it gets where it has none. Undefined: it can have none */
+  async #nameFolder(): Promise<string | undefined> {
+    if (isOwnWorkspace(this.id)) return undefined;
+    const { workspace, random, log } = this.#options;
+    try {
+      return await workspace.files.nameFolder(newFolderId(random));
+    } catch (error) {
+      log.warn("The workspace cannot be written: nothing tells it from another folder once no gateway has it", {
+        error,
+      });
+      return undefined;
+    }
+  }
+
+  /** Returns the write of the workspace's record by which this gateway is let in. */
+  #letIn({ version, body }: FoundWorkspace): Write {
+    const { host, workspace } = this.#options;
+    const place = {
+      collection: WORKSPACES,
+      key: this.id,
+      body: {
+        ...body,
+        v: 1,
+        ...this.#folderId === undefined ? {} : { folder_digest: canonicalDigest(this.#folderId) },
+        last_gateway: toPlace({ host, folder: workspace.folder, data_dir: workspace.dataDir }),
+      } satisfies WorkspaceBody,
+    };
+    return version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version };
+  }
+
+  /**
+   * Keeps what says which folder the workspace is. A command in the workspace may remove the file. A gateway of an earlier version that is let in
+   * writes the record without what it does not know.
+   */
+  async #keep(own: JoinedGateway, others: readonly OtherGateway[]): Promise<void> {
+    const { workspace, store } = this.#options;
+    if (this.#folderId !== undefined) await workspace.files.keepFolderId(this.#folderId);
+    const known = others.map(({ gateway, is_member }) => `${gateway} ${is_member}`).join();
+    if (known === this.#known) return;
+    const found = await this.#find();
+    const isWhole = found.body?.last_gateway !== undefined &&
+      (this.#folderId === undefined || found.body.folder_digest !== undefined);
+    if (isWhole || await store.batch([fenceCheck(own), this.#letIn(found)])) this.#known = known;
+  }
+
+  async #find(): Promise<FoundWorkspace> {
+    const { store } = this.#options;
+    const stored = await store.get(WORKSPACES, this.id);
+    const [found] = readable(store, WORKSPACES, stored === undefined ? [] : [stored], parseWorkspace);
+    return { version: stored?.version ?? 0, body: found?.value };
   }
 
   /** Looks for the files of gateways that want to come in, and says what it has seen. */
@@ -282,16 +400,18 @@ export class WorkspaceMembership {
   }
 
   /** Notes a mismatch, and refuses when it has lasted. */
-  #note(reason: string, waitMs = PROOF_WAIT_MS): void {
-    const message =
-      `the workspace of this gateway is not the one that others have as "${this.id}": ${reason}; give it the same folder, or ` +
-      "another [cluster] workspace_id";
+  #note(message: string, waitMs = PROOF_WAIT_MS): void {
     this.#mismatch = { since: this.#mismatch?.since ?? this.#now(), reason: message };
     this.#waitsFor = `it looks as if ${message}`;
     if (this.#isRefused || this.#now() - this.#mismatch.since < waitMs) return;
     this.#isRefused = true;
     this.#options.log.error("This gateway claims no run that needs its workspace", { reason: message });
     this.#settled.resolve();
+  }
+
+  #otherThanOthers(reason: string): string {
+    return `the workspace of this gateway is not the one that others have as "${this.id}": ${reason}; give it the same folder, or ` +
+      "another [cluster] workspace_id";
   }
 
   #isTimeForAnother(): boolean {

@@ -8,7 +8,9 @@ import {
   parseDrains,
   parseLease,
   parseMember,
+  parseWorkspace,
   RUN_CLAIMS,
+  toPlace,
 } from "../../lib/cluster/cluster_records.ts";
 import { parseNodeLink } from "../../lib/extensions/nodes/shared_nodes.ts";
 import {
@@ -114,6 +116,12 @@ test("records of a cluster are bounded when they are read", () => {
   for (const each of seen) assert.throws(() => parseMember({ ...member, seen: each }));
   for (const name of ["digest", "host"]) assert.throws(() => parseMember({ ...member, [name]: long }), name);
   assert.throws(() => parseMember({ ...member, process: { machine: long, pid: 1 } }));
+  const place = toPlace({ host: long, folder: long, data_dir: `${"x".repeat(999)}\u{1f600}` });
+  assert.ok(parseWorkspace({ v: 1, folder_digest: "d", last_gateway: place }));
+  assert.throws(() => parseWorkspace({ v: 1, folder_digest: long }));
+  for (const name of ["host", "folder", "data_dir"]) {
+    assert.throws(() => parseWorkspace({ v: 1, last_gateway: { ...place, [name]: long } }), name);
+  }
   const link = {
     v: 1,
     gateway: "gw_1",

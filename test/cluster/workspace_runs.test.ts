@@ -118,6 +118,32 @@ describe("a run whose tools need the workspace", () => {
     await Promise.all([b.close(), c.close()]);
   });
 
+  test("goes on in its own folder alone: a gateway with the same workspace_id and another folder gets neither it nor the name", async () => {
+    const database = createSharedDatabase();
+    const { tool, begun } = hangingTool();
+    const tools = [{ name: "work", local: true }];
+    const a = await joinGateway(database, [CALL], { seed: 1, tools: [tool], workspace: "office", folder: "right" });
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await until(() => begun() === 1);
+    kill(a);
+    const join = async (seed: number, folder: string) => {
+      let isOver = false;
+      const joining = joinGateway(database, ["from the right folder"], { seed, tools, workspace: "office", folder });
+      const settled = joining.then((gateway) => ({ gateway }), (error: unknown) => ({ error }))
+        .finally(() => isOver = true);
+      while (!isOver) await database.clock.advance(250);
+      return await settled;
+    };
+    const wrong = await join(2, "wrong");
+    assert.equal("error" in wrong && (wrong.error as { code: string }).code, "workspace_mismatch");
+    assert.equal((await database.store.get(RUN_CLAIMS, id))?.key, id, "it waits");
+    const right = await join(3, "right");
+    assert.ok("gateway" in right);
+    await passUntil(database, hasStatus(right.gateway, id, "completed"));
+    assert.equal((await right.gateway.runs.get(id))?.result, "from the right folder");
+    await right.gateway.close();
+  });
+
   test("a run without such tools goes on anywhere", async () => {
     const database = createSharedDatabase();
     const { tool, begun } = hangingTool();

@@ -180,7 +180,13 @@ describe("a rolling upgrade over one PostgreSQL", { skip: NO_POSTGRES, concurren
       const newer = await place.start();
       await readEverywhere(await startRun(newer, "c1"), [newer]);
       await rename(newer, "c1");
+      const folder = (await bodyOf(place, "workspaces", "shared"))["folder_digest"];
+      assert.ok(folder);
       const older = await place.start(buildBefore(await world.folder()));
+      await until(
+        async () => (await bodyOf(place, "workspaces", "shared"))["folder_digest"] === folder,
+        "the gateway that is there does not say again which folder the workspace is",
+      );
       const handed = await startHanging(place, newer);
       place.upstream.script(ANSWERS);
       assert.equal((await newer.stop()).exitCode, 0);
@@ -191,7 +197,9 @@ describe("a rolling upgrade over one PostgreSQL", { skip: NO_POSTGRES, concurren
       await older.kill();
       await older.restart();
       await completed(older, left);
+      assert.equal((await bodyOf(place, "workspaces", "shared"))["folder_digest"], undefined);
       await newer.restart();
+      assert.equal((await bodyOf(place, "workspaces", "shared"))["folder_digest"], folder);
       await readEverywhere(await startRun(newer, "c1"), [newer, older]);
       const { title, messages } = await bodyOf(place, "conversations", "c1");
       assert.deepEqual([title, messages], [TITLE, 6]);

@@ -93,6 +93,13 @@ export function createSharedDatabase(): SharedDatabase {
         read: async (gateway) => files.get(gateway),
         remove: async (gateway) => void files.delete(gateway),
         tidy: async () => {},
+        folderId: async () => files.get("folder_id"),
+        async nameFolder(id) {
+          const named = files.get("folder_id") ?? id;
+          files.set("folder_id", named);
+          return named;
+        },
+        keepFolderId: async (id) => void (files.has("folder_id") || files.set("folder_id", id)),
       };
     },
     link() {
@@ -179,7 +186,10 @@ export async function joinLink(
     log,
     opened,
     workspaceWaitMs,
-    workspace: workspace === undefined ? undefined : { id: workspace, files: database.proofFiles(folder) },
+    workspace: workspace === undefined ? undefined : {
+      ...{ id: workspace, files: database.proofFiles(folder) },
+      ...{ folder: `/home/${folder}`, dataDir: `/data/${seed}` },
+    },
   });
   return {
     link,

@@ -52,7 +52,8 @@ export function buildAfter(folder: string): string {
 }
 
 /**
- * Makes a build that claims the version before of Postern and of records: a conversation has no title.
+ * Makes a build that claims the version before of Postern and of records: a conversation has no title, and the record of a workspace says
+ * nothing.
  * @param schemaStep step of the schema that the build knows. 1: it reads and writes nothing of a later step. Default: that of this version
  */
 export function buildBefore(folder: string, { schemaStep }: { readonly schemaStep?: 1 } = {}): string {
@@ -60,6 +61,15 @@ export function buildBefore(folder: string, { schemaStep }: { readonly schemaSte
     change("lib/base/version.ts", VERSION, VERSION_BEFORE);
     change("lib/runs/conversations/conversation_records.ts", "  title: v.optional(v.string()),\n", "");
     change("lib/runs/conversations/conversations.ts", "? firstWords(messages)", "? undefined");
+    const membership = "lib/cluster/workspace_membership.ts";
+    change(membership, "isOwnWorkspace(this.id)", "true");
+    change(membership, "if (known === this.#known) return;", "return;");
+    change(membership, "        ...body,\n", "");
+    change(
+      membership,
+      "        last_gateway: toPlace({ host, folder: workspace.folder, data_dir: workspace.dataDir }),\n",
+      "",
+    );
     if (schemaStep === undefined) return;
     change("lib/storage/postgres/schema.ts", "\n];", `\n].slice(0, ${schemaStep});`);
     const queries = "lib/storage/postgres/record_queries.ts";

@@ -350,6 +350,17 @@ export interface DrainEvent {
   readonly by: { readonly via: string; readonly token_id: string | null };
 }
 
+/** Somebody has said that a workspace of the cluster may be another folder. */
+export interface FolderForgottenEvent {
+  readonly type: "cluster";
+  readonly action: "folder_forgotten";
+  /** `[cluster] workspace_id` */
+  readonly workspace: string;
+  /** ISO 8601, by the database's clock */
+  readonly requested_at: string;
+  readonly by: { readonly via: string; readonly token_id: string | null };
+}
+
 /** Encrypted records were encrypted anew with another key: an event for each call that changed some, and for the last one. */
 export interface RekeyEvent {
   readonly type: "storage";
@@ -415,6 +426,7 @@ export type AuditEvent =
   | McpServerEvent
   | OfferEvent
   | DrainEvent
+  | FolderForgottenEvent
   | RekeyEvent
   | RetentionEvent
   | ChainEvent;

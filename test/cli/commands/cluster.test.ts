@@ -28,7 +28,7 @@ test("a gateway with SQLite has no cluster, and the commands say why", () =>
     const status = await run(["cluster", "status"]);
     assert.deepEqual([status.code, status.stdout], [0, `${alone}\n`]);
     assert.deepEqual(JSON.parse((await run(["cluster", "status", "--json"])).stdout), { cluster: null, reason: alone });
-    for (const command of [["cluster", "drain", "gw_1"], ["cluster", "runs"]]) {
+    for (const command of [["cluster", "drain", "gw_1"], ["cluster", "runs"], ["cluster", "forget-folder", "office"]]) {
       const refused = await run(command);
       assert.equal(refused.code, 1);
       assert.ok(refused.stderr.includes(alone), refused.stderr);
@@ -136,6 +136,56 @@ test(
           const { stdout } = await machine.run(["doctor", "--json"], { env });
           assert.match(stdout, /1 run waits for the workspace \\"office\\", which has no gateway/);
           await store.close();
+        })
+      )
+    ),
+);
+
+test(
+  "a workspace stays the folder of its gateways when all are gone, until somebody says that it may be another one",
+  { skip: NO_POSTGRES },
+  () =>
+    withDatabase((url) =>
+      onMachine((moved) =>
+        onMachine(async (machine) => {
+          const env = (workspace: string) => ({ ...environmentOf(url), POSTERN__CLUSTER__WORKSPACE_ID: workspace });
+          const start = ({ withGateway }: Machine, workspace: string, use = () => Promise.resolve()) =>
+            withGateway([], use, { env: env(workspace) });
+          const forget = ({ run }: Machine) => run(["cluster", "forget-folder", "office"], { env: env("office") });
+          assert.equal((await start(machine, "office")).code, 0);
+          assert.equal((await start(moved, "elsewhere")).code, 0);
+          const refused = await moved.run(["gateway", "--port", "0"], { env: env("office") });
+          assert.equal(refused.code, 78, refused.stderr);
+          const where = `${machine.cwd} on `;
+          assert.ok(refused.stderr.includes(where), refused.stderr);
+          assert.match(
+            refused.stderr,
+            /is not the one in which gateways worked as "office".*cluster forget-folder office/s,
+          );
+
+          await start(machine, "office", async () => {
+            for (const one of [machine, moved]) {
+              const held = await forget(one);
+              assert.equal(held.code, 1);
+              assert.match(held.stderr, /the gateway gw_\w+ on .* works in it, with a lease for/);
+            }
+          });
+          const straight = await forget(moved);
+          assert.deepEqual([straight.code, straight.stdout], [
+            0,
+            'It is forgotten which folder the workspace office is: the next gateway that starts with workspace_id = "office" says it\n',
+          ]);
+          assert.match((await forget(moved)).stdout, /^Nobody knows which folder the workspace office is/);
+          assert.equal((await start(moved, "office")).code, 0);
+          assert.equal((await machine.run(["gateway", "--port", "0"], { env: env("office") })).code, 78);
+
+          await start(machine, "other", async () => {
+            const asked = await machine.run(["cluster", "forget-folder", "office", "--json"], { env: env("other") });
+            assert.deepEqual(JSON.parse(asked.stdout), { workspace: "office", forgotten: true }, asked.stderr);
+            const { stdout } = await machine.run(["audit", "show"], { env: env("other") });
+            assert.match(stdout, /forgot which folder the workspace office is/);
+          });
+          assert.equal((await start(machine, "office")).code, 0);
         })
       )
     ),

@@ -35,6 +35,14 @@ test(
             assert.deepEqual(await problems(["--workspace", first.cwd]), []);
             assert.deepEqual(await problems([], { POSTERN__CLUSTER__WORKSPACE_ID: "study" }), []);
           }, { env });
+          const [before] = await problems([]);
+          assert.equal(before?.state, "failure");
+          assert.match(
+            before.message,
+            /^The folder .*work is not the one in which gateways worked as the workspace "office" before, in .*work on /,
+          );
+          assert.deepEqual(readdirSync(second.cwd), []);
+          assert.deepEqual(await problems(["--workspace", first.cwd]), []);
         })
       )
     ),

@@ -134,6 +134,7 @@ const CHANGED: Readonly<Record<string, readonly object[]>> = {
     ...{ v: 1, id: "tok_1", hash: "h", label: "", scopes: ["chat"], created_at: TIME, expires_at: null },
     last_used_at: null,
   }],
+  workspaces: [{ v: 1, folder_digest: DIGEST, last_gateway: { host: "web-1", folder: "/work", data_dir: "/data" } }],
 };
 
 /** Objects that are put together anew, by collection and path. */
@@ -181,7 +182,6 @@ const REPLACED: Readonly<Record<string, string>> = {
   webhook_messages: "never changed",
   webhook_signatures: "never changed",
   workspace_members: "written by its gateway alone",
-  workspaces: "its version is what it says",
   ws_tickets: "never changed",
 };
 
