@@ -1,4 +1,5 @@
 import { systemClock } from "../../lib/base/clock.ts";
+import { strandedWords } from "../../lib/cluster/cluster_status.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { type ClusterView, reachCluster, type ReachedCluster } from "../reach_cluster.ts";
 import { printableLine, toDefinitions, toTable } from "../terminal/terminal_text.ts";
@@ -171,12 +172,11 @@ function queueText(
 }
 
 function workspaceRows({ queue: { workspaces_without_gateway: stranded } }: ClusterView): string[][] {
-  return stranded.map(({ workspace, runs }) => [
-    "Workspace",
-    `${workspace} has no gateway, and ${
-      runs === 1 ? "1 run waits" : `${runs} runs wait`
-    }: start one with this workspace, or cancel what postern cluster runs --gateway none names`,
-  ]);
+  return stranded.map((workspace) => {
+    const { which, wait, start } = strandedWords(workspace);
+    const wayOut = `${start}, or cancel what postern cluster runs --gateway none names`;
+    return ["Workspace", `${which} has no gateway, and ${wait}: ${wayOut}`];
+  });
 }
 
 function drainRows({ gateways }: ClusterView): string[][] {

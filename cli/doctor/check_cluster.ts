@@ -1,7 +1,7 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { listSome } from "../../lib/base/text.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
-import type { ClusterStatus, GatewayStatus } from "../../lib/cluster/cluster_status.ts";
+import { type ClusterStatus, type GatewayStatus, strandedWords } from "../../lib/cluster/cluster_status.ts";
 import type { GatewayView } from "../../lib/cluster/leases.ts";
 import type { PostgresFacts } from "../../lib/cluster/postgres_facts.ts";
 import type { Config } from "../../lib/config/config.ts";
@@ -159,10 +159,10 @@ function countOf(count: number, what: string): string {
 
 function queueProblems(name: string, { queue, gateways }: ClusterStatus): readonly Finding[] {
   const { waiting, lag_ms: lag, waiting_for_workspace: bound, workspaces_without_gateway: stranded } = queue;
-  const fix = "start a gateway with that workspace, or cancel the runs that postern cluster runs --gateway none names";
-  const left = stranded.map(({ workspace, runs }) => {
-    const wait = runs === 1 ? "1 run waits" : `${runs} runs wait`;
-    return warning(name, `${wait} for the workspace "${workspace}", which has no gateway`, fix);
+  const left = stranded.map((workspace) => {
+    const { which, wait, start } = strandedWords(workspace);
+    const fix = `${start}, or cancel the runs that postern cluster runs --gateway none names`;
+    return warning(name, `${wait} for the workspace ${which}, which has no gateway`, fix);
   });
   if (lag === null || lag < LONG_WAIT_MS) return left;
   const where = bound === 0 ? "" : `; ${bound} need the workspace of certain gateways`;

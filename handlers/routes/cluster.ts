@@ -64,7 +64,12 @@ const clusterSchema = v.object({
     /** Conversations with the most waiting runs, at most 20 */
     by_conversation: v.array(v.object({ conversation_id: v.string(), waiting: v.number() })),
     /** Workspaces that have no gateway, with the runs that wait for one, which `waiting` does not count; at most 20 */
-    workspaces_without_gateway: v.array(v.object({ workspace: v.string(), runs: v.number() })),
+    workspaces_without_gateway: v.array(v.object({
+      workspace: v.string(),
+      runs: v.number(),
+      /** Place of the gateway that had it last; null: nobody knows */
+      last_gateway: v.nullable(v.object({ host: v.string(), folder: v.string(), data_dir: v.string() })),
+    })),
   }),
   database: v.nullable(databaseSchema),
   /** Heartbeats and notes of the gateway that answers */

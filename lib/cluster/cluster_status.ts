@@ -2,12 +2,22 @@ import { HttpError } from "../base/errors.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
-import { type ClaimBody, parseClaim, RUN_CLAIMS, waiterOf, WORKSPACES } from "./cluster_records.ts";
+import {
+  type ClaimBody,
+  type GatewayPlace,
+  parseClaim,
+  parseWorkspace,
+  RUN_CLAIMS,
+  toPlace,
+  waiterOf,
+  WORKSPACES,
+} from "./cluster_records.ts";
 import type { PostgresFacts } from "./postgres_facts.ts";
 import type { GatewayDrains, RequestedDrain } from "./gateway_drains.ts";
 import { type GatewayView, isOwned, type Leases } from "./leases.ts";
 import type { LeaseRow } from "./ownership.ts";
 import type { ForgottenFolder, WorkspaceFolders } from "./workspace_folders.ts";
+import { isOwnWorkspace } from "./workspace_id.ts";
 
 /**
  * How far a gateway takes part. `alive`: it renews its lease. `late`: its lease has run out, and nobody has fenced it off yet. `draining`
@@ -43,6 +53,43 @@ export interface GatewayStatus {
 export interface StrandedWorkspace {
   readonly workspace: string;
   readonly runs: number;
+  /** Place of the gateway that was let into it last; null: nobody knows. */
+  readonly last_gateway: GatewayPlace | null;
+}
+
+/** Words about a workspace without a gateway. */
+export interface StrandedWords {
+  /** The workspace and, as far as it is known, where its gateway was: `office (last in /work on web-1)`. */
+  readonly which: string;
+  /** `1 run waits`. */
+  readonly wait: string;
+  /** Advice on the gateway to start. */
+  readonly start: string;
+}
+
+/** Returns words about a workspace without a gateway, for people. A gateway of an earlier version does not say where the last one was. */
+export function strandedWords(
+  { workspace, runs, last_gateway: last }: Omit<StrandedWorkspace, "last_gateway"> & {
+    readonly last_gateway?: GatewayPlace | null | undefined;
+  },
+): StrandedWords {
+  const wait = runs === 1 ? "1 run waits" : `${runs} runs wait`;
+  const isOwn = isOwnWorkspace(workspace);
+  if (last === null || last === undefined) {
+    const start = isOwn
+      ? "start the gateway that had it, with its data directory and folder"
+      : "start one with this workspace";
+    return { which: workspace, wait, start };
+  }
+  if (!isOwn) {
+    return {
+      which: `${workspace} (last in ${last.folder} on ${last.host})`,
+      wait,
+      start: "start one with this workspace there",
+    };
+  }
+  const which = `${workspace} of the gateway in ${last.folder} (data directory ${last.data_dir}) on ${last.host}`;
+  return { which, wait, start: "start it there again" };
 }
 
 /** State of a cluster at one moment. */
@@ -216,9 +263,14 @@ export class ClusterOverview {
   async #stranded(): Promise<readonly StrandedWorkspace[]> {
     const { store } = this.#options;
     const workspaces = await store.scan(WORKSPACES, { limit: MAX_COUNTED });
-    const counted = await Promise.all(workspaces.map(async ({ key: workspace }) => (
-      { workspace, runs: await store.count(RUN_CLAIMS, { field: "gateway", value: waiterOf(workspace) }) }
-    )));
+    const bodies = new Map(
+      readable(store, WORKSPACES, workspaces, parseWorkspace).map(({ key, value }) => [key, value]),
+    );
+    const counted = await Promise.all(workspaces.map(async ({ key: workspace }) => {
+      const last = bodies.get(workspace)?.last_gateway;
+      const runs = await store.count(RUN_CLAIMS, { field: "gateway", value: waiterOf(workspace) });
+      return { workspace, runs, last_gateway: last === undefined ? null : toPlace(last) };
+    }));
     return counted.filter(({ runs }) => runs > 0).sort((a, b) => b.runs - a.runs).slice(0, SHOWN);
   }
 

@@ -205,7 +205,8 @@ describe("a run whose workspace has no gateway", () => {
     assert.equal(b.provider.requests.length, 0);
     const queue = async () => (await b.cluster.overview.status()).queue;
     const { open, waiting, workspaces_without_gateway: stranded } = await queue();
-    assert.deepEqual([open, waiting, stranded], [1, 0, [{ workspace: "one", runs: 1 }]]);
+    const last_gateway = { host: "test", folder: "/home/one", data_dir: "/data/1" };
+    assert.deepEqual([open, waiting, stranded], [1, 0, [{ workspace: "one", runs: 1, last_gateway }]]);
     const c = await joinGateway(database, ["from C"], { seed: 3, tools: WORK, workspace: "one" });
     await passUntil(database, hasStatus(b, id, "completed"));
     assert.deepEqual((await queue()).workspaces_without_gateway, []);

@@ -112,6 +112,26 @@ describe("the dashboard's cluster in Chromium", { skip: NO_PAGE_TEST }, () => {
     );
   });
 
+  test("says where the gateway of a workspace was for which runs wait", () => {
+    const database = createSharedDatabase();
+    const workspace = "ws_0123.abc";
+    const last_gateway = { host: "web-1", folder: "/home/me/work", data_dir: "/home/me/postern-3" };
+    const claim = { v: 1, gateway: `@${workspace}`, fence: 0, conversation_id: null, parent_id: null, workspace };
+    return withRunningGateway(
+      { config: CONFIG, clock: database.clock, database: database.link() },
+      async (gateway) => {
+        await database.store.batch([
+          { op: "put", collection: "workspaces", key: workspace, body: { v: 1, last_gateway } },
+          { op: "put", collection: "run_claims", key: "run_left", body: claim },
+        ]);
+        await withView(browser, { gateway, view: "cluster" }, async ({ page }) => {
+          const words = "for the gateway in /home/me/work (data directory /home/me/postern-3) on web-1";
+          await page.locator("#cluster-facts").getByText(`${workspace}: 1 run waits, ${words}`).waitFor();
+        });
+      },
+    );
+  });
+
   test("has no link where the gateway is alone, and says why at its address", () =>
     withRunningGateway(
       { config: { gateway: { rate_limit_max: 0 } } },

@@ -15,6 +15,13 @@ import { formatMs, formatTime, messageOf } from "./format.js";
  *   run_ids: readonly string[],
  * }} Gateway
  */
+/**
+ * @typedef {{
+ *   workspace: string,
+ *   runs: number,
+ *   last_gateway: { host: string, folder: string, data_dir: string } | null,
+ * }} StrandedWorkspace
+ */
 /** @typedef {{ root: HTMLTableRowElement, show: (gateway: Gateway) => void }} Row */
 
 const STATE_WORDS = new Map([
@@ -218,10 +225,12 @@ function factsOf({ queue, database, own }) {
   return [
     ...bound === 0 ? [] : [["Waiting for a workspace", String(bound)]],
     ...queue.workspaces_without_gateway.map((
-      /** @type {{ workspace: string, runs: number }} */ { workspace, runs },
+      /** @type {StrandedWorkspace} */ { workspace, runs, last_gateway: last },
     ) => [
       "Workspace without a gateway",
-      `${workspace}: ${runs === 1 ? "1 run waits" : `${runs} runs wait`}`,
+      `${workspace}: ${runs === 1 ? "1 run waits" : `${runs} runs wait`}${
+        last === null ? "" : `, ${whereTo(workspace, last)}`
+      }`,
     ]),
     ...database === null ? [] : [
       ["Database", `PostgreSQL ${database.server_version}, ${database.role}`],
@@ -231,6 +240,17 @@ function factsOf({ queue, database, own }) {
     ["Heartbeat of this gateway", own.round_trip_ms === null ? "none yet" : formatMs(own.round_trip_ms)],
     ["It may act for", own.lease_left_ms === 0 ? "not now: its lease is lost" : formatMs(own.lease_left_ms)],
   ];
+}
+
+/**
+ * Says where a gateway is missing. The workspace of one gateway, whose id begins with ws_, is its own: another gateway cannot have it.
+ * @param {string} workspace
+ * @param {NonNullable<StrandedWorkspace["last_gateway"]>} last
+ */
+function whereTo(workspace, { host, folder, data_dir: dataDir }) {
+  return workspace.startsWith("ws_")
+    ? `for the gateway in ${folder} (data directory ${dataDir}) on ${host}`
+    : `for a gateway with this workspace, the last one was in ${folder} on ${host}`;
 }
 
 /**

@@ -134,7 +134,7 @@ test(
             /Workspace +office has no gateway, and 1 run waits: start one with this workspace, or cancel/,
           );
           const { stdout } = await machine.run(["doctor", "--json"], { env });
-          assert.match(stdout, /1 run waits for the workspace \\"office\\", which has no gateway/);
+          assert.match(stdout, /1 run waits for the workspace office, which has no gateway/);
           await store.close();
         })
       )
@@ -188,6 +188,43 @@ test(
           assert.equal((await start(machine, "office")).code, 0);
         })
       )
+    ),
+);
+
+test(
+  "the workspace of one gateway is nobody else's: its name is refused, and messages say where the gateway was",
+  { skip: NO_POSTGRES },
+  () =>
+    withDatabase((url) =>
+      onMachine(async (machine) => {
+        const env = environmentOf(url);
+        assert.equal((await machine.withGateway([], () => Promise.resolve(), { env })).code, 0);
+        const store = await openTestStore(await openTestDatabase(url), "postern");
+        const [own] = await store.scan("workspaces", { limit: 1 });
+        assert.ok(own);
+        const workspace = own.key;
+        const claim = { v: 1, gateway: `@${workspace}`, fence: 0, conversation_id: null, parent_id: null, workspace };
+        await store.batch([{ op: "put", collection: "run_claims", key: "run_left", body: claim }]);
+        await store.close();
+        const where = `${workspace} of the gateway in ${machine.cwd} (data directory ${machine.dataDir}) on `;
+        const { stdout } = await machine.run(["cluster", "status"], { env });
+        const line = stdout.replaceAll(/\s+/g, " ");
+        assert.ok(line.includes(`Workspace ${where}`), stdout);
+        assert.ok(line.includes("has no gateway, and 1 run waits: start it there again, or cancel"), stdout);
+        assert.ok((await machine.run(["doctor", "--json"], { env })).stdout.includes(where));
+        const [stranded] = (await statusOf(machine, env)).queue.workspaces_without_gateway;
+        assert.deepEqual([stranded?.last_gateway?.folder, stranded?.last_gateway?.data_dir], [
+          machine.cwd,
+          machine.dataDir,
+        ]);
+
+        const named = { ...env, POSTERN__CLUSTER__WORKSPACE_ID: workspace };
+        const refused = await machine.run(["gateway", "--port", "0"], { env: named });
+        assert.equal(refused.code, 78);
+        assert.match(refused.stderr, /without ws_ at the beginning: .* another folder/s);
+        const set = await machine.run(["config", "set", "cluster.workspace_id", workspace], { env });
+        assert.notEqual(set.code, 0);
+      })
     ),
 );
 
