@@ -104,6 +104,12 @@ test(
           missing,
           /^warning: A start from this terminal is refused, .* "LINK" has less than 32 characters$/,
         );
+        const { stdout } = await first.run(["cluster", "status", "--json"], { env });
+        const id = /gw_\w+/.exec(stdout)?.[0] ?? assert.fail(stdout);
+        assert.equal((await first.run(["cluster", "drain", id, "--force", "--wait"], { env })).code, 0);
+        const drained = await problems(first, env);
+        assert.deepEqual(drained.length, 1, drained.join("\n"));
+        assert.match(drained[0] ?? "", /is drained and takes no work$/);
       }, { env: at(own) });
       const [alone = ""] = await problems(first, { ...env, LINK: "short" });
       assert.match(alone, /^failure: .*"LINK" has less than 32 characters$/);
