@@ -208,9 +208,9 @@ async function rekey(
     import("./memory/browser_logins.ts").then((found) => found.SEALED_LOGINS),
     import("./extensions/mcp/oauth/credentials.ts").then((found) => found.SEALED_CREDENTIALS),
   ]);
-  const lacking = async ([newest = ""]: readonly string[]) =>
-    (await cluster?.gateways() ?? []).flatMap(({ id, about }) => about.storage_keys?.includes(newest) ? [] : [id]);
-  const progress = await rekeyRecords({ store, keys: await keys.load(), collections: sealed, lacking });
+  const gateways = async () =>
+    (await cluster?.gateways() ?? []).map(({ id, about }) => ({ id, keys: about.storage_keys ?? [] }));
+  const progress = await rekeyRecords({ store, keys: await keys.load(), collections: sealed, gateways });
   const { rewritten, left, unreadable, complete } = progress;
   if (rewritten > 0 || complete) {
     const counts = { rewritten, left, unreadable: unreadable.length, complete };

@@ -29,13 +29,20 @@ export const storageRekeyCommand = defineCliCommand({
   },
 });
 
-function toText({ rewritten, left, unreadable, complete }: RekeyProgress): string {
+function toText({ rewritten, left, unreadable, complete, old_key: old }: RekeyProgress): string {
   const lines = [`Encrypted ${rewritten} ${rewritten === 1 ? "record" : "records"} anew`];
   for (const { collection, key, reason } of unreadable) {
     lines.push(`Cannot read ${JSON.stringify(key)} of ${collection}: ${reason}`);
   }
   if (!complete) lines.push(`${left} left: others change them all the time; run postern storage rekey again`);
-  else if (unreadable.length > 0) lines.push("Keep the old key: these records may need it");
-  else lines.push("No record needs the old key any more");
+  else if (unreadable.length > 0) lines.push("Keep each key that you have: these records may need one of them");
+  else lines.push(DONE[old ?? "none"]);
   return lines.join("\n");
 }
+
+/** Sentences that are true once every record has the new key, by the key before it. */
+const DONE = {
+  old_key_env: "Every record has the key of storage.key_env. No record needs the key of storage.old_key_env any more",
+  key_files: "Every record has the new key files of the data directory, which have taken the place of the old ones",
+  none: "Every record has the key of storage.key_env. storage.old_key_env names no other key",
+} as const;

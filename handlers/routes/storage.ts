@@ -11,6 +11,8 @@ const rekeySchema = v.object({
   /** Records that no key of this gateway opens, at most 100 */
   unreadable: v.array(v.object({ collection: v.string(), key: v.string(), reason: v.string() })),
   complete: v.boolean(),
+  /** Key that no record needs once all have the new one: the value of the setting, or the key files before. Null: there is no other key */
+  old_key: v.nullable(v.picklist(["old_key_env", "key_files"])),
 });
 
 /** POST /v1/storage/rekey: encrypts records anew with the key of the configuration, for `postern storage rekey`. */

@@ -30,6 +30,9 @@ export interface RecordKeysOptions {
   readonly environment: (name: string) => string | undefined;
 }
 
+/** Key before the new one: that of `[storage] old_key_env`, or the files of the data directory before new ones took their place. */
+export type OldKey = "old_key_env" | "key_files";
+
 /** The keys of all encrypted records. */
 export interface RecordKeys {
   /** Checks the keys of the environment against those of the database, which takes a first key over. @throws {ConfigError} `storage_key` */
@@ -38,6 +41,8 @@ export interface RecordKeys {
   cipher(name: RecordKeyName): Promise<RecordCipher>;
   /** Ids of the keys that this gateway has, by which others learn whether it may open what they write. */
   readonly ids: readonly string[];
+  /** Key that no record needs once all have the new one. Null: the gateway has one key alone */
+  readonly old: OldKey | null;
   /** Makes the new key the one that is written with: that of `key_env`, or new files. Repeating it goes on with what was begun. */
   beginRekey(): Promise<void>;
   /** Forgets the old key files, once no record needs them. */
@@ -139,6 +144,7 @@ function keyFor(check: string, { key, old }: GivenKeys): Uint8Array {
 /** Keys in files of the data directory. */
 class FileKeys implements RecordKeys {
   readonly #options: RecordKeysOptions;
+  readonly old = "key_files";
   readonly #rings = new Map<RecordKeyName, Promise<KeyRing>>();
   readonly ids: readonly string[] = [];
 
@@ -223,12 +229,14 @@ class EnvironmentKeys implements RecordKeys {
   readonly #options: RecordKeysOptions;
   readonly #given: GivenKeys;
   readonly ids: readonly string[];
+  readonly old: OldKey | null;
 
   constructor(options: RecordKeysOptions, given: GivenKeys) {
     const { key, old } = given;
     this.#options = options;
     this.#given = given;
     this.ids = [key, ...old === undefined ? [] : [old]].map(checkOf);
+    this.old = old === undefined ? null : "old_key_env";
   }
 
   async check(): Promise<void> {
@@ -281,6 +289,7 @@ class EnvironmentKeys implements RecordKeys {
 class MissingKeys implements RecordKeys {
   readonly #store: Pick<Store, "get">;
   readonly ids: readonly string[] = [];
+  readonly old = null;
 
   constructor(store: Pick<Store, "get">) {
     this.#store = store;

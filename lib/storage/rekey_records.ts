@@ -1,7 +1,7 @@
 import { ConfigError, HttpError } from "../base/errors.ts";
 import { scanAll } from "./read_records.ts";
 import { type RecordWriter, type Sealed, SealError } from "./record_cipher.ts";
-import type { RecordKeyName, RecordKeys } from "./record_keys.ts";
+import type { OldKey, RecordKeyName, RecordKeys } from "./record_keys.ts";
 import type { Store, Stored } from "./store.ts";
 
 /** Records of one collection whose bodies hold sealed texts. */
@@ -17,8 +17,15 @@ export interface RekeyServices {
   readonly store: Store;
   readonly keys: RecordKeys;
   readonly collections: readonly SealedCollection[];
-  /** Returns the gateways of the cluster that lack one of these keys. Default: there are no others */
-  readonly lacking?: (ids: readonly string[]) => Promise<readonly string[]>;
+  /** Returns the gateways of the cluster with the ids of their keys, the new one first. Default: there are none */
+  readonly gateways?: () => Promise<readonly KeyedGateway[]>;
+}
+
+/** Gateway of a cluster with its keys. */
+export interface KeyedGateway {
+  readonly id: string;
+  /** Ids of the keys that it has. The first one is that of its `storage.key_env` */
+  readonly keys: readonly string[];
 }
 
 /** How far a change of the key is. */
@@ -31,6 +38,8 @@ export interface RekeyProgress {
   readonly unreadable: readonly { readonly collection: string; readonly key: string; readonly reason: string }[];
   /** Tells whether every record that can be opened has the new key */
   readonly complete: boolean;
+  /** Key that no record needs any more, once all of them have the new one. Null: this gateway has one key alone */
+  readonly old_key: OldKey | null;
 }
 
 /** Records that one call encrypts anew. The others wait for the next call. */
@@ -41,18 +50,11 @@ const MAX_NAMED = 100;
 /**
  * Encrypts records anew with the key that is written with, some with each call, while gateways work on. A call that died is made up by the
  * next one: each record is changed by itself, only where nobody else has changed it, and only while the key is still the chosen one.
- * @throws {HttpError} 409 `conflict` while a gateway of the cluster lacks the new key, and without a key to change
+ * @throws {HttpError} 409 `conflict` while a gateway of the cluster lacks the new key or has a newer one, and without a key to change
  */
 export async function rekeyRecords(services: RekeyServices): Promise<RekeyProgress> {
-  const { keys, collections, lacking = async () => [] } = services;
-  // Without a key of its own a gateway cannot ask for it: beginRekey() says so
-  const without = keys.ids.length === 0 ? [] : await lacking(keys.ids);
-  if (without.length > 0) {
-    throw conflict(
-      `gateways that do not have the new key yet: ${without.join(", ")}; ` +
-        "restart each with the new key as storage.key_env and the one before as storage.old_key_env",
-    );
-  }
+  const { keys, collections, gateways = async () => [] } = services;
+  requireSameKey(keys.ids, await gateways());
   try {
     await keys.beginRekey();
   } catch (error) {
@@ -62,7 +64,31 @@ export async function rekeyRecords(services: RekeyServices): Promise<RekeyProgre
   for (const sealed of collections) await rewriteAll(sealed, services, state);
   const complete = state.left === 0;
   if (complete && state.unreadable.length === 0) await keys.endRekey();
-  return { ...state, unreadable: state.unreadable.slice(0, MAX_NAMED), complete };
+  return { ...state, unreadable: state.unreadable.slice(0, MAX_NAMED), complete, old_key: keys.old };
+}
+
+/**
+ * Requires that the new key of this gateway is that of all others. A gateway with the old key alone would do nothing, and seem to be done.
+ * @throws {HttpError} 409 `conflict`
+ */
+function requireSameKey([newest]: readonly string[], gateways: readonly KeyedGateway[]): void {
+  // Without a key of its own a gateway cannot compare it: beginRekey() says so
+  if (newest === undefined) return;
+  const namesOf = (found: readonly KeyedGateway[]) => found.map(({ id }) => id).join(", ");
+  const ahead = gateways.filter(({ keys }) => keys.indexOf(newest) > 0);
+  if (ahead.length > 0) {
+    throw conflict(
+      `gateways that have a newer key than this one: ${namesOf(ahead)}; run it at one of them, ` +
+        `or restart this gateway with that key as storage.key_env and the one before as storage.old_key_env`,
+    );
+  }
+  const without = gateways.filter(({ keys }) => !keys.includes(newest));
+  if (without.length > 0) {
+    throw conflict(
+      `gateways that do not have the new key yet: ${namesOf(without)}; ` +
+        "restart each with the new key as storage.key_env and the one before as storage.old_key_env",
+    );
+  }
 }
 
 async function rewriteAll(

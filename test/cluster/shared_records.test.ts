@@ -7,6 +7,8 @@ import { pruneRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { SCHEDULE_LIMITS } from "../../lib/tools/schedule/schedules.ts";
 import { createSharedDatabase, joinGateway } from "../support/clustered.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { K1, K2 } from "../support/sealed_records.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { ask, readAll } from "../support/supervised.ts";
 
@@ -63,4 +65,33 @@ test("two gateways that clean up at once forget what is old, and nothing else", 
   assert.equal(await store.count(FIRINGS), SCHEDULE_LIMITS.done);
   assert.equal(left[0]?.key, "done0002");
   await Promise.all([a.close(), b.close()]);
+});
+
+test("a change of the key is refused at the gateway that has the old key alone, until all have both", async () => {
+  const database = createSharedDatabase();
+  const keyed = (settings: Readonly<Record<string, string>>, use: (gateway: RunningGateway) => Promise<void>) =>
+    withRunningGateway({
+      config: { storage: { driver: "memory", ...settings } },
+      environment: { K1, K2 },
+      ...{ clock: database.clock, database: database.link(), agent: false },
+    }, use);
+  const rekey = async ({ call }: RunningGateway) => {
+    const reply = await call("/v1/storage/rekey", { method: "POST" });
+    return { status: reply.status, text: await reply.text() };
+  };
+  const both = { key_env: "K2", old_key_env: "K1" };
+  await keyed({ key_env: "K1" }, (old) =>
+    keyed(both, async (first) => {
+      const refused = await rekey(old);
+      assert.equal(refused.status, 409, refused.text);
+      assert.match(refused.text, new RegExp(`newer key than this one: ${first.services.cluster?.id};`));
+      const early = await rekey(first);
+      assert.equal(early.status, 409, early.text);
+      assert.match(early.text, new RegExp(`do not have the new key yet: ${old.services.cluster?.id};`));
+    }));
+  await keyed(both, (first) =>
+    keyed(both, async () => {
+      const { status, text } = await rekey(first);
+      assert.deepEqual([status, JSON.parse(text).old_key], [200, "old_key_env"]);
+    }));
 });

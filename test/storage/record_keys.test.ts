@@ -84,7 +84,7 @@ test("gateways that share a database and have no key encrypt nothing, and say wh
   const { jars, mailbox } = gatewayOf(store, keys);
   await assert.rejects(jars.set("conv_1", [COOKIE]), /storage\.key_env.*the same at all gateways/);
   await assert.rejects(mailbox.send({ from: "a", to: "b", payload: "x", sender: "cli" }), /storage\.key_env/);
-  await assert.rejects(rekey(store, keys, async () => ["gw_other"]), (error) => {
+  await assert.rejects(rekey(store, keys, [{ id: "gw_other", keys: [] }]), (error) => {
     assert.ok(error instanceof HttpError && error.code === "conflict");
     assert.match(error.message, /Cannot use storage\.key_env: there is no key to encrypt with; set it/);
     return true;
@@ -119,13 +119,28 @@ test("a change of the key: gateways with both write the old one until it begins,
   await b.jars.set("conv_0", [COOKIE]);
   await checkAll(before, 3);
   // A gateway that lacks the new key holds the change up
-  await assert.rejects(rekey(store, a.keys, async () => ["gw_old"]), (error) => {
+  const places = [
+    { id: "gw_a", keys: a.keys.ids },
+    { id: "gw_b", keys: b.keys.ids },
+    { id: "gw_old", keys: before.keys.ids },
+    { id: "gw_without", keys: [] },
+  ];
+  const inConflict = (reason: RegExp) => (error: unknown) => {
     assert.ok(error instanceof HttpError && error.code === "conflict");
-    assert.match(error.message, /gateways that do not have the new key yet: gw_old;/);
+    assert.match(error.message, reason);
     return true;
-  });
+  };
+  const lacks = /gateways that do not have the new key yet: gw_old, gw_without;/;
+  await assert.rejects(rekey(store, a.keys, places), inConflict(lacks));
+  // One that has the old key alone would do nothing, and say that all is done
+  const isBehind = /newer key than this one: gw_a, gw_b; run it at one of them, or restart this gateway with that key/;
+  await assert.rejects(rekey(store, before.keys, places), inConflict(isBehind));
+  // Old and new mixed up at one of two
+  const mixedUp = keysOf(store, { key: K1, old: K2, isShared: true });
+  await assert.rejects(rekey(store, mixedUp, [{ id: "gw_a", keys: a.keys.ids }]), inConflict(/newer key than this/));
+  assert.equal((await rekey(store, before.keys)).old_key, null);
   const progress = await rekeyAll(store, a.keys);
-  assert.deepEqual([progress.left, progress.unreadable], [0, []]);
+  assert.deepEqual([progress.left, progress.unreadable, progress.old_key], [0, [], "old_key_env"]);
   await b.jars.set("conv_1", [COOKIE]);
   // Nobody needs the old key, and whoever has nothing else writes nothing
   await checkAll(gatewayOf(store, keysOf(store, { key: K2, isShared: true })));

@@ -10,7 +10,7 @@ import { createBrowserLogins, SEALED_LOGINS } from "../../lib/memory/browser_log
 import { createCookieJars, SEALED_COOKIES } from "../../lib/memory/cookie_jars.ts";
 import { createMailbox, SEALED_MAILBOXES } from "../../lib/memory/mailbox.ts";
 import { createRecordKeys, type RecordKeys } from "../../lib/storage/record_keys.ts";
-import { type RekeyProgress, rekeyRecords } from "../../lib/storage/rekey_records.ts";
+import { type KeyedGateway, type RekeyProgress, rekeyRecords } from "../../lib/storage/rekey_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { createFakeClock } from "./fake_clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
@@ -101,8 +101,8 @@ export async function checkAll({ jars, logins, mailbox, credentials }: Gateway, 
 }
 
 /** Makes one call of a change of the key. */
-export const rekey = (store: Store, keys: RecordKeys, lacking?: () => Promise<readonly string[]>) =>
-  rekeyRecords({ store, keys, collections: COLLECTIONS, ...lacking === undefined ? {} : { lacking } });
+export const rekey = (store: Store, keys: RecordKeys, gateways: readonly KeyedGateway[] = []) =>
+  rekeyRecords({ store, keys, collections: COLLECTIONS, gateways: () => Promise.resolve(gateways) });
 
 /** Returns the ids of the keys that the records of a store are sealed with. */
 export async function sealedWith(store: Store): Promise<ReadonlySet<string>> {

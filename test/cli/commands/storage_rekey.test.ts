@@ -29,17 +29,26 @@ test("storage rekey changes the key of all records, without a gateway, and anoth
     const before = readFileSync(join(dataDir, "agents_ipc.key"));
     const files = await run(["storage", "rekey"]);
     assert.deepEqual([files.code, files.stderr], [0, ""]);
-    assert.match(files.stdout, /^Encrypted 6 records anew\nNo record needs the old key any more\n$/);
+    assert.match(files.stdout, /^Encrypted 6 records anew\nEvery record has the new key files of the data directory/);
     assert.notDeepEqual(readFileSync(join(dataDir, "agents_ipc.key")), before);
     await withRecords(machine, {}, checkAll);
     // From the files to a key of the environment, and from that to the next
     const first = { POSTERN__STORAGE__KEY_ENV: "RECORDS", RECORDS: K1 };
-    assert.equal((await run(["storage", "rekey"], { env: first })).code, 0);
+    const taken = await run(["storage", "rekey"], { env: first });
+    assert.equal(taken.code, 0);
+    const alone = "Every record has the key of storage.key_env. storage.old_key_env names no other key";
+    assert.equal(taken.stdout, `Encrypted 6 records anew\n${alone}\n`);
     await withRecords(machine, { key: K1 }, checkAll);
     const next = { ...first, RECORDS: K2, OLD_RECORDS: K1, POSTERN__STORAGE__OLD_KEY_ENV: "OLD_RECORDS" };
     const changed = await run(["storage", "rekey", "--json"], { env: next });
-    assert.deepEqual(JSON.parse(changed.stdout), { rewritten: 6, left: 0, unreadable: [], complete: true });
+    const done = { rewritten: 6, left: 0, unreadable: [], complete: true, old_key: "old_key_env" };
+    assert.deepEqual(JSON.parse(changed.stdout), done);
     await withRecords(machine, { key: K2 }, checkAll);
+    const again = await run(["storage", "rekey"], { env: next });
+    assert.match(
+      again.stdout,
+      /^Encrypted 0 records anew\n.* No record needs the key of storage\.old_key_env any more\n$/,
+    );
     const wrong = [
       [{ ...first, RECORDS: K1 }, /another key/],
       [{ ...first, RECORDS: "" }, /"RECORDS" is empty/],
@@ -55,7 +64,7 @@ test("storage rekey changes the key of all records, without a gateway, and anoth
     const { records } = JSON.parse(audit.stdout) as { records: readonly Record<string, unknown>[] };
     assert.deepEqual(
       records.map(({ action, rewritten, left, complete }) => ({ action, rewritten, left, complete })),
-      [6, 6, 6].map((rewritten) => ({ action: "rekeyed", rewritten, left: 0, complete: true })),
+      [6, 6, 6, 0].map((rewritten) => ({ action: "rekeyed", rewritten, left: 0, complete: true })),
     );
     // No key is in the audit, or anywhere in the database
     const text = readFileSync(join(dataDir, "postern.db")).toString("latin1");
