@@ -26,7 +26,7 @@ test("in a narrow terminal help and refusals break between words, and examples s
     const narrow = { terminal: true, columns: 50 };
     const { stdout: list } = await run(["--help"], narrow);
     assert.ok(list.split("\n").every((line) => line.length <= 50), list);
-    assert.match(list, /^ {2}daemon status {9}Say whether the daemon\n {24}runs, where, and since\n {24}when$/m);
+    assert.match(list, /^ {2}daemon status {10}Say whether the daemon\n {25}runs, where, and since\n {25}when$/m);
     const { stdout: help } = await run(["approvals", "approve", "--help"], narrow);
     assert.match(help, /^ {2}postern approvals approve apr_0123456789 --remember always --match folder$/m);
     const { stderr } = await run(["gateway", "--prot", "3"], narrow);
