@@ -10,11 +10,12 @@ import { createAccessServices } from "./access/access_services.ts";
 import { unconfirmed } from "./access/identity.ts";
 import type { AccessCluster } from "./access/token_sharing.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
-import { CancelError, SHUTTING_DOWN } from "./base/cancel.ts";
+import { CancelError, cancelError, SHUTTING_DOWN } from "./base/cancel.ts";
 import type { GatewayLinkSettings } from "./cluster/gateway_links.ts";
 import type { Cluster } from "./cluster/join_cluster.ts";
 import { canonicalDigest } from "./base/json.ts";
 import { systemClock } from "./base/clock.ts";
+import { ConfigError } from "./base/errors.ts";
 import { type OpenedList, openInSteps } from "./base/opened_list.ts";
 import { createSystemRandom } from "./base/random.ts";
 import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
@@ -51,16 +52,22 @@ import type { GatewayServices, GatewayState, ServicesOptions, SharedWorkspace } 
  * Builds the services of one gateway and hands them to each other. Holds the data directory's lock until `close()`.
  *
  * A start that fails at any step leaves nothing open.
- * @throws {ConfigError} see `openStore`, and a provider that cannot be used
+ * @throws {ConfigError} see `openStore`, and a provider that cannot be used; {CancelError} the signal aborted during a wait
  */
-export function createServices(options: ServicesOptions): Promise<GatewayServices> {
-  return openInSteps(async (opened) => {
-    const started = new AbortController();
-    const wings = await startWings(options, { opened, started: started.signal });
-    await watchDrain(wings);
-    started.abort();
-    return toServices(wings);
-  });
+export async function createServices(options: ServicesOptions): Promise<GatewayServices> {
+  const { signal } = options;
+  try {
+    return await openInSteps(async (opened) => {
+      const started = new AbortController();
+      const wings = await startWings(options, { opened, started: started.signal });
+      await watchDrain(wings);
+      started.abort();
+      return toServices(wings);
+    });
+  } catch (error) {
+    // A wait that was cut off ends as if the database were away
+    throw signal?.aborted === true && !(error instanceof ConfigError) ? cancelError(signal) : error;
+  }
 }
 
 type Basics = Awaited<ReturnType<typeof createBasics>>;
@@ -117,7 +124,8 @@ async function startWings(
 /** Starts what the other wings stand on, in the order of the list. */
 async function startFoundations(alone: Basics & { readonly started: AbortSignal }) {
   const { options, log, config, redactor, environment } = alone;
-  const found = options.database ?? await openStore({ ...alone, storage: config().storage });
+  const found = options.database ??
+    await openStore({ ...alone, storage: config().storage, signal: options.signal });
   const { store } = found;
   const isShared = "cluster" in found || found.database !== undefined;
   const keys = await openKeys(alone, { store, isShared });
@@ -245,6 +253,7 @@ async function openCluster(
   };
   const cluster = await joinCluster({
     ...{ store: found.store, database, leaseMs, clock, random, log, metrics: basics.metrics, opened, workspace },
+    signal: options.signal,
     about: {
       ...{ host: hostname(), pid: process.pid, version: options.version },
       ...(advertise_url === "" ? {} : { advertise_url }),

@@ -163,6 +163,8 @@ export interface ServicesOptions {
   /** Token of the control file, for the command line on this machine. */
   readonly controlToken?: string | undefined;
   readonly logSink: LogSink;
+  /** Aborted when the start is given up: no wait for the database goes on, and nothing stays open. Default: it never is */
+  readonly signal?: AbortSignal | undefined;
   /** Returns false while log lines are lost. Default: always true */
   readonly logHealthy?: () => boolean;
   /** Database that this gateway shares with others. Default: as `[storage]` says */

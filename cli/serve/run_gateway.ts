@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import * as nodeModule from "node:module";
 import { join } from "node:path";
+import { CancelError } from "../../lib/base/cancel.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import type { LogSink } from "../../lib/base/telemetry/log.ts";
 import { VERSION } from "../../lib/base/version.ts";
@@ -55,7 +56,8 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
   try {
     const path = join(dataDir, DATABASE_NAME);
     const isChecked = config.storage.driver === "sqlite" && existsSync(path);
-    const services = await startAlone(context, { ...options, controlToken });
+    const services = await startUnlessStopped(context, { ...options, controlToken, stop });
+    if (services === undefined) return;
     const check = isChecked ? checkBeside({ path, clock: services.clock, env: context.io.env }) : undefined;
     try {
       if (stop.asked()) return;
@@ -181,6 +183,19 @@ async function warm({ agent, containment }: GatewayServices): Promise<void> {
   nodeModule.flushCompileCache?.();
 }
 
+/** Starts the services. @returns undefined for a start that a signal has ended. @throws as `startAlone` */
+async function startUnlessStopped(
+  context: CommandContext,
+  { stop, ...options }: Omit<StartOptions, "quiet"> & { readonly stop: ReturnType<typeof watchStop> },
+): Promise<GatewayServices | undefined> {
+  try {
+    return await startAlone(context, { ...options, signal: stop.starting });
+  } catch (error) {
+    if (stop.asked() && error instanceof CancelError) return undefined;
+    throw error;
+  }
+}
+
 /** Starts the services. @throws {CommandError} another gateway runs on the data directory */
 async function startAlone(context: CommandContext, options: Omit<StartOptions, "quiet">): Promise<GatewayServices> {
   try {
@@ -201,17 +216,22 @@ function watchStop({ io, say }: CommandContext, { loaded, onStopping }: RunGatew
   const { promise: stopped, resolve, reject } = Promise.withResolvers<void>();
   let server: RunningServer | undefined;
   let asked = false;
+  const starting = new AbortController();
   const drain = () => server?.drain(graceSeconds * 1000).then(resolve, reject).finally(ignore);
   const ignore = io.onInterrupt(() => {
     if (asked) return io.exit(EXIT.failed);
     asked = true;
     const hint = io.isTerminal.stderr ? "; press Ctrl-C again to stop at once" : "";
-    say(`Stopping: work has up to ${graceSeconds} s to finish${hint}`);
+    const what = server === undefined ? "the start ends" : `work has up to ${graceSeconds} s to finish`;
+    say(`Stopping: ${what}${hint}`);
+    starting.abort(new CancelError("shutdown"));
     onStopping?.();
     void drain();
   });
   return {
     asked: () => asked,
+    /** Aborted by the first signal, which ends a start that waits */
+    starting: starting.signal,
     ignore,
     /** Resolves once the server has drained after the first signal */
     drains(running: RunningServer): Promise<void> {

@@ -21,9 +21,14 @@ export interface StartOptions {
   readonly quiet: boolean;
   /** Log to write to, and whether it can be written. Default: stderr */
   readonly log?: { readonly write: LogSink; healthy(): boolean };
+  /** Aborted when the start is given up. Default: it never is */
+  readonly signal?: AbortSignal | undefined;
 }
 
-/** Starts the gateway's services in this process. @throws {ConfigError} `data_dir_locked` while another gateway runs */
+/**
+ * Starts the gateway's services in this process.
+ * @throws {ConfigError} `data_dir_locked` while another gateway runs; {CancelError} when the signal aborts during a wait for the database
+ */
 export async function startServices(
   { io, loadOptions }: CommandContext,
   options: StartOptions,
@@ -47,6 +52,7 @@ export async function startServices(
     help: helpOfEach,
     agent: options.agent,
     controlToken: options.controlToken,
+    signal: options.signal,
     ...(options.log === undefined ? {} : { logHealthy: options.log.healthy }),
     logSink: (record) => {
       if (!quiet || record.level === "error" || record.level === "warn") sink(record);

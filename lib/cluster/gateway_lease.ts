@@ -30,6 +30,9 @@ export interface GatewayLeaseOptions {
   readonly onBeat: (leftMs: number) => void;
 }
 
+/** Time that a stop waits for a first join that is at work. Milliseconds */
+const LATE_JOIN_MS = 1_000;
+
 /** Figures of the heartbeats of a gateway. */
 export interface Heartbeats {
   /** Milliseconds until the gateway's own deadline; 0 when it has passed, and after an error. */
@@ -62,6 +65,8 @@ export class GatewayLease {
   #isAway = false;
   /** Heartbeat that is at work. */
   #beating: Promise<void> | undefined = undefined;
+  /** First join, while it is at work. */
+  #joining: Promise<number> | undefined = undefined;
   #drain: LeaseBody["drain"] = undefined;
   #roundTripMs: number | undefined = undefined;
   #failures = 0;
@@ -76,7 +81,12 @@ export class GatewayLease {
   async start(): Promise<void> {
     const { leases, id } = this.#options;
     const sentAt = this.#now();
-    this.#take(held(await leases.join(id, this.#facts()), sentAt), sentAt);
+    this.#joining = leases.join(id, this.#facts());
+    const fence = await this.#joining;
+    this.#joining = undefined;
+    // A start that was given up gives the lease back by itself
+    if (this.#isStopped) return;
+    this.#take(held(fence, sentAt), sentAt);
     this.#next();
   }
 
@@ -178,7 +188,7 @@ export class GatewayLease {
     if (this.#isStopped) return;
     this.#isStopped = true;
     this.#timer?.clear();
-    const own = this.own();
+    const own = this.own() ?? await this.#joinedLate();
     this.#hold = undefined;
     this.#news.wake("hold");
     const { leases, log, clock, terms } = this.#options;
@@ -188,6 +198,14 @@ export class GatewayLease {
     } catch (error) {
       log.warn("The lease could not be given back: the other gateways wait until it has run out", { error });
     }
+  }
+
+  /** Returns this gateway with the fence of a first join that is still at work, if it comes soon. */
+  async #joinedLate(): Promise<JoinedGateway | undefined> {
+    const { id, clock } = this.#options;
+    if (this.#joining === undefined) return undefined;
+    const fence = await withTimeout(this.#joining.catch(() => undefined), { ms: LATE_JOIN_MS, clock });
+    return fence === undefined ? undefined : { id, fence };
   }
 
   /** Ends the heartbeats and leaves the lease as it is, as when the process dies. */

@@ -1,3 +1,4 @@
+import { CancelError, unlessAborted } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, HttpError } from "../base/errors.ts";
 import type { OpenedList } from "../base/opened_list.ts";
@@ -58,6 +59,8 @@ export interface JoinClusterOptions {
   /** Metrics that the figures of this gateway go to. Default: none */
   readonly metrics?: Metrics | undefined;
   readonly opened: OpenedList;
+  /** Aborted when the start is given up. Default: it never is */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** This gateway as a member of a cluster. */
@@ -109,7 +112,8 @@ const DAY_MS = 86_400_000;
 
 /**
  * Joins a cluster. The gateway leaves it when it is closed. Waits up to 30 seconds for the database.
- * @throws {HttpError} `storage_unavailable`; {ConfigError} `workspace_mismatch`; `database_unusable`: records are copied into the database
+ * @throws {HttpError} `storage_unavailable`; {ConfigError} `workspace_mismatch`; `database_unusable`: records are copied into the database;
+ * {CancelError} the signal aborted
  */
 export async function joinCluster(options: JoinClusterOptions): Promise<Cluster> {
   const { store, database, leaseMs, clock, random, log, opened, workspaceWaitMs = DAY_MS } = options;
@@ -167,16 +171,17 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
     observeCluster(options.metrics, { lease, notes, ownership, queue, gateways, takeovers: () => takeovers.count() });
   }
   opened.own(await patiently(() => database.wire.listen(hear), options), (stop) => stop());
-  await patiently(() => lease.start(), options);
+  // Before the start: a join that the signal cuts off may have given a lease
   opened.own(lease, async (held) => {
     await news.flush();
     await held.stop();
   });
+  await patiently(() => lease.start(), options);
   // Before the membership, whose start may wait for gateways that are gone
   opened.own(takeovers, (open) => open.stop()).start();
   if (membership !== undefined) {
     ownership.onNote(({ kind, id }) => void (kind === "workspace" && id === membership.id && membership.look()));
-    await opened.own(membership, (left) => left.stop()).start();
+    await unlessGivenUp(opened.own(membership, (left) => left.stop()).start(), options);
   }
   const links = new GatewayLinks({ ...(options.link ?? NO_LINK), store, clock, id });
   return {
@@ -220,16 +225,27 @@ export async function joinCluster(options: JoinClusterOptions): Promise<Cluster>
   };
 }
 
-/** Tries something again until it succeeds, since a database may restart while a gateway starts. */
-async function patiently<T>(work: () => Promise<T>, { clock, log }: Pick<JoinClusterOptions, "clock" | "log">) {
+/** Waits for a part of the join. @throws {CancelError} the signal aborted */
+function unlessGivenUp<T>(work: Promise<T>, { signal }: Pick<JoinClusterOptions, "signal">): Promise<T> {
+  return signal === undefined ? work : unlessAborted(work, signal);
+}
+
+/**
+ * Tries something again until it succeeds, since a database may restart while a gateway starts.
+ * @throws {CancelError} the signal aborted
+ */
+async function patiently<T>(
+  work: () => Promise<T>,
+  { clock, log, signal }: Pick<JoinClusterOptions, "clock" | "log" | "signal">,
+): Promise<T> {
   for (const end = clock.monotonic() + WAIT_MS;;) {
     try {
-      return await work();
+      return await unlessGivenUp(work(), { signal });
     } catch (error) {
-      if (error instanceof ConfigError) throw error;
+      if (error instanceof ConfigError || error instanceof CancelError) throw error;
       if (clock.monotonic() >= end) throw error instanceof HttpError ? error : storageUnavailable(error);
       log.warn("The cluster cannot be joined yet: the database does not answer", { error });
     }
-    await clock.sleep(PAUSE_MS);
+    await clock.sleep(PAUSE_MS, signal);
   }
 }

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { existsSync, statSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { readControlFile } from "../../../lib/host/control_file.ts";
+import { takeGatewayLock } from "../../../lib/storage/gateway_lock.ts";
 import { onMachine } from "../support/run_in.ts";
 
 test("the banner tells address, provider and why, and a pairing code on a plain line that works", () =>
@@ -141,3 +143,38 @@ test("a control file that is stale, damaged or open to others is not believed", 
       assert.equal((await run(["tools", "list"])).code, 0);
     }
   }));
+
+for (const waiting of ["refuses connections", "says nothing"]) {
+  test(`a signal while a start waits for a database that ${waiting} ends it at once, in good order`, () =>
+    onMachine(async ({ run, dataDir }) => {
+      const sockets: Socket[] = [];
+      const mute = createServer((socket) => {
+        sockets.push(socket.on("error", () => {}));
+        stop();
+      });
+      await new Promise<void>((resolve) => mute.listen(0, "127.0.0.1", resolve));
+      const { port } = mute.address() as AddressInfo; // it listens
+      if (waiting === "refuses connections") await new Promise((resolve) => mute.close(resolve));
+      const interrupted = Promise.withResolvers<number>();
+      let interrupt = () => {};
+      const stop = () => {
+        interrupted.resolve(performance.now());
+        interrupt();
+      };
+      const { code, stdout, stderr } = await run(["gateway", "--port", "0"], {
+        env: { POSTERN__STORAGE__DRIVER: "postgres", POSTERN__STORAGE__URL: `postgres://me@127.0.0.1:${port}/x` },
+        onInterruptible: (given) => void (interrupt = given),
+        onOutput({ stderr: said }) {
+          if (said.endsWith("\n") && said.includes("does not answer yet") && !said.includes("Stopping")) stop();
+        },
+      });
+      mute.close();
+      for (const socket of sockets) socket.destroy();
+      assert.deepEqual([code, stdout], [0, ""], stderr);
+      assert.ok(performance.now() - await interrupted.promise < 2_000, "it waited");
+      assert.match(stderr, /^Stopping: the start ends$/m);
+      const lock = takeGatewayLock(dataDir);
+      assert.ok(lock, "the data directory is locked");
+      lock.release();
+    }));
+}
