@@ -77,6 +77,7 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/model-servers", body: { address: "127.0.0.1:1" }, missing: true },
   { path: "/v1/browser-logins", body: LOGIN, strict: true },
   { path: "/v1/cluster/gateways/none/drain", body: { force: true }, optional: true, missing: true, strict: true },
+  { path: "/v1/cluster/workspaces/none/forget-folder" },
   {
     path: "/v1/mcp-servers/glob_search/login",
     body: { redirect_uri: "http://127.0.0.1:1/callback" },
