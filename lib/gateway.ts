@@ -1,26 +1,18 @@
-import { lazily } from "./base/lazily.ts";
-import type { RecordKeyName } from "./storage/record_keys.ts";
-import { type Actor, storedActor } from "./base/records/caller.ts";
-import type { RekeyProgress } from "./storage/rekey_records.ts";
-import { realpath } from "node:fs/promises";
-import { hostname } from "node:os";
-import { join } from "node:path";
-import process from "node:process";
 import { createAccessServices } from "./access/access_services.ts";
 import { unconfirmed } from "./access/identity.ts";
-import type { AccessCluster } from "./access/token_sharing.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
-import { CancelError, cancelError, SHUTTING_DOWN } from "./base/cancel.ts";
-import type { GatewayLinkSettings } from "./cluster/gateway_links.ts";
-import type { Cluster } from "./cluster/join_cluster.ts";
-import { canonicalDigest } from "./base/json.ts";
+import { cancelError, SHUTTING_DOWN } from "./base/cancel.ts";
 import { systemClock } from "./base/clock.ts";
 import { ConfigError } from "./base/errors.ts";
+import { canonicalDigest } from "./base/json.ts";
+import { lazily } from "./base/lazily.ts";
 import { type OpenedList, openInSteps } from "./base/opened_list.ts";
 import { createSystemRandom } from "./base/random.ts";
+import { type Actor, storedActor } from "./base/records/caller.ts";
 import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
-import { createReloads, type Reloads } from "./config/create_reloads.ts";
+import type { Cluster } from "./cluster/join_cluster.ts";
 import type { Config } from "./config/config.ts";
+import { createReloads, type Reloads } from "./config/create_reloads.ts";
 import { allSecrets } from "./config/secrets.ts";
 import { type Extensions, openExtensions } from "./extensions/open_extensions.ts";
 import { createGuardServices } from "./guard/guard_services.ts";
@@ -29,8 +21,6 @@ import { createEmbedder } from "./providers/embedder.ts";
 import { createProviderServices, type ProviderServices } from "./providers/provider_services.ts";
 import type { RunEventFeed } from "./runs/journal/run_event_feed.ts";
 import { createStoredRuns } from "./runs/journal/stored_runs.ts";
-import type { ClusterMember } from "./runs/supervisor/supervisor.ts";
-import type { RunGuidance } from "./runs/supervisor/run_settings.ts";
 import {
   createConversationServices,
   createLazySubAgents,
@@ -38,15 +28,18 @@ import {
   createRuns,
   createWorkSeam,
 } from "./runs/run_services.ts";
+import type { RunGuidance } from "./runs/supervisor/run_settings.ts";
+import type { GatewayServices, GatewayState, ServicesOptions, SharedWorkspace } from "./services.ts";
 import { createDocuments } from "./storage/documents.ts";
 import { type OpenedStore, openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
+import type { RecordKeyName } from "./storage/record_keys.ts";
+import type { RekeyProgress } from "./storage/rekey_records.ts";
 import { parseMarker, PROCESSES } from "./system/process/leftover_processes.ts";
 import { createSystemServices } from "./system/system_services.ts";
 import { createLazySecrets, createTools } from "./tools/create_tools.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
 import type { ToolSecrets } from "./tools/secrets/tool_secrets.ts";
-import type { GatewayServices, GatewayState, ServicesOptions, SharedWorkspace } from "./services.ts";
 
 /**
  * Builds the services of one gateway and hands them to each other. Holds the data directory's lock until `close()`.
@@ -129,7 +122,10 @@ async function startFoundations(alone: Basics & { readonly started: AbortSignal 
   const { store } = found;
   const isShared = "cluster" in found || found.database !== undefined;
   const keys = await openKeys(alone, { store, isShared });
-  const cluster = await openCluster(alone, { ...found, keys: keys.ids });
+  // A gateway alone loads nothing of clusters
+  const cluster = isShared
+    ? await (await import("./open_cluster.ts")).openCluster(alone, { ...found, keys: keys.ids })
+    : undefined;
   // The wall clock of one gateway may be wrong: in a cluster the database's time counts for all
   const basics = {
     ...alone,
@@ -154,10 +150,10 @@ async function startFoundations(alone: Basics & { readonly started: AbortSignal 
     envToken: environment("POSTERN_TOKEN"),
     controlToken: options.controlToken,
     pairingTtlSeconds: () => config().gateway.pairing_code_ttl_secs,
-    cluster: cluster && accessAmong(cluster),
+    cluster: cluster?.access,
   });
   const marker = await loadMarker({ ...basics, store });
-  if (cluster !== undefined) await watchPrograms(basics, { cluster, marker: marker.text });
+  await cluster?.watchPrograms(marker.text);
   const system = await createSystemServices({
     ...basics,
     redact: redactor.part,
@@ -225,113 +221,6 @@ async function rekey(
     await guard.audit.append({ type: "storage", action: "rekeyed", ...counts, by: storedActor(by) });
   }
   return progress;
-}
-
-/** Joins the gateways that share the database. Undefined for a gateway alone, which loads nothing of clusters. */
-async function openCluster(
-  basics: Basics,
-  found: (OpenedStore | NonNullable<ServicesOptions["database"]>) & { readonly keys: readonly string[] },
-) {
-  const { options, config, clock, random, log, opened } = basics;
-  const { lease_secs, advertise_url } = config().cluster;
-  const leaseMs = lease_secs * 1_000;
-  const database = "cluster" in found ? found.cluster : await openSharedDatabase(basics, found);
-  if (database === undefined) return undefined;
-  const [{ joinCluster }, { loadMachineId, loadWorkspaceId }, { createProofFiles, PROOF_FOLDER }, { ClusterRuns }] =
-    await Promise.all(
-      [
-        import("./cluster/join_cluster.ts"),
-        import("./cluster/workspace_id.ts"),
-        import("./cluster/workspace_proof.ts"),
-        import("./runs/supervisor/cluster_runs.ts"),
-      ],
-    );
-  const id = await loadWorkspaceId({ ...basics, configured: config().cluster.workspace_id });
-  const workspace = {
-    ...{ id, files: createProofFiles(basics.workspaceRoot), dataDir: basics.dataDir },
-    folder: await realpath(basics.workspaceRoot).catch(() => basics.workspaceRoot),
-  };
-  const cluster = await joinCluster({
-    ...{ store: found.store, database, leaseMs, clock, random, log, metrics: basics.metrics, opened, workspace },
-    signal: options.signal,
-    about: {
-      ...{ host: hostname(), pid: process.pid, version: options.version },
-      ...(advertise_url === "" ? {} : { advertise_url }),
-      ...(found.keys.length === 0 ? {} : { storage_keys: [...found.keys] }),
-    },
-    workspaceWaitMs: config().cluster.workspace_wait_secs * 1_000,
-    link: await linkSettings(basics),
-    acceptedAt: async (runId) => (await createStoredRuns({ store: found.store }).get(runId))?.created_at,
-  });
-  const [{ createSlicedDayBudget }, { SharedWindows }, { SharedCalls }] = await Promise.all([
-    import("./runs/supervisor/sliced_day_budget.ts"),
-    import("./access/shared_windows.ts"),
-    import("./tools/runtime/shared_calls.ts"),
-  ]);
-  const sharedWindows = new SharedWindows({
-    ...{ store: found.store, clock: cluster.clock, log, gateway: cluster.id },
-    gateways: async () => (await cluster.gateways()).length,
-  });
-  opened.own(sharedWindows, (open) => open.close());
-  const toRuns: ClusterMember["toRuns"] = (parts) => new ClusterRuns({ ...parts, cluster });
-  const toDayBudget: ClusterMember["toDayBudget"] = (parts) =>
-    createSlicedDayBudget({ ...parts, news: cluster.ownership });
-  const closing = opened.own(new AbortController(), (open) => open.abort(new CancelError("shutdown"))).signal;
-  const machine = await loadMachineId(basics);
-  const taintWorkspace = { id, isShared: config().cluster.workspace_id !== "" };
-  return {
-    ...cluster,
-    toRuns,
-    toDayBudget,
-    sharedWindows,
-    sharedCalls: new SharedCalls({ clock: cluster.clock, log, closing }),
-    closing,
-    machine,
-    taintWorkspace,
-    ownPaths: [join(basics.workspaceRoot, PROOF_FOLDER)],
-  };
-}
-
-/** Returns the settings of the links to the other gateways. @throws {ConfigError} `config_environment` */
-async function linkSettings({ options, config, environment, opened }: Basics): Promise<GatewayLinkSettings> {
-  const { token_env, insecure } = config().cluster;
-  const { checkClusterToken } = await import("./cluster/gateway_links.ts");
-  const token = token_env === "" ? undefined : checkClusterToken(environment(token_env), token_env);
-  if (options.linkFetch !== undefined) return { token, insecure, fetch: options.linkFetch };
-  const { createDirectFetch } = await import("./system/net/direct_fetch.ts");
-  const direct = opened.own(createDirectFetch(), (open) => open.close());
-  return { token, insecure, fetch: direct.fetch };
-}
-
-/** Opens what the gateways of a database need of it beside the store. Undefined for a database of this gateway alone. */
-async function openSharedDatabase({ config, clock, random, log, metrics }: Basics, { database }: OpenedStore) {
-  if (database === undefined) return undefined;
-  const [{ openPostgresCluster }, { observeDatabase }] = await Promise.all([
-    import("./cluster/postgres_cluster.ts"),
-    import("./storage/postgres/observe_database.ts"),
-  ]);
-  observeDatabase(metrics, database);
-  const { storage: { schema }, cluster: { lease_secs } } = config();
-  return openPostgresCluster({ database, schema, leaseMs: lease_secs * 1_000, clock, random, log });
-}
-
-/** Returns the ways to the other gateways that tokens, codes and tickets need. */
-function accessAmong({ id, ownership }: Pick<Cluster, "id" | "ownership">): AccessCluster {
-  return {
-    gateway: id,
-    tell: () => ownership.tell("tokens", "all"),
-    onChange: (listener) => ownership.onNote(({ kind }) => void (kind === "tokens" && listener())),
-  };
-}
-
-/** Has the programs of this gateway killed when its heartbeats stop, since others may go on with its runs then. */
-async function watchPrograms(
-  { options, log, opened }: Basics,
-  { cluster, marker }: { readonly cluster: Pick<Cluster, "onBeat">; readonly marker: string },
-): Promise<void> {
-  const { startWatchdog } = await import("./system/process/watchdog.ts");
-  const watchdog = opened.own(startWatchdog({ marker, env: options.environment, log }), (open) => open.stop());
-  cluster.onBeat((leftMs) => watchdog.beat(leftMs));
 }
 
 /** Returns the services of started wings. */

@@ -25,9 +25,10 @@ const FLOORS: readonly (readonly [wing: string, floor: number])[] = [
   ["lib/runs/", 6],
   ["lib/automation/", 7],
   ["lib/services.ts", 8],
-  ["lib/gateway.ts", 9],
-  ["handlers/", 10],
-  ["cli/", 11],
+  ["lib/open_cluster.ts", 9],
+  ["lib/gateway.ts", 10],
+  ["handlers/", 11],
+  ["cli/", 12],
 ];
 
 const FILES = sourceFiles(["cli", "handlers", "lib"]).filter((file) => !file.path.startsWith("lib/dashboard/page/"));

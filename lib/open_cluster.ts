@@ -1,0 +1,148 @@
+import { realpath } from "node:fs/promises";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import type { AccessCluster } from "./access/token_sharing.ts";
+import { CancelError } from "./base/cancel.ts";
+import type { Clock } from "./base/clock.ts";
+import type { OpenedList } from "./base/opened_list.ts";
+import type { Random } from "./base/random.ts";
+import type { Logger } from "./base/telemetry/log.ts";
+import type { Metrics } from "./base/telemetry/metrics.ts";
+import type { GatewayLinkSettings } from "./cluster/gateway_links.ts";
+import type { Cluster } from "./cluster/join_cluster.ts";
+import type { Config } from "./config/config.ts";
+import { createStoredRuns } from "./runs/journal/stored_runs.ts";
+import type { ClusterMember } from "./runs/supervisor/supervisor.ts";
+import type { ServicesOptions } from "./services.ts";
+import type { OpenedStore } from "./storage/open_store.ts";
+
+/** Parts of a gateway that its membership in a cluster is made of. */
+export interface ClusterBasics {
+  readonly options: ServicesOptions;
+  readonly config: () => Config;
+  /** Reads an environment variable */
+  readonly environment: (name: string) => string | undefined;
+  /** Absolute paths */
+  readonly dataDir: string;
+  readonly workspaceRoot: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  readonly opened: OpenedList;
+}
+
+/**
+ * Joins the gateways that share the database, and makes what a gateway among them has beside the services of one alone.
+ * @param found store and database, and the ids of the keys for encrypted records that this gateway has
+ * @returns undefined for a database of this gateway alone
+ * @throws {ConfigError} `config_environment`, and what `joinCluster` throws
+ */
+export async function openCluster(
+  basics: ClusterBasics,
+  found: (OpenedStore | NonNullable<ServicesOptions["database"]>) & { readonly keys: readonly string[] },
+) {
+  const { options, config, clock, random, log, opened } = basics;
+  const { lease_secs, advertise_url } = config().cluster;
+  const leaseMs = lease_secs * 1_000;
+  const database = "cluster" in found ? found.cluster : await openSharedDatabase(basics, found);
+  if (database === undefined) return undefined;
+  const [{ joinCluster }, { loadMachineId, loadWorkspaceId }, { createProofFiles, PROOF_FOLDER }, { ClusterRuns }] =
+    await Promise.all(
+      [
+        import("./cluster/join_cluster.ts"),
+        import("./cluster/workspace_id.ts"),
+        import("./cluster/workspace_proof.ts"),
+        import("./runs/supervisor/cluster_runs.ts"),
+      ],
+    );
+  const id = await loadWorkspaceId({ ...basics, configured: config().cluster.workspace_id });
+  const workspace = {
+    ...{ id, files: createProofFiles(basics.workspaceRoot), dataDir: basics.dataDir },
+    folder: await realpath(basics.workspaceRoot).catch(() => basics.workspaceRoot),
+  };
+  const cluster = await joinCluster({
+    ...{ store: found.store, database, leaseMs, clock, random, log, metrics: basics.metrics, opened, workspace },
+    signal: options.signal,
+    about: {
+      ...{ host: hostname(), pid: process.pid, version: options.version },
+      ...(advertise_url === "" ? {} : { advertise_url }),
+      ...(found.keys.length === 0 ? {} : { storage_keys: [...found.keys] }),
+    },
+    workspaceWaitMs: config().cluster.workspace_wait_secs * 1_000,
+    link: await linkSettings(basics),
+    acceptedAt: async (runId) => (await createStoredRuns({ store: found.store }).get(runId))?.created_at,
+  });
+  const [{ createSlicedDayBudget }, { SharedWindows }, { SharedCalls }] = await Promise.all([
+    import("./runs/supervisor/sliced_day_budget.ts"),
+    import("./access/shared_windows.ts"),
+    import("./tools/runtime/shared_calls.ts"),
+  ]);
+  const sharedWindows = new SharedWindows({
+    ...{ store: found.store, clock: cluster.clock, log, gateway: cluster.id },
+    gateways: async () => (await cluster.gateways()).length,
+  });
+  opened.own(sharedWindows, (open) => open.close());
+  const toRuns: ClusterMember["toRuns"] = (parts) => new ClusterRuns({ ...parts, cluster });
+  const toDayBudget: ClusterMember["toDayBudget"] = (parts) =>
+    createSlicedDayBudget({ ...parts, news: cluster.ownership });
+  const closing = opened.own(new AbortController(), (open) => open.abort(new CancelError("shutdown"))).signal;
+  const machine = await loadMachineId(basics);
+  const taintWorkspace = { id, isShared: config().cluster.workspace_id !== "" };
+  return {
+    ...cluster,
+    access: accessAmong(cluster),
+    watchPrograms: (marker: string) => watchPrograms(basics, { cluster, marker }),
+    toRuns,
+    toDayBudget,
+    sharedWindows,
+    sharedCalls: new SharedCalls({ clock: cluster.clock, log, closing }),
+    closing,
+    machine,
+    taintWorkspace,
+    ownPaths: [join(basics.workspaceRoot, PROOF_FOLDER)],
+  };
+}
+
+/** Returns the settings of the links to the other gateways. @throws {ConfigError} `config_environment` */
+async function linkSettings({ options, config, environment, opened }: ClusterBasics): Promise<GatewayLinkSettings> {
+  const { token_env, insecure } = config().cluster;
+  const { checkClusterToken } = await import("./cluster/gateway_links.ts");
+  const token = token_env === "" ? undefined : checkClusterToken(environment(token_env), token_env);
+  if (options.linkFetch !== undefined) return { token, insecure, fetch: options.linkFetch };
+  const { createDirectFetch } = await import("./system/net/direct_fetch.ts");
+  const direct = opened.own(createDirectFetch(), (open) => open.close());
+  return { token, insecure, fetch: direct.fetch };
+}
+
+/** Opens what the gateways of a database need of it beside the store. Undefined for a database of this gateway alone. */
+async function openSharedDatabase({ config, clock, random, log, metrics }: ClusterBasics, { database }: OpenedStore) {
+  if (database === undefined) return undefined;
+  const [{ openPostgresCluster }, { observeDatabase }] = await Promise.all([
+    import("./cluster/postgres_cluster.ts"),
+    import("./storage/postgres/observe_database.ts"),
+  ]);
+  observeDatabase(metrics, database);
+  const { storage: { schema }, cluster: { lease_secs } } = config();
+  return openPostgresCluster({ database, schema, leaseMs: lease_secs * 1_000, clock, random, log });
+}
+
+/** Returns the ways to the other gateways that tokens, codes and tickets need. */
+function accessAmong({ id, ownership }: Pick<Cluster, "id" | "ownership">): AccessCluster {
+  return {
+    gateway: id,
+    tell: () => ownership.tell("tokens", "all"),
+    onChange: (listener) => ownership.onNote(({ kind }) => void (kind === "tokens" && listener())),
+  };
+}
+
+/** Has the programs of this gateway killed when its heartbeats stop, since others may go on with its runs then. */
+async function watchPrograms(
+  { options, log, opened }: ClusterBasics,
+  { cluster, marker }: { readonly cluster: Pick<Cluster, "onBeat">; readonly marker: string },
+): Promise<void> {
+  const { startWatchdog } = await import("./system/process/watchdog.ts");
+  const watchdog = opened.own(startWatchdog({ marker, env: options.environment, log }), (open) => open.stop());
+  cluster.onBeat((leftMs) => watchdog.beat(leftMs));
+}
