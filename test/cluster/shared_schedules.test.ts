@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { createCron, type Cron } from "../../lib/automation/cron/cron_service.ts";
 import { shareSchedules } from "../../lib/automation/cron/shared_schedules.ts";
-import { FIRINGS, SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
+import { FIRINGS, SCHEDULE_CHANGES, SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
 import type { Clock } from "../../lib/base/clock.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { Store } from "../../lib/storage/store.ts";
@@ -83,6 +83,14 @@ async function join(database: SharedDatabase, options: JoinOptions): Promise<Mem
   };
 }
 
+/** Lets time pass until something has happened. */
+async function passing<T>(database: SharedDatabase, work: Promise<T>): Promise<T> {
+  let isOver = false;
+  const over = work.finally(() => isOver = true);
+  while (!isOver) await database.clock.advance(10);
+  return await over;
+}
+
 async function close(...members: readonly Member[]): Promise<void> {
   for (const { cron } of members) await cron.stop();
   for (const member of members) await member.close();
@@ -141,6 +149,32 @@ describe("schedules in a cluster", () => {
     assert.equal(await database.store.count(FIRINGS, "b/"), 0);
     await assert.rejects(a.cron.run("a", MAKER.caller), { code: "not_found" });
     await close(a, b);
+  });
+
+  test("a schedule is added, changed and removed however often others change schedules in the same moments, up to a bound", async () => {
+    const database = createSharedDatabase();
+    const a = await join(database, { seed: 1, enabled: false });
+    let meets = 0;
+    a.link.onBatch = async (writes, make) => {
+      if (meets-- > 0 && writes.some((write) => "collection" in write && write.collection === SCHEDULES)) {
+        const one = (await database.store.get(SCHEDULES, "a"))?.body;
+        await database.store.batch([
+          { op: "put", collection: SCHEDULE_CHANGES, key: "all", body: { v: 1 } },
+          ...(one === undefined ? [] : [{ op: "put", collection: SCHEDULES, key: "a", body: one } as const]),
+        ]);
+      }
+      return await make();
+    };
+    const done = async (change: () => Promise<unknown>, often: number) => {
+      meets = often;
+      return await passing(database, change().then(() => "done", (error: { code?: string }) => error.code));
+    };
+    assert.equal(await done(() => a.cron.add({ id: "a", schedule: "in 1 hour", ...WORK }, MAKER), 12), "done");
+    assert.equal(await done(() => a.cron.update("a", { schedule: "in 2 hours" }, MAKER), 12), "done");
+    assert.equal(await done(() => a.cron.pause("a", MAKER.caller), Infinity), "conflict");
+    assert.equal(await done(() => a.cron.remove("a", MAKER.caller), 12), "done");
+    assert.equal(await database.store.get(SCHEDULES, "a"), undefined);
+    await close(a);
   });
 
   test("without notes others follow within a second, and read no schedule while none changes", async () => {
@@ -226,7 +260,10 @@ describe("schedules in a cluster", () => {
     const database = createSharedDatabase();
     const [a, b] = [await join(database, { seed: 1 }), await join(database, { seed: 2 })];
     await a.cron.add({ id: "a", schedule: "hourly", prompt: "work" }, MAKER);
-    const ended = await Promise.allSettled([a.cron.run("a", MAKER.caller), b.cron.run("a", MAKER.caller)]);
+    const ended = await passing(
+      database,
+      Promise.allSettled([a.cron.run("a", MAKER.caller), b.cron.run("a", MAKER.caller)]),
+    );
     assert.equal((await runsOf(a)).length, ended.filter(({ status }) => status === "fulfilled").length);
     assert.equal(await database.store.count(FIRINGS), (await runsOf(a)).length);
     const ids = ended.flatMap((one) => one.status === "fulfilled" ? [one.value.run_id] : []);

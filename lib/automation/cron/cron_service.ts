@@ -31,6 +31,7 @@ import {
   type ViewOptions,
 } from "./read_schedules.ts";
 import type { ScheduleSharing, SharedSchedules } from "./shared_schedules.ts";
+import { tryChange } from "./try_change.ts";
 import { DONE_SCHEDULES, type FiringRecord, type ScheduleRecord, SCHEDULES } from "./schedule_record.ts";
 import { createScheduler, type Scheduler } from "./scheduler.ts";
 
@@ -75,9 +76,6 @@ export interface CronOptions {
 /** Key under which one schedule is added after the other, since each counts them all. No id is empty. */
 const ALL = "";
 
-/** Tries of a change whose schedule another gateway fires or changes at the same moment. */
-const MAX_TRIES = 5;
-
 /** Creates the schedules over a store. Each gateway of a cluster fires them, and the record of a firing decides whose run it is. */
 export function createCron(options: CronOptions): Cron {
   return new CronService(options);
@@ -113,7 +111,12 @@ class CronService implements Cron {
   }
 
   add({ id = this.#options.random.id("task_"), ...order }: NewSchedule, by: ScheduleMaker): Promise<Schedule> {
-    return this.#mutex(ALL, () => this.#mutex(id, () => this.#add(id, order, by)));
+    const add = async () => {
+      const added = await tryChange(() => this.#add(id, order, by), this.#options);
+      if (added === undefined) throw changedByOthers("add", id);
+      return added;
+    };
+    return this.#mutex(ALL, () => this.#mutex(id, add));
   }
 
   update(id: string, changes: ScheduleChanges, by: ScheduleMaker): Promise<Schedule> {
@@ -126,8 +129,8 @@ class CronService implements Cron {
 
   remove(id: string, caller: ScopedCaller): Promise<void> {
     return this.#mutex(id, async () => {
-      for (let tries = 0; tries < MAX_TRIES; tries++) if (await this.#remove(id, caller)) return;
-      throw changedByOthers("remove", id);
+      const isRemoved = await tryChange(async () => await this.#remove(id, caller) || undefined, this.#options);
+      if (isRemoved === undefined) throw changedByOthers("remove", id);
     });
   }
 
@@ -167,14 +170,14 @@ class CronService implements Cron {
 
   run(id: string, by: Caller, claim?: (runId: string) => Write): Promise<Firing> {
     return this.#mutex(id, async () => {
-      for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const fired = await tryChange(async () => {
         const found = await this.#reader.find(id);
         if (found === undefined) throw notFound(await this.#unknown(id, "run"));
         if (!this.#options.settings().enabled) throw refused(id, "schedules are off; set [cron] enabled = true");
-        const fired = await this.#fireNow(found, by, claim);
-        if (fired !== undefined) return fired;
-      }
-      throw overloaded(id);
+        return await this.#fireNow(found, by, claim);
+      }, this.#options);
+      if (fired === undefined) throw overloaded(id);
+      return fired;
     });
   }
 
@@ -203,24 +206,22 @@ class CronService implements Cron {
     for (const id of ahead) await this.#realign(id);
   }
 
-  async #add(id: string, order: NewSchedule, by: ScheduleMaker): Promise<Schedule> {
-    for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const version = await this.#shared?.version();
-      await this.#checkPlace(id, by.caller);
-      const workspace = this.#options.sharing?.workspace() ?? undefined;
-      const record = {
-        ...newRecord(id, order, this.#checkOptions(by)),
-        ...(workspace === undefined ? {} : { workspace }),
-      };
-      const isAdded = await this.#commit([
-        { op: "insert", collection: SCHEDULES, key: id, body: record },
-        { op: "delete", collection: DONE_SCHEDULES, key: id },
-      ], version);
-      if (!isAdded) continue;
-      this.#scheduler.set(id, record.next_at ?? undefined);
-      return await toSchedule(record, this.#view);
-    }
-    throw changedByOthers("add", id);
+  /** Adds a schedule. @returns undefined when another gateway changed schedules meanwhile: it may have taken the last place */
+  async #add(id: string, order: NewSchedule, by: ScheduleMaker): Promise<Schedule | undefined> {
+    const version = await this.#shared?.version();
+    await this.#checkPlace(id, by.caller);
+    const workspace = this.#options.sharing?.workspace() ?? undefined;
+    const record = {
+      ...newRecord(id, order, this.#checkOptions(by)),
+      ...(workspace === undefined ? {} : { workspace }),
+    };
+    const isAdded = await this.#commit([
+      { op: "insert", collection: SCHEDULES, key: id, body: record },
+      { op: "delete", collection: DONE_SCHEDULES, key: id },
+    ], version);
+    if (!isAdded) return undefined;
+    this.#scheduler.set(id, record.next_at ?? undefined);
+    return await toSchedule(record, this.#view);
   }
 
   /** Removes a schedule with its history. @returns false when another gateway fired or changed it meanwhile */
@@ -287,15 +288,15 @@ class CronService implements Cron {
     to: (record: ScheduleRecord) => Partial<ScheduleRecord> | undefined,
   ): Promise<Schedule> {
     return this.#mutex(id, async () => {
-      for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const record = await tryChange(async () => {
         const found = await this.#reader.find(id);
         if (found === undefined) throw await this.#unknown(id, action);
         checkOwner("schedule", { action, id }, { owner: found.record.caller.token_id, caller });
         const changes = to(found.record);
-        const record = changes === undefined ? found.record : await this.#write(found, changes);
-        if (record !== undefined) return await toSchedule(record, this.#view);
-      }
-      throw changedByOthers("change", id);
+        return changes === undefined ? found.record : await this.#write(found, changes);
+      }, this.#options);
+      if (record === undefined) throw changedByOthers("change", id);
+      return await toSchedule(record, this.#view);
     });
   }
 
@@ -359,7 +360,8 @@ class CronService implements Cron {
 }
 
 function changedByOthers(action: string, id: string): ToolError {
-  return new ToolError("conflict", `Cannot ${action} "${id}": it was changed by others; try again`);
+  const message = `Cannot ${action} "${id}": other gateways change schedules in the same moments; try again`;
+  return new ToolError("conflict", message);
 }
 
 function notFound({ message }: ToolError): HttpError {
