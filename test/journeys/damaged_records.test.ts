@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { databaseCheck } from "../../cli/doctor/check_database.ts";
-import type { Finding } from "../../cli/doctor/finding.ts";
 import { repair } from "../../cli/doctor/repair.ts";
 import { COLLECTIONS } from "../../cli/doctor/stored_records.ts";
 import { jsonOf, type RunningGateway, withWorld, type Workspace } from "../support/world.ts";
@@ -115,12 +114,14 @@ test("one damaged record of every collection stops nothing: each is named, and t
       }
       assert.ok(!JSON.stringify(named).includes("SECRET"), "no content is shown");
     });
-    const found = await databaseCheck.run({
-      loaded: { config: { storage: { driver: "sqlite" } }, dataDir },
-      running: undefined,
-    } as never) as Finding;
-    assert.equal(found.state, "failure");
-    assert.match(found.message, /damaged records.*runs/);
+    const found = [
+      await databaseCheck.run({
+        loaded: { config: { storage: { driver: "sqlite", key_env: "", old_key_env: "" } }, dataDir },
+        running: undefined,
+        context: { io: { env: {} } },
+      } as never),
+    ].flat();
+    assert.match(found.find(({ state }) => state === "failure")?.message ?? "", /damaged records.*runs/);
     const { backup, removed } = await repair(dataDir);
     const names = removed.map(({ collection }) => collection);
     assert.ok(
