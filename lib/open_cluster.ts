@@ -2,6 +2,7 @@ import { realpath } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
+import type { SharedWindows } from "./access/shared_windows.ts";
 import type { AccessCluster } from "./access/token_sharing.ts";
 import { CancelError } from "./base/cancel.ts";
 import type { Clock } from "./base/clock.ts";
@@ -12,10 +13,12 @@ import type { Metrics } from "./base/telemetry/metrics.ts";
 import type { GatewayLinkSettings } from "./cluster/gateway_links.ts";
 import type { Cluster } from "./cluster/join_cluster.ts";
 import type { Config } from "./config/config.ts";
+import type { TaintWorkspace } from "./guard/tainted_files.ts";
 import { createStoredRuns } from "./runs/journal/stored_runs.ts";
 import type { ClusterMember } from "./runs/supervisor/supervisor.ts";
 import type { ServicesOptions } from "./services.ts";
 import type { OpenedStore } from "./storage/open_store.ts";
+import type { SharedCalls } from "./tools/runtime/shared_calls.ts";
 
 /** Parts of a gateway that its membership in a cluster is made of. */
 export interface ClusterBasics {
@@ -33,6 +36,22 @@ export interface ClusterBasics {
   readonly opened: OpenedList;
 }
 
+/** Membership of a gateway in a cluster, with what it has beside the services of a gateway alone. */
+export interface OpenedCluster extends Cluster, ClusterMember {
+  readonly access: AccessCluster;
+  /** Has the programs that carry a marker killed when the heartbeats stop. */
+  readonly watchPrograms: (marker: string) => Promise<void>;
+  readonly sharedWindows: SharedWindows;
+  readonly sharedCalls: SharedCalls;
+  /** Aborted when the gateway closes */
+  readonly closing: AbortSignal;
+  /** Id of this machine, by its data directory */
+  readonly machine: string;
+  readonly taintWorkspace: TaintWorkspace;
+  /** Absolute paths that no tool reads or writes */
+  readonly ownPaths: readonly string[];
+}
+
 /**
  * Joins the gateways that share the database, and makes what a gateway among them has beside the services of one alone.
  * @param found store and database, and the ids of the keys for encrypted records that this gateway has
@@ -42,7 +61,7 @@ export interface ClusterBasics {
 export async function openCluster(
   basics: ClusterBasics,
   found: (OpenedStore | NonNullable<ServicesOptions["database"]>) & { readonly keys: readonly string[] },
-) {
+): Promise<OpenedCluster | undefined> {
   const { options, config, clock, random, log, opened } = basics;
   const { lease_secs, advertise_url } = config().cluster;
   const leaseMs = lease_secs * 1_000;
@@ -84,23 +103,18 @@ export async function openCluster(
     gateways: async () => (await cluster.gateways()).length,
   });
   opened.own(sharedWindows, (open) => open.close());
-  const toRuns: ClusterMember["toRuns"] = (parts) => new ClusterRuns({ ...parts, cluster });
-  const toDayBudget: ClusterMember["toDayBudget"] = (parts) =>
-    createSlicedDayBudget({ ...parts, news: cluster.ownership });
   const closing = opened.own(new AbortController(), (open) => open.abort(new CancelError("shutdown"))).signal;
-  const machine = await loadMachineId(basics);
-  const taintWorkspace = { id, isShared: config().cluster.workspace_id !== "" };
   return {
     ...cluster,
     access: accessAmong(cluster),
-    watchPrograms: (marker: string) => watchPrograms(basics, { cluster, marker }),
-    toRuns,
-    toDayBudget,
+    watchPrograms: (marker) => watchPrograms(basics, { cluster, marker }),
+    toRuns: (parts) => new ClusterRuns({ ...parts, cluster }),
+    toDayBudget: (parts) => createSlicedDayBudget({ ...parts, news: cluster.ownership }),
     sharedWindows,
     sharedCalls: new SharedCalls({ clock: cluster.clock, log, closing }),
     closing,
-    machine,
-    taintWorkspace,
+    machine: await loadMachineId(basics),
+    taintWorkspace: { id, isShared: config().cluster.workspace_id !== "" },
     ownPaths: [join(basics.workspaceRoot, PROOF_FOLDER)],
   };
 }
