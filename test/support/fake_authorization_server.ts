@@ -103,7 +103,11 @@ export async function startAuthorizationServer(): Promise<FakeAuthorizationServe
   };
   const server = createServer(async (request, response) => {
     let body = "";
-    for await (const part of request) body += String(part);
+    try {
+      for await (const part of request) body += String(part);
+    } catch {
+      return; // The client has gone, as at Ctrl-C
+    }
     const path = new URL(request.url ?? "/", "http://fake.test").pathname;
     const form = new URLSearchParams(body);
     fake.paths.push(path);
