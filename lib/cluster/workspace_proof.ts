@@ -70,8 +70,9 @@ export function createProofFiles(workspaceRoot: string, options: ProofFilesOptio
     const found = await folderId();
     if (found !== undefined) return found;
     await makeFolder(folder);
-    // What a crash has cut off stands in the way
-    if (await readText(idPath) !== undefined) await rm(idPath, { force: true });
+    // What a crash has cut off stands in the way. Another gateway may have written a whole id since the look above
+    const text = await readText(idPath);
+    if (text !== undefined && !FOLDER_ID.test(text)) await rm(idPath, { force: true });
     await writeOnce(idPath, `${id}\n`, options.link ?? link);
     const named = await folderId();
     if (named === undefined) throw new Error(`The file "${FOLDER_ID_FILE}" cannot be read after it was written`);
