@@ -103,7 +103,12 @@ export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
     } catch (error) {
       if (request.signal.aborted) throw cancelError(request.signal);
       if (timeout.signal.aborted) {
-        throw failure("fetch_timeout", request.url, `no whole reply came within ${request.timeoutMs / 1000} s`, error);
+        throw failure(
+          "fetch_timeout",
+          request.url,
+          `no whole reply came within ${seconds(request.timeoutMs)} s`,
+          error,
+        );
       }
       if (error instanceof SinkFailure) throw error.cause;
       if (error instanceof ToolError || error instanceof CancelError) throw error;
@@ -232,6 +237,11 @@ function checkHeaders(headers: Readonly<Record<string, string>>): Readonly<Recor
 function credentialsOf(url: URL): Readonly<Record<string, string>> {
   const authorization = basicCredentials(url);
   return authorization === undefined ? {} : { authorization };
+}
+
+/** Returns seconds for people: a caller gives what is left of its time, such as 999 ms. */
+function seconds(ms: number): number {
+  return Math.max(0.1, Math.round(ms / 100) / 10);
 }
 
 /** Names the host alone: user, password and query may be secret. */
