@@ -121,7 +121,7 @@ function settingProblems(name: string, views: readonly GatewayView[], { cluster 
   const found: Finding[] = [];
   for (
     const { key, own, of } of [
-      // What is left of a lease tells of a longer one, where the gateway does not say how long it is
+      // A gateway that does not say how long its lease is may have more left than this one's
       {
         key: "lease_secs",
         own: cluster.lease_secs,

@@ -43,7 +43,7 @@ function judge({ running }: Installation, who: string, restart: string): readonl
 function judgeHealth({ record, health, status }: RunningFacts, who: string, restart: string): Finding {
   const what = `${who} runs at ${record.address} (process ${record.pid})`;
   if (health === "silent") return failure(NAME, `${what} and does not answer`, restart);
-  // One that takes no work claims no run either
+  // A gateway that takes no work claims no run either
   if (health === "draining" && status?.cluster?.reason === DRAINED) {
     return warning(NAME, `${what} and stays without work, since somebody has drained it`, restart);
   }

@@ -112,7 +112,7 @@ export async function removeUnreadable(
 ): Promise<void> {
   const dropped = new Set<string>();
   for (const record of unreadable) {
-    // One removal mends a stream as a whole
+    // A removal mends a stream as a whole
     if (dropped.has(record.collection)) continue;
     const writes = await removalOf(store, record);
     await keep(writes);

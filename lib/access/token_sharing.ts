@@ -242,7 +242,7 @@ export class TokenSharing {
     const { clock } = this.#options;
     const waitMs = this.#begunAt + GAP_MS - clock.monotonic();
     await (waitMs > 0 ? clock.sleep(waitMs, this.#stopped.signal).catch(() => {}) : nextTick());
-    // Who comes from now on may have missed the begin of the look
+    // Requests that come from now on may have missed the begin of the look
     this.#later = undefined;
     const before = this.#looks;
     await this.#lookUntil(() => this.#succeeded > before);

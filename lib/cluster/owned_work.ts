@@ -189,7 +189,7 @@ export class OwnedWork {
     try {
       const { claimed, own: known } = await this.#claims.claim(own, {
         isWhole: true,
-        // What has waited for this gateway's workspace has a gateway again
+        // Work that has waited for this gateway's workspace has a gateway again
         also: workspace === null ? [] : [waiterOf(workspace)],
         isKnown: (id) => this.#owned.has(id),
         hasRoom: (work, count) => count < room() && !isForeign(work),

@@ -156,7 +156,7 @@ export class RunClaims {
         ]);
         firsts.set(conversation_id, first);
         const mayBegin = hold !== undefined && first === id;
-        // Of two that are asked together the first one says whether the conversation is blocked
+        // When two runs of a conversation are asked together, the first one says whether it is blocked
         if (first === id || first === undefined || !asked.has(first)) blocked.note(lineOf(conversation_id), !mayBegin);
         return mayBegin ? [hold, ...atParent] : undefined;
       },

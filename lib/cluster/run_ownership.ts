@@ -389,7 +389,7 @@ export class RunOwnership {
     const { lease, claims } = this.#options;
     const own = lease.own();
     if (own === undefined || !lease.mayAct()) {
-      // What the last look found may be over, and may be another gateway's by now
+      // Runs that the last look found may be over, or another gateway's, by now
       this.#stranded = [];
       return [];
     }

@@ -109,7 +109,7 @@ export class WorkClaims<T extends ClaimedBy> {
       if (body.gateway !== own.id || body.fence !== own.fence) {
         if (mayClaim(toClaim(body), (gateway) => fences.rows.get(gateway), isKnown(id))) free.push(work);
       } else if (isKnown(id)) known.push(work);
-      // It may have ended since the page was read: it has no record then, and the write does not hold
+      // The run may have ended since the page was read: it has no claim then, and the write does not hold
       else if (await this.#write(work, own)) claimed.push(work);
     }
     await this.#claimFree(own, { free, claimed, rules });

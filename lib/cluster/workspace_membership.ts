@@ -257,7 +257,7 @@ export class WorkspaceMembership {
         return this.#note(this.#otherThanOthers(`its folder lacks the file of the gateway ${gateway} on ${host}`));
       }
       if (seen[own.id] === `!${digest}` || digest === "") {
-        // That gateway has waited for the file already
+        // The other gateway has waited for the file already
         return this.#note(this.#otherThanOthers(`the gateway ${gateway} on ${host} does not find its file there`), 0);
       }
       if (seen[own.id] === digest) continue;

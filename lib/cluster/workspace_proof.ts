@@ -70,7 +70,7 @@ export function createProofFiles(workspaceRoot: string, options: ProofFilesOptio
     const found = await folderId();
     if (found !== undefined) return found;
     await makeFolder(folder);
-    // What a crash has cut off stands in the way. Another gateway may have written a whole id since the look above
+    // A file that a crash has cut off stands in the way. Another gateway may have written a whole id since the look above
     const text = await readText(idPath);
     if (text !== undefined && !FOLDER_ID.test(text)) await rm(idPath, { force: true });
     await writeOnce(idPath, `${id}\n`, options.link ?? link);

@@ -116,7 +116,7 @@ async function rewriteAll(
         { op: "putIf", collection, key: stored.key, version: stored.version, body },
         ...also,
       ]);
-      // One that somebody else has changed is looked at with the next call
+      // The next call looks at a record that somebody else has changed
       if (isDone) state.rewritten++;
       else state.left++;
     } catch (error) {

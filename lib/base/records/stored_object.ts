@@ -18,7 +18,7 @@ interface Carrier {
 export function storedObject<const E extends v.ObjectEntries>(
   entries: E,
 ): v.GenericSchema<v.InferInput<v.ObjectSchema<E, undefined>>, v.InferOutput<v.ObjectSchema<E, undefined>>> {
-  // Of the entries, only their names matter to the transformation
+  // The transformation uses the names of the entries alone
   const loose = v.looseObject(entries) as unknown as v.GenericSchema<unknown, Readonly<Record<string, unknown>>>;
   const schema = v.pipe(loose, v.transform((value) => apart(value, entries)));
   return schema as unknown as ReturnType<typeof storedObject<E>>;

@@ -105,7 +105,7 @@ export function createClusterView({ session }) {
     const cells = COLUMNS.slice(1, -1).map((column) => element("td", { "data-name": column }));
     const button = element("button", { type: "button", "aria-label": `Drain: ${id}` }, "Drain");
     button.addEventListener("click", () => void press(id, button));
-    // Who looks elsewhere has not decided
+    // A person who looks elsewhere has not decided
     button.addEventListener("blur", () => void (button.disabled || (button.textContent = "Drain")));
     return {
       root: element("tr", {}, name, ...cells, element("td", {}, button)),

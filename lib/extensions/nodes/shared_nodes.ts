@@ -258,7 +258,7 @@ export class SharedNodes {
       const { value: { gateway, fence }, version } = found;
       const there = gateway === own.id ? undefined : await cluster.links.find({ id: gateway, fence });
       if (there !== undefined) elsewhere.set(id, toElsewhere(found.value, there));
-      // Its gateway has left, or the node has left this one
+      // The gateway of the link has left, or the node has left this gateway
       else if (await store.batch([checkOf(id, version), { op: "delete", collection: NODE_LINKS, key: id }])) {
         cluster.ownership.tell("node", id);
       }

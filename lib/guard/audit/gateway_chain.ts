@@ -191,7 +191,7 @@ export class GatewayChain implements ChainPlace {
       const others = this.others.open().filter(({ chain }) => chain !== this.id);
       const fences = await cluster.fences(others.map(({ gateway }) => gateway));
       for (const head of others) {
-        // What is left is for the other gateways: a close waits for this chain alone
+        // The other gateways end the chains that are left: a close waits for this chain alone
         if (this.#isStopped) return;
         if (!counts(fences.get(head.gateway), head.fence)) await this.#leaveOff(head.chain, append);
       }

@@ -335,7 +335,7 @@ class ChainsCheck {
   #compareFurthest(id: string, { check, furthest, forgotten }: WalkedChain, head: AuditHead | undefined): void {
     const last = Math.max(check.last.seq, forgotten?.seq ?? 0);
     if (furthest === undefined || furthest.seq <= last) return;
-    // What is missing up to its own head, the chain says itself
+    // The chain itself tells of records that are missing up to its head
     if (head !== undefined && furthest.seq <= head.seq) return;
     const from = Math.max(last, head?.seq ?? 0) + 1;
     const words = check.first === undefined && head === undefined

@@ -358,7 +358,7 @@ export class RunWatch {
     const recorded = await this.#options.runs.recorded(this.#id).catch(() => undefined);
     if (recorded === undefined || recorded.end.seq <= this.#recorded) return;
     this.#recorded = recorded.end.seq;
-    // What the link has not brought yet is read from the journal, should the link break now
+    // Should the link break now, the journal has what the link has not brought yet
     if (recorded.end.seq <= this.#last()) this.#place = recorded.end;
     this.#trim();
   }

@@ -359,7 +359,7 @@ export class ClusterRuns {
     const { runs, recovery, cluster, log } = this.#options;
     const { id, workspace } = run;
     const found = await runs.get(id);
-    // Its claim was written anew by a gateway that did not know its end
+    // A gateway that did not know of the run's end has written its claim anew
     if (found !== undefined && isEnded(found.status)) return await this.ownership.dismiss(id);
     const open = { id, cancelled: await runs.isCancelled(id) };
     if (this.ownership.mayWorkIn(workspace)) {

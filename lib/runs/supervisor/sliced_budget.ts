@@ -240,7 +240,7 @@ export class SlicedBudget implements TokenBudget {
     const scarce = this.#pot !== undefined && isScarce(this.#pot, limit);
     const isWanted = this.#waiting.size > 0;
     const { free, held, told } = this.#slice;
-    // What is free here is of use to the calls that wait here
+    // Free tokens are of use to the calls that wait here
     if ((this.#isAsked || this.#isClosed) && !isWanted && told !== held) {
       await this.#giveBack(free);
       return true;
@@ -369,7 +369,7 @@ export class SlicedBudget implements TokenBudget {
     const term = this.#term;
     const reserved = input + output;
     const end = (used: number) => {
-      // What was set aside of an earlier record, or in another history, is of no use now
+      // Tokens of an earlier record, or of another history, are of no use now
       if (this.#isOver(term)) return;
       this.#slice = settled(this.#slice, { reserved, used });
       const limit = this.#options.limit();
