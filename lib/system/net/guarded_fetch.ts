@@ -241,7 +241,7 @@ function credentialsOf(url: URL): Readonly<Record<string, string>> {
 
 /** Returns seconds for people: a caller gives what is left of its time, such as 999 ms. */
 function seconds(ms: number): number {
-  return Math.max(0.1, Math.round(ms / 100) / 10);
+  return Math.max(0.01, Math.round(ms / 10) / 100);
 }
 
 /** Names the host alone: user, password and query may be secret. */
