@@ -13,7 +13,7 @@ import { TOKENS } from "../../lib/access/tokens.ts";
 import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
 import { connect, createFakePeer } from "../support/fake_peer.ts";
 import { type ClusterMember, endMember, startMember } from "../support/cluster_member.ts";
-import { createSharedDatabase, type SharedDatabase } from "../support/clustered.ts";
+import { createSharedDatabase, passing, type SharedDatabase } from "../support/clustered.ts";
 import { MAKER } from "../support/cron_fixture.ts";
 import { ask } from "../support/supervised.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
@@ -98,14 +98,6 @@ async function withMembers(
     }
     assert.equal(database.clock.pending(), 0, "no timer is left");
   });
-}
-
-/** Lets time pass until something has happened. */
-async function passing<T>(database: SharedDatabase, work: Promise<T>): Promise<T> {
-  let isOver = false;
-  const over = work.finally(() => isOver = true);
-  while (!isOver) await database.clock.advance(10);
-  return await over;
 }
 
 const COMPLETION = { model: "default", messages: [{ role: "user", content: "Hello" }] };

@@ -11,6 +11,7 @@ import {
   createSharedDatabase,
   joinLink,
   LEASE_MS,
+  passing,
   type SharedDatabase,
 } from "../support/clustered.ts";
 import { createCrashingStore } from "../support/crashing_store.ts";
@@ -81,14 +82,6 @@ async function join(database: SharedDatabase, options: JoinOptions): Promise<Mem
       cluster.lease.abandon();
     },
   };
-}
-
-/** Lets time pass until something has happened. */
-async function passing<T>(database: SharedDatabase, work: Promise<T>): Promise<T> {
-  let isOver = false;
-  const over = work.finally(() => isOver = true);
-  while (!isOver) await database.clock.advance(10);
-  return await over;
 }
 
 async function close(...members: readonly Member[]): Promise<void> {

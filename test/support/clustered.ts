@@ -38,6 +38,14 @@ export interface SharedDatabase {
   proofFiles(folder: string): ProofFiles;
 }
 
+/** Lets the time of a database pass until something has happened. */
+export async function passing<T>({ clock }: Pick<SharedDatabase, "clock">, work: Promise<T>): Promise<T> {
+  let isOver = false;
+  const over = work.finally(() => isOver = true);
+  while (!isOver) await clock.advance(10);
+  return await over;
+}
+
 /** Way of one gateway to the database. */
 export interface DatabaseLink {
   readonly store: Store;
