@@ -21,7 +21,7 @@ const TMPFS = 0x01021994;
 /**
  * Makes a folder for the temporary files of tests.
  *
- * It lies in memory where there is enough of that and programs may be run from it: most tests have a data directory, and on a disk its
+ * The folder lies in memory where there is enough of that and programs may be run from it: most tests have a data directory, and on a disk its
  * syncs and its removal take longer than the test. Elsewhere it lies in the system's folder for temporary files.
  * @returns its path, which is short enough for the paths of sockets below it
  */

@@ -82,7 +82,7 @@ async function ask(
   const place = placeOf(gateway);
   const fix = `correct cluster.advertise_url of ${gateway.id}`;
   const to = await links.find(gateway);
-  // It has ended meanwhile
+  // The gateway has ended meanwhile
   if (to === undefined) return undefined;
   if (to.address === undefined) return warning(name, `The link to ${place} cannot be made: ${to.problem}`, fix);
   const what = `The link to ${place} at ${to.address}`;

@@ -85,7 +85,7 @@ const PURGE_MS = 10_000;
  * Keeps the tokens in memory equal to those of the cluster: knows when it was last certain which tokens count, and reads them again when
  * another gateway has changed one.
  *
- * One record has the version of all tokens, and each change writes the record in its batch. A look reads the record alone, for all requests at the
+ * A record has the version of all tokens, and each change writes the record in its batch. A look reads the record alone, for all requests at the
  * same time. A slow database is waited for. While the database is away, no request causes a look: the looks by themselves go on.
  */
 export class TokenSharing {

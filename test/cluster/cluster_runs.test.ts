@@ -341,7 +341,7 @@ describe("two gateways over one database", () => {
     await passUntil(database, hasStatus(b, id, "completed"));
     assert.equal((await b.runs.get(id))?.result, "from A");
     assert.equal(b.provider.requests.length, 0);
-    // Who followed and who waited has been told nothing of the outage
+    // Followers and waiting callers have been told nothing of the outage
     const whole = await eventsOf(b, id);
     await database.clock.advance(2_000);
     for (const types of await Promise.all(followed)) assert.deepEqual(types, whole);

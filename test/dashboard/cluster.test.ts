@@ -61,7 +61,7 @@ describe("the dashboard's cluster in Chromium", { skip: NO_PAGE_TEST }, () => {
         await page.locator("#cluster-lead").innerText(),
         "2 gateways, 0 open runs, none waits for a gateway.",
       );
-      // What happens elsewhere appears by itself
+      // Changes at other gateways appear by themselves
       const run = await second.services.agent?.runs.start(ask("write", { durable: true }));
       assert.ok(run);
       await row(second).getByText("1", { exact: true }).click();

@@ -187,7 +187,7 @@ test("another gateway's write in the middle is neither lost nor left with the ol
   const alone = gatewayOf(store, keysOf(store, { key: K2, isShared: true }));
   assert.equal((await alone.jars.get("conv_9"))[0]?.value, COOKIE.value);
   assert.equal((await sealedWith(store)).size, 3);
-  // One that another gateway changes between the look and the write is left for the next call
+  // A record that another gateway changes between the look and the write is left for the next call
   await b.mailbox.send({ from: "a", to: "b", payload: "three", sender: "cli" });
   assert.deepEqual((await alone.mailbox.list({})).map(({ payload }) => payload), ["one", "two", "three"]);
 });

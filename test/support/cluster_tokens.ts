@@ -68,7 +68,7 @@ export class ClusterTokens {
   async check(): Promise<void> {
     await this.end();
     await systemClock.sleep(PROMISED_MS);
-    // Those that count come last: a gateway that does not know them would look
+    // Tokens that count come last: a gateway that does not know them would look
     const kept = this.#kept.filter(({ isLeaving }) => !isLeaving);
     for (const [tokens, status] of [[this.#revoked, 401], [kept, 200]] as const) {
       for (const member of this.#cluster.members) {

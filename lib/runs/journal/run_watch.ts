@@ -94,7 +94,7 @@ export class RunWatches {
 /**
  * A run at work elsewhere, as all its followers at this gateway see it: one link to its owner, or one look into the journal for all.
  *
- * It keeps the newest events: all that the journal does not have yet, and some before. A follower behind them reads the journal. The link
+ * The watch keeps the newest events: all that the journal does not have yet, and some before. A follower behind them reads the journal. The link
  * begins where the journal ended, so each event is in the one or in the other. The end of a run is read from the journal alone.
  */
 export class RunWatch {

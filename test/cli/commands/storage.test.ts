@@ -44,7 +44,7 @@ test("a long move tells how far it is every 2 seconds, and that the copy is comp
     "Copied 2766 of 2766 records and entries",
     "Reading both sides again, to compare counts and digests",
   ]);
-  // One that is done at once has nothing to tell
+  // A move that is done at once has no progress to tell
   said.length = 0;
   const tellShort = toldProgress((line) => void said.push(line), clock);
   for (const copied of [0, 7]) tellShort({ step: "copy", copied, of: 7 });

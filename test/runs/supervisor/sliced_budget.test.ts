@@ -285,7 +285,7 @@ describe("the day's budget in a cluster", () => {
     assert.ok(refusal instanceof HttpError);
     assert.deepEqual([refusal.status, refusal.code], [429, "rate_limited"]);
     assert.ok(Number(refusal.headers?.["retry-after"]) > 0);
-    // What another has leased may come back
+    // Tokens that another gateway has leased may come back
     await bench.join().reserve(1, 1);
     await gateway.check(1);
   });
@@ -427,7 +427,7 @@ describe("the day's budget in a cluster", () => {
           readonly reserved: number;
           readonly reservation: TokenReservation;
         }[] = [];
-        // Of each day: a call counts for the day in which it got its tokens
+        // A call counts for the day in which it got its tokens
         const spent = new Map<string, number>();
         const today = () => new Date(bench.clock.now()).toISOString().slice(0, 10);
         const spend = (day: string, tokens: number) => void spent.set(day, (spent.get(day) ?? 0) + tokens);

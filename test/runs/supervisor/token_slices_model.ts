@@ -167,7 +167,7 @@ class Model {
       const shown = () => `day ${day}: ${JSON.stringify(state)}`;
       if (pot.tokens < 0) return `the record is below zero, ${shown()}`;
       if (spent > most + over + state.forgotten + state.misgiven) return `spent ${spent} of ${most}, ${shown()}`;
-      // What a call used beyond its reservation is counted again when nobody knows whether it was
+      // Tokens that a call used beyond its reservation are counted again when nobody knows whether it was
       if (pot.tokens > most + over * (1 + state.faults)) return `leased ${pot.tokens} of ${most}, ${shown()}`;
       if (here.some(({ slice }) => slice.free < -over)) return `a slice has less than nothing, ${shown()}`;
       if (spent + held + free + gone !== pot.tokens + state.lost) {
@@ -302,7 +302,7 @@ class Model {
       const mayOveruse = this.#options.overuses && state.over.every((over) => over === 0);
       for (const used of new Set([0, reserved, ...(mayOveruse ? [reserved + 1] : [])])) {
         const isToday = call.day === day && call.history === gateway.history;
-        // What was set aside yesterday is of no use today
+        // Tokens that were set aside yesterday are of no use today
         yield to({ slice: isToday ? settled(slice, { reserved, used }) : slice, calls: rest }, {
           spent: plus(state.spent, call.day, used),
           gone: plus(state.gone, call.day, isToday ? 0 : reserved - used),
