@@ -4,6 +4,7 @@ import { createSystemRandom } from "../lib/base/random.ts";
 import type { GatewayStatus } from "../lib/cluster/cluster_status.ts";
 import type { OpenedOverview } from "../lib/cluster/open_overview.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
+import { DatabaseAwayError } from "../lib/storage/postgres/database_errors.ts";
 import type { PostgresDatabase } from "../lib/storage/postgres/postgres_database.ts";
 import { type CommandContext, CommandError } from "./command.ts";
 
@@ -47,10 +48,7 @@ async function gatewaysOf(
   config: LoadedConfig["config"],
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<readonly GatewayStatus[]> {
-  const [{ openConfiguredDatabase }, { DatabaseAwayError }] = await Promise.all([
-    import("../lib/storage/open_configured_postgres.ts"),
-    import("../lib/storage/postgres/postgres_database.ts"),
-  ]);
+  const { openConfiguredDatabase } = await import("../lib/storage/open_configured_postgres.ts");
   const database = await openConfiguredDatabase({
     ...{ storage: config.storage, environment: (name) => env[name], clock: systemClock, random: createSystemRandom() },
   });

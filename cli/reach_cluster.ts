@@ -4,6 +4,7 @@ import { createSystemRandom } from "../lib/base/random.ts";
 import type { OwnedRunView } from "../lib/cluster/cluster_status.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import { readControlFile } from "../lib/host/control_file.ts";
+import { DatabaseAwayError } from "../lib/storage/postgres/database_errors.ts";
 import { createGatewayClient, type GatewayRequest } from "../lib/system/net/gateway_client.ts";
 import { openClusterOverview } from "./cluster_database.ts";
 import { type CommandContext, CommandError } from "./command.ts";
@@ -71,10 +72,7 @@ function byGateway(ask: (request: GatewayRequest) => Promise<unknown>): ReachedC
 async function byDatabase({ io }: CommandContext, { config }: LoadedConfig): Promise<ReachedCluster> {
   const { storage } = config;
   if (storage.driver !== "postgres") return noCluster(`storage.driver is "${storage.driver}" and not "postgres"`);
-  const [{ openConfiguredDatabase, refusalOf }, { DatabaseAwayError }] = await Promise.all([
-    import("../lib/storage/open_configured_postgres.ts"),
-    import("../lib/storage/postgres/postgres_database.ts"),
-  ]);
+  const { openConfiguredDatabase, refusalOf } = await import("../lib/storage/open_configured_postgres.ts");
   const basics = { clock: systemClock, random: createSystemRandom() };
   const database = await openConfiguredDatabase({ storage, environment: (name) => io.env[name], ...basics });
   try {

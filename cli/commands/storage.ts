@@ -8,6 +8,7 @@ import { MEMORY, memoryText, parseMemoryRecord } from "../../lib/memory/memory.t
 import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import type { CopyDigests, Moved, MoveOptions, MoveProgress } from "../../lib/storage/moving/move_records.ts";
+import { DatabaseAwayError, sqlStateOf } from "../../lib/storage/postgres/database_errors.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { requireYes } from "../terminal/require_yes.ts";
 import { messageColumns, toDefinitions, wrapText } from "../terminal/terminal_text.ts";
@@ -124,10 +125,7 @@ async function withMove(
   { config: { storage }, dataDir }: LoadedConfig,
   use: (options: MoveOptions) => Promise<number>,
 ): Promise<number> {
-  const [{ openConfiguredDatabase, refusalOf }, { DatabaseAwayError, sqlStateOf }] = await Promise.all([
-    import("../../lib/storage/open_configured_postgres.ts"),
-    import("../../lib/storage/postgres/postgres_database.ts"),
-  ]);
+  const { openConfiguredDatabase, refusalOf } = await import("../../lib/storage/open_configured_postgres.ts");
   const [clock, random] = [systemClock, createSystemRandom()];
   const environment = (name: string) => context.io.env[name];
   const database = await openConfiguredDatabase({ storage, environment, clock, random });

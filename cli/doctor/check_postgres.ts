@@ -5,7 +5,8 @@ import {
   type PostgresSettings,
   refusalOf,
 } from "../../lib/storage/open_configured_postgres.ts";
-import { DatabaseAwayError, type PostgresDatabase } from "../../lib/storage/postgres/postgres_database.ts";
+import { DatabaseAwayError } from "../../lib/storage/postgres/database_errors.ts";
+import type { PostgresDatabase } from "../../lib/storage/postgres/postgres_database.ts";
 import { checkSchema, type SchemaFacts } from "../../lib/storage/postgres/migrate_schema.ts";
 import { RecordQueries } from "../../lib/storage/postgres/record_queries.ts";
 import type { RecordKeysOptions } from "../../lib/storage/record_keys.ts";

@@ -12,7 +12,7 @@ import {
   openConfiguredPostgres,
   refusalOf,
 } from "../../lib/storage/open_configured_postgres.ts";
-import { DatabaseAwayError } from "../../lib/storage/postgres/postgres_database.ts";
+import { DatabaseAwayError } from "../../lib/storage/postgres/database_errors.ts";
 import { StoredTexts } from "../../lib/storage/postgres/stored_texts.ts";
 import { lostLogBytes } from "../../lib/storage/sqlite/open_database.ts";
 import type { Write } from "../../lib/storage/store.ts";

@@ -2,12 +2,10 @@ import { type Clock, type Timer, withTimeout } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { encodeWrite } from "../storage/encode_write.ts";
-import {
-  type DedicatedSession,
-  type PostgresDatabase,
-  type PostgresRow,
-  sqlStateOf,
-} from "../storage/postgres/postgres_database.ts";
+import { sqlStateOf } from "../storage/postgres/database_errors.ts";
+import type { DedicatedSession } from "../storage/postgres/dedicated_session.ts";
+import type { PostgresDatabase } from "../storage/postgres/postgres_database.ts";
+import type { PostgresRow } from "../storage/postgres/postgres_session.ts";
 import { refuseUnfinishedMove } from "../storage/postgres/migrate_schema.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import { type PostgresValue, quoteName } from "../storage/postgres/statement_text.ts";

@@ -1,4 +1,5 @@
-import { type PostgresSession, sqlStateOf } from "../storage/postgres/postgres_database.ts";
+import { sqlStateOf } from "../storage/postgres/database_errors.ts";
+import type { PostgresSession } from "../storage/postgres/postgres_session.ts";
 
 /** Facts about a PostgreSQL server that decide what a cluster over it can promise. */
 export interface PostgresFacts {

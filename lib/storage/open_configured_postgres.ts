@@ -5,12 +5,8 @@ import { ConfigError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { openPostgresStore } from "./open_postgres_store.ts";
-import {
-  DatabaseAwayError,
-  openPostgresDatabase,
-  type PostgresDatabase,
-  sqlStateOf,
-} from "./postgres/postgres_database.ts";
+import { DatabaseAwayError, sqlStateOf } from "./postgres/database_errors.ts";
+import { openPostgresDatabase, type PostgresDatabase } from "./postgres/postgres_database.ts";
 import { storageUnavailable } from "./postgres/server_watch.ts";
 import type { Store } from "./store.ts";
 

@@ -8,9 +8,8 @@ import {
   openPostgresDatabase,
   type PostgresDatabase,
   type PostgresDatabaseOptions,
-  type PostgresRow,
-  type PostgresSession,
 } from "../../lib/storage/postgres/postgres_database.ts";
+import type { PostgresRow, PostgresSession } from "../../lib/storage/postgres/postgres_session.ts";
 import { type PostgresValue, quoteName, withValues } from "../../lib/storage/postgres/statement_text.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { sharedPostgres } from "./postgres_server.ts";

@@ -1,10 +1,7 @@
 import { ConfigError } from "../../base/errors.ts";
-import {
-  type DedicatedSession,
-  type PostgresRow,
-  type PostgresSession,
-  sqlStateOf,
-} from "../postgres/postgres_database.ts";
+import { sqlStateOf } from "../postgres/database_errors.ts";
+import type { DedicatedSession } from "../postgres/dedicated_session.ts";
+import type { PostgresRow, PostgresSession } from "../postgres/postgres_session.ts";
 import { type PostgresValue, quoteName } from "../postgres/statement_text.ts";
 import { type DigestRow, type MovingEntry, type MovingRecord, toRecordLine } from "./source_database.ts";
 

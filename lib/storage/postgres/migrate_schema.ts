@@ -1,7 +1,7 @@
 import { ConfigError } from "../../base/errors.ts";
 import { type Logger, SILENT } from "../../base/telemetry/log.ts";
-import type { PostgresSession } from "./postgres_database.ts";
-import { sqlStateOf } from "./postgres_database.ts";
+import type { PostgresSession } from "./postgres_session.ts";
+import { sqlStateOf } from "./database_errors.ts";
 import { SCHEMA_STEPS } from "./schema.ts";
 import { quoteName } from "./statement_text.ts";
 

@@ -10,7 +10,7 @@ import {
 } from "../indexed_fields.ts";
 import type { ScanOptions, Stored, StreamRecord, VectorlessPage, VectorlessScan } from "../store.ts";
 import { BestItems, cosineOf, type TextVector, toUnit } from "../vectors.ts";
-import type { PostgresRow, PostgresSession } from "./postgres_database.ts";
+import type { PostgresRow, PostgresSession } from "./postgres_session.ts";
 import { type PostgresValue, quoteName } from "./statement_text.ts";
 
 /** Vectors that `nearest` compares exactly, at most, and their bytes. */

@@ -2,7 +2,8 @@ import type { Clock } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import { DatabaseAwayError, type PostgresDatabase, sqlStateOf } from "./postgres_database.ts";
+import { DatabaseAwayError, sqlStateOf } from "./database_errors.ts";
+import type { PostgresDatabase } from "./postgres_database.ts";
 
 /** First and longest pause between two attempts to reach a server that is away; each is cut by up to a half at random. Milliseconds */
 const PAUSES_MS = { first: 100, longest: 5_000 } as const;

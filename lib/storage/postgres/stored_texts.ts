@@ -1,6 +1,6 @@
 import type { Write } from "../store.ts";
 import { type StoredParsers, type StoredText, type UnreadableFound, UnreadableSearch } from "../unreadable_search.ts";
-import type { PostgresRow, PostgresSession } from "./postgres_database.ts";
+import type { PostgresRow, PostgresSession } from "./postgres_session.ts";
 import { type PostgresValue, quoteName } from "./statement_text.ts";
 
 /** Rows of one page, and bytes of their bodies; a larger body is a page of its own. */

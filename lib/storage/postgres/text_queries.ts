@@ -10,7 +10,7 @@ import {
   type SearchStep,
 } from "../search_texts.ts";
 import type { Stored, TextSearch } from "../store.ts";
-import type { PostgresRow, PostgresSession } from "./postgres_database.ts";
+import type { PostgresRow, PostgresSession } from "./postgres_session.ts";
 import { Conditions, toStoredList } from "./record_queries.ts";
 import { type PostgresValue, quoteName } from "./statement_text.ts";
 

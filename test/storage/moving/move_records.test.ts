@@ -13,11 +13,9 @@ import {
 } from "../../../lib/storage/moving/move_records.ts";
 import { readMovedMark, unmarkMoved } from "../../../lib/storage/moving/moved_mark.ts";
 import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
-import {
-  DatabaseAwayError,
-  type DedicatedSession,
-  type PostgresDatabase,
-} from "../../../lib/storage/postgres/postgres_database.ts";
+import { DatabaseAwayError } from "../../../lib/storage/postgres/database_errors.ts";
+import type { DedicatedSession } from "../../../lib/storage/postgres/dedicated_session.ts";
+import type { PostgresDatabase } from "../../../lib/storage/postgres/postgres_database.ts";
 import { quoteName } from "../../../lib/storage/postgres/statement_text.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { NO_POSTGRES } from "../../support/postgres_server.ts";

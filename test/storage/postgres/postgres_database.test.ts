@@ -3,14 +3,13 @@ import { describe, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createSystemRandom } from "../../../lib/base/random.ts";
 import pg from "pg";
+import { DatabaseAwayError, sqlStateOf } from "../../../lib/storage/postgres/database_errors.ts";
 import {
-  DatabaseAwayError,
   openPostgresDatabase,
   type PostgresDatabase,
   type PostgresDatabaseOptions,
-  type PostgresSession,
-  sqlStateOf,
 } from "../../../lib/storage/postgres/postgres_database.ts";
+import type { PostgresSession } from "../../../lib/storage/postgres/postgres_session.ts";
 import { NO_EMBEDDED_POSTGRES, NO_POSTGRES, startPostgres, withDatabase } from "../../support/postgres_server.ts";
 import { until } from "../../support/until.ts";
 

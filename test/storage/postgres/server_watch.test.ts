@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
-import { DatabaseAwayError } from "../../../lib/storage/postgres/postgres_database.ts";
+import { DatabaseAwayError } from "../../../lib/storage/postgres/database_errors.ts";
 import { ServerWatch } from "../../../lib/storage/postgres/server_watch.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
