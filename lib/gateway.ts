@@ -5,16 +5,14 @@ import { cancelError, SHUTTING_DOWN } from "./base/cancel.ts";
 import { systemClock } from "./base/clock.ts";
 import { ConfigError } from "./base/errors.ts";
 import { canonicalDigest } from "./base/json.ts";
-import { lazily } from "./base/lazily.ts";
 import { type OpenedList, openInSteps } from "./base/opened_list.ts";
 import { createSystemRandom } from "./base/random.ts";
-import { type Actor, storedActor } from "./base/records/caller.ts";
 import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
-import type { Cluster } from "./cluster/join_cluster.ts";
-import type { Config } from "./config/config.ts";
 import { createReloads, type Reloads } from "./config/create_reloads.ts";
 import { allSecrets } from "./config/secrets.ts";
 import { type Extensions, openExtensions } from "./extensions/open_extensions.ts";
+import { openGatewayKeys, rekey } from "./gateway_keys.ts";
+import { type CurrentState, drain, sharedWorkspaceOf, stateOf, stateReasonOf, watchDrain } from "./gateway_state.ts";
 import { createGuardServices } from "./guard/guard_services.ts";
 import { createMemoryServices, type MemoryServices } from "./memory/memory_services.ts";
 import { createEmbedder } from "./providers/embedder.ts";
@@ -29,12 +27,10 @@ import {
   createWorkSeam,
 } from "./runs/run_services.ts";
 import type { RunGuidance } from "./runs/supervisor/run_settings.ts";
-import type { GatewayServices, GatewayState, ServicesOptions, SharedWorkspace } from "./services.ts";
+import type { GatewayServices, ServicesOptions } from "./services.ts";
 import { createDocuments } from "./storage/documents.ts";
-import { type OpenedStore, openStore } from "./storage/open_store.ts";
+import { openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
-import type { RecordKeyName } from "./storage/record_keys.ts";
-import type { RekeyProgress } from "./storage/rekey_records.ts";
 import { parseMarker, PROCESSES } from "./system/process/leftover_processes.ts";
 import { createSystemServices } from "./system/system_services.ts";
 import { createLazySecrets, createTools } from "./tools/create_tools.ts";
@@ -121,7 +117,7 @@ async function startFoundations(alone: Basics & { readonly started: AbortSignal 
     await openStore({ ...alone, storage: config().storage, signal: options.signal });
   const { store } = found;
   const isShared = "cluster" in found || found.database !== undefined;
-  const keys = await openKeys(alone, { store, isShared });
+  const keys = await openGatewayKeys({ ...alone, store, isShared });
   // A gateway alone loads nothing of clusters
   const cluster = isShared
     ? await (await import("./open_cluster.ts")).openCluster(alone, { ...found, keys: keys.ids })
@@ -172,55 +168,6 @@ async function startFoundations(alone: Basics & { readonly started: AbortSignal 
   access.tokens.onRevoke(createRevocation({ store, log, runs: work.runs }));
   const documents = createDocuments({ store });
   return { ...basics, store, cluster, documents, guard, access, system, work, keys, cipherOf: keys.cipherOf };
-}
-
-/**
- * Leaves the keys of encrypted records for their first use. Keys of the environment, and those of a cluster, are checked now.
- * @throws {ConfigError} `storage_key`
- */
-async function openKeys(
-  { config, environment, dataDir, random }: Basics,
-  { store, isShared }: Pick<OpenedStore, "store"> & { readonly isShared: boolean },
-) {
-  const { driver, key_env, old_key_env } = config().storage;
-  const load = lazily(async () => {
-    const { createRecordKeys } = await import("./storage/record_keys.ts");
-    return createRecordKeys({
-      ...{ store, dataDir, random, environment, isShared },
-      settings: { key_env, old_key_env },
-      isKept: driver !== "memory",
-    });
-  });
-  const isGiven = key_env !== "" || old_key_env !== "";
-  if (isGiven || isShared) await (await load()).check();
-  return {
-    load,
-    ids: isGiven ? (await load()).ids : [],
-    cipherOf: async (name: RecordKeyName) => await (await load()).cipher(name),
-  };
-}
-
-/** Encrypts records anew with the key of the configuration, some with each call. */
-async function rekey(
-  { store, keys, cluster, guard }: Pick<Wings, "store" | "keys" | "cluster" | "guard">,
-  by: Actor,
-): Promise<RekeyProgress> {
-  const [{ rekeyRecords }, ...sealed] = await Promise.all([
-    import("./storage/rekey_records.ts"),
-    import("./memory/mailbox.ts").then((found) => found.SEALED_MAILBOXES),
-    import("./memory/cookie_jars.ts").then((found) => found.SEALED_COOKIES),
-    import("./memory/browser_logins.ts").then((found) => found.SEALED_LOGINS),
-    import("./extensions/mcp/oauth/credentials.ts").then((found) => found.SEALED_CREDENTIALS),
-  ]);
-  const gateways = async () =>
-    (await cluster?.gateways() ?? []).map(({ id, about }) => ({ id, keys: about.storage_keys ?? [] }));
-  const progress = await rekeyRecords({ store, keys: await keys.load(), collections: sealed, gateways });
-  const { rewritten, left, unreadable, complete } = progress;
-  if (rewritten > 0 || complete) {
-    const counts = { rewritten, left, unreadable: unreadable.length, complete };
-    await guard.audit.append({ type: "storage", action: "rekeyed", ...counts, by: storedActor(by) });
-  }
-  return progress;
 }
 
 /** Returns the services of started wings. */
@@ -284,7 +231,7 @@ async function createBasics(options: ServicesOptions, opened: OpenedList) {
   const { version, dataDir, workspaceRoot, home } = options;
   const clock = options.clock ?? systemClock;
   // State of the gateway itself: the newest configuration, and whether a shutdown began
-  const current: { config: Config; draining: string | undefined } = { config: options.config, draining: undefined };
+  const current: CurrentState = { config: options.config, draining: undefined };
   const telemetry = createTelemetry({
     clock,
     version,
@@ -441,66 +388,4 @@ function createConfigReloads({ current, clock, log, config, options, ...wings }:
       };
     },
   });
-}
-
-function sharedWorkspaceOf({ ownership }: Pick<Cluster, "ownership">): SharedWorkspace | undefined {
-  const workspace = ownership.membership();
-  if (workspace === undefined) return undefined;
-  return { id: workspace.id, is_proven: workspace.proven() !== null, problem: workspace.whyUnproven() ?? null };
-}
-
-function stateOf({ current, store, cluster, guard, options }: Wings): GatewayState {
-  if (current.draining !== undefined) return "draining";
-  if (cluster?.lease.mayAct() === false) return "degraded";
-  if (cluster?.ownership.membership()?.refusal() !== undefined) return "degraded";
-  const isWhole = store.unreadable.count() === 0;
-  const isLogged = options.logHealthy?.() ?? true;
-  return store.healthy() && guard.audit.healthy() && isLogged && isWhole ? "ok" : "degraded";
-}
-
-function stateReasonOf({ current, cluster }: Wings): string | undefined {
-  if (current.draining !== undefined || cluster === undefined) return current.draining;
-  if (!cluster.lease.mayAct()) {
-    return "the lease in the cluster could not be renewed in time, so no effect begins until the database renews it";
-  }
-  const problem = cluster.ownership.membership()?.whyUnproven();
-  return problem === undefined ? undefined : `it claims no run that needs its workspace: ${problem}`;
-}
-
-/** Time for the program to take the last events of runs. */
-const FEED_MS = 2_000;
-
-async function drain(wings: Wings, graceMs: number): Promise<void> {
-  wings.current.draining = SHUTTING_DOWN;
-  await endWork(wings, graceMs);
-  await wings.feed?.close(FEED_MS);
-}
-
-async function endWork({ current, automation, runs, calls, extensions }: Wings, graceMs: number): Promise<void> {
-  const reason = current.draining;
-  await automation.cron.stop();
-  await automation.sops.stop();
-  await Promise.all([runs?.drain(graceMs, reason), calls.drain(graceMs, reason)]);
-  await automation.deliveries.stop();
-  extensions.nodes?.close();
-}
-
-/** Waits for somebody to drain this gateway of a cluster. The gateway then ends its work and goes on answering what needs none. */
-async function watchDrain(wings: Wings): Promise<void> {
-  const { cluster, current, drainListeners, config, clock, log, opened, guard } = wings;
-  if (cluster === undefined) return;
-  const { DrainWatch, DRAINED } = await import("./cluster/drain_watch.ts");
-  const watch = new DrainWatch({
-    ...{ ...cluster, clock, log },
-    async record(asked) {
-      await guard.audit.append({ type: "cluster", action: "drain_begun", gateway: cluster.id, ...asked });
-    },
-    async letGo() {
-      current.draining ??= DRAINED;
-      for (const listener of drainListeners) listener();
-      await endWork(wings, config().gateway.shutdown_grace_secs * 1_000);
-    },
-  });
-  watch.start();
-  opened.own(watch, (open) => open.stop());
 }

@@ -26,6 +26,8 @@ const FLOORS: readonly (readonly [wing: string, floor: number])[] = [
   ["lib/automation/", 7],
   ["lib/services.ts", 8],
   ["lib/open_cluster.ts", 9],
+  ["lib/gateway_keys.ts", 9],
+  ["lib/gateway_state.ts", 9],
   ["lib/gateway.ts", 10],
   ["handlers/", 11],
   ["cli/", 12],
