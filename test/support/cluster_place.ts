@@ -18,6 +18,8 @@ import { MIXED_WORK } from "./work_kinds.ts";
 
 /** Time in which a reader is at the end of a run that is over. Milliseconds */
 const READER_MS = 30_000;
+/** Pauses of a reader before its next connection. Many readers wait while no gateway is there, and share this process with the way to the database. Milliseconds */
+const READER_PAUSES_MS = { next: 20, afterFailure: 250 } as const;
 /** A reader goes on at another gateway after one piece of its answer in eight. */
 const CHANCES: readonly boolean[] = [true, ...Array.from({ length: 7 }, () => false)];
 
@@ -154,10 +156,12 @@ class ClusterPlace implements WorkPlace {
   async #follow(runId: string): Promise<readonly AgentEvent[]> {
     const read: AgentEvent[] = [];
     while (!this.#isEnded) {
+      let pauseMs: number = READER_PAUSES_MS.afterFailure;
       try {
         const reply = await this.call(`/v1/runs/${runId}/events`, {
           headers: { "last-event-id": String(read.at(-1)?.seq ?? 0) },
         });
+        if (reply.status === 200) pauseMs = READER_PAUSES_MS.next;
         let rest = "";
         const decoder = new TextDecoder();
         for await (const part of reply.status === 200 ? reply.body ?? [] : []) {
@@ -170,7 +174,7 @@ class ClusterPlace implements WorkPlace {
       } catch (error) {
         if (!(error instanceof TypeError)) throw error;
       }
-      await systemClock.sleep(20);
+      await systemClock.sleep(pauseMs);
     }
     return read;
   }
