@@ -156,7 +156,7 @@ function secondsOfServer({ folder }: PostgresServer): number {
       // Own time, and for the first process that of those which have ended
       for (const index of pid === parent ? [9, 10, 11, 12] : [9, 10]) ticks += Number(rest[index]);
     } catch {
-      // It has ended meanwhile
+      // The process has ended meanwhile
     }
   }
   return ticks / 100;

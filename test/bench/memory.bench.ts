@@ -60,7 +60,7 @@ await withRunningGateway({ config: { gateway: { rate_limit_max: 0 } } }, async (
   for (let index = 0; index < RECORDS; index += 64) {
     await Promise.all(Array.from({ length: Math.min(64, RECORDS - index) }, (_, offset) => {
       const number = index + offset;
-      // One in a hundred is in a namespace of its own
+      // Each hundredth memory is in a namespace of its own
       const namespace = number % 100 === 0 ? "small" : "default";
       const value = number % 5 === 3 ? hanText(40 + Math.floor(fraction() * 80)) : someText();
       return memory.store({ key: `note ${number}`, namespace, value, tags: [`tag${number % 1000}`] });

@@ -55,7 +55,7 @@ try {
 
   const load = () => `${loadavg()[0]?.toFixed(1)} on ${availableParallelism()} processors`;
   console.log(`Load of the machine before: ${load()}`);
-  // What V8 compiles is kept for the starts after it, as between any two on one machine
+  // The code that V8 compiles is kept for later starts, as between any two on one machine
   console.log(`The very first start: ${(await start(gateway)).startMs.toFixed(0)} ms`);
   const ours: Start[] = [];
   const theirs: Start[] = [];

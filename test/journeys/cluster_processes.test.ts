@@ -43,7 +43,7 @@ describe("two gateways over one PostgreSQL, each in a process of its own", { ski
       const events = await checkFollowed(followed, [b], { isWhole: false });
       assert.equal(events.filter(({ type }) => type === "turn_restart").length, 1);
       assert.equal((await run(b, id))["result"], "the answer");
-      // It comes back under another id and answers for what the other one did
+      // The killed gateway comes back under another id, and answers for a run that the other one ended
       await a.restart();
       assert.equal((await run(a, id))["result"], "the answer");
       const report = async (gateway: KillableGateway) =>

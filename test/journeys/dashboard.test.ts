@@ -119,7 +119,7 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
         await Promise.all([page.waitForResponse(/\/v1\/tokens\//), page.keyboard.press("Enter")]);
         await page.waitForSelector("#pair-code");
         assert.deepEqual(await gateway.services.tokens.list(), [], "signing out revokes the browser's token");
-        // What the page was asking just then comes with a token that counts no more
+        // Requests that the page was just making carry the revoked token
         const others = seen.problems.filter((problem) =>
           !problem.includes("the server responded with a status of 401")
         );

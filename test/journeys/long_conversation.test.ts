@@ -48,7 +48,7 @@ test("a chat of many turns stays within the window that the provider's list name
         const last = sent().at(-1)?.map(({ content }) => String(content)) ?? [];
         assert.match(last[1] ?? "", /condensed:\n\nThey counted\.$/);
         assert.equal(last.at(-1), "Go on");
-        // What was condensed for the model stays for people to read
+        // Messages that were condensed for the model stay for people to read
         const { data } = await jsonOf(second.call("/v1/conversations"));
         assert.deepEqual([data[0].id, data[0].message_count], ["count", 62]);
       });

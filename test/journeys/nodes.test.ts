@@ -63,7 +63,7 @@ async function withMachines(use: (machines: Machines) => Promise<void>): Promise
       ...["--config", join(folder, `${name}.toml`), "--data-dir", join(folder, `${name}-data`)],
       ...["--workspace", join(folder, name)],
     ];
-    // It stays the same over a restart
+    // The port stays the same over a restart
     const port = String(await freePort());
     const startGateway = () =>
       start(

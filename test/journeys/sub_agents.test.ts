@@ -149,7 +149,7 @@ for (const how of ["a restart", "a crash"] as const) {
       await start(DELEGATE, async (gateway) => {
         id = (await runsOf(gateway).start(ask("Begin", { durable: true }))).id;
         await until(() => gateway.provider.requests.filter((request) => lastWords(request) === "Help").length === 2);
-        // What a crash at this moment would leave
+        // Copy of the files that a crash at this moment would leave
         cpSync(gateway.dataDir, copy, { recursive: true });
       });
       const answering: Tasks = { "Help": ["here you are"], "Begin": [(request) => `It said: ${lastOutput(request)}`] };

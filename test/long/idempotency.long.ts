@@ -73,7 +73,7 @@ async function askUntilAnswered(gateway: KillableGateway, kind: Kind, key: strin
       const text = await reply.text();
       if (reply.status < 500) return { status: reply.status, text };
     } catch {
-      // It was killed in the middle of this
+      // The gateway was killed in the middle of this request
     }
     await systemClock.sleep(20);
   }

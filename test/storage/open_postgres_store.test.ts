@@ -133,7 +133,7 @@ describe("a store in PostgreSQL", { skip: NO_POSTGRES }, () => {
         const [row] = await database.query("SELECT count(*) AS n FROM pg_locks WHERE NOT granted");
         return row?.["n"] === 1;
       });
-      // It waits for the first key, and holds the second one not yet
+      // The batch waits for the first key, and does not hold the second one yet
       await second.query(lock("b", "NOWAIT"));
       await Promise.all([first.close(), second.close()]);
       assert.equal(await written, true);

@@ -132,7 +132,7 @@ test("a change of the key: gateways with both write the old one until it begins,
   };
   const lacks = /gateways that do not have the new key yet: gw_old, gw_without;/;
   await assert.rejects(rekey(store, a.keys, places), inConflict(lacks));
-  // One that has the old key alone would do nothing, and say that all is done
+  // A gateway that has the old key alone would do nothing, and say that all is done
   const isBehind = /newer key than this one: gw_a, gw_b; run it at one of them, or restart this gateway with that key/;
   await assert.rejects(rekey(store, before.keys, places), inConflict(isBehind));
   // Old and new mixed up at one of two

@@ -102,9 +102,9 @@ export async function workThroughKills(options: ThroughKillsOptions): Promise<Th
       const limit = systemClock.monotonic() + LIMIT_MS + pieces.length * LIMIT_PER_PIECE_MS;
       await work(() => systemClock.monotonic() > limit, async () => {
         if (pieces.some(({ begun }) => begun === undefined) || !isWhole(pieces, effects())) return false;
-        // One that nobody knows whether it was accepted may be to come
+        // A run whose acceptance was cut off may be to come
         if (await hasPlans(place)) return false;
-        // What took effect, and what was planned, has its run by now
+        // All effects and plans have their runs by now
         return !(await listRuns(place)).some(({ status }) => isAtWork(status) || status === "needs_review");
       });
       await check(place, pieces, effects());

@@ -78,7 +78,7 @@ function counted(bytes: Uint8Array, budget: WorkBudget): Uint8Array {
 }
 
 function inflate(bytes: Uint8Array, limit: number): Uint8Array {
-  // What is cut off or has a wrong checksum is read as far as it goes
+  // A stream that is cut off, or whose checksum is wrong, is read as far as it goes
   const options = { maxOutputLength: Math.max(1, limit), finishFlush: constants.Z_SYNC_FLUSH };
   try {
     return inflateSync(bytes, options);

@@ -80,7 +80,7 @@ class PageReader {
       marked.add(drawn);
     });
     let operands: PdfObject[] = [];
-    // What an operator works on is gone after it, so its parts are counted one operator at a time
+    // Operands are gone after their operator, so their parts are counted one operator at a time
     let kept = 0;
     const keep = (parts: number) => {
       kept += parts;

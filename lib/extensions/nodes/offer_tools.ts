@@ -30,7 +30,7 @@ export function createNodeWork({ executor, random, patterns }: OfferOptions): No
         input: JSON.stringify(input),
         runId: random.id("run_"),
         callId: random.id("call_"),
-        // Both audits can be laid side by side by it
+        // The same id stands in the audits of both machines
         requestId: gatewayCallId,
         // The gateway alone calls here, so all that goes on on a node is the gateway's
         caller: { via: "node", tokenId: null, scopes: ["tools", "runs"] },
@@ -55,7 +55,7 @@ function isOfferable({ name, source, needs }: Tool): boolean {
 }
 
 function toOffer({ name, description, access, inputSchema }: Tool): ToolOffer {
-  // It goes as JSON, where nothing is read-only
+  // The schema is sent as JSON, where nothing is read-only
   const schema = inputSchema as ToolOffer["input_schema"];
   return { name, description, access, ...(schema === undefined ? {} : { input_schema: schema }) };
 }

@@ -43,7 +43,7 @@ function signal(pid: number, name: "SIGTERM" | "SIGKILL"): void {
   try {
     process.kill(pid, name);
   } catch (error) {
-    // It ended meanwhile; anything else is the caller's to know
+    // ESRCH: the process ended meanwhile. The caller has to know of anything else
     if ((error as { code?: string }).code !== "ESRCH") throw error;
   }
 }

@@ -60,7 +60,7 @@ export async function launchDetached(
     await ended;
     throw new Error("The process has no number");
   }
-  // One that ends at once does not read it; how it ended says why
+  // A program that ends at once does not read its input; its exit code says why
   child.stdin?.on("error", () => {});
   // Without the last part the pipe would stay with both
   child.stdin?.end(JSON.stringify(env), () => child.stdin?.destroy());

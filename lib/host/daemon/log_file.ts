@@ -98,7 +98,7 @@ export function openLogFile({ path, clock, toLine, maxBytes = MAX_BYTES }: LogFi
     try {
       closeFile();
     } catch {
-      // It is closed all the same
+      // A file whose close fails is closed all the same
     }
   };
   /** @returns whether lines can be written */

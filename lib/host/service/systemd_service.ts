@@ -37,7 +37,7 @@ export function createSystemdService({ env, home, run }: SystemdOptions): Servic
     runOrFail(run, action, ["systemctl", "--user", ...words]).catch((error: ServiceError) => {
       throw NO_BUS.test(error.message) ? new ServiceError(`${error.message}; ${BUS_HINT}`, { cause: error }) : error;
     });
-  // What ended in disorder is listed, and counts against a person's own starts; nothing to forget is no failure
+  // systemd lists failed units, and counts their failures against a person's own starts. A unit without failures is no error
   const forgetFailures = () => run("systemctl", ["--user", "reset-failed", UNIT]);
   const state = async (): Promise<UnitState> => {
     const properties = ["LoadState", "ActiveState", "SubState", "UnitFileState"];

@@ -63,7 +63,7 @@ function versionOf(database: DatabaseSync): number {
 
 function backUp(database: DatabaseSync, path: string, version: number): void {
   const backup = `${path}.bak-${version}`;
-  // One left by an interrupted attempt may be half written
+  // A backup that an interrupted attempt left may be half written
   rmSync(backup, { force: true });
   database.prepare("VACUUM INTO ?").run(backup);
   chmodSync(backup, 0o600);

@@ -77,7 +77,7 @@ class CheckedGit implements Git {
   async #listConfig(place: RepositoryPlace, opened: OpenOptions): Promise<readonly ConfigEntry[]> {
     const args = ["config", "--list", "--no-includes", "--show-origin", "-z"];
     const env = gitEnvironment({ ...place, overrides: [], writes: false });
-    // What is overridden would be listed as if the repository said it
+    // Overrides would be listed as if the repository set them
     const { GIT_CONFIG_COUNT: _count, ...plain } = env;
     return toEntries(await this.#look(opened, { args, env: plain }));
   }

@@ -264,7 +264,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
   deliver(): void {
     this.#isDue = false;
     const reader = this.#reader;
-    // What ends meanwhile takes the reader with it, and the pieces too
+    // An exchange that ended meanwhile has no reader and no pieces any more
     if (reader === undefined || this.#queue.length === 0) return;
     this.#reader = undefined;
     this.#waitingSince = undefined;

@@ -110,7 +110,7 @@ function open(
       if (typeof data === "string") handlers.text(data);
       else handlers.binary();
     });
-    // What an error says, the close after it says too
+    // After an open the close event that follows an error says the same
     socket.addEventListener("error", () => !opened && settleFailed());
     socket.addEventListener("close", ({ code, reason }) => (opened ? handlers.closed(code, reason) : settleFailed()));
     const settleFailed = () => {

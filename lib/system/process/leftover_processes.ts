@@ -56,7 +56,7 @@ function kill(id: number): boolean {
     process.kill(id, "SIGKILL");
     return true;
   } catch {
-    // It has ended meanwhile, or belongs to someone else
+    // The process has ended meanwhile, or belongs to someone else
     return false;
   }
 }

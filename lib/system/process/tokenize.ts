@@ -32,7 +32,7 @@ const NAMES: Readonly<Record<string, string>> = {
  * Source: docs/design/paths_and_commands.md "Commands"; POSIX.1-2017 XCU 2.2
  */
 export function tokenize(command: string, rules: TokenizeRules = {}): readonly string[] {
-  // What a lone surrogate becomes on its way to the program is not what was checked
+  // A lone surrogate would reach the program as another character than the one that was checked
   if (/\p{Surrogate}/u.test(command)) throw invalid("it is not valid Unicode");
   const words = splitWords(command, new Set(rules.forbiddenChars));
   if (words[0] === undefined || words[0] === "") throw invalid("it names no command");

@@ -69,7 +69,7 @@ function withGateway(use: (bench: Bench) => Promise<void>): Promise<void> {
         ran: (id, status) =>
           until(async () => {
             if ((await services.cron.get(id))?.last?.run_status === status) return true;
-            // What took longer than one turn of the event loop has set its timer only now
+            // Work that took longer than one turn of the event loop has set its timer only now
             await clock.advance(0);
             return false;
           }, `it is not ${status}`),

@@ -184,7 +184,7 @@ for (const when of ["before", "after"] as const) {
       await second.sops.start();
       const ended = ({ status }: SopExecutionView) => status === "cancelled" || status === "completed";
       const { status } = await second.until(id, ended);
-      // What was not written down was not accepted
+      // A request that was not written down was not accepted
       if (cancelled || status === "cancelled") assert.deepEqual([status, world.effects], ["cancelled", []], `${at}`);
       for (const { sops } of [first, second]) await sops.stop();
       return wasKilled;
@@ -214,7 +214,7 @@ for (const when of ["before", "after"] as const) {
       await second.runs.recover();
       await second.sops.start();
       const { status, waits_for } = await second.sops.status(id, BY_AGENT);
-      // What was not written down was not accepted
+      // A request that was not written down was not accepted
       if (status !== "cancelled" && waits_for !== "It is being cancelled") await second.sops.cancel(id, BY_PERSON);
       await second.until(id, "cancelled");
       assert.deepEqual(world.effects, []);

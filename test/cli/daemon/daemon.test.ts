@@ -136,7 +136,7 @@ test("the pairing code is told to the terminal of the start, works, and is in no
     assert.equal(paired.status, 200);
     await paired.body?.cancel();
     let log = "";
-    // It answers a moment before it says so
+    // The daemon answers a moment before its log says so
     await until(() => /The daemon listens/.test(log = readFileSync(join(dataDir, "daemon.log"), "utf8")), () => log);
     for (const secret of [code, (await readControlFile(dataDir))?.token ?? ""]) {
       assert.ok(secret !== "" && !log.includes(secret));
@@ -279,7 +279,7 @@ for (const phase of ["starting", "stopping"] as const) {
         assert.match(start.stderr, new RegExp(`a daemon is ${phase} already \\(process ${pid}\\)`));
         const stopping = machine.run(["daemon", "stop", "--json"]);
         if (phase === "stopping") {
-          // One that stops already is waited for, not told again; nothing shows that the file was read by now. In steps, so that
+          // A daemon that is stopping is waited for and not told again. Nothing shows that the file was read by now. In steps, so that
           // the command comes to its turn in between where this process stands still for a while
           for (let step = 0; step < 100; step++) await systemClock.sleep(20);
           process.kill(pid, "SIGTERM");

@@ -117,7 +117,7 @@ test("the service runs this program by the configuration in use here, named by i
     ]);
     assert.equal(described?.directory, dataDir);
     assert.match(text, /^TimeoutStopSec=22$/m);
-    // What only this terminal has is told, and is in no file
+    // Variables that only this terminal has are named, and are in no file
     assert.match(stderr, /does not see CI_SIGNATURE, OPENAI_API_KEY, POSTERN__PROVIDER__KIND of this terminal/);
     assert.doesNotMatch(text, /sk-very-secret-key|OPENAI_API_KEY/);
   }));

@@ -138,7 +138,7 @@ for (const seq of positions) {
   test(`verify() names record ${seq} as the first missing one when all from there on were deleted`, async () => {
     const cut = ({ run }: Raw) => run("DELETE FROM records WHERE collection = 'audit' AND key >= ?", auditKey(seq));
     assert.deepEqual(found(await verifyAfter(cut)), [`missing ${seq}`]);
-    // What is written afterwards does not cover it up
+    // Later records do not cover the change up
     assert.deepEqual(found(await verifyAfter(cut, { more: 3 })), [`missing ${seq}`]);
   });
 

@@ -55,7 +55,7 @@ test("under an Idempotency-Key a schedule is run once, also by a repeat after a 
   const keyed = { headers: { "idempotency-key": "k1" } };
   const first = await json("POST", "/v1/schedules/a/run", keyed);
   assert.equal((await json("POST", "/v1/schedules/a/run", keyed)).run_id, first.run_id);
-  // What a crash leaves that came before the reply was kept: the run's claim alone
+  // A crash before the reply was kept leaves the run's claim alone
   const [kept] = await services.store.scan("idempotent_replies", { limit: 1 });
   const { fingerprint, expires_at } = kept?.body as { fingerprint: string; expires_at: number };
   const body = { record_version: 2, fingerprint, run_id: first.run_id, told: [], expires_at };

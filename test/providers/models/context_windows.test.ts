@@ -95,7 +95,7 @@ test("a window is learnt from a refusal, and no other error is taken for one", a
     windows.learn(provider, `m${i}`, { error: rejected("maximum context length is 9 tokens"), tokens: 10 });
   }
   assert.deepEqual([await windows.of(provider, "a"), await windows.of(provider, "m199")], [0, 9]);
-  // One that is known already takes no other's place
+  // A model that is known already takes no other's place
   windows.learn(provider, "m199", { error: rejected("maximum context length is 8 tokens"), tokens: 10 });
   assert.deepEqual([await windows.of(provider, "m100"), await windows.of(provider, "m199")], [9, 8]);
 });
