@@ -46,7 +46,7 @@ export function onlyReads(name: string): DatabaseAwayError {
 }
 
 /** Returns the error of a database to which there is no connection. */
-export function notConnected(name: string, cause: unknown): DatabaseAwayError {
+export function noConnection(name: string, cause: unknown): DatabaseAwayError {
   return new DatabaseAwayError(`Cannot reach the database ${name}: ${reasonOf(cause)}`, { wasSent: false, cause });
 }
 
@@ -80,7 +80,7 @@ export function refusedStart(
       "as by a server that starts, and by one that is not PostgreSQL";
     return new DatabaseAwayError(message, { wasSent: false, cause });
   }
-  return notConnected(name, cause);
+  return noConnection(name, cause);
 }
 
 function reasonOf(cause: unknown): string {

@@ -38,7 +38,7 @@ interface SessionOptions {
  * Connects a client, and makes a session of it.
  * @throws {DatabaseAwayError} there is no connection, or the server only reads
  */
-export async function openSession(
+export async function openDedicatedSession(
   client: Client,
   { hasTls, ...options }: SessionOptions & { readonly hasTls: boolean },
 ): Promise<DedicatedSession> {

@@ -2,8 +2,8 @@ import type { ClientConfig, Pool, PoolClient, QueryResult } from "pg";
 import type { Clock } from "../../base/clock.ts";
 import { ConfigError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
-import { DatabaseAwayError, notConnected, sqlStateOf } from "./database_errors.ts";
-import { type DedicatedSession, openSession } from "./dedicated_session.ts";
+import { DatabaseAwayError, noConnection, sqlStateOf } from "./database_errors.ts";
+import { type DedicatedSession, openDedicatedSession } from "./dedicated_session.ts";
 import { nameOfAddress, parsePostgresAddress, type PostgresAddress } from "./postgres_address.ts";
 import {
   inTransaction,
@@ -150,7 +150,7 @@ class PooledDatabase implements PostgresDatabase {
   async dedicated(): Promise<DedicatedSession> {
     const { direct, clock } = this.#options;
     const client = new this.#pg.Client(clientConfig(this.#pg, direct, this.#options));
-    return await openSession(client, {
+    return await openDedicatedSession(client, {
       name: nameOfAddress(direct),
       timeoutMs: this.#timeoutMs,
       hasTls: direct.ssl !== false,
@@ -176,7 +176,7 @@ class PooledDatabase implements PostgresDatabase {
     try {
       client = await this.#pool.connect();
     } catch (cause) {
-      throw notConnected(this.name, cause);
+      throw noConnection(this.name, cause);
     }
     try {
       const result = await use(client);
