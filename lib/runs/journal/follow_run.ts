@@ -4,7 +4,8 @@ import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { ActiveRun } from "../supervisor/active_run.ts";
 import { readOnceBack } from "../../storage/read_records.ts";
 import type { FollowOptions } from "../run_request.ts";
-import type { JournalPlace, RunStore } from "./run_store.ts";
+import type { JournalPlace } from "./recorded_events.ts";
+import type { RunStore } from "./run_store.ts";
 import type { RunWatch } from "./run_watch.ts";
 
 /** Place of a follower, and where the run's events are found. */

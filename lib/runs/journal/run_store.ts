@@ -2,19 +2,18 @@ import type { ClaimableRun } from "../../cluster/run_claims.ts";
 import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { EndedTurn } from "../../agent/agent_run.ts";
 import { HttpError } from "../../base/errors.ts";
-import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import { unknownFieldsOf } from "../../base/records/stored_object.ts";
-import { readable, readEntry, readRecord, readRecords, scanAll } from "../../storage/read_records.ts";
+import { readable, readRecord, readRecords, scanAll } from "../../storage/read_records.ts";
 import type { Store, Stored, Write } from "../../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
-import { joinedEvents, lastSeqOf, type PackedEvents, unpackEvents } from "./pack_events.ts";
+import { joinedEvents, lastSeqOf, type PackedEvents } from "./pack_events.ts";
+import { type JournalPlace, RecordedEvents } from "./recorded_events.ts";
 import type { ListRunsOptions, RunList, RunSupervisor } from "../run_request.ts";
 import {
   journalOf,
   type JournalRecord,
   OPEN_RUNS,
-  parseJournalRecord,
   parseOpenRun,
   parseRunInput,
   parseRunRecord,
@@ -55,21 +54,15 @@ export interface RunStore {
    */
   append(runId: string, expectedSeq: number, events: PackedEvents, options?: AppendOptions): Promise<void>;
   /** Yields the events after `afterSeq`, in order. */
-  replay(runId: string, afterSeq: number): AsyncGenerator<readonly AgentEvent[], void, undefined>;
-  /**
-   * Returns the next events after a place, 512 at most, and none at the end of the journal. Holds nothing between two calls.
-   * @throws {HttpError} 500 `record_unreadable`
-   */
-  read(
-    runId: string,
-    place: JournalPlace,
-  ): Promise<{ readonly events: readonly AgentEvent[]; readonly place: JournalPlace }>;
+  replay: RecordedEvents["replay"];
+  /** Returns the next events after a place, 512 at most, and none at the end of the journal. */
+  read: RecordedEvents["read"];
   /** Returns the last seq in the journal, 0 for an empty one. */
   lastSeq(runId: string): Promise<number>;
   /** Returns a run as the database has it, with the end of its journal. */
   recorded(runId: string): Promise<RunWithEnd | undefined>;
   /** Yields the records of a run's journal, in order. */
-  records(runId: string): AsyncGenerator<JournalRecord, void, undefined>;
+  records: RecordedEvents["records"];
   get(runId: string): Promise<Run | undefined>;
   input(runId: string): Promise<RunInput | undefined>;
   startedBy: RunSupervisor["startedBy"];
@@ -97,16 +90,6 @@ export interface OpenRunId {
   readonly cancelled: boolean | "unknown";
 }
 
-/** Position of a reader in a journal. */
-export interface JournalPlace {
-  /** Seq of the last event that was read. */
-  readonly seq: number;
-  /** Number of records, from the first on, that hold nothing after `seq`; 0 when unknown. */
-  readonly record: number;
-  /** History of the database in which the records were counted, see `LeaseDatabase`. Undefined where there is one. */
-  readonly history?: string | undefined;
-}
-
 /** A run as the database has it, with the end of its journal. */
 export interface RunWithEnd {
   readonly run: Run;
@@ -127,11 +110,6 @@ interface Head {
 }
 
 const NEVER = new AbortController().signal;
-const PAGE = 100;
-/** Events that a reader gets at once: a slow reader holds that many in memory. */
-const MAX_READ = 512;
-/** Parsed records that are kept, for many readers of one run. */
-const MAX_PARSED = 8;
 
 /** Told of the events of each record that is on disk. Must not throw. */
 export type OnRecorded = (runId: string, events: PackedEvents) => void;
@@ -155,9 +133,7 @@ class StoreJournal implements RunStore {
   readonly #store: Store;
   /** Heads of runs at work, so that an append reads nothing. */
   readonly #heads = new Map<string, Head>();
-  /** Records that were read last, by history, run and number. A record never changes within a history. */
-  readonly #parsed = new Map<string, JournalRecord>();
-
+  readonly #events: RecordedEvents;
   readonly #onRecorded: OnRecorded | undefined;
   readonly #ownership: RunOwnership | undefined;
   readonly #history: () => string | undefined;
@@ -167,6 +143,7 @@ class StoreJournal implements RunStore {
     this.#onRecorded = onRecorded;
     this.#ownership = ownership;
     this.#history = history ?? (() => ownership?.history());
+    this.#events = new RecordedEvents(store, this.#history);
   }
 
   async accept(state: RunState, input: RunInput, claim?: Write | readonly Write[]): Promise<void> {
@@ -272,56 +249,16 @@ class StoreJournal implements RunStore {
     this.#heads.delete(runId);
   }
 
-  async *replay(runId: string, afterSeq: number): AsyncGenerator<readonly AgentEvent[], void, undefined> {
-    let place: JournalPlace = { seq: afterSeq, record: 0 };
-    for (;;) {
-      const next = await this.read(runId, place);
-      if (next.events.length === 0) return;
-      place = next.place;
-      yield next.events;
-    }
+  replay(runId: string, afterSeq: number): ReturnType<RunStore["replay"]> {
+    return this.#events.replay(runId, afterSeq);
   }
 
-  async read(runId: string, place: JournalPlace): ReturnType<RunStore["read"]> {
-    const { seq, record } = place;
-    const history = this.#history();
-    const isCounted = record === 0 || place.history === history;
-    let number = isCounted ? record + 1 : await this.#numberAfter(runId, place, history);
-    let packed = await this.#recordAt(runId, { number, history });
-    // After a gap the next owner begins, or the records were counted in a history that the gateway does not know to be lost
-    if (isCounted && record > 0 && packed !== undefined && packed.seq > seq + 1) {
-      number = await this.#numberAfter(runId, place, history);
-      packed = await this.#recordAt(runId, { number, history });
-    }
-    for (;; packed = await this.#recordAt(runId, { number, history })) {
-      if (packed === undefined) return { events: [], place: { seq, record: number - 1, history } };
-      const end = lastSeqOf(packed);
-      if (end > seq) {
-        const events = this.#unpack(runId, { number, packed, seq });
-        const last = events.at(-1)?.seq ?? end;
-        return { events, place: { seq: last, record: last === end ? number : number - 1, history } };
-      }
-      number++;
-    }
+  read(runId: string, place: JournalPlace): ReturnType<RunStore["read"]> {
+    return this.#events.read(runId, place);
   }
 
-  /** Returns the next events of a record. @throws {HttpError} `record_unreadable` for an event that no version up to this one has */
-  #unpack(runId: string, { number, packed, seq }: {
-    readonly number: number;
-    readonly packed: JournalRecord;
-    readonly seq: number;
-  }): readonly AgentEvent[] {
-    const entry = { seq: number, body: packed };
-    return readEntry(this.#store, journalOf(runId), entry, () => unpackEvents(packed, seq, MAX_READ));
-  }
-
-  /** Returns the number of the first record that may hold something after a place. The records before it are read anew. */
-  async #numberAfter(runId: string, { seq, record }: JournalPlace, history: string | undefined): Promise<number> {
-    for (let number = record; number > 0; number--) {
-      const packed = await this.#readRecord(runId, { number, history });
-      if (packed !== undefined && lastSeqOf(packed) <= seq) return number + 1;
-    }
-    return 1;
+  records(runId: string): ReturnType<RunStore["records"]> {
+    return this.#events.records(runId);
   }
 
   async lastSeq(runId: string): Promise<number> {
@@ -332,17 +269,6 @@ class StoreJournal implements RunStore {
     const history = this.#history();
     const record = await this.#recordOf(runId);
     return record && { run: record.run, end: { seq: record.seq, record: record.records, history } };
-  }
-
-  async *records(runId: string): AsyncGenerator<JournalRecord, void, undefined> {
-    for (let afterSeq = 0;;) {
-      const page = await this.#store.read(journalOf(runId), { afterSeq, limit: PAGE });
-      for (const entry of page) {
-        yield readEntry(this.#store, journalOf(runId), entry, parseJournalRecord);
-        afterSeq = entry.seq;
-      }
-      if (page.length < PAGE) return;
-    }
   }
 
   async get(runId: string): Promise<Run | undefined> {
@@ -403,25 +329,6 @@ class StoreJournal implements RunStore {
     return (await readRecord(this.#store, RUNS, runId, parseRunRecord))?.value;
   }
 
-  /** Returns one record of a journal by its number, from 1. The records that were read last stay parsed. */
-  async #recordAt(runId: string, place: RecordPlace): Promise<JournalRecord | undefined> {
-    return this.#parsed.get(keyOf(runId, place)) ?? await this.#readRecord(runId, place);
-  }
-
-  /** Reads one record of a journal as the store has it now. */
-  async #readRecord(runId: string, place: RecordPlace): Promise<JournalRecord | undefined> {
-    const [stored] = await this.#store.read(journalOf(runId), { afterSeq: place.number - 1, limit: 1 });
-    if (stored === undefined) return undefined;
-    const record = readEntry(this.#store, journalOf(runId), stored, parseJournalRecord);
-    this.#parsed.set(keyOf(runId, place), record);
-    // A Map keeps its order: the first is the oldest
-    for (const oldest of this.#parsed.keys()) {
-      if (this.#parsed.size <= MAX_PARSED) break;
-      this.#parsed.delete(oldest);
-    }
-    return record;
-  }
-
   async #headOf(runId: string): Promise<Head> {
     const known = this.#heads.get(runId);
     if (known !== undefined) return known;
@@ -444,17 +351,6 @@ class StoreJournal implements RunStore {
     }
     return { state, seq };
   }
-}
-
-/** Place of one record in a journal. */
-interface RecordPlace {
-  /** From 1 */
-  readonly number: number;
-  readonly history: string | undefined;
-}
-
-function keyOf(runId: string, { number, history = "" }: RecordPlace): string {
-  return `${history}/${runId}/${number}`;
 }
 
 function creation(head: Head, input: RunInput): readonly Write[] {

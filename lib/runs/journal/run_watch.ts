@@ -9,8 +9,9 @@ import { GatewayLinkError, type GatewayLinks, type LinkedGateway } from "../../c
 import { POLL_MS } from "../../cluster/cluster_news.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import type { RunPace } from "../run_request.ts";
+import type { JournalPlace } from "./recorded_events.ts";
 import { shownUpTo } from "./run_recorder.ts";
-import type { JournalPlace, RunStore } from "./run_store.ts";
+import type { RunStore } from "./run_store.ts";
 
 /** Parts that the watches of one gateway share. */
 export interface RunWatchOptions {

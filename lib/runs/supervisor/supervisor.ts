@@ -1,45 +1,24 @@
 import type { AgentApprover } from "../../agent/agent_run.ts";
 import { createIsoTime } from "../../agent/event_recorder.ts";
-import { lastBytes } from "../../agent/estimate_tokens.ts";
-import { runAgent } from "../../agent/run_agent.ts";
-import { createPictureMemory } from "../../agent/picture_memory.ts";
-import { createParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import { CancelError, type CancelReason, SHUTTING_DOWN } from "../../base/cancel.ts";
 import { type Clock, type Timer, withTimeout } from "../../base/clock.ts";
-import { HttpError } from "../../base/errors.ts";
-import type { AgentEvent } from "../../base/records/agent_event.ts";
-import { type Caller, hasScope } from "../../base/records/caller.ts";
-import { isAtWork, type Run, RUN_ID, type RunStatus, runStatusSchema } from "../../base/records/run.ts";
+import { createKeyedNotifier, createSharedWait } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
+import type { AgentEvent } from "../../base/records/agent_event.ts";
+import { isAtWork, type Run, RUN_ID, type RunStatus, runStatusSchema } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
-import { createKeyedNotifier, createSharedWait } from "../../base/keyed_queues.ts";
 import type { RunOwnership } from "../../cluster/run_ownership.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
-import { isPlainModel, plainModelOf } from "../../providers/models/model_names.ts";
 import type { Providers } from "../../providers/provider.ts";
+import { readOnceBack } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
-import { type AgentOf, noAgents } from "./agent_profile.ts";
-import { type ActiveRun, AttachedRun, createActiveRuns, durableHandle } from "./active_run.ts";
-import type { ApprovableRun } from "./create_approver.ts";
-import { checkConversation, ownerFor } from "../conversations/conversation_records.ts";
-import { type Conversations, createConversations } from "../conversations/conversations.ts";
-import { createDayBudget, type DayBudget, type DayBudgetOptions } from "./day_budget.ts";
-import { readOnceBack } from "../../storage/read_records.ts";
 import { followRun } from "../journal/follow_run.ts";
-import { type LaunchedRun, RunLauncher } from "./launch_run.ts";
+import { shownUpTo } from "../journal/run_recorder.ts";
+import { createRunStore, type OnRecorded, type RunStore } from "../journal/run_store.ts";
 import { pruneRuns } from "../journal/stored_runs.ts";
-import {
-  continueRun,
-  type InterruptedRun,
-  type PendingApproval,
-  type RecoverOptions,
-  recoverRuns,
-} from "../recovery/recover_runs.ts";
-import { resumedRequest } from "../recovery/run_input.ts";
-import { createRunQueue, type RunLimits } from "./run_queue.ts";
-import { type RunRecorder, shownUpTo } from "../journal/run_recorder.ts";
+import { continueRun, type PendingApproval, type RecoverOptions, recoverRuns } from "../recovery/recover_runs.ts";
 import type {
   FollowOptions,
   ListRunsOptions,
@@ -50,10 +29,14 @@ import type {
   RunReview,
   RunSupervisor,
 } from "../run_request.ts";
+import { type ActiveRun, createActiveRuns } from "./active_run.ts";
+import { type AgentOf, noAgents } from "./agent_profile.ts";
 import type { ClusterRuns, ClusterRunsOptions } from "./cluster_runs.ts";
+import type { ApprovableRun } from "./create_approver.ts";
+import { createDayBudget, type DayBudget, type DayBudgetOptions } from "./day_budget.ts";
+import { createRunQueue, type RunLimits } from "./run_queue.ts";
 import type { AgentSettings, RunGuidance } from "./run_settings.ts";
-import { createRunStore, type OnRecorded, type RunStore } from "../journal/run_store.ts";
-import { createParkedRecords, type ParkedRecords } from "../conversations/parked_records.ts";
+import { RunStarter } from "./start_run.ts";
 
 /** Services that runs need, and settings that a reload changes. */
 export interface SupervisorOptions {
@@ -117,13 +100,10 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
 class Supervisor implements RunSupervisor {
   readonly #options: SupervisorOptions;
   readonly #runs: RunStore;
-  readonly #conversations: Conversations;
   readonly #active = createActiveRuns<ActiveRun>();
   readonly #day: DayBudget;
-  readonly #parkedRecords: ParkedRecords;
-  readonly #agentOf: AgentOf;
   readonly #time: () => string;
-  readonly #launcher: RunLauncher;
+  readonly #starter: RunStarter;
   readonly #recovery: RecoverOptions;
   /** Undefined for a gateway alone. */
   readonly #cluster: ClusterRuns | undefined;
@@ -143,10 +123,8 @@ class Supervisor implements RunSupervisor {
     const { store, clock, random, log, metrics } = options;
     this.#options = options;
     this.#runs = createRunStore(store, { onRecorded: options.onEvents, ownership: options.cluster?.ownership });
-    this.#conversations = createConversations({ store, random, isChannel: options.isChannelConversation });
     const createDay = options.cluster?.toDayBudget ?? createDayBudget;
     this.#day = createDay({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
-    this.#agentOf = options.agentOf ?? noAgents;
     this.#time = createIsoTime(clock);
     const statuses = runStatusSchema.options.filter((status) => !isAtWork(status));
     this.#ended = metrics.counter(
@@ -156,22 +134,20 @@ class Supervisor implements RunSupervisor {
       statuses.map((status) => [status]),
     );
     metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their slot", this.#active.size);
-    const parked = createParkedClientCalls(clock);
-    this.#parkedRecords = createParkedRecords({ store, clock, parked, isShared: options.cluster !== undefined });
     const queue = createRunQueue(options.limits);
-    this.#launcher = new RunLauncher({
+    this.#starter = new RunStarter({
       ...options,
-      cluster: () => this.#cluster,
+      agentOf: options.agentOf ?? noAgents,
+      cluster: options.cluster === undefined ? undefined : () => this.#cluster,
       runs: this.#runs,
-      conversations: this.#conversations,
-      parked,
-      pictures: createPictureMemory(),
-      parkedRecords: this.#parkedRecords,
       queue,
       active: this.#active,
       day: this.#day,
       news: this.#news,
       time: this.#time,
+      events: (id) => this.#follow(id, { afterSeq: 0, signal: new AbortController().signal }),
+      cancel: (id, reason) => this.cancel(id, reason),
+      draining: () => this.#draining,
       onEnd: (entry, status) => this.#onEnd(entry.id, status, entry.recorder !== undefined),
     });
     this.#recovery = {
@@ -181,7 +157,7 @@ class Supervisor implements RunSupervisor {
       pendingApprovals: options.pendingApprovals ?? (() => Promise.resolve([])),
       withdraw: options.withdraw ?? (() => Promise.resolve()),
       onEnd: (id, status) => this.#onEnd(id, status),
-      resume: (interrupted) => this.#resume(interrupted),
+      resume: (interrupted) => this.#starter.resume(interrupted),
     };
     this.#cluster = options.cluster?.toRuns({
       runs: this.#runs,
@@ -194,84 +170,13 @@ class Supervisor implements RunSupervisor {
       ends: this.#ends,
       cancel: (id) => this.cancel(id, "cancelled"),
       clock,
-      random: options.random,
+      random,
       log,
     });
   }
 
-  async start(asked: RunRequest): Promise<RunHandle> {
-    this.#requireOpen();
-    const request = asPlain(asked);
-    const { agent, conversationId, messages } = request;
-    if (conversationId !== undefined && conversationId !== "new") {
-      await this.#checkOwner(conversationId, request.caller);
-    }
-    const profile = agent === undefined ? undefined : await this.#agentOf(agent, request.model);
-    if (this.#day.isSet() && request.call === undefined) await this.#day.check(lastBytes(messages));
-    if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
-    const needsGuidance = request.agentTools !== "none" && request.call === undefined;
-    const guidance = needsGuidance ? await this.#options.guidance?.() : undefined;
-    // The gateway may have been drained meanwhile
-    this.#requireOpen();
-    if (request.durable && !this.#hasParentHere(request)) this.#cluster?.checkBounds(conversationId ?? null);
-    const launched = this.#launcher.launch(request, { profile, guidance });
-    const { entry, run, recorder } = launched;
-    if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
-    if (this.#cluster !== undefined) {
-      return await this.#acceptInCluster(launched, { recorder, cluster: this.#cluster, request });
-    }
-    try {
-      await recorder.accept(request.claim?.(entry.id));
-    } catch (error) {
-      launched.leave();
-      throw error;
-    }
-    return this.#beginDurable(launched);
-  }
-
-  #hasParentHere({ parentId }: RunRequest): boolean {
-    return parentId !== undefined && this.#active.find(parentId) !== undefined;
-  }
-
-  /**
-   * Accepts a durable run of a cluster. It begins here when a slot is free and nothing waits; else it waits for whichever gateway claims it.
-   * Runs of a conversation always wait, since they begin in the order in which they were accepted.
-   */
-  async #acceptInCluster(
-    launched: LaunchedRun,
-    { recorder, cluster, request }: {
-      readonly recorder: RunRecorder;
-      readonly cluster: ClusterRuns;
-      readonly request: RunRequest;
-    },
-  ): Promise<RunHandle> {
-    const { entry: { id, model, conversationId }, isReady, leave, workspace } = launched;
-    const { ownership } = cluster;
-    const run = { id, conversationId, parentId: request.parentId ?? null, workspace };
-    const isMine = ownership.mayWorkIn(workspace);
-    // A child takes no slot, and its parent may wait for it: it waits for no other run
-    const mayBegin = this.#hasParentHere(request) || ownership.mayBegin();
-    const isHere = isMine && conversationId === null && isReady() && mayBegin && ownership.tryTake(run);
-    if (!isHere) leave();
-    const claim = request.claim?.(id);
-    try {
-      await recorder.accept(claim);
-    } catch (error) {
-      leave();
-      throw error;
-    }
-    if (isHere) return this.#beginDurable(launched);
-    ownership.tell("queue", id);
-    cluster.look();
-    return {
-      id,
-      model,
-      conversationId,
-      // Whatever gateway has the run, its client must not repeat the request
-      hadEffect: () => true,
-      events: () => this.#follow(id, { afterSeq: 0, signal: new AbortController().signal }),
-      cancel: (reason) => void this.cancel(id, reason).catch(() => {}),
-    };
+  start(request: RunRequest): Promise<RunHandle> {
+    return this.#starter.start(request);
   }
 
   async get(id: string): Promise<Run | undefined> {
@@ -397,30 +302,10 @@ class Supervisor implements RunSupervisor {
     await this.#cluster?.settle();
   }
 
-  /** @throws {HttpError} 503 `shutting_down` once a drain began */
-  #requireOpen(): void {
-    if (this.#draining === undefined) return;
-    throw new HttpError("shutting_down", `Cannot start the run: ${this.#draining}`, { status: 503, type: "api_error" });
-  }
-
   async #waitForIdle(ms: number): Promise<void> {
     if (this.#active.size() === 0) return;
     this.#idle ??= Promise.withResolvers();
     await withTimeout(this.#idle.promise, { ms, clock: this.#options.clock });
-  }
-
-  /**
-   * Checks before a run has its place that the caller may use the conversation, so that the client gets a status. The run itself checks
-   * again when it begins.
-   */
-  async #checkOwner(conversationId: string, caller: Caller): Promise<void> {
-    if (hasScope(caller.scopes, "runs")) return;
-    await this.#conversations.check(conversationId, caller);
-    // Messages are recorded when a run ends: until then a conversation belongs to the caller whose run is at work in it
-    for (const run of this.#active.all()) {
-      if (run.conversationId !== conversationId) continue;
-      checkConversation(caller, { owner: ownerFor(run.caller), isChannel: false });
-    }
   }
 
   #follow(id: string, options: FollowOptions): AsyncIterable<readonly AgentEvent[]> {
@@ -433,20 +318,6 @@ class Supervisor implements RunSupervisor {
       watches: this.#cluster?.watches,
       isShared: this.#cluster !== undefined,
     });
-  }
-
-  /** Starts durable work, which goes on by itself. A reader ends by leaving. */
-  #beginDurable({ entry, run }: LaunchedRun): RunHandle {
-    return durableHandle(entry, {
-      events: runAgent(run),
-      follow: () => this.#follow(entry.id, { afterSeq: 0, signal: new AbortController().signal }),
-    });
-  }
-
-  async #resume(interrupted: InterruptedRun): Promise<void> {
-    const request = resumedRequest(interrupted);
-    const profile = request.agent === undefined ? undefined : await this.#agentOf(request.agent, request.model);
-    this.#beginDurable(this.#launcher.launch(request, { profile, interrupted }));
   }
 
   /**
@@ -475,11 +346,4 @@ class Supervisor implements RunSupervisor {
       log.error("Old runs could not be forgotten", { error });
     }
   }
-}
-
-/** Returns the request as a plain one when its model is `plain/<id>`; else the same object. */
-function asPlain(request: RunRequest): RunRequest {
-  const { model } = request;
-  if (model === undefined || !isPlainModel(model)) return request;
-  return { ...request, model: plainModelOf(model), agentTools: "none" };
 }

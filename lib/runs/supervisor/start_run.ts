@@ -1,0 +1,186 @@
+import { lastBytes } from "../../agent/estimate_tokens.ts";
+import { createParkedClientCalls } from "../../agent/parked_client_calls.ts";
+import { createPictureMemory } from "../../agent/picture_memory.ts";
+import { runAgent } from "../../agent/run_agent.ts";
+import { HttpError } from "../../base/errors.ts";
+import type { AgentEvent } from "../../base/records/agent_event.ts";
+import { type Caller, hasScope } from "../../base/records/caller.ts";
+import { isPlainModel, plainModelOf } from "../../providers/models/model_names.ts";
+import type { Store } from "../../storage/store.ts";
+import { checkConversation, ownerFor } from "../conversations/conversation_records.ts";
+import { type Conversations, createConversations } from "../conversations/conversations.ts";
+import { createParkedRecords, type ParkedRecords } from "../conversations/parked_records.ts";
+import type { RunRecorder } from "../journal/run_recorder.ts";
+import type { InterruptedRun } from "../recovery/recover_runs.ts";
+import { resumedRequest } from "../recovery/run_input.ts";
+import type { RunHandle, RunRequest, RunSupervisor } from "../run_request.ts";
+import { AttachedRun, durableHandle } from "./active_run.ts";
+import type { AgentOf } from "./agent_profile.ts";
+import type { ClusterRuns } from "./cluster_runs.ts";
+import { type LaunchedRun, type LaunchParts, RunLauncher } from "./launch_run.ts";
+import type { RunGuidance } from "./run_settings.ts";
+
+/** Parts that a start needs, with those that are handed on to the launcher. */
+export interface RunStarterOptions
+  extends Omit<LaunchParts, "conversations" | "parked" | "parkedRecords" | "pictures"> {
+  readonly store: Store;
+  /** Returns the profile of the agent that `RunRequest.agent` names. */
+  readonly agentOf: AgentOf;
+  /** Returns the texts that a new run with tools of the agent begins with. Undefined: nothing to wait for. Default: there are none. */
+  readonly guidance?: (() => Promise<RunGuidance> | undefined) | undefined;
+  /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id. */
+  readonly isChannelConversation?: ((id: string) => boolean) | undefined;
+  /** Returns the events of a run that was accepted, from the first on. */
+  readonly events: (id: string) => AsyncIterable<readonly AgentEvent[]>;
+  /** Cancels a run, at whichever gateway it works. */
+  readonly cancel: RunSupervisor["cancel"];
+  /** Returns the reason for which no run is started any more. Undefined while runs are. */
+  readonly draining: () => string | undefined;
+}
+
+/**
+ * Starts runs: checks a request, lets the launcher make the run, puts a durable one on disk, and sets it to work.
+ *
+ * Attached work goes on as its reader reads. Durable work goes on by itself; in a cluster it may begin at another gateway.
+ */
+export class RunStarter {
+  readonly #options: RunStarterOptions;
+  readonly #conversations: Conversations;
+  readonly #parkedRecords: ParkedRecords;
+  readonly #launcher: RunLauncher;
+
+  constructor(options: RunStarterOptions) {
+    const { store, clock, random, isChannelConversation } = options;
+    this.#options = options;
+    this.#conversations = createConversations({ store, random, isChannel: isChannelConversation });
+    const parked = createParkedClientCalls(clock);
+    this.#parkedRecords = createParkedRecords({ store, clock, parked, isShared: options.cluster !== undefined });
+    this.#launcher = new RunLauncher({
+      ...options,
+      conversations: this.#conversations,
+      parked,
+      parkedRecords: this.#parkedRecords,
+      pictures: createPictureMemory(),
+    });
+  }
+
+  /** Accepts a run and starts it, see `RunSupervisor.start`. */
+  async start(asked: RunRequest): Promise<RunHandle> {
+    this.#requireOpen();
+    const request = asPlain(asked);
+    const { agent, conversationId, messages } = request;
+    if (conversationId !== undefined && conversationId !== "new") {
+      await this.#checkOwner(conversationId, request.caller);
+    }
+    const { agentOf, day } = this.#options;
+    const profile = agent === undefined ? undefined : await agentOf(agent, request.model);
+    if (day.isSet() && request.call === undefined) await day.check(lastBytes(messages));
+    if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
+    const needsGuidance = request.agentTools !== "none" && request.call === undefined;
+    const guidance = needsGuidance ? await this.#options.guidance?.() : undefined;
+    // The gateway may have been drained meanwhile
+    this.#requireOpen();
+    const cluster = this.#options.cluster?.();
+    if (request.durable && !this.#hasParentHere(request)) cluster?.checkBounds(conversationId ?? null);
+    const launched = this.#launcher.launch(request, { profile, guidance });
+    const { entry, run, recorder } = launched;
+    if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
+    if (cluster !== undefined) return await this.#acceptInCluster(launched, { recorder, cluster, request });
+    try {
+      await recorder.accept(request.claim?.(entry.id));
+    } catch (error) {
+      launched.leave();
+      throw error;
+    }
+    return this.#beginDurable(launched);
+  }
+
+  /**
+   * Lets a run go on that a stop or a crash interrupted.
+   * @throws {ProviderError} when its model cannot be used; {HttpError} 400 `invalid_request` when its agent is not configured any more
+   */
+  async resume(interrupted: InterruptedRun): Promise<void> {
+    const request = resumedRequest(interrupted);
+    const profile = request.agent === undefined ? undefined : await this.#options.agentOf(request.agent, request.model);
+    this.#beginDurable(this.#launcher.launch(request, { profile, interrupted }));
+  }
+
+  /** @throws {HttpError} 503 `shutting_down` once a drain began */
+  #requireOpen(): void {
+    const draining = this.#options.draining();
+    if (draining === undefined) return;
+    throw new HttpError("shutting_down", `Cannot start the run: ${draining}`, { status: 503, type: "api_error" });
+  }
+
+  /**
+   * Checks before a run has its place that the caller may use the conversation, so that the client gets a status. The run itself checks
+   * again when it begins.
+   */
+  async #checkOwner(conversationId: string, caller: Caller): Promise<void> {
+    if (hasScope(caller.scopes, "runs")) return;
+    await this.#conversations.check(conversationId, caller);
+    // Messages are recorded when a run ends: until then a conversation belongs to the caller whose run is at work in it
+    for (const run of this.#options.active.all()) {
+      if (run.conversationId !== conversationId) continue;
+      checkConversation(caller, { owner: ownerFor(run.caller), isChannel: false });
+    }
+  }
+
+  #hasParentHere({ parentId }: RunRequest): boolean {
+    return parentId !== undefined && this.#options.active.find(parentId) !== undefined;
+  }
+
+  /**
+   * Accepts a durable run of a cluster. It begins here when a slot is free and nothing waits; else it waits for whichever gateway claims it.
+   * Runs of a conversation always wait, since they begin in the order in which they were accepted.
+   */
+  async #acceptInCluster(
+    launched: LaunchedRun,
+    { recorder, cluster, request }: {
+      readonly recorder: RunRecorder;
+      readonly cluster: ClusterRuns;
+      readonly request: RunRequest;
+    },
+  ): Promise<RunHandle> {
+    const { entry: { id, model, conversationId }, isReady, leave, workspace } = launched;
+    const { events, cancel } = this.#options;
+    const { ownership } = cluster;
+    const run = { id, conversationId, parentId: request.parentId ?? null, workspace };
+    const isMine = ownership.mayWorkIn(workspace);
+    // A child takes no slot, and its parent may wait for it: it waits for no other run
+    const mayBegin = this.#hasParentHere(request) || ownership.mayBegin();
+    const isHere = isMine && conversationId === null && isReady() && mayBegin && ownership.tryTake(run);
+    if (!isHere) leave();
+    const claim = request.claim?.(id);
+    try {
+      await recorder.accept(claim);
+    } catch (error) {
+      leave();
+      throw error;
+    }
+    if (isHere) return this.#beginDurable(launched);
+    ownership.tell("queue", id);
+    cluster.look();
+    return {
+      id,
+      model,
+      conversationId,
+      // Whatever gateway has the run, its client must not repeat the request
+      hadEffect: () => true,
+      events: () => events(id),
+      cancel: (reason) => void cancel(id, reason).catch(() => {}),
+    };
+  }
+
+  /** Starts durable work, which goes on by itself. A reader ends by leaving. */
+  #beginDurable({ entry, run }: LaunchedRun): RunHandle {
+    return durableHandle(entry, { events: runAgent(run), follow: () => this.#options.events(entry.id) });
+  }
+}
+
+/** Returns the request as a plain one when its model is `plain/<id>`; else the same object. */
+function asPlain(request: RunRequest): RunRequest {
+  const { model } = request;
+  if (model === undefined || !isPlainModel(model)) return request;
+  return { ...request, model: plainModelOf(model), agentTools: "none" };
+}
