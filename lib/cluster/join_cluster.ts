@@ -25,7 +25,8 @@ import { RunOwnership } from "./run_ownership.ts";
 import { Takeovers } from "./takeovers.ts";
 import { WorkspaceLocks } from "./workspace_locks.ts";
 import { WorkspaceFolders } from "./workspace_folders.ts";
-import { type OwnWorkspace, WorkspaceMembership } from "./workspace_membership.ts";
+import { WorkspaceMembership } from "./workspace_membership.ts";
+import type { OwnWorkspace } from "./workspace_record.ts";
 
 /** Database that gateways share. */
 export interface ClusterDatabase {

@@ -1,56 +1,15 @@
-import { readFile, readlink } from "node:fs/promises";
-import process from "node:process";
 import type { Clock, Timer } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
-import { canonicalDigest } from "../base/json.ts";
-import type { Random } from "../base/random.ts";
-import type { Logger } from "../base/telemetry/log.ts";
-import { readable } from "../storage/read_records.ts";
-import type { Store, Write } from "../storage/store.ts";
 import { type ClusterNews, POLL_MS } from "./cluster_news.ts";
-import {
-  type MemberBody,
-  parseMember,
-  parseWorkspace,
-  toPlace,
-  WORKSPACE_MEMBERS,
-  type WorkspaceBody,
-  WORKSPACES,
-} from "./cluster_records.ts";
-import type { GatewayLease } from "./gateway_lease.ts";
-import { fenceCheck, isOwned, type JoinedGateway, type Leases } from "./leases.ts";
-import { isOwnWorkspace } from "./workspace_id.ts";
-import { newFolderId, proofContent, type ProofFiles } from "./workspace_proof.ts";
-
-/** Workspace of a gateway, and the files that prove it. */
-export interface OwnWorkspace {
-  /** Id of the workspace, see workspace_id.ts. */
-  readonly id: string;
-  readonly files: ProofFiles;
-  /** Real path of the workspace, for people. */
-  readonly folder: string;
-  /** Data directory of the gateway, for people. */
-  readonly dataDir: string;
-}
+import type { JoinedGateway } from "./leases.ts";
+import { type OtherGateway, WorkspaceMembers, type WorkspaceMembersOptions } from "./workspace_members.ts";
+import { proofContent } from "./workspace_proof.ts";
+import { type FoundWorkspace, WorkspaceRecord, type WorkspaceRecordOptions } from "./workspace_record.ts";
 
 /** Options of `WorkspaceMembership`. */
-export interface WorkspaceMembershipOptions {
-  readonly workspace: OwnWorkspace;
-  readonly store: Store;
-  readonly leases: Leases;
-  readonly lease: GatewayLease;
+export interface WorkspaceMembershipOptions extends WorkspaceRecordOptions, Omit<WorkspaceMembersOptions, "workspace"> {
   readonly news: ClusterNews;
-  /** Id of this gateway. */
-  readonly gateway: string;
-  readonly host: string;
   readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Logger;
-}
-
-/** Another gateway of the workspace whose fence counts. */
-interface OtherGateway extends MemberBody {
-  readonly gateway: string;
 }
 
 /** Time that gateways give each other to see their files, since a network file system may be slow. Milliseconds */
@@ -59,39 +18,24 @@ const PROOF_WAIT_MS = 10_000;
 const SILENCE_MS = 6_000;
 /** Pause before a gateway that was refused writes another file. Milliseconds */
 const AGAIN_MS = 60_000;
-/** Most gateways of one workspace. */
-const MAX_MEMBERS = 1_000;
-
-/** Record of the workspace as it was found. */
-interface FoundWorkspace {
-  /** 0: there is none */
-  readonly version: number;
-  /** Undefined: there is none, or it cannot be read */
-  readonly body: WorkspaceBody | undefined;
-}
 
 /**
- * This gateway as a member of its workspace.
+ * Membership of this gateway in its workspace.
  *
- * Each gateway writes a random file into the workspace, and its digest into a record. One that comes in reads the files of all members, and
- * each member reads its file: a folder that is another one, or a copy, shows in one of the two. Until then, and without an answer, the
- * gateway claims no run that needs the workspace. One is let in after the other, since each changes the record of the workspace.
- *
- * No file of a gateway tells anything once all of them are dead. The folder of a workspace with a configured id therefore keeps an id of its own,
- * whose digest stands in the record of the workspace: whoever comes in has that folder.
+ * Each gateway writes a random file into the workspace, and the file's digest into a record (workspace_members.ts). A gateway that comes in reads
+ * the files of all members, and each member reads the file of that gateway: a folder that is another one, or a copy, shows in one of the two.
+ * The folder must also be that of the gateways before (workspace_record.ts). Until then, and without an answer, the gateway claims no run that
+ * needs the workspace. Gateways are let in one after the other, since each changes the record of the workspace.
  */
 export class WorkspaceMembership {
   readonly id: string;
   readonly #options: WorkspaceMembershipOptions;
-  #own: { readonly fence: number; readonly digest: string; readonly content: string } | undefined = undefined;
-  #isMember = false;
-  #seen: Readonly<Record<string, string>> = {};
-  /** Times at which files were looked for first, by gateway. */
+  readonly #members: WorkspaceMembers;
+  readonly #record: WorkspaceRecord;
+  /** Content of this gateway's file. */
+  #content = "";
+  /** Times at which files were looked for first, by gateway and digest. */
   readonly #soughtAt = new Map<string, number>();
-  /** Id that the folder had when this gateway was let in. Undefined: the folder has none, as in a workspace without a configured id */
-  #folderId: string | undefined = undefined;
-  /** Other gateways of the workspace at the last look, and whether they were let in. */
-  #known = "";
   /** Time of the first mismatch, and what it was. */
   #mismatch: { readonly since: number; readonly reason: string } | undefined = undefined;
   #isRefused = false;
@@ -105,17 +49,18 @@ export class WorkspaceMembership {
   #isStopped = false;
   #isAway = false;
   readonly #settled = Promise.withResolvers<void>();
-  readonly #machine = machineName();
 
   constructor(options: WorkspaceMembershipOptions) {
     this.#options = options;
     this.id = options.workspace.id;
+    this.#members = new WorkspaceMembers({ ...options, workspace: this.id });
+    this.#record = new WorkspaceRecord(options);
   }
 
   /** Returns the workspace whose runs this gateway may claim. Null while it has not proven that it has it */
   proven(): string | null {
-    const fence = this.#options.lease.own()?.fence;
-    return this.#isMember && fence !== undefined && fence === this.#own?.fence ? this.id : null;
+    const { is_member, fence } = this.#members.own();
+    return is_member && fence === this.#options.lease.own()?.fence ? this.id : null;
   }
 
   /** Returns why the workspace is not that of the other gateways. Undefined while nothing says so */
@@ -153,12 +98,9 @@ export class WorkspaceMembership {
     this.#isStopped = true;
     this.#poll?.clear();
     await this.#looking;
-    const { workspace, gateway, store, lease } = this.#options;
+    const { workspace, gateway } = this.#options;
     await workspace.files.remove(gateway);
-    const own = lease.own();
-    if (own === undefined) return;
-    await store.batch([fenceCheck(own), { op: "delete", collection: WORKSPACE_MEMBERS, key: this.#keyOf(gateway) }])
-      .catch(() => {});
+    await this.#members.remove();
   }
 
   /** Looks for other gateways, now or after the look that is at work. */
@@ -176,7 +118,7 @@ export class WorkspaceMembership {
   async isThere(workspace: string): Promise<boolean> {
     const { lease, leases } = this.#options;
     if (workspace === this.proven() && !lease.isDrained()) return true;
-    const members = (await this.#counting(workspace)).counting.filter(({ is_member }) => is_member);
+    const members = (await this.#members.counting(workspace)).counting.filter(({ is_member }) => is_member);
     if (members.length === 0) return false;
     const drained = new Set((await leases.list()).flatMap(({ id, drain }) => drain === undefined ? [] : [id]));
     return members.some(({ gateway }) => !drained.has(gateway));
@@ -201,35 +143,34 @@ export class WorkspaceMembership {
     const { lease, workspace, gateway } = this.#options;
     const own = lease.own();
     if (own === undefined) return;
-    if (own.fence !== this.#own?.fence || this.#isTimeForAnother()) await this.#enter(own);
-    const found = this.#isMember ? undefined : await this.#find();
-    const { others, isWhole } = await this.#others();
+    const isTimeForAnother = this.#isRefused && this.#now() - (this.#mismatch?.since ?? 0) > AGAIN_MS;
+    if (own.fence !== this.#members.own().fence || isTimeForAnother) await this.#enter(own);
+    const found = this.#members.own().is_member ? undefined : await this.#record.find();
+    const { others, isWhole } = await this.#members.others();
     this.#isShared = others.length > 0 || !isWhole;
     // A record that cannot be read may be that of a gateway with another folder
-    if (!isWhole && !this.#isMember) {
+    if (!isWhole && found !== undefined) {
       this.#waitsFor =
         "the record of another gateway of the workspace cannot be read: it waits until its gateway has written it again";
-      return this.#put(own).then(() => {});
+      return await this.#members.write(own);
     }
     if (found !== undefined) await this.#prove(own, { others, found });
-    if (!this.#isMember) return;
-    await this.#keep(own, others);
+    if (!this.#members.own().is_member) return;
+    await this.#record.keep(own, others);
     await this.#answer(own, others);
     await workspace.files.tidy(gateway, new Set(others.map((other) => other.gateway)));
   }
 
   /** Writes a new file, and says so. */
   async #enter(own: JoinedGateway): Promise<void> {
-    const { workspace, gateway, random, news } = this.#options;
-    this.#isMember = false;
-    this.#seen = {};
+    const { gateway, random, news } = this.#options;
     this.#soughtAt.clear();
-    const content = proofContent(random);
-    this.#own = { fence: own.fence, content, digest: await this.#write(gateway, content) };
+    this.#content = proofContent(random);
+    const digest = await this.#write(gateway, this.#content);
     if (this.#isRefused) this.#mismatch = { since: this.#now(), reason: this.#mismatch?.reason ?? "" };
     else this.#mismatch = undefined;
-    await this.#put(own);
-    news.tell("workspace", workspace.id);
+    await this.#members.write(own, { fence: own.fence, digest, is_member: false, seen: {} });
+    news.tell("workspace", this.id);
   }
 
   /** Writes the file. In a folder that nobody can write, no gateway can join another, and one alone needs no file. */
@@ -249,7 +190,7 @@ export class WorkspaceMembership {
     readonly found: FoundWorkspace;
   }): Promise<void> {
     const { workspace, news, log } = this.#options;
-    const digest = this.#own?.digest ?? "";
+    const { digest } = this.#members.own();
     const members = others.filter(({ is_member }) => is_member);
     let isAnswered = true;
     for (const { gateway, host, seen, ...other } of members) {
@@ -265,15 +206,13 @@ export class WorkspaceMembership {
       this.#waitsFor =
         `the gateway ${gateway} on ${host} has not said yet that it finds this gateway's file in the workspace`;
     }
-    const other = await this.#otherThanBefore(found, { hasMembers: members.length > 0 });
-    if (other !== undefined) return this.#note(other.reason, other.waitMs);
+    const mismatch = await this.#record.mismatch(found, { hasMembers: members.length > 0 });
+    if (mismatch !== undefined) return this.#note(mismatch.reason, mismatch.waitMs);
     if (!this.#isRefused) this.#mismatch = undefined;
     if (!isAnswered) return;
-    if (found.body?.folder_digest === undefined) this.#folderId = await this.#nameFolder();
     // Another gateway was let in meanwhile when the version is another: its file has to be read first
-    if (!await this.#put(own, { isMember: true, more: [this.#letIn(found)] })) return this.look();
+    if (!await this.#members.letIn(own, await this.#record.letInWrite(found))) return this.look();
     if (this.#isRefused) log.info("The workspace is that of the other gateways", { workspace: this.id });
-    this.#isMember = true;
     this.#isRefused = false;
     this.#mismatch = undefined;
     this.#settled.resolve();
@@ -281,100 +220,14 @@ export class WorkspaceMembership {
     news.tell("queue", this.id);
   }
 
-  /** Returns how this folder differs from the one that gateways of the workspace worked in before. Undefined: nothing says that it does */
-  async #otherThanBefore(
-    { version, body }: FoundWorkspace,
-    { hasMembers }: { readonly hasMembers: boolean },
-  ): Promise<{ readonly reason: string; readonly waitMs?: number } | undefined> {
-    if (isOwnWorkspace(this.id)) return undefined;
-    const { files, folder } = this.#options.workspace;
-    const allow = `if "${this.id}" is to be this folder from now on: postern cluster forget-folder ${this.id}`;
-    if (body === undefined) {
-      // Gateways that are there tell more than the record
-      if (version === 0 || hasMembers) return undefined;
-      const reason =
-        `the record of the workspace "${this.id}" cannot be read, so nobody knows in which folder its gateways worked`;
-      return { reason: `${reason}; ${allow}` };
-    }
-    const known = body.folder_digest;
-    if (known === undefined) return undefined;
-    if (this.#folderId !== undefined && canonicalDigest(this.#folderId) === known) {
-      await files.keepFolderId(this.#folderId);
-    }
-    const id = await files.folderId();
-    if (id !== undefined && canonicalDigest(id) === known) {
-      this.#folderId = id;
-      return undefined;
-    }
-    const { last_gateway: last } = body;
-    const before = last === undefined ? "" : `, in ${last.folder} on ${last.host}`;
-    const found = id === undefined ? "it has no id" : "it has another id";
-    const reason =
-      `the folder of this gateway, ${folder}, is not the one in which gateways worked as "${this.id}" before${before} (${found})`;
-    // A network file system may show a file late, and never one with another content
-    const wayOut = "give it that folder, or another [cluster] workspace_id";
-    return { reason: `${reason}; ${wayOut}; ${allow}`, ...id === undefined ? {} : { waitMs: 0 } };
-  }
-
-  /** Returns the id of the folder, which it gets where it has none. Undefined: it can have none */
-  async #nameFolder(): Promise<string | undefined> {
-    if (isOwnWorkspace(this.id)) return undefined;
-    const { workspace, random, log } = this.#options;
-    try {
-      return await workspace.files.nameFolder(newFolderId(random));
-    } catch (error) {
-      log.warn("The workspace cannot be written: nothing tells it from another folder once no gateway has it", {
-        error,
-      });
-      return undefined;
-    }
-  }
-
-  /** Returns the write of the workspace's record by which this gateway is let in. */
-  #letIn({ version, body }: FoundWorkspace): Write {
-    const { host, workspace } = this.#options;
-    const place = {
-      collection: WORKSPACES,
-      key: this.id,
-      body: {
-        ...body,
-        v: 1,
-        ...this.#folderId === undefined ? {} : { folder_digest: canonicalDigest(this.#folderId) },
-        last_gateway: toPlace({ host, folder: workspace.folder, data_dir: workspace.dataDir }),
-      } satisfies WorkspaceBody,
-    };
-    return version === 0 ? { op: "insert", ...place } : { op: "putIf", ...place, version };
-  }
-
-  /**
-   * Keeps what says which folder the workspace is. A command in the workspace may remove the file. A gateway of an earlier version that is let in
-   * writes the record without what it does not know.
-   */
-  async #keep(own: JoinedGateway, others: readonly OtherGateway[]): Promise<void> {
-    const { workspace, store } = this.#options;
-    if (this.#folderId !== undefined) await workspace.files.keepFolderId(this.#folderId);
-    const known = others.map(({ gateway, is_member }) => `${gateway} ${is_member}`).join();
-    if (known === this.#known) return;
-    const found = await this.#find();
-    const isWhole = found.body?.last_gateway !== undefined &&
-      (this.#folderId === undefined || found.body.folder_digest !== undefined);
-    if (isWhole || await store.batch([fenceCheck(own), this.#letIn(found)])) this.#known = known;
-  }
-
-  async #find(): Promise<FoundWorkspace> {
-    const { store } = this.#options;
-    const stored = await store.get(WORKSPACES, this.id);
-    const [found] = readable(store, WORKSPACES, stored === undefined ? [] : [stored], parseWorkspace);
-    return { version: stored?.version ?? 0, body: found?.value };
-  }
-
-  /** Looks for the files of gateways that want to come in, and says what it has seen. */
+  /** Looks for the files of gateways that want to come in, and says which of them this gateway has seen. */
   async #answer(own: JoinedGateway, others: readonly OtherGateway[]): Promise<void> {
     const { workspace, gateway, news } = this.#options;
+    const { digest: ownDigest, seen: before } = this.#members.own();
     const seen: Record<string, string> = {};
     for (const { gateway: other, is_member, digest } of others) {
       if (is_member) continue;
-      const known = this.#seen[other];
+      const known = before[other];
       if (known === digest || known === `!${digest}`) {
         seen[other] = known;
         continue;
@@ -388,14 +241,10 @@ export class WorkspaceMembership {
       if (this.#now() - soughtAt >= PROOF_WAIT_MS / 2) seen[other] = `!${digest}`;
     }
     if (others.length === 0) this.#soughtAt.clear();
-    const isSame = JSON.stringify(seen) === JSON.stringify(this.#seen);
-    if (isSame) return;
+    if (JSON.stringify(seen) === JSON.stringify(before)) return;
     // Whoever comes in has to read this gateway's file: somebody may have removed it
-    if (this.#own !== undefined && await workspace.files.read(gateway) !== this.#own.digest) {
-      await this.#write(gateway, this.#own.content);
-    }
-    this.#seen = seen;
-    await this.#put(own);
+    if (await workspace.files.read(gateway) !== ownDigest) await this.#write(gateway, this.#content);
+    await this.#members.write(own, { seen });
     news.tell("workspace", this.id);
   }
 
@@ -414,91 +263,7 @@ export class WorkspaceMembership {
       "another [cluster] workspace_id";
   }
 
-  #isTimeForAnother(): boolean {
-    return this.#isRefused && this.#now() - (this.#mismatch?.since ?? 0) > AGAIN_MS;
-  }
-
-  async #others(): Promise<{ readonly others: readonly OtherGateway[]; readonly isWhole: boolean }> {
-    const machine = await this.#machine;
-    const { counting, isWhole } = await this.#counting(this.id);
-    const others = counting.filter(({ gateway, process: at }) =>
-      gateway !== this.#options.gateway && !(at !== null && at.machine === machine && isGone(at.pid))
-    );
-    return { others, isWhole };
-  }
-
-  /** Returns the gateways of a workspace whose fences count, and removes the records of those that are gone. */
-  async #counting(
-    workspace: string,
-  ): Promise<{ readonly counting: readonly OtherGateway[]; readonly isWhole: boolean }> {
-    const { store, leases } = this.#options;
-    const page = await store.scan(WORKSPACE_MEMBERS, { prefix: `${workspace}/`, limit: MAX_MEMBERS });
-    const found = readable(store, WORKSPACE_MEMBERS, page, parseMember).map(({ key, version, value }) => (
-      { ...value, key, version, gateway: key.slice(workspace.length + 1) }
-    ));
-    const fences = await leases.fences(found.map(({ gateway }) => gateway));
-    const gone = found.filter(({ gateway, fence }) => !isOwned({ gateway, fence }, fences));
-    for (const { key, version } of gone) {
-      await store.batch([
-        { op: "check", collection: WORKSPACE_MEMBERS, key, version },
-        { op: "delete", collection: WORKSPACE_MEMBERS, key },
-      ]);
-    }
-    const counting = found.filter((one) => !gone.includes(one));
-    // The record of a member that was lost or damaged is written again: without it nobody else comes in
-    const own = this.#options.lease.own();
-    const isLost = workspace === this.id && !counting.some(({ gateway }) => gateway === this.#options.gateway);
-    if (isLost && this.#isMember && own !== undefined && own.fence === this.#own?.fence) await this.#put(own);
-    return { counting, isWhole: found.length === page.length };
-  }
-
-  async #put(
-    own: JoinedGateway,
-    { isMember = this.#isMember, more = [] }: { readonly isMember?: boolean; readonly more?: readonly Write[] } = {},
-  ): Promise<boolean> {
-    const { store, gateway, host } = this.#options;
-    const machine = await this.#machine;
-    const body: MemberBody = {
-      v: 1,
-      fence: own.fence,
-      digest: this.#own?.digest ?? "",
-      is_member: isMember,
-      seen: { ...this.#seen },
-      host,
-      process: machine === undefined ? null : { machine, pid: process.pid },
-    };
-    return await store.batch([
-      fenceCheck(own),
-      { op: "put", collection: WORKSPACE_MEMBERS, key: this.#keyOf(gateway), body },
-      ...more,
-    ]);
-  }
-
-  #keyOf(gateway: string): string {
-    return `${this.id}/${gateway}`;
-  }
-
   #now(): number {
     return this.#options.clock.monotonic();
-  }
-}
-
-/** Returns a name of this start of this machine, in whose numbers of processes one is known. Undefined where the system has none */
-async function machineName(): Promise<string | undefined> {
-  try {
-    const boot = await readFile("/proc/sys/kernel/random/boot_id", "utf8");
-    return `${boot.trim()} ${await readlink("/proc/self/ns/pid")}`;
-  } catch {
-    return undefined;
-  }
-}
-
-/** Tells whether no process of this machine has a number: a gateway that was killed cannot answer any more. */
-function isGone(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return false;
-  } catch (error) {
-    return error instanceof Error && "code" in error && error.code === "ESRCH";
   }
 }

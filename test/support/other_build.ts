@@ -61,12 +61,12 @@ export function buildBefore(folder: string, { schemaStep }: { readonly schemaSte
     change("lib/base/version.ts", VERSION, VERSION_BEFORE);
     change("lib/runs/conversations/conversation_records.ts", "  title: v.optional(v.string()),\n", "");
     change("lib/runs/conversations/conversations.ts", "? firstWords(messages)", "? undefined");
-    const membership = "lib/cluster/workspace_membership.ts";
-    change(membership, "isOwnWorkspace(this.id)", "true");
-    change(membership, "if (known === this.#known) return;", "return;");
-    change(membership, "        ...body,\n", "");
+    const record = "lib/cluster/workspace_record.ts";
+    change(record, "isOwnWorkspace(this.id)", "true");
+    change(record, "if (known === this.#known) return;", "return;");
+    change(record, "        ...body,\n", "");
     change(
-      membership,
+      record,
       "        last_gateway: toPlace({ host, folder: workspace.folder, data_dir: workspace.dataDir }),\n",
       "",
     );
