@@ -212,6 +212,19 @@ describe("two gateways over one database", () => {
     await a.close();
   });
 
+  test("a request whose claim fails leaves no run behind", async () => {
+    const database = createSharedDatabase();
+    const a = await joinGateway(database, ["from A"], { seed: 1 });
+    const claim = () => {
+      throw new TypeError("no claim");
+    };
+    await assert.rejects(a.runs.start(ask("go", { ...DURABLE, claim })), TypeError);
+    assert.equal(a.cluster.ownership.count(), 0);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await passUntil(database, hasStatus(a, id, "completed"));
+    await a.close();
+  });
+
   test("a run is claimed although more runs are at work before it than one look reads", async () => {
     const database = createSharedDatabase();
     const a = await joinGateway(database, ["from A"], { seed: 1 });

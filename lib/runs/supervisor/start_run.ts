@@ -151,9 +151,8 @@ export class RunStarter {
     const mayBegin = this.#hasParentHere(request) || ownership.mayBegin();
     const isHere = isMine && conversationId === null && isReady() && mayBegin && ownership.tryTake(run);
     if (!isHere) leave();
-    const claim = request.claim?.(id);
     try {
-      await recorder.accept(claim);
+      await recorder.accept(request.claim?.(id));
     } catch (error) {
       leave();
       throw error;
