@@ -39,6 +39,8 @@ export class WorkspaceMembers {
   readonly #options: WorkspaceMembersOptions;
   readonly #machine = machineName();
   #own: OwnMember = { fence: 0, digest: "", is_member: false, seen: {} };
+  /** False: the last write of the record failed, and others may not know of a change. */
+  #isWritten = true;
 
   constructor(options: WorkspaceMembersOptions) {
     this.#options = options;
@@ -87,10 +89,17 @@ export class WorkspaceMembers {
     return { counting, isWhole: found.length === page.length };
   }
 
-  /** Changes the record of this gateway and writes it. The change stays in memory when the write fails. */
+  /** Changes the record of this gateway and writes it. A change whose write fails is kept for `writeAgain`. */
   async write(own: JoinedGateway, change: Partial<OwnMember> = {}): Promise<void> {
     this.#own = { ...this.#own, ...change };
+    this.#isWritten = false;
     await this.#put(own, this.#own);
+    this.#isWritten = true;
+  }
+
+  /** Writes the record of this gateway when the last write of it failed: without it others wait for an answer for ever. */
+  async writeAgain(own: JoinedGateway): Promise<void> {
+    if (!this.#isWritten && this.#own.fence === own.fence) await this.write(own);
   }
 
   /** Makes this gateway a member, in one batch with another write. @returns false when a precondition does not hold */

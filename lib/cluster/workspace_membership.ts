@@ -145,6 +145,7 @@ export class WorkspaceMembership {
     if (own === undefined) return;
     const isTimeForAnother = this.#isRefused && this.#now() - (this.#mismatch?.since ?? 0) > AGAIN_MS;
     if (own.fence !== this.#members.own().fence || isTimeForAnother) await this.#enter(own);
+    else await this.#members.writeAgain(own);
     const found = this.#members.own().is_member ? undefined : await this.#record.find();
     const { others, isWhole } = await this.#members.others();
     this.#isShared = others.length > 0 || !isWhole;

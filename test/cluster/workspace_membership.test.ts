@@ -125,6 +125,27 @@ describe("gateways of one workspace", () => {
     for (const one of inside) await one.close();
   });
 
+  for (
+    const [what, isMembers] of [["the answer of a member", true], ["the record of one that comes in", false]] as const
+  ) {
+    test(`${what} is written again when the database was away for one write`, async () => {
+      const database = createSharedDatabase();
+      const first = await joinGateway(database, [], { seed: 1 });
+      let failures = 0;
+      const failOnce = (writes: readonly Write[], make: () => Promise<boolean>) => {
+        const isRecord = writes.some((write) => write.op === "put" && write.collection === WORKSPACE_MEMBERS);
+        return isRecord && failures++ === 0 ? Promise.reject(awayError()) : make();
+      };
+      const link = database.link();
+      (isMembers ? first.link : link).onBatch = failOnce;
+      const second = await joinSlowly({ ...database, link: () => link }, [], { seed: 2 });
+      for (let ms = 0; ms < 10_000; ms += 250) await database.clock.advance(250);
+      assert.ok(failures > 1);
+      assert.deepEqual([proven(first), proven(second)], ["shared", "shared"]);
+      await Promise.all([first.close(), second.close()]);
+    });
+  }
+
   test("a slow file system delays, and does not refuse", async () => {
     const database = createSharedDatabase();
     const a = await joinGateway(database, [], { seed: 1 });
