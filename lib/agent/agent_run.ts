@@ -1,5 +1,6 @@
 import type { CancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
+import type { EffectRight } from "../base/effect_right.ts";
 import type { ProviderError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { AgentEvent, AgentEventBody, FinishReason } from "../base/records/agent_event.ts";
@@ -145,6 +146,8 @@ export interface AgentJournal {
    * `repeatable` waits for a person
    */
   beforeEffect(callId: string, options: { readonly repeatable: boolean }): Promise<void>;
+  /** Right that the doors to the world ask for again, last before each effect of a call. undefined: the run needs none */
+  readonly right: EffectRight | undefined;
   /** The call's tool_end was recorded */
   afterCall(callId: string): void;
   /** Called once, after the terminal event was recorded. What waits for the reply to be durable waits here; nothing else does */

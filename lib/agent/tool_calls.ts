@@ -1,5 +1,6 @@
 import { CancelError, cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
+import { type EffectRightSlot, withEffectRight } from "../base/effect_right.ts";
 import type { Random } from "../base/random.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
 import type { Caller } from "../base/records/caller.ts";
@@ -54,6 +55,8 @@ export interface CallToolsOptions {
   readonly emit: (body: AgentEventBody) => void;
   /** Called before a call runs that is not a plain read: resolves when its start is durable */
   readonly beforeEffect: AgentJournal["beforeEffect"];
+  /** As in AgentJournal */
+  readonly right: AgentJournal["right"];
   /** Called when the tool_end of a call was emitted */
   readonly afterCall: AgentJournal["afterCall"];
   readonly clock: Pick<Clock, "monotonic">;
@@ -115,6 +118,8 @@ class RunningCall {
   readonly #begun: number;
   readonly #parsed: ParsedInput;
   #isShown = false;
+  /** Right of the call to effects, once it comes to them */
+  readonly #slot: EffectRightSlot = {};
   /** Set when the start could not be written: the call then never ran */
   #journalFailure: { readonly error: unknown } | undefined = undefined;
 
@@ -169,26 +174,27 @@ class RunningCall {
       (request, waiting) => approve(request, waiting, emit),
       elicit === undefined ? {} : { elicit: (request, waiting) => elicit(request, waiting, emit) },
     );
-    return options.tools.call({
-      name: this.#call.name,
-      input: inputOf(this.#call),
-      runId: options.runId,
-      callId: this.#call.id,
-      requestId: options.requestId,
-      conversationId: options.conversationId,
-      caller: options.caller,
-      depth: options.depth,
-      sees: options.sees,
-      sample: options.sample,
-      taint: options.taint,
-      signal: options.signal,
-      onceBack: options.onceBack,
-      approver,
-      ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
-      allowed: options.skills.narrow(options.allowed),
-      onStart: (prepared) => this.#onStart(prepared),
-      onProgress: (message) => emit({ type: "tool_progress", call_id: this.#call.id, message }),
-    });
+    return withEffectRight(this.#slot, () =>
+      options.tools.call({
+        name: this.#call.name,
+        input: inputOf(this.#call),
+        runId: options.runId,
+        callId: this.#call.id,
+        requestId: options.requestId,
+        conversationId: options.conversationId,
+        caller: options.caller,
+        depth: options.depth,
+        sees: options.sees,
+        sample: options.sample,
+        taint: options.taint,
+        signal: options.signal,
+        onceBack: options.onceBack,
+        approver,
+        ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
+        allowed: options.skills.narrow(options.allowed),
+        onStart: (prepared) => this.#onStart(prepared),
+        onProgress: (message) => emit({ type: "tool_progress", call_id: this.#call.id, message }),
+      }));
   }
 
   async #onStart({ input, access, repeatable }: PreparedCall): Promise<void> {
@@ -197,6 +203,7 @@ class RunningCall {
     if (access === "read") return;
     try {
       await this.#options.beforeEffect(this.#call.id, { repeatable: repeatable === true });
+      this.#slot.right = this.#options.right;
     } catch (error) {
       this.#journalFailure = { error };
       throw error;

@@ -48,6 +48,7 @@ export async function* toolWork(
       return await sampleModel(run, request, signal);
     },
     beforeEffect: (callId, options) => journal.beforeEffect(callId, options),
+    right: journal.right,
     afterCall: (callId) => journal.afterCall(callId),
     emit(body) {
       if (body.type !== "tool_progress" || queue.hasRoom()) queue.push(note([body]));

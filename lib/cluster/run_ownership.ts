@@ -1,5 +1,6 @@
 import { CancelError, cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
+import type { EffectRight } from "../base/effect_right.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import type { Write } from "../storage/store.ts";
 import { isStorageAway } from "../storage/read_records.ts";
@@ -255,6 +256,11 @@ export class RunOwnership {
     const owned = this.#owned.get(runId);
     if (owned !== undefined && await this.#options.lease.mayActUnder(owned.own.fence, signal)) return;
     throw runTakenOver();
+  }
+
+  /** Returns the right of a recorded run to effects, see `mayAct`. @param signal aborts when the run stops */
+  rightOf(runId: string, signal: AbortSignal): EffectRight {
+    return { mayAct: () => this.mayAct(runId, signal), deadline: () => this.#options.lease.deadline() };
   }
 
   /**

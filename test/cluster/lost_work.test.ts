@@ -1,6 +1,7 @@
 /** Tests of the work of a gateway that has lost its lease: others may own the runs, and the work is not over yet. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { effectRight } from "../../lib/base/effect_right.ts";
 import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
 import type { RunRequest } from "../../lib/runs/run_request.ts";
 import type { Write } from "../../lib/storage/store.ts";
@@ -118,6 +119,72 @@ test("a run that this gateway does not own begins no effect and has no batch", a
   await assert.rejects(ownership.mayAct("run_other", signal), { name: "CancelError", reason: "shutdown" });
   assert.throws(() => ownership.check("run_other"), { name: "CancelError", reason: "shutdown" });
   await close();
+});
+
+describe("a call that is being prepared when the lease runs out", () => {
+  /** Tool that prepares until the test lets it go on, and then has its effect through a door. */
+  function slowTool(access: "read" | "write") {
+    const prepared = Promise.withResolvers<void>();
+    const seen = { begun: false, effects: 0, hasRight: false };
+    const run = async () => {
+      seen.begun = true;
+      await prepared.promise;
+      seen.hasRight = effectRight() !== undefined;
+      await effectRight()?.mayAct();
+      seen.effects++;
+      return "worked";
+    };
+    return { seen, goOn: prepared.resolve, tools: [{ name: "work", access, run }] };
+  }
+
+  test("has no effect once another gateway has the run", async () => {
+    const database = createSharedDatabase();
+    const { seen, goOn, tools } = slowTool("write");
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await passUntil(database, () => seen.begun);
+    const b = await joinGateway(database, ["from B"], { seed: 2, tools });
+    a.link.isCut = true;
+    await passUntil(database, async () => (await b.runs.get(id))?.status === "needs_review");
+    goOn();
+    await database.clock.advance(1_000);
+    a.link.isCut = false;
+    await passUntil(database, () => a.runs.active() === 0);
+    assert.deepEqual([seen.hasRight, seen.effects], [true, 0]);
+    await Promise.all([a.close(), b.close()]);
+  });
+
+  test("has its effect once the lease is renewed, where nobody has taken the run", async () => {
+    const database = createSharedDatabase();
+    const { seen, goOn, tools } = slowTool("write");
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools });
+    await database.clock.advance(2 * LEASE_MS);
+    const { id } = await a.runs.start(ask("go", DURABLE));
+    await passUntil(database, () => seen.begun);
+    a.link.isCut = true;
+    await database.clock.advance(3 * LEASE_MS);
+    goOn();
+    await database.clock.advance(1_000);
+    assert.equal(seen.effects, 0);
+    a.link.isCut = false;
+    await passUntil(database, async () => (await a.runs.get(id))?.status === "completed");
+    assert.equal(seen.effects, 1);
+    await a.close();
+  });
+
+  test("waits for nothing when it only reads", async () => {
+    const database = createSharedDatabase();
+    const { seen, goOn, tools } = slowTool("read");
+    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools });
+    await database.clock.advance(2 * LEASE_MS);
+    await a.runs.start(ask("go", DURABLE));
+    await passUntil(database, () => seen.begun);
+    goOn();
+    await passUntil(database, () => seen.effects === 1);
+    assert.equal(seen.hasRight, false);
+    await a.close();
+  });
 });
 
 describe("work that goes on for a while", () => {

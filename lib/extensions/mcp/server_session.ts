@@ -11,6 +11,7 @@ import type {
 } from "@modelcontextprotocol/client";
 import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
+import { effectRight } from "../../base/effect_right.ts";
 import type { McpClientSdk } from "./load_sdk.ts";
 import type {
   McpEra,
@@ -206,6 +207,7 @@ export class ServerSession {
     },
     options: RequestOptions,
   ): Promise<unknown> {
+    if (method === "tools/call") await effectRight()?.mayAct();
     if (method === "tools/call" && this.era === "modern" && tool !== undefined) {
       const { name, inputSchema } = tool;
       // Results are checked by whoever shows them: the SDK's check would compile a stranger's schema into code

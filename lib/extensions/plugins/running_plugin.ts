@@ -1,3 +1,4 @@
+import { effectRight } from "../../base/effect_right.ts";
 import type { PluginAnswer, PluginCall, PluginHost } from "./plugin_host.ts";
 
 /** A host on its way or at work, with the calls that it has. */
@@ -39,6 +40,7 @@ export class RunningPlugin {
     lane.calls++;
     try {
       const host = await lane.host;
+      await effectRight()?.mayAct();
       return await host.call(call, signal);
     } finally {
       lane.calls--;

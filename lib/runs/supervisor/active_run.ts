@@ -2,6 +2,7 @@ import type { AgentJournal, AgentOutcome } from "../../agent/agent_run.ts";
 import { hasOwnWork } from "../../agent/parked_client_calls.ts";
 import type { TokenBudget } from "../../agent/token_budget.ts";
 import { CancelError, type CancelReason } from "../../base/cancel.ts";
+import type { EffectRight } from "../../base/effect_right.ts";
 import type { ProviderError } from "../../base/errors.ts";
 import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
 import type { Caller } from "../../base/records/caller.ts";
@@ -93,8 +94,8 @@ export interface RunJournalOptions {
   readonly request: RunRequest;
   /** Undefined for a run that can have nothing to record. */
   readonly recorder: RunRecorder | undefined;
-  /** Resolves when an effect may begin: in a cluster, while this gateway owns the run. Default: at once */
-  readonly mayAct?: (() => Promise<void>) | undefined;
+  /** Right to effects, which a gateway of a cluster has while it owns the run. Default: effects need none */
+  readonly right?: EffectRight | undefined;
   /** Reads what the end of the run is written with: in a cluster, once the database is back. Default: at once */
   readonly onceBack?: OnceBack | undefined;
   readonly conversations: Conversations;
@@ -110,6 +111,7 @@ export interface RunJournalOptions {
 export class RunJournal implements AgentJournal {
   readonly record: AgentJournal["record"];
   readonly turn: AgentJournal["turn"];
+  readonly right: AgentJournal["right"];
   readonly #options: RunJournalOptions;
   /** Ids of calls that run now and must not be made twice. Made with the first one. */
   #effects: Set<string> | undefined = undefined;
@@ -117,11 +119,12 @@ export class RunJournal implements AgentJournal {
   constructor(options: RunJournalOptions) {
     this.record = options.recorder?.record;
     this.turn = options.recorder?.turn;
+    this.right = options.recorder === undefined ? undefined : options.right;
     this.#options = options;
   }
 
   async beforeEffect(callId: string, { repeatable }: { readonly repeatable: boolean }): Promise<void> {
-    const { entry, recorder, mayAct } = this.#options;
+    const { entry, recorder } = this.#options;
     // No wait before the note: the record of the call's start, which is due already, takes the note with it
     entry.hadEffect = true;
     if (!repeatable) entry.effectsAtWork = (this.#effects ??= new Set()).add(callId).size;
@@ -129,7 +132,7 @@ export class RunJournal implements AgentJournal {
     recorder.activate();
     if (!repeatable) recorder.effect(callId);
     await recorder.commit();
-    if (mayAct !== undefined) await mayAct();
+    await this.right?.mayAct();
   }
 
   afterCall(callId: string): void {

@@ -377,7 +377,7 @@ export class RunLauncher {
       entry,
       request,
       recorder,
-      mayAct: ownership && (() => ownership.mayAct(entry.id, entry.signal)),
+      right: ownership?.rightOf(entry.id, entry.signal),
       // The end of a run that was cancelled is written too
       onceBack: cluster?.onceBackOf(entry.id, NEVER),
       conversations,

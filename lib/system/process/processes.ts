@@ -27,6 +27,7 @@ import { createProcessTable, type ProcessInfo, type ProcessTable } from "./proce
 import type { requireStarted } from "./sandbox.ts";
 import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments.ts";
 import type { Surveys } from "./surveys.ts";
+import { whenItMayBegin } from "./within_deadline.ts";
 import type { TaintedWrites } from "./workspace_watch.ts";
 
 /** Programs for tools: the only way a tool starts one (docs/design/paths_and_commands.md "Commands"). */
@@ -232,7 +233,14 @@ class ToolProcesses implements Processes {
     const redact = composed === undefined ? this.#options.redact : undefined;
     let result: CommandResult;
     try {
-      result = await runCommand(line, { timeoutMs, maxOutputBytes, signal, clock, redact, graceMs });
+      result = await runCommand(await whenItMayBegin(line, clock), {
+        timeoutMs,
+        maxOutputBytes,
+        signal,
+        clock,
+        redact,
+        graceMs,
+      });
     } catch (error) {
       // Cancelled: what it had done until then is looked at all the same
       await this.#afterOf(prepared);
@@ -254,8 +262,9 @@ class ToolProcesses implements Processes {
     const signal = AbortSignal.any([request.signal, this.#closing.signal]);
     const onEnd = () => this.#afterOf(prepared);
     try {
+      const begun = await whenItMayBegin(line, this.#options.clock);
       if (signal.aborted) throw cancelError(signal);
-      return await this.#table.start(line, { ...about, refused, maxProcesses, maxOutputBytes, onEnd });
+      return await this.#table.start(begun, { ...about, refused, maxProcesses, maxOutputBytes, onEnd });
     } catch (error) {
       await prepared.drop();
       throw error;

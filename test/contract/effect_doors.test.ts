@@ -1,0 +1,164 @@
+/** Tests that each door through which an effect leaves the gateway asks for the right to it, last before the effect. */
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { CancelError, cancelError } from "../../lib/base/cancel.ts";
+import { systemClock } from "../../lib/base/clock.ts";
+import { type EffectRight, withEffectRight } from "../../lib/base/effect_right.ts";
+import { UNTAINTED } from "../../lib/base/taint.ts";
+import { RunningPlugin } from "../../lib/extensions/plugins/running_plugin.ts";
+import { fetchSetUp, fetchSites } from "../support/fetch_bench.ts";
+import { NEVER, withMcp } from "../support/mcp_bench.ts";
+import { createNodeBench } from "../support/node_bench.ts";
+import { createToolBench } from "../support/tool_bench.ts";
+import { until } from "../support/until.ts";
+import { createWorkspaceProcesses } from "../support/workspace_processes.ts";
+import { withWorkspace } from "../support/workspace.ts";
+
+const YES = () => Promise.resolve({ decision: "approve", reason: "" } as const);
+const EFFECT = ["sh", "-c", "echo begun > effect"];
+
+/** One way for an effect to leave the gateway. */
+interface Door {
+  /** Lets an effect happen. @param signal of the work, which aborts when the right is lost */
+  readonly pass: (signal: AbortSignal) => Promise<unknown>;
+  /** Tells whether it has happened. */
+  readonly hasEffect: () => boolean;
+}
+
+const { site } = fetchSites();
+
+/** Runs `use` with a door, and closes what it has opened. */
+const DOORS: Readonly<Record<string, (use: (door: Door) => Promise<void>) => Promise<void>>> = {
+  "a command": (use) =>
+    withCommands((processes, request, hasEffect) =>
+      use({ pass: (signal) => processes.run({ ...request, signal }), hasEffect })
+    ),
+  "a command in the background": (use) =>
+    withCommands((processes, { timeoutMs: _, ...request }, hasEffect) =>
+      use({
+        async pass(signal) {
+          await processes.start({ ...request, signal, owner: "run_1", maxProcesses: 2 });
+          await until(hasEffect);
+        },
+        hasEffect,
+      })
+    ),
+  async "a request"(use) {
+    const place = await site((_request, response) => response.end("done"));
+    const { get } = fetchSetUp();
+    await use({
+      pass: (signal) => get(place.origin, { method: "POST", body: "x", signal }),
+      hasEffect: () => place.seen.length > 0,
+    });
+  },
+  async "a call of a plugin"(use) {
+    let calls = 0;
+    const running = new RunningPlugin({
+      key: () => "",
+      open: () =>
+        Promise.resolve({
+          call: () => Promise.resolve({ output: String(++calls), is_error: false }),
+          close: () => Promise.resolve(),
+        }),
+      onCloseError: (error) => assert.fail(String(error)),
+    });
+    const context = { workspace_root: "/", allow_sensitive_file_reads: false, allow_sensitive_file_writes: false };
+    await use({
+      pass: (signal) => running.call({ tool: "go", input: {}, context }, signal),
+      hasEffect: () => calls > 0,
+    });
+    await running.close();
+  },
+  "a call of an MCP server": (use) =>
+    withMcp({ era: "modern", ttlMs: 60_000 }, async (bench) => {
+      await bench.server().freshTools(NEVER);
+      const { call } = createToolBench({ root: join(bench.folder, "workspace"), foreign: () => bench.servers.tools() });
+      await use({
+        pass: (signal) => call("mcp__one__echo", { text: "hi" }, { approver: YES, signal }),
+        hasEffect: () => bench.notes().some((line) => line.startsWith("tools/call")),
+      });
+    }),
+  "a call of a node": (use) =>
+    withWorkspace({}, async ({ root }) => {
+      const bench = createNodeBench();
+      const node = bench.connect();
+      const { call } = createToolBench({ root, foreign: bench.nodes.tools });
+      const hasEffect = () => node.frames.some(({ type }) => type === "invoke");
+      await use({
+        async pass(signal) {
+          const calling = call("node__pi__echo", { text: "hi" }, { approver: YES, signal });
+          calling.catch(() => {});
+          for (let turn = 0; turn < 20; turn++) await bench.clock.advance(0);
+          if (hasEffect()) node.say({ type: "result", id: "1", output: "hi", is_error: false, ran: true });
+          return await calling;
+        },
+        hasEffect,
+      });
+    }),
+};
+
+function withCommands(
+  use: (
+    processes: ReturnType<typeof createWorkspaceProcesses>,
+    request: Parameters<ReturnType<typeof createWorkspaceProcesses>["run"]>[0],
+    hasEffect: () => boolean,
+  ) => Promise<void>,
+): Promise<void> {
+  return withWorkspace({}, async ({ root }) => {
+    const processes = createWorkspaceProcesses(root);
+    const scope = { workspaceRoot: root, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false };
+    const request = {
+      ...{ words: EFFECT, scope, sandbox: "off", taint: UNTAINTED, signal: NEVER } as const,
+      ...{ maxOutputBytes: 1_000, timeoutMs: 10_000 },
+    };
+    try {
+      await use(processes, request, () => existsSync(join(root, "effect")));
+    } finally {
+      await processes.close();
+    }
+  });
+}
+
+for (const [name, withDoor] of Object.entries(DOORS)) {
+  describe(name, () => {
+    test("has no effect once the right is lost", () =>
+      withDoor(async ({ pass, hasEffect }) => {
+        const lost = new AbortController();
+        const right: EffectRight = {
+          mayAct() {
+            lost.abort(new CancelError("shutdown"));
+            return Promise.reject(cancelError(lost.signal));
+          },
+          deadline: () => systemClock.monotonic(),
+        };
+        await assert.rejects(withEffectRight({ right }, () => pass(lost.signal)), {
+          name: "CancelError",
+          reason: "shutdown",
+        });
+        assert.equal(hasEffect(), false);
+      }));
+
+    test("waits while the right is uncertain, and then has its effect", () =>
+      withDoor(async ({ pass, hasEffect }) => {
+        const asked = Promise.withResolvers<void>();
+        const right: EffectRight = {
+          async mayAct() {
+            assert.equal(hasEffect(), false);
+            asked.resolve();
+            await new Promise((resolve) => setImmediate(resolve));
+          },
+          deadline: () => systemClock.monotonic() + 60_000,
+        };
+        await Promise.all([asked.promise, withEffectRight({ right }, () => pass(NEVER))]);
+        assert.equal(hasEffect(), true);
+      }));
+
+    test("needs no right at a gateway alone", () =>
+      withDoor(async ({ pass, hasEffect }) => {
+        await pass(NEVER);
+        assert.equal(hasEffect(), true);
+      }));
+  });
+}
