@@ -19,7 +19,7 @@ import { withWorkspace } from "../support/workspace.ts";
 const YES = () => Promise.resolve({ decision: "approve", reason: "" } as const);
 const EFFECT = ["sh", "-c", "echo begun > effect"];
 
-/** One way for an effect to leave the gateway. */
+/** Way of an effect out of the gateway. */
 interface Door {
   /** Lets an effect happen. @param signal of the work, which aborts when the right is lost */
   readonly pass: (signal: AbortSignal) => Promise<unknown>;
