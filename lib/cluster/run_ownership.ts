@@ -1,10 +1,11 @@
-import { CancelError, cancelError } from "../base/cancel.ts";
+import { CancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import type { EffectRight } from "../base/effect_right.ts";
 import { storageUnavailable } from "../storage/postgres/server_watch.ts";
 import type { Write } from "../storage/store.ts";
 import { isStorageAway } from "../storage/read_records.ts";
-import { type ClusterNews, type ClusterNote, POLL_MS } from "./cluster_news.ts";
+import type { ClusterNews, ClusterNote } from "./cluster_news.ts";
+import { ConversationLines, type OwnedRun, type OwnedRuns } from "./conversation_lines.ts";
 import type { GatewayLease } from "./gateway_lease.ts";
 import { fenceCheck, type JoinedGateway } from "./leases.ts";
 import type { ClaimableRun, ClusterQueue, RunClaims, StrandedRun } from "./run_claims.ts";
@@ -25,14 +26,6 @@ export interface RunOwnershipOptions {
   readonly onLook?: ((queue: ClusterQueue) => void) | undefined;
 }
 
-interface OwnedRun extends ClaimableRun {
-  readonly own: JoinedGateway;
-  /** True: the run works in its conversation. */
-  holds: boolean;
-  /** True: the claim of the run is written, and the run has no record yet. */
-  isInLine?: boolean;
-}
-
 /** Pause before a write is tried again while the database is away. */
 const RETRY_MS = 250;
 
@@ -42,7 +35,7 @@ const RETRY_MS = 250;
  * The journal asks here what goes with its batches, and the executor whether an effect may begin. A gateway alone has none of this: its
  * runs have no owner to be told of.
  */
-export class RunOwnership {
+export class RunOwnership implements OwnedRuns {
   /** Milliseconds of a lease. */
   readonly leaseMs: number;
   readonly #options: RunOwnershipOptions;
@@ -54,10 +47,13 @@ export class RunOwnership {
   readonly #lostListeners = new Set<(runIds: readonly string[]) => void>();
   #queue: ClusterQueue = { waiting: 0, waitingHere: 0, ids: [], byConversation: new Map() };
   #stranded: readonly StrandedRun[] = [];
+  /** Places of these runs in the lines of their conversations. */
+  readonly lines: ConversationLines;
 
   constructor(options: RunOwnershipOptions) {
     this.#options = options;
     this.leaseMs = options.leaseMs;
+    this.lines = new ConversationLines({ runs: this, claims: options.claims, clock: options.clock });
   }
 
   /** Returns this gateway's place among those of its workspace. Undefined: it has none. */
@@ -94,6 +90,11 @@ export class RunOwnership {
   /** Tells whether a gateway still has this fence: what it had begun goes on there. */
   isCurrent(gateway: JoinedGateway): Promise<boolean> {
     return this.#options.claims.counts(gateway);
+  }
+
+  /** Returns a run that this gateway owns. */
+  find(runId: string): OwnedRun | undefined {
+    return this.#owned.get(runId);
   }
 
   /** Tells whether this gateway owns a run. */
@@ -263,107 +264,12 @@ export class RunOwnership {
     return { mayAct: () => this.mayAct(runId, signal), deadline: () => this.#options.lease.deadline() };
   }
 
-  /**
-   * Gives an attached run its place among the runs of its conversation. A run that was claimed has one, with its conversation or without, as
-   * one that was claimed to be ended and then went on.
-   * @param options.mayHold true: the run has its slot, and takes its conversation when that is free
-   * @param options.maxBefore open runs of the conversation that may be before it in the cluster; undefined: any number
-   * @returns false when there are more: the run has no place then
-   * @throws {CancelError} when the signal aborts first
-   */
-  async lineUp(run: ClaimableRun, { mayHold, maxBefore, signal }: {
-    readonly mayHold: boolean;
-    readonly maxBefore: number | undefined;
-    readonly signal: AbortSignal;
-  }): Promise<boolean> {
-    const { claims, clock } = this.#options;
-    const { conversationId } = run;
-    if (conversationId === null || this.#owned.has(run.id)) return true;
-    for (;;) {
-      await this.take(run, signal);
-      const owned = this.#owned.get(run.id);
-      if (owned === undefined) return true;
-      // An attached run goes on nowhere, so any gateway may end it
-      const place = { ...run, conversationId, workspace: null };
-      const found = await claims.lineUp(place, { own: owned.own, mayHold, maxBefore });
-      if (found === "full") {
-        this.#owned.delete(run.id);
-        return false;
-      }
-      if (found !== undefined) {
-        owned.isInLine = true;
-        owned.holds = found === "holds";
-        return true;
-      }
-      await clock.sleep(RETRY_MS, signal);
-    }
-  }
-
-  /** Tells whether a run has its conversation for itself, or has none. */
-  holds(run: Pick<ClaimableRun, "id" | "conversationId">): boolean {
-    return run.conversationId === null || this.#owned.get(run.id)?.holds === true;
-  }
-
-  /**
-   * Resolves when a run that is in line has its conversation for itself. Waits also while the database is away.
-   * @throws {CancelError} when the signal aborts first, or others own the run
-   */
-  async takeConversation(run: ClaimableRun, signal: AbortSignal): Promise<void> {
-    const { claims, clock } = this.#options;
-    const { conversationId } = run;
-    for (;;) {
-      const owned = this.#owned.get(run.id);
-      if (owned === undefined || owned.holds) return;
-      const hold = async () =>
-        conversationId === null || await claims.hold(conversationId, { runId: run.id, own: owned.own });
-      const listening = this.#nextEnd(signal);
-      try {
-        if (await this.onceBack(run.id, hold, signal)) {
-          owned.holds = true;
-          return;
-        }
-        await Promise.race([listening.heard, clock.sleep(POLL_MS, listening.signal)]);
-      } finally {
-        listening.stop();
-      }
-      if (signal.aborted) throw cancelError(signal);
-    }
-  }
-
-  /** Gives back what a run that left without a record of its end still has. Never throws. */
-  async leave(
-    { id, conversationId }: Pick<ClaimableRun, "id" | "conversationId">,
-    log: (error: unknown) => void,
-  ): Promise<void> {
-    const owned = this.#owned.get(id);
-    this.#owned.delete(id);
-    if (owned === undefined || conversationId === null || !(owned.holds || owned.isInLine)) return;
-    const { claims } = this.#options;
-    try {
-      if (owned.isInLine) await claims.leaveLine({ id, conversationId }, owned);
-      else await claims.release(conversationId, { runId: id, own: owned.own });
-      this.tell("end", id);
-    } catch (error) {
-      log(error);
-    }
-  }
-
   /** Gives back all runs of this gateway, once none is at work here. */
   async giveAllBack(): Promise<void> {
     const own = this.#options.lease.own();
     if (own === undefined) return;
     await this.#options.claims.giveAllBack(own);
     this.tell("queue", own.id);
-  }
-
-  /** Ends the claim of a run without a record: it was in line for its conversation at a gateway that is gone. */
-  async dismiss(runId: string): Promise<void> {
-    const owned = this.#owned.get(runId);
-    if (owned === undefined) return;
-    // A claim that stays is found again by the next look
-    this.#owned.delete(runId);
-    await this.#options.claims.leaveLine(owned, owned);
-    this.tell("end", runId);
   }
 
   /** Gives an open run back that stopped here, so that others go on with it at once. Never throws. */
@@ -437,16 +343,6 @@ export class RunOwnership {
     return this.#options.claims.adopt(...given);
   }
 
-  /** Tells whether an open run of the cluster belongs to a conversation. */
-  worksIn(conversationId: string): Promise<boolean> {
-    return this.#options.claims.worksIn(conversationId);
-  }
-
-  /** Returns the precondition that no run works in a conversation. */
-  unheld(conversationId: string): readonly Write[] {
-    return this.#options.claims.unheld(conversationId);
-  }
-
   /** Returns the ids of the open runs that a run has started as sub-agents, wherever they work. */
   childrenOf(runId: string): Promise<readonly string[]> {
     return this.#options.claims.childrenOf(runId);
@@ -486,23 +382,6 @@ export class RunOwnership {
   lose(): void {
     const lost = [...this.#owned.keys()];
     for (const listener of [...this.#lostListeners]) listener(lost);
-  }
-
-  #nextEnd(signal: AbortSignal) {
-    const waiting = new AbortController();
-    const heard = Promise.withResolvers<void>();
-    const stop = this.onNote(({ kind }) => void (kind === "end" && heard.resolve()));
-    const onAbort = () => heard.resolve();
-    signal.addEventListener("abort", onAbort, { once: true });
-    return {
-      heard: heard.promise,
-      signal: waiting.signal,
-      stop() {
-        stop();
-        waiting.abort();
-        signal.removeEventListener("abort", onAbort);
-      },
-    };
   }
 }
 

@@ -107,8 +107,8 @@ export function createConversationServices({ store, clock, log, config, runs, op
   const worksHere = (id: string) => runs?.worksIn(id) ?? false;
   const conversations = createStoredConversations({
     store,
-    isAtWork: ownership === undefined ? worksHere : async (id) => worksHere(id) || await ownership.worksIn(id),
-    unheld: ownership && ((id) => ownership.unheld(id)),
+    isAtWork: ownership === undefined ? worksHere : async (id) => worksHere(id) || await ownership.lines.worksIn(id),
+    unheld: ownership && ((id) => ownership.lines.unheld(id)),
   });
   const stop = keepConversations(conversations, { clock, log, days: () => config().conversations.retention_days });
   opened.own(stop, (end) => end());

@@ -209,8 +209,8 @@ test("a conversation is neither deleted nor forgotten at one gateway while a run
   const { ownership } = b.cluster;
   const conversations = createStoredConversations({
     store: b.store,
-    isAtWork: (id) => ownership.worksIn(id),
-    unheld: (id) => ownership.unheld(id),
+    isAtWork: (id) => ownership.lines.worksIn(id),
+    unheld: (id) => ownership.lines.unheld(id),
   });
   const reading = readAll(await attached(a, "one", conversationId));
   await until(() => begun.at(-1) === "one");
@@ -221,7 +221,7 @@ test("a conversation is neither deleted nor forgotten at one gateway while a run
   const blind = createStoredConversations({
     store: b.store,
     isAtWork: () => false,
-    unheld: (id) => ownership.unheld(id),
+    unheld: (id) => ownership.lines.unheld(id),
   });
   assert.equal(await blind.delete(conversationId), "at_work");
   assert.equal(await blind.forgetBefore("2100"), 0);

@@ -187,7 +187,7 @@ export class RunClaimer {
     const { id, workspace } = run;
     const found = await runs.get(id);
     // A gateway that did not know of the run's end has written its claim anew
-    if (found !== undefined && isEnded(found.status)) return await this.#ownership.dismiss(id);
+    if (found !== undefined && isEnded(found.status)) return await this.#ownership.lines.dismiss(id);
     const open = { id, cancelled: await runs.isCancelled(id) };
     if (this.#ownership.mayWorkIn(workspace)) {
       const isBack = found?.waiting_for !== undefined;
@@ -241,7 +241,7 @@ export class RunClaimer {
   async #isDismissed(id: string): Promise<boolean> {
     try {
       if (await this.#options.runs.get(id) !== undefined) return false;
-      await this.#ownership.dismiss(id);
+      await this.#ownership.lines.dismiss(id);
       return true;
     } catch (error) {
       return isStorageAway(error);

@@ -97,9 +97,9 @@ export class ClusterRuns {
         // An accepted run has its place by its claim, until others take the run over
         if (isAccepted && (!ownership.owns(run.id) || ownership.isLost(run.id))) throw runTakenOver();
         const maxBefore = isAccepted ? undefined : limits().maxPerConversation;
-        if (!await ownership.lineUp(run, { mayHold: place.ready(), maxBefore, signal })) throw fullLine();
+        if (!await ownership.lines.lineUp(run, { mayHold: place.ready(), maxBefore, signal })) throw fullLine();
         await place.wait(signal);
-        if (!ownership.holds(run)) await place.pause(() => ownership.takeConversation(run, signal));
+        if (!ownership.lines.holds(run)) await place.pause(() => ownership.lines.takeConversation(run, signal));
       },
       pause: (wait) => place.pause(wait),
       leave() {
@@ -181,7 +181,7 @@ export class ClusterRuns {
           error,
         });
       })
-      : this.ownership.leave({ id, conversationId }, (error) => {
+      : this.ownership.lines.leave({ id, conversationId }, (error) => {
         log.warn("A conversation could not be given back: its next run waits for it", { run_id: id, error });
       });
     this.#leaving.add(leaving);
