@@ -40,6 +40,7 @@ test(
             const events = await gateway.call(`/v1/runs/${JSON.parse(text).id}/events`);
             assert.match(await events.text(), /"type":"done"/);
             runs++;
+            upstream.forget();
           }
         };
         await Promise.all(Array.from({ length: CLIENTS }, (_, index) => {
