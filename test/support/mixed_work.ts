@@ -94,7 +94,7 @@ export async function workThroughKills(options: ThroughKillsOptions): Promise<Th
       const work = async (stop: () => boolean, until: () => Promise<boolean>) => {
         while (!stop() && await unlessGone(until) !== true) {
           await Promise.all(pieces.filter(({ begun }) => begun === undefined).map((piece) => begin(place, piece)));
-          reviews += await unlessGone(() => help(place, effects())) ?? 0;
+          reviews += await unlessGone(() => help(place, effects)) ?? 0;
           await systemClock.sleep(20);
         }
       };
@@ -185,15 +185,20 @@ async function read(place: AskedGateway, path: string, init?: CallInit) {
   return JSON.parse(text);
 }
 
-/** Answers what is asked, and says of each call whose end nobody saw what its effect says. @returns how many these were */
-async function help(gateway: AskedGateway, effects: readonly string[]): Promise<number> {
+/**
+ * Answers what is asked, and says of each call whose end nobody saw what its effect says.
+ * @param effects reads the effects that there are now
+ * @returns how many these were
+ */
+async function help(gateway: AskedGateway, effects: () => readonly string[]): Promise<number> {
   const { data: approvals } = await read(gateway, "/v1/approvals?status=pending&limit=100");
   for (const { id } of approvals) await gateway.call(`/v1/approvals/${id}`, { body: { decision: "approve" } });
   const { data: open } = await read(gateway, "/v1/runs?status=needs_review&limit=100");
   for (const { id } of open as readonly Run[]) {
     const started = (await eventsOf(gateway, id)).findLast(({ type }) => type === "tool_start");
     const name = /echo (\S+) >>/.exec(JSON.stringify(started))?.[1] ?? assert.fail(`${id} waits without a call`);
-    const outcome = effects.includes(name) ? "done" : "not_done";
+    // Read now and not before: a request to a gateway that stands still takes seconds
+    const outcome = effects().includes(name) ? "done" : "not_done";
     await gateway.call(`/v1/runs/${id}/resolve`, { body: { action: "resume", outcome } });
   }
   return open.length;
