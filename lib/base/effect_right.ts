@@ -6,16 +6,15 @@
  * and waits between a call and its doors, so that none of them hands it on and none can forget it.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
+import { cancelError, unlessAborted } from "./cancel.ts";
 
-/** Right to begin effects, which a gateway of a cluster has until a deadline. */
+/** Right to begin effects, which a gateway of a cluster has while its lease lets it act. */
 export interface EffectRight {
   /**
    * Resolves when an effect may begin; while the right is uncertain, as when the database is away, it waits.
    * @throws {CancelError} when the right is lost, or the work was cancelled
    */
   mayAct(): Promise<void>;
-  /** Returns the monotonic time, in ms, after which an effect may not begin unless `mayAct` says so again. */
-  deadline(): number;
 }
 
 /** Place of the right of one piece of work. Empty until the work comes to its effects. */
@@ -37,7 +36,19 @@ export async function withEffectRight<T>(slot: EffectRightSlot, work: () => Prom
   }
 }
 
-/** Returns the right of the work at hand. Undefined: its effects need none, as at a gateway alone, or it has none to come */
-export function effectRight(): EffectRight | undefined {
-  return slots.getStore()?.right;
+/** Tells whether the effects of the work at hand need a right: at a gateway alone, and in work that only reads, they do not. */
+export function needsEffectRight(): boolean {
+  return slots.getStore()?.right !== undefined;
+}
+
+/**
+ * Resolves when the work at hand may have an effect. Each door awaits this last before the effect.
+ * @param signal of the work: a call that was given up meanwhile must have no effect later
+ * @throws {CancelError} when the right is lost, or the signal aborts first
+ */
+export async function untilEffectMayBegin(signal: AbortSignal): Promise<void> {
+  const right = slots.getStore()?.right;
+  if (right === undefined) return;
+  if (signal.aborted) throw cancelError(signal);
+  await unlessAborted(right.mayAct(), signal);
 }

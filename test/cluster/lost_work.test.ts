@@ -1,7 +1,7 @@
 /** Tests of the work of a gateway that has lost its lease: others may own the runs, and the work is not over yet. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { effectRight } from "../../lib/base/effect_right.ts";
+import { needsEffectRight, untilEffectMayBegin } from "../../lib/base/effect_right.ts";
 import { RUN_CLAIMS } from "../../lib/cluster/cluster_records.ts";
 import type { RunRequest } from "../../lib/runs/run_request.ts";
 import type { Write } from "../../lib/storage/store.ts";
@@ -126,11 +126,11 @@ describe("a call that is being prepared when the lease runs out", () => {
   function slowTool(access: "read" | "write") {
     const prepared = Promise.withResolvers<void>();
     const seen = { begun: false, effects: 0, hasRight: false };
-    const run = async () => {
+    const run = async (_input: unknown, { signal }: { readonly signal: AbortSignal }) => {
       seen.begun = true;
       await prepared.promise;
-      seen.hasRight = effectRight() !== undefined;
-      await effectRight()?.mayAct();
+      seen.hasRight = needsEffectRight();
+      await untilEffectMayBegin(signal);
       seen.effects++;
       return "worked";
     };

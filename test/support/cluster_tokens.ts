@@ -25,6 +25,8 @@ const USED_MS = 300;
  * at once, so no new token and none that was revoked before is used then.
  */
 const QUIET_MS = 2_000;
+/** Answers of a gateway whose database is away, and of one that stood still while the request came. */
+const NOT_NOW: ReadonlySet<number> = new Set([503, 408]);
 /** Clients that use tokens: some wait for a gateway that stands still. */
 const CLIENTS = 6;
 
@@ -158,7 +160,7 @@ async function answerOf(
   try {
     const reply = await member.gateway.call(path, init);
     const text = await reply.text();
-    return reply.status === 503 ? undefined : { status: reply.status, text };
+    return NOT_NOW.has(reply.status) ? undefined : { status: reply.status, text };
   } catch (error) {
     if (error instanceof TypeError) return undefined;
     throw error;

@@ -11,7 +11,7 @@ import type {
 } from "@modelcontextprotocol/client";
 import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
-import { effectRight } from "../../base/effect_right.ts";
+import { untilEffectMayBegin } from "../../base/effect_right.ts";
 import type { McpClientSdk } from "./load_sdk.ts";
 import type {
   McpEra,
@@ -117,6 +117,7 @@ export class ServerSession {
     params: McpParams<M>,
     { tool, ...options }: McpRequestOptions & { readonly tool?: McpToolDefinition | undefined },
   ): Promise<McpResult<M>> {
+    if (method === "tools/call") await untilEffectMayBegin(options.signal);
     // The SDK has checked the result against the schema of the method
     return await this.#within(options, (sdkOptions, open) => {
       const ask = (given: object) => this.#ask({ method, params: given, tool }, sdkOptions);
@@ -207,7 +208,6 @@ export class ServerSession {
     },
     options: RequestOptions,
   ): Promise<unknown> {
-    if (method === "tools/call") await effectRight()?.mayAct();
     if (method === "tools/call" && this.era === "modern" && tool !== undefined) {
       const { name, inputSchema } = tool;
       // Results are checked by whoever shows them: the SDK's check would compile a stranger's schema into code

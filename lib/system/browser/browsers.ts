@@ -1,6 +1,6 @@
 import { cancelError } from "../../base/cancel.ts";
 import type { Timer } from "../../base/clock.ts";
-import { effectRight } from "../../base/effect_right.ts";
+import { untilEffectMayBegin } from "../../base/effect_right.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { RequestGuard } from "./guarded_targets.ts";
@@ -88,7 +88,7 @@ class RunBrowsers implements Browsers {
       const entry = this.#entries.get(runId) ?? await this.#open(runId, { ...request, signal });
       entry.idle.clear();
       try {
-        await effectRight()?.mayAct();
+        await untilEffectMayBegin(signal);
         return await work(entry.pages);
       } finally {
         entry.idle = this.#options.clock.after(entry.idleMs, () => this.#closeIdle(runId, entry));

@@ -1,6 +1,6 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
-import { effectRight } from "../../base/effect_right.ts";
+import { untilEffectMayBegin } from "../../base/effect_right.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedSemaphore, type KeyedSemaphore } from "../../base/keyed_queues.ts";
 import { lazily } from "../../base/lazily.ts";
@@ -186,7 +186,7 @@ async function send(
   const proxy = way?.proxy;
   const exchange = async () => {
     // The name was looked up, and others went first to its host
-    await effectRight()?.mayAct();
+    await untilEffectMayBegin(signal);
     return await pinnedExchange({ url, addresses, method, headers, body, signal, maxBytes, proxy, encodings, sink });
   };
   if (isTrusted) return { url, reply: await exchange() };

@@ -6,7 +6,8 @@ import type { CommandNetwork } from "./containment.ts";
 import type { RelayProblem } from "../net/relay.ts";
 import { createOutputRing, type OutputPart, type OutputRing } from "./command_output.ts";
 import type { Aftermath } from "./quarantine.ts";
-import { type CommandLine, type Exit, type ProcessGroup, startGroup } from "./process_group.ts";
+import { startWithRight } from "./gated_start.ts";
+import type { CommandLine, Exit, ProcessGroup } from "./process_group.ts";
 
 /** A process that was started to run on. */
 export interface ProcessInfo {
@@ -57,6 +58,8 @@ interface ProcessStart {
   readonly maxProcesses: number;
   /** Kept of the output */
   readonly maxOutputBytes: number;
+  /** Aborts when the start is given up */
+  readonly signal: AbortSignal;
 }
 
 /** Bytes that a process may write in all: to read them costs time of the gateway. */
@@ -96,6 +99,8 @@ class StartedProcesses implements ProcessTable {
   readonly #entries = new Map<string, Entry>();
   readonly #suffix: string;
   #count = 0;
+  /** Processes that wait until they may begin. */
+  #starting = 0;
 
   constructor(clock: Clock, redact: RedactPart | undefined, suffix: string) {
     this.#clock = clock;
@@ -105,7 +110,9 @@ class StartedProcesses implements ProcessTable {
 
   async start(line: CommandLine, options: ProcessStart): Promise<ProcessInfo> {
     this.#makeRoom(options.maxProcesses);
-    const entry = this.#open(startGroup(line), options);
+    this.#starting++;
+    const group = await startWithRight(line, options.signal).finally(() => this.#starting--);
+    const entry = this.#open(group, options);
     readOutput(entry);
     this.#entries.set(entry.info.id, entry);
     // When the program cannot be started, `exited` rejects, and `start` with it
@@ -190,7 +197,7 @@ class StartedProcesses implements ProcessTable {
   /** Forgets the oldest ended processes. @throws {ToolError} `too_many_processes` */
   #makeRoom(maxProcesses: number): void {
     const ended = [...this.#entries].filter(([, entry]) => entry.state.kind !== "running");
-    const running = this.#entries.size - ended.length;
+    const running = this.#entries.size - ended.length + this.#starting;
     if (running >= maxProcesses) {
       throw new ToolError(
         "too_many_processes",

@@ -27,7 +27,6 @@ import { createProcessTable, type ProcessInfo, type ProcessTable } from "./proce
 import type { requireStarted } from "./sandbox.ts";
 import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments.ts";
 import type { Surveys } from "./surveys.ts";
-import { whenItMayBegin } from "./within_deadline.ts";
 import type { TaintedWrites } from "./workspace_watch.ts";
 
 /** Programs for tools: the only way a tool starts one (docs/design/paths_and_commands.md "Commands"). */
@@ -233,14 +232,8 @@ class ToolProcesses implements Processes {
     const redact = composed === undefined ? this.#options.redact : undefined;
     let result: CommandResult;
     try {
-      result = await runCommand(await whenItMayBegin(line, clock), {
-        timeoutMs,
-        maxOutputBytes,
-        signal,
-        clock,
-        redact,
-        graceMs,
-      });
+      const limits = { timeoutMs, maxOutputBytes, graceMs };
+      result = await runCommand(line, { ...limits, signal, clock, redact, isEffect: true });
     } catch (error) {
       // Cancelled: what it had done until then is looked at all the same
       await this.#afterOf(prepared);
@@ -262,9 +255,8 @@ class ToolProcesses implements Processes {
     const signal = AbortSignal.any([request.signal, this.#closing.signal]);
     const onEnd = () => this.#afterOf(prepared);
     try {
-      const begun = await whenItMayBegin(line, this.#options.clock);
       if (signal.aborted) throw cancelError(signal);
-      return await this.#table.start(begun, { ...about, refused, maxProcesses, maxOutputBytes, onEnd });
+      return await this.#table.start(line, { ...about, refused, maxProcesses, maxOutputBytes, signal, onEnd });
     } catch (error) {
       await prepared.drop();
       throw error;

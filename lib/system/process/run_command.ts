@@ -5,6 +5,7 @@ import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import type { Taint } from "../../base/taint.ts";
 import { type Capture, type Captured, captureOutput } from "./command_output.ts";
+import { startWithRight } from "./gated_start.ts";
 import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
 import type { RelayProblem } from "../net/relay.ts";
 import type { CommandLookup } from "./command_lookup.ts";
@@ -59,6 +60,8 @@ export interface RunCommandOptions {
   readonly clock: Clock;
   /** Masks secrets in what is kept. Default: nothing is masked */
   readonly redact?: RedactPart | undefined;
+  /** True: it begins once the work at hand may have effects, see `startWithRight`. Default false */
+  readonly isEffect?: boolean;
   /** Milliseconds it has to clean up after itself once it is told to stop. Default 0: it is killed at once */
   readonly graceMs?: number;
 }
@@ -96,9 +99,9 @@ const MAX_ROUNDS = 8;
  * @throws {CancelError} when the signal aborts; `timeout` there is an ending, as the command's own time limit
  */
 export async function runCommand(line: CommandLine, options: RunCommandOptions): Promise<CommandResult> {
-  const { clock, signal, timeoutMs, maxOutputBytes, redact, graceMs = 0 } = options;
+  const { clock, signal, timeoutMs, maxOutputBytes, redact, isEffect = false, graceMs = 0 } = options;
   if (signal.aborted) throw cancelError(signal);
-  const group = startGroup(line);
+  const group = isEffect ? await startWithRight(line, signal) : startGroup(line);
   let grace: { clear(): void } | undefined;
   const stop = () => {
     if (graceMs === 0) return group.kill();
