@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import { OPEN_DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
 import { createDeliveries, type Deliveries } from "../../lib/automation/channels/delivery_service.ts";
 import { cancelError } from "../../lib/base/cancel.ts";
+import { needsEffectRight, untilEffectMayBegin } from "../../lib/base/effect_right.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import { NO_USAGE } from "../../lib/base/records/usage.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
@@ -78,6 +79,8 @@ async function join(
   void crashing?.crashed.then(die);
   const { clock } = database;
   const fetch: GuardedFetch = async ({ url, headers, signal }) => {
+    assert.ok(needsEffectRight(), "an attempt asks for its right again, last before it is sent");
+    await untilEffectMayBegin(signal);
     const given = headers?.(new URL(url)) ?? {};
     receiver.got.push(`${name} ${given["x-postern-attempt"]} ${given["idempotency-key"]}`);
     receiver.open++;

@@ -1,5 +1,6 @@
 import { bodyHmac, SIGNATURE_HEADER } from "../../base/body_hmac.ts";
 import type { Clock } from "../../base/clock.ts";
+import { withEffectRight } from "../../base/effect_right.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { KeyedSemaphore } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
@@ -128,8 +129,9 @@ async function sendWithin<T>(
 ): Promise<T | { readonly kind: "broken" }> {
   if (hold === undefined) return await send(breaking);
   const deadline = hold.deadline();
+  const right = { mayAct: () => hold.mayAct(breaking) };
   try {
-    return await send(AbortSignal.any([breaking, deadline.signal]));
+    return await withEffectRight({ right }, () => send(AbortSignal.any([breaking, deadline.signal])));
   } catch (error) {
     if (breaking.aborted || !deadline.signal.aborted) throw error;
     return { kind: "broken" };
