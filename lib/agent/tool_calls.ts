@@ -174,7 +174,7 @@ class RunningCall {
       (request, waiting) => approve(request, waiting, emit),
       elicit === undefined ? {} : { elicit: (request, waiting) => elicit(request, waiting, emit) },
     );
-    return withEffectRight(this.#slot, () =>
+    const call = () =>
       options.tools.call({
         name: this.#call.name,
         input: inputOf(this.#call),
@@ -194,7 +194,8 @@ class RunningCall {
         allowed: options.skills.narrow(options.allowed),
         onStart: (prepared) => this.#onStart(prepared),
         onProgress: (message) => emit({ type: "tool_progress", call_id: this.#call.id, message }),
-      }));
+      });
+    return options.right === undefined ? call() : withEffectRight(this.#slot, call);
   }
 
   async #onStart({ input, access, repeatable }: PreparedCall): Promise<void> {

@@ -3,7 +3,7 @@
  *
  * A call begins with this right, and may lose it before its effect: a program is prepared for seconds, a request waits for its turn, the
  * process stands still. Each door therefore asks for it again, last before the effect. The right goes with the work through all functions
- * and waits between a call and its doors, so that none of them hands it on and none can forget it.
+ * and waits between a call and its doors, so that none of them has to hand it on.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { cancelError, unlessAborted } from "./cancel.ts";
@@ -15,9 +15,11 @@ export interface EffectRight {
    * @throws {CancelError} when the right is lost, or the work was cancelled
    */
   mayAct(): Promise<void>;
+  /** Tells whether an effect may begin now, at once. */
+  mayActNow(): boolean;
 }
 
-/** Place of the right of one piece of work. Empty until the work comes to its effects. */
+/** Place of the right of one piece of work. Empty until the work comes to its effects, and after its end. */
 export interface EffectRightSlot {
   right?: EffectRight | undefined;
 }
@@ -36,9 +38,25 @@ export async function withEffectRight<T>(slot: EffectRightSlot, work: () => Prom
   }
 }
 
-/** Tells whether the effects of the work at hand need a right: at a gateway alone, and in work that only reads, they do not. */
+/** Does work that several calls wait for together: it needs no right of the call that happens to begin it. */
+export function withoutEffectRight<T>(work: () => T): T {
+  return slots.run({}, work);
+}
+
+/** Returns a function whose work has the right of the work at hand, wherever it is called from, as by the messages of a thread. */
+export function keepingEffectRight<Given extends unknown[], T>(work: (...given: Given) => T): (...given: Given) => T {
+  const slot = slots.getStore() ?? {};
+  return (...given) => slots.run(slot, () => work(...given));
+}
+
+/** Tells whether the effects of the work at hand need a right: at a gateway alone, and in a call that only reads, they do not. */
 export function needsEffectRight(): boolean {
   return slots.getStore()?.right !== undefined;
+}
+
+/** Tells whether the work at hand may have an effect now, at once. */
+export function mayHaveEffectNow(): boolean {
+  return slots.getStore()?.right?.mayActNow() ?? true;
 }
 
 /**

@@ -261,7 +261,10 @@ export class RunOwnership implements OwnedRuns {
 
   /** Returns the right of a recorded run to effects, see `mayAct`. @param signal aborts when the run stops */
   rightOf(runId: string, signal: AbortSignal): EffectRight {
-    return { mayAct: () => this.mayAct(runId, signal) };
+    return {
+      mayAct: () => this.mayAct(runId, signal),
+      mayActNow: () => this.owns(runId) && !this.isLost(runId) && this.#options.lease.mayAct(),
+    };
   }
 
   /** Gives back all runs of this gateway, once none is at work here. */

@@ -13,6 +13,8 @@ export interface WorkHold {
   readonly lost: AbortSignal;
   /** Resolves when an effect may begin. @throws {CancelError} `shutdown` when others own the work; the signal's reason when it aborts first */
   mayAct(signal: AbortSignal): Promise<void>;
+  /** Tells whether an effect may begin now, at once. */
+  mayActNow(): boolean;
   /** Returns a signal that aborts with `shutdown` at the deadline of this gateway, unless its lease is renewed before. Clear it at the end. */
   deadline(): { readonly signal: AbortSignal; clear(): void };
   /** Set for work of a workspace that this gateway does not have, and that has no gateway: the work ends here, or waits. */
@@ -80,6 +82,11 @@ export class FencedHold implements WorkHold {
     if (await this.#parts.lease.mayActUnder(this.#fence, signal)) return;
     this.#lost.abort(takenOver());
     throw takenOver();
+  }
+
+  mayActNow(): boolean {
+    const { lease } = this.#parts;
+    return lease.own()?.fence === this.#fence && lease.mayAct();
   }
 
   deadline(): { readonly signal: AbortSignal; clear(): void } {

@@ -1,15 +1,21 @@
 /** Tests that each door through which an effect leaves the gateway asks for the right to it, last before the effect. */
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { CancelError, cancelError } from "../../lib/base/cancel.ts";
+import { systemClock } from "../../lib/base/clock.ts";
 import { type EffectRight, withEffectRight } from "../../lib/base/effect_right.ts";
 import { UNTAINTED } from "../../lib/base/taint.ts";
-import { RunningPlugin } from "../../lib/extensions/plugins/running_plugin.ts";
+import { parsePluginManifest } from "../../lib/extensions/plugins/manifest.ts";
+import { createProcessOpener } from "../../lib/extensions/plugins/process/program_plugin.ts";
+import { createDesktop } from "../../lib/system/desktop/desktop.ts";
 import { fetchSetUp, fetchSites } from "../support/fetch_bench.ts";
 import { NEVER, withMcp } from "../support/mcp_bench.ts";
 import { createNodeBench } from "../support/node_bench.ts";
+import { NO_SECRETS } from "../support/plugin_bench.ts";
+import { sampleTool, sha256 } from "../support/plugin_package.ts";
+import { configOf } from "../support/running_gateway.ts";
 import { createToolBench } from "../support/tool_bench.ts";
 import { until } from "../support/until.ts";
 import { createWorkspaceProcesses } from "../support/workspace_processes.ts";
@@ -52,24 +58,47 @@ const DOORS: Readonly<Record<string, (use: (door: Door) => Promise<void>) => Pro
       hasEffect: () => place.seen.length > 0,
     });
   },
-  async "a call of a plugin"(use) {
-    let calls = 0;
-    const running = new RunningPlugin({
-      key: () => "",
-      open: () =>
-        Promise.resolve({
-          call: () => Promise.resolve({ output: String(++calls), is_error: false }),
-          close: () => Promise.resolve(),
-        }),
-      onCloseError: (error) => assert.fail(String(error)),
-    });
-    const context = { workspace_root: "/", allow_sensitive_file_reads: false, allow_sensitive_file_writes: false };
-    await use({
-      pass: (signal) => running.call({ tool: "go", input: {}, context }, signal),
-      hasEffect: () => calls > 0,
-    });
-    await running.close();
-  },
+  "a call of a plugin": (use) =>
+    withWorkspace({}, async ({ root }) => {
+      const folder = join(dirname(root), "package");
+      mkdirSync(folder);
+      const file = join(folder, "effect");
+      const main = Buffer.from(`#!/bin/sh\nread -r line\necho begun > "${file}"\nprintf '{"output":"x"}\\n'\n`);
+      writeFileSync(join(folder, "tool"), main, { mode: 0o700 });
+      const process = { command: "./tool", sha256: sha256(main), mode: "one_shot" };
+      const about = { id: "sample", version: "1.0.0", description: "A sample", tools: [sampleTool("say")] };
+      const manifest = parsePluginManifest(JSON.stringify({ ...about, kind: "process", process }));
+      assert.ok(manifest.kind === "process");
+      const { processes, redactor } = createToolBench({ root });
+      const open = createProcessOpener({ processes, clock: systemClock, secrets: NO_SECRETS, redact: redactor.part });
+      const config = configOf({ plugins: { allow_process: true, sandbox: "off" } });
+      const host = await open({ manifest, folder, digest: "", main, config });
+      const context = { workspace_root: root, allow_sensitive_file_reads: false, allow_sensitive_file_writes: false };
+      await use({
+        pass: (signal) => host.call({ tool: "say", input: { text: "hi" }, context }, signal),
+        hasEffect: () => existsSync(file),
+      });
+      await host.close();
+      await processes.close();
+    }),
+  "an address that is opened for the user": (use) =>
+    withWorkspace({}, async ({ root }) => {
+      const [opener, file] = [join(root, "xdg-open"), join(root, "effect")];
+      writeFileSync(opener, `#!/bin/sh\necho "$1" > "${file}"\n`, { mode: 0o700 });
+      const desktop = createDesktop({
+        processes: { run: () => assert.fail("It takes no picture") },
+        commands: { find: (name) => Promise.resolve(name === "xdg-open" ? opener : undefined) },
+        clock: systemClock,
+        environment: (name) => (name === "DISPLAY" ? ":9" : undefined),
+        home: "/home/nobody",
+        folder: join(root, "pictures"),
+        platform: "linux",
+      });
+      await use({
+        pass: (signal) => desktop.openUrl(new URL("http://a.test/"), { signal, writable: [] }),
+        hasEffect: () => existsSync(file),
+      });
+    }),
   "a call of an MCP server": (use) =>
     withMcp({ era: "modern", ttlMs: 60_000 }, async (bench) => {
       await bench.server().freshTools(NEVER);
@@ -130,6 +159,7 @@ for (const [name, withDoor] of Object.entries(DOORS)) {
             lost.abort(new CancelError("shutdown"));
             return Promise.reject(cancelError(lost.signal));
           },
+          mayActNow: () => false,
         };
         await assert.rejects(withEffectRight({ right }, () => pass(lost.signal)), {
           name: "CancelError",
@@ -141,12 +171,15 @@ for (const [name, withDoor] of Object.entries(DOORS)) {
     test("waits while the right is uncertain, and then has its effect", () =>
       withDoor(async ({ pass, hasEffect }) => {
         const asked = Promise.withResolvers<void>();
+        let isSure = false;
         const right: EffectRight = {
           async mayAct() {
             assert.equal(hasEffect(), false);
             asked.resolve();
             await new Promise((resolve) => setImmediate(resolve));
+            isSure = true;
           },
+          mayActNow: () => isSure,
         };
         await Promise.all([asked.promise, withEffectRight({ right }, () => pass(NEVER))]);
         assert.equal(hasEffect(), true);
@@ -159,3 +192,14 @@ for (const [name, withDoor] of Object.entries(DOORS)) {
       }));
   });
 }
+
+test("a command whose right became uncertain is prepared anew, since the workspace may have changed", () =>
+  withCommands(async (processes, request, hasEffect) => {
+    const asked: string[] = [];
+    const right: EffectRight = {
+      mayAct: () => Promise.resolve(void asked.push("wait")),
+      mayActNow: () => asked.push("look") > 2,
+    };
+    const { ending } = await withEffectRight({ right }, () => processes.run(request));
+    assert.deepEqual([ending, asked, hasEffect()], [{ kind: "exit", code: 0 }, ["wait", "look", "wait", "look"], true]);
+  }));

@@ -129,7 +129,7 @@ async function sendWithin<T>(
 ): Promise<T | { readonly kind: "broken" }> {
   if (hold === undefined) return await send(breaking);
   const deadline = hold.deadline();
-  const right = { mayAct: () => hold.mayAct(breaking) };
+  const right = { mayAct: () => hold.mayAct(breaking), mayActNow: () => hold.mayActNow() };
   try {
     return await withEffectRight({ right }, () => send(AbortSignal.any([breaking, deadline.signal])));
   } catch (error) {

@@ -1,6 +1,7 @@
 import type { Prompt, Resource, ResourceTemplateType } from "@modelcontextprotocol/client";
 import { CancelError, cancelError, unlessAborted } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { withoutEffectRight } from "../../base/effect_right.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type {
@@ -227,7 +228,7 @@ export class ServerConnection implements McpConnection {
       ending,
       session: undefined,
       since: undefined,
-      opening: this.#renewing.then(() => this.#start(lane)),
+      opening: this.#renewing.then(() => withoutEffectRight(() => this.#start(lane))),
     };
     this.#lane = lane;
     lane.opening.catch((error: unknown) => this.#failed(lane, error));

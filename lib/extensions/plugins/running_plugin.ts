@@ -1,4 +1,3 @@
-import { untilEffectMayBegin } from "../../base/effect_right.ts";
 import type { PluginAnswer, PluginCall, PluginHost } from "./plugin_host.ts";
 
 /** A host on its way or at work, with the calls that it has. */
@@ -40,7 +39,6 @@ export class RunningPlugin {
     lane.calls++;
     try {
       const host = await lane.host;
-      await untilEffectMayBegin(signal);
       return await host.call(call, signal);
     } finally {
       lane.calls--;

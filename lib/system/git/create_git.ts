@@ -1,4 +1,5 @@
 import { realpath } from "node:fs/promises";
+import { withoutEffectRight } from "../../base/effect_right.ts";
 import { ToolError } from "../../base/errors.ts";
 import { fileError } from "../files/file_error.ts";
 import type { Processes } from "../process/processes.ts";
@@ -52,7 +53,7 @@ class CheckedGit implements Git {
   }
 
   async #requireVersion(opened: OpenOptions): Promise<void> {
-    const checking = this.#checking ??= this.#checkVersion(opened);
+    const checking = this.#checking ??= withoutEffectRight(() => this.#checkVersion(opened));
     try {
       await checking;
     } catch (error) {

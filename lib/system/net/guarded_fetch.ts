@@ -1,6 +1,5 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
-import { untilEffectMayBegin } from "../../base/effect_right.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedSemaphore, type KeyedSemaphore } from "../../base/keyed_queues.ts";
 import { lazily } from "../../base/lazily.ts";
@@ -184,11 +183,8 @@ async function send(
   };
   if (way?.problem !== undefined) throw failure("fetch_failed", step.url, way.problem);
   const proxy = way?.proxy;
-  const exchange = async () => {
-    // The name was looked up, and others went first to its host
-    await untilEffectMayBegin(signal);
-    return await pinnedExchange({ url, addresses, method, headers, body, signal, maxBytes, proxy, encodings, sink });
-  };
+  const exchange = () =>
+    pinnedExchange({ url, addresses, method, headers, body, signal, maxBytes, proxy, encodings, sink });
   if (isTrusted) return { url, reply: await exchange() };
   const host = url.hostname.replace(/\.+$/, "");
   if (machine.slots.waiting(host) >= MAX_WAITING) {

@@ -1,6 +1,7 @@
 import { type ClientRequest, type IncomingMessage, request as sendPlain } from "node:http";
 import { request as sendOverTls } from "node:https";
 import { isIP } from "node:net";
+import { needsEffectRight, untilEffectMayBegin } from "../../base/effect_right.ts";
 import { hostAndPort, isSameAddress } from "./address.ts";
 import { ATTEMPT_MS, lookupOf, PinError, tunnelToFirst } from "./pinned_connection.ts";
 import { type BodySink, type ReadBody, readBody, SinkFailure } from "./reply_body.ts";
@@ -55,6 +56,8 @@ export async function pinnedExchange(request: PinnedRequest): Promise<PinnedRepl
 async function exchange(outgoing: ClientRequest, request: PinnedRequest): Promise<PinnedReply> {
   let wire: Error | undefined;
   outgoing.on("error", (error) => (wire ??= error));
+  if (needsEffectRight()) await connected(outgoing);
+  await untilEffectMayBegin(request.signal);
   const incoming = await headOf(outgoing, request);
   try {
     const head = { status: incoming.statusCode ?? 0, headers: headersOf(incoming) };
@@ -71,6 +74,18 @@ async function exchange(outgoing: ClientRequest, request: PinnedRequest): Promis
   } finally {
     outgoing.destroy();
   }
+}
+
+/** Resolves when a request has its connection, over which nothing has been sent yet. */
+function connected(outgoing: ClientRequest): Promise<void> {
+  return new Promise((resolve, reject) => {
+    outgoing.once("error", reject);
+    outgoing.once("close", () => reject(new PinError("the connection was closed before the request")));
+    outgoing.once("socket", (socket) => {
+      if (!socket.connecting) return resolve();
+      socket.once("encrypted" in socket ? "secureConnect" : "connect", () => resolve());
+    });
+  });
 }
 
 const NO_BODY: ReadBody = { body: new Uint8Array(), bytes: 0, truncated: false };

@@ -1,28 +1,29 @@
-import { needsEffectRight, untilEffectMayBegin } from "../../base/effect_right.ts";
+import { mayHaveEffectNow, needsEffectRight } from "../../base/effect_right.ts";
 import { type CommandLine, type ProcessGroup, startGroup } from "./process_group.ts";
 
-/**
- * Waits for a line on its input, and becomes the command, whose input is empty. A gateway that is gone closes the input, and the command never
- * begins. The shell leaves no variable of its own behind.
- */
+/** Error of a program that did not begin, since it was not sure any more that the work at hand may have effects: prepare it anew. */
+export class RightUncertain extends Error {
+  override readonly name = "RightUncertain";
+}
+
+/** Waits for a line on its input, and becomes the command, whose input is empty. A gateway that is gone closes the input, and nothing begins. */
 const GATE = 'read -r go || exit 1; unset go PWD OLDPWD SHLVL; exec "$@" < /dev/null';
 
 /**
- * Starts a program, which begins once the work at hand may have effects, see `untilEffectMayBegin`.
+ * Starts a program if the work at hand may have effects, see `untilEffectMayBegin`.
  *
  * To start a process takes milliseconds, and a gateway that is paused meanwhile goes on from there however late it is. So the process is
- * started first and waits behind a gate, and the right is asked for when nothing is left to do but to open it.
+ * started first and waits behind a gate, and the right is looked at when nothing is left to do but to open it. Where `/bin/sh` is bash, the
+ * program has `SHLVL` and `_` among its variables.
  * @param line without an input
- * @throws {ToolError} `command_not_started`; {CancelError} when the right is lost or the signal aborts first: the program has not begun
+ * @throws {ToolError} `command_not_started`; {RightUncertain} the program has not begun
  */
-export async function startWithRight(line: CommandLine, signal: AbortSignal): Promise<ProcessGroup> {
+export function startWithRight(line: CommandLine): ProcessGroup {
   if (!needsEffectRight()) return startGroup(line);
   const group = startGroup(behindGate(line));
-  try {
-    await untilEffectMayBegin(signal);
-  } catch (error) {
+  if (!mayHaveEffectNow()) {
     group.kill();
-    throw error;
+    throw new RightUncertain("The lease of this gateway ran out while the program was prepared");
   }
   group.stdin?.end("\n");
   return group;

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import process from "node:process";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
+import { untilEffectMayBegin } from "../../base/effect_right.ts";
 import { ToolError } from "../../base/errors.ts";
 import { SEARCH_PATH } from "./command_lookup.ts";
 import type { Exit } from "./process_group.ts";
@@ -30,6 +31,7 @@ export interface HandedProgram {
 export async function handOver(
   { file, args, env, waitMs, clock, signal }: HandedProgram,
 ): Promise<Exit | { readonly kind: "running" }> {
+  await untilEffectMayBegin(signal);
   if (signal.aborted) throw cancelError(signal);
   const child = spawn(file, args, {
     cwd: "/",

@@ -32,7 +32,7 @@ export interface ProcessInfo {
 
 /** Processes that were started to run on, and the last that ended. */
 export interface ProcessTable {
-  /** @throws {ToolError} `too_many_processes`, `command_not_started` */
+  /** @throws {ToolError} `too_many_processes`, `command_not_started`; {RightUncertain} as `startWithRight` */
   start(line: CommandLine, options: ProcessStart): Promise<ProcessInfo>;
   list(): readonly ProcessInfo[];
   /** @throws {ToolError} `process_not_found` */
@@ -58,8 +58,6 @@ interface ProcessStart {
   readonly maxProcesses: number;
   /** Kept of the output */
   readonly maxOutputBytes: number;
-  /** Aborts when the start is given up */
-  readonly signal: AbortSignal;
 }
 
 /** Bytes that a process may write in all: to read them costs time of the gateway. */
@@ -99,8 +97,6 @@ class StartedProcesses implements ProcessTable {
   readonly #entries = new Map<string, Entry>();
   readonly #suffix: string;
   #count = 0;
-  /** Processes that wait until they may begin. */
-  #starting = 0;
 
   constructor(clock: Clock, redact: RedactPart | undefined, suffix: string) {
     this.#clock = clock;
@@ -110,9 +106,7 @@ class StartedProcesses implements ProcessTable {
 
   async start(line: CommandLine, options: ProcessStart): Promise<ProcessInfo> {
     this.#makeRoom(options.maxProcesses);
-    this.#starting++;
-    const group = await startWithRight(line, options.signal).finally(() => this.#starting--);
-    const entry = this.#open(group, options);
+    const entry = this.#open(startWithRight(line), options);
     readOutput(entry);
     this.#entries.set(entry.info.id, entry);
     // When the program cannot be started, `exited` rejects, and `start` with it
@@ -197,7 +191,7 @@ class StartedProcesses implements ProcessTable {
   /** Forgets the oldest ended processes. @throws {ToolError} `too_many_processes` */
   #makeRoom(maxProcesses: number): void {
     const ended = [...this.#entries].filter(([, entry]) => entry.state.kind !== "running");
-    const running = this.#entries.size - ended.length + this.#starting;
+    const running = this.#entries.size - ended.length;
     if (running >= maxProcesses) {
       throw new ToolError(
         "too_many_processes",

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
+import { untilEffectMayBegin } from "../../base/effect_right.ts";
 import { lazily, type Lazy } from "../../base/lazily.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
 import type { RedactPart } from "../../base/redact.ts";
@@ -20,7 +21,8 @@ import {
   type SandboxMode,
 } from "./containment.ts";
 import { killLeftovers } from "./leftover_processes.ts";
-import type { Preparation, PreparedCommand } from "./prepare_command.ts";
+import { RightUncertain } from "./gated_start.ts";
+import type { AnyRequest, Preparation, PreparedCommand } from "./prepare_command.ts";
 import type { PreparedProgram, ProgramOptions, ProgramRequest, RunningProgram } from "./prepare_program.ts";
 import type { Aftermath } from "./quarantine.ts";
 import { createProcessTable, type ProcessInfo, type ProcessTable } from "./process_table.ts";
@@ -220,47 +222,64 @@ class ToolProcesses implements Processes {
     return work;
   }
 
-  async #run(request: CommandRequest): Promise<ProcessResult> {
-    const { preparation, requireStarted, runCommand } = await this.#runner();
-    const prepared = await preparation.prepare(request);
-    const { line, contained, relay } = prepared;
-    const { timeoutMs, maxOutputBytes, composed } = request;
+  /** Prepares a command for `use`, and anew when it did not begin: the workspace may have changed while its right to effects was uncertain. */
+  async #whenItMayBegin<T>(
+    request: AnyRequest,
+    use: (prepared: PreparedCommand, signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const { preparation } = await this.#runner();
     const signal = AbortSignal.any([request.signal, this.#closing.signal]);
-    const graceMs = composed === undefined ? 0 : composed.graceMs ?? GRACE_MS;
-    const { clock } = this.#options;
-    // A composed command is read by Postern itself, before the model gets anything of it
-    const redact = composed === undefined ? this.#options.redact : undefined;
-    let result: CommandResult;
-    try {
-      const limits = { timeoutMs, maxOutputBytes, graceMs };
-      result = await runCommand(line, { ...limits, signal, clock, redact, isEffect: true });
-    } catch (error) {
-      // Cancelled: what it had done until then is looked at all the same
-      await this.#afterOf(prepared);
-      throw error;
+    for (;;) {
+      await untilEffectMayBegin(signal);
+      const prepared = await preparation.prepare(request);
+      try {
+        return await use(prepared, signal);
+      } catch (error) {
+        if (!(error instanceof RightUncertain)) throw error;
+      }
     }
-    const after = await this.#afterOf(prepared);
-    if (contained) requireStarted(request.words, result);
-    relay?.requireStarted(result);
-    return { ...result, contained, refused: relay?.problems() ?? [], ...after };
   }
 
-  async #start(request: StartRequest): Promise<ProcessInfo> {
-    const { preparation } = await this.#runner();
-    const prepared = await preparation.prepare(request);
-    const { line, contained, relay } = prepared;
-    const { words, owner, taint = UNTAINTED, maxProcesses, maxOutputBytes } = request;
-    const about = { words, contained, network: relay === undefined ? "none" : "allowlist", owner, taint } as const;
-    const refused = () => relay?.problems() ?? [];
-    const signal = AbortSignal.any([request.signal, this.#closing.signal]);
-    const onEnd = () => this.#afterOf(prepared);
-    try {
-      if (signal.aborted) throw cancelError(signal);
-      return await this.#table.start(line, { ...about, refused, maxProcesses, maxOutputBytes, signal, onEnd });
-    } catch (error) {
-      await prepared.drop();
-      throw error;
-    }
+  #run(request: CommandRequest): Promise<ProcessResult> {
+    return this.#whenItMayBegin(request, async (prepared, signal) => {
+      const { line, contained, relay } = prepared;
+      const { requireStarted, runCommand } = await this.#runner();
+      const { timeoutMs, maxOutputBytes, composed } = request;
+      const graceMs = composed === undefined ? 0 : composed.graceMs ?? GRACE_MS;
+      const { clock } = this.#options;
+      // A composed command is read by Postern itself, before the model gets anything of it
+      const redact = composed === undefined ? this.#options.redact : undefined;
+      let result: CommandResult;
+      try {
+        const limits = { timeoutMs, maxOutputBytes, graceMs };
+        result = await runCommand(line, { ...limits, signal, clock, redact, isEffect: true });
+      } catch (error) {
+        // Cancelled: what it had done until then is looked at all the same
+        await (error instanceof RightUncertain ? prepared.drop() : this.#afterOf(prepared));
+        throw error;
+      }
+      const after = await this.#afterOf(prepared);
+      if (contained) requireStarted(request.words, result);
+      relay?.requireStarted(result);
+      return { ...result, contained, refused: relay?.problems() ?? [], ...after };
+    });
+  }
+
+  #start(request: StartRequest): Promise<ProcessInfo> {
+    return this.#whenItMayBegin(request, async (prepared, signal) => {
+      const { line, contained, relay } = prepared;
+      const { words, owner, taint = UNTAINTED, maxProcesses, maxOutputBytes } = request;
+      const about = { words, contained, network: relay === undefined ? "none" : "allowlist", owner, taint } as const;
+      const refused = () => relay?.problems() ?? [];
+      const onEnd = () => this.#afterOf(prepared);
+      try {
+        if (signal.aborted) throw cancelError(signal);
+        return await this.#table.start(line, { ...about, refused, maxProcesses, maxOutputBytes, onEnd });
+      } catch (error) {
+        await prepared.drop();
+        throw error;
+      }
+    });
   }
 
   async #prepareProgram(request: ProgramRequest): Promise<PreparedProgram> {

@@ -60,7 +60,7 @@ export interface RunCommandOptions {
   readonly clock: Clock;
   /** Masks secrets in what is kept. Default: nothing is masked */
   readonly redact?: RedactPart | undefined;
-  /** True: it begins once the work at hand may have effects, see `startWithRight`. Default false */
+  /** True: it begins if the work at hand may have effects, see `startWithRight`. Default false */
   readonly isEffect?: boolean;
   /** Milliseconds it has to clean up after itself once it is told to stop. Default 0: it is killed at once */
   readonly graceMs?: number;
@@ -95,13 +95,13 @@ const MAX_ROUNDS = 8;
  * Runs a program to its end, in a process group of its own, with nothing on its input.
  *
  * The group is killed by timeout, abort and flood, and what is left of it once the program itself has ended.
- * @throws {ToolError} `command_not_started`
+ * @throws {ToolError} `command_not_started`; {RightUncertain} with `isEffect`
  * @throws {CancelError} when the signal aborts; `timeout` there is an ending, as the command's own time limit
  */
 export async function runCommand(line: CommandLine, options: RunCommandOptions): Promise<CommandResult> {
   const { clock, signal, timeoutMs, maxOutputBytes, redact, isEffect = false, graceMs = 0 } = options;
   if (signal.aborted) throw cancelError(signal);
-  const group = isEffect ? await startWithRight(line, signal) : startGroup(line);
+  const group = isEffect ? startWithRight(line) : startGroup(line);
   let grace: { clear(): void } | undefined;
   const stop = () => {
     if (graceMs === 0) return group.kill();

@@ -1,5 +1,6 @@
 import type { AuthProvider, OAuthTokens } from "@modelcontextprotocol/client";
 import type { Clock } from "../../../base/clock.ts";
+import { withoutEffectRight } from "../../../base/effect_right.ts";
 import type { Logger } from "../../../base/telemetry/log.ts";
 import { loadSdk, type McpClientSdk } from "../load_sdk.ts";
 import { McpError } from "../mcp_error.ts";
@@ -130,7 +131,7 @@ export class TokenSource {
   #renew(server: string, settings: McpServerSettings): Promise<McpCredential> {
     const running = this.#renewing.get(server);
     if (running !== undefined) return running;
-    const work = this.#refresh(server, settings).finally(() => this.#renewing.delete(server));
+    const work = withoutEffectRight(() => this.#refresh(server, settings)).finally(() => this.#renewing.delete(server));
     this.#renewing.set(server, work);
     return work;
   }
@@ -200,7 +201,9 @@ export class TokenSource {
     }
     const running = this.#fetching.get(server);
     if (running !== undefined) return await running;
-    const work = this.#fetchOwn(server, settings).finally(() => this.#fetching.delete(server));
+    const work = withoutEffectRight(() => this.#fetchOwn(server, settings)).finally(() =>
+      this.#fetching.delete(server)
+    );
     this.#fetching.set(server, work);
     const token = await work;
     this.#own.set(server, token);

@@ -3,6 +3,7 @@ import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { cancelError } from "../../../base/cancel.ts";
+import { untilEffectMayBegin } from "../../../base/effect_right.ts";
 import { messageOf, ToolError } from "../../../base/errors.ts";
 import { createKeyedSemaphore } from "../../../base/keyed_queues.ts";
 import { runtimeProgram } from "../../../system/process/prepare_program.ts";
@@ -73,7 +74,10 @@ async function openInProcess(
       signal.addEventListener("abort", onAbort, { once: true });
       const timer = clock.after(seconds * 1000, () => reject(callTooSlow(title, seconds)));
       // The slot is free again when the library has returned, not when nobody waits for that any more
-      const work = slot.pass("", signal, () => library.callAside(writeCall(filled)));
+      const work = slot.pass("", signal, async () => {
+        await untilEffectMayBegin(signal);
+        return await library.callAside(writeCall(filled));
+      });
       work.catch(() => {});
       try {
         const answer = await Promise.race([work, stopped]);

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { cancelError } from "../../../base/cancel.ts";
 import type { Clock, Timer } from "../../../base/clock.ts";
+import { untilEffectMayBegin } from "../../../base/effect_right.ts";
 import { ToolError } from "../../../base/errors.ts";
 import { createKeyedSemaphore, type KeyedSemaphore } from "../../../base/keyed_queues.ts";
 import type { RedactPart } from "../../../base/redact.ts";
@@ -191,7 +192,9 @@ class ProgramHost implements PluginHost {
     signal.addEventListener("abort", onAbort, { once: true });
     if (signal.aborted) onAbort();
     try {
-      return await Promise.race([channel.ask(line, { isLast: this.#plugin.mode === "one_shot" }), stopped]);
+      const asking = untilEffectMayBegin(signal)
+        .then(() => channel.ask(line, { isLast: this.#plugin.mode === "one_shot" }));
+      return await Promise.race([asking, stopped]);
     } catch (error) {
       await program.end();
       throw error;

@@ -1,4 +1,3 @@
-import { untilEffectMayBegin } from "../../../base/effect_right.ts";
 import { ToolError } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import type { Logger } from "../../../base/telemetry/log.ts";
@@ -84,7 +83,6 @@ class ModuleFolder implements ToolModules {
     this.#compare(module, module.wanted ?? this.#pins.get(module.place), scope.config);
     const { allow_sensitive_file_reads, allow_sensitive_file_writes } = scope.config.autonomy;
     const context = { workspace_root: scope.workspaceRoot, allow_sensitive_file_reads, allow_sensitive_file_writes };
-    await untilEffectMayBegin(scope.signal);
     const { output, is_error, data } = await this.#hostOf(module, scope.config).call(
       { ...call, context },
       scope.signal,

@@ -1,5 +1,6 @@
 import { cancelError } from "../../../base/cancel.ts";
 import type { Clock, Timer } from "../../../base/clock.ts";
+import { keepingEffectRight, untilEffectMayBegin } from "../../../base/effect_right.ts";
 import { ToolError } from "../../../base/errors.ts";
 import { createKeyedSemaphore } from "../../../base/keyed_queues.ts";
 import type { Random } from "../../../base/random.ts";
@@ -176,7 +177,10 @@ class ModuleHost implements WasmHost {
     const { title, config } = this.#module;
     const start = clock.monotonic();
     const job = { kind: "call", entrypoint: name, input } as const;
-    const { output, use } = await this.#slot.pass("", signal, () => this.#run(job, signal, call));
+    const { output, use } = await this.#slot.pass("", signal, async () => {
+      await untilEffectMayBegin(signal);
+      return await this.#run(job, signal, call);
+    });
     this.#prepare();
     const { max_output_bytes: maxBytes } = config.plugins;
     if (output.length > maxBytes) throw answerTooLarge(title, maxBytes);
@@ -198,7 +202,9 @@ class ModuleHost implements WasmHost {
     this.#idle?.clear();
     try {
       const end = await thread.run(job, {
-        answer: createGuestAnswers({ module: this.#module, handles: this.#module.handles, call }, this.#services),
+        answer: keepingEffectRight(
+          createGuestAnswers({ module: this.#module, handles: this.#module.handles, call }, this.#services),
+        ),
         timeoutMs: wasm.timeout_secs * 1000,
         signal,
       });

@@ -3,6 +3,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { startFakeServer } from "../../../../fixtures/upstream/fake_server.ts";
+import { CancelError } from "../../../../lib/base/cancel.ts";
+import { withEffectRight } from "../../../../lib/base/effect_right.ts";
 import { createGuestAnswers } from "../../../../lib/extensions/plugins/wasm/guest_requests.ts";
 import { SecretHandles } from "../../../../lib/extensions/plugins/wasm/secret_handles.ts";
 import type { Files } from "../../../../lib/system/files/files.ts";
@@ -116,6 +118,29 @@ test("a module reaches the hosts of its manifest by the rules of every request, 
     await withModule(http, async ({ call }) => {
       await assert.rejects(call(`${JSON.stringify({ url: server.origin })}~`), { code: "url_private" });
     }, { capabilities: { hosts: [host] } });
+  } finally {
+    await server.close();
+  }
+});
+
+test("a request of a module asks for the right of its call, also where another call has opened its thread", async () => {
+  const server = await startFakeServer((_seen, response) => response.end("{}"));
+  const { host } = new URL(server.origin);
+  const config = { url_access: { allow_loopback: true } };
+  try {
+    await withModule(asking("http_request", "extism:host/env", "i64"), async ({ call }) => {
+      const post = () => call(`${JSON.stringify({ url: `${server.origin}/a`, method: "POST" })}~`);
+      for (const name of ["first", "second"]) {
+        const asked: string[] = [];
+        const right = {
+          // The call itself may begin, and has lost its right by the time of the request
+          mayAct: () => asked.push(name) === 1 ? Promise.resolve() : Promise.reject(new CancelError("shutdown")),
+          mayActNow: () => true,
+        };
+        await withEffectRight({ right }, post).catch(() => {});
+        assert.deepEqual([asked, server.requests.length], [[name, name], 0]);
+      }
+    }, { capabilities: { hosts: [host] }, config });
   } finally {
     await server.close();
   }
