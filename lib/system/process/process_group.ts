@@ -3,7 +3,7 @@ import process from "node:process";
 import type { Readable, Writable } from "node:stream";
 import { ToolError } from "../../base/errors.ts";
 
-/** A program as the operating system starts it: no shell in between. */
+/** A program as the operating system starts it: no shell reads its words. */
 export interface CommandLine {
   /** Absolute path */
   readonly file: string;
