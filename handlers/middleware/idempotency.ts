@@ -198,9 +198,9 @@ export class Idempotency {
     if (whole.status !== ACCEPTED && !await this.#isOver(runId)) return;
     // A reply that was too long to keep is read from the run again
     if (whole.body === null && runId !== undefined) return;
-    // A repeat may fail by itself, and the run has answered the request all the same
-    if (!isKept(whole, hold) && hold.isRepeat && await this.#isCompleted(runId)) return;
-    await (isKept(whole, hold) ? this.#store.keep(scope, { ...whole, fingerprint }) : this.#store.forget(scope));
+    // A repeat may fail by itself, and so may a first request that could not be told of its acceptance: the run answers it all the same
+    if (!isKept(whole, hold) && await this.#isCompleted(runId)) return;
+    await (isKept(whole, hold) ? this.#store.keep(scope, { ...whole, fingerprint }) : this.#store.forget(scope, runId));
   }
 
   /**
@@ -208,7 +208,7 @@ export class Idempotency {
    * made again.
    */
   async #giveUp({ scope }: Claim, runId: string | undefined): Promise<void> {
-    if (runId === undefined) await this.#store.forget(scope);
+    if (runId === undefined) await this.#store.forget(scope, undefined);
   }
 
   async #isCompleted(runId: string | undefined): Promise<boolean> {
@@ -230,7 +230,6 @@ function createHold(store: ReplyStore, { scope, fingerprint }: Claim, stored: St
   return {
     runId: () => runId,
     isOpen: () => isOpen,
-    isRepeat: stored !== undefined,
     claim: {
       reopen: () => void (isOpen = true),
       write(id) {
@@ -264,8 +263,6 @@ interface Hold {
   readonly claim: RunClaim;
   /** The run that the claim is for; undefined as long as there is none */
   runId(): string | undefined;
-  /** True: an earlier request made the claim. */
-  readonly isRepeat: boolean;
   /** Tells whether a repeat runs anew, although the reply tells the client not to retry by itself */
   isOpen(): boolean;
 }

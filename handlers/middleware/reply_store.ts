@@ -182,8 +182,11 @@ export interface ReplyStore {
   reclaim(scope: string, claim: Omit<StoredClaim, "kind">): Promise<void>;
   /** Stores the reply in place of the claim. Of two gateways that answer one request, the first to store it counts. */
   keep(scope: string, reply: Omit<StoredReply, "kind">): Promise<void>;
-  /** Forgets a claim. The reply that another gateway has stored stays. */
-  forget(scope: string): Promise<void>;
+  /**
+   * Forgets a claim. The reply that another gateway has stored stays, and the claim that another request has made meanwhile.
+   * @param runId of the claim; undefined: none
+   */
+  forget(scope: string, runId: string | undefined): Promise<void>;
 }
 
 /** Collection of claims and replies. The key is the scope of an idempotency key. */
@@ -272,13 +275,16 @@ export function createReplyStore({ store, clock, own }: {
     await store.batch([{ op: "delete", collection: IDEMPOTENT_REPLIES, key: scope }]);
   };
 
-  /** Changes a claim that other gateways may change too. Does nothing where there is no claim any more. */
-  async function change(scope: string, write: (claim: StoredClaim, record: ClaimRecord) => Write): Promise<void> {
+  /** Changes a claim that other gateways may change too. Does nothing where there is no claim any more, or nothing to write. */
+  async function change(
+    scope: string,
+    write: (claim: StoredClaim, record: ClaimRecord) => Write | undefined,
+  ): Promise<void> {
     for (;;) {
       const stored = await readRecord(store, IDEMPOTENT_REPLIES, scope, parseReply);
       if (stored === undefined || stored.value.record_version === 1) return;
-      const writes = [checkOf(scope, stored.version), write(toClaim(stored.value), stored.value)];
-      if (await store.batch(writes)) return;
+      const change = write(toClaim(stored.value), stored.value);
+      if (change === undefined || await store.batch([checkOf(scope, stored.version), change])) return;
     }
   }
 
@@ -319,10 +325,12 @@ export function createReplyStore({ store, clock, own }: {
       else if (!await store.batch([place(scope)(record)])) await change(scope, () => put);
       if (++writes % SWEEP_EVERY === 0) await sweep();
     },
-    forget: (scope) =>
-      own === undefined
-        ? drop(scope)
-        : change(scope, () => ({ op: "delete", collection: IDEMPOTENT_REPLIES, key: scope })),
+    forget: (scope, runId) =>
+      own === undefined ? drop(scope) : change(
+        scope,
+        (now) =>
+          now.runId === (runId ?? null) ? { op: "delete", collection: IDEMPOTENT_REPLIES, key: scope } : undefined,
+      ),
   };
 }
 

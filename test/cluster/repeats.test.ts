@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { toTools } from "../../lib/tools/made_tool.ts";
 import { defineProgramTool } from "../../lib/tools/program_tool.ts";
-import { LEASE_MS } from "../support/clustered.ts";
+import type { Run } from "../../lib/base/records/run.ts";
+import { awayError, LEASE_MS } from "../support/clustered.ts";
 import { FollowedStream, type LinkedGateway, TALK, withCluster } from "../support/linked_gateways.ts";
 
 const keyed = (path: string, body: unknown, key = "k1"): [string, RequestInit] => [path, {
@@ -169,6 +170,36 @@ describe("a request that is repeated at another gateway under its Idempotency-Ke
         const again = await call(gateway, "k2");
         assert.deepEqual([again.text, again.isReplayed, calls], [first.text, true, 2]);
       }
+    });
+  });
+
+  test("is the same run, where the answer to its acceptance was lost and another gateway has ended the run meanwhile", async () => {
+    await withCluster(async ({ start, pass, passUntil }) => {
+      const a = await start("a", { environment, script: () => ({ text: "Yes" }) });
+      const b = await start("b", { environment, script: () => ({ text: "Yes" }) });
+      await pass(2 * LEASE_MS);
+      a.database.onBatch = async (writes, make) => {
+        const isMade = await make();
+        if (!writes.some((write) => "collection" in write && write.collection === "run_inputs")) return isMade;
+        a.database.isCut = true;
+        throw awayError();
+      };
+      let reply: Response | undefined;
+      void a.send(...keyed("/v1/runs", { message: "Go" })).then((got) => reply = got);
+      await passUntil(() => reply !== undefined, "the request is answered");
+      assert.equal(reply?.status, 503);
+      const runs = async () => (await b.services.agent?.runs.list({ limit: 10 }))?.runs ?? [];
+      let found: readonly Run[] = [];
+      await passUntil(() => {
+        void runs().then((now) => found = now);
+        return found[0]?.status === "completed";
+      }, "the other gateway ends the run");
+      a.database.onBatch = (_, make) => make();
+      a.database.isCut = false;
+      await pass(3_000);
+      const again = await b.send(...keyed("/v1/runs", { message: "Go" }));
+      assert.deepEqual([again.status, (await again.json() as Run).id], [202, found[0]?.id]);
+      assert.equal((await runs()).length, 1);
     });
   });
 });
