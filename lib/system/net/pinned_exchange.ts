@@ -56,8 +56,13 @@ export async function pinnedExchange(request: PinnedRequest): Promise<PinnedRepl
 async function exchange(outgoing: ClientRequest, request: PinnedRequest): Promise<PinnedReply> {
   let wire: Error | undefined;
   outgoing.on("error", (error) => (wire ??= error));
-  if (needsEffectRight()) await connected(outgoing);
-  await untilEffectMayBegin(request.signal);
+  try {
+    if (needsEffectRight()) await connected(outgoing);
+    await untilEffectMayBegin(request.signal);
+  } catch (error) {
+    outgoing.destroy();
+    throw error;
+  }
   const incoming = await headOf(outgoing, request);
   try {
     const head = { status: incoming.statusCode ?? 0, headers: headersOf(incoming) };

@@ -5,6 +5,7 @@ import { networkInterfaces } from "node:os";
 import { describe, test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
+import { withEffectRight } from "../../../lib/base/effect_right.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { createGuardedFetch } from "../../../lib/system/net/guarded_fetch.ts";
 import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
@@ -33,6 +34,27 @@ describe("guarded_fetch", () => {
     assert.equal(seen?.headers["content-length"], "6");
     assert.equal(seen?.headers["user-agent"], "postern/test");
     assert.equal(seen?.headers.host, `127.0.0.1:${place.port}`);
+  });
+
+  test("a request that loses its right to effects sends nothing, and leaves no connection open", async () => {
+    const closed = Promise.withResolvers<number>();
+    const server = createServer();
+    server.on("connection", (socket) => {
+      let bytes = 0;
+      socket.on("data", (part) => bytes += part.length);
+      socket.on("close", () => closed.resolve(bytes));
+    });
+    const port = await freePort();
+    await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+    try {
+      const right = { mayAct: () => Promise.reject(new CancelError("shutdown")), mayActNow: () => false };
+      const asked = withEffectRight({ right }, () => fetchSetUp().get(`http://127.0.0.1:${port}/`, { method: "POST" }));
+      await assert.rejects(asked, { name: "CancelError", reason: "shutdown" });
+      assert.equal(await closed.promise, 0);
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
   });
 
   test("connects to the address that was checked, whatever the name means a moment later", async () => {
