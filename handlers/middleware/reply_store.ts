@@ -283,8 +283,8 @@ export function createReplyStore({ store, clock, own }: {
     for (;;) {
       const stored = await readRecord(store, IDEMPOTENT_REPLIES, scope, parseReply);
       if (stored === undefined || stored.value.record_version === 1) return;
-      const change = write(toClaim(stored.value), stored.value);
-      if (change === undefined || await store.batch([checkOf(scope, stored.version), change])) return;
+      const changed = write(toClaim(stored.value), stored.value);
+      if (changed === undefined || await store.batch([checkOf(scope, stored.version), changed])) return;
     }
   }
 

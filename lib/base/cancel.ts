@@ -31,7 +31,7 @@ export function cancelError(signal: AbortSignal): CancelError {
 
 /** Waits for work that others wait for too, as the one look for bubblewrap. @throws {CancelError} when the signal aborts first; the work goes on */
 export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  // Nobody hears of the work's own failure any more
+  // Once the signal has aborted, nobody hears of a failure of the work
   work.catch(() => {});
   if (signal.aborted) throw cancelError(signal);
   const { promise, reject } = Promise.withResolvers<never>();
