@@ -137,13 +137,19 @@ describe("a call that is being prepared when the lease runs out", () => {
     return { seen, goOn: prepared.resolve, tools: [{ name: "work", access, run }] };
   }
 
-  test("has no effect once another gateway has the run", async () => {
+  /** A gateway whose run has begun the call. */
+  async function preparing(access: "read" | "write") {
     const database = createSharedDatabase();
-    const { seen, goOn, tools } = slowTool("write");
+    const { tools, ...tool } = slowTool(access);
     const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools });
     await database.clock.advance(2 * LEASE_MS);
     const { id } = await a.runs.start(ask("go", DURABLE));
-    await passUntil(database, () => seen.begun);
+    await passUntil(database, () => tool.seen.begun);
+    return { ...tool, database, a, id, tools };
+  }
+
+  test("has no effect once another gateway has the run", async () => {
+    const { a, database, goOn, id, seen, tools } = await preparing("write");
     const b = await joinGateway(database, ["from B"], { seed: 2, tools });
     a.link.isCut = true;
     await passUntil(database, async () => (await b.runs.get(id))?.status === "needs_review");
@@ -156,12 +162,7 @@ describe("a call that is being prepared when the lease runs out", () => {
   });
 
   test("has its effect once the lease is renewed, where nobody has taken the run", async () => {
-    const database = createSharedDatabase();
-    const { seen, goOn, tools } = slowTool("write");
-    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools });
-    await database.clock.advance(2 * LEASE_MS);
-    const { id } = await a.runs.start(ask("go", DURABLE));
-    await passUntil(database, () => seen.begun);
+    const { a, database, goOn, id, seen } = await preparing("write");
     a.link.isCut = true;
     await database.clock.advance(3 * LEASE_MS);
     goOn();
@@ -174,12 +175,7 @@ describe("a call that is being prepared when the lease runs out", () => {
   });
 
   test("waits for nothing when it only reads", async () => {
-    const database = createSharedDatabase();
-    const { seen, goOn, tools } = slowTool("read");
-    const a = await joinGateway(database, [CALL, "from A"], { seed: 1, tools });
-    await database.clock.advance(2 * LEASE_MS);
-    await a.runs.start(ask("go", DURABLE));
-    await passUntil(database, () => seen.begun);
+    const { a, database, goOn, seen } = await preparing("read");
     goOn();
     await passUntil(database, () => seen.effects === 1);
     assert.equal(seen.hasRight, false);
