@@ -3,12 +3,13 @@
  *
  * Deno comes through npm at the version of deno.ts; where it cannot be had its half is skipped with a printed reason.
  * Without names it runs all files, many of them in groups (test_groups.ts); a named file has a process of its own.
- * The exit code is 0 when every runtime that ran has passed. A file that is not there is refused, and nothing runs: Node would
+ * The exit code is 0 when every runtime that ran has passed. What failed on Node is listed once more at the end, behind the tests on
+ * Deno. A file that is not there is refused, and nothing runs: Node would
  * leave it out without a word.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { globSync, mkdirSync, rmSync } from "node:fs";
+import { globSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
@@ -34,6 +35,8 @@ const RUN_LIMIT_MS = long ? undefined : 30 * 60_000;
 /** Node keeps here what it made of each module. Hundreds of processes would each remove the types of the same sources otherwise */
 const COMPILE_CACHE = fileURLToPath(new URL("../node_modules/.cache/compile/", import.meta.url));
 const END_LEAKY_FILES = `--import=${new URL("end_leaky_files.js", import.meta.url).href}`;
+const FAILED_TESTS = new URL("failed_tests.js", import.meta.url).href;
+const failedOnNode = join(folder, "failed_on_node");
 /** Only of the whole suite: a file that is named says which of its tests let an error go by */
 const LIGHT_HOOKS = named.length > 0 ? [] : [`--import=${new URL("light_hooks.js", import.meta.url).href}`];
 
@@ -79,20 +82,25 @@ async function run(command: readonly string[]): Promise<number> {
 
 for (const path of missing) console.error(`Cannot run "${path}": no file has this path`);
 let failed = missing.length > 0;
+let nodeStatus = 0;
 const runsOn = (runtime: "node" | "deno") =>
   missing.length === 0 && (runtimes.length === 0 || runtimes.includes(runtime));
 if (runsOn("node")) {
   console.log(`Tests on Node ${process.versions.node}`);
-  failed = await run([
+  nodeStatus = await run([
     process.execPath,
     END_LEAKY_FILES,
     ...LIGHT_HOOKS,
     "--test",
     "--test-reporter=spec",
+    "--test-reporter-destination=stdout",
+    `--test-reporter=${FAILED_TESTS}`,
+    `--test-reporter-destination=${failedOnNode}`,
     `--test-concurrency=${WIDTH.node}`,
     `--test-timeout=${LIMIT_MS}`,
     ...files,
-  ]) !== 0;
+  ]);
+  failed = nodeStatus !== 0;
 }
 if (runsOn("deno") && !stopped) {
   const probe = spawnSync(denoCommand[0], [...denoCommand.slice(1), "--version"], { encoding: "utf8" });
@@ -107,6 +115,9 @@ if (runsOn("deno") && !stopped) {
   } else {
     console.log("Tests on Deno: skipped, since npm could not provide it on this machine");
   }
+}
+if (nodeStatus !== 0 && runsOn("deno")) {
+  console.error(`\nTests failed on Node (exit code ${nodeStatus}):\n${readFileSync(failedOnNode, "utf8")}`);
 }
 rmSync(folder, { recursive: true, force: true });
 process.exitCode = failed || stopped ? 1 : 0;

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
 import { test } from "node:test";
 import { ROOT, RUN } from "../support/gateway_process.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 test("a test file that is not there is refused by its name, and no other file runs", () => {
   const [command = "", ...options] = RUN;
@@ -15,3 +19,30 @@ test("a test file that is not there is refused by its name, and no other file ru
       'Cannot run "test/none_*.test.ts": no file has this path\n',
   );
 });
+
+test(
+  "what failed on Node is listed once more behind the tests on Deno",
+  { skip: "Deno" in globalThis && "the runner is Node's" },
+  () =>
+    withTemporaryFolder(async (folder) => {
+      const some = join(folder, "some.test.mjs");
+      const other = join(folder, "other.test.mjs");
+      writeFileSync(
+        some,
+        `import { describe, test } from "node:test";
+      describe("outer", () => test("fails on one", () => { if (!("Deno" in globalThis)) throw new Error("the reason"); }));
+      test("passes", () => {});`,
+      );
+      writeFileSync(other, `if (!("Deno" in globalThis)) { console.error("last words"); process.exit(1); }`);
+      const [command = "", ...options] = RUN;
+      const argv = [...options, "scripts/test.ts", some, other];
+      // Deno comes through npm, whose settings may be in the environment
+      const env = { ...process.env, NODE_TEST_CONTEXT: undefined };
+      const { status, stdout, stderr } = spawnSync(command, argv, { cwd: ROOT, encoding: "utf8", env });
+      assert.equal(status, 1, stdout + stderr);
+      const [, list = "there is no list"] = stderr.split("\nTests failed on Node (exit code 1):\n");
+      assert.match(list, /^fails on one \(.*some\.test\.mjs:2\)\n {2}Error: the reason\n/m);
+      assert.match(list, /^.*other\.test\.mjs \(.*\n {2}test failed\n {2}last words\n/m);
+      assert.doesNotMatch(list, /outer|passes/);
+    }),
+);
