@@ -4,6 +4,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
+import { pathToFileURL } from "node:url";
 import { ROOT, RUN_ENV } from "../support/gateway_process.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
@@ -35,6 +36,28 @@ test(
         assert.match(stdout, /^# Subtest: b\nok 2 - b$/m, "the tests after it run");
         assert.match(stdout + stderr, /some\.test\.mjs: the tests are over, .* TCPServerWrap/);
       }
+    }),
+);
+
+test(
+  "files of a group whose next file loads after the tests of the one before are not over",
+  { skip },
+  () =>
+    withTemporaryFolder(async (folder) => {
+      const wait = (ms: number) => `await new Promise((resolve) => setTimeout(resolve, ${ms}));`;
+      const files = [`test("a", () => {});`, `${wait(50)}\ntest("b", async () => { ${wait(500)} });`];
+      const urls = files.map((text, at) => {
+        const path = join(folder, `${at}.mjs`);
+        writeFileSync(path, `import { test } from "node:test";\n${text}`);
+        return pathToFileURL(path).href;
+      });
+      const loader = new URL("../support/load_group.ts", import.meta.url).href;
+      const { status, stdout } = runFile(
+        folder,
+        `import { loadGroup } from "${loader}";\nawait loadGroup(${JSON.stringify(urls)});`,
+      );
+      assert.equal(status, 0, stdout);
+      assert.match(stdout, /^ok 3 - /m);
     }),
 );
 
