@@ -2,10 +2,10 @@
  * Runs the tests on Node and on Deno: `node scripts/test.ts [node|deno] [--long] [files...]`.
  *
  * Deno comes through npm at the version of deno.ts; where it cannot be had its half is skipped with a printed reason.
- * Without names it runs all files, many of them in groups (test_groups.ts); a named file has a process of its own.
+ * Without names it runs all files, many of them in groups (test_groups.ts), with the package that it builds first as the program of the
+ * processes that tests start. A named file has a process of its own, and starts the program from its source.
  * The exit code is 0 when every runtime that ran has passed. What failed on Node is listed once more at the end, behind the tests on
- * Deno. A file that is not there is refused, and nothing runs: Node would
- * leave it out without a word.
+ * Deno. A file that is not there is refused, and nothing runs: Node would leave it out without a word.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -13,6 +13,7 @@ import { globSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { buildPackage } from "../test/support/build_package.ts";
 import { denoCommand } from "./deno.ts";
 import { makeTemporaryFolder } from "./temporary_files.ts";
 import { groupTestFiles } from "./test_groups.ts";
@@ -22,6 +23,10 @@ const long = words.includes("--long");
 const runtimes = words.filter((word) => word === "node" || word === "deno");
 const named = words.filter((word) => !word.startsWith("--") && !runtimes.some((runtime) => runtime === word));
 const missing = named.filter((path) => globSync(path).length === 0);
+/** Names the program of started processes; empty where that is the source */
+const packageEnvironment: Readonly<Record<string, string>> = named.length > 0 || long
+  ? {}
+  : { TEST_PACKAGE: buildPackage() };
 /** Holds what the tests keep on the disk, and the files that stand for groups of test files */
 const folder = makeTemporaryFolder({ TMPDIR: process.env["TMPDIR"] });
 const files = filesToRun();
@@ -63,7 +68,13 @@ async function run(command: readonly string[]): Promise<number> {
   const [program = "", ...rest] = command;
   child = spawn(program, rest, {
     stdio: "inherit",
-    env: { ...process.env, TMPDIR: folder, DENO_JOBS: WIDTH.deno, NODE_COMPILE_CACHE: COMPILE_CACHE },
+    env: {
+      ...process.env,
+      ...packageEnvironment,
+      TMPDIR: folder,
+      DENO_JOBS: WIDTH.deno,
+      NODE_COMPILE_CACHE: COMPILE_CACHE,
+    },
   });
   const limit = RUN_LIMIT_MS === undefined ? undefined : setTimeout(() => {
     console.error(`Tests: ended, since they were not over after ${RUN_LIMIT_MS / 60_000} minutes`);

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { VERSION } from "../../lib/base/version.ts";
 import { type CliMachine, withCliMachine } from "../support/cli_process.ts";
 import { chaos } from "../support/daemon_chaos.ts";
+import { ROOT } from "../support/gateway_process.ts";
 import { isGone } from "../support/is_gone.ts";
 import { until } from "../support/world.ts";
 
@@ -39,9 +40,9 @@ test("an upgrade in place takes effect with the next start, from the same path",
   withCliMachine(async (machine) => {
     const program = join(machine.home, "installed here");
     for (const part of ["cli", "handlers", "lib", "package.json", "deno.json"]) {
-      cpSync(join(machine.program, part), join(program, part), { recursive: true });
+      cpSync(join(ROOT, part), join(program, part), { recursive: true });
     }
-    symlinkSync(join(machine.program, "node_modules"), join(program, "node_modules"));
+    symlinkSync(join(ROOT, "node_modules"), join(program, "node_modules"));
     assert.equal((await json(machine, ["daemon", "start", "--port", "0"], program)).version, VERSION);
     const file = join(program, "lib/base/version.ts");
     writeFileSync(file, readFileSync(file, "utf8").replace(VERSION, "99.0.0"));

@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { readPidFile } from "../../lib/host/daemon/daemon_state.ts";
-import { ROOT, RUN, RUN_ENV } from "./gateway_process.ts";
+import { mainOf, RUN, RUN_ENV } from "./gateway_process.ts";
 import { killIfThere } from "./kill_if_there.ts";
 import { withTemporaryFolder } from "./temporary_folder.ts";
 
@@ -18,8 +18,6 @@ export interface CliResult {
 /** A user with a home of their own, whose commands are processes. */
 export interface CliMachine {
   readonly home: string;
-  /** Folder of the program that the commands are of, unless they name another */
-  readonly program: string;
   readonly dataDir: string;
   /** Where temporary files go */
   readonly temporary: string;
@@ -50,9 +48,9 @@ export function withCliMachine(use: (machine: CliMachine) => Promise<void>): Pro
       POSTERN__SECURITY__ALLOWED_COMMANDS: '["sleep"]',
       POSTERN__GATEWAY__SHUTDOWN_GRACE_SECS: "5",
     };
-    const start = (argv: readonly string[], program = ROOT, more: Readonly<Record<string, string>> = {}) => {
+    const start = (argv: readonly string[], program?: string, more: Readonly<Record<string, string>> = {}) => {
       const [command = "", ...options] = RUN;
-      const child = spawn(command, [...options, join(program, "cli/main.ts"), ...argv], {
+      const child = spawn(command, [...options, mainOf(program), ...argv], {
         ...{ cwd, stdio: "pipe" },
         env: { ...env, ...more },
       });
@@ -65,7 +63,6 @@ export function withCliMachine(use: (machine: CliMachine) => Promise<void>): Pro
     };
     const machine: CliMachine = {
       home,
-      program: ROOT,
       dataDir,
       temporary,
       spawn: start,

@@ -4,6 +4,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { readPidFile } from "../../lib/host/daemon/daemon_state.ts";
 import { type CliMachine, withCliMachine } from "./cli_process.ts";
+import { mainOf } from "./gateway_process.ts";
 import { killIfThere } from "./kill_if_there.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 import { until } from "./until.ts";
@@ -60,7 +61,7 @@ async function isSettled({ dataDir, processes }: CliMachine): Promise<boolean> {
 
 function isDaemon(pid: number): boolean {
   try {
-    return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("cli/main.ts");
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(mainOf());
   } catch {
     return false;
   }

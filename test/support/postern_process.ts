@@ -1,5 +1,4 @@
-import { join } from "node:path";
-import { ROOT, RUN, RUN_ENV } from "./gateway_process.ts";
+import { mainOf, ROOT, RUN, RUN_ENV } from "./gateway_process.ts";
 import { type StartedProcess, startProcess, type StartProcessOptions } from "./started_process.ts";
 
 /** Options of `startPostern`. */
@@ -12,9 +11,9 @@ interface PosternOptions extends Pick<StartProcessOptions, "env" | "ready"> {
 /** Starts a `postern` command as `startProcess` does; what it has of this process's environment is what a start needs. */
 export function startPostern(
   argv: readonly string[],
-  { env, ready, cwd = ROOT, program = ROOT }: PosternOptions,
+  { env, ready, cwd = ROOT, program }: PosternOptions,
 ): Promise<StartedProcess> {
-  return startProcess([...RUN, join(program, "cli/main.ts"), ...argv], {
+  return startProcess([...RUN, mainOf(program), ...argv], {
     cwd,
     env: { ...RUN_ENV, NO_COLOR: "1", ...env },
     ready,

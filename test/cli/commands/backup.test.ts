@@ -18,7 +18,7 @@ import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
-import { ROOT, RUN, RUN_ENV } from "../../support/gateway_process.ts";
+import { mainOf, RUN, RUN_ENV } from "../../support/gateway_process.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { restoredText } from "../../../cli/commands/backup.ts";
 import type { PluginInfo } from "../../../lib/extensions/plugins/plugin_info.ts";
@@ -265,7 +265,7 @@ test(
         'trap "" XFSZ; ulimit -f 40; exec "$@"',
         "sh",
         ...RUN,
-        join(ROOT, "cli/main.ts"),
+        mainOf(),
         "backup",
         "kept.db",
       ];
