@@ -51,7 +51,7 @@ export interface RemoteAttackers {
 
 const STEP_MS = 500;
 /** Milliseconds in which the gateway answers, on a machine that has much else to do. */
-const HEALTH_MS = 5_000;
+const HEALTH_MS = 15_000;
 
 /**
  * Runs `use` with a gateway and hostile servers by name, and ends them. Looks that the gateway answers `/health` all the time, and that
