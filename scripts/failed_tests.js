@@ -3,7 +3,7 @@
  * tests on Deno, since thousands of lines lie between.
  */
 
-/** Of the error of one test, in UTF-16 code units: two texts that differ can be very long */
+/** Length of the error of one test, in UTF-16 code units: two texts that differ can be very long */
 const MAX_REASON = 4_000;
 
 /** @param {AsyncIterable<import("node:test/reporters").TestEvent>} source */

@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
-import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { VERSION } from "../../lib/base/version.ts";
 import { type CliMachine, withCliMachine } from "../support/cli_process.ts";
 import { chaos } from "../support/daemon_chaos.ts";
-import { ROOT } from "../support/gateway_process.ts";
 import { isGone } from "../support/is_gone.ts";
+import { claimVersion, copyBuild, VERSION_AFTER } from "../support/other_build.ts";
 import { until } from "../support/world.ts";
 
 async function json({ run }: CliMachine, argv: readonly string[], program?: string) {
@@ -38,17 +35,13 @@ test("a daemon is started, asked, killed, started again and stopped, and keeps w
 
 test("an upgrade in place takes effect with the next start, from the same path", () =>
   withCliMachine(async (machine) => {
-    const program = join(machine.home, "installed here");
-    for (const part of ["cli", "handlers", "lib", "package.json", "deno.json"]) {
-      cpSync(join(ROOT, part), join(program, part), { recursive: true });
-    }
-    symlinkSync(join(ROOT, "node_modules"), join(program, "node_modules"));
-    assert.equal((await json(machine, ["daemon", "start", "--port", "0"], program)).version, VERSION);
-    const file = join(program, "lib/base/version.ts");
-    writeFileSync(file, readFileSync(file, "utf8").replace(VERSION, "99.0.0"));
-    assert.equal((await json(machine, ["daemon", "status"], program)).version, VERSION);
+    const program = copyBuild(machine.home, "installed here");
+    const { version } = await json(machine, ["daemon", "start", "--port", "0"], program);
+    claimVersion(program, VERSION_AFTER);
+    assert.notEqual(version, VERSION_AFTER);
+    assert.equal((await json(machine, ["daemon", "status"], program)).version, version);
     assert.equal((await machine.run(["daemon", "stop"], program)).code, 0);
-    assert.equal((await json(machine, ["daemon", "start", "--port", "0"], program)).version, "99.0.0");
+    assert.equal((await json(machine, ["daemon", "start", "--port", "0"], program)).version, VERSION_AFTER);
     assert.equal((await machine.run(["daemon", "stop"], program)).code, 0);
   }));
 

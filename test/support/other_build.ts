@@ -21,19 +21,35 @@ CREATE FUNCTION {s}.of_the_future() RETURNS int4 LANGUAGE sql AS $f$ SELECT 1 $f
 /** Replaces a text of a file of the build wherever it stands. @throws {AssertionError} the file does not have it */
 type Change = (path: string, from: string, to: string) => void;
 
-/** Makes a build of Postern in a folder that is there: this one, with changes. @returns the folder of the program */
-function build(folder: string, name: string, edit: (change: Change) => void): string {
+/** Copies this build into a folder that is there. @returns the folder of the program */
+export function copyBuild(folder: string, name: string): string {
   const program = join(folder, name);
   for (const part of ["cli", "handlers", "lib", "package.json", "deno.json"]) {
     cpSync(join(PROJECT_ROOT, part), join(program, part), { recursive: true });
   }
   symlinkSync(join(PROJECT_ROOT, "node_modules"), join(program, "node_modules"));
-  edit((path, from, to) => {
+  return program;
+}
+
+/** Returns what changes the files of a build. */
+function changesOf(program: string): Change {
+  return (path, from, to) => {
     const file = join(program, path);
     const text = readFileSync(file, "utf8");
     assert.ok(text.includes(from), `${path} has changed: ${from}`);
     writeFileSync(file, text.replaceAll(from, () => to));
-  });
+  };
+}
+
+/** Has a build of this version claim another one. */
+export function claimVersion(program: string, version: string): void {
+  changesOf(program)("lib/base/version.ts", VERSION, version);
+}
+
+/** Copies this build, with changes. @returns the folder of the program */
+function build(folder: string, name: string, edit: (change: Change) => void): string {
+  const program = copyBuild(folder, name);
+  edit(changesOf(program));
   return program;
 }
 
