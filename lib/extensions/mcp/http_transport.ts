@@ -7,7 +7,7 @@ import type {
   Transport,
   TransportSendOptions,
 } from "@modelcontextprotocol/client";
-import { type Clock, withTimeout } from "../../base/clock.ts";
+import { type Clock, type Timer, withTimeout } from "../../base/clock.ts";
 import type { McpClientSdk } from "./load_sdk.ts";
 import { MessageFault, MessageFilter } from "./message_filter.ts";
 
@@ -62,6 +62,8 @@ export class HttpTransport implements Transport {
   readonly #filter: MessageFilter;
   #isModern = false;
   #retries = 0;
+  /** Pauses before streams are opened again: the SDK ends the last of them alone */
+  readonly #pauses = new Set<Timer>();
   #isClosed = false;
   #fault: string | undefined;
 
@@ -74,10 +76,8 @@ export class HttpTransport implements Transport {
         return isStream ? new Response(null, { status: 405 }) : await reach(input, init);
       },
       reconnectionScheduler: (reconnect, delayMs) => {
-        if (++this.#retries > MAX_RETRIES) return () => {};
-        const ms = Math.min(Math.max(delayMs, MIN_RETRY_MS), MAX_RETRY_MS);
-        const timer = clock.after(ms, reconnect);
-        return () => timer.clear();
+        if (this.#isClosed || ++this.#retries > MAX_RETRIES) return () => {};
+        return this.#afterPause(delayMs, reconnect);
       },
       ...(auth === undefined ? {} : { authProvider: auth }),
     });
@@ -116,9 +116,24 @@ export class HttpTransport implements Transport {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    for (const pause of this.#pauses) pause.clear();
     const ended = this.#inner.terminateSession().catch(() => {});
     await withTimeout(ended, { ms: END_MS, clock: this.#clock });
     await this.#inner.close();
+  }
+
+  /** Opens a stream again after a pause. @param wantedMs what the server, or the SDK, asks for. @returns what ends the pause */
+  #afterPause(wantedMs: number, reconnect: () => void): () => void {
+    const ms = Math.min(Math.max(wantedMs, MIN_RETRY_MS), MAX_RETRY_MS);
+    const pause = this.#clock.after(ms, () => {
+      this.#pauses.delete(pause);
+      reconnect();
+    });
+    this.#pauses.add(pause);
+    return () => {
+      this.#pauses.delete(pause);
+      pause.clear();
+    };
   }
 
   /** Answers a request whose stream ended: nobody else does before its time is over. */

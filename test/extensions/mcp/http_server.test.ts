@@ -4,8 +4,9 @@ import type { AddressInfo } from "node:net";
 import { describe, test } from "node:test";
 import { McpError } from "../../../lib/extensions/mcp/mcp_error.ts";
 import { NEVER, withMcp } from "../../support/mcp_bench.ts";
-import { createFakeClock } from "../../support/fake_clock.ts";
+import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
 import { withRunningGateway } from "../../support/running_gateway.ts";
+import { until } from "../../support/until.ts";
 
 type Handler = (request: IncomingMessage, message: Message, response: ServerResponse) => void;
 interface Message {
@@ -199,6 +200,31 @@ describe("a server by url", () => {
           assert.deepEqual({ code, written }, { code: "mcp_lost", written: false });
         }),
     );
+  });
+
+  test("a session that ends waits no longer to open any of its streams again", async () => {
+    const retryMs = 31_000;
+    let pauses = 0;
+    const fake = createFakeClock();
+    const clock: FakeClock = {
+      ...fake,
+      after(ms, fn) {
+        if (ms === retryMs) pauses++;
+        return fake.after(ms, fn);
+      },
+    };
+    const breaking = legacy((_id, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" }).end(`retry: ${retryMs}\nid: 1\ndata:\n\n`);
+    });
+    await withHttp(breaking, (url) =>
+      withMcp(servers(url), async ({ server }) => {
+        const request = () => fails(server().request("tools/call", call, { signal: NEVER }));
+        const calls = [request(), request()];
+        await until(() => pauses === 2, "nothing waits to open them again");
+        await server().close();
+        for (const { code } of await Promise.all(calls)) assert.equal(code, "mcp_lost");
+        await until(() => clock.pending() === 0, () => `${clock.pending()} timers are left`);
+      }, { clock }));
   });
 
   test("nothing was written where nobody listens", () =>
