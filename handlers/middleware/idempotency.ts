@@ -119,7 +119,7 @@ export class Idempotency {
       context.claim = hold.claim;
       const handler = stored === undefined ? await this.#firstHandler(route, claim) : repeatHandler(route, stored);
       if (handler === undefined) continue;
-      const reply = await callHandler(request, context, handler);
+      const reply = await callHandler(request, context, handler, hold);
       if (stored === undefined && await this.#isTakenElsewhere(reply, claim, hold)) continue;
       const recording = await recordReply(reply);
       this.#settleAtEnd(recording, { claim, hold, requestId: context.requestId });
@@ -198,8 +198,8 @@ export class Idempotency {
     if (whole.status !== ACCEPTED && !await this.#isOver(runId)) return;
     // A reply that was too long to keep is read from the run again
     if (whole.body === null && runId !== undefined) return;
-    // A repeat may fail by itself, and so may a first request that could not be told of its acceptance: the run answers it all the same
-    if (!isKept(whole, hold) && await this.#isCompleted(runId)) return;
+    // The run answers a repeat all the same
+    if (!isKept(whole, hold) && await (hold.isUntold() ? this.#isThere(runId) : this.#isCompleted(runId))) return;
     await (isKept(whole, hold) ? this.#store.keep(scope, { ...whole, fingerprint }) : this.#store.forget(scope, runId));
   }
 
@@ -209,6 +209,10 @@ export class Idempotency {
    */
   async #giveUp({ scope }: Claim, runId: string | undefined): Promise<void> {
     if (runId === undefined) await this.#store.forget(scope, undefined);
+  }
+
+  async #isThere(runId: string | undefined): Promise<boolean> {
+    return runId !== undefined && await this.#services.agent?.runs.get(runId) !== undefined;
   }
 
   async #isCompleted(runId: string | undefined): Promise<boolean> {
@@ -227,9 +231,12 @@ function createHold(store: ReplyStore, { scope, fingerprint }: Claim, stored: St
   const toldBefore = new Set(stored?.told);
   const told = new Set(toldBefore);
   let isOpen = false;
+  let hasThrown = false;
   return {
     runId: () => runId,
     isOpen: () => isOpen,
+    isUntold: () => stored === undefined && hasThrown,
+    threw: () => void (hasThrown = true),
     claim: {
       reopen: () => void (isOpen = true),
       write(id) {
@@ -265,6 +272,10 @@ interface Hold {
   runId(): string | undefined;
   /** Tells whether a repeat runs anew, although the reply tells the client not to retry by itself */
   isOpen(): boolean;
+  /** Tells whether a first request failed before it had a run: it may be accepted all the same, where the answer of the database was lost */
+  isUntold(): boolean;
+  /** Notes that the handler threw: an error of a run that it has would be its reply */
+  threw(): void;
 }
 
 function replayed(recording: ReplyRecording): ReplyRecording {
@@ -291,10 +302,16 @@ function notRecordedYet() {
 }
 
 /** Calls the handler and turns a thrown error into a reply, so that every client that waits under the same key gets the same reply. */
-async function callHandler(request: Request, context: GatewayRequestContext, handler: Handler): Promise<Response> {
+async function callHandler(
+  request: Request,
+  context: GatewayRequestContext,
+  handler: Handler,
+  hold: Hold,
+): Promise<Response> {
   try {
     return await handler(request, context);
   } catch (error) {
+    hold.threw();
     return errorReply(context, error);
   }
 }

@@ -173,33 +173,42 @@ describe("a request that is repeated at another gateway under its Idempotency-Ke
     });
   });
 
-  test("is the same run, where the answer to its acceptance was lost and another gateway has ended the run meanwhile", async () => {
-    await withCluster(async ({ start, pass, passUntil }) => {
-      const a = await start("a", { environment, script: () => ({ text: "Yes" }) });
-      const b = await start("b", { environment, script: () => ({ text: "Yes" }) });
-      await pass(2 * LEASE_MS);
-      a.database.onBatch = async (writes, make) => {
-        const isMade = await make();
-        if (!writes.some((write) => "collection" in write && write.collection === "run_inputs")) return isMade;
-        a.database.isCut = true;
-        throw awayError();
-      };
-      let reply: Response | undefined;
-      void a.send(...keyed("/v1/runs", { message: "Go" })).then((got) => reply = got);
-      await passUntil(() => reply !== undefined, "the request is answered");
-      assert.equal(reply?.status, 503);
-      const runs = async () => (await b.services.agent?.runs.list({ limit: 10 }))?.runs ?? [];
-      let found: readonly Run[] = [];
-      await passUntil(() => {
-        void runs().then((now) => found = now);
-        return found[0]?.status === "completed";
-      }, "the other gateway ends the run");
-      a.database.onBatch = (_, make) => make();
-      a.database.isCut = false;
-      await pass(3_000);
-      const again = await b.send(...keyed("/v1/runs", { message: "Go" }));
-      assert.deepEqual([again.status, (await again.json() as Run).id], [202, found[0]?.id]);
-      assert.equal((await runs()).length, 1);
-    });
-  });
+  for (const fate of ["completed", "failed"] as const) {
+    for (const [path, body] of [["/v1/runs", { message: "Go" }], ["/api/chat", { message: "Go" }]] as const) {
+      test(`${path} is the same run, where the answer to its acceptance was lost and it has ${fate} elsewhere meanwhile`, async () => {
+        await withCluster(async ({ start, pass, passUntil }) => {
+          const script = () =>
+            fate === "completed" ? { text: "Yes" } : { errorBefore: new Error("the model is broken") };
+          const [a, b] = [await start("a", { environment, script }), await start("b", { environment, script })];
+          await pass(2 * LEASE_MS);
+          a.database.onBatch = async (writes, make) => {
+            const isMade = await make();
+            if (!writes.some((write) => "collection" in write && write.collection === "run_inputs")) return isMade;
+            a.database.isCut = true;
+            throw awayError();
+          };
+          const send = async (gateway: LinkedGateway) => {
+            let reply: Response | undefined;
+            void gateway.send(...keyed(path, body)).then((got) => reply = got);
+            await passUntil(() => reply !== undefined, "the request is answered");
+            return { status: reply?.status, text: await reply?.text() ?? "" };
+          };
+          assert.equal((await send(a)).status, 503);
+          const runs = async () => (await b.services.agent?.runs.list({ limit: 10 }))?.runs ?? [];
+          let found: readonly Run[] = [];
+          await passUntil(() => {
+            void runs().then((now) => found = now);
+            return found[0]?.status === fate;
+          }, "the other gateway ends the run");
+          a.database.onBatch = (_, make) => make();
+          a.database.isCut = false;
+          await pass(3_000);
+          const again = await send(b);
+          if (path === "/v1/runs") assert.equal(JSON.parse(again.text).id, found[0]?.id);
+          else assert.match(again.text, fate === "completed" ? /"Yes"/ : /the model is broken|internal_error/);
+          assert.equal((await runs()).length, 1);
+        });
+      });
+    }
+  }
 });
