@@ -60,7 +60,10 @@ export class Idempotency {
     this.#services = services;
     this.#late = new LateOutcomes(services);
     const { cluster } = services;
-    this.#store = createReplyStore({ ...services, own: cluster && (() => cluster.lease.own()) });
+    this.#store = createReplyStore({
+      ...services,
+      member: cluster && { id: cluster.id, own: () => cluster.lease.own() },
+    });
   }
 
   /**

@@ -183,10 +183,18 @@ export interface ReplyStore {
   /** Stores the reply in place of the claim. Of two gateways that answer one request, the first to store it counts. */
   keep(scope: string, reply: Omit<StoredReply, "kind">): Promise<void>;
   /**
-   * Forgets a claim. The reply that another gateway has stored stays, and the claim that another request has made meanwhile.
+   * Forgets a claim. The reply that another gateway has stored stays, and the claim that another request or another gateway has made.
    * @param runId of the claim; undefined: none
    */
   forget(scope: string, runId: string | undefined): Promise<void>;
+}
+
+/** This gateway in its cluster. */
+interface ClusterMember {
+  /** Id, which it keeps over a loss of its lease */
+  readonly id: string;
+  /** Returns it with its fence. Undefined: it has no lease now */
+  own(): JoinedGateway | undefined;
 }
 
 /** Collection of claims and replies. The key is the scope of an idempotency key. */
@@ -228,23 +236,23 @@ export function parseReply(body: unknown): v.InferOutput<typeof recordSchema> {
 }
 
 /** Creates the store of claims and replies, which are kept for 24 hours. New replies sweep out the oldest expired ones. */
-export function createReplyStore({ store, clock, own }: {
+export function createReplyStore({ store, clock, member }: {
   readonly store: Store;
   readonly clock: Clock;
-  /** Returns this gateway as a member of a cluster. Default: it is alone, and nobody else changes its records */
-  readonly own?: (() => JoinedGateway | undefined) | undefined;
+  /** This gateway as a member of a cluster. Default: it is alone, and nobody else changes its records */
+  readonly member?: ClusterMember | undefined;
 }): ReplyStore {
   let writes = 0;
 
   async function sweep(): Promise<void> {
     const oldest = await store.scan(IDEMPOTENT_REPLIES, { order: "created", limit: SWEEP_LIMIT });
     const found = readable(store, IDEMPOTENT_REPLIES, oldest, parseReply);
-    const over = clock.now() - (own === undefined ? 0 : LEFT_MS);
+    const over = clock.now() - (member === undefined ? 0 : LEFT_MS);
     const expired = found.filter(({ value }) => value.expires_at <= over);
     if (expired.length === 0) return;
     const deletes = expired.flatMap(({ key, version }): readonly Write[] => [
       // Another gateway may have claimed the key anew
-      ...(own === undefined ? [] : [checkOf(key, version)]),
+      ...(member === undefined ? [] : [checkOf(key, version)]),
       { op: "delete", collection: IDEMPOTENT_REPLIES, key },
     ]);
     await store.batch(deletes);
@@ -295,7 +303,7 @@ export function createReplyStore({ store, clock, own }: {
       if (stored === undefined) return undefined;
       const record = stored.value;
       if (record.expires_at <= clock.now()) {
-        if (own === undefined) await drop(scope);
+        if (member === undefined) await drop(scope);
         else replaced.set(scope, stored.version);
         return undefined;
       }
@@ -307,9 +315,9 @@ export function createReplyStore({ store, clock, own }: {
     },
     claimWrite: (scope, claim) => place(scope)(toBody(claim)),
     claim: (scope, fingerprint) =>
-      store.batch([place(scope)(toBody({ fingerprint, runId: null, told: [], gateway: own?.() }))]),
+      store.batch([place(scope)(toBody({ fingerprint, runId: null, told: [], gateway: member?.own() }))]),
     async reclaim(scope, claim) {
-      if (own !== undefined) {
+      if (member !== undefined) {
         return await change(scope, (now, { gateway: _gateway, ...record }) => ({
           ...{ op: "put", collection: IDEMPOTENT_REPLIES, key: scope },
           body: { ...record, ...toBody({ ...claim, told: [...new Set([...now.told, ...claim.told])] }) },
@@ -320,16 +328,18 @@ export function createReplyStore({ store, clock, own }: {
     async keep(scope, { fingerprint, status, headers, body }) {
       const record = { record_version: 1, fingerprint, status, headers, body, expires_at: clock.now() + KEPT_MS };
       const put: Write = { op: "put", collection: IDEMPOTENT_REPLIES, key: scope, body: record };
-      if (own === undefined) await store.batch([put]);
+      if (member === undefined) await store.batch([put]);
       // A harmless request has made no claim
       else if (!await store.batch([place(scope)(record)])) await change(scope, () => put);
       if (++writes % SWEEP_EVERY === 0) await sweep();
     },
     forget: (scope, runId) =>
-      own === undefined ? drop(scope) : change(
+      member === undefined ? drop(scope) : change(
         scope,
-        (now) =>
-          now.runId === (runId ?? null) ? { op: "delete", collection: IDEMPOTENT_REPLIES, key: scope } : undefined,
+        ({ runId: now, gateway }) => {
+          const isOurs = runId === undefined ? now === null && gateway?.id === member.id : now === runId;
+          return isOurs ? { op: "delete", collection: IDEMPOTENT_REPLIES, key: scope } : undefined;
+        },
       ),
   };
 }

@@ -288,7 +288,7 @@ const CHANGES: readonly RecordChange[] = [
   {
     ...{ collection: "idempotent_replies", key: "scope", body: CHANGED["idempotent_replies"]?.[0] ?? {} },
     change: ({ store, clock }) =>
-      createReplyStore({ store, clock, own: () => ({ id: "gw_2", fence: 1 }) })
+      createReplyStore({ store, clock, member: { id: "gw_2", own: () => ({ id: "gw_2", fence: 1 }) } })
         .reclaim("scope", { fingerprint: "f", runId: "run_1", told: [1], gateway: undefined }),
   },
   {

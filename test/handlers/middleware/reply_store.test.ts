@@ -10,7 +10,8 @@ const DAY_MS = 24 * 60 * 60 * 1_000;
 function createGateways() {
   const store = createMemoryStore();
   const clock = createFakeClock();
-  const of = (id: string): ReplyStore => createReplyStore({ store, clock, own: () => ({ id, fence: 1 }) });
+  const of = (id: string): ReplyStore =>
+    createReplyStore({ store, clock, member: { id, own: () => ({ id, fence: 1 }) } });
   return { store, clock, dead: of("gw_dead"), a: of("gw_a"), b: of("gw_b") };
 }
 
@@ -57,4 +58,13 @@ test("a reply takes the place of an expired one, and sweeping removes nothing th
   for (let index = 0; index < 100; index++) await a.keep(`new_${index}`, REPLY);
   assert.equal((await b.find("old_0"))?.kind, "claim");
   assert.equal(await store.get(IDEMPOTENT_REPLIES, "old_1"), undefined);
+});
+
+test("a request that made no claim, since the database was away, forgets none that another gateway has made", async () => {
+  const { a, b } = createGateways();
+  await b.claim("scope", "f");
+  await a.forget("scope", undefined);
+  assert.equal((await a.find("scope"))?.kind, "claim");
+  await b.forget("scope", undefined);
+  assert.equal(await a.find("scope"), undefined);
 });
