@@ -337,7 +337,8 @@ export function createReplyStore({ store, clock, member }: {
       member === undefined ? drop(scope) : change(
         scope,
         ({ runId: now, gateway }) => {
-          const isOurs = runId === undefined ? now === null && gateway?.id === member.id : now === runId;
+          // A gateway that has no lease for the moment is not in its claims
+          const isOurs = now === (runId ?? null) && (gateway === undefined || gateway.id === member.id);
           return isOurs ? { op: "delete", collection: IDEMPOTENT_REPLIES, key: scope } : undefined;
         },
       ),

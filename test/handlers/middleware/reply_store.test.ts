@@ -68,3 +68,11 @@ test("a request that made no claim, since the database was away, forgets none th
   await b.forget("scope", undefined);
   assert.equal(await a.find("scope"), undefined);
 });
+
+test("a gateway forgets the claim that it made while it had no lease", async () => {
+  const { store, clock } = createGateways();
+  const gateway = createReplyStore({ store, clock, member: { id: "gw_a", own: () => undefined } });
+  await gateway.claim("scope", "f");
+  await gateway.forget("scope", undefined);
+  assert.equal(await gateway.find("scope"), undefined);
+});
