@@ -325,9 +325,7 @@ export class ServerConnection implements McpConnection {
   #onEnd(lane: Lane, reason: string): void {
     // Before it is ready, and when it is closed here, somebody else says why
     if (this.#lane !== lane || lane.session === undefined) return;
-    this.#lane = undefined;
-    this.#idle?.clear();
-    this.#lists.clear();
+    this.#dropLane();
     // A server that worked for a while may be started at once; one that dies each time may not
     if (this.#options.clock.now() - (lane.since ?? 0) >= STEADY_MS) this.#pause.reset();
     else this.#pause.begin();
@@ -338,12 +336,19 @@ export class ServerConnection implements McpConnection {
   }
 
   #failed(lane: Lane, error: unknown): void {
-    if (this.#lane === lane) this.#lane = undefined;
+    if (this.#lane === lane) this.#dropLane();
     if (error instanceof CancelError) return this.#tell({ type: "state" });
     this.#hasFailed = true;
     this.#pause.begin();
     this.#diary.note(error);
     this.#tell({ type: "state" });
+  }
+
+  /** Forgets the lane, with the timers and lists that belong to it. */
+  #dropLane(): void {
+    this.#lane = undefined;
+    this.#idle?.clear();
+    this.#lists.clear();
   }
 
   #awaitIdle(): void {
@@ -354,9 +359,7 @@ export class ServerConnection implements McpConnection {
   async #end(reason: CancelError): Promise<void> {
     const lane = this.#lane;
     if (lane === undefined) return;
-    this.#lane = undefined;
-    this.#idle?.clear();
-    this.#lists.clear();
+    this.#dropLane();
     lane.ending.abort(reason);
     const session = await lane.opening.catch(() => undefined);
     await session?.close();

@@ -227,6 +227,51 @@ describe("a server by url", () => {
       }, { clock }));
   });
 
+  describe("a start that fails after the server announced a change", () => {
+    /** Answers as a server whose tools cannot be read while `isBroken()`. Each call, and each such reading, announces a change. */
+    const announcing = (isBroken: () => boolean): Handler => {
+      let name = "echo";
+      const announce = (response: ServerResponse, answer: object) => {
+        const changed = { jsonrpc: "2.0", method: "notifications/tools/list_changed" };
+        const events = [changed, { jsonrpc: "2.0", ...answer }].map((event) => `data: ${JSON.stringify(event)}\n\n`);
+        response.writeHead(200, { "content-type": "text/event-stream" }).end(events.join(""));
+      };
+      const good = legacy((id, response) => {
+        name = "fresh";
+        announce(response, { id, result: { content: [] } });
+      });
+      return (request, message, response) => {
+        const { id, method } = message;
+        if (method !== "tools/list") return good(request, message, response);
+        if (isBroken()) return announce(response, { id, error: { code: -32603, message: "No tools" } });
+        json(response, id, { tools: [{ name, inputSchema: { type: "object" } }] });
+      };
+    };
+
+    test("leaves no timer behind its close", async () => {
+      const clock = createFakeClock();
+      await withHttp(announcing(() => true), (url) =>
+        withMcp(servers(url), async ({ server }) => {
+          await until(() => server().status().state === "failed", "it has failed");
+          await server().close();
+          assert.equal(clock.pending(), 0);
+        }, { clock }));
+    });
+
+    test("swallows no change that the next session announces", async () => {
+      const clock = createFakeClock();
+      let isBroken = true;
+      await withHttp(announcing(() => isBroken), (url) =>
+        withMcp(servers(url), async ({ server }) => {
+          await until(() => server().status().state === "failed", "it has failed");
+          isBroken = false;
+          await server().request("tools/call", call, { signal: NEVER });
+          await clock.advance(1_000);
+          await until(() => server().tools().some(({ name }) => name === "fresh"), "the new tool is known");
+        }, { clock }));
+    });
+  });
+
   test("nothing was written where nobody listens", () =>
     withMcp(servers("http://127.0.0.1:9/mcp"), async ({ server }) => {
       const { code, written, message } = await fails(server().request("tools/call", call, { signal: NEVER }));
