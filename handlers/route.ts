@@ -140,6 +140,11 @@ export interface RunClaim {
   wasTold(turn: number): boolean;
   /** Notes on disk that text of this turn goes out. Await it before the first text of a turn; `wasTold` is true for later requests */
   tell(turn: number): Promise<void>;
+  /**
+   * Notes the end of the run that the reply shows: the code of its error, or undefined when it went well. A reply that shows another end than
+   * the one on record is neither stored for the run nor lets a repeat begin another run.
+   */
+  shows(errorCode: string | undefined): void;
   /** Marks the reply as a failure without an effect. A repeat then runs anew, whatever the reply says about retries */
   reopen(): void;
 }

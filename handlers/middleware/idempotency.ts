@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
-import { isEnded } from "../../lib/base/records/run.ts";
+import { isEnded, type Run } from "../../lib/base/records/run.ts";
 import { storageAway } from "../../lib/access/identity.ts";
+import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { Services } from "../../lib/services.ts";
 import type { GatewayRequestContext } from "../request_context.ts";
 import type { Handler, Route, RunClaim } from "../route.ts";
@@ -122,7 +123,7 @@ export class Idempotency {
       context.claim = hold.claim;
       const handler = stored === undefined ? await this.#firstHandler(route, claim) : repeatHandler(route, stored);
       if (handler === undefined) continue;
-      const reply = await callHandler(request, context, handler, hold);
+      const reply = await callHandler(request, context, handler);
       if (stored === undefined && await this.#isTakenElsewhere(reply, claim, hold)) continue;
       const recording = await recordReply(reply);
       this.#settleAtEnd(recording, { claim, hold, requestId: context.requestId });
@@ -190,20 +191,32 @@ export class Idempotency {
 
   /** Returns the handler of a first request. Makes the claim first where the handler itself makes none. Undefined: another gateway has it. */
   async #firstHandler(route: Route, { scope, fingerprint }: Claim): Promise<Handler | undefined> {
-    if (route.idempotency !== "honoured" || await this.#store.claim(scope, fingerprint)) return route.handler;
+    if (route.idempotency !== "honoured") return route.handler;
+    try {
+      if (await this.#store.claim(scope, fingerprint)) return route.handler;
+    } catch (error) {
+      // The claim may be there although the answer of the database was lost: the end of this request forgets it
+      return () => {
+        throw error;
+      };
+    }
     if (this.#services.cluster === undefined) throw outcomeUnknown();
     return undefined;
   }
 
-  /** Stores a reply that is final. Until then the claim leads a repeat to the run. */
+  /**
+   * Stores a reply that is final, and forgets the claim of a request that may be tried again. Until then the claim leads a repeat to the run, and
+   * so it does where the reply shows another end than the run's: the database may have been away from it, or another gateway has ended it.
+   */
   async #settle({ scope, fingerprint }: Claim, hold: Hold, whole: RecordedReply): Promise<void> {
     const runId = hold.runId();
-    if (whole.status !== ACCEPTED && !await this.#isOver(runId)) return;
+    const run = runId === undefined || whole.status === ACCEPTED ? undefined : await this.#runs.get(runId);
+    if (run !== undefined && !hold.shows(run)) return;
     // A reply that was too long to keep is read from the run again
     if (whole.body === null && runId !== undefined) return;
-    // The run answers a repeat all the same
-    if (!isKept(whole, hold) && await (hold.isUntold() ? this.#isThere(runId) : this.#isCompleted(runId))) return;
-    await (isKept(whole, hold) ? this.#store.keep(scope, { ...whole, fingerprint }) : this.#store.forget(scope, runId));
+    if (isKept(whole, hold)) return await this.#store.keep(scope, { ...whole, fingerprint }, runId);
+    // A repeat that fails by itself says nothing about the first request
+    if (hold.isFirst || run !== undefined) await this.#store.forget(scope, runId);
   }
 
   /**
@@ -214,18 +227,9 @@ export class Idempotency {
     if (runId === undefined) await this.#store.forget(scope, undefined);
   }
 
-  async #isThere(runId: string | undefined): Promise<boolean> {
-    return runId !== undefined && await this.#services.agent?.runs.get(runId) !== undefined;
-  }
-
-  async #isCompleted(runId: string | undefined): Promise<boolean> {
-    const run = runId === undefined ? undefined : await this.#services.agent?.runs.get(runId);
-    return run?.status === "completed";
-  }
-
-  async #isOver(runId: string | undefined): Promise<boolean> {
-    const run = runId === undefined ? undefined : await this.#services.agent?.runs.get(runId);
-    return run === undefined || isEnded(run.status);
+  /** The runs, also where there is no agent. */
+  get #runs(): Pick<StoredRuns, "get"> {
+    return this.#services.agent?.runs ?? this.#services.storedRuns;
   }
 }
 
@@ -234,13 +238,16 @@ function createHold(store: ReplyStore, { scope, fingerprint }: Claim, stored: St
   const toldBefore = new Set(stored?.told);
   const told = new Set(toldBefore);
   let isOpen = false;
-  let hasThrown = false;
+  let shown: { readonly errorCode: string | undefined } | undefined;
   return {
     runId: () => runId,
     isOpen: () => isOpen,
-    isUntold: () => stored === undefined && hasThrown,
-    threw: () => void (hasThrown = true),
+    isFirst: stored === undefined,
+    shows: ({ status, error }) =>
+      isEnded(status) && shown !== undefined && (status === "completed") === (shown.errorCode === undefined) &&
+      error?.code === shown.errorCode,
     claim: {
+      shows: (errorCode) => void (shown = { errorCode }),
       reopen: () => void (isOpen = true),
       write(id) {
         runId = id;
@@ -275,10 +282,10 @@ interface Hold {
   runId(): string | undefined;
   /** Tells whether a repeat runs anew, although the reply tells the client not to retry by itself */
   isOpen(): boolean;
-  /** Tells whether a first request failed before it had a run: it may be accepted all the same, where the answer of the database was lost */
-  isUntold(): boolean;
-  /** Notes that the handler threw: an error of a run that it has would be its reply */
-  threw(): void;
+  /** False: the request is a repeat, whose claim was there before */
+  readonly isFirst: boolean;
+  /** Tells whether the reply shows the end that a run has come to */
+  shows(run: Run): boolean;
 }
 
 function replayed(recording: ReplyRecording): ReplyRecording {
@@ -305,16 +312,10 @@ function notRecordedYet() {
 }
 
 /** Calls the handler and turns a thrown error into a reply, so that every client that waits under the same key gets the same reply. */
-async function callHandler(
-  request: Request,
-  context: GatewayRequestContext,
-  handler: Handler,
-  hold: Hold,
-): Promise<Response> {
+async function callHandler(request: Request, context: GatewayRequestContext, handler: Handler): Promise<Response> {
   try {
     return await handler(request, context);
   } catch (error) {
-    hold.threw();
     return errorReply(context, error);
   }
 }

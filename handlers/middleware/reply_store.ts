@@ -180,8 +180,11 @@ export interface ReplyStore {
   claim(scope: string, fingerprint: string): Promise<boolean>;
   /** Changes a claim; durable when it resolves. What other gateways have told of it stays. */
   reclaim(scope: string, claim: Omit<StoredClaim, "kind">): Promise<void>;
-  /** Stores the reply in place of the claim. Of two gateways that answer one request, the first to store it counts. */
-  keep(scope: string, reply: Omit<StoredReply, "kind">): Promise<void>;
+  /**
+   * Stores the reply in place of the claim. Of two gateways that answer one request, the first to store it counts. The claim of another run stays.
+   * @param runId of the claim; undefined: none
+   */
+  keep(scope: string, reply: Omit<StoredReply, "kind">, runId: string | undefined): Promise<void>;
   /**
    * Forgets a claim. The reply that another gateway has stored stays, and the claim that another request or another gateway has made.
    * @param runId of the claim; undefined: none
@@ -202,6 +205,8 @@ export const IDEMPOTENT_REPLIES = "idempotent_replies";
 const KEPT_MS = 24 * 60 * 60 * 1000;
 /** Time for which expired records of a cluster stay, since a gateway may just be claiming the key of one anew. Milliseconds */
 const LEFT_MS = 60 * 60 * 1000;
+/** Fence of a gateway that has no lease for the moment: nobody takes it for one that is at work */
+const NO_LEASE = 0;
 const SWEEP_EVERY = 50;
 const SWEEP_LIMIT = 200;
 
@@ -315,7 +320,16 @@ export function createReplyStore({ store, clock, member }: {
     },
     claimWrite: (scope, claim) => place(scope)(toBody(claim)),
     claim: (scope, fingerprint) =>
-      store.batch([place(scope)(toBody({ fingerprint, runId: null, told: [], gateway: member?.own() }))]),
+      store.batch([
+        place(scope)(
+          toBody({
+            fingerprint,
+            runId: null,
+            told: [],
+            gateway: member && (member.own() ?? { id: member.id, fence: NO_LEASE }),
+          }),
+        ),
+      ]),
     async reclaim(scope, claim) {
       if (member !== undefined) {
         return await change(scope, (now, { gateway: _gateway, ...record }) => ({
@@ -325,20 +339,23 @@ export function createReplyStore({ store, clock, member }: {
       }
       await store.batch([{ op: "put", collection: IDEMPOTENT_REPLIES, key: scope, body: toBody(claim) }]);
     },
-    async keep(scope, { fingerprint, status, headers, body }) {
+    async keep(scope, { fingerprint, status, headers, body }, runId) {
       const record = { record_version: 1, fingerprint, status, headers, body, expires_at: clock.now() + KEPT_MS };
       const put: Write = { op: "put", collection: IDEMPOTENT_REPLIES, key: scope, body: record };
       if (member === undefined) await store.batch([put]);
       // A harmless request has made no claim
-      else if (!await store.batch([place(scope)(record)])) await change(scope, () => put);
+      else if (!await store.batch([place(scope)(record)])) {
+        await change(scope, (now) => now.runId === (runId ?? null) ? put : undefined);
+      }
       if (++writes % SWEEP_EVERY === 0) await sweep();
     },
     forget: (scope, runId) =>
       member === undefined ? drop(scope) : change(
         scope,
-        ({ runId: now, gateway }) => {
-          // A gateway that has no lease for the moment is not in its claims
-          const isOurs = now === (runId ?? null) && (gateway === undefined || gateway.id === member.id);
+        (now) => {
+          const isOurs = runId === undefined
+            ? now.runId === null && now.gateway?.id === member.id
+            : now.runId === runId;
           return isOurs ? { op: "delete", collection: IDEMPOTENT_REPLIES, key: scope } : undefined;
         },
       ),

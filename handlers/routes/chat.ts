@@ -4,7 +4,14 @@ import { SHUTTING_DOWN } from "../../lib/base/cancel.ts";
 import { usageSource } from "../../lib/base/records/usage.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { SocketSession } from "../websocket/socket_session.ts";
-import { attachRun, conversationIdSchema, REPLY_ERRORS, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
+import {
+  attachRun,
+  conversationIdSchema,
+  readRun,
+  REPLY_ERRORS,
+  requireAgent,
+  toChatRequest,
+} from "../wire/agent_runs.ts";
 import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
 import { httpError } from "../wire/http_errors.ts";
@@ -57,7 +64,7 @@ async function chat(request: Request, context: RequestContext, runId?: string | 
   const { claim } = context;
   // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const durable = claim !== undefined;
-  const handle = typeof runId === "string"
+  const run = typeof runId === "string"
     ? await attachRun(runId, context, { streams: false })
     : await agent.runs.start(toChatRequest(
       { message, context: background, conversationId: conversation_id ?? "new", model },
@@ -70,6 +77,7 @@ async function chat(request: Request, context: RequestContext, runId?: string | 
         requestId: context.requestId,
       },
     ));
+  const handle = durable ? readRun(run, context, { streams: false }) : run;
   try {
     const reply = await collectReply(handle);
     nameChanges(context, reply);

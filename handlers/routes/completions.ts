@@ -3,7 +3,7 @@ import { usageSchema } from "../../lib/base/records/usage.ts";
 import { isPlainModel } from "../../lib/providers/models/model_names.ts";
 import type { RunHandle, RunPace, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { RequestContext, Route } from "../route.ts";
-import { attachRun, REPLY_ERRORS, requireAgent, withClaimMarks } from "../wire/agent_runs.ts";
+import { attachRun, readRun, REPLY_ERRORS, requireAgent } from "../wire/agent_runs.ts";
 import { callerOf, confirmCaller } from "../door.ts";
 import { collectReply } from "../wire/collect_reply.ts";
 import { CompletionChunks, type CompletionHead, completionJson } from "../wire/completion_reply.ts";
@@ -77,7 +77,7 @@ async function complete(request: Request, context: RequestContext, runId?: strin
   const durable = claim !== undefined;
   let pace: RunPace | undefined;
   if (durable || agentTools !== "none") await confirmCaller(context, { access: "tools" });
-  const handle = typeof runId === "string"
+  const run = typeof runId === "string"
     ? await attachRun(runId, context, { streams: input.stream, onPace: (now) => void (pace = now) })
     : await runs.start({
       kind: "chat",
@@ -96,6 +96,7 @@ async function complete(request: Request, context: RequestContext, runId?: strin
       parallelToolCalls: input.parallelToolCalls,
       parameters: input.parameters,
     });
+  const handle = durable ? readRun(run, context, { streams: input.stream }) : run;
   const head: CompletionHead = {
     // Made of the run's id, by which the log and the journal name the run
     id: `chatcmpl-${handle.id.slice("run_".length)}`,
@@ -144,8 +145,7 @@ async function streamed(handle: RunHandle, context: RequestContext, options: Str
   const leave = () => {
     if (options.leaves) handle.cancel("client_gone");
   };
-  const told = claim === undefined ? handle : withClaimMarks(handle, claim);
-  const opening = await openEvents(told, { clock, maxWaitMs: KEEP_ALIVE_MS });
+  const opening = await openEvents(handle, { clock, maxWaitMs: KEEP_ALIVE_MS });
   let firstModel = options.model;
   for (const event of opening.held.flat()) {
     if (event.type === "error") throw runFailure(event);

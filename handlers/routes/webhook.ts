@@ -15,7 +15,7 @@ import { httpError, runFailure } from "../wire/http_errors.ts";
 import { choiceOf, choiceQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
 import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
-import { REPLY_ERRORS, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
+import { readRun, REPLY_ERRORS, requireAgent, runHadEffect, toChatRequest } from "../wire/agent_runs.ts";
 
 const spoken = v.optional(v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty")));
 const named = v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(256)));
@@ -176,7 +176,8 @@ function digest(text: string): string {
   return hash("sha256", text).slice(0, 48);
 }
 
-async function answer(context: RequestContext, channel: string, handle: RunHandle): Promise<Response> {
+async function answer(context: RequestContext, channel: string, run: RunHandle): Promise<Response> {
+  const handle = readRun(run, context, { streams: false });
   const accepted = { accepted: true, channel, run_id: handle.id };
   if (!isWaiting(context)) return jsonReply(context, 202, accepted);
   try {
@@ -195,8 +196,14 @@ async function repeat(context: RequestContext, channel: string, runId: string): 
   const accepted = { accepted: true, channel, run_id: runId };
   if (isWaiting(context)) await checkDelivered(context, runId);
   const run = isWaiting(context) ? await endedRun(context, runId) : undefined;
-  if (run?.status === "completed") return jsonReply(context, 200, { ...accepted, reply: run.result ?? "" });
-  if (run?.error) throw runFailure(run.error);
+  if (run?.status === "completed") {
+    context.claim?.shows(undefined);
+    return jsonReply(context, 200, { ...accepted, reply: run.result ?? "" });
+  }
+  if (run?.error) {
+    context.claim?.shows(run.error.code);
+    return errorReply(context, runFailure(run.error), { hadEffect: await runHadEffect(context, runId) });
+  }
   return jsonReply(context, 202, accepted);
 }
 

@@ -7,6 +7,7 @@ import type { ContentPart, Message } from "../../lib/base/records/message.ts";
 import { CONVERSATION_ID } from "../../lib/runs/conversations/conversation_records.ts";
 import type { FollowOptions, RunHandle, RunReach, RunRequest } from "../../lib/runs/run_request.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
+import { ProviderError } from "../../lib/base/errors.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { type Caller, hasScope, mayReach } from "../../lib/base/records/caller.ts";
 
@@ -100,13 +101,11 @@ export async function attachRun(
   context: RequestContext,
   { streams, onPace }: { readonly streams: boolean; readonly onPace?: FollowOptions["onPace"] },
 ): Promise<RunHandle> {
-  const { tools } = context.services;
   const { runs } = requireAgent(context.services);
   const run = await runs.get(runId);
   if (run === undefined) throw forgotten();
   const own = new AbortController();
   const signal = streams ? own.signal : AbortSignal.any([own.signal, context.signal]);
-  let hadEffect = false;
   async function* events() {
     const followed = await runs.follow(runId, { afterSeq: 0, signal, onPace });
     if (followed === undefined) throw forgotten();
@@ -115,7 +114,6 @@ export async function attachRun(
       // An empty array says here that the model has begun to answer, and there that the events come in another way
       if (batch.length === 0) continue;
       ended ||= batch.some(isTerminal);
-      hadEffect ||= batch.some((event) => event.type === "tool_start" && tools.get(event.tool)?.access !== "read");
       yield batch;
     }
     if (signal.aborted) throw signal.reason;
@@ -128,7 +126,7 @@ export async function attachRun(
     conversationId: run.conversation_id,
     events,
     cancel: (reason) => own.abort(new CancelError(reason)),
-    hadEffect: () => hadEffect,
+    hadEffect: () => false,
   };
 }
 
@@ -136,11 +134,72 @@ function forgotten() {
   return httpError("conflict", "Cannot repeat this request: the run that the first one started is not kept any more");
 }
 
+function beginsEffect(batch: readonly AgentEvent[], tools: Services["tools"]): boolean {
+  return batch.some((event) => event.type === "tool_start" && tools.get(event.tool)?.access !== "read");
+}
+
+/** Tells whether a run that has ended may have had an effect. True for one whose events are not kept any more. */
+export async function runHadEffect(context: RequestContext, id: string): Promise<boolean> {
+  const followed = await runsToRead(context).follow(id, { afterSeq: 0, signal: context.signal });
+  if (followed === undefined) return true;
+  for await (const batch of followed) {
+    if (beginsEffect(batch, context.services.tools)) return true;
+    if (batch.some(isTerminal)) return false;
+  }
+  return true;
+}
+
+/** Returns a run whose events come in another way. */
+function withEvents(handle: RunHandle, events: RunHandle["events"], hadEffect = () => handle.hadEffect()): RunHandle {
+  const { id, model, conversationId } = handle;
+  return {
+    ...{ id, model, conversationId, events, hadEffect },
+    cancel: (reason) => handle.cancel(reason),
+    isAskedAgain: () => handle.isAskedAgain?.() === true,
+  };
+}
+
+/**
+ * Follows durable work for the reply to a request. Its effects are those that the reader sees, since it may have been at work at another
+ * gateway, and the claim of an Idempotency-Key is told of the end that the reader sees.
+ * @param options.streams true for a reply whose text goes out as it comes
+ */
+export function readRun(
+  handle: RunHandle,
+  { claim, services: { tools } }: RequestContext,
+  { streams }: { readonly streams: boolean },
+): RunHandle {
+  const told = streams && claim !== undefined ? withClaimMarks(handle, claim) : handle;
+  let hadEffect = false;
+  let isOver = false;
+  const end = (errorCode: string | undefined) => {
+    isOver = true;
+    claim?.shows(errorCode);
+  };
+  async function* events() {
+    try {
+      for await (const batch of told.events()) {
+        hadEffect ||= beginsEffect(batch, tools);
+        const last = batch.at(-1);
+        if (last?.type === "done") end(undefined);
+        if (last?.type === "error") end(last.code);
+        yield batch;
+      }
+    } catch (error) {
+      // A provider's refusal before any event is thrown, and is the end of the run
+      if (error instanceof ProviderError) end(error.code);
+      throw error;
+    }
+  }
+  // Without a key a repeat begins another run, while this one may have its effect yet
+  return withEvents(told, events, () => hadEffect || handle.hadEffect() || (claim === undefined && !isOver));
+}
+
 /**
  * A run whose reader is told on disk, before the first text of a turn goes out, that it does: after a crash it is then known that the
  * text cannot be taken back (docs/design/http.md "Idempotency"). Costs one write a turn.
  */
-export function withClaimMarks(handle: RunHandle, claim: RunClaim): RunHandle {
+function withClaimMarks(handle: RunHandle, claim: RunClaim): RunHandle {
   async function* events() {
     let turn = 1;
     for await (const batch of handle.events()) {
@@ -151,15 +210,7 @@ export function withClaimMarks(handle: RunHandle, claim: RunClaim): RunHandle {
       yield batch;
     }
   }
-  return {
-    id: handle.id,
-    model: handle.model,
-    conversationId: handle.conversationId,
-    events,
-    cancel: (reason) => handle.cancel(reason),
-    hadEffect: () => handle.hadEffect(),
-    isAskedAgain: () => handle.isAskedAgain?.() === true,
-  };
+  return withEvents(handle, events);
 }
 
 function isTold({ type }: AgentEvent): boolean {

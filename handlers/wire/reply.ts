@@ -68,7 +68,9 @@ export function errorReply(
   const { requestId, services } = context;
   const told = toHttpError(error, { log: services.log, requestId, ...options });
   const isFinal = error instanceof HttpError && error.headers["x-should-retry"] === "false";
-  if (isProviderFailure(error) && !options.hadEffect && !isFinal) context.claim?.reopen();
+  // A conflict may pass: nothing was done
+  const mayPass = isProviderFailure(error) || told.status === 409;
+  if (mayPass && !options.hadEffect && !isFinal) context.claim?.reopen();
   return jsonReply(context, told.status, errorBody(told), told.headers);
 }
 

@@ -82,7 +82,10 @@ export interface RunHandle {
    */
   events(): AsyncIterable<readonly AgentEvent[]>;
   cancel(reason: CancelReason): void;
-  /** Tells whether a tool with an effect has run. An error reply then carries x-should-retry: false. */
+  /**
+   * Tells whether a tool with an effect has run at this gateway. An error reply then carries x-should-retry: false. Of durable work the reader
+   * also looks at the events: it may have been at work elsewhere.
+   */
   hadEffect(): boolean;
   /** Tells whether the provider refused and is asked again: its next answer may be a refusal too. Default: not known. */
   readonly isAskedAgain?: (() => boolean) | undefined;

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { toTools } from "../../lib/tools/made_tool.ts";
+import { ProviderError } from "../../lib/base/errors.ts";
 import { defineProgramTool } from "../../lib/tools/program_tool.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import { awayError, LEASE_MS } from "../support/clustered.ts";
@@ -171,6 +172,87 @@ describe("a request that is repeated at another gateway under its Idempotency-Ke
         assert.deepEqual([again.text, again.isReplayed, calls], [first.text, true, 2]);
       }
     });
+  });
+
+  const requests = [
+    // The first one is answered by its own gateway, which is back before any repeat
+    ["/v1/chat/completions", { messages: [{ role: "user", content: "Go" }] }, "ab"],
+    ["/v1/webhook/default?wait=1", { message: "Go" }, "bba"],
+  ] as const;
+  for (const [path, body, repeats] of requests) {
+    test(`${path} begins no second run where the first one had an effect at another gateway before it failed`, async () => {
+      await withCluster(async ({ start, pass, passUntil }) => {
+        let calls = 0;
+        const write = defineProgramTool({
+          name: "write",
+          description: "Writes.",
+          access: "state",
+          inputSchema: { type: "object", properties: {}, additionalProperties: false },
+          execute: () => `written ${++calls}`,
+        });
+        const settings = { environment, tools: toTools([write], () => false), config: { autonomy: { level: "full" } } };
+        const broken = new ProviderError("provider_error", "the model is broken", { provider: "p" });
+        const a = await start("a", { ...settings, script: () => ({ hang: "before" }) });
+        await pass(2 * LEASE_MS);
+        const answers: (readonly [status: number, retry: string | null])[] = [];
+        const send = (gateway: LinkedGateway) =>
+          void gateway.send(...keyed(path, body)).then(({ status, headers }) => {
+            answers.push([status, headers.get("x-should-retry")]);
+          });
+        send(a);
+        await pass(200);
+        const script = (_: unknown, turn: number) =>
+          turn === 0 ? { toolCalls: [{ name: "write" }] } : { errorBefore: broken };
+        const b = await start("b", { ...settings, script });
+        await pass(2 * LEASE_MS);
+        a.database.isCut = true;
+        await passUntil(() => calls === 1, "the other gateway takes the run over");
+        await pass(1_000);
+        for (const name of repeats) {
+          if (name === "a") a.database.isCut = false;
+          await pass(2_000);
+          const { length } = answers;
+          send(name === "a" ? a : b);
+          await passUntil(() => answers.length > length, "the repeat is answered");
+        }
+        assert.deepEqual([answers, calls], [Array(1 + repeats.length).fill([502, "false"]), 1]);
+        assert.equal((await b.services.agent?.runs.list({ limit: 10 }))?.runs.length, 1);
+      });
+    });
+  }
+
+  test("calls a tool where the answer to the claim of the first request was lost, which called nothing", async () => {
+    for (const isCommitted of [true, false]) {
+      await withCluster(async ({ start, pass, passUntil }) => {
+        let calls = 0;
+        const write = defineProgramTool({
+          name: "write",
+          description: "Writes.",
+          access: "state",
+          inputSchema: { type: "object", properties: {}, additionalProperties: false },
+          execute: () => `written ${++calls}`,
+        });
+        const settings = { environment, tools: toTools([write], () => false), config: { autonomy: { level: "full" } } };
+        const [a, b] = [await start("a", settings), await start("b", settings)];
+        await pass(2 * LEASE_MS);
+        a.database.onBatch = async (writes, make) => {
+          if (!JSON.stringify(writes).includes('"idempotent_replies"')) return await make();
+          if (isCommitted) await make();
+          a.database.onBatch = (_, make) => make();
+          throw awayError();
+        };
+        const call = async (gateway: LinkedGateway) => {
+          let reply: Response | undefined;
+          void gateway.send(...keyed("/v1/tools/write/call", { input: {} })).then((got) => reply = got);
+          await passUntil(() => reply !== undefined, "it is answered");
+          return reply?.status;
+        };
+        assert.deepEqual([await call(a), calls], [503, 0]);
+        await pass(2_000);
+        assert.deepEqual([await call(b), calls], [200, 1]);
+        assert.deepEqual([await call(a), calls], [200, 1]);
+      });
+    }
   });
 
   for (const fate of ["completed", "failed"] as const) {

@@ -4,6 +4,7 @@ import { MAX_RECORDED_BYTES } from "../../handlers/middleware/reply_store.ts";
 import type { Handler, RepeatHandler, Route } from "../../handlers/route.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import { httpError } from "../../handlers/wire/http_errors.ts";
+import { requireAgent } from "../../handlers/wire/agent_runs.ts";
 import { jsonReply, sseReply } from "../../handlers/wire/reply.ts";
 import type { RunStatus } from "../../lib/base/records/run.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
@@ -100,11 +101,16 @@ test("a request that was refused before its effect leaves no claim", async () =>
   assert.deepEqual(await jsonOf(later("POST", "/work", { ...KEYED, body: { a: 2 } })), { calls: 2 });
 });
 
-/** A supervisor with one run, `run_1`, of which only its state is known. */
+/** A supervisor with one run, `run_1`, of which only its state is known. A run that failed did so for its provider. */
 function withRun() {
   const seen = { status: "running" as RunStatus };
+  const run = () => ({
+    id: "run_1",
+    status: seen.status,
+    error: seen.status === "failed" ? { code: "provider_error", message: "" } : null,
+  });
   const runs = {
-    get: (id: string) => Promise.resolve(id === "run_1" ? { id, status: seen.status } : undefined),
+    get: (id: string) => Promise.resolve(id === "run_1" ? run() : undefined),
   } as unknown as RunSupervisor;
   const { services } = createTestRouter({ agent: { runs, providers: undefined as never } });
   return { seen, services };
@@ -121,7 +127,10 @@ test("a repeat gets the run that was accepted, and its reply is kept once the ru
   const { seen, services } = withRun();
   await crashDuring(post({ idempotency: "by_run", handler: startRun }), KEYED, services);
   let calls = 0;
-  const repeat: RepeatHandler = (_request, context, runId) => jsonReply(context, 200, { runId, calls: ++calls });
+  const repeat: RepeatHandler = (_request, context, runId) => {
+    if (seen.status === "completed") context.claim?.shows(undefined);
+    return jsonReply(context, 200, { runId, calls: ++calls });
+  };
   const { send } = restart(services, post({ idempotency: "by_run", repeat }));
   const again = async () => await jsonOf(send("POST", "/work", KEYED));
   assert.deepEqual([await again(), await again()], [{ runId: "run_1", calls: 1 }, { runId: "run_1", calls: 2 }]);
@@ -173,17 +182,57 @@ test("a run that failed may be tried again under the same key, one that goes on 
     throw httpError("shutting_down", "Cannot finish");
   };
   let repeats = 0;
-  const repeat: RepeatHandler = () => {
-    repeats++;
+  const repeat: RepeatHandler = (_request, context) => {
+    if (++repeats < 3) throw httpError("storage_unavailable", "Cannot read the run");
+    context.claim?.shows("provider_error");
     throw httpError("provider_error", "It failed");
   };
   const route = post({ idempotency: "by_run", handler: fail, repeat });
   const { send } = restart(services, route);
-  assert.equal((await send("POST", "/work", KEYED)).status, 503);
+  const statuses: number[] = [];
+  const again = async () => void statuses.push((await send("POST", "/work", KEYED)).status);
+  await again();
+  await again();
   seen.status = "failed";
-  assert.equal((await send("POST", "/work", KEYED)).status, 502);
-  assert.equal((await send("POST", "/work", KEYED)).status, 503);
-  assert.equal(repeats, 1);
+  // A repeat that fails by itself says nothing about the run
+  await again();
+  await again();
+  await again();
+  assert.deepEqual([statuses, repeats], [[503, 503, 503, 502, 503], 3]);
+});
+
+test("a reply that shows another end than its run has come to is not kept: its repeat reads the run", async () => {
+  const { seen, services } = withRun();
+  const handler: Handler = async (request, context) => {
+    await startRun(request, context);
+    context.claim?.shows("cancelled");
+    return jsonReply(context, 500, {}, { "x-should-retry": "false" });
+  };
+  const repeat: RepeatHandler = (_request, context, runId) => jsonReply(context, 200, { runId });
+  for (const status of ["failed", "completed"] as const) {
+    seen.status = status;
+    const { send } = restart(services, post({ idempotency: "by_run", handler, repeat, path: `/${status}` }));
+    assert.equal((await send("POST", `/${status}`, KEYED)).status, 500);
+    assert.deepEqual(await jsonOf(send("POST", `/${status}`, KEYED)), { runId: "run_1" });
+  }
+});
+
+test("a repeat at a gateway without an agent leaves the run its claim", async () => {
+  const { services } = withRun();
+  const route = post({
+    idempotency: "by_run",
+    handler: startRun,
+    repeat: (_request, context, runId) => jsonReply(context, 200, { runId }),
+  });
+  await crashDuring(route, KEYED, services);
+  const repeat: RepeatHandler = (_request, { services }) => {
+    requireAgent(services);
+    assert.fail("there is an agent");
+  };
+  const { agent: _agent, ...others } = services;
+  const without = { ...others, agent: undefined, storedRuns: services.agent?.runs } as FakeServices;
+  assert.equal((await restart(without, { ...route, repeat }).send("POST", "/work", KEYED)).status, 503);
+  assert.deepEqual(await jsonOf(restart(services, route).send("POST", "/work", KEYED)), { runId: "run_1" });
 });
 
 test("a stream that every reader left leads its repeat to the run", async () => {

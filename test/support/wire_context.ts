@@ -106,6 +106,7 @@ export function createWireContext(
 /** A hold on a run that nobody looks for. */
 function createFakeClaim(): RunClaim {
   return {
+    shows: () => {},
     reopen: () => {},
     write: (runId) => ({ op: "insert", collection: "claims", key: runId, body: { v: 1 } }),
     wasTold: () => false,

@@ -164,8 +164,8 @@ export class RunStarter {
       id,
       model,
       conversationId,
-      // Whatever gateway has the run, its client must not repeat the request
-      hadEffect: () => true,
+      // Its reader sees the effects, whatever gateway has the run
+      hadEffect: () => false,
       events: () => events(id),
       cancel: (reason) => void cancel(id, reason).catch(() => {}),
     };

@@ -46,16 +46,16 @@ test("an expired claim is replaced together with the run that takes its place, o
 
 test("a reply takes the place of an expired one, and sweeping removes nothing that is claimed anew", async () => {
   const { store, clock, a, b } = createGateways();
-  await a.keep("scope", REPLY);
-  for (let index = 0; index < 60; index++) await a.keep(`old_${index}`, REPLY);
+  await a.keep("scope", REPLY, undefined);
+  for (let index = 0; index < 60; index++) await a.keep(`old_${index}`, REPLY, undefined);
   await clock.advance(DAY_MS);
   await a.find("scope");
-  await a.keep("scope", { ...REPLY, body: "new" });
+  await a.keep("scope", { ...REPLY, body: "new" }, undefined);
   assert.equal(await b.find("scope").then((found) => found?.kind === "reply" && found.body), "new");
   await clock.advance(60 * 60 * 1_000);
   await b.find("old_0");
   assert.equal(await b.claim("old_0", "f"), true);
-  for (let index = 0; index < 100; index++) await a.keep(`new_${index}`, REPLY);
+  for (let index = 0; index < 100; index++) await a.keep(`new_${index}`, REPLY, undefined);
   assert.equal((await b.find("old_0"))?.kind, "claim");
   assert.equal(await store.get(IDEMPOTENT_REPLIES, "old_1"), undefined);
 });
