@@ -38,6 +38,7 @@ export interface PinnedReply extends ReplyHead, ReadBody {}
 
 /** Limit of a body that stays in memory although a sink could have taken it: the bound of a download is far too much. */
 const MAX_KEPT_BYTES = 1_048_576;
+const CLOSED_EARLY = "the connection was closed before the request";
 /** Interim replies (1xx) before the reply itself; a server that sends more is given up. */
 const MAX_INTERIM = 16;
 
@@ -59,6 +60,8 @@ async function exchange(outgoing: ClientRequest, request: PinnedRequest): Promis
   try {
     if (needsEffectRight()) await connected(outgoing);
     await untilEffectMayBegin(request.signal);
+    // What happened to the connection meanwhile is told nobody again
+    if (outgoing.destroyed) throw wire ?? new PinError(CLOSED_EARLY);
   } catch (error) {
     outgoing.destroy();
     throw error;
@@ -85,7 +88,7 @@ async function exchange(outgoing: ClientRequest, request: PinnedRequest): Promis
 function connected(outgoing: ClientRequest): Promise<void> {
   return new Promise((resolve, reject) => {
     outgoing.once("error", reject);
-    outgoing.once("close", () => reject(new PinError("the connection was closed before the request")));
+    outgoing.once("close", () => reject(new PinError(CLOSED_EARLY)));
     outgoing.once("socket", (socket) => {
       if (!socket.connecting) return resolve();
       socket.once("encrypted" in socket ? "secureConnect" : "connect", () => resolve());

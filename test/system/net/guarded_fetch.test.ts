@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { describe, test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
@@ -11,6 +11,7 @@ import { createGuardedFetch } from "../../../lib/system/net/guarded_fetch.ts";
 import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
 import { fetchSetUp, fetchSites, LOCAL, skipTls, STRICT, textOf, withCertificate } from "../../support/fetch_bench.ts";
 import { freePort } from "../../support/free_port.ts";
+import { until } from "../../support/until.ts";
 
 const { open, site } = fetchSites();
 
@@ -51,6 +52,35 @@ describe("guarded_fetch", () => {
       const asked = withEffectRight({ right }, () => fetchSetUp().get(`http://127.0.0.1:${port}/`, { method: "POST" }));
       await assert.rejects(asked, { name: "CancelError", reason: "shutdown" });
       assert.equal(await closed.promise, 0);
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
+  });
+
+  test("a request whose server leaves while it waits for its right to effects fails, and gives its place at the host back", async () => {
+    const server = createServer((_request, response) => response.end("reached"));
+    const sockets: Socket[] = [];
+    server.on("connection", (socket) => sockets.push(socket));
+    const port = await freePort();
+    await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+    try {
+      const { get } = fetchSetUp();
+      const right = {
+        async mayAct() {
+          await until(() => sockets.length > 0);
+          sockets.pop()?.destroy();
+          // The client hears of it in the same moment or in the next
+          await systemClock.sleep(50);
+        },
+        mayActNow: () => false,
+      };
+      const lost = () => withEffectRight({ right }, () => get(`http://127.0.0.1:${port}/`, { method: "POST" }));
+      // One more than may be open at once to a host
+      for (let count = 0; count < 3; count++) {
+        await assert.rejects(lost(), { name: "ToolError", code: "fetch_failed" });
+      }
+      assert.equal(textOf((await get(`http://127.0.0.1:${port}/`)).body), "reached");
     } finally {
       server.closeAllConnections();
       server.close();
