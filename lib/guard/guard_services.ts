@@ -116,11 +116,11 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
 
 async function withProgram(
   approvals: Approvals,
-  { program, log, redact, opened }: GuardServicesOptions,
+  { program, clock, log, redact, opened }: GuardServicesOptions,
 ): Promise<Approvals> {
   if (program?.onApproval === undefined) return approvals;
   const { createProgramApprover } = await import("./program_approver.ts");
   const { onApproval: ask, ready } = program;
-  const approver = createProgramApprover({ approvals, ask, ready, log, redact });
+  const approver = createProgramApprover({ approvals, ask, ready, clock, log, redact });
   return opened.own(approver, ({ close }) => close()).approvals;
 }

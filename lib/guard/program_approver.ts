@@ -1,7 +1,9 @@
 import { CancelError } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import type { Approval } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
+import { readOnceBack } from "../storage/read_records.ts";
 import { APPROVAL_LIMITS, type Approvals, type ProgramWord } from "./approvals.ts";
 
 /** Function of the program around the gateway that answers approvals. It may give anything: what is given is checked. */
@@ -13,6 +15,7 @@ export interface ProgramApproverOptions {
   readonly ask: AskProgram;
   /** Resolves when the program has its gateway. It is not asked before. */
   readonly ready: Promise<void>;
+  readonly clock: Clock;
   readonly log: Logger;
   /** Masks known secrets in what the program throws. */
   readonly redact: (text: string) => string;
@@ -88,7 +91,7 @@ class Program implements ProgramWord {
   async #showWaiting(): Promise<void> {
     const { approvals, log } = this.#options;
     try {
-      const waiting = await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending });
+      const waiting = await this.#onceBack(() => approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending }));
       for (const approval of waiting.approvals) this.show(approval);
     } catch (error) {
       if (this.#closing.signal.aborted) return;
@@ -117,8 +120,13 @@ class Program implements ProgramWord {
   /** Resolves when the approval is settled, by whomever, or when the gateway closes. */
   async #settlement(id: string): Promise<"settled"> {
     // An approval that is forgotten, or cannot be read, needs no answer either
-    await this.#options.approvals.settled(id, this.#closing.signal).catch(() => {});
+    await this.#onceBack(() => this.#options.approvals.settled(id, this.#closing.signal)).catch(() => {});
     return "settled";
+  }
+
+  /** Does it again while the database is away: the program's answer counts afterwards too. */
+  #onceBack<T>(work: () => Promise<T>): Promise<T> {
+    return readOnceBack(work, { clock: this.#options.clock, signal: this.#closing.signal });
   }
 
   async #wordOf(approval: Approval, signal: AbortSignal): Promise<Word | "left"> {
@@ -141,7 +149,7 @@ class Program implements ProgramWord {
   async #answer(id: string, word: Word): Promise<void> {
     const by = { via: "program", tokenId: null } as const;
     try {
-      await this.#options.approvals.answer(id, { ...word, by });
+      await this.#onceBack(() => this.#options.approvals.answer(id, { ...word, by }));
     } catch (error) {
       // The content does not fit the form: as an answer of no form
       if (error instanceof HttpError && error.status === 400) {
@@ -151,8 +159,8 @@ class Program implements ProgramWord {
         );
         return await this.#answer(id, { decision: "deny", note });
       }
-      // Somebody answered at the same moment, or the approval was taken back
-      if (error instanceof HttpError) return;
+      // Somebody answered at the same moment, the approval was taken back, or the gateway closes
+      if (error instanceof HttpError || error instanceof CancelError) return;
       this.#options.log.error("The program's answer to an approval could not be stored", { approval_id: id, error });
     }
   }

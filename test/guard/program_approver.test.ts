@@ -5,6 +5,7 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createProgramApprover } from "../../lib/guard/program_approver.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { awayError } from "../support/clustered.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { newApproval } from "../support/new_approval.ts";
@@ -17,20 +18,26 @@ const ELICITATION = {
   url: null,
 };
 
-/** Approvals whose program gives this answer. */
-function withProgram(answer: unknown) {
+/** Approvals whose program gives this answer. `isAway`: the database can neither be asked for the end of an approval, nor take an answer */
+function withProgram(answer: unknown, { clock = createFakeClock(), isAway = (): boolean => false } = {}) {
   const store = createMemoryStore();
   const approvals = createApprovals({
     store,
-    clock: createFakeClock(),
+    clock,
     random: createSeededRandom(),
     log: SILENT,
     metrics: createMetrics(),
     audit: createFakeAudit(store).append,
   });
+  const reached = <A extends unknown[], R>(call: (...given: A) => Promise<R>) => async (...given: A) => {
+    if (isAway()) throw awayError();
+    return await call(...given);
+  };
+  const { settled, answer: take } = approvals;
+  Object.assign(approvals, { settled: reached(settled.bind(approvals)), answer: reached(take.bind(approvals)) });
   const redact = (text: string) => text;
-  return createProgramApprover({ approvals, ask: () => answer, ready: Promise.resolve(), log: SILENT, redact })
-    .approvals;
+  const ready = Promise.resolve();
+  return createProgramApprover({ approvals, ask: () => answer, ready, clock, log: SILENT, redact }).approvals;
 }
 
 /** Returns what becomes of a question of a server that the program answers so. */
@@ -66,4 +73,21 @@ test("an object is no answer to an approval of a call", async () => {
   const { status, note } = await approvals.settled(asked?.id ?? "", new AbortController().signal);
   assert.equal(status, "denied");
   assert.match(note ?? "", /gave neither/);
+});
+
+test("an answer that comes while the database is away counts once it is back", async () => {
+  const clock = createFakeClock();
+  let isAway = false;
+  const answer = Promise.withResolvers<string>();
+  const approvals = withProgram(answer.promise, { clock, isAway: () => isAway });
+  const asked = await approvals.ask(newApproval());
+  isAway = true;
+  await clock.advance(1_000);
+  answer.resolve("approve");
+  await clock.advance(5_000);
+  const statusNow = async () => (await approvals.get(asked?.id ?? ""))?.status;
+  assert.equal(await statusNow(), "pending");
+  isAway = false;
+  await clock.advance(2_000);
+  assert.equal(await statusNow(), "approved");
 });
