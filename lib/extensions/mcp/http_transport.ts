@@ -64,6 +64,7 @@ export class HttpTransport implements Transport {
   #retries = 0;
   /** Pauses before streams are opened again: the SDK ends the last of them alone */
   readonly #pauses = new Set<Timer>();
+  #closing: Promise<void> | undefined;
   #isClosed = false;
   #fault: string | undefined;
 
@@ -113,8 +114,11 @@ export class HttpTransport implements Transport {
   }
 
   /** Ends the session at the server, and everything that is open. */
-  async close(): Promise<void> {
-    if (this.#isClosed) return;
+  close(): Promise<void> {
+    return this.#closing ??= this.#close();
+  }
+
+  async #close(): Promise<void> {
     this.#isClosed = true;
     for (const pause of this.#pauses) pause.clear();
     const ended = this.#inner.terminateSession().catch(() => {});
