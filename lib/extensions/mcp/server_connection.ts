@@ -76,6 +76,8 @@ export class ServerConnection implements McpConnection {
   #hasFailed = false;
   #idle: Timer | undefined;
   #isClosed = false;
+  /** Closing of the sessions that were ended here */
+  #ending = Promise.resolve();
   /** Newest writing of what is known */
   #writing = Promise.resolve();
   /** Work that the next session waits for */
@@ -356,14 +358,14 @@ export class ServerConnection implements McpConnection {
     this.#idle = this.#options.clock.after(IDLE_MS, () => void this.#end(new CancelError("cancelled")));
   }
 
-  async #end(reason: CancelError): Promise<void> {
+  /** Ends the session, where there is one. Resolves when this one and those that were ended before are closed. */
+  #end(reason: CancelError): Promise<void> {
     const lane = this.#lane;
-    if (lane === undefined) return;
+    if (lane === undefined) return this.#ending;
     this.#dropLane();
     lane.ending.abort(reason);
-    const session = await lane.opening.catch(() => undefined);
-    await session?.close();
-    this.#tell({ type: "state" });
+    const closed = lane.opening.then((session) => session.close(), () => {});
+    return this.#ending = Promise.all([this.#ending, closed]).then(() => this.#tell({ type: "state" }));
   }
 
   #learn(news: Partial<ServerKnowledge>): void {

@@ -15,10 +15,11 @@ interface Message {
   readonly params?: { readonly name?: string };
 }
 
-/** Runs `use` with an HTTP server that gives each message to a handler, and notes the requests. */
+/** Runs `use` with an HTTP server that gives each message to a handler, and notes the requests. `endSession` answers DELETE. */
 async function withHttp(
   handle: Handler,
   use: (url: string, requests: readonly IncomingMessage[]) => Promise<void>,
+  endSession: (response: ServerResponse) => void = (response) => void response.writeHead(405).end(),
 ): Promise<void> {
   const requests: IncomingMessage[] = [];
   const server = createServer((request, response) => {
@@ -26,6 +27,7 @@ async function withHttp(
     let text = "";
     request.setEncoding("utf8").on("data", (part: string) => text += part);
     request.on("end", () => {
+      if (request.method === "DELETE") return endSession(response);
       if (request.method !== "POST") return void response.writeHead(405).end();
       handle(request, JSON.parse(text) as Message, response);
     });
@@ -111,6 +113,24 @@ describe("a server by url", () => {
           );
         }),
     ));
+
+  test("close() waits for a session that ends already, since nobody used it", async () => {
+    const clock = createFakeClock();
+    const ending = Promise.withResolvers<ServerResponse>();
+    const order: string[] = [];
+    await withHttp(legacy(() => {}), (url) =>
+      withMcp(servers(url), async ({ server }) => {
+        await server().freshTools(NEVER);
+        await clock.advance(300_000);
+        const response = await ending.promise;
+        const closing = server().close().then(() => void order.push("closed"));
+        await clock.advance(0);
+        order.push("answered");
+        response.writeHead(200).end();
+        await closing;
+        assert.deepEqual(order, ["answered", "closed"]);
+      }, { clock }), ending.resolve);
+  });
 
   test("headers with a key are not sent to where a redirect leads", () =>
     withHttp(
