@@ -246,7 +246,8 @@ export class ServerConnection implements McpConnection {
       const session = await this.#tryStart(lane, signal);
       lane.session = session;
       lane.since = clock.now();
-      this.#began(session);
+      // A session that was ended meanwhile is closed by what ended it
+      if (this.#lane === lane) this.#began(session);
       return session;
     } catch (error) {
       if (lane.ending.signal.aborted) throw cancelError(lane.ending.signal);

@@ -355,6 +355,20 @@ describe("failures", () => {
     }, { clock });
   });
 
+  test("a session that is closed as it becomes ready leaves no idle timer", async () => {
+    const clock = createFakeClock();
+    await withMcp({ state: "description" }, async ({ server, folder }) => {
+      const one = server();
+      await one.freshTools(NEVER);
+      writeFileSync(join(folder, "description"), "Changed");
+      let closing: Promise<void> | undefined;
+      one.listen(({ type }) => void (type === "tools" && (closing ??= one.close())));
+      await one.restart(NEVER);
+      await closing;
+      assert.equal(clock.pending(), 0);
+    }, { clock });
+  });
+
   test("secrets in its error output are masked in the tail and in errors", () =>
     withMcp({ stderr: "the key is hunter2-hunter2\n" }, async ({ server, redactor }) => {
       redactor.add("hunter2-hunter2");
