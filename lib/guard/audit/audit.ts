@@ -29,7 +29,7 @@ export interface Audit {
   head(): AuditHead;
   /** Tells whether the last event reached the disk. After a failure, each call tries another write */
   healthy(): boolean;
-  /** Counts refused credentials, written once a minute for each address. Cheap, and bounded whatever comes */
+  /** Counts refused credentials, written once a minute for each address. Cheap, and bounded whatever comes. Does nothing after `close` */
   accessFailed(address: string | undefined, code: string): void;
   /** Writes what is pending */
   close(): Promise<void>;
@@ -210,6 +210,7 @@ class AccessFailures {
   /** Time of the first of them, ISO 8601 */
   #since = "";
   #timer: Timer | undefined;
+  #isClosed = false;
 
   constructor(options: Pick<AuditOptions, "clock" | "log" | "enabled">, append: AuditAppend) {
     this.#options = options;
@@ -218,7 +219,7 @@ class AccessFailures {
 
   count(address: string | undefined, code: string): void {
     const { clock, enabled } = this.#options;
-    if (!enabled()) return;
+    if (this.#isClosed || !enabled()) return;
     if (this.#minute.size === 0) this.#since = new Date(clock.now()).toISOString();
     this.#timer ??= clock.every(MINUTE_MS, () => void (this.#minute.size > 0 && this.#write()));
     const { codes } = this.#failuresOf(address);
@@ -226,6 +227,7 @@ class AccessFailures {
   }
 
   close(): Promise<void> {
+    this.#isClosed = true;
     this.#timer?.clear();
     return this.#write();
   }

@@ -292,6 +292,13 @@ test("refused credentials are one record a minute and address, of bounded number
   ]);
 });
 
+test("a credential that is refused after close() starts nothing", async () => {
+  const { audit, clock } = await setUp();
+  await audit.close();
+  audit.accessFailed("127.0.0.1", "auth_required");
+  assert.equal(clock.pending(), 0);
+});
+
 test("heads go to the log hourly while there are new ones", async () => {
   const { audit, clock, logged } = await setUp();
   const heads = () => logged.filter(({ message }) => message === "Audit head").map(({ fields }) => fields.seq);
