@@ -1,10 +1,9 @@
 import { isAbsolute } from "node:path";
-import type { Readable } from "node:stream";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { CommandLookup } from "./command_lookup.ts";
-import { startGroup } from "./process_group.ts";
+import { runCommand } from "./run_command.ts";
 
 const MAX_OUTPUT_BYTES = 65_536;
 const TIMEOUT_MS = 10_000;
@@ -41,38 +40,17 @@ export async function runOwnCommand(
   if (file === undefined) throw new ToolError("command_not_found", `Cannot run "${program}": there is no such program`);
   const inherited = Object.entries(environment).filter(([name, value]) => INHERITED.test(name) && value !== undefined);
   const env = { PATH: "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin", ...Object.fromEntries(inherited) };
-  if (signal.aborted) throw cancelError(signal);
   // Values of undefined were left out
-  const group = startGroup({ file, args, cwd: home, env: env as Record<string, string> });
-  const stop = () => group.kill();
-  const limit = clock.after(TIMEOUT_MS, stop);
-  signal.addEventListener("abort", stop, { once: true });
-  try {
-    group.stderr.resume();
-    const [output, exit] = await Promise.all([readOutput(group.stdout, stop), group.exited]);
-    if (signal.aborted) throw cancelError(signal);
-    if (exit.kind === "exit" && exit.code === 0 && output !== undefined) return output;
-    const how = exit.kind === "exit" ? `it ended with status ${exit.code}` : "it printed too much or took too long";
-    throw new ToolError("command_failed", `Cannot use the output of "${program}": ${how}`);
-  } finally {
-    limit.clear();
-    signal.removeEventListener("abort", stop);
-    group.kill();
-  }
-}
-
-/** @returns undefined for an output that is too long, of a program that was stopped then */
-async function readOutput(stdout: Readable, stop: () => void): Promise<string | undefined> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const part of stdout) {
-    const chunk = part as Uint8Array; // a pipe without an encoding gives bytes
-    bytes += chunk.length;
-    if (bytes > MAX_OUTPUT_BYTES) {
-      stop();
-      return undefined;
-    }
-    parts.push(chunk);
-  }
-  return Buffer.concat(parts).toString("utf8");
+  const line = { file, args, cwd: home, env: env as Record<string, string> };
+  const { ending, stdout } = await runCommand(line, {
+    timeoutMs: TIMEOUT_MS,
+    maxOutputBytes: MAX_OUTPUT_BYTES,
+    signal,
+    clock,
+  });
+  if (signal.aborted) throw cancelError(signal);
+  const hasFailed = ending.kind === "exit" && ending.code !== 0;
+  if (ending.kind === "exit" && !hasFailed && !stdout.truncated) return stdout.text;
+  const how = hasFailed ? `it ended with status ${ending.code}` : "it printed too much or took too long";
+  throw new ToolError("command_failed", `Cannot use the output of "${program}": ${how}`);
 }
