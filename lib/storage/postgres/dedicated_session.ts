@@ -1,5 +1,5 @@
 import type { Client, QueryResult } from "pg";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, withTimeout } from "../../base/clock.ts";
 import { connectionLost, DatabaseAwayError, hearFirstByte, refusedStart } from "./database_errors.ts";
 import {
   createOrder,
@@ -21,9 +21,12 @@ export interface DedicatedSession extends PostgresSession {
   listen(channel: string, hear: (payload: string) => void): Promise<void>;
   /** Calls `lost` once when the connection ends by any other way than `close()`, also when it has ended already. */
   onLost(lost: (error: Error) => void): void;
-  /** Ends the connection. Repeating it does nothing. */
+  /** Ends the connection, by force when the server does not answer. Repeating it does nothing. */
   close(): Promise<void>;
 }
+
+/** Milliseconds that the server has to answer the end of a connection. */
+const CLOSE_MS = 3_000;
 
 /** Place and bounds of a session. */
 interface SessionOptions {
@@ -100,7 +103,9 @@ class ClientSession implements DedicatedSession {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    await this.#client.end().catch(() => {});
+    await withTimeout(this.#client.end().catch(() => {}), { ms: CLOSE_MS, clock: this.#place.clock });
+    // A server that is frozen or cut off never ends its side
+    this.#client.connection.stream.destroy();
   }
 
   #run(statement: string): Promise<QueryResult> {
