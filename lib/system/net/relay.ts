@@ -47,7 +47,7 @@ export interface Relay {
   wasReached(): boolean;
   /** Returns what the relay has not done, one problem for each host and port, at most MAX_PROBLEMS. */
   problems(): readonly RelayProblem[];
-  /** Ends every connection. New ones are taken */
+  /** Ends every connection, also where bytes still wait to go out. New ones are taken */
   cut(): void;
   /** Ends every connection and stops listening. Repeating it does nothing */
   close(): Promise<void>;
@@ -124,6 +124,8 @@ class UnixRelay implements Relay {
   readonly #closing = new AbortController();
   /** Open connections, each with the timer of its head; undefined once that has come */
   readonly #connections = new Map<Duplex, Timer | undefined>();
+  /** Open connections to servers. Each may outlive its client: what the client sent before it left still goes out */
+  readonly #upstreams = new Set<Socket>();
   readonly #problems = new Map<string, RelayProblem>();
   #ownListener: UnixListener | undefined;
   #bytes = 0;
@@ -188,7 +190,7 @@ class UnixRelay implements Relay {
   }
 
   cut(): void {
-    for (const socket of this.#connections.keys()) socket.destroy();
+    for (const socket of [...this.#connections.keys(), ...this.#upstreams]) socket.destroy();
   }
 
   async close(): Promise<void> {
@@ -276,6 +278,8 @@ class UnixRelay implements Relay {
       const { url, addresses, proxy } = await this.#check(target, signal);
       const upstream = await connectPinned({ url, addresses, proxy, signal });
       upstream.on("error", () => {});
+      this.#upstreams.add(upstream);
+      upstream.once("close", () => this.#upstreams.delete(upstream));
       if (!client.destroyed) return { upstream, url };
       upstream.destroy();
       return { status: 499, text: "The client is gone" };

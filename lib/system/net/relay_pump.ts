@@ -23,8 +23,8 @@ export function joinSockets(client: Duplex, upstream: Socket, options: PumpOptio
   const idle = watchSilence([client, upstream], { ...options, onSilence: end });
   for (const [from, to] of [[client, upstream], [upstream, client]] as const) {
     from.on("error", end);
-    // Bytes that came before the end still go out
-    from.on("close", () => to.end(() => end()));
+    // Bytes that came before the end still go out. On Deno a destroyed stream does not call back
+    from.on("close", () => to.destroyed ? end() : to.end(() => end()));
     from.pipe(to);
   }
 }

@@ -108,6 +108,26 @@ async function textOf(socket: Socket): Promise<string> {
   return text;
 }
 
+/** Writes until nobody takes any more: what lies between the two ends is full. @returns bytes that were taken */
+async function writeUntilFull(socket: Socket): Promise<number> {
+  const chunk = new Uint8Array(65_536);
+  let taken = 0;
+  const write = () =>
+    void socket.write(chunk, (error) => {
+      if (error) return;
+      taken += chunk.length;
+      write();
+    });
+  write();
+  let [before, looks] = [0, 0];
+  await until(() => {
+    looks = taken === before ? looks + 1 : 0;
+    before = taken;
+    return taken > 0 && looks > 50;
+  });
+  return taken;
+}
+
 const get = (url: string, more = "") => `GET ${url} HTTP/1.1\r\nHost: x\r\n${more}\r\n`;
 const tunnel = (to: string, more = "") => `CONNECT ${to} HTTP/1.1\r\nHost: ${to}\r\n\r\n${more}`;
 
@@ -430,6 +450,31 @@ test("close() ends what is open, listens no more, and leaves no socket", async (
     assert.match(String(code), /ENOENT|ECONNREFUSED/);
     await relay.close();
   });
+});
+
+test("cut() ends connections to a server that does not read, and sends it nothing more", async () => {
+  const clock = createFakeClock();
+  const served: Socket[] = [];
+  const port = await listen(createTcpServer({ pauseOnConnect: true }, (socket) => void served.push(socket)));
+  const host = `127.0.0.1:${port}`;
+  await withRelay({ domain_allowlist: [host] }, async ({ open, relay }) => {
+    const upload = `POST http://${host}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n`;
+    for (const head of [tunnel(host), upload]) {
+      const client = open();
+      client.write(head);
+      const taken = await writeUntilFull(client);
+      relay.cut();
+      await until(() => client.destroyed && clock.pending() === 0, "the relay waits for the server");
+      const server = served.pop();
+      assert.ok(server !== undefined);
+      let received = 0;
+      server.on("error", () => {}).on("data", (chunk) => received += chunk.length);
+      const closed = new Promise((resolve) => server.once("close", resolve));
+      server.resume();
+      await closed;
+      assert.ok(received < taken, `${received} of ${taken} bytes came`);
+    }
+  }, { clock });
 });
 
 test("rules that change count from the next request on", async () => {
