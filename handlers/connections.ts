@@ -1,3 +1,4 @@
+import { SHUTTING_DOWN } from "../lib/base/cancel.ts";
 import { lazily, type Lazy } from "../lib/base/lazily.ts";
 import type { Services } from "../lib/services.ts";
 import type { McpDoor } from "./mcp/mcp_request.ts";
@@ -8,7 +9,10 @@ import { httpError } from "./wire/http_errors.ts";
 export interface Connections {
   readonly sockets: Sockets;
   readonly followers: EventFollowers;
-  /** The server of MCP, which is loaded with the first request to it. @throws {HttpError} 501 not_implemented without its package */
+  /**
+   * The server of MCP, which is loaded with the first request to it.
+   * @throws {HttpError} 501 not_implemented without its package, 503 shutting_down
+   */
   readonly mcp: Lazy<Promise<McpDoor>>;
   /** Closes sockets without a run, the others after theirs, and ends the event streams. For the start of a shutdown */
   closeIdle(): void;
@@ -18,9 +22,10 @@ export interface Connections {
 export function createConnections(services: Services): Connections {
   const sockets = createSockets(services);
   const followers = createEventFollowers(services);
-  const mcp = lazily(async (): Promise<McpDoor> =>
-    await (await import("./mcp/mcp_endpoint.ts")).McpEndpoint.open(services)
-  );
+  const mcp = lazily(async (): Promise<McpDoor> => {
+    refuseWhileDraining(services, "serve MCP");
+    return await (await import("./mcp/mcp_endpoint.ts")).McpEndpoint.open(services);
+  });
   const closeIdle = () => {
     sockets.closeIdle();
     followers.closeAll();
@@ -28,6 +33,16 @@ export function createConnections(services: Services): Connections {
   };
   services.onDrain(closeIdle);
   return { sockets, followers, mcp, closeIdle };
+}
+
+/**
+ * Refuses what would outlive a shutdown that has begun, or is over.
+ * @param action what is refused, as the middle of a sentence: "serve MCP"
+ * @throws {HttpError} 503 shutting_down
+ */
+export function refuseWhileDraining(services: Pick<Services, "state" | "stateReason">, action: string): void {
+  if (services.state() !== "draining") return;
+  throw httpError("shutting_down", `Cannot ${action}: ${services.stateReason() ?? SHUTTING_DOWN}`);
 }
 
 /** A client that reads the events of a run over HTTP. */

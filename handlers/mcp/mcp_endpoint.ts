@@ -2,6 +2,7 @@ import type { McpHttpHandler, McpRequestContext } from "@modelcontextprotocol/se
 import * as v from "valibot";
 import type { Identity } from "../../lib/access/identity.ts";
 import type { Services } from "../../lib/services.ts";
+import { refuseWhileDraining } from "../connections.ts";
 import { checkScope } from "../door.ts";
 import { checkCertainty } from "../uncertain_tokens.ts";
 import { httpError } from "../wire/http_errors.ts";
@@ -14,7 +15,7 @@ import { doorOf, methodOf } from "./mcp_methods.ts";
 import { McpNotices } from "./mcp_notices.ts";
 import { type McpDoor, type McpRequest, requestOf, toAuthInfo } from "./mcp_request.ts";
 import { type McpSession, McpSessions } from "./mcp_sessions.ts";
-import { McpStreams } from "./mcp_streams.ts";
+import { type McpStream, McpStreams } from "./mcp_streams.ts";
 import { refuseTaskStream } from "./offer_tasks.ts";
 import { RunTasks } from "./run_tasks.ts";
 
@@ -50,7 +51,6 @@ export class McpEndpoint implements McpDoor {
   readonly #standalone: McpHttpHandler;
   /** Handler of calls without a session: their replies begin at once, so that the time of a request does not end a call */
   readonly #calls: McpHttpHandler;
-  #isClosing = false;
 
   /** Opens the endpoint at its first request. @throws {HttpError} 501 not_implemented without the SDK */
   static async open(services: Services): Promise<McpEndpoint> {
@@ -100,11 +100,12 @@ export class McpEndpoint implements McpDoor {
   }
 
   async answer(asked: McpRequest): Promise<Response> {
-    if (this.#isClosing) throw httpError("shutting_down", "Cannot serve MCP: the gateway is shutting down");
+    this.#checkOpen();
     this.#checkDoor(asked);
     this.#streams.checkRoom(asked.identity.tokenId);
     const isOld = asked.http.method !== "POST" ||
       await this.#sdk.isLegacyRequest(this.#toRequest(asked), asked.body);
+    this.#checkOpen();
     return isOld ? await this.#answerInSession(asked) : await this.#answerAlone(asked);
   }
 
@@ -113,11 +114,15 @@ export class McpEndpoint implements McpDoor {
   }
 
   closeIdle(): void {
-    this.#isClosing = true;
     this.#notices.stop();
     this.#streams.closeStanding();
     this.#sessions.endIdle();
     this.#held.endWaiting();
+  }
+
+  /** Refuses a request once a shutdown has begun, which may happen in each of its waits. @throws {HttpError} 503 shutting_down */
+  #checkOpen(): void {
+    refuseWhileDraining(this.#services, "serve MCP");
   }
 
   /** @throws {HttpError} 400 invalid_request, 403 insufficient_scope */
@@ -156,7 +161,7 @@ export class McpEndpoint implements McpDoor {
         authInfo: toAuthInfo(asked),
         parsedBody: body,
       });
-      return this.#streams.guard(reply, { tokenId: identity.tokenId, isStanding, onGone: leave, onOver });
+      return this.#guard(reply, { tokenId: identity.tokenId, isStanding, onGone: leave, onOver });
     } catch (error) {
       onOver();
       throw error;
@@ -174,6 +179,7 @@ export class McpEndpoint implements McpDoor {
 
   async #answerInSession(asked: McpRequest): Promise<Response> {
     const session = await this.#sessionOf(asked);
+    this.#checkOpen();
     const isStanding = asked.http.method === "GET";
     const cancel = () => cancelRequest(session, asked.body);
     asked.signal.addEventListener("abort", cancel, { once: true });
@@ -192,7 +198,7 @@ export class McpEndpoint implements McpDoor {
       });
       endCancelled(session, asked.body);
       const { tokenId } = asked.identity;
-      return this.#streams.guard(reply, { tokenId, isStanding, onGone: cancel, onOver });
+      return this.#guard(reply, { tokenId, isStanding, onGone: cancel, onOver });
     } catch (error) {
       onOver();
       throw error;
@@ -229,8 +235,16 @@ export class McpEndpoint implements McpDoor {
     const usedAt = this.#services.clock.monotonic();
     const session: McpSession = { id, tokenId, server, transport, openStreams: 0, usedAt };
     await server.connect(transport);
+    this.#checkOpen();
     this.#sessions.add(session);
     return session;
+  }
+
+  /** Guards the stream of a reply. A stream of notifications ends at once when a shutdown has begun meanwhile. */
+  #guard(reply: Response, stream: McpStream): Response {
+    const guarded = this.#streams.guard(reply, stream);
+    if (this.#services.state() === "draining") this.#streams.closeStanding();
+    return guarded;
   }
 
   /** Returns the request as the SDK reads it, without its body and without the client's token. */

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createEventFollowers } from "../../handlers/connections.ts";
 import { createFakeServices } from "../support/fake_services.ts";
+import { createTestRouter, errorOf } from "../support/test_router.ts";
 
 test("followers are bounded, and one that leaves makes room", () => {
   const followers = createEventFollowers(createFakeServices());
@@ -12,4 +13,16 @@ test("followers are bounded, and one that leaves makes room", () => {
   remove[0]?.();
   followers.add({ ...follower });
   assert.equal(followers.count(), 4096);
+});
+
+test("a request to /mcp after a shutdown began is refused, and nothing is made for it", async () => {
+  const { router, services, send } = createTestRouter();
+  services.enter("draining");
+  router.connections.closeIdle();
+  for (const method of ["POST", "GET", "DELETE"]) {
+    const body = method === "POST" ? { jsonrpc: "2.0", id: 1, method: "ping" } : undefined;
+    const reply = await send(method, "/mcp", { token: "token_tools", body });
+    assert.deepEqual([reply.status, (await errorOf(reply)).code], [503, "shutting_down"], method);
+  }
+  assert.equal(router.connections.mcp.made(), undefined);
 });

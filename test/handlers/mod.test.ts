@@ -74,6 +74,28 @@ test("websocket.resolve refuses a handshake without a token", async () => {
   });
 });
 
+test("a client of MCP that comes after close() is refused", async () => {
+  const environment = { POSTERN_TOKEN: "a-token-from-the-environment" };
+  await withGateway({ environment }, async (gateway) => {
+    await gateway.close();
+    const reply = await gateway.request("/mcp", {
+      method: "POST",
+      headers: {
+        authorization: "Bearer a-token-from-the-environment",
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+      },
+      body: JSON.stringify({
+        jsonrpc: "2.0",
+        id: 1,
+        method: "initialize",
+        params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "test", version: "1" } },
+      }),
+    });
+    assert.deepEqual([reply.status, (await errorOf(reply)).code], [503, "shutting_down"]);
+  });
+});
+
 test("an unknown option is refused by its name, and so is a workspace that is absent or no folder", async () => {
   await withTemporaryFolder(async (folder) => {
     const given = { dataDir: join(folder, "data"), workspace: folder, config: OFFLINE };
