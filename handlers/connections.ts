@@ -16,13 +16,15 @@ export interface Connections {
   readonly mcp: Lazy<Promise<McpDoor>>;
   /** Closes sockets without a run, the others after theirs, and ends the event streams. For the start of a shutdown */
   closeIdle(): void;
+  /** Closes all sockets, then the sessions of MCP, whose calls that have just ended are answered first. For the end of the grace period */
+  closeAll(): Promise<void>;
 }
 
 /** Creates the lists of a gateway's connections. The end of a token ends its connections. */
 export function createConnections(services: Services): Connections {
   const sockets = createSockets(services);
   const followers = createEventFollowers(services);
-  const mcp = lazily(async (): Promise<McpDoor> => {
+  const mcp = lazily(async () => {
     refuseWhileDraining(services, "serve MCP");
     return await (await import("./mcp/mcp_endpoint.ts")).McpEndpoint.open(services);
   });
@@ -31,8 +33,12 @@ export function createConnections(services: Services): Connections {
     followers.closeAll();
     void mcp.made()?.then((endpoint) => endpoint.closeIdle(), () => {});
   };
+  const closeAll = async () => {
+    sockets.closeAll();
+    await mcp.made()?.then((endpoint) => endpoint.closeAll(), () => {});
+  };
   services.onDrain(closeIdle);
-  return { sockets, followers, mcp, closeIdle };
+  return { sockets, followers, mcp, closeIdle, closeAll };
 }
 
 /**

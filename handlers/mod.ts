@@ -341,7 +341,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       runs.close();
       router.connections.closeIdle();
       await services.drain(config.gateway.shutdown_grace_secs * 1000);
-      router.connections.sockets.closeAll();
+      await router.connections.closeAll();
       await services.close();
     },
   };

@@ -1,6 +1,7 @@
 import type { McpHttpHandler, McpRequestContext } from "@modelcontextprotocol/server";
 import * as v from "valibot";
 import type { Identity } from "../../lib/access/identity.ts";
+import { withTimeout } from "../../lib/base/clock.ts";
 import type { Services } from "../../lib/services.ts";
 import { refuseWhileDraining } from "../connections.ts";
 import { checkScope } from "../door.ts";
@@ -33,6 +34,8 @@ async function loadSdk(): Promise<McpSdk> {
 
 /** Interval of comment lines that keep a silent stream open, in milliseconds. */
 const KEEP_ALIVE_MS = 15_000;
+/** Milliseconds at the end of a shutdown for replies to calls that have just ended. */
+const REPLY_MS = 1_000;
 
 /**
  * The MCP server of one gateway, behind `/mcp`, in both eras of the protocol by the SDK's own handlers: requests of 2026-07-28 stand alone,
@@ -51,6 +54,10 @@ export class McpEndpoint implements McpDoor {
   readonly #standalone: McpHttpHandler;
   /** Handler of calls without a session: their replies begin at once, so that the time of a request does not end a call */
   readonly #calls: McpHttpHandler;
+  /** Requests whose replies are not whole */
+  #atWork = 0;
+  /** Resolves when none is left. Undefined before the end of a shutdown */
+  #idle: PromiseWithResolvers<void> | undefined;
 
   /** Opens the endpoint at its first request. @throws {HttpError} 501 not_implemented without the SDK */
   static async open(services: Services): Promise<McpEndpoint> {
@@ -120,6 +127,16 @@ export class McpEndpoint implements McpDoor {
     this.#held.endWaiting();
   }
 
+  /** Ends all sessions and streams, for the end of a shutdown. Waits up to 1 s for the replies of calls that have just ended. */
+  async closeAll(): Promise<void> {
+    if (this.#atWork > 0) {
+      this.#idle ??= Promise.withResolvers();
+      await withTimeout(this.#idle.promise, { ms: REPLY_MS, clock: this.#services.clock });
+    }
+    this.#sessions.endAll();
+    await Promise.allSettled([this.#standalone.close(), this.#calls.close()]);
+  }
+
   /** Refuses a request once a shutdown has begun, which may happen in each of its waits. @throws {HttpError} 503 shutting_down */
   #checkOpen(): void {
     refuseWhileDraining(this.#services, "serve MCP");
@@ -152,9 +169,11 @@ export class McpEndpoint implements McpDoor {
     const { identity } = asked;
     const body = isStanding ? this.#notices.permitted(asked.body, identity) : asked.body;
     const unlisten = isStanding ? this.#notices.listenTo(body, identity) : undefined;
+    this.#atWork++;
     const onOver = () => {
       asked.signal.removeEventListener("abort", leave);
       unlisten?.();
+      this.#replied();
     };
     try {
       const reply = await handler.fetch(this.#toRequest(asked, leaving.signal), {
@@ -184,11 +203,13 @@ export class McpEndpoint implements McpDoor {
     const cancel = () => cancelRequest(session, asked.body);
     asked.signal.addEventListener("abort", cancel, { once: true });
     session.openStreams++;
+    this.#atWork++;
     const onOver = () => {
       session.openStreams--;
       session.usedAt = this.#services.clock.monotonic();
       asked.signal.removeEventListener("abort", cancel);
       unlisten?.();
+      this.#replied();
     };
     const unlisten = isStanding ? this.#notices.listen(asked.identity) : undefined;
     try {
@@ -245,6 +266,10 @@ export class McpEndpoint implements McpDoor {
     const guarded = this.#streams.guard(reply, stream);
     if (this.#services.state() === "draining") this.#streams.closeStanding();
     return guarded;
+  }
+
+  #replied(): void {
+    if (--this.#atWork === 0) this.#idle?.resolve();
   }
 
   /** Returns the request as the SDK reads it, without its body and without the client's token. */

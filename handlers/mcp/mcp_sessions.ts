@@ -86,6 +86,11 @@ export class McpSessions {
     for (const session of this.list()) if (session.openStreams === 0) this.end(session);
   }
 
+  /** Ends all sessions, for the end of a shutdown. */
+  endAll(): void {
+    for (const session of this.list()) this.end(session);
+  }
+
   #endIdle(): void {
     const now = this.#clock.monotonic();
     for (const session of this.list()) {
