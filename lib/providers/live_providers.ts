@@ -167,7 +167,8 @@ class ReplaceableProviders implements LiveProviders {
   #use(next: Opened): void {
     if (!this.#opened.includes(next)) this.#opened.push(next);
     this.#current = next;
-    if (next.chosen?.isFound) {
+    // A reload may take its configuration over after the end
+    if (next.chosen?.isFound && !this.#closed) {
       this.#watch ??= watchServers({ clock: this.#options.clock, look: () => this.#look() });
       return;
     }

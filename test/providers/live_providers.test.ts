@@ -239,6 +239,14 @@ test("close() ends the watch", async (t) => {
   assert.equal(clock.pending(), 0);
 });
 
+test("a configuration that is taken over after close() begins no watch", async (t) => {
+  const { providers, clock } = await live(t, configOf({ kind: "offline" }));
+  const commit = await providers.prepare(configOf());
+  await providers.close();
+  commit();
+  assert.equal(clock.pending(), 0);
+});
+
 test("another configuration counts from its commit on, for what is resolved then", async (t) => {
   const upstream = await startOpenAiUpstream();
   t.after(() => upstream.close());
