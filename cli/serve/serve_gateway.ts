@@ -158,7 +158,7 @@ async function drain(
   // A WebSocket closes by itself once the last event of its run is written
   const flushed = clock.monotonic() + FLUSH_LIMIT_MS;
   while (connections.sockets.count() > 0 && clock.monotonic() < flushed) await clock.sleep(IDLE_SWEEP_MS);
-  connections.sockets.closeAll();
+  await connections.closeAll();
   await withTimeout(closing ?? close(), { ms: CLOSE_LIMIT_MS, clock });
   idleSweep.clear();
   sockets.terminate();

@@ -134,7 +134,7 @@ export async function stopLinked(database: SharedDatabase, gateways: readonly Li
     const drained = services.drain(0);
     await database.clock.advance(5_000);
     await drained;
-    router.connections.sockets.closeAll();
+    await router.connections.closeAll();
     await services.close();
   }
 }
