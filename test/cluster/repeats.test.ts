@@ -221,6 +221,20 @@ describe("a request that is repeated at another gateway under its Idempotency-Ke
     });
   }
 
+  test("begins another run where the first one failed without an effect", async () => {
+    await withCluster(async ({ start, passUntil }) => {
+      const broken = new ProviderError("provider_error", "the model is broken", { provider: "p" });
+      const script = (_: unknown, turn: number) => turn === 0 ? { errorBefore: broken } : { text: "Yes" };
+      const a = await start("a", { environment, script });
+      const statuses: number[] = [];
+      for (const count of [1, 2]) {
+        void a.send(...keyed("/api/chat", { message: "Go" })).then(({ status }) => statuses.push(status));
+        await passUntil(() => statuses.length === count, "it is answered");
+      }
+      assert.deepEqual(statuses, [502, 200]);
+    });
+  });
+
   test("calls a tool where the answer to the claim of the first request was lost, which called nothing", async () => {
     for (const isCommitted of [true, false]) {
       await withCluster(async ({ start, pass, passUntil }) => {
