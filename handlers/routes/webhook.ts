@@ -7,6 +7,7 @@ import type { Run } from "../../lib/base/records/run.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { UNTAINTED } from "../../lib/base/taint.ts";
 import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
+import type { Write } from "../../lib/storage/store.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { acceptOnce, forgetBefore } from "../wire/accept_once.ts";
 import { callerOf } from "../door.ts";
@@ -82,9 +83,7 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
   const agent = requireAgent(context.services);
   const { name, channel } = channelOf(context);
   const isSigned = channel !== undefined && channel.secret_env !== "";
-  if (isSigned) {
-    await checkSigned(request, context, { name, secretEnv: channel.secret_env });
-  }
+  const signature = isSigned ? await checkSigned(request, context, { name, secretEnv: channel.secret_env }) : undefined;
   const body = await readJson(request, context, webhookSchema);
   const message = body.message ?? body.text ?? body.content;
   if (message === undefined) {
@@ -95,7 +94,7 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
   const { store, clock, deliveries } = context.services;
   const start = async (first?: RunRequest["claim"]) => {
     const promise = await deliveries.promise({ channel: name, sender: body.sender, messageId: body.message_id });
-    const claims = [first, context.claim?.write, promise].filter((claim) => claim !== undefined);
+    const claims = [first, context.claim?.write, promise, signature?.use].filter((claim) => claim !== undefined);
     const claim = claims.length === 0 ? undefined : (runId: string) => claims.flatMap((each) => each(runId));
     const run = await agent.runs.start(toChatRequest(
       {
@@ -112,7 +111,11 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
         // Nobody vouches for a message without a signature: whoever holds a token may have passed it on
         taint: isSigned ? UNTAINTED : [`webhook ${name}`],
       },
-    ));
+    )).catch(async (error: unknown) => {
+      // Another request used the signature in the same moment. Under a key it may be the same request, which has its answer
+      if (context.claim === undefined && await signature?.isUsed()) throw refused(USED);
+      throw error;
+    });
     if (promise !== undefined) await deliveries.watch(run.id);
     return run;
   };
@@ -120,7 +123,9 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
   const key = `${name}:${digest(body.message_id)}`;
   const accepted = await acceptOnce({ store, now: clock.now(), collection: WEBHOOK_MESSAGES, key, start });
   await forgetBefore(store, WEBHOOK_MESSAGES, clock.now() - MESSAGE_MS);
-  return accepted.first ? answer(context, name, accepted.run) : await repeat(context, name, accepted.runId);
+  if (accepted.first) return answer(context, name, accepted.run);
+  if (signature !== undefined && !await store.batch([signature.use()])) throw refused(USED);
+  return await repeat(context, name, accepted.runId);
 }
 
 type Channel = Config["channels"][string];
@@ -133,11 +138,21 @@ function channelOf(context: RequestContext): { readonly name: string; readonly c
   throw httpError("not_found", `Cannot find this channel: configure it as [channels.<name>], or use "default"`);
 }
 
+/** Signature of a message that was not used before. */
+interface FreshSignature {
+  /** Returns the write that uses it. It goes with the acceptance of the message: one that was not accepted may be sent again */
+  readonly use: () => Write;
+  /** Tells whether it was used meanwhile. */
+  isUsed(): Promise<boolean>;
+}
+
+const USED = "it was used before";
+
 async function checkSigned(
   request: Request,
   context: RequestContext,
   options: { readonly name: string; readonly secretEnv: string },
-) {
+): Promise<FreshSignature> {
   const { store, clock, environment } = context.services;
   const secret = environment(options.secretEnv);
   // Fail closed: a channel that demands a signature never goes without one
@@ -151,11 +166,12 @@ async function checkSigned(
   }
   const header = request.headers.get("x-postern-signature");
   const signature = checkWebhookSignature({ header, body: await context.body(), secret, now: clock.now() });
-  if (!await store.insertOnce(WEBHOOK_SIGNATURES, `${options.name}:${signature}`, { v: 1, at: clock.now() })) {
-    throw refused("it was used before");
-  }
+  const at = { collection: WEBHOOK_SIGNATURES, key: `${options.name}:${signature}` };
+  const isUsed = async () => await store.get(at.collection, at.key) !== undefined;
+  if (await isUsed()) throw refused(USED);
   // The sender's time may be ahead by a whole window, so a signature may count for two windows
   await forgetBefore(store, WEBHOOK_SIGNATURES, clock.now() - 2 * SIGNATURE_WINDOW_SECONDS * 1000);
+  return { isUsed, use: () => ({ op: "insert", ...at, body: { v: 1, at: clock.now() } }) };
 }
 
 /** Returns the conversation of a message. A sender whose name cannot be part of an id is named by its digest. */

@@ -263,6 +263,35 @@ test("a missing, broken, foreign, old, future or replayed signature is 401 and s
   assert.equal(runs.started.length, 1);
 });
 
+test("a signed message that was not accepted may be sent again as it is, one that was may not", async () => {
+  let isFull = true;
+  const { send, clock, runs } = gateway(
+    undefined,
+    () => isFull ? httpError("overloaded", "Cannot start a run: too many wait") : undefined,
+  );
+  const body = JSON.stringify({ message: "hi", sender: "ann" });
+  const headers = sign(clock, body);
+  await assert.rejects(send("signed", body, { headers }), { code: "overloaded" });
+  isFull = false;
+  const sent = await Promise.allSettled([1, 2, 3].map(() => send("signed", body, { headers })));
+  assert.deepEqual(
+    sent.map((result) => result.status === "fulfilled" ? result.value.status : result.reason.code).sort(),
+    [202, "auth_invalid", "auth_invalid"],
+  );
+  assert.equal(runs.started.length, 1);
+});
+
+test("a signature counts once for a message_id that repeats too", async () => {
+  const { send, clock, runs } = gateway();
+  const body = JSON.stringify({ message: "hi", message_id: "m1" });
+  const [first, second] = [sign(clock, body), sign(clock, body, { offset: -1 })];
+  for (const headers of [first, second]) assert.equal((await send("signed", body, { headers })).status, 202);
+  for (const headers of [first, second]) {
+    await assert.rejects(send("signed", body, { headers }), { code: "auth_invalid" });
+  }
+  assert.equal(runs.started.length, 1);
+});
+
 test("a channel whose secret is not set refuses everything", async () => {
   const { send, runs, clock } = gateway();
   const body = JSON.stringify({ message: "hi" });
