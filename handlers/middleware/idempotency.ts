@@ -149,7 +149,8 @@ export class Idempotency {
 
   /** Tells whether another gateway has begun a run for the same request at the same moment. */
   async #isTakenElsewhere(reply: Response, { scope }: Claim, hold: Hold): Promise<boolean> {
-    if (this.#services.cluster === undefined || reply.status !== 409) return false;
+    // The signature of a message may be used up by the same request too, which is 401
+    if (this.#services.cluster === undefined || ![401, 409].includes(reply.status)) return false;
     const stored = await this.#store.find(scope);
     if (stored === undefined || (stored.kind === "claim" && stored.runId === (hold.runId() ?? null))) return false;
     await reply.body?.cancel();

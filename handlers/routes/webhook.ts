@@ -2,6 +2,7 @@ import { hash, timingSafeEqual } from "node:crypto";
 import * as v from "valibot";
 import { bodyHmac } from "../../lib/base/body_hmac.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
+import { HttpError } from "../../lib/base/errors.ts";
 import { hasScope, mayReach } from "../../lib/base/records/caller.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import type { Config } from "../../lib/config/config.ts";
@@ -113,7 +114,8 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
       },
     )).catch(async (error: unknown) => {
       // Another request used the signature in the same moment. Under a key it may be the same request, which has its answer
-      if (context.claim === undefined && await signature?.isUsed()) throw refused(USED);
+      const isTaken = error instanceof HttpError && error.code === "conflict";
+      if (isTaken && context.claim === undefined && await signature?.isUsed()) throw refused(USED);
       throw error;
     });
     if (promise !== undefined) await deliveries.watch(run.id);

@@ -126,7 +126,7 @@ export async function attachRun(
     conversationId: run.conversation_id,
     events,
     cancel: (reason) => own.abort(new CancelError(reason)),
-    hadEffect: () => false,
+    hadEffect: () => undefined,
   };
 }
 
@@ -160,8 +160,8 @@ function withEvents(handle: RunHandle, events: RunHandle["events"], hadEffect = 
 }
 
 /**
- * Follows durable work for the reply to a request. Its effects are those that the reader sees, since it may have been at work at another
- * gateway, and the claim of an Idempotency-Key is told of the end that the reader sees.
+ * Follows durable work for the reply to a request. Where it was at work elsewhere, its effects are those that the reader sees. The claim of an
+ * Idempotency-Key is told of the end that the reader sees.
  * @param options.streams true for a reply whose text goes out as it comes
  */
 export function readRun(
@@ -192,7 +192,7 @@ export function readRun(
     }
   }
   // Without a key a repeat begins another run, while this one may have its effect yet
-  return withEvents(told, events, () => hadEffect || handle.hadEffect() || (claim === undefined && !isOver));
+  return withEvents(told, events, () => (handle.hadEffect() ?? hadEffect) || (claim === undefined && !isOver));
 }
 
 /**

@@ -63,7 +63,7 @@ export interface ErrorMapping {
   readonly log: Logger;
   readonly requestId: string;
   /** A tool with an effect ran before the failure: the client must not repeat the request by itself. Default false */
-  readonly hadEffect?: boolean;
+  readonly hadEffect?: boolean | undefined;
 }
 
 /**

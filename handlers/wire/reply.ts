@@ -1,7 +1,8 @@
 import type { RequestContext } from "../route.ts";
+import { CancelError } from "../../lib/base/cancel.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import type { CollectedReply } from "./collect_reply.ts";
-import { errorBody, isProviderFailure, toHttpError } from "./http_errors.ts";
+import { errorBody, type ErrorMapping, isProviderFailure, toHttpError } from "./http_errors.ts";
 
 /** Body of a reply; null for none. */
 export type ReplyBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>> | null;
@@ -63,13 +64,13 @@ export function sseReply(
 export function errorReply(
   context: RequestContext,
   error: unknown,
-  options: { readonly hadEffect?: boolean } = {},
+  options: Pick<ErrorMapping, "hadEffect"> = {},
 ): Response {
   const { requestId, services } = context;
   const told = toHttpError(error, { log: services.log, requestId, ...options });
   const isFinal = error instanceof HttpError && error.headers["x-should-retry"] === "false";
-  // A conflict may pass: nothing was done
-  const mayPass = isProviderFailure(error) || told.status === 409;
+  // A conflict may pass. The end of cancelled work is final
+  const mayPass = isProviderFailure(error) || (told.status === 409 && !(error instanceof CancelError));
   if (mayPass && !options.hadEffect && !isFinal) context.claim?.reopen();
   return jsonReply(context, told.status, errorBody(told), told.headers);
 }

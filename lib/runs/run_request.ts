@@ -83,10 +83,10 @@ export interface RunHandle {
   events(): AsyncIterable<readonly AgentEvent[]>;
   cancel(reason: CancelReason): void;
   /**
-   * Tells whether a tool with an effect has run at this gateway. An error reply then carries x-should-retry: false. Of durable work the reader
-   * also looks at the events: it may have been at work elsewhere.
+   * Tells whether a tool with an effect has run. An error reply then carries x-should-retry: false. Undefined: only its events tell, since it
+   * may have been at work at another gateway, or before a restart.
    */
-  hadEffect(): boolean;
+  hadEffect(): boolean | undefined;
   /** Tells whether the provider refused and is asked again: its next answer may be a refusal too. Default: not known. */
   readonly isAskedAgain?: (() => boolean) | undefined;
 }

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
 import { describe, test } from "node:test";
 import { toTools } from "../../lib/tools/made_tool.ts";
 import { ProviderError } from "../../lib/base/errors.ts";
@@ -221,17 +222,79 @@ describe("a request that is repeated at another gateway under its Idempotency-Ke
     });
   }
 
-  test("begins another run where the first one failed without an effect", async () => {
-    await withCluster(async ({ start, passUntil }) => {
-      const broken = new ProviderError("provider_error", "the model is broken", { provider: "p" });
-      const script = (_: unknown, turn: number) => turn === 0 ? { errorBefore: broken } : { text: "Yes" };
-      const a = await start("a", { environment, script });
-      const statuses: number[] = [];
-      for (const count of [1, 2]) {
-        void a.send(...keyed("/api/chat", { message: "Go" })).then(({ status }) => statuses.push(status));
-        await passUntil(() => statuses.length === count, "it is answered");
+  test("begins another run where the first one failed without an effect, a call that was not made included", async () => {
+    const broken = { errorBefore: new ProviderError("provider_error", "the model is broken", { provider: "p" }) };
+    const asked = { messages: [{ role: "user", content: "Go" }] };
+    const cases = [
+      ["/api/chat", { message: "Go" }, [broken]],
+      ["/v1/chat/completions", asked, [{ toolCalls: [{ name: "there_is_no_such_tool" }] }, broken]],
+    ] as const;
+    for (const [path, body, turns] of cases) {
+      await withCluster(async ({ start, pass, passUntil }) => {
+        const a = await start("a", { environment, script: (_, turn) => turns[turn] ?? { text: "Yes" } });
+        await pass(2 * LEASE_MS);
+        const statuses: number[] = [];
+        for (const count of [1, 2]) {
+          void a.send(...keyed(path, body)).then(({ status }) => statuses.push(status));
+          await passUntil(() => statuses.length === count, "it is answered");
+        }
+        assert.deepEqual(statuses, [502, 200], path);
+      });
+    }
+  });
+
+  test("begins no other run where a person cancelled the first one", async () => {
+    await withCluster(async ({ start, pass, passUntil }) => {
+      const a = await start("a", { environment, script: () => ({ hang: "before" }) });
+      await pass(2 * LEASE_MS);
+      const request = keyed("/v1/chat/completions", { messages: [{ role: "user", content: "Go" }] });
+      const texts: string[] = [];
+      const send = () =>
+        void a.send(...request).then(async (reply) => texts.push(`${reply.status} ${await reply.text()}`));
+      send();
+      const runs = async () => (await a.services.agent?.runs.list({ limit: 10 }))?.runs ?? [];
+      let run: Run | undefined;
+      await passUntil(() => {
+        void runs().then(([first]) => run = first);
+        return run?.status === "running";
+      }, "the run begins");
+      await a.services.agent?.runs.cancel(run?.id ?? "", "cancelled");
+      await passUntil(() => texts.length === 1, "the first client is answered");
+      send();
+      await passUntil(() => texts.length === 2, "the repeat is answered");
+      assert.match(texts[0] ?? "", /^409 /);
+      assert.equal(texts[1], texts[0]);
+      assert.equal((await runs()).length, 1);
+    });
+  });
+
+  test("is the run of a signed message, whatever the gateway that took it", async () => {
+    await withCluster(async ({ start, pass, passUntil }) => {
+      const config = { channels: { hook: { secret_env: "HOOK_SECRET" } } };
+      const settings = {
+        environment: { ...environment, HOOK_SECRET: "s3cret" },
+        config,
+        script: () => ({ text: "Yes" }),
+      };
+      const [a, b] = [await start("a", settings), await start("b", settings)];
+      await pass(2 * LEASE_MS);
+      const body = { message: "Go", message_id: "m1" };
+      const [path, init] = keyed("/v1/webhook/hook", body);
+      const time = Math.floor(a.services.clock.now() / 1_000);
+      const hex = createHmac("sha256", "s3cret").update(`${time}.${JSON.stringify(body)}`).digest("hex");
+      const headers = { ...init.headers, "x-postern-signature": `t=${time},sha256=${hex}` };
+      const replies: unknown[] = [];
+      for (const gateway of [a, b, a, b]) {
+        void gateway.send(path, { ...init, headers }).then(async (reply) =>
+          replies.push([reply.status, await reply.json()])
+        );
       }
-      assert.deepEqual(statuses, [502, 200]);
+      await passUntil(() => replies.length === 4, "all are answered");
+      const { runs } = await a.services.agent?.runs.list({ limit: 10 }) ?? { runs: [] };
+      assert.equal(runs.length, 1);
+      for (const reply of replies) {
+        assert.deepEqual(reply, [202, { accepted: true, channel: "hook", run_id: runs[0]?.id }]);
+      }
     });
   });
 

@@ -54,6 +54,8 @@ export class ActiveRun {
   effectsAtWork = 0;
   /** Set by a shutdown: the run stops as soon as no tool call with an effect is running. */
   stopsForShutdown = false;
+  /** Set at the end of the work here, before it is on record. Another gateway may have gone on with the run, and ended it otherwise. */
+  end: AgentOutcome["terminal"] | undefined = undefined;
   /** Set at the end: a refusal of the provider before the first delta. The reader gets it thrown in place of the terminal event. */
   refused: ProviderError | undefined = undefined;
   readonly #accepted: AcceptedRun;
@@ -147,6 +149,7 @@ export class RunJournal implements AgentJournal {
     const { terminal, added, refused } = outcome;
     const { entry, request, recorder, onEnd } = this.#options;
     entry.refused = refused;
+    entry.end = terminal;
     const stopsForShutdown = request.durable && terminal.type === "error" && terminal.code === "shutdown";
     // Finished work must be on disk before the run counts as stopped for the shutdown. Unfinished work is left out.
     if (stopsForShutdown) return recorder?.commit().finally(() => onEnd(undefined));
@@ -312,15 +315,17 @@ export function durableHandle(entry: ActiveRun, { events, follow }: DurableOptio
   };
   const working = work();
   const { id, model, conversationId } = entry;
+  let endedHere = false;
   return {
     id,
     model,
     conversationId,
-    hadEffect: () => entry.hadEffect,
+    hadEffect: () => entry.hadEffect || (endedHere ? false : undefined),
     isAskedAgain: () => entry.isAskedAgain,
     async *events() {
       for await (const batch of follow()) {
         const isOver = isTerminal(batch.at(-1) ?? { type: "notice" });
+        endedHere = isOver && isSameEnd(entry.end, batch.at(-1));
         if (isOver && entry.refused !== undefined) {
           if (batch.length > 1) yield batch.slice(0, -1);
           break;
@@ -335,6 +340,12 @@ export function durableHandle(entry: ActiveRun, { events, follow }: DurableOptio
     },
     cancel: (reason) => entry.abort(new CancelError(reason)),
   };
+}
+
+/** Tells whether two events are one end of a run, which gives its end a time of its own. */
+function isSameEnd(own: AgentOutcome["terminal"] | undefined, seen: AgentEvent | undefined): boolean {
+  const codeOf = (event: AgentEvent | undefined) => event?.type === "error" ? event.code : undefined;
+  return own !== undefined && own.type === seen?.type && own.time === seen.time && codeOf(own) === codeOf(seen);
 }
 
 /** The runs at work, in no order. */

@@ -164,8 +164,7 @@ export class RunStarter {
       id,
       model,
       conversationId,
-      // Its reader sees the effects, whatever gateway has the run
-      hadEffect: () => false,
+      hadEffect: () => undefined,
       events: () => events(id),
       cancel: (reason) => void cancel(id, reason).catch(() => {}),
     };
