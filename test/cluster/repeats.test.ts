@@ -15,6 +15,21 @@ const keyed = (path: string, body: unknown, key = "k1"): [string, RequestInit] =
   body: JSON.stringify(body),
 }];
 
+/** Settings of gateways with a tool that has an effect; `onWrite` is called at each call. */
+function withWriteTool(onWrite: () => unknown) {
+  const tool = defineProgramTool({
+    name: "write",
+    description: "Writes.",
+    access: "state",
+    inputSchema: { type: "object", properties: {}, additionalProperties: false },
+    async execute() {
+      await onWrite();
+      return "written";
+    },
+  });
+  return { tools: toTools([tool], () => false), config: { autonomy: { level: "full" } } };
+}
+
 describe("a request that is repeated at another gateway under its Idempotency-Key", () => {
   const environment = { POSTERN_TOKEN: "shared" };
 
@@ -74,24 +89,18 @@ describe("a request that is repeated at another gateway under its Idempotency-Ke
     await withCluster(async ({ start, network, pass, passUntil }) => {
       let held = Promise.withResolvers<void>();
       let calls = 0;
-      const slow = defineProgramTool({
-        name: "slow_write",
-        description: "Writes slowly.",
-        access: "state",
-        inputSchema: { type: "object", properties: {}, additionalProperties: false },
-        async execute() {
+      const settings = {
+        environment,
+        ...withWriteTool(() => {
           calls++;
-          await held.promise;
-          return "written";
-        },
-      });
-      const tools = toTools([slow], () => false);
-      const a = await start("a", { environment, tools });
-      const b = await start("b", { environment, tools });
+          return held.promise;
+        }),
+      };
+      const [a, b] = [await start("a", settings), await start("b", settings)];
       await pass(2 * LEASE_MS);
       const call = (gateway: LinkedGateway, key: string) => {
         const asked = { reply: undefined as Response | undefined };
-        const sent = gateway.send(...keyed("/v1/tools/slow_write/call", { input: {} }, key));
+        const sent = gateway.send(...keyed("/v1/tools/write/call", { input: {} }, key));
         void sent.then((reply) => void (asked.reply = reply));
         return asked;
       };
@@ -123,21 +132,16 @@ describe("a request that is repeated at another gateway under its Idempotency-Ke
   test("is answered once the database is back, where the end of the first one could not be recorded before", async () => {
     await withCluster(async ({ start, pass, passUntil }) => {
       let calls = 0;
-      const write = defineProgramTool({
-        name: "write",
-        description: "Writes.",
-        access: "state",
-        inputSchema: { type: "object", properties: {}, additionalProperties: false },
-        execute() {
-          a.database.isCut = goesAway;
-          return `written ${++calls}`;
-        },
-      });
       let goesAway = false;
-      const config = { autonomy: { level: "full" } };
-      const tools = toTools([write], () => false);
-      const a = await start("a", { environment, tools, config });
-      const b = await start("b", { environment, tools, config });
+      const settings = {
+        environment,
+        ...withWriteTool(() => {
+          calls++;
+          a.database.isCut = goesAway;
+        }),
+      };
+      const a = await start("a", settings);
+      const b = await start("b", settings);
       await pass(2 * LEASE_MS);
       const call = async (gateway: LinkedGateway, key: string) => {
         let reply: Response | undefined;
@@ -184,14 +188,7 @@ describe("a request that is repeated at another gateway under its Idempotency-Ke
     test(`${path} begins no second run where the first one had an effect at another gateway before it failed`, async () => {
       await withCluster(async ({ start, pass, passUntil }) => {
         let calls = 0;
-        const write = defineProgramTool({
-          name: "write",
-          description: "Writes.",
-          access: "state",
-          inputSchema: { type: "object", properties: {}, additionalProperties: false },
-          execute: () => `written ${++calls}`,
-        });
-        const settings = { environment, tools: toTools([write], () => false), config: { autonomy: { level: "full" } } };
+        const settings = { environment, ...withWriteTool(() => calls++) };
         const broken = new ProviderError("provider_error", "the model is broken", { provider: "p" });
         const a = await start("a", { ...settings, script: () => ({ hang: "before" }) });
         await pass(2 * LEASE_MS);
@@ -302,14 +299,7 @@ describe("a request that is repeated at another gateway under its Idempotency-Ke
     for (const isCommitted of [true, false]) {
       await withCluster(async ({ start, pass, passUntil }) => {
         let calls = 0;
-        const write = defineProgramTool({
-          name: "write",
-          description: "Writes.",
-          access: "state",
-          inputSchema: { type: "object", properties: {}, additionalProperties: false },
-          execute: () => `written ${++calls}`,
-        });
-        const settings = { environment, tools: toTools([write], () => false), config: { autonomy: { level: "full" } } };
+        const settings = { environment, ...withWriteTool(() => calls++) };
         const [a, b] = [await start("a", settings), await start("b", settings)];
         await pass(2 * LEASE_MS);
         a.database.onBatch = async (writes, make) => {
