@@ -533,3 +533,19 @@ describe("two gateways over one database", () => {
     await b.close();
   });
 });
+
+test("a gateway has started after one look at what it may claim, though each look takes longer than the pause to the next", async () => {
+  const database = createSharedDatabase();
+  let looks = 0;
+  let isMoving = false;
+  database.onResult = async (_name, collection) => {
+    if (collection !== "run_claims" || isMoving || ++looks > 20) return;
+    isMoving = true;
+    await database.clock.advance(LEASE_MS);
+    isMoving = false;
+  };
+  const gateway = await joinGateway(database, []);
+  assert.ok(looks > 0 && looks < 20, `${looks} looks before the start was over`);
+  database.onResult = async () => {};
+  await gateway.close();
+});

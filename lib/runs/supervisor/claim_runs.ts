@@ -42,6 +42,8 @@ export class RunClaimer {
   #poll: Timer | undefined = undefined;
   /** The look that is at work. */
   #looking: Promise<void> | undefined = undefined;
+  /** Resolves when one look has ended. */
+  readonly #first = Promise.withResolvers<void>();
   /** Look that is to come, now or after the one at work: after news, or a whole one as once a second. */
   #due: "none" | "news" | "whole" = "none";
   #isStopped = false;
@@ -63,7 +65,8 @@ export class RunClaimer {
     // A gateway whose lease has run out is noticed half a lease later at the latest
     this.#poll = clock.every(Math.min(POLL_MS, this.#ownership.leaseMs / 2), () => this.look("whole"));
     this.look("whole");
-    await this.#looking;
+    // A look may take longer than the pause to the next one, and then the looking does not end
+    await Promise.race([this.#first.promise, this.#looking]);
   }
 
   /** Ends the claiming, for a shutdown. Resolves when the look at work has ended. */
@@ -132,6 +135,7 @@ export class RunClaimer {
         if (!this.#isAway) log.error("Runs cannot be claimed: the gateway tries again each second", { error });
         this.#isAway = true;
       }
+      this.#first.resolve();
     }
     // In the same step as the last look at what is due, so that no news falls between
     this.#looking = undefined;
