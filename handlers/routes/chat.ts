@@ -1,6 +1,5 @@
 import type { Message, Peer } from "crossws";
 import * as v from "valibot";
-import { SHUTTING_DOWN } from "../../lib/base/cancel.ts";
 import { usageSource } from "../../lib/base/records/usage.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { SocketSession } from "../websocket/socket_session.ts";
@@ -12,6 +11,7 @@ import {
   requireAgent,
   toChatRequest,
 } from "../wire/agent_runs.ts";
+import { refuseWhileDraining } from "../connections.ts";
 import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
 import { httpError } from "../wire/http_errors.ts";
@@ -109,9 +109,7 @@ export const chatSocketRoute: Route = {
   websocket(context) {
     const { services, connections: { sockets }, requestId } = context;
     requireAgent(services);
-    if (services.state() === "draining") {
-      throw httpError("shutting_down", `Cannot open a socket: ${services.stateReason() ?? SHUTTING_DOWN}`);
-    }
+    refuseWhileDraining(services, "open a socket");
     // Sockets of Deno have no ping, and crossws prints a warning when one is tried
     const caller = callerOf(context, "websocket");
     const options = { services, sockets, caller, requestId, canPing: !("Deno" in globalThis) };

@@ -1,11 +1,12 @@
 import type { Peer } from "crossws";
 import * as v from "valibot";
-import { CancelError, SHUTTING_DOWN } from "../../lib/base/cancel.ts";
+import { CancelError } from "../../lib/base/cancel.ts";
 import { ToolError } from "../../lib/base/errors.ts";
 import type { Services } from "../../lib/services.ts";
 import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
 import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
 import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";
+import { refuseWhileDraining } from "../connections.ts";
 import { bearerTokenOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { createOutbox } from "../websocket/outbox.ts";
@@ -258,9 +259,7 @@ export const nodeSocketRoute: Route = {
     const id = context.query.get("id") ?? undefined;
     const admission = nodes.admit({ token, id, address: remoteAddress });
     if (!admission.ok) throw refusalOf(admission);
-    if (services.state() === "draining") {
-      throw httpError("shutting_down", `Cannot connect the node: ${services.stateReason() ?? SHUTTING_DOWN}`);
-    }
+    refuseWhileDraining(services, "connect the node");
     let link: NodeLink | undefined;
     const linkOf = (peer: Peer) => (link ??= openLink(nodes, peer, { context, id: admission.id }));
     return {
