@@ -366,7 +366,9 @@ export class ServerConnection implements McpConnection {
     this.#dropLane();
     lane.ending.abort(reason);
     const closed = lane.opening.then((session) => session.close(), () => {});
-    return this.#ending = Promise.all([this.#ending, closed]).then(() => this.#tell({ type: "state" }));
+    // A session that could not be closed fails its own end, and none after it
+    const before = this.#ending.catch(() => {});
+    return this.#ending = Promise.all([before, closed]).then(() => this.#tell({ type: "state" }));
   }
 
   #learn(news: Partial<ServerKnowledge>): void {
