@@ -9,7 +9,7 @@
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { globSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
@@ -127,7 +127,8 @@ if (runsOn("deno") && !stopped) {
     console.log("Tests on Deno: skipped, since npm could not provide it on this machine");
   }
 }
-if (nodeStatus !== 0 && runsOn("deno")) {
+// A runner that could not be started has written no list
+if (nodeStatus !== 0 && runsOn("deno") && existsSync(failedOnNode)) {
   console.error(`\nTests failed on Node (exit code ${nodeStatus}):\n${readFileSync(failedOnNode, "utf8")}`);
 }
 rmSync(folder, { recursive: true, force: true });
