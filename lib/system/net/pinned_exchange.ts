@@ -60,7 +60,7 @@ async function exchange(outgoing: ClientRequest, request: PinnedRequest): Promis
   try {
     if (needsEffectRight()) await connected(outgoing);
     await untilEffectMayBegin(request.signal);
-    // What happened to the connection meanwhile is told nobody again
+    // A connection that was lost during the wait gives no event to those who listen from here on
     if (outgoing.destroyed) throw wire ?? new PinError(CLOSED_EARLY);
   } catch (error) {
     outgoing.destroy();

@@ -76,7 +76,7 @@ describe("guarded_fetch", () => {
         mayActNow: () => false,
       };
       const lost = () => withEffectRight({ right }, () => get(`http://127.0.0.1:${port}/`, { method: "POST" }));
-      // One more than may be open at once to a host
+      // Three requests, where two may be open at once to a host: none of them may keep its place
       for (let count = 0; count < 3; count++) {
         await assert.rejects(lost(), { name: "ToolError", code: "fetch_failed" });
       }
