@@ -307,11 +307,15 @@ describe("politeness", () => {
   });
 
   test("a wait ends with the signal and counts to the time limit, and the queue is bounded", async () => {
-    const place = await site(() => {});
+    const arrived = Promise.withResolvers<void>();
+    const place = await site(() => {
+      if (place.seen.length === 2) arrived.resolve();
+    });
     const { get, refusal, failure } = fetchSetUp();
     const controller = new AbortController();
     const { signal } = controller;
     const holding = [1, 2].map(() => get(place.origin, { signal }).catch((error) => error));
+    await arrived.promise;
     assert.equal(await refusal(place.origin, { timeoutMs: 40 }), "fetch_timeout");
     const waiting = Array.from({ length: 32 }, () => get(place.origin, { signal }).catch((error) => error));
     // An address is not looked up: all of them wait by the next tick
