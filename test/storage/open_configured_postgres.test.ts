@@ -160,7 +160,7 @@ for (
       const began = performance.now();
       signal.abort(new CancelError("shutdown"));
       await assert.rejects(opening, { name: "CancelError", reason: "shutdown" });
-      assert.ok(performance.now() - began < 2_000);
+      assert.ok(performance.now() - began < 15_000);
       for (const socket of sockets) socket.destroy();
     });
   });

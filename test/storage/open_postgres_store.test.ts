@@ -203,7 +203,7 @@ describe("a store in PostgreSQL", { skip: NO_POSTGRES }, () => {
       const proxy = await startCuttingProxy(Number(direct.port));
       direct.port = String(proxy.port);
       const store = await openTestStore(
-        await openTestDatabase(direct.href, { statementTimeoutMs: 100, replyGraceMs: 100, connectTimeoutMs: 1_000 }),
+        await openTestDatabase(direct.href, { statementTimeoutMs: 1_000, replyGraceMs: 500, connectTimeoutMs: 2_000 }),
         schema,
       );
       await store.insertOnce("c", "k", 1);
@@ -267,7 +267,7 @@ describe("a store in PostgreSQL", { skip: NO_POSTGRES }, () => {
       const signal = new AbortController();
       const store = await openPostgresStore({
         database: await openTestDatabase(direct.href, {
-          ...{ statementTimeoutMs: 100, replyGraceMs: 100, connectTimeoutMs: 300 },
+          ...{ statementTimeoutMs: 1_000, replyGraceMs: 500, connectTimeoutMs: 2_000 },
         }),
         ...{ schema, clock: systemClock, random: createSystemRandom() },
         ...{ started: new AbortController().signal, signal: signal.signal },
@@ -285,7 +285,7 @@ describe("a store in PostgreSQL", { skip: NO_POSTGRES }, () => {
       const began = performance.now();
       signal.abort();
       await Promise.all([isLost, asked]);
-      assert.ok(performance.now() - began < 3_000);
+      assert.ok(performance.now() - began < 15_000);
       await store.close();
       await proxy.close();
     }));
