@@ -414,6 +414,7 @@ class Model {
 const KILL_MS = 1;
 /** Time that a gateway waits for the answer to a heartbeat. */
 const MAX_WAIT_MS = 1;
+const STATUSES: readonly Gateway["status"][] = ["up", "paused", "suspended", "dead"];
 /** Times further back than this are all the same to every rule. */
 const LONG_AGO = 3;
 
@@ -478,21 +479,23 @@ function withoutWork(state: State, index: number, run: number): State {
   });
 }
 
+/** Returns a text that two normalised states share if they are the same: a character for each of their values. */
 function keyOf({ isDown, isBack, rows, claims, ended, gateways }: State): string {
-  const time = (instant: Instant | undefined) => instant === undefined ? "" : `${instant.monotonic}/${instant.wall}`;
-  return [
-    isDown,
-    isBack,
-    ...rows.map((row) => row && `${row.fence}@${row.until}`),
-    ...claims.map((claim) => claim && `${claim.gateway}${claim.fence}`),
-    ...ended,
-    ...gateways.map(({ status, isLinked, hold, beat, isFresh, owned, works, effects }) =>
-      `${status}${isLinked}${isFresh}${hold?.fence}:${time(hold?.sentAt)}:${time(hold?.unbrokenSince)}:${
-        beat && `${beat.fence}@${time(beat.sentAt)}`
-      }${owned}${works}${effects}`
-    ),
-  ].join("|");
+  const codes: number[] = [codeOf(isDown), codeOf(isBack), ...ended.map(codeOf)];
+  for (const row of rows) codes.push(codeOf(row?.fence), codeOf(row?.until));
+  for (const claim of claims) codes.push(claim === undefined ? 0 : indexOf(claim.gateway) + 1, codeOf(claim?.fence));
+  for (const { status, isLinked, hold, beat, isFresh, owned, works, effects } of gateways) {
+    codes.push(STATUSES.indexOf(status), codeOf(isLinked), codeOf(isFresh), codeOf(hold?.fence));
+    for (const instant of [hold?.sentAt, hold?.unbrokenSince, beat?.sentAt]) {
+      codes.push(codeOf(instant?.monotonic), codeOf(instant?.wall));
+    }
+    codes.push(codeOf(beat?.fence), ...owned.map(codeOf), ...works.map(codeOf), ...effects.map(codeOf));
+  }
+  return String.fromCharCode(...codes);
 }
+
+/** Times go back to -LONG_AGO; an undefined value is 0. */
+const codeOf = (value: number | boolean | undefined) => value === undefined ? 0 : Number(value) + LONG_AGO + 1;
 
 function nameOf(index: number): string {
   return "ABC"[index] ?? "?";
