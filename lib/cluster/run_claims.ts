@@ -36,7 +36,9 @@ export interface ClusterQueue {
   readonly waiting: number;
   /** Number of those that this gateway may claim. Runs of a conversation that is at work are no part of it. */
   readonly waitingHere: number;
-  /** Ids of the first of those: of gateways that are gone, then in the order of acceptance. */
+  /** True: this gateway may claim some of gateways that are gone, or of a workspace that was gone, which a look after news does not find. */
+  readonly hasAbandoned: boolean;
+  /** Ids of the first of all: of gateways that are gone, then in the order of acceptance. */
   readonly ids: readonly string[];
   /** Number of those that wait by conversation. */
   readonly byConversation: ReadonlyMap<string, number>;
@@ -170,12 +172,15 @@ export class RunClaims {
     blocked.end();
     const { stranded, waiting } = await sortOut(left, { workspace, isThere });
     const ids = waiting.map(({ id }) => id);
-    const waitingHere = waiting.filter((work) => isHere(work) && !isStuck(work)).length + (beyond ?? 0);
-    return {
-      claimed: claimed.map(toRun),
-      queue: beyond === undefined ? undefined : { waiting: ids.length + beyond, waitingHere, ids, byConversation },
-      stranded,
+    const here = waiting.filter((work) => isHere(work) && !isStuck(work));
+    const queue = beyond === undefined ? undefined : {
+      waiting: ids.length + beyond,
+      waitingHere: here.length + beyond,
+      hasAbandoned: here.some(({ body }) => body.gateway !== null),
+      ids,
+      byConversation,
     };
+    return { claimed: claimed.map(toRun), queue, stranded };
   }
 
   /** Returns the precondition that a gateway owns an open run, or that it has ended. Undefined while it is another's, or nobody's. */

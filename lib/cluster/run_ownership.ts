@@ -45,7 +45,7 @@ export class RunOwnership implements OwnedRuns {
   readonly #claiming = new Set<string>();
   readonly #listeners = new Set<(note: ClusterNote) => void>();
   readonly #lostListeners = new Set<(runIds: readonly string[]) => void>();
-  #queue: ClusterQueue = { waiting: 0, waitingHere: 0, ids: [], byConversation: new Map() };
+  #queue: ClusterQueue = { waiting: 0, waitingHere: 0, hasAbandoned: false, ids: [], byConversation: new Map() };
   #stranded: readonly StrandedRun[] = [];
   /** Places of these runs in the lines of their conversations. */
   readonly lines: ConversationLines;
@@ -318,7 +318,8 @@ export class RunOwnership implements OwnedRuns {
       isThere: async (workspace) => await this.membership()?.isThere(workspace) ?? true,
     });
     this.#stranded = stranded;
-    if (queue !== undefined) {
+    // A look after news does not find those of gateways that are gone
+    if (queue !== undefined && (isWhole || !this.#queue.hasAbandoned)) {
       this.#queue = queue;
       this.#options.onLook?.(queue);
     }

@@ -87,7 +87,7 @@ export class RunClaimer {
     if (!this.#isStopped) this.#looking ??= this.#look();
   }
 
-  /** Looks after a run has ended, when the last look left runs waiting. Each run that comes to wait later has a note of its own. */
+  /** Looks after a slot has become free, when the last look left runs waiting. Each run that comes to wait later has a note of its own. */
   lookForWaiting(): void {
     if (this.#ownership.queue().waiting > 0) this.look();
   }
@@ -111,7 +111,7 @@ export class RunClaimer {
   async #look(): Promise<void> {
     const { queue, active, log } = this.#options;
     while (this.#due !== "none" && !this.#isStopped) {
-      const isWhole = this.#due === "whole";
+      const isWhole = this.#due === "whole" || (this.#ownership.queue().hasAbandoned && queue.freeSlots() > 0);
       this.#due = "none";
       try {
         if (isWhole) {

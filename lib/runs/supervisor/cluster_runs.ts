@@ -53,7 +53,7 @@ export class ClusterRuns {
       if (kind === "end") ends.wake(id);
       if (kind === "signal" && this.ownership.owns(id)) void this.#claimer.readSignal(id);
       if (kind === "queue") this.look();
-      if (kind === "end") this.#claimer.lookForWaiting();
+      if (kind === "end") this.lookForWaiting();
     });
     return this.#claimer.start();
   }
@@ -68,6 +68,11 @@ export class ClusterRuns {
   /** Looks for runs to claim, now or after the look that is at work. */
   look(): void {
     this.#claimer.look();
+  }
+
+  /** Looks for runs to claim after a slot or a conversation has become free, when the last look left runs waiting. */
+  lookForWaiting(): void {
+    this.#claimer.lookForWaiting();
   }
 
   /** Checks that the cluster has room for one more run. @throws {HttpError} 503 `overloaded` */
@@ -186,7 +191,7 @@ export class ClusterRuns {
       });
     this.#leaving.add(leaving);
     void leaving.finally(() => this.#leaving.delete(leaving));
-    this.#claimer.lookForWaiting();
+    this.lookForWaiting();
   }
 
   /** Resolves when everything is given back of the runs that have left. */

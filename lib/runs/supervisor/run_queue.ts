@@ -47,21 +47,26 @@ export interface RunQueue {
   freeSlots(): number;
 }
 
-/** @param limits read at every entrance, so that a reload takes effect */
-export function createRunQueue(limits: () => RunLimits): RunQueue {
-  return new SlotQueue(limits);
+/**
+ * @param limits read at every entrance, so that a reload takes effect
+ * @param onLent called when a run lends its slot and no run here takes it. Default: nobody is told
+ */
+export function createRunQueue(limits: () => RunLimits, onLent: () => void = () => {}): RunQueue {
+  return new SlotQueue(limits, onLent);
 }
 
 class SlotQueue implements RunQueue {
   readonly #limits: () => RunLimits;
+  readonly #onLent: () => void;
   readonly #waiting = new Set<SlotPlace>();
   /** Conversations with a run at work. */
   readonly #busy = new Set<string>();
   #slots = 0;
   #plain = 0;
 
-  constructor(limits: () => RunLimits) {
+  constructor(limits: () => RunLimits, onLent: () => void) {
     this.#limits = limits;
+    this.#onLent = onLent;
   }
 
   enter(options: EnterOptions): QueuePlace {
@@ -86,6 +91,13 @@ class SlotQueue implements RunQueue {
 
   giveSlot(): void {
     this.#slots--;
+  }
+
+  /** Gives a slot to others for a while. */
+  lendSlot(): void {
+    this.giveSlot();
+    this.startNext();
+    if (this.freeSlots() > 0) this.#onLent();
   }
 
   free(conversationId: string): void {
@@ -198,9 +210,8 @@ class SlotPlace implements QueuePlace {
     this.#paused += count;
     const isLent = this.#paused > 0;
     if (this.options.isChild || this.#left || wasLent === isLent) return;
-    if (!isLent) return this.#queue.takeSlot();
-    this.#queue.giveSlot();
-    this.#queue.startNext();
+    if (isLent) this.#queue.lendSlot();
+    else this.#queue.takeSlot();
   }
 }
 

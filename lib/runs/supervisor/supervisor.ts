@@ -18,7 +18,7 @@ import { followRun } from "../journal/follow_run.ts";
 import { shownUpTo } from "../journal/run_recorder.ts";
 import { createRunStore, type OnRecorded, type RunStore } from "../journal/run_store.ts";
 import { pruneRuns } from "../journal/stored_runs.ts";
-import { continueRun, type PendingApproval, type RecoverOptions, recoverRuns } from "../recovery/recover_runs.ts";
+import { continueRun, type RecoverOptions, recoverRuns } from "../recovery/recover_runs.ts";
 import type {
   FollowOptions,
   ListRunsOptions,
@@ -60,7 +60,7 @@ export interface SupervisorOptions {
   /** Returns the approver of a run with tools. Default: each call that needs an approval is denied at once, with the way to allow it. */
   readonly approverOf?: (run: ApprovableRun) => AgentApprover;
   /** Returns the approvals that wait for a person. Default: none. */
-  readonly pendingApprovals?: () => Promise<readonly PendingApproval[]>;
+  readonly pendingApprovals?: RecoverOptions["pendingApprovals"];
   /** Withdraws an approval that no run needs any more. Default: nothing to withdraw. */
   readonly withdraw?: (approvalId: string) => Promise<void>;
   /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id. */
@@ -134,7 +134,7 @@ class Supervisor implements RunSupervisor {
       statuses.map((status) => [status]),
     );
     metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their slot", this.#active.size);
-    const queue = createRunQueue(options.limits);
+    const queue = createRunQueue(options.limits, () => this.#cluster?.lookForWaiting());
     this.#starter = new RunStarter({
       ...options,
       agentOf: options.agentOf ?? noAgents,

@@ -107,6 +107,21 @@ describe("the run queue", () => {
     assert.deepEqual([behind.ready(), next.ready()], [true, false]);
   });
 
+  test("tells of a slot that is lent and that nobody here takes", async () => {
+    let told = 0;
+    const queue = createRunQueue(limits({ maxConcurrent: 1 }), () => told++);
+    const [asking, next] = [queue.enter(free), queue.enter(free)];
+    const lent = Promise.withResolvers<void>();
+    const waits = asking.pause(() => lent.promise);
+    assert.deepEqual([next.ready(), told], [true, 0], "the next one has it");
+    await next.pause(async () => {});
+    assert.equal(told, 1);
+    next.leave();
+    lent.resolve();
+    await waits;
+    assert.equal(told, 1);
+  });
+
   test("counts the slot of a paused place that is left once", async () => {
     const queue = createRunQueue(limits({ maxConcurrent: 1 }));
     const asking = queue.enter(free);
