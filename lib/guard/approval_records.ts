@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { storedObject } from "../base/records/stored_object.ts";
 import type { RunOwnership } from "../cluster/run_ownership.ts";
 import type { Clock } from "../base/clock.ts";
-import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
+import type { Listening } from "../base/keyed_queues.ts";
 import {
   type Approval,
   APPROVAL_ID,
@@ -10,6 +10,7 @@ import {
   type ApprovalRule,
   approvalRuleSchema,
   approvalSchema,
+  type ApprovalStatus,
 } from "../base/records/approval.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
@@ -25,6 +26,7 @@ import {
   unlessUnreadable,
 } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
+import { ApprovalNews } from "./approval_news.ts";
 import { APPROVAL_LIMITS } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
 import type { ApprovalEvent, AuditEvent } from "./audit/audit_event.ts";
@@ -174,8 +176,7 @@ const PAGE = 200;
 export class ApprovalRecords {
   readonly #options: ApprovalRecordsOptions;
   readonly #counted: ReturnType<Metrics["counter"]>;
-  /** Wakes whoever waits for an approval, by its id */
-  readonly #notifier = createKeyedNotifier();
+  readonly #news: ApprovalNews;
   /** Elicitations that a call of this process waits for. */
   readonly #awaited = new Set<string>();
 
@@ -187,12 +188,13 @@ export class ApprovalRecords {
       ["decision"],
       APPROVAL_STATUSES.filter((status) => status !== "pending").map((status) => [status]),
     );
-    options.cluster?.onNote(({ kind, id }) => void (kind === "approval" && this.#notifier.wake(id)));
+    const { store, clock, cluster } = options;
+    this.#news = new ApprovalNews({ store, collection: OPEN_APPROVALS, clock, cluster });
   }
 
   /** Listens for the settlement of an approval, whichever caller settles it. */
   listen(id: string, signal: AbortSignal): Listening {
-    return this.#notifier.listen(id, signal);
+    return this.#news.listen(id, signal);
   }
 
   /** Reads an approval as it is stored: it may be `pending` although its time is over. @returns undefined for an unknown id */
@@ -284,6 +286,20 @@ export class ApprovalRecords {
     for await (const { key } of scanAll(this.#options.store, APPROVALS, options)) yield key;
   }
 
+  /** Returns the approvals of some runs among the newest of a status, as they are stored. @param status undefined: any */
+  async ofRuns(runIds: ReadonlySet<string>, status: ApprovalStatus | undefined): Promise<readonly Approval[]> {
+    const { store } = this.#options;
+    const where = status === undefined ? undefined : { field: "status", value: status };
+    const newest = await store.scan(APPROVALS, {
+      order: "created",
+      reverse: true,
+      where,
+      limit: APPROVAL_LIMITS.pending,
+    });
+    const found = readable(store, APPROVALS, newest.filter(({ body }) => isOfRun(body, runIds)), parseApproval);
+    return found.map(({ value }) => value.approval);
+  }
+
   /** Counts the approvals that are pending, also those whose time is over. */
   async countPending(): Promise<number> {
     return await this.#options.store.count(OPEN_APPROVALS);
@@ -317,9 +333,14 @@ export class ApprovalRecords {
   #tellSettled({ id, run_id, call_id, tool, status, answered_by }: Approval): void {
     this.#counted.with(status).add();
     this.#options.log.info("Approval was settled", { approval_id: id, run_id, call_id, tool, status, answered_by });
-    this.#notifier.wake(id);
-    this.#options.cluster?.tell("approval", id);
+    this.#news.tell(id);
   }
+}
+
+/** Tells whether a stored approval names one of these runs. Most are other runs', and are not parsed. */
+function isOfRun(body: unknown, runIds: ReadonlySet<string>): boolean {
+  const runId = typeof body === "object" && body !== null && "run_id" in body ? body.run_id : undefined;
+  return typeof runId === "string" && runIds.has(runId);
 }
 
 /** Tells whether the time of an approval is over: it waits no more, and its answer counts no more. */

@@ -155,6 +155,11 @@ export interface Approvals {
     readonly limit: number;
     readonly after?: string | undefined;
   }): Promise<ApprovalPage>;
+  /**
+   * Returns the approvals of some runs among the newest 1,000, or the newest 1,000 of a status, as they are stored: one may be pending whose
+   * time is over. Reads once, however many there are.
+   */
+  ofRuns(runIds: ReadonlySet<string>, status?: ApprovalStatus): Promise<readonly Approval[]>;
   /** Returns the rule that decides this call, in this run or for good. A denial wins over other rules */
   remembered(subject: RuleSubject, runId: string): Promise<ApprovalRule | undefined>;
   /** Newest first */

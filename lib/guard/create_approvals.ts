@@ -1,7 +1,7 @@
 import { cancelError } from "../base/cancel.ts";
 import { createKeyedMutex } from "../base/keyed_queues.ts";
 import type { Random } from "../base/random.ts";
-import { type Approval, APPROVAL_ID, type ApprovalRule } from "../base/records/approval.ts";
+import { type Approval, APPROVAL_ID, type ApprovalRule, type ApprovalStatus } from "../base/records/approval.ts";
 import type { Actor } from "../base/records/caller.ts";
 import type { FormContent } from "../base/records/elicitation.ts";
 import { atOnce, type OnceBack, unlessUnreadable } from "../storage/read_records.ts";
@@ -47,8 +47,6 @@ export interface CreateApprovalsOptions extends ApprovalRecordsOptions {
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** A timer holds less than 25 days. An approval may wait longer, so it is looked at once a day */
 const MAX_TIMER_MS = DAY_MS;
-/** Time after which an approval of a cluster is read again: another gateway may have settled it, and the note may be lost. */
-const POLL_MS = 1_000;
 
 /** Creates the approvals over a store. */
 export function createApprovals(options: CreateApprovalsOptions): Approvals {
@@ -115,7 +113,7 @@ class StoredApprovals implements Approvals {
   }
 
   async settled(id: string, signal: AbortSignal): Promise<Approval> {
-    const { clock, cluster } = this.#options;
+    const { clock } = this.#options;
     for (;;) {
       if (signal.aborted) throw cancelError(signal);
       // Listening begins before the reading, so that no answer falls between
@@ -126,7 +124,7 @@ class StoredApprovals implements Approvals {
         if (found.approval.status !== "pending") return found.approval;
         const remaining = Date.parse(found.approval.expires_at) - clock.now();
         // The next reading settles an approval whose time is over
-        const timer = clock.after(Math.min(remaining, cluster === undefined ? MAX_TIMER_MS : POLL_MS), news.wake);
+        const timer = clock.after(Math.min(remaining, MAX_TIMER_MS), news.wake);
         await news.heard.finally(() => timer.clear());
       } finally {
         news.stop();
@@ -213,6 +211,10 @@ class StoredApprovals implements Approvals {
       approvals.push(approval);
     }
     return { approvals, hasMore: false };
+  }
+
+  ofRuns(runIds: ReadonlySet<string>, status?: ApprovalStatus): Promise<readonly Approval[]> {
+    return this.#records.ofRuns(runIds, status);
   }
 
   remembered(subject: RuleSubject, runId: string): Promise<ApprovalRule | undefined> {

@@ -53,6 +53,7 @@ export function createProgramApprover(options: ProgramApproverOptions): ProgramA
       use: (id, digest, onceBack) => approvals.use(id, digest, onceBack),
       get: (id) => approvals.get(id),
       list: (page) => approvals.list(page),
+      ofRuns: (runIds, status) => approvals.ofRuns(runIds, status),
       remembered: (subject, runId) => approvals.remembered(subject, runId),
       rules: () => approvals.rules(),
       revoke: (ruleId, by) => approvals.revoke(ruleId, by),

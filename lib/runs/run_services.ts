@@ -5,7 +5,7 @@ import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Config } from "../config/config.ts";
-import { APPROVAL_LIMITS, type Approvals } from "../guard/approvals.ts";
+import type { Approvals } from "../guard/approvals.ts";
 import type { AuditAppend } from "../guard/audit/audit_chain.ts";
 import type { AgentProviders } from "../providers/agent_providers.ts";
 import type { Providers } from "../providers/provider.ts";
@@ -63,8 +63,7 @@ export function createRuns(options: RunsOptions): RunSupervisor {
     limits: () => toRunLimits(config()),
     tokensPerDay: () => config().budget.tokens_per_day,
     retentionDays: () => config().runs.retention_days,
-    pendingApprovals: async () =>
-      (await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending })).approvals,
+    pendingApprovals: (runIds) => approvals.ofRuns(runIds, "pending"),
     withdraw: (id) => approvals.cancel(id),
     isChannelConversation: (id) => isChannelConversation(config().channels, id),
     approverOf: createApprover({

@@ -229,6 +229,24 @@ test("lists go from the newest on, by state, in pages", async () => {
   assert.deepEqual(await idsIn({ limit: 9, status: "denied" }), [ids.slice(0, 1), false]);
 });
 
+test("the approvals of some runs are found by one read, past those that are damaged", async () => {
+  const { approvals, ask, store } = setUp();
+  const [one, two, other] = [
+    await ask({ runId: "run_1" }),
+    await ask({ runId: "run_2" }),
+    await ask({ runId: "run_3" }),
+  ];
+  await approvals.answer(two.id, { decision: "deny", by: BY });
+  await store.insertOnce("approvals", "apr_damaged", { v: 1, run_id: "run_1", status: "pending" });
+  await store.insertOnce("approvals", "apr_empty", null);
+  const idsOf = async (...given: Parameters<Approvals["ofRuns"]>) =>
+    (await approvals.ofRuns(...given)).map(({ id }) => id);
+  assert.deepEqual(await idsOf(new Set(["run_1", "run_2"])), [two.id, one.id]);
+  assert.deepEqual(await idsOf(new Set(["run_1", "run_2"]), "pending"), [one.id]);
+  assert.deepEqual(await idsOf(new Set(["run_3", "run_4"])), [other.id]);
+  assert.deepEqual(await idsOf(new Set()), []);
+});
+
 test("as many approvals wait as may; those that expired make room", async () => {
   const { approvals, clock, ask } = setUp();
   for (let i = 0; i < APPROVAL_LIMITS.pending; i++) await ask();

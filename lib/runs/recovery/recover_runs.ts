@@ -18,15 +18,15 @@ export interface InterruptedRun {
 }
 
 /** An approval that waits for a person. */
-export type PendingApproval = Pick<Approval, "id" | "run_id" | "call_id">;
+type PendingApproval = Pick<Approval, "id" | "run_id" | "call_id">;
 
 /** Journal of the runs, their approvals, and the ways to end or continue a run. */
 export interface RecoverOptions {
   readonly runs: RunStore;
   readonly log: Logger;
   readonly time: () => string;
-  /** Returns the approvals that wait for a person. */
-  readonly pendingApprovals: () => Promise<readonly PendingApproval[]>;
+  /** Returns the approvals of some runs that wait for a person. */
+  readonly pendingApprovals: (runIds: ReadonlySet<string>) => Promise<readonly PendingApproval[]>;
   /** Withdraws an approval that no run needs any more. */
   readonly withdraw: (approvalId: string) => Promise<void>;
   /** Called for each run that was ended. */
@@ -97,7 +97,7 @@ async function withdrawUnneeded(
 ): Promise<void> {
   if (awaited.size === 0) return;
   try {
-    for (const { id, run_id, call_id } of await pendingApprovals()) {
+    for (const { id, run_id, call_id } of await pendingApprovals(new Set(awaited.keys()))) {
       if (awaited.get(run_id)?.has(call_id) === false) await withdraw(id);
     }
   } catch (error) {

@@ -221,9 +221,6 @@ interface EarlierApprovals {
   withdraw(callId: string, emit: (body: AgentEventBody) => void): Promise<void>;
 }
 
-/** Newest approvals that are searched for one that was filed just before the crash. */
-const MAX_LOOKED_AT = 1000;
-
 /** Returns the earlier approvals of a run. @param asked approvals in the journal, by call id */
 function createEarlierApprovals(
   approvals: Approvals,
@@ -234,11 +231,12 @@ function createEarlierApprovals(
 
   /** Finds an approval that the journal does not have. An approval is filed before the journal says so, and a crash can come between. */
   const unrecorded = async ({ runId, callId }: ApprovalRequest): Promise<Approval | undefined> => {
-    const { approvals: newest } = await onceBack(() => approvals.list({ limit: MAX_LOOKED_AT }));
-    return newest.find((approval) =>
-      approval.run_id === runId && approval.call_id === callId && approval.used_at === null &&
-      approval.kind !== "elicitation"
+    const filed = await onceBack(() => approvals.ofRuns(new Set([runId])));
+    const found = filed.find((approval) =>
+      approval.call_id === callId && approval.used_at === null && approval.kind !== "elicitation"
     );
+    // Its time may be over
+    return found && await onceBack(() => approvals.get(found.id));
   };
   const withdraw: EarlierApprovals["withdraw"] = async (callId, emit) => {
     const earlier = open.get(callId);

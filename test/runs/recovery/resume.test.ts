@@ -64,12 +64,14 @@ function withApprovals(store: Store) {
     audit: createFakeAudit(store).append,
   });
   const approverOf = createApprover({ approvals, timeoutMs: () => ({ attached: 1000, durable: 86_400_000 }) });
-  const pendingApprovals = async () => (await approvals.list({ status: "pending", limit: 100 })).approvals;
   return {
     approvals,
     approverOf,
     clock,
-    leftApprovals: { pendingApprovals, withdraw: (id: string) => approvals.cancel(id) },
+    leftApprovals: {
+      pendingApprovals: (runIds: ReadonlySet<string>) => approvals.ofRuns(runIds, "pending"),
+      withdraw: (id: string) => approvals.cancel(id),
+    },
   };
 }
 
