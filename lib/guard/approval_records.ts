@@ -21,7 +21,7 @@ import {
   parseMark,
   readable,
   readRecord,
-  scanAll,
+  readRecords,
   type ScanAllOptions,
   unlessUnreadable,
 } from "../storage/read_records.ts";
@@ -210,20 +210,23 @@ export class ApprovalRecords {
    * @returns undefined for an unknown id
    */
   async findCurrent(id: string): Promise<FoundApproval | undefined> {
-    const { clock } = this.#options;
     for (;;) {
       const found = await this.find(id);
       if (found?.approval.status !== "pending") return found;
-      const { kind, expires_at } = found.approval;
-      // In a cluster the call may wait at another gateway: the elicitation then ends with its time
-      const isLost = kind === "elicitation" && !this.#awaited.has(id) && this.#options.cluster === undefined;
-      if (!isLost && !isOver(found.approval, clock.now())) return found;
-      const end = isLost
-        ? { status: "cancelled", answered_at: new Date(clock.now()).toISOString() } as const
-        : { status: "expired", answered_at: expires_at } as const;
+      const end = this.#endOf(found.approval);
+      if (end === undefined) return found;
       // When somebody answers at the same moment, the change fails, and the next reading finds the answer
       await this.change(found, { ...found.approval, ...end });
     }
+  }
+
+  /** Returns the end of a pending approval that nobody can answer any more. */
+  #endOf({ id, kind, expires_at }: Approval): Pick<Approval, "status" | "answered_at"> | undefined {
+    const now = this.#options.clock.now();
+    // In a cluster the call may wait at another gateway: the elicitation then ends with its time
+    const isLost = kind === "elicitation" && !this.#awaited.has(id) && this.#options.cluster === undefined;
+    if (isLost) return { status: "cancelled", answered_at: new Date(now).toISOString() };
+    return isOver({ expires_at }, now) ? { status: "expired", answered_at: expires_at } : undefined;
   }
 
   /** Notes that a call of this process waits for an elicitation, until `release`. */
@@ -280,10 +283,12 @@ export class ApprovalRecords {
     return written;
   }
 
-  /** Gives every id, the newest first. No approval that is listed may be deleted before the end. */
-  async *ids({ after, where }: Pick<ScanAllOptions, "after" | "where"> = {}): AsyncGenerator<string> {
+  /** Gives every approval as it is stored, the newest first. None that was given may be deleted before the end. */
+  async *all({ after, where }: Pick<ScanAllOptions, "after" | "where"> = {}): AsyncGenerator<Approval> {
     const options = { order: "created", reverse: true, after, where } as const;
-    for await (const { key } of scanAll(this.#options.store, APPROVALS, options)) yield key;
+    for await (const { value } of readRecords(this.#options.store, APPROVALS, parseApproval, options)) {
+      yield value.approval;
+    }
   }
 
   /** Returns the approvals of some runs among the newest of a status, as they are stored. @param status undefined: any */
@@ -308,10 +313,17 @@ export class ApprovalRecords {
   /** Settles every approval whose time is over. */
   async settleExpired(): Promise<void> {
     const { store } = this.#options;
-    const open = await Array.fromAsync(scanAll(store, OPEN_APPROVALS, { order: "created", reverse: true }));
-    // A damaged mark is set aside, and its approval is settled all the same: the key says which
+    const where = { field: "status", value: "pending" } as const;
+    const limit = APPROVAL_LIMITS.pending;
+    const [open, pending] = await Promise.all([
+      store.scan(OPEN_APPROVALS, { limit }),
+      store.scan(APPROVALS, { order: "created", reverse: true, where, limit }),
+    ]);
+    // A damaged mark is set aside, and its approval is settled all the same
     readable(store, OPEN_APPROVALS, open, parseMark);
-    for (const { key } of open) await unlessUnreadable(this.findCurrent(key));
+    for (const { key, value: { approval } } of readable(store, APPROVALS, pending, parseApproval)) {
+      if (this.#endOf(approval) !== undefined) await unlessUnreadable(this.findCurrent(key));
+    }
   }
 
   /** Deletes the oldest settled approvals when there are as many records as may be. */
@@ -344,6 +356,6 @@ function isOfRun(body: unknown, runIds: ReadonlySet<string>): boolean {
 }
 
 /** Tells whether the time of an approval is over: it waits no more, and its answer counts no more. */
-export function isOver({ expires_at }: Approval, now: number): boolean {
+export function isOver({ expires_at }: Pick<Approval, "expires_at">, now: number): boolean {
   return Date.parse(expires_at) <= now;
 }

@@ -4,7 +4,7 @@ import type { Random } from "../base/random.ts";
 import { type Approval, APPROVAL_ID, type ApprovalRule, type ApprovalStatus } from "../base/records/approval.ts";
 import type { Actor } from "../base/records/caller.ts";
 import type { FormContent } from "../base/records/elicitation.ts";
-import { atOnce, type OnceBack, unlessUnreadable } from "../storage/read_records.ts";
+import { atOnce, type OnceBack } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
 import {
   ApprovalRecords,
@@ -203,10 +203,7 @@ class StoredApprovals implements Approvals {
     // Settle first: the index by status then knows of each approval whose time is over
     await this.#records.settleExpired();
     const where = status === undefined ? undefined : { field: "status", value: status };
-    for await (const id of this.#records.ids({ after, where })) {
-      const approval = (await unlessUnreadable(this.#records.find(id)))?.approval;
-      // Deleted or changed since the index was read, or damaged
-      if (approval === undefined || (status !== undefined && approval.status !== status)) continue;
+    for await (const approval of this.#records.all({ after, where })) {
       if (approvals.length === limit) return { approvals, hasMore: true };
       approvals.push(approval);
     }
@@ -233,10 +230,11 @@ class StoredApprovals implements Approvals {
     // No time is before the empty text: 0 days forget nothing
     const before = days === 0 ? "" : new Date(this.#options.clock.now() - days * DAY_MS).toISOString();
     await this.#records.settleExpired();
-    for (const id of await Array.fromAsync(this.#records.ids())) {
-      const approval = (await unlessUnreadable(this.#records.find(id)))?.approval;
-      if (approval?.answered_at && approval.answered_at < before) await this.#records.delete(id);
+    const forgotten: string[] = [];
+    for await (const { id, answered_at } of this.#records.all()) {
+      if (answered_at !== null && answered_at < before) forgotten.push(id);
     }
+    for (const id of forgotten) await this.#records.delete(id);
     await this.#rules.forgetRuns(before);
   }
 

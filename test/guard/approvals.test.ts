@@ -229,6 +229,23 @@ test("lists go from the newest on, by state, in pages", async () => {
   assert.deepEqual(await idsIn({ limit: 9, status: "denied" }), [ids.slice(0, 1), false]);
 });
 
+test("a list reads pages, however many approvals wait, and one record more for each whose time is over", async () => {
+  const store = createMemoryStore();
+  const { approvals, clock, ask } = setUp(store);
+  for (let i = 0; i < 250; i++) await ask({ timeoutMs: i < 3 ? MINUTE : 2 * MINUTE });
+  await clock.advance(MINUTE);
+  const { get } = store;
+  let reads = 0;
+  store.get = (...given) => {
+    reads++;
+    return get(...given);
+  };
+  assert.equal((await approvals.list({ status: "pending", limit: 1_000 })).approvals.length, 247);
+  assert.equal(reads, 6);
+  assert.equal((await approvals.list({ limit: 1_000 })).approvals.length, 250);
+  assert.equal(reads, 6);
+});
+
 test("the approvals of some runs are found by one read, past those that are damaged", async () => {
   const { approvals, ask, store } = setUp();
   const [one, two, other] = [

@@ -3,13 +3,7 @@ import { canonicalDigest } from "../../base/json.ts";
 import { HttpError } from "../../base/errors.ts";
 import { cutText, exactLine } from "../../base/text.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import {
-  ANSWERED_BY_PROGRAM,
-  APPROVAL_LIMITS,
-  type Approvals,
-  type NewApproval,
-  sayAnswerer,
-} from "../../guard/approvals.ts";
+import { ANSWERED_BY_PROGRAM, type Approvals, type NewApproval, sayAnswerer } from "../../guard/approvals.ts";
 import { isStorageAway } from "../../storage/read_records.ts";
 import type { BoundCall, ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopDefinition, SopStep } from "./definition.ts";
@@ -119,13 +113,18 @@ export function createStepApprovals(
 /** Returns the approval that an execution waits for now: of its begin, of a step, or of a call of the step's run. Undefined: none */
 export async function pendingApproval(
   execution: Execution,
-  approvals: Pick<Approvals, "get" | "list">,
+  approvals: Pick<Approvals, "get" | "ofRuns">,
 ): Promise<Approval | undefined> {
   if (hasEnded(execution) || execution.cancelling) return undefined;
   const state = execution.steps[currentStep(execution)];
   if (state?.status === "running") {
-    const { approvals: pending } = await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending });
-    return pending.find(({ run_id }) => run_id === state.run_id);
+    if (state.run_id === null) return undefined;
+    for (const { id } of await approvals.ofRuns(new Set([state.run_id]), "pending")) {
+      // The time of one may be over
+      const approval = await approvals.get(id);
+      if (approval?.status === "pending") return approval;
+    }
+    return undefined;
   }
   const stepApprovalId = state?.status === "waiting_for_approval" ? state.approval_id : null;
   const id = isBehindGate(execution) ? execution.gate?.approval_id : stepApprovalId;
