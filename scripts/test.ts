@@ -9,7 +9,8 @@
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, globSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, readFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
@@ -131,5 +132,6 @@ if (runsOn("deno") && !stopped) {
 if (nodeStatus !== 0 && runsOn("deno") && existsSync(failedOnNode)) {
   console.error(`\nTests failed on Node (exit code ${nodeStatus}):\n${readFileSync(failedOnNode, "utf8")}`);
 }
-rmSync(folder, { recursive: true, force: true });
+// Servers that tests have left to end by themselves remove their own folders at this moment: rmSync would leave the rest, and say nothing
+await rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
 process.exitCode = failed || stopped ? 1 : 0;
