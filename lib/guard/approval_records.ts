@@ -317,7 +317,8 @@ export class ApprovalRecords {
     const limit = APPROVAL_LIMITS.pending;
     const [open, pending] = await Promise.all([
       store.scan(OPEN_APPROVALS, { limit }),
-      store.scan(APPROVALS, { order: "created", reverse: true, where, limit }),
+      // The oldest first: gateways that file at the same moment may exceed the limit by some
+      store.scan(APPROVALS, { order: "created", where, limit }),
     ]);
     // A damaged mark is set aside, and its approval is settled all the same
     readable(store, OPEN_APPROVALS, open, parseMark);
