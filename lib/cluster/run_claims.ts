@@ -36,9 +36,9 @@ export interface ClusterQueue {
   readonly waiting: number;
   /** Number of those that this gateway may claim. Runs of a conversation that is at work are no part of it. */
   readonly waitingHere: number;
-  /** True: this gateway may claim some of gateways that are gone, or of a workspace that was gone, which a look after news does not find. */
+  /** True: this gateway may claim runs of gateways that are gone, or of a workspace that was gone. A look after news does not find them. */
   readonly hasAbandoned: boolean;
-  /** Ids of the first of all: of gateways that are gone, then in the order of acceptance. */
+  /** Ids of the first that wait: of gateways that are gone, then in the order of acceptance. */
   readonly ids: readonly string[];
   /** Number of those that wait by conversation. */
   readonly byConversation: ReadonlyMap<string, number>;

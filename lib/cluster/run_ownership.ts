@@ -318,7 +318,7 @@ export class RunOwnership implements OwnedRuns {
       isThere: async (workspace) => await this.membership()?.isThere(workspace) ?? true,
     });
     this.#stranded = stranded;
-    // A look after news does not find those of gateways that are gone
+    // A look after news does not find the runs of gateways that are gone, and counts too few
     if (queue !== undefined && (isWhole || !this.#queue.hasAbandoned)) {
       this.#queue = queue;
       this.#options.onLook?.(queue);
