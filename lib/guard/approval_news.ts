@@ -1,7 +1,8 @@
 import type { Clock, Timer } from "../base/clock.ts";
 import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
+import type { Logger } from "../base/telemetry/log.ts";
 import type { RunOwnership } from "../cluster/run_ownership.ts";
-import { scanAll } from "../storage/read_records.ts";
+import { isStorageAway, scanAll } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
 
 /** Pause between two looks at what is still open. Milliseconds */
@@ -13,8 +14,9 @@ export interface ApprovalNewsOptions {
   /** Collection with a record for each approval that is open, by approval id. */
   readonly collection: string;
   readonly clock: Clock;
+  readonly log: Logger;
   /** Notes to and from the other gateways of a cluster. Default: the gateway is alone */
-  readonly cluster: Pick<RunOwnership, "tell" | "onNote"> | undefined;
+  readonly cluster?: Pick<RunOwnership, "tell" | "onNote"> | undefined;
 }
 
 /**
@@ -76,8 +78,9 @@ export class ApprovalNews {
       const settled = new Set(this.#waits.keys());
       for await (const { key } of scanAll(store, collection)) settled.delete(key);
       for (const id of settled) this.#notifier.wake(id);
-    } catch {
-      // The database is away: the next look comes in a second
+    } catch (error) {
+      if (isStorageAway(error)) return;
+      this.#options.log.error("Approvals could not be looked at: the gateway tries again in a second", { error });
     } finally {
       this.#isLooking = false;
     }

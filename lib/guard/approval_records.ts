@@ -188,8 +188,7 @@ export class ApprovalRecords {
       ["decision"],
       APPROVAL_STATUSES.filter((status) => status !== "pending").map((status) => [status]),
     );
-    const { store, clock, cluster } = options;
-    this.#news = new ApprovalNews({ store, collection: OPEN_APPROVALS, clock, cluster });
+    this.#news = new ApprovalNews({ ...options, collection: OPEN_APPROVALS });
   }
 
   /** Listens for the settlement of an approval, whichever caller settles it. */
