@@ -219,6 +219,12 @@ export class ApprovalRecords {
     }
   }
 
+  /** Settles an approval that was just read when nobody can answer it any more. @returns undefined when it is gone, or damaged, by then */
+  async #settled(approval: Approval): Promise<Approval | undefined> {
+    if (approval.status !== "pending" || this.#endOf(approval) === undefined) return approval;
+    return (await unlessUnreadable(this.findCurrent(approval.id)))?.approval;
+  }
+
   /** Returns the end of a pending approval that nobody can answer any more. */
   #endOf({ id, kind, expires_at }: Approval): Pick<Approval, "status" | "answered_at"> | undefined {
     const now = this.#options.clock.now();
@@ -290,7 +296,7 @@ export class ApprovalRecords {
     }
   }
 
-  /** Returns the approvals of some runs among the newest of a status, as they are stored. @param status undefined: any */
+  /** Returns the approvals of some runs among the newest of a status. @param status undefined: any */
   async ofRuns(runIds: ReadonlySet<string>, status: ApprovalStatus | undefined): Promise<readonly Approval[]> {
     const { store } = this.#options;
     const where = status === undefined ? undefined : { field: "status", value: status };
@@ -300,8 +306,13 @@ export class ApprovalRecords {
       where,
       limit: APPROVAL_LIMITS.pending,
     });
-    const found = readable(store, APPROVALS, newest.filter(({ body }) => isOfRun(body, runIds)), parseApproval);
-    return found.map(({ value }) => value.approval);
+    const stored = readable(store, APPROVALS, newest.filter(({ body }) => isOfRun(body, runIds)), parseApproval);
+    const found: Approval[] = [];
+    for (const { value } of stored) {
+      const approval = await this.#settled(value.approval);
+      if (approval !== undefined && (status === undefined || approval.status === status)) found.push(approval);
+    }
+    return found;
   }
 
   /** Counts the approvals that are pending, also those whose time is over. */
@@ -321,9 +332,7 @@ export class ApprovalRecords {
     ]);
     // A damaged mark is set aside, and its approval is settled all the same
     readable(store, OPEN_APPROVALS, open, parseMark);
-    for (const { key, value: { approval } } of readable(store, APPROVALS, pending, parseApproval)) {
-      if (this.#endOf(approval) !== undefined) await unlessUnreadable(this.findCurrent(key));
-    }
+    for (const { value } of readable(store, APPROVALS, pending, parseApproval)) await this.#settled(value.approval);
   }
 
   /** Deletes the oldest settled approvals when there are as many records as may be. */

@@ -156,8 +156,8 @@ export interface Approvals {
     readonly after?: string | undefined;
   }): Promise<ApprovalPage>;
   /**
-   * Returns the approvals of some runs among the newest 1,000, or the newest 1,000 of a status, as they are stored: one may be pending whose
-   * time is over. Reads once, however many there are.
+   * Returns the approvals of some runs among the newest 1,000, or the newest 1,000 of a status. Reads once, however many there are, and
+   * settles those of the runs whose time is over.
    */
   ofRuns(runIds: ReadonlySet<string>, status?: ApprovalStatus): Promise<readonly Approval[]>;
   /** Returns the rule that decides this call, in this run or for good. A denial wins over other rules */

@@ -247,7 +247,7 @@ test("a list reads pages, however many approvals wait, and one record more for e
 });
 
 test("the approvals of some runs are found by one read, past those that are damaged", async () => {
-  const { approvals, ask, store } = setUp();
+  const { approvals, clock, ask, store } = setUp();
   const [one, two, other] = [
     await ask({ runId: "run_1" }),
     await ask({ runId: "run_2" }),
@@ -262,6 +262,9 @@ test("the approvals of some runs are found by one read, past those that are dama
   assert.deepEqual(await idsOf(new Set(["run_1", "run_2"]), "pending"), [one.id]);
   assert.deepEqual(await idsOf(new Set(["run_3", "run_4"])), [other.id]);
   assert.deepEqual(await idsOf(new Set()), []);
+  await clock.advance(MINUTE);
+  assert.deepEqual(await idsOf(new Set(["run_1"]), "pending"), [], "its time is over");
+  assert.equal((await approvals.ofRuns(new Set(["run_1"])))[0]?.status, "expired");
 });
 
 test("as many approvals wait as may; those that expired make room", async () => {

@@ -119,12 +119,7 @@ export async function pendingApproval(
   const state = execution.steps[currentStep(execution)];
   if (state?.status === "running") {
     if (state.run_id === null) return undefined;
-    for (const { id } of await approvals.ofRuns(new Set([state.run_id]), "pending")) {
-      // The time of one may be over
-      const approval = await approvals.get(id);
-      if (approval?.status === "pending") return approval;
-    }
-    return undefined;
+    return (await approvals.ofRuns(new Set([state.run_id]), "pending"))[0];
   }
   const stepApprovalId = state?.status === "waiting_for_approval" ? state.approval_id : null;
   const id = isBehindGate(execution) ? execution.gate?.approval_id : stepApprovalId;

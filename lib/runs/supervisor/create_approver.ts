@@ -232,11 +232,9 @@ function createEarlierApprovals(
   /** Finds an approval that the journal does not have. An approval is filed before the journal says so, and a crash can come between. */
   const unrecorded = async ({ runId, callId }: ApprovalRequest): Promise<Approval | undefined> => {
     const filed = await onceBack(() => approvals.ofRuns(new Set([runId])));
-    const found = filed.find((approval) =>
+    return filed.find((approval) =>
       approval.call_id === callId && approval.used_at === null && approval.kind !== "elicitation"
     );
-    // Its time may be over
-    return found && await onceBack(() => approvals.get(found.id));
   };
   const withdraw: EarlierApprovals["withdraw"] = async (callId, emit) => {
     const earlier = open.get(callId);
