@@ -6,15 +6,15 @@ import { RUN } from "../support/gateway_process.ts";
 import { NO_EMBEDDED_POSTGRES, NO_POSTGRES } from "../support/postgres_server.ts";
 import { PROJECT_ROOT } from "../support/source_files.ts";
 
-const STORE = ["test/storage/store_contract.test.ts"];
+const STORE = ["test/storage/postgres_contract.system.ts", "test/storage/store_contract.test.ts"];
 const SERVER = [
   ...STORE,
-  "test/storage/open_postgres_store.test.ts",
-  "test/storage/moving/move_records.test.ts",
-  "test/cluster/postgres_cluster.test.ts",
-  "test/cluster/postgres_loops.test.ts",
-  "test/journeys/cluster_chaos.test.ts",
-  "test/journeys/cluster_outages.test.ts",
+  "test/storage/open_postgres_store.system.ts",
+  "test/storage/moving/move_records.system.ts",
+  "test/cluster/postgres_cluster.system.ts",
+  "test/cluster/postgres_loops.system.ts",
+  "test/journeys/cluster_chaos.system.ts",
+  "test/journeys/cluster_outages.system.ts",
 ];
 
 /** Runs test files with other binaries of PostgreSQL than the tests of this machine have. */
