@@ -1,137 +1,183 @@
 /**
- * Runs the tests on Node and on Deno: `node scripts/test.ts [node|deno] [--long] [files...]`.
+ * Runs tests: `node scripts/test.ts [node|deno] [--system|--long] [files...]`.
  *
- * Deno comes through npm at the version of deno.ts; where it cannot be had its half is skipped with a printed reason.
- * Without names it runs all files, many of them in groups (test_groups.ts), with the package that it builds first as the program of the
- * processes that tests start. A named file has a process of its own, and starts the program from its source.
- * The exit code is 0 when every runtime that ran has passed. What failed on Node is listed once more at the end, behind the tests on
- * Deno. A file that is not there is refused, and nothing runs: Node would leave it out without a word.
+ * - Without words: every `*.test.ts` on Node, and those on Deno that reach the runtime (deno_files.ts).
+ * - `node`, `deno`: every `*.test.ts` and `*.system.ts` on this runtime.
+ * - `--system`: every `*.system.ts`, whose tests start many processes, servers or browsers, or take longer than ten seconds.
+ * - `--long`: every `*.long.ts`: big counts and soaks.
+ *
+ * Node's runner starts the processes of both runtimes, the longest first (test_plan.ts). Deno comes through npm at the version of deno.ts; where it
+ * cannot be had, its files are skipped with a printed reason. Named files have a process each, and start the program from its source; all
+ * others share processes, and start the package that is built first. The exit code is 0 when every test has passed. What failed is listed
+ * once more at the end. A file that is not there is refused, and nothing runs: Node would leave it out without a word.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, globSync, mkdirSync, readFileSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { buildPackage } from "../test/support/build_package.ts";
+import { NO_POSTGRES, SHARED_SERVER, startPostgres } from "../test/support/postgres_server.ts";
 import { denoCommand } from "./deno.ts";
+import { chooseForDeno } from "./deno_files.ts";
+import { DENO_PROGRAM } from "./run_on_deno.ts";
 import { makeTemporaryFolder } from "./temporary_files.ts";
-import { groupTestFiles } from "./test_groups.ts";
+import {
+  planTests,
+  readTimes,
+  type Runtime,
+  type TestFiles,
+  type TestProcess,
+  writeTestProcesses,
+} from "./test_plan.ts";
 
 const words = process.argv.slice(2);
+const named = words.filter((word) => !word.startsWith("--") && word !== "node" && word !== "deno");
+const runtimes = (["node", "deno"] as const).filter((runtime) => words.includes(runtime));
 const long = words.includes("--long");
-const runtimes = words.filter((word) => word === "node" || word === "deno");
-const named = words.filter((word) => !word.startsWith("--") && !runtimes.some((runtime) => runtime === word));
 const missing = named.filter((path) => globSync(path).length === 0);
-/** Names the program of started processes; empty where that is the source */
-const packageEnvironment: Readonly<Record<string, string>> = named.length > 0 || long
-  ? {}
-  : { TEST_PACKAGE: buildPackage() };
-/** Holds what the tests keep on the disk, and the files that stand for groups of test files */
-const folder = makeTemporaryFolder({ TMPDIR: process.env["TMPDIR"] });
-const files = filesToRun();
 
-/** Files that run at the same time: many wait for other processes. On Deno they are threads of one process, which share more. */
-const WIDTH = { node: "4", deno: "3" };
-/** Nothing takes so long: a test that hangs fails instead of all that follow it. Milliseconds; Deno has no such limit */
+/** Processes at the same time: many wait for other processes. */
+const WIDTH = 4;
+/** Nothing takes so long: a test that hangs fails instead of all that follow it. Milliseconds */
 const LIMIT_MS = long ? 3_600_000 : 600_000;
-/** Several times what all files take on one runtime: the runner is ended then, and Node's names the files that still ran. Milliseconds */
+/** Several times what all files take: the runner is ended then, and names the files that still ran. Milliseconds */
 const RUN_LIMIT_MS = long ? undefined : 30 * 60_000;
-/** Node keeps here what it made of each module. Hundreds of processes would each remove the types of the same sources otherwise */
-const COMPILE_CACHE = fileURLToPath(new URL("../node_modules/.cache/compile/", import.meta.url));
-const END_LEAKY_FILES = `--import=${new URL("end_leaky_files.js", import.meta.url).href}`;
-const FAILED_TESTS = new URL("failed_tests.js", import.meta.url).href;
-const failedOnNode = join(folder, "failed_on_node");
-/** Only of the whole suite: a file that is named says which of its tests let an error go by */
-const LIGHT_HOOKS = named.length > 0 ? [] : [`--import=${new URL("light_hooks.js", import.meta.url).href}`];
+const CACHE = fileURLToPath(new URL("../node_modules/.cache/", import.meta.url));
+/** Times of the last run on this machine, which go before those that come with the project */
+const LAST_TIMES = join(CACHE, "test_times.json");
+const TIMES = [fileURLToPath(new URL("test_times.json", import.meta.url)), LAST_TIMES];
+/** The runs whose processes share what takes long to make */
+const whole = named.length === 0 && !long;
+const addressOf = (script: string) => new URL(script, import.meta.url).href;
 
-function filesToRun(): readonly string[] {
-  if (named.length > 0) return named;
-  if (long) return globSync("test/**/*.long.ts").sort();
-  const groups = join(folder, "groups");
-  mkdirSync(groups);
-  return groupTestFiles(globSync("test/**/*.test.ts").sort(), groups);
+function filesToRun(): TestFiles {
+  if (named.length > 0) return { node: runsOn("node") ? named : [], deno: runsOn("deno") ? named : [] };
+  if (long) return { node: globSync("test/**/*.long.ts").sort(), deno: [] };
+  const system = globSync("test/**/*.system.ts").sort();
+  if (words.includes("--system")) return { node: system, deno: [] };
+  const quick = globSync("test/**/*.test.ts").sort();
+  if (runtimes.length === 0) return { node: quick, deno: chooseForDeno(quick) };
+  return {
+    node: runsOn("node") ? [...quick, ...system] : [],
+    deno: runsOn("deno") ? [...quick, ...system] : [],
+  };
 }
 
-/** Runtime that works now. */
-let child: ChildProcess | undefined = undefined;
-/** True: somebody ended the run, and what is left does not begin. */
-let stopped = false;
-for (const signal of ["SIGINT", "SIGTERM"] as const) {
-  process.on(signal, () => {
-    stopped = true;
-    child?.kill(signal);
-  });
+function runsOn(runtime: Runtime): boolean {
+  return runtimes.length === 0 || runtimes.includes(runtime);
 }
 
-async function run(command: readonly string[]): Promise<number> {
-  const [program = "", ...rest] = command;
-  child = spawn(program, rest, {
+/** Returns Deno's own program: npm takes half a second to find it, each time. Undefined where npm cannot provide it. */
+function findDeno(): string | undefined {
+  const [npm, ...options] = denoCommand;
+  const found = spawnSync(npm, [...options, "eval", "console.log(Deno.execPath())"], { encoding: "utf8" });
+  if (found.status === 0) return found.stdout.trim();
+  if (runtimes.includes("deno")) throw new Error(`Cannot run Deno through npm:\n${found.stderr}`);
+  console.log("Tests on Deno: skipped, since npm could not provide it on this machine");
+  return undefined;
+}
+
+/** Plans the run. A file that is named has a process of its own. */
+function planProcesses(files: TestFiles): readonly TestProcess[] {
+  if (named.length === 0) return planTests(files, readTimes(TIMES));
+  return (["node", "deno"] as const).flatMap((runtime) =>
+    files[runtime].map((file) => ({ runtime, files: [file], seconds: 0 }))
+  );
+}
+
+/** Runs Node's runner over the planned processes. @returns its exit code */
+async function run(files: TestFiles, folder: string): Promise<number> {
+  const deno = files.deno.length > 0 ? findDeno() : undefined;
+  const processes = planProcesses({ node: files.node, deno: deno === undefined ? [] : files.deno });
+  const tell = (runtime: Runtime) => {
+    const those = processes.filter((one) => one.runtime === runtime);
+    return `${those.flatMap((one) => one.files).length} files in ${those.length} processes`;
+  };
+  console.log(`Tests on Node ${process.versions.node}: ${tell("node")}; on Deno: ${tell("deno")}`);
+  mkdirSync(join(folder, "processes"));
+  const server = !whole || NO_POSTGRES !== false ? undefined : await startPostgres();
+  const shared = {
+    // Names the program of started processes; without it that is the source
+    ...whole ? { TEST_PACKAGE: buildPackage() } : {},
+    // Each process would start a server otherwise
+    ...server === undefined ? {} : { [SHARED_SERVER]: server.facts() },
+  };
+  const child = spawn(process.execPath, [
+    `--import=${addressOf("end_leaky_files.js")}`,
+    // Only of the whole suite: a file that is named says which of its tests let an error go by
+    ...named.length > 0 ? [] : [`--import=${addressOf("light_hooks.js")}`],
+    "--test",
+    "--test-reporter=spec",
+    "--test-reporter-destination=stdout",
+    `--test-reporter=${addressOf("failed_tests.js")}`,
+    `--test-reporter-destination=${join(folder, "failed")}`,
+    `--test-reporter=${addressOf("remember_times.js")}`,
+    `--test-reporter-destination=${join(folder, "times.json")}`,
+    `--test-concurrency=${WIDTH}`,
+    `--test-timeout=${LIMIT_MS}`,
+    ...writeTestProcesses(processes, join(folder, "processes")),
+  ], {
     stdio: "inherit",
     env: {
       ...process.env,
-      ...packageEnvironment,
-      TMPDIR: folder,
-      DENO_JOBS: WIDTH.deno,
-      NODE_COMPILE_CACHE: COMPILE_CACHE,
+      ...shared,
+      ...deno === undefined ? {} : { [DENO_PROGRAM]: deno },
+      // Node keeps there what it made of each module. Hundreds of processes would each remove the types of the same sources otherwise
+      NODE_COMPILE_CACHE: join(CACHE, "compile"),
     },
   });
+  try {
+    return await endOf(child);
+  } finally {
+    await server?.end();
+  }
+}
+
+/** Waits for the runner, which ends when somebody ends this process, or when it takes too long. @returns its exit code */
+async function endOf(child: ChildProcess): Promise<number> {
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => child.kill(signal));
   const limit = RUN_LIMIT_MS === undefined ? undefined : setTimeout(() => {
     console.error(`Tests: ended, since they were not over after ${RUN_LIMIT_MS / 60_000} minutes`);
-    child?.kill("SIGTERM");
+    child.kill("SIGTERM");
   }, RUN_LIMIT_MS);
   try {
     const [status] = await once(child, "exit");
     return typeof status === "number" ? status : 1;
-  } catch (error) {
-    console.error(`Cannot run "${program}": ${error instanceof Error ? error.message : String(error)}`);
-    return 1;
   } finally {
     clearTimeout(limit);
   }
 }
 
-for (const path of missing) console.error(`Cannot run "${path}": no file has this path`);
-let failed = missing.length > 0;
-let nodeStatus = 0;
-const runsOn = (runtime: "node" | "deno") =>
-  missing.length === 0 && (runtimes.length === 0 || runtimes.includes(runtime));
-if (runsOn("node")) {
-  console.log(`Tests on Node ${process.versions.node}`);
-  nodeStatus = await run([
-    process.execPath,
-    END_LEAKY_FILES,
-    ...LIGHT_HOOKS,
-    "--test",
-    "--test-reporter=spec",
-    "--test-reporter-destination=stdout",
-    `--test-reporter=${FAILED_TESTS}`,
-    `--test-reporter-destination=${failedOnNode}`,
-    `--test-concurrency=${WIDTH.node}`,
-    `--test-timeout=${LIMIT_MS}`,
-    ...files,
-  ]);
-  failed = nodeStatus !== 0;
+/** Keeps the times of this run, beside those of files that did not run. */
+function rememberTimes(folder: string): void {
+  const times = readTimes([LAST_TIMES, join(folder, "times.json")]);
+  writeFileSync(LAST_TIMES, `${JSON.stringify(Object.fromEntries([...times].sort()), null, 1)}\n`);
 }
-if (runsOn("deno") && !stopped) {
-  const probe = spawnSync(denoCommand[0], [...denoCommand.slice(1), "--version"], { encoding: "utf8" });
-  if (probe.status === 0) {
-    console.log(`Tests on ${probe.stdout.split("\n")[0]}`);
-    failed =
-      await run([...denoCommand, "test", "--allow-all", "--no-check", "--quiet", "--parallel", ...files]) !== 0 ||
-      failed;
-  } else if (runtimes.includes("deno")) {
-    console.error(`Cannot run Deno through npm:\n${probe.stderr}`);
-    failed = true;
-  } else {
-    console.log("Tests on Deno: skipped, since npm could not provide it on this machine");
+
+/** Lists once more what failed: thousands of lines lie between. A runner that could not be started has written no list. */
+function listFailures(status: number, folder: string): void {
+  const failed = join(folder, "failed");
+  if (existsSync(failed)) console.error(`\nTests failed (exit code ${status}):\n${readFileSync(failed, "utf8")}`);
+}
+
+async function main(): Promise<number> {
+  for (const path of missing) console.error(`Cannot run "${path}": no file has this path`);
+  if (missing.length > 0) return 1;
+  /** Holds what the tests keep on the disk, and the files that stand for processes */
+  const folder = makeTemporaryFolder({ TMPDIR: process.env["TMPDIR"] });
+  process.env["TMPDIR"] = folder;
+  try {
+    const status = await run(filesToRun(), folder);
+    if (status !== 0) listFailures(status, folder);
+    else if (whole && runtimes.length === 0) rememberTimes(folder);
+    return status;
+  } finally {
+    // Servers that tests have left to end by themselves remove their own folders at this moment: rmSync would leave the rest, and say nothing
+    await rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 }
-// A runner that could not be started has written no list
-if (nodeStatus !== 0 && runsOn("deno") && existsSync(failedOnNode)) {
-  console.error(`\nTests failed on Node (exit code ${nodeStatus}):\n${readFileSync(failedOnNode, "utf8")}`);
-}
-// Servers that tests have left to end by themselves remove their own folders at this moment: rmSync would leave the rest, and say nothing
-await rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
-process.exitCode = failed || stopped ? 1 : 0;
+
+process.exitCode = await main();

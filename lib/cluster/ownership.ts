@@ -2,7 +2,7 @@
  * The rules of ownership in a cluster, as functions without I/O: who may act, who may take over, and when.
  *
  * The database keeps one lease row for each gateway and one claim for each open run. A gateway keeps what it knows of its own lease. Every
- * driver follows these functions, and `test/cluster/ownership.test.ts` enumerates all their interleavings on small bounds.
+ * driver follows these functions, and `test/cluster/ownership.system.ts` enumerates all their interleavings on small bounds.
  * Source: docs/design/cluster.md "Rules"
  */
 

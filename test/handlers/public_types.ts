@@ -1,6 +1,6 @@
 /**
  * The types of the package as a strict project uses them: `npm run check:types` compiles this file against the sources, and
- * test/journeys/built_package.test.ts against the package. Each line after `@ts-expect-error` must not compile.
+ * test/journeys/built_package.system.ts against the package. Each line after `@ts-expect-error` must not compile.
  */
 import nodeAdapter from "crossws/adapters/node";
 import express from "express";

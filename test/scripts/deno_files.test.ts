@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { globSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { chooseForDeno, JOURNEYS } from "../../scripts/deno_files.ts";
+import { PROJECT_ROOT } from "../support/source_files.ts";
+
+const FILES = globSync("test/**/*.test.ts", { cwd: PROJECT_ROOT }).sort();
+const CHOSEN = chooseForDeno(FILES);
+
+describe("the tests that npm test runs on Deno", () => {
+  test("are those whose imports reach files, sockets, processes, threads, storage, cryptography or streams", () => {
+    const doors = [
+      "test/base/durable_files.test.ts",
+      "test/system/net/guarded_fetch.test.ts",
+      "test/system/process/run_command.test.ts",
+      "test/storage/store_contract.test.ts",
+      "test/tools/files/search_trees.test.ts",
+      "test/memory/mailbox.test.ts",
+      "test/cli/serve/gateway.test.ts",
+    ];
+    assert.deepEqual(doors.filter((file) => !CHOSEN.includes(file)), []);
+  });
+
+  test("leave out those of code that is the same on both runtimes", () => {
+    const same = [
+      "test/agent/sample_model.test.ts",
+      "test/base/text.test.ts",
+      "test/automation/cron/parse_schedule.test.ts",
+    ];
+    assert.deepEqual(same.filter((file) => CHOSEN.includes(file)), []);
+    assert.ok(CHOSEN.length < FILES.length / 2, `${CHOSEN.length} of ${FILES.length}`);
+  });
+
+  test("have a journey through each wing", () => {
+    const wings = readdirSync(join(PROJECT_ROOT, "lib"), { withFileTypes: true }).filter((entry) =>
+      entry.isDirectory()
+    );
+    assert.deepEqual(Object.keys(JOURNEYS).sort(), [...wings.map(({ name }) => name), "cli", "handlers"].sort());
+    assert.deepEqual(Object.values(JOURNEYS).filter((file) => !CHOSEN.includes(file)), []);
+  });
+});

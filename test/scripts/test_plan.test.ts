@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { globSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { describe, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { planTests, readTimes, type TestTimes, writeTestProcesses } from "../../scripts/test_plan.ts";
+import { PROJECT_ROOT } from "../support/source_files.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+
+const FILES = globSync("test/**/*.test.ts", { cwd: PROJECT_ROOT }).sort();
+const TIMES = readTimes([join(PROJECT_ROOT, "scripts/test_times.json")]);
+/** Longest time of a file of `npm test`, in seconds; a longer one is a `*.system.ts` */
+const MAX_SECONDS = 10;
+
+describe("a plan of all tests", () => {
+  const plan = planTests({ node: FILES, deno: FILES.slice(0, 40) }, TIMES);
+
+  test("every file runs once on each runtime that it is for, alone or with others", () => {
+    const filesOn = (runtime: string) => plan.filter((one) => one.runtime === runtime).flatMap(({ files }) => files);
+    assert.deepEqual(filesOn("node").sort(), FILES);
+    assert.deepEqual(filesOn("deno").sort(), FILES.slice(0, 40));
+    assert.ok(plan.length < FILES.length / 3, `${plan.length} processes`);
+  });
+
+  test("the longest process begins first, on whichever runtime", () => {
+    const seconds = plan.map((one) => one.seconds);
+    assert.deepEqual(seconds, seconds.toSorted((one, other) => other - one));
+    const first = plan.slice(0, plan.length / 2).map((one) => one.runtime);
+    assert.ok(first.includes("node") && first.includes("deno"), first.join(" "));
+  });
+
+  test("a file that sets what the whole process has runs alone", () => {
+    const alone = ["test/journeys/budgets.test.ts", "test/system/net/relay.test.ts", "test/architecture.test.ts"];
+    const processes = plan.filter(({ files }) => files.some((file) => alone.includes(file)));
+    for (const { runtime, files } of processes) assert.equal(files.length, 1, `${runtime}: ${files.join(" ")}`);
+    assert.ok(processes.length >= alone.length);
+  });
+});
+
+test("files share a process until their times fill it", () => {
+  const files = FILES.filter((file) => file.startsWith("test/base/")).slice(0, 6);
+  const times: TestTimes = new Map(files.map((file, index) => [file, index === 0 ? 11 : 4]));
+  const plan = planTests({ node: files, deno: [] }, times);
+  assert.deepEqual(plan.map((one) => [one.files.length, one.seconds]), [[1, 11], [2, 8], [2, 8], [1, 4]]);
+});
+
+test("a process is written as a file that loads its test files, and one of Deno as a file that starts Deno", () =>
+  withTemporaryFolder((folder) => {
+    const [first = "", second = ""] = FILES;
+    const paths = writeTestProcesses([
+      { runtime: "deno", files: [first, second], seconds: 2 },
+      { runtime: "node", files: [first], seconds: 1 },
+    ], folder);
+    assert.deepEqual(paths, paths.toSorted(), "Node starts them in the order of their names");
+    const [onDeno = "", onNode = ""] = paths.map((path) => readFileSync(path, "utf8"));
+    assert.equal(onNode, `import "${pathToFileURL(join(PROJECT_ROOT, first)).href}";\n`);
+    const loaded = join(folder, "001_deno_group.mjs");
+    assert.match(onDeno, new RegExp(`runOnDeno\\(".*${basename(loaded)}", "${first} and 1 more"\\)`));
+    for (const file of [first, second]) assert.ok(readFileSync(loaded, "utf8").includes(`/${file}"`), file);
+    return Promise.resolve();
+  }));
+
+test("no file of npm test takes longer than ten seconds, by the times that come with the project", () => {
+  const long = FILES.filter((file) => (TIMES.get(file) ?? 0) > MAX_SECONDS);
+  assert.deepEqual(
+    long,
+    [],
+    "a file that takes longer is named *.system.ts, with a faster test of each rule that it alone holds",
+  );
+});
+
+test("the times that come with the project name files that are there", () => {
+  const there = globSync("test/**/*.{test,system}.ts", { cwd: PROJECT_ROOT });
+  assert.deepEqual([...TIMES.keys()].filter((file) => !there.includes(file)), []);
+});
