@@ -79,6 +79,17 @@ function placesOf(together: Bundle["together"], getModuleInfo: GetModuleInfo): R
   return places;
 }
 
+/**
+ * Escapes every character beyond ASCII, which JavaScript without comments has in texts and patterns alone. A single one of them
+ * beyond Latin-1 has V8 keep the whole file at two bytes for each character.
+ * @throws {Error} a backslash before such a character, where an escape would mean another text
+ */
+function toAscii(code: string): string {
+  const [found] = /^.*\\[^\0-\x7f].*$/m.exec(code) ?? [];
+  if (found !== undefined) throw new Error(`Cannot build: an escape would change "${found}"`);
+  return code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 async function bundle({ input, together }: Bundle): Promise<void> {
   const modules = await rollup({
     input: Object.fromEntries(Object.entries(input).map(([name, module]) => [name, fileOf(module)])),
@@ -92,6 +103,7 @@ async function bundle({ input, together }: Bundle): Promise<void> {
     chunkFileNames: `${CHUNKS}/[name]-[hash].js`,
     manualChunks: (id, { getModuleInfo }) => (places ??= placesOf(together, getModuleInfo)).get(id),
     onlyExplicitManualChunks: true,
+    plugins: [{ name: "ascii", renderChunk: (code) => ({ code: toAscii(code), map: null }) }],
   });
   await modules.close();
   for (const file of output) {
