@@ -1,4 +1,5 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { lazily, type Lazy } from "../../base/lazily.ts";
 import { type SearchTerm, type TermColumns, toIndexTerms } from "../index_terms.ts";
 import { COLUMN_WEIGHTS, scopeOf, scopeWordsOf, type TextEngine } from "../search_texts.ts";
 
@@ -34,22 +35,23 @@ export function createTextIndex(database: DatabaseSync, columns: string): TextIn
 }
 
 class FtsIndex implements TextIndex {
-  readonly #statements: ReturnType<typeof prepareTexts>;
+  readonly #statements: Lazy<ReturnType<typeof prepareTexts>>;
 
   constructor(database: DatabaseSync, columns: string) {
-    this.#statements = prepareTexts((text) => database.prepare(text), columns);
+    // Not at the start, which reads and writes no text: FTS5 opens five tables for the first statement
+    this.#statements = lazily(() => prepareTexts((text) => database.prepare(text), columns));
   }
 
   put(id: number | bigint, place: RecordPlace, text: string): void {
-    this.#statements.put.run(id, ...toColumns(place, text));
+    this.#statements().put.run(id, ...toColumns(place, text));
   }
 
   drop(id: number | bigint): void {
-    this.#statements.drop.run(id);
+    this.#statements().drop.run(id);
   }
 
   engine(collection: string, prefix: string): TextEngine<FoundRow> {
-    const { ranked, newest } = this.#statements;
+    const { ranked, newest } = this.#statements();
     const scope = `scope : "${scopeOf(collection, prefix)}"`;
     const find = (texts: Iterable<FoundRow>, limit: number) => this.#withPrefix(texts, { collection, prefix, limit });
     return {
@@ -69,7 +71,7 @@ class FtsIndex implements TextIndex {
   }
 
   #count(match: string, max: number): number {
-    return Number(this.#statements.count.get(match, max)?.["n"]);
+    return Number(this.#statements().count.get(match, max)?.["n"]);
   }
 
   /** Returns the first records of a collection among these texts whose keys begin with `prefix`. */
@@ -79,7 +81,7 @@ class FtsIndex implements TextIndex {
   ): readonly FoundRow[] {
     const rows: FoundRow[] = [];
     for (const { id = 0 } of texts) {
-      const row = this.#statements.record.get(id, collection);
+      const row = this.#statements().record.get(id, collection);
       if (row !== undefined && String(row["key"]).startsWith(prefix)) rows.push(row);
       if (rows.length >= limit) break;
     }

@@ -1,4 +1,5 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { lazily } from "../../base/lazily.ts";
 import type { Stored, VectorlessScan } from "../store.ts";
 import type { TextVector } from "../vectors.ts";
 import { prefixEnd } from "./text_index.ts";
@@ -35,33 +36,40 @@ export interface VectorIndex {
  * @param columns of `records` that a record found has; `key` is among them
  */
 export function createVectorIndex(database: DatabaseSync, columns: string): VectorIndex {
-  const put = database.prepare(
-    `INSERT OR REPLACE INTO record_vectors (record_id, model, dimensions, vector)
-     SELECT id, ?, ?, ? FROM records WHERE collection = ? AND key = ? AND version = ? AND searchable = 1`,
-  );
-  const page = database.prepare(
-    `SELECT record_id AS id, CASE WHEN collection = ? AND key >= ? AND key < ? THEN vector END AS vector
-     FROM record_vectors CROSS JOIN records ON records.id = record_id
-     WHERE model = ? AND dimensions = ? AND record_id > ? ORDER BY record_id LIMIT ?`,
-  );
-  const look = database.prepare(
-    `SELECT id, ${columns}, searchable = 0 OR EXISTS (
-       SELECT 1 FROM record_vectors WHERE record_id = records.id AND model = ? AND (? = 0 OR dimensions = ?)
-     ) AS has_vector
-     FROM records INDEXED BY records_created WHERE collection = ? AND id < ? ORDER BY id DESC LIMIT ?`,
-  );
-  const record = database.prepare(`SELECT ${columns} FROM records WHERE id = ?`);
+  const statements = lazily(() => prepareVectors((text) => database.prepare(text), columns));
   return {
     put({ collection, key, version }, { model, values }) {
       const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-      return Number(put.run(model, values.length, bytes, collection, key, version).changes) > 0;
+      return Number(statements().put.run(model, values.length, bytes, collection, key, version).changes) > 0;
     },
     page: ({ collection, prefix, vector: { model, values } }, { afterId, limit }) =>
-      page.all(collection, prefix, prefixEnd(prefix), model, values.length, afterId, limit)
+      statements().page.all(collection, prefix, prefixEnd(prefix), model, values.length, afterId, limit)
         .map((row) => ({ id: Number(row["id"]), values: toValues(row["vector"]) })),
     look: (collection, { model, dimensions = 0, after = Number.MAX_SAFE_INTEGER, limit }) =>
-      look.all(model, dimensions, dimensions, collection, after, limit),
-    record: (id) => record.get(id),
+      statements().look.all(model, dimensions, dimensions, collection, after, limit),
+    record: (id) => statements().record.get(id),
+  };
+}
+
+/** Prepares the statements of the index, at its first use: few gateways have vectors. */
+function prepareVectors(sql: (text: string) => StatementSync, columns: string) {
+  return {
+    put: sql(
+      `INSERT OR REPLACE INTO record_vectors (record_id, model, dimensions, vector)
+     SELECT id, ?, ?, ? FROM records WHERE collection = ? AND key = ? AND version = ? AND searchable = 1`,
+    ),
+    page: sql(
+      `SELECT record_id AS id, CASE WHEN collection = ? AND key >= ? AND key < ? THEN vector END AS vector
+     FROM record_vectors CROSS JOIN records ON records.id = record_id
+     WHERE model = ? AND dimensions = ? AND record_id > ? ORDER BY record_id LIMIT ?`,
+    ),
+    look: sql(
+      `SELECT id, ${columns}, searchable = 0 OR EXISTS (
+       SELECT 1 FROM record_vectors WHERE record_id = records.id AND model = ? AND (? = 0 OR dimensions = ?)
+     ) AS has_vector
+     FROM records INDEXED BY records_created WHERE collection = ? AND id < ? ORDER BY id DESC LIMIT ?`,
+    ),
+    record: sql(`SELECT ${columns} FROM records WHERE id = ?`),
   };
 }
 
