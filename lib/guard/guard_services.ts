@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import type { RunOwnership } from "../cluster/run_ownership.ts";
 import type { RecordAccess } from "../access/identity.ts";
 import type { Clock } from "../base/clock.ts";
@@ -8,6 +9,7 @@ import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Config } from "../config/config.ts";
+import { trustStorePath } from "../config/trust_store.ts";
 import type { LoginEvent } from "../memory/browser_logins.ts";
 import type { Commit, TrustedServer } from "../providers/discovery/provider_memory.ts";
 import type { Store, Write } from "../storage/store.ts";
@@ -73,7 +75,8 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
   });
   opened.own(audit, (open) => open.close());
   const recordTrust = async () => {
-    if (trustDir === undefined) return;
+    // Most users have accepted no file, and then there is nothing to load
+    if (trustDir === undefined || !existsSync(trustStorePath(trustDir))) return;
     const { recordTrust } = await import("./audit/record_trust.ts");
     await recordTrust({ store, audit: audit.append, log, trustDir });
   };
