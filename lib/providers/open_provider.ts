@@ -1,7 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
-import { createAnthropic } from "./anthropic/anthropic.ts";
 import { createOpenAiCompatible, withDefaultModel } from "./openai/openai_compatible.ts";
 import { withDialect } from "./dialect/with_dialect.ts";
 import { withVision } from "./models/vision.ts";
@@ -51,7 +50,7 @@ export async function openProvider(
   const { kind } = settings;
   const server = { kind, origin };
   const provider = kind === "anthropic"
-    ? withDialect(withVision(createAnthropic(upstream), settings), server)
+    ? withDialect(withVision((await import("./anthropic/anthropic.ts")).createAnthropic(upstream), settings), server)
     : withDefaultModel(
       withDialect(withVision(createOpenAiCompatible({ ...upstream, ownApi: kind === "openai" }), settings), server),
     );
