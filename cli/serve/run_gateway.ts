@@ -20,6 +20,7 @@ import { checkBind, isOnLoopback, ownAddress } from "./listen_address.ts";
 import { type RunningServer, serveGateway } from "./serve_gateway.ts";
 import { randomControlToken, type StartOptions, startServices } from "./start_services.ts";
 import { limitYoungGeneration, raiseInliningLimits } from "./tune_v8.ts";
+import { watchConfig } from "./watch_config.ts";
 
 /** Time between the start and the warm-up, in ms: after the first /health, and mostly before anybody chats. */
 const WARM_UP_AFTER_MS = 500;
@@ -50,20 +51,19 @@ export interface RunGatewayOptions {
 export async function runGateway(context: CommandContext, options: RunGatewayOptions): Promise<void> {
   const { config, dataDir } = options.loaded;
   raiseInliningLimits();
+  const limitSpace = limitYoungGeneration();
   checkBind(config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
   const controlToken = randomControlToken();
   const stop = watchStop(context, options);
   try {
     const path = join(dataDir, DATABASE_NAME);
-    const isChecked = config.storage.driver === "sqlite" && existsSync(path);
+    const checked = config.storage.driver === "sqlite" && existsSync(path) ? path : undefined;
     const services = await startUnlessStopped(context, { ...options, controlToken, stop });
     if (services === undefined) return;
-    const check = isChecked ? checkBeside({ path, clock: services.clock, env: context.io.env }) : undefined;
     try {
       if (stop.asked()) return;
-      await serveUntilStopped(context, { options, services, controlToken, stop, damage: check?.damage });
+      await serveUntilStopped(context, { options, services, controlToken, stop, limitSpace, checked });
     } finally {
-      check?.stop();
       await removeControlFile(dataDir, process.pid);
       await services.close();
     }
@@ -78,8 +78,9 @@ interface Start {
   readonly services: GatewayServices;
   readonly controlToken: string;
   readonly stop: ReturnType<typeof watchStop>;
-  /** Rejects when the database turns out to be damaged. Undefined for a new database */
-  readonly damage: Promise<never> | undefined;
+  readonly limitSpace: ReturnType<typeof limitYoungGeneration>;
+  /** Path of the database, which is checked for damage once the gateway runs. Undefined for a new database */
+  readonly checked: string | undefined;
 }
 
 /** Opens the port, tells so, and returns once a signal has drained the server. */
@@ -87,13 +88,11 @@ async function serveUntilStopped(context: CommandContext, start: Start): Promise
   const { options, services, stop } = start;
   const { loaded, reload, newPairing, onStarted } = options;
   const { host, port } = loaded.config.gateway;
-  const limitSpace = limitYoungGeneration();
   // Before the port opens: an old token must not work even for a moment
   if (newPairing) await services.tokens.revokeAll({ via: "cli", tokenId: null });
-  const onRequest = () => limitSpace(services.agent?.runs.active() ?? 0);
+  const onRequest = () => start.limitSpace(services.agent?.runs.active() ?? 0);
   const server = await serveGateway({ services, host, port, onRequest });
   const stopped = stop.drains(server);
-  const { watchConfig } = await import("./watch_config.ts");
   const stopWatching = await watchConfig(context, { services, loaded, reload });
   try {
     const isWanted = options.banner && loaded.config.gateway.require_pairing;
@@ -102,7 +101,7 @@ async function serveUntilStopped(context: CommandContext, start: Start): Promise
     if (options.banner) await printBanner(context, { start, server, pairing });
     await onStarted?.(address);
     await logDoubtfulSettings(context, start);
-    await untilStopped(server, { stopped, start });
+    await untilStopped(context, { server, stopped, start });
   } finally {
     stopWatching();
   }
@@ -160,17 +159,24 @@ async function logDoubtfulSettings({ io }: CommandContext, { options, services }
 
 /** Waits for the end of the drain, or for damage of the database. @throws {Error} the damage, after all work was cancelled */
 async function untilStopped(
-  server: RunningServer,
-  { stopped, start: { services, damage } }: { readonly stopped: Promise<void>; readonly start: Start },
+  { io }: CommandContext,
+  { server, stopped, start: { services, checked } }: {
+    readonly server: RunningServer;
+    readonly stopped: Promise<void>;
+    readonly start: Start;
+  },
 ): Promise<void> {
+  // Not earlier: starting a process would hold up the first replies
+  const check = checked === undefined ? undefined : checkBeside({ path: checked, clock: services.clock, env: io.env });
   const warmUp = services.clock.after(WARM_UP_AFTER_MS, () => void warm(services));
   try {
-    await (damage === undefined ? stopped : Promise.race([stopped, damage]));
+    await (check === undefined ? stopped : Promise.race([stopped, check.damage]));
   } catch (error) {
     // Each further write could spread the damage
     await server.drain(0);
     throw error;
   } finally {
+    check?.stop();
     warmUp.clear();
   }
 }
