@@ -16,6 +16,7 @@ const LATER = [
   "lib/extensions/plugins/",
   "lib/extensions/skills/",
   "lib/guard/audit/list_audit.ts",
+  "lib/guard/audit/record_trust.ts",
   "lib/guard/audit/verify_audit.ts",
   "lib/memory/mailbox.ts",
   "lib/providers/anthropic/",
