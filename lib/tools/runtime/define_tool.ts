@@ -2,6 +2,7 @@ import { toJsonSchema } from "@valibot/to-json-schema";
 import * as v from "valibot";
 import { canonicalDigest, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
+import { lazily } from "../../base/lazily.ts";
 import type { Config } from "../../config/config.ts";
 import { inputError, parseInput } from "./parse_input.ts";
 import type {
@@ -122,15 +123,18 @@ const LOCAL_SERVICES: Readonly<Record<ServiceName, boolean>> = {
 };
 
 /**
- * Makes a tool from its definition. The JSON Schema is made at once.
- * @throws {TypeError} for a definition that breaks the rules above, when the program starts
+ * Makes a tool from its definition. Its JSON Schema is made at the first use, since a start needs the schema of no tool.
+ * @throws {TypeError} for a definition that breaks the rules above, when the program starts. The first use of the schema throws for a
+ *   property that has no description or no JSON Schema; `test/tools/contract.test.ts` uses the schema of each tool
  */
 export function defineTool<const S extends InputSchema, const N extends ServiceName>(
   definition: ToolDefinition<S, N>,
 ): Tool {
   const { name, access } = definition;
-  const inputSchema = toInputSchema(name, definition.input);
-  const fields = Object.keys(inputSchema.properties);
+  const inputSchema = lazily(() => toInputSchema(name, definition.input));
+  // An object stays an object
+  const modelSchema = lazily(() => withoutWideBounds(inputSchema()) as ObjectJsonSchema);
+  const fields = Object.keys(definition.input.entries);
   if (definition.textField !== undefined && definition.textField !== fields[0]) {
     throw new TypeError(`Tool "${name}": the text form's property must stand first`);
   }
@@ -138,11 +142,11 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     throw new TypeError(`Tool "${name}": say what enables it`);
   }
   const { textField, parseText } = definition;
-  const parsing = { tool: name, fields, required: inputSchema.required ?? [], textField, parseText };
-  const objects = fields.filter((field) => inputSchema.properties[field]?.["type"] === "object");
+  const parsing = lazily(() => ({ tool: name, fields, required: inputSchema().required ?? [], textField, parseText }));
+  const objects = lazily(() => fields.filter((field) => inputSchema().properties[field]?.["type"] === "object"));
   const read = (text: string): v.InferOutput<S> => {
-    const given = parseInput(text, parsing);
-    const list = objects.find((field) => Array.isArray(given[field]));
+    const given = parseInput(text, parsing());
+    const list = objects().find((field) => Array.isArray(given[field]));
     // Valibot accepts an array as an object
     if (list !== undefined) {
       throw new ToolError("invalid_input", `Cannot call "${name}": "${list}" must be an object, and is an array`);
@@ -187,10 +191,13 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     local: definition.local ?? definition.needs.some((service) => LOCAL_SERVICES[service]),
     needs: definition.needs,
     timeoutMs: definition.timeoutMs,
-    inputSchema,
+    get inputSchema() {
+      return inputSchema();
+    },
     standsFor: standsFor === undefined ? undefined : (text) => standsFor(read(text)),
-    // An object stays an object
-    modelSchema: withoutWideBounds(inputSchema) as ObjectJsonSchema,
+    get modelSchema() {
+      return modelSchema();
+    },
     prepare,
     execute: async (text, context) => await prepare(text).run(context),
   };

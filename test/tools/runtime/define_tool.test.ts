@@ -17,15 +17,20 @@ const base = {
 } as const;
 
 test("a definition that breaks the rules is refused when the program starts", () => {
-  const undescribed = v.strictObject({ text: v.string() });
-  assert.throws(() => defineTool({ ...base, input: undescribed }), /"text" has no description/);
-  const nested = v.strictObject({ list: v.pipe(v.array(v.strictObject({ x: v.string() })), v.description("A list")) });
-  assert.throws(() => defineTool({ ...base, input: nested }), /"x" has no description/);
   const two = v.strictObject({ first: text, second: text });
   assert.throws(() => defineTool({ ...base, input: two, textField: "second" }), /must stand first/);
   assert.throws(() => defineTool({ ...base, input: two, enabled: () => false }), /what enables it/);
+});
+
+test("a schema that the model cannot be told is refused at its first use, by a call and by a list", () => {
+  const undescribed = v.strictObject({ text: v.string() });
+  assert.throws(() => defineTool({ ...base, input: undescribed }).inputSchema, /"text" has no description/);
+  assert.throws(() => defineTool({ ...base, input: undescribed }).modelSchema, /"text" has no description/);
+  assert.throws(() => defineTool({ ...base, input: undescribed }).prepare('{"text":"x"}'), /"text" has no description/);
+  const nested = v.strictObject({ list: v.pipe(v.array(v.strictObject({ x: v.string() })), v.description("A list")) });
+  assert.throws(() => defineTool({ ...base, input: nested }).inputSchema, /"x" has no description/);
   const converted = v.strictObject({ text: v.pipe(v.string(), v.transform(Number), v.description("A number")) });
-  assert.throws(() => defineTool({ ...base, input: converted }));
+  assert.throws(() => defineTool({ ...base, input: converted }).inputSchema);
 });
 
 test("a tool whose definition does not say so is not repeatable, has no effects, and its access is that of the tool", () => {
