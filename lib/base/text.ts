@@ -1,8 +1,11 @@
+import { lazily } from "./lazily.ts";
+
 /**
  * Characters that a person cannot see, or that change what the person sees: controls, formats (bidirectional marks, zero width),
  * lone surrogates, private and unassigned ones, separators of lines, blanks other than the space, and what is ignored when drawn.
+ * Slow to make, as all classes of Unicode.
  */
-const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Zs}\p{Default_Ignorable_Code_Point}]/gu;
+const UNSEEN = lazily(() => /[\p{C}\p{Zl}\p{Zp}\p{Zs}\p{Default_Ignorable_Code_Point}]/gu);
 
 /**
  * Spells out what a person would not see in a text to decide about, as `\u202e`. A JSON text stays the same JSON.
@@ -11,7 +14,7 @@ const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Zs}\p{Default_Ignorable_Code_Point}]/gu;
  */
 export function exactText(text: string): string {
   return text.replace(
-    UNSEEN,
+    UNSEEN(),
     (character) => (character === "\n" || character === " " ? character : spelled(character)),
   );
 }

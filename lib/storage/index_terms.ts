@@ -1,3 +1,4 @@
+import { lazily } from "../base/lazily.ts";
 import { isCommonWord, stemWord } from "./word_forms.ts";
 
 /**
@@ -146,15 +147,17 @@ const WORD = String.raw`[\p{L}\p{N}\p{M}]`;
 /** Scripts that put no spaces between words. Hangul puts them between phrases, whose endings change. */
 const SPACELESS = String
   .raw`[\p{scx=Hani}\p{scx=Hira}\p{scx=Kana}\p{scx=Bopo}\p{sc=Hang}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}]`;
-/** A run of such a script, a word of another one, or a symbol. */
-const PIECES = new RegExp(`([${SPACELESS}&&${WORD}]+)|[${WORD}--${SPACELESS}]+|\\p{Extended_Pictographic}`, "gv");
+/** A run of such a script, a word of another one, or a symbol. Slow to make, as all classes of Unicode. */
+const PIECES = lazily(() =>
+  new RegExp(`([${SPACELESS}&&${WORD}]+)|[${WORD}--${SPACELESS}]+|\\p{Extended_Pictographic}`, "gv")
+);
 const HIRAGANA = /^\p{sc=Hira}+$/u;
 const HAN = /^\p{sc=Hani}$/u;
 
 /** Splits a text into its pieces, folded. Everything else separates them, so no query can reach the syntax of a search engine. */
 function piecesOf(text: string): readonly Piece[] {
   const pieces: Piece[] = [];
-  for (const [piece, spaceless] of fold(text).matchAll(PIECES)) {
+  for (const [piece, spaceless] of fold(text).matchAll(PIECES())) {
     if (spaceless !== undefined) pieces.push({ kind: "spaceless", text: piece });
     else pieces.push({ kind: "word", text: piece.slice(0, MAX_TERM_CHARACTERS).toWellFormed() });
   }

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { lazily } from "../../base/lazily.ts";
 import { neutralLine } from "../../base/neutral_text.ts";
 import { listSome } from "../../base/text.ts";
 import { stemWord } from "../../storage/word_forms.ts";
@@ -124,15 +125,17 @@ function scoreOf(word: string, { name, description, fields }: ToolWords): number
   return fields.has(word) ? 1 : 0;
 }
 
-/** Scripts that write no blanks between words: their texts are compared by pairs of characters. */
-const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Khmer}\p{Script=Lao}]/u;
+/** Scripts that write no blanks between words: their texts are compared by pairs of characters. Slow to make, as all classes of Unicode. */
+const UNSPACED = lazily(() =>
+  /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Khmer}\p{Script=Lao}]/u
+);
 
 /** Returns the stems of the words of a text, those in `camelCase` too; a single Latin letter says nothing, a digit does. */
 function stemsOf(text: string): readonly string[] {
   const spaced = text.slice(0, MAX_SEARCHED)
     .replaceAll(/(\p{Ll}|\p{N})(\p{Lu})/gu, "$1 $2").replaceAll(/(\p{Lu})(\p{Lu}\p{Ll})/gu, "$1 $2");
   return spaced.toLowerCase().split(/[^\p{L}\p{M}\p{N}]+/u).filter((word) => word !== "" && !/^[a-z]$/.test(word))
-    .flatMap((word) => (UNSPACED.test(word) ? pairsOf(word) : [stemWord(word)]));
+    .flatMap((word) => (UNSPACED().test(word) ? pairsOf(word) : [stemWord(word)]));
 }
 
 function pairsOf(word: string): readonly string[] {

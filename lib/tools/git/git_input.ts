@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
+import { lazily } from "../../base/lazily.ts";
 import { parsePath } from "../../system/files/parse_path.ts";
 import type { Repository } from "../../system/git/git.ts";
 import type { Access } from "../runtime/tool.ts";
@@ -159,8 +160,8 @@ function invalid(reason: string): ToolError {
   return new ToolError("invalid_input", `Cannot call "git_operations": ${reason}`);
 }
 
-/** Names of commits: no options, no search by text or regular expression, no path of the index */
-const COMMIT = /^[\p{L}\p{N}_@][\p{L}\p{N}_@.\/+#=~^-]*(?:@\{-?[\p{L}\p{N}. :-]{1,40}\})?[~^\p{N}]*$/u;
+/** Names of commits: no options, no search by text or regular expression, no path of the index. Slow to make, as all classes of Unicode */
+const COMMIT = lazily(() => /^[\p{L}\p{N}_@][\p{L}\p{N}_@.\/+#=~^-]*(?:@\{-?[\p{L}\p{N}. :-]{1,40}\})?[~^\p{N}]*$/u);
 const MAX_LENGTH = 256;
 
 /**
@@ -186,7 +187,7 @@ export function parseRevision(text: string): Revision {
 }
 
 function commitOf(rev: string, text: string): string {
-  if (text.length <= MAX_LENGTH && COMMIT.test(rev) && !rev.includes("..")) return rev;
+  if (text.length <= MAX_LENGTH && COMMIT().test(rev) && !rev.includes("..")) return rev;
   throw new ToolError(
     "invalid_input",
     `Cannot call "git_operations": "rev" ${
