@@ -130,13 +130,24 @@ export function resumedTools(
 
 const CHANGED = "it takes another input than when this run was started, before the gateway was restarted";
 
+type Digestible = Pick<Tool, "source" | "inputSchema">;
+
+/** Digests by tool: a tool that changes is another object, and each run pins all of its tools. */
+const digests = new WeakMap<Digestible, string>();
+
 /**
  * Returns the digest that a run is pinned to: SHA-256 of the tool's input schema. The texts of a built-in tool's schema do not count, so
  * that an upgrade that words them anew takes no tool away from interrupted runs. Those of another's tool do: they are what its approval
  * was given for.
  */
-export function digestOf({ source, inputSchema }: Pick<Tool, "source" | "inputSchema">): string {
-  return canonicalDigest((source === "builtin" ? withoutTexts(inputSchema) : inputSchema) ?? null);
+export function digestOf(tool: Digestible): string {
+  let digest = digests.get(tool);
+  if (digest === undefined) {
+    const { source, inputSchema } = tool;
+    digest = canonicalDigest((source === "builtin" ? withoutTexts(inputSchema) : inputSchema) ?? null);
+    digests.set(tool, digest);
+  }
+  return digest;
 }
 
 /** Keywords of a JSON Schema that hold values, not schemas: their texts count. */
