@@ -5,7 +5,6 @@ import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { removeUnfinished } from "../base/durable_files.ts";
-import { createMemoryStore } from "./create_memory_store.ts";
 import { takeGatewayLock } from "./gateway_lock.ts";
 import type { ConfiguredPostgres, PostgresSettings } from "./open_configured_postgres.ts";
 import { openSqliteStore } from "./open_sqlite_store.ts";
@@ -64,8 +63,10 @@ async function openDriver(options: OpenStoreOptions): Promise<OpenedStore> {
       const { openConfiguredPostgres } = await import("./open_configured_postgres.ts");
       return await openConfiguredPostgres(options);
     }
-    case "memory":
+    case "memory": {
+      const { createMemoryStore } = await import("./create_memory_store.ts");
       return { store: createMemoryStore() };
+    }
     case "sqlite":
       await takeDataDirectory(options);
       return { store: await openSqliteStore({ path: join(dataDir, "postern.db"), clock, log }) };

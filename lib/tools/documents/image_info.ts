@@ -1,12 +1,16 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
+import { lazily } from "../../base/lazily.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { readScope } from "../files/file_scope.ts";
-import { MAX_PICTURE_BYTES } from "../runtime/check_pictures.ts";
 import { defineTool } from "../runtime/define_tool.ts";
+import { MAX_PICTURE_BYTES } from "../runtime/tool_content.ts";
 import { DocumentError } from "../../documents/document_error.ts";
-import { fileSource } from "../../documents/image/byte_source.ts";
 import type { ImageProperties } from "../../documents/image/image_properties.ts";
+
+const loadReader = lazily(() =>
+  Promise.all([import("../../documents/image/read_image.ts"), import("../../documents/image/byte_source.ts")])
+);
 
 /** `image_info`: reads the properties in the header of an image (docs/design/tools.md "Files"). */
 export const imageInfo = defineTool({
@@ -27,7 +31,7 @@ export const imageInfo = defineTool({
   async run({ path, show = false }, context) {
     const file = await context.services.files.open(path, readScope(context));
     try {
-      const { readImage } = await import("../../documents/image/read_image.ts");
+      const [{ readImage }, { fileSource }] = await loadReader();
       const image = await readImage(fileSource(file, context));
       const result = {
         output: describe(image, file.size),

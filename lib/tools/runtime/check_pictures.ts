@@ -5,7 +5,7 @@ import { DocumentError } from "../../documents/document_error.ts";
 import { memorySource } from "../../documents/image/byte_source.ts";
 import type { ImageProperties } from "../../documents/image/image_properties.ts";
 import { readImage } from "../../documents/image/read_image.ts";
-import type { ToolPicture } from "./tool_content.ts";
+import { MAX_PICTURE_BYTES, type ToolPicture } from "./tool_content.ts";
 
 /** A picture that passed the checks, with its bytes. */
 export interface CheckedPicture {
@@ -15,8 +15,6 @@ export interface CheckedPicture {
 
 /** Pictures of one result. */
 const MAX_PICTURES = 4;
-/** Bytes of one picture: 5 MiB as base64, the least of what the vendors take. */
-export const MAX_PICTURE_BYTES = 3_932_160;
 /** Bytes of all pictures of one result. */
 const MAX_RESULT_BYTES = 8_388_608;
 /** Pixels of a side, the least of what the vendors take. */

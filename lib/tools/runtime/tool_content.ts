@@ -32,6 +32,9 @@ export interface ToolPicture {
   readonly savedAs?: string | undefined;
 }
 
+/** Bytes of one picture that a model is shown: 5 MiB as base64, the least of what the vendors take. */
+export const MAX_PICTURE_BYTES = 3_932_160;
+
 /** Options of `showContent`. */
 export interface ShowOptions {
   /** Set when the model is shown pictures */
