@@ -124,13 +124,24 @@ export function unpackEvents(packed: PackedEvents, afterSeq = 0, limit = Infinit
   return events;
 }
 
-/** Returns one event for each block, with joined deltas: enough for the fold, and cheap when there are few blocks. */
+/** Returns one event for each block of a stored record, with joined deltas: enough for the fold, and cheap when there are few blocks. */
 export function joinedEvents(packed: PackedEvents): AgentEvent[] {
-  const stamp = { seq: packed.seq };
-  return packed.events.map((block) =>
+  return joinBlocks(packed, (event) => v.parse(agentEventSchema, { ...event, seq: packed.seq }));
+}
+
+/** As `joinedEvents`, for events that this process has packed: they need no check. */
+export function ownJoinedEvents(packed: PackedEvents): AgentEvent[] {
+  return joinBlocks(packed, (event) => event as AgentEvent); // a packer takes nothing else
+}
+
+function joinBlocks(
+  { seq, events }: PackedEvents,
+  toEvent: (event: Extract<PackedEvent, { type: "event" }>["event"]) => AgentEvent,
+): AgentEvent[] {
+  return events.map((block) =>
     block.type === "event"
-      ? v.parse(agentEventSchema, { ...block.event, ...stamp })
-      : closeDelta(block, { ...stamp, time: block.time }, { delta: block.delta, first: true })
+      ? toEvent(block.event)
+      : closeDelta(block, { seq, time: block.time }, { delta: block.delta, first: true })
   );
 }
 

@@ -7,7 +7,7 @@ import { unknownFieldsOf } from "../../base/records/stored_object.ts";
 import { readable, readRecord, readRecords, scanAll } from "../../storage/read_records.ts";
 import type { Store, Stored, Write } from "../../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
-import { joinedEvents, lastSeqOf, type PackedEvents } from "./pack_events.ts";
+import { joinedEvents, lastSeqOf, ownJoinedEvents, type PackedEvents } from "./pack_events.ts";
 import { type JournalPlace, RecordedEvents } from "./recorded_events.ts";
 import type { ListRunsOptions, RunList, RunSupervisor } from "../run_request.ts";
 import {
@@ -167,7 +167,7 @@ class StoreJournal implements RunStore {
     }
     const next: Head = {
       ...unknownFieldsOf(head),
-      state: joinedEvents(events).reduce(applyEvent, head.state),
+      state: ownJoinedEvents(events).reduce(applyEvent, head.state),
       seq: lastSeqOf(events),
       records: head.records + 1,
     };
@@ -179,9 +179,10 @@ class StoreJournal implements RunStore {
     if (create !== undefined && owner?.owns(runId) === false) await owner.take(run, new AbortController().signal);
     const batch: readonly Write[] = [
       ...check ?? owner?.check(runId) ?? [],
-      ...(create === undefined ? [] : [...creation(head, create.input), ...owner?.opening(run) ?? []]),
+      ...(create === undefined
+        ? [{ op: "put" as const, collection: RUNS, key: runId, body: toRecord(next) }]
+        : [...creation(next, create.input), ...owner?.opening(run) ?? []]),
       { op: "append", stream: journalOf(runId), expectedSeq: head.records, records: [body] },
-      { op: "put", collection: RUNS, key: runId, body: toRecord(next) },
       ...(over ? [{ op: "delete" as const, collection: OPEN_RUNS, key: runId }, ...owner?.ending(run) ?? []] : []),
       ...writes,
     ];

@@ -3,7 +3,12 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { AgentEvent, AgentEventBody } from "../../../lib/base/records/agent_event.ts";
 import { applyEvent, createRunState } from "../../../lib/runs/journal/apply_event.ts";
-import { createEventPacker, joinedEvents, unpackEvents } from "../../../lib/runs/journal/pack_events.ts";
+import {
+  createEventPacker,
+  joinedEvents,
+  ownJoinedEvents,
+  unpackEvents,
+} from "../../../lib/runs/journal/pack_events.ts";
 import { anyCharacter } from "../../support/any_character.ts";
 
 const text = fc.string({ unit: anyCharacter, maxLength: 8 });
@@ -60,7 +65,10 @@ describe("packed events", () => {
       fc.property(journal, (events) => {
         const packer = createEventPacker();
         packer.add(events);
-        assert.deepEqual(joinedEvents(packer.take()).reduce(applyEvent, start), events.reduce(applyEvent, start));
+        const packed = packer.take();
+        const folded = events.reduce(applyEvent, start);
+        assert.deepEqual(joinedEvents(packed).reduce(applyEvent, start), folded);
+        assert.deepEqual(ownJoinedEvents(packed).reduce(applyEvent, start), folded);
       }),
       { numRuns: 200 },
     );
