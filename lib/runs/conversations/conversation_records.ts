@@ -7,6 +7,11 @@ import { messageSchema } from "../../base/records/message.ts";
 /** Form of a conversation's id. */
 export const CONVERSATION_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 
+/** Tells whether a request begins a conversation: it gets an id of its own, under which nothing is stored yet. */
+export function beginsConversation({ conversationId }: { readonly conversationId?: string | undefined }): boolean {
+  return conversationId === "new";
+}
+
 /** Collection `conversations`, by conversation id. */
 export const CONVERSATIONS = "conversations";
 

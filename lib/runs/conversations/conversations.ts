@@ -7,6 +7,7 @@ import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.
 import { readRecord, tryEntry } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import {
+  beginsConversation,
   checkConversation,
   CONVERSATION_ID,
   CONVERSATIONS,
@@ -67,6 +68,8 @@ export interface Conversations {
     id: string,
     added: {
       readonly runId: string;
+      /** True for a conversation that began with the run: nothing is stored under its id. Default false. */
+      readonly isNew?: boolean;
       readonly caller: ConversationCaller;
       readonly messages: readonly Message[];
       /** Outside content that the run has read. */
@@ -100,7 +103,7 @@ export function createConversations(options: ConversationsOptions): Conversation
   };
   return {
     open(id) {
-      if (id === "new") return random.id("conv_");
+      if (beginsConversation({ conversationId: id })) return random.id("conv_");
       if (CONVERSATION_ID.test(id)) return id;
       throw new HttpError(
         "invalid_request",
@@ -120,8 +123,8 @@ export function createConversations(options: ConversationsOptions): Conversation
       const body = { ...stored.value, summary: { text, covers, made_at: time } };
       await store.putIfVersion(CONVERSATIONS, id, stored.version, body);
     },
-    async writes(id, { runId, caller, messages, taint, time }) {
-      const conversation = await load(id);
+    async writes(id, { runId, isNew = false, caller, messages, taint, time }) {
+      const conversation = isNew ? undefined : await load(id);
       // A message of a channel makes the channel the owner: the caller that began the conversation reads it no longer
       const owner = conversation === undefined || caller.via === "channel" ? ownerFor(caller) : conversation.owner;
       const length = conversation?.messages ?? 0;

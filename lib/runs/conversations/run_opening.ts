@@ -11,6 +11,7 @@ import type { Message } from "../../base/records/message.ts";
 import type { Usage } from "../../base/records/usage.ts";
 import type { ContextWindows } from "../../providers/models/context_windows.ts";
 import type { ModelParameters, Provider, ToolDeclaration } from "../../providers/provider.ts";
+import { beginsConversation } from "./conversation_records.ts";
 import type { Conversations } from "./conversations.ts";
 import { fitHistory } from "./fit_history.ts";
 import { answerAllCalls } from "../../agent/parked_client_calls.ts";
@@ -50,16 +51,21 @@ export class RunOpening {
   begin(run: AgentRun): readonly Message[] | Promise<readonly Message[]> {
     const { place, entry } = this.#options;
     if (run.signal.aborted) throw cancelError(run.signal);
-    if (!place.ready() || run.conversationId !== null) return this.#beginLater(run);
+    if (!place.ready() || this.#hasHistory(run)) return this.#beginLater(run);
     entry.startedAt = run.time();
-    return this.#clientMessages(run);
+    return this.#firstMessages(run);
+  }
+
+  /** Tells whether the run goes on with a conversation. A conversation that begins with the run has nothing to read. */
+  #hasHistory({ conversationId }: AgentRun): boolean {
+    return conversationId !== null && !beginsConversation(this.#options.request);
   }
 
   async #beginLater(run: AgentRun): Promise<readonly Message[]> {
     const { request, provider, prompt, place, entry, conversations, onceBack } = this.#options;
     await place.wait(run.signal);
     entry.startedAt = run.time();
-    if (run.conversationId === null) return this.#clientMessages(run);
+    if (run.conversationId === null || !this.#hasHistory(run)) return this.#firstMessages(run);
     const messages = this.#givenMessages(run);
     const recalled = await recallHistory(run.conversationId, {
       conversations,
@@ -83,10 +89,11 @@ export class RunOpening {
     return answerAllCalls(assembleMessages({ prompt, history: recalled.messages, messages }));
   }
 
-  /** Returns the messages of a run without a conversation. The client keeps its own history, so the gateway cuts nothing of it. */
-  #clientMessages(run: AgentRun): readonly Message[] {
+  /** Returns the messages of a run that has no history here. Without a conversation the client keeps its own, of which the gateway cuts nothing. */
+  #firstMessages(run: AgentRun): readonly Message[] {
     const messages = this.#givenMessages(run);
     const assembled = assembleMessages({ prompt: this.#options.prompt, history: [], messages });
+    if (run.conversationId !== null) return answerAllCalls(assembled);
     this.fixedMessages = assembled.length;
     return assembled;
   }

@@ -14,6 +14,7 @@ import type { RunRecorder } from "../journal/run_recorder.ts";
 import type { OnRecorded } from "../journal/run_store.ts";
 import { atOnce, type OnceBack } from "../../storage/read_records.ts";
 import type { RunHandle, RunRequest } from "../run_request.ts";
+import { beginsConversation } from "../conversations/conversation_records.ts";
 import type { Conversations } from "../conversations/conversations.ts";
 import type { ParkedRecords } from "../conversations/parked_records.ts";
 import { withoutInstructions } from "../conversations/run_opening.ts";
@@ -199,6 +200,7 @@ export class RunJournal implements AgentJournal {
       ...await onceBack(() =>
         conversations.writes(conversationId, {
           runId: id,
+          isNew: beginsConversation(request),
           caller: request.caller,
           messages,
           taint: taint.origins,

@@ -7,7 +7,7 @@ import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { type Caller, hasScope } from "../../base/records/caller.ts";
 import { isPlainModel, plainModelOf } from "../../providers/models/model_names.ts";
 import type { Store } from "../../storage/store.ts";
-import { checkConversation, ownerFor } from "../conversations/conversation_records.ts";
+import { beginsConversation, checkConversation, ownerFor } from "../conversations/conversation_records.ts";
 import { type Conversations, createConversations } from "../conversations/conversations.ts";
 import { createParkedRecords, type ParkedRecords } from "../conversations/parked_records.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
@@ -69,7 +69,7 @@ export class RunStarter {
     this.#requireOpen();
     const request = asPlain(asked);
     const { agent, conversationId, messages } = request;
-    if (conversationId !== undefined && conversationId !== "new") {
+    if (conversationId !== undefined && !beginsConversation(request)) {
       await this.#checkOwner(conversationId, request.caller);
     }
     const { agentOf, day } = this.#options;

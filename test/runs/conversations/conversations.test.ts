@@ -4,6 +4,7 @@ import { HttpError } from "../../../lib/base/errors.ts";
 import type { Message } from "../../../lib/base/records/message.ts";
 import { createConversations } from "../../../lib/runs/conversations/conversations.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import type { Store } from "../../../lib/storage/store.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
 import { ask, readAll, supervised } from "../../support/supervised.ts";
 
@@ -153,5 +154,32 @@ describe("runs of a conversation", () => {
     await readAll(await runs.start(ask("First", { conversationId: "talk" })));
     await readAll(await runs.start(ask("Second", { conversationId: "talk" })));
     assert.deepEqual(provider.requests[1]?.messages.slice(1).map((message) => message.content), ["Second"]);
+  });
+
+  test("read nothing when they begin, and are written once, at the end of their first run", async () => {
+    const store = createMemoryStore();
+    const read: string[] = [];
+    const written: string[] = [];
+    const counting: Store = {
+      ...store,
+      get(collection, key) {
+        read.push(collection);
+        return store.get(collection, key);
+      },
+      batch(writes) {
+        written.push(writes.map((write) => "collection" in write ? write.collection : "stream").join(" "));
+        return store.batch(writes);
+      },
+    };
+    const { runs } = supervised(["Hello", "Again"], { store: counting });
+    const first = await runs.start(ask("Hi", { conversationId: "new" }));
+    await readAll(first);
+    assert.deepEqual(read, []);
+    assert.deepEqual(written, [
+      "runs run_inputs open_runs stream",
+      "runs stream open_runs conversations stream",
+    ]);
+    await readAll(await runs.start(ask("And?", { conversationId: first.conversationId ?? "" })));
+    assert.equal(read.includes("conversations"), true);
   });
 });
