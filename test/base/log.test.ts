@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HttpError } from "../../lib/base/errors.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
-import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
+import { createLogger, createRecentLog, type LogRecord, RECENT_LINES } from "../../lib/base/telemetry/log.ts";
 
 const SECRET = "canary-0123456789";
 
@@ -55,4 +55,36 @@ test("a field that refers to itself does not hang the log", () => {
   loop["self"] = loop;
   log.info("Loop", { loop });
   assert.equal(records.length, 1);
+});
+
+test("the recent log keeps the newest 1,000 lines, each with its own fields", () => {
+  const recent = createRecentLog();
+  const line = (n: number) => ({ level: "info", time: n, message: `line ${n}`, fields: { n } }) as const;
+  for (let n = 1; n <= RECENT_LINES; n++) recent.add(line(n));
+  recent.add({ level: "warn", time: 0, message: "other fields", fields: { reason: "none" } });
+  for (let n = 2; n <= 10; n++) recent.add(line(RECENT_LINES + n));
+  const { lines, hasMore } = recent.list({ sinceSeq: 0, beforeSeq: Infinity, level: "debug", limit: RECENT_LINES });
+  assert.equal(lines.length, RECENT_LINES);
+  assert.equal(hasMore, false);
+  assert.deepEqual(lines[0], { seq: 1010, ...line(1010) });
+  assert.deepEqual(lines[9], {
+    seq: 1001,
+    level: "warn",
+    time: 0,
+    message: "other fields",
+    fields: { reason: "none" },
+  });
+  assert.deepEqual(lines.at(-1), { seq: 11, ...line(11) });
+});
+
+test("lines that were listed stay as they are while newer lines are written over them", () => {
+  const recent = createRecentLog();
+  const given = { n: 0 };
+  const add = (fields: Readonly<Record<string, unknown>>) =>
+    recent.add({ level: "info", time: 0, message: "line", fields });
+  add(given);
+  const { lines } = recent.list({ sinceSeq: 0, beforeSeq: Infinity, level: "debug", limit: 1 });
+  for (let n = 1; n <= RECENT_LINES; n++) add({ n });
+  assert.deepEqual(lines, [{ seq: 1, level: "info", time: 0, message: "line", fields: { n: 0 } }]);
+  assert.deepEqual(given, { n: 0 });
 });
