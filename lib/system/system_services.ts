@@ -143,9 +143,12 @@ function lazyBrowsers(
     // Nothing is loaded by a look at a browser that nobody has opened
     note: (runId, action) => void loaded.made()?.then((made) => made?.note(runId, action)),
     view: async (runId) => await (await loaded.made())?.view(runId),
-    closeRun: async (runId) => await (await loaded.made())?.closeRun(runId) ?? false,
+    closeRun: (runId) => loaded.made()?.then((made) => made?.closeRun(runId) ?? false) ?? WAS_CLOSED,
   };
 }
+
+/** Asked at the end of each run, so one promise serves all runs without a browser */
+const WAS_CLOSED = Promise.resolve(false);
 
 function openProcesses(
   options: SystemServicesOptions,
