@@ -39,9 +39,11 @@ export function toLogLine(
 ): string {
   const stamp = new Date(time).toISOString();
   if (format === "json") return JSON.stringify({ time: stamp, level, message, ...fields });
-  const shown = Object.entries(fields).filter(([, value]) => value !== undefined).map(([key, value]) =>
-    `${key}=${typeof value === "string" ? value : JSON.stringify(value)}`
-  );
+  let text = message;
+  for (const key in fields) {
+    const value = fields[key];
+    if (value !== undefined) text += ` ${key}=${typeof value === "string" ? value : JSON.stringify(value)}`;
+  }
   const shownLevel = paint(level.padEnd(5), colour ? COLOURS[level] : undefined);
-  return `${withDate ? stamp : stamp.slice(11, 23)} ${shownLevel} ${printableLine([message, ...shown].join(" "))}`;
+  return `${withDate ? stamp : stamp.slice(11, 23)} ${shownLevel} ${printableLine(text)}`;
 }

@@ -12,8 +12,12 @@ export function printable(text: string): string {
   );
 }
 
+// deno-lint-ignore no-control-regex -- these are the characters to escape, with the newline
+const UNPRINTABLE = /[\x00-\x08\x0a-\x1f\x7f-\x9f]/;
+
 /** Escapes control characters and newlines, so that the text stays on one line. */
 export function printableLine(text: string): string {
+  if (!UNPRINTABLE.test(text)) return text;
   return printable(text).replaceAll("\n", "\\n");
 }
 
