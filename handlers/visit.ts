@@ -246,9 +246,9 @@ export class Visit implements RouteVisitor {
       this.#describeOptions();
       return new ReplyClass(null, { status: 204 });
     }
-    this.#guardMessage();
     const { table } = this.#parts;
     const match = table.find(method, path);
+    this.#guardMessage(match);
     return match === undefined ? table.route(method, path, this) : this.enter(match);
   }
 
@@ -261,9 +261,10 @@ export class Visit implements RouteVisitor {
       this.#describeOptions();
       throw notFound();
     }
-    this.#guardMessage();
     const { table } = this.#parts;
-    return table.find(method, path) ?? this.refuse(table.refusal(path));
+    const match = table.find(method, path);
+    this.#guardMessage(match);
+    return match ?? this.refuse(table.refusal(path));
   }
 
   /** Checks host and origin. @throws {HttpError} 403 host_forbidden, 403 origin_forbidden, 429 rate_limited */
@@ -290,12 +291,15 @@ export class Visit implements RouteVisitor {
     if (allow !== undefined) replyHeaders["allow"] = allow;
   }
 
-  /** Checks what the headers tell of a body and of an upgrade. @throws {HttpError} 4xx, 501 */
-  #guardMessage(): void {
+  /**
+   * Checks what the headers tell of a body and of an upgrade.
+   * @param match the route of the path; undefined for a path with parameters, and for one that no route has
+   * @throws {HttpError} 4xx, 501
+   */
+  #guardMessage(match: RouteMatch | undefined): void {
     const { path } = this.#context;
     try {
-      const own = this.#parts.table.find(this.#request.method, path)?.route.rawBody;
-      guardBody(this.#request, own?.maxBytes ?? this.#settings.maxRequestBytes);
+      guardBody(this.#request, match?.route.rawBody?.maxBytes ?? this.#settings.maxRequestBytes);
       const socketRoute = this.#parts.socketPaths.has(path);
       if (socketRoute) this.#route = path;
       guardUpgrade(this.#request, { handshake: this.#handshake, socketRoute, canUpgrade: this.#canUpgrade });
@@ -323,11 +327,13 @@ export class Visit implements RouteVisitor {
   #identify(): Identity | undefined {
     const { services } = this.#parts;
     const ticket = this.#ticket;
-    const takeTicket = () => services.tokens.isShared ? this.#ticketed : services.tickets.take(ticket ?? "");
+    const takeTicket = ticket === null
+      ? undefined
+      : () => services.tokens.isShared ? this.#ticketed : services.tickets.take(ticket);
     return identify(this.#request, {
       services,
       settings: this.#settings,
-      takeTicket: ticket === null ? undefined : takeTicket,
+      takeTicket,
       remoteAddress: this.#context.remoteAddress,
     });
   }

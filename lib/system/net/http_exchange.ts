@@ -214,9 +214,12 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
     if (status < 200 || this.#failure !== undefined) return;
     this.status = status;
     this.#headers = headers;
-    const [location, encoding] = [this.header("location"), this.header("content-encoding")];
-    const refusal = refusedHead({ location, encoding }, { ...this.#context, status });
-    if (refusal !== undefined) return this.#fail(refusal);
+    const encoding = this.header("content-encoding");
+    // Most replies are neither: the parts of the refusal are not made for them
+    if (encoding !== undefined || (status >= 300 && status < 400)) {
+      const refusal = refusedHead({ location: this.header("location"), encoding }, { ...this.#context, status });
+      if (refusal !== undefined) return this.#fail(refusal);
+    }
     if (this.#maxWhole >= 0 && status < 300 && !this.header("content-type")?.startsWith("text/event-stream")) {
       this.#waitingSince = this.#context.clock.monotonic();
       return;
