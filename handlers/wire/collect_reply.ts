@@ -65,11 +65,13 @@ class Collector {
   #ignored: readonly string[] = NONE;
   #fallback: string | undefined = undefined;
   #fallbackAnswers = false;
-  /** Said before the first turn, once, and in the turn that lacked the most: each turn counts them anew */
-  #trimmed = { before: 0, inTurn: 0 };
+  /** Messages left out before the first turn, said once */
+  #trimmedBefore = 0;
+  /** Messages left out of the turn that lacked the most: each turn counts them anew */
+  #trimmedInTurn = 0;
   #hasTurn = false;
-  /** Lengths at the end of each turn. The reply is cut back to them when the turn after it is asked again */
-  readonly #ends = new Map<number, typeof NOTHING_SAID>();
+  /** Lengths at the end of each turn by its number; made with the first. The reply is cut back to them when the turn after it is asked again */
+  #ends: typeof NOTHING_SAID[] | undefined = undefined;
 
   add(event: AgentEvent): void {
     switch (event.type) {
@@ -108,7 +110,7 @@ class Collector {
         this.#fallbackAnswers = false;
         break;
       case "turn_end":
-        this.#ends.set(event.turn, this.#lengths());
+        (this.#ends ??= [])[event.turn] = this.#lengths();
         break;
       case "turn_restart":
         this.#fallbackAnswers = false;
@@ -139,15 +141,15 @@ class Collector {
       ignored: this.#ignored,
       fallback: this.#fallback,
       fallbackAnswered: this.#fallbackAnswers,
-      trimmed: this.#trimmed.before + this.#trimmed.inTurn,
+      trimmed: this.#trimmedBefore + this.#trimmedInTurn,
       usage: done.usage,
       fields: this.#fields,
     };
   }
 
   #countTrimmed(count: number): void {
-    if (this.#hasTurn) this.#trimmed.inTurn = Math.max(this.#trimmed.inTurn, count);
-    else this.#trimmed.before += count;
+    if (this.#hasTurn) this.#trimmedInTurn = Math.max(this.#trimmedInTurn, count);
+    else this.#trimmedBefore += count;
   }
 
   #lengths() {
@@ -160,7 +162,7 @@ class Collector {
 
   /** Removes the text of an interrupted turn, whose begin or end may have been seen or not. A turn with client calls ends its run, so all calls belong to this turn. */
   #goBack(turn: number): void {
-    const { text, reasoning, refusal } = this.#ends.get(turn - 1) ?? NOTHING_SAID;
+    const { text, reasoning, refusal } = this.#ends?.[turn - 1] ?? NOTHING_SAID;
     this.#text = this.#text.slice(0, text);
     this.#reasoning = this.#reasoning.slice(0, reasoning);
     this.#refusal = this.#refusal.slice(0, refusal);

@@ -35,6 +35,7 @@ export interface ChooseToolsOptions {
 
 /** Decides which tools of a new run are deferred. Without a deferred tool the run does not get `tool_search` either. */
 export function chooseTools(tools: readonly Tool[], options: ChooseToolsOptions): ChosenTools {
+  if (tools.length === 0) return { agentTools: tools, deferred: NONE };
   const { mode, clientTools, toolChoice, isFree } = options;
   const others = tools.filter(({ name }) => name !== TOOL_SEARCH);
   const forced = typeof toolChoice === "object" ? toolChoice.name : undefined;
@@ -47,6 +48,8 @@ export function chooseTools(tools: readonly Tool[], options: ChooseToolsOptions)
 
 /** The set without a deferred tool. */
 export const NONE: ReadonlySet<string> = new Set();
+
+const NOTHING_WAITS: ReadonlyMap<string, Tool> = new Map();
 
 /** Returns whether the tools of others are so long that they had better wait. */
 function areLong(tools: readonly Tool[]): boolean {
@@ -89,9 +92,9 @@ export class DeclaredTools {
     this.declared = told.length === 0 ? clientTools : [...told.map(toDeclaration), ...clientTools];
     this.#always = this.declared.length;
     this.stable = told.length === 0 ? 0 : this.declared.length;
-    this.#waiting = new Map(
-      deferred.size === 0 ? [] : own.flatMap((tool) => (deferred.has(tool.name) ? [[tool.name, tool]] : [])),
-    );
+    this.#waiting = deferred.size === 0
+      ? NOTHING_WAITS
+      : new Map(own.flatMap((tool) => (deferred.has(tool.name) ? [[tool.name, tool]] : [])));
   }
 
   /**

@@ -2,6 +2,7 @@ import { ProviderError } from "../base/errors.ts";
 import { type Message, textOf } from "../base/records/message.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { isReported, type Usage } from "../base/records/usage.ts";
+import { hasPictures } from "../providers/picture_parts.ts";
 import type { ProviderCallOptions, ProviderRequest } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun, RecordedTurn, TurnCall } from "./agent_run.ts";
@@ -107,15 +108,16 @@ export class ModelRequests implements CallNaming {
       this.#run;
     // A forced tool is forced once, or the loop could not end; "none" holds throughout
     const choice = first || toolChoice === "none" ? toolChoice : undefined;
-    const request: ProviderRequest = {
+    const plain: ProviderRequest = {
       model: providerModel,
       messages,
       tools: last ? [] : this.#tools.declared,
-      ...(last || this.#tools.stable === 0 ? {} : { stableTools: this.#tools.stable }),
       toolChoice: last ? undefined : choice,
       parallelToolCalls: last ? undefined : parallelToolCalls,
       parameters,
     };
+    const stableTools = last ? 0 : this.#tools.stable;
+    const request = stableTools === 0 ? plain : { ...plain, stableTools };
     const { contextWindowTokens } = limits;
     if (contextWindowTokens === 0 && findWindow !== undefined && isLong(messages)) {
       return fitLater(request, { findWindow, findListedWindow, account, fixed: this.#run.fixedMessages() });
@@ -190,8 +192,8 @@ function ask(
 
 /** Adds the bytes of the newest pictures in the messages, where the model sees. */
 function withPictures(request: ProviderRequest, { provider, providerModel, pictures }: AgentRun): ProviderRequest {
+  if (!request.messages.some(hasPictures) || provider.sees?.(providerModel) !== true) return request;
   const shown = request.messages.flatMap((message) => message.role === "tool" ? message.pictures ?? [] : []);
-  if (shown.length === 0 || provider.sees?.(providerModel) !== true) return request;
   return { ...request, pictures: pictures?.load(shown) ?? new Map<string, string>() };
 }
 

@@ -112,6 +112,7 @@ class ParkedTurns implements ParkedClientCalls {
   }
 
   taintOf(messages: readonly Message[]): Taint {
+    if (this.#turns.size === 0) return UNTAINTED;
     return joinTaints(...messages.flatMap(callsOf).map((id) => this.#find(id)?.taint));
   }
 

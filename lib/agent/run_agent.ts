@@ -151,7 +151,7 @@ class AgentLoop implements LoopState {
     noteOpening(run, messages);
     if (recorded?.started === true) this.#restartSeq = recorded.fromSeq;
     else {
-      this.head.push(events.keep({
+      const start = {
         seq: events.stamp.next(),
         time: events.stamp.time(),
         type: "run_start",
@@ -159,8 +159,8 @@ class AgentLoop implements LoopState {
         model: run.model,
         conversation_id: run.conversationId,
         parent_id: run.parentId,
-        ...taintField(run.taint.origins),
-      }));
+      } as const;
+      this.head.push(events.keep(run.taint.isTainted ? { ...start, ...taintField(run.taint.origins) } : start));
     }
     if (run.opening === undefined) return;
     this.usage = addUsage(this.usage, run.opening.usage);
@@ -313,9 +313,14 @@ class AgentLoop implements LoopState {
   /** Ends the run. Returns the events that wait, with the terminal one. */
   #end(body: TerminalBody): Shown {
     const { events, added } = this;
-    const head = this.takeHead();
+    const head = this.head;
+    this.head = [];
+    const finish = (last: readonly AgentEvent[]) => {
+      head.push(...last);
+      return head;
+    };
     const ended = events.end(body, { added });
-    return ended instanceof Promise ? ended.then((last) => [...head, ...last]) : [...head, ...ended];
+    return ended instanceof Promise ? ended.then(finish) : finish(ended);
   }
 
   /** Ends the run with an error. @throws the error itself, when the run has ended or its provider refused before anything was said */

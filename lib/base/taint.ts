@@ -17,6 +17,8 @@ const MORE = "and others";
 
 /** Returns the origins of several taints, each once. With more than 16 the last one is `and others`. */
 export function joinTaints(...taints: readonly (Taint | undefined)[]): Taint {
+  // Most work has read nothing from outside
+  if (!taints.some((taint) => taint !== undefined && taint.length > 0)) return UNTAINTED;
   const origins = new Set<string>();
   for (const taint of taints) for (const origin of taint ?? UNTAINTED) origins.add(shortened(origin));
   if (origins.size <= MAX_ORIGINS) return [...origins];
@@ -31,8 +33,7 @@ export function taintField(taint: Taint): { readonly taint?: string[] } {
 
 /** Taint of a run at work, and the addresses that it has read. Both only grow. */
 export class RunTaint {
-  /** Addresses in what the run has read, which `web_fetch` reaches without asking */
-  readonly links = new ReadLinks();
+  #links: ReadLinks | undefined = undefined;
   #origins: Taint;
 
   /** @param origins what the run inherits: from its parent, its schedule or its conversation */
@@ -44,13 +45,18 @@ export class RunTaint {
     return this.#origins;
   }
 
+  /** Addresses in what the run has read, which `web_fetch` reaches without asking */
+  get links(): ReadLinks {
+    return (this.#links ??= new ReadLinks());
+  }
+
   /** True when the run has read content from outside. */
   get isTainted(): boolean {
     return this.#origins.length > 0;
   }
 
   add(origins: Taint): void {
-    this.#origins = joinTaints(this.#origins, origins);
+    if (origins.length > 0) this.#origins = joinTaints(this.#origins, origins);
   }
 }
 

@@ -58,9 +58,9 @@ export function createRuns(options: RunsOptions): RunSupervisor {
   const { config, approvals } = options;
   const runs = createSupervisor({
     ...options,
-    agent: () => toAgentSettings(config()),
+    agent: derived(config, toAgentSettings),
     agentOf: createAgentOf({ agents: () => config().agents, providers: options.agents }),
-    limits: () => toRunLimits(config()),
+    limits: derived(config, toRunLimits),
     tokensPerDay: () => config().budget.tokens_per_day,
     retentionDays: () => config().runs.retention_days,
     pendingApprovals: (runIds) => approvals.ofRuns(runIds, "pending"),
@@ -125,6 +125,17 @@ export function createRevocation({ store, log, runs }: Pick<CommonOptions, "stor
     } catch (error) {
       log.error("Runs of a token that was revoked could not be cancelled", { token_id: tokenId, error });
     }
+  };
+}
+
+/** Returns a function that gives a part of the newest configuration, made once for each configuration. */
+function derived<T>(config: () => Config, derive: (config: Config) => T): () => T {
+  let from: Config | undefined;
+  let value: T | undefined;
+  return () => {
+    const newest = config();
+    if (value === undefined || newest !== from) [from, value] = [newest, derive(newest)];
+    return value;
   };
 }
 

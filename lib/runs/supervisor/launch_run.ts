@@ -179,12 +179,9 @@ export class RunLauncher {
       id,
       request,
       interrupted,
-      settings: {
-        ...settings,
-        agentTools,
-        deferred: resumed?.deferred ?? settings.deferred,
-        prompt: interrupted === undefined ? settings.prompt : interrupted.input.system_prompt,
-      },
+      settings: resumed === undefined || interrupted === undefined
+        ? settings
+        : { ...settings, agentTools, deferred: resumed.deferred, prompt: interrupted.input.system_prompt },
       gone: resumed?.gone,
       conversationId,
       parent,

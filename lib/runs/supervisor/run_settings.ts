@@ -34,6 +34,8 @@ export interface RunGuidance {
 /** Guidance of a gateway that has none. */
 export const NO_GUIDANCE: RunGuidance = { instructions: "", skills: "", hasSkills: false };
 
+const NO_TOOLS: readonly Tool[] = [];
+
 /** Name of the tool that reads skills. */
 const SKILL_READ = "skill_read";
 
@@ -74,7 +76,7 @@ export function runSettings(
   const settings = profile === undefined ? configured : withProfile(configured, profile);
   const limits = request.limits === undefined ? settings : narrowLimits(settings, request.limits);
   const none = request.agentTools === "none" || limits.maxToolCalls === 0;
-  const all = none ? [] : toolsOf(tools.enabled(settings.tools), { request, profile });
+  const all = none ? NO_TOOLS : toolsOf(tools.enabled(settings.tools), { request, profile });
   const { durable } = request;
   if (call !== undefined) {
     const passesOn = { limits, durable, tools: request.tools ?? settings.tools };
@@ -82,19 +84,29 @@ export function runSettings(
     return { ...model, limits: { ...limits, ...CALL_LIMITS }, agentTools: all, deferred: NONE, passesOn, prompt: null };
   }
   const { provider, providerModel, model } = profile ?? modelOf(providers, request);
-  const known = guidance.hasSkills ? all : all.filter(({ name }) => name !== SKILL_READ);
+  const known = none || guidance.hasSkills ? all : all.filter(({ name }) => name !== SKILL_READ);
   const { agentTools, deferred } = isResumed ? { agentTools: all, deferred: NONE } : chooseTools(known, {
     mode: settings.toolSearch,
     clientTools: request.clientTools,
     toolChoice: request.toolChoice,
     isFree: provider.toolsAreFree === true,
   });
-  const skills = agentTools.some(({ name }) => name === SKILL_READ) ? guidance.skills : "";
-  const texts = [settings.systemPrompt, guidance.instructions, request.instructions ?? "", skills];
-  const extra = texts.filter((text) => text !== "").join("\n\n");
-  const prompt = request.agentTools === "none" ? null : systemPrompt({ hasTools: agentTools.length > 0, extra });
+  const prompt = request.agentTools === "none" ? null : promptOf(agentTools, { settings, guidance, request });
   const passesOn = agentTools.length === 0 ? undefined : { limits, durable, tools: undefined };
   return { provider, providerModel, model, limits, agentTools, deferred, passesOn, prompt };
+}
+
+function promptOf(agentTools: readonly Tool[], { settings, guidance, request }: {
+  readonly settings: AgentSettings;
+  readonly guidance: RunGuidance;
+  readonly request: RunRequest;
+}): string {
+  const skills = agentTools.some(({ name }) => name === SKILL_READ) ? guidance.skills : "";
+  const texts = [settings.systemPrompt, guidance.instructions, request.instructions ?? "", skills];
+  return systemPrompt({
+    hasTools: agentTools.length > 0,
+    extra: texts.filter((text) => text !== "").join("\n\n"),
+  });
 }
 
 function withProfile(settings: AgentSettings, { systemPrompt, maxIterations }: AgentProfile): AgentSettings {
