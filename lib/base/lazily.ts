@@ -90,3 +90,13 @@ export function lazyStartedService<T extends StartedService, K extends AsyncMeth
     },
   };
 }
+
+/** Returns a function that makes the value of an object at its first use, and keeps it as long as the object. The object must never change. */
+export function lazilyEach<Key extends object, T>(make: (key: Key) => T): (key: Key) => T {
+  const made = new WeakMap<Key, { readonly value: T }>();
+  return (key) => {
+    const known = made.get(key) ?? { value: make(key) };
+    made.set(key, known);
+    return known.value;
+  };
+}

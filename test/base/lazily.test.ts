@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { closeMade, lazily, lazyService, lazyStartedService } from "../../lib/base/lazily.ts";
+import { closeMade, lazily, lazilyEach, lazyService, lazyStartedService } from "../../lib/base/lazily.ts";
 
 test("it is made at the first use, once", () => {
   let times = 0;
@@ -154,4 +154,18 @@ test("closeMade() closes what was made, and makes nothing", async () => {
   const failed = assert.rejects(failing(), RangeError);
   await closeMade(failing);
   await failed;
+});
+
+test("lazilyEach() makes the value of each object once, undefined too, and asks again after a failure", () => {
+  const asked: string[] = [];
+  const nameOf = lazilyEach(({ name }: { readonly name: string | undefined }) => {
+    asked.push(String(name));
+    if (asked.length === 1) throw new RangeError("broken");
+    return name;
+  });
+  const [one, none] = [{ name: "one" }, { name: undefined }];
+  assert.throws(() => nameOf(one), RangeError);
+  assert.deepEqual([nameOf(one), nameOf(none), nameOf(one), nameOf(none)], ["one", undefined, "one", undefined]);
+  assert.equal(nameOf({ ...one }), "one", "another object is asked by itself");
+  assert.deepEqual(asked, ["one", "one", "undefined", "one"]);
 });

@@ -1,3 +1,4 @@
+import { lazilyEach } from "../../base/lazily.ts";
 import { canonicalDigest } from "../../base/json.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Message } from "../../base/records/message.ts";
@@ -130,25 +131,14 @@ export function resumedTools(
 
 const CHANGED = "it takes another input than when this run was started, before the gateway was restarted";
 
-type Digestible = Pick<Tool, "source" | "inputSchema">;
-
-/** Digests by tool: a tool that changes is another object, and each run pins all of its tools. */
-const digests = new WeakMap<Digestible, string>();
-
 /**
  * Returns the digest that a run is pinned to: SHA-256 of the tool's input schema. The texts of a built-in tool's schema do not count, so
  * that an upgrade that words them anew takes no tool away from interrupted runs. Those of another's tool do: they are what its approval
- * was given for.
+ * was given for. Each run pins all of its tools, and a tool that changes is another object.
  */
-export function digestOf(tool: Digestible): string {
-  let digest = digests.get(tool);
-  if (digest === undefined) {
-    const { source, inputSchema } = tool;
-    digest = canonicalDigest((source === "builtin" ? withoutTexts(inputSchema) : inputSchema) ?? null);
-    digests.set(tool, digest);
-  }
-  return digest;
-}
+export const digestOf = lazilyEach(({ source, inputSchema }: Pick<Tool, "source" | "inputSchema">): string =>
+  canonicalDigest((source === "builtin" ? withoutTexts(inputSchema) : inputSchema) ?? null)
+);
 
 /** Keywords of a JSON Schema that hold values, not schemas: their texts count. */
 const VALUES: ReadonlySet<string> = new Set(["const", "default", "enum"]);
