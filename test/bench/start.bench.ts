@@ -3,10 +3,8 @@
  * package, starts both in turn with a fresh home, and prints medians and minima of the time from spawn to the first 200 of /health,
  * of the memory two seconds later, and of `postern --help` beside `node -e 0`. Exits with 1 where a limit is passed.
  */
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { get } from "node:http";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, writeFileSync } from "node:fs";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
@@ -14,21 +12,17 @@ import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { systemClock } from "../../lib/base/clock.ts";
 import { buildPackage } from "../support/build_package.ts";
-import { freePort } from "../support/free_port.ts";
 import { loadsUntilHealth } from "../support/loads_until_health.ts";
-import { median } from "./median.ts";
 import { removeFolder } from "../support/remove_folder.ts";
+import { median } from "./median.ts";
+import { HAS_MEMORY, memoryOf, startServer } from "./started_server.ts";
 
 const ROUNDS = 9;
 const IDLE_MS = 2000;
-const PATIENCE_MS = 60_000;
-/** Asked more often, it would take the processor from the start */
-const ASK_EVERY_MS = 3;
 const MAX_START_RATIO = 2.5;
 const MAX_HELP_RATIO = 2;
 const MAX_IDLE_MIB = 100;
 const OFFLINE = { POSTERN__PROVIDER__KIND: "offline" };
-const HAS_MEMORY = existsSync(`/proc/${process.pid}/smaps_rollup`);
 
 const BARE = `import { createServer } from "node:http";
 createServer(({ url }, response) => {
@@ -50,8 +44,8 @@ try {
   const main = join(built, "cli/main.js");
   const bare = join(folder, "bare.mjs");
   writeFileSync(bare, BARE);
-  const gateway = (port: number) => [main, "gateway", "--port", String(port)];
-  const server = (port: number) => [bare, String(port)];
+  const gateway = (port: number) => [process.execPath, main, "gateway", "--port", String(port)];
+  const server = (port: number) => [process.execPath, bare, String(port)];
 
   const load = () => `${loadavg()[0]?.toFixed(1)} on ${availableParallelism()} processors`;
   console.log(`Load of the machine before: ${load()}`);
@@ -95,41 +89,16 @@ function environmentOf(home: string): NodeJS.ProcessEnv {
   return { PATH: process.env["PATH"], HOME: home, NODE_COMPILE_CACHE: join(folder, "compiled"), ...OFFLINE };
 }
 
-/** Starts a server, waits for its first answer, lets it idle and ends it. @throws {Error} it ends before, or does not answer in time */
-async function start(argumentsOf: (port: number) => readonly string[]): Promise<Start> {
+/** Starts a server, lets it idle and ends it. @throws {Error} it does not answer */
+async function start(commandOf: (port: number) => readonly string[]): Promise<Start> {
   const home = mkdtempSync(join(folder, "home-"));
-  const port = await freePort();
-  const begun = performance.now();
-  const child = spawn(process.execPath, argumentsOf(port), { cwd: home, env: environmentOf(home) });
-  const ended = once(child, "exit");
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (part) => (output += part));
+  const { child, startMs, end } = await startServer(commandOf, { cwd: home, env: environmentOf(home) });
   try {
-    while (!await answers(port)) {
-      if (child.exitCode !== null) throw new Error(`It ended before it answered: ${output}`);
-      if (performance.now() - begun > PATIENCE_MS) throw new Error(`It never answered: ${output}`);
-      await systemClock.sleep(ASK_EVERY_MS);
-    }
-    const startMs = performance.now() - begun;
-    if (!HAS_MEMORY) return { startMs, rss: Number.NaN, pss: Number.NaN };
-    await systemClock.sleep(IDLE_MS);
-    const memory = readFileSync(`/proc/${child.pid}/smaps_rollup`, "utf8");
-    const mebibytes = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(memory)?.[1]) / 1024;
-    return { startMs, rss: mebibytes("Rss"), pss: mebibytes("Pss") };
+    if (HAS_MEMORY) await systemClock.sleep(IDLE_MS);
+    return { startMs, ...memoryOf(child.pid) };
   } finally {
-    child.kill("SIGKILL");
-    await ended;
+    await end();
   }
-}
-
-function answers(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const asked = get({ host: "127.0.0.1", port, path: "/health", agent: false }, (reply) => {
-      reply.resume();
-      resolve(reply.statusCode === 200);
-    });
-    asked.on("error", () => resolve(false));
-  });
 }
 
 /** Milliseconds until a command of Node's has ended. @throws {Error} it fails */
