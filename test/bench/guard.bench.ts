@@ -25,7 +25,7 @@ const IDLE_MS = 1000;
 /** Load of a fresh gateway before its memory is read: by then it has grown to most of what it comes to */
 const FRESH_LOAD = { ...PLAIN, maxRequests: 2048, maxMs: 5000 };
 const MAX_FRESH_MS = 3000 + IDLE_MS + FRESH_LOAD.maxMs;
-/** One process is compiled into faster code than another of the same build, so that one pair would not do */
+/** More than one: V8 compiles one process into faster code than another of the same build */
 const LOADED_PAIRS = 3;
 const MAX_WARM_UP_REQUESTS = 50_000;
 const ROUNDS = 20;

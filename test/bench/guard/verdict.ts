@@ -1,4 +1,4 @@
-/** One figure of this tree and of the base, measured beside each other. */
+/** A figure of this tree and of the base, measured beside each other. */
 export interface Round {
   readonly tree: number;
   readonly base: number;
