@@ -95,8 +95,10 @@ export function lazyStartedService<T extends StartedService, K extends AsyncMeth
 export function lazilyEach<Key extends object, T>(make: (key: Key) => T): (key: Key) => T {
   const made = new WeakMap<Key, { readonly value: T }>();
   return (key) => {
-    const known = made.get(key) ?? { value: make(key) };
-    made.set(key, known);
-    return known.value;
+    const known = made.get(key);
+    if (known !== undefined) return known.value;
+    const value = make(key);
+    made.set(key, { value });
+    return value;
   };
 }

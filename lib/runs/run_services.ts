@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { lazyService } from "../base/lazily.ts";
+import { lazilyEach, lazyService } from "../base/lazily.ts";
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
@@ -56,11 +56,13 @@ export interface RunsOptions extends CommonOptions {
 /** Creates the run supervisor with the settings of the newest configuration. */
 export function createRuns(options: RunsOptions): RunSupervisor {
   const { config, approvals } = options;
+  // A reload makes another configuration
+  const [agentSettings, runLimits] = [lazilyEach(toAgentSettings), lazilyEach(toRunLimits)];
   const runs = createSupervisor({
     ...options,
-    agent: derived(config, toAgentSettings),
+    agent: () => agentSettings(config()),
     agentOf: createAgentOf({ agents: () => config().agents, providers: options.agents }),
-    limits: derived(config, toRunLimits),
+    limits: () => runLimits(config()),
     tokensPerDay: () => config().budget.tokens_per_day,
     retentionDays: () => config().runs.retention_days,
     pendingApprovals: (runIds) => approvals.ofRuns(runIds, "pending"),
@@ -125,17 +127,6 @@ export function createRevocation({ store, log, runs }: Pick<CommonOptions, "stor
     } catch (error) {
       log.error("Runs of a token that was revoked could not be cancelled", { token_id: tokenId, error });
     }
-  };
-}
-
-/** Returns a function that gives a part of the newest configuration, made once for each configuration. */
-function derived<T>(config: () => Config, derive: (config: Config) => T): () => T {
-  let from: Config | undefined;
-  let value: T | undefined;
-  return () => {
-    const newest = config();
-    if (value === undefined || newest !== from) [from, value] = [newest, derive(newest)];
-    return value;
   };
 }
 

@@ -1,5 +1,5 @@
-import { lazilyEach } from "../../base/lazily.ts";
 import { canonicalDigest } from "../../base/json.ts";
+import { lazilyEach } from "../../base/lazily.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Message } from "../../base/records/message.ts";
 import { taintField, UNTAINTED } from "../../base/taint.ts";
