@@ -3,17 +3,18 @@
  *
  * - Without words: every `*.test.ts` on Node, and those on Deno that reach the runtime (deno_files.ts).
  * - `node`, `deno`: every `*.test.ts` and `*.system.ts` on this runtime.
- * - `--system`: every `*.system.ts`, whose tests start many processes, servers or browsers, or take longer than ten seconds.
- * - `--long`: every `*.long.ts`: big counts and soaks.
+ * - `--system`: every `*.system.ts`, whose tests start many processes, servers or browsers, or take longer than ten seconds. On Node, unless a
+ *   runtime is named.
+ * - `--long`: every `*.long.ts`: big counts and soaks. On both runtimes, unless one is named.
  *
  * Node's runner starts the processes of both runtimes, the longest first (test_plan.ts). Deno comes through npm at the version of deno.ts; where it
- * cannot be had, its files are skipped with a printed reason. Named files have a process each, and start the program from its source; all
+ * cannot be had, its files are skipped with a printed reason. Named and long files have a process each, and start the program from its source; all
  * others share processes, and start the package that is built first. The exit code is 0 when every test has passed. What failed is listed
  * once more at the end. A file that is not there is refused, and nothing runs: Node would leave it out without a word.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
@@ -49,21 +50,24 @@ const CACHE = fileURLToPath(new URL("../node_modules/.cache/", import.meta.url))
 /** Times of the last run on this machine, which go before those that come with the project */
 const LAST_TIMES = join(CACHE, "test_times.json");
 const TIMES = [fileURLToPath(new URL("test_times.json", import.meta.url)), LAST_TIMES];
+/** Aborts when somebody ends the run: what has begun is ended, and nothing begins */
+const stopped = new AbortController();
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => stopped.abort(signal));
 /** The runs whose processes share what takes long to make */
 const whole = named.length === 0 && !long;
 const addressOf = (script: string) => new URL(script, import.meta.url).href;
 
 function filesToRun(): TestFiles {
-  if (named.length > 0) return { node: runsOn("node") ? named : [], deno: runsOn("deno") ? named : [] };
-  if (long) return { node: globSync("test/**/*.long.ts").sort(), deno: [] };
-  const system = globSync("test/**/*.system.ts").sort();
-  if (words.includes("--system")) return { node: system, deno: [] };
-  const quick = globSync("test/**/*.test.ts").sort();
-  if (runtimes.length === 0) return { node: quick, deno: chooseForDeno(quick) };
-  return {
-    node: runsOn("node") ? [...quick, ...system] : [],
-    deno: runsOn("deno") ? [...quick, ...system] : [],
-  };
+  const [quick, system, longest] = ["test", "system", "long"].map((kind) => globSync(`test/**/*.${kind}.ts`).sort());
+  const onBoth = (files: readonly string[] = []) => ({
+    node: runsOn("node") ? files : [],
+    deno: runsOn("deno") ? files : [],
+  });
+  if (named.length > 0) return onBoth(named);
+  if (long) return onBoth(longest);
+  if (runtimes.length > 0) return onBoth([...words.includes("--system") ? [] : quick ?? [], ...system ?? []]);
+  if (words.includes("--system")) return { node: system ?? [], deno: [] };
+  return { node: quick ?? [], deno: chooseForDeno(quick ?? []) };
 }
 
 function runsOn(runtime: Runtime): boolean {
@@ -80,9 +84,9 @@ function findDeno(): string | undefined {
   return undefined;
 }
 
-/** Plans the run. A file that is named has a process of its own. */
+/** Plans the run. A file that is named, or long, has a process of its own. */
 function planProcesses(files: TestFiles): readonly TestProcess[] {
-  if (named.length === 0) return planTests(files, readTimes(TIMES));
+  if (whole) return planTests(files, readTimes(TIMES));
   return (["node", "deno"] as const).flatMap((runtime) =>
     files[runtime].map((file) => ({ runtime, files: [file], seconds: 0 }))
   );
@@ -99,37 +103,38 @@ async function run(files: TestFiles, folder: string): Promise<number> {
   console.log(`Tests on Node ${process.versions.node}: ${tell("node")}; on Deno: ${tell("deno")}`);
   mkdirSync(join(folder, "processes"));
   const server = !whole || NO_POSTGRES !== false ? undefined : await startPostgres();
-  const shared = {
-    // Names the program of started processes; without it that is the source
-    ...whole ? { TEST_PACKAGE: buildPackage() } : {},
-    // Each process would start a server otherwise
-    ...server === undefined ? {} : { [SHARED_SERVER]: server.facts() },
-  };
-  const child = spawn(process.execPath, [
-    `--import=${addressOf("end_leaky_files.js")}`,
-    // Only of the whole suite: a file that is named says which of its tests let an error go by
-    ...named.length > 0 ? [] : [`--import=${addressOf("light_hooks.js")}`],
-    "--test",
-    "--test-reporter=spec",
-    "--test-reporter-destination=stdout",
-    `--test-reporter=${addressOf("failed_tests.js")}`,
-    `--test-reporter-destination=${join(folder, "failed")}`,
-    `--test-reporter=${addressOf("remember_times.js")}`,
-    `--test-reporter-destination=${join(folder, "times.json")}`,
-    `--test-concurrency=${WIDTH}`,
-    `--test-timeout=${LIMIT_MS}`,
-    ...writeTestProcesses(processes, join(folder, "processes")),
-  ], {
-    stdio: "inherit",
-    env: {
-      ...process.env,
-      ...shared,
-      ...deno === undefined ? {} : { [DENO_PROGRAM]: deno },
-      // Node keeps there what it made of each module. Hundreds of processes would each remove the types of the same sources otherwise
-      NODE_COMPILE_CACHE: join(CACHE, "compile"),
-    },
-  });
   try {
+    const shared = {
+      // Names the program of started processes; without it that is the source
+      ...whole ? { TEST_PACKAGE: buildPackage() } : {},
+      // Each process would start a server otherwise
+      ...server === undefined ? {} : { [SHARED_SERVER]: server.facts() },
+    };
+    if (stopped.signal.aborted) return 1;
+    const child = spawn(process.execPath, [
+      `--import=${addressOf("end_leaky_files.js")}`,
+      // Only of the whole suite: a file that is named says which of its tests let an error go by
+      ...named.length > 0 ? [] : [`--import=${addressOf("light_hooks.js")}`],
+      "--test",
+      "--test-reporter=spec",
+      "--test-reporter-destination=stdout",
+      `--test-reporter=${addressOf("failed_tests.js")}`,
+      `--test-reporter-destination=${join(folder, "failed")}`,
+      `--test-reporter=${addressOf("remember_times.js")}`,
+      `--test-reporter-destination=${join(folder, "times.json")}`,
+      `--test-concurrency=${WIDTH}`,
+      `--test-timeout=${LIMIT_MS}`,
+      ...writeTestProcesses(processes, join(folder, "processes")),
+    ], {
+      stdio: "inherit",
+      env: {
+        ...process.env,
+        ...shared,
+        ...deno === undefined ? {} : { [DENO_PROGRAM]: deno },
+        // Node keeps there what it made of each module. Hundreds of processes would each remove the types of the same sources otherwise
+        NODE_COMPILE_CACHE: join(CACHE, "compile"),
+      },
+    });
     return await endOf(child);
   } finally {
     await server?.end();
@@ -138,7 +143,7 @@ async function run(files: TestFiles, folder: string): Promise<number> {
 
 /** Waits for the runner, which ends when somebody ends this process, or when it takes too long. @returns its exit code */
 async function endOf(child: ChildProcess): Promise<number> {
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => child.kill(signal));
+  stopped.signal.addEventListener("abort", () => child.kill(stopped.signal.reason as NodeJS.Signals));
   const limit = RUN_LIMIT_MS === undefined ? undefined : setTimeout(() => {
     console.error(`Tests: ended, since they were not over after ${RUN_LIMIT_MS / 60_000} minutes`);
     child.kill("SIGTERM");
@@ -154,7 +159,10 @@ async function endOf(child: ChildProcess): Promise<number> {
 /** Keeps the times of this run, beside those of files that did not run. */
 function rememberTimes(folder: string): void {
   const times = readTimes([LAST_TIMES, join(folder, "times.json")]);
-  writeFileSync(LAST_TIMES, `${JSON.stringify(Object.fromEntries([...times].sort()), null, 1)}\n`);
+  const fresh = `${LAST_TIMES}.${process.pid}`;
+  writeFileSync(fresh, `${JSON.stringify(Object.fromEntries([...times].sort()), null, 1)}\n`);
+  // A file that is cut off would end every later run
+  renameSync(fresh, LAST_TIMES);
 }
 
 /** Lists once more what failed: thousands of lines lie between. A runner that could not be started has written no list. */
