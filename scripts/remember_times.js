@@ -19,6 +19,6 @@ export default async function* rememberTimes(source) {
   }
   const entries = [...seconds].sort(([one], [other]) => (one < other ? -1 : 1));
   yield `${
-    JSON.stringify(Object.fromEntries(entries.map(([file, time]) => [file, Number(time.toFixed(2))])), null, 1)
+    JSON.stringify(Object.fromEntries(entries.map(([file, time]) => [file, Number(time.toFixed(2))])), null, 2)
   }\n`;
 }

@@ -160,7 +160,7 @@ async function endOf(child: ChildProcess): Promise<number> {
 function rememberTimes(folder: string): void {
   const times = readTimes([LAST_TIMES, join(folder, "times.json")]);
   const fresh = `${LAST_TIMES}.${process.pid}`;
-  writeFileSync(fresh, `${JSON.stringify(Object.fromEntries([...times].sort()), null, 1)}\n`);
+  writeFileSync(fresh, `${JSON.stringify(Object.fromEntries([...times].sort()), null, 2)}\n`);
   // A file that is cut off would end every later run
   renameSync(fresh, LAST_TIMES);
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import type { StatusReply } from "../../../handlers/routes/health.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { readControlFile } from "../../../lib/host/control_file.ts";
@@ -178,33 +178,39 @@ test("a file in the workspace that nobody accepted counts at SIGHUP only: a prog
   assert.match(log, /are used at SIGHUP and at a restart only: it lies in the workspace/);
 });
 
-for (
-  const [title, named, links] of [
-    ["the link that --config names", "work/mine.toml", [["work/mine.toml", "safe/mine.toml"]]],
-    ["a folder's link on the way", "work/sub/mine.toml", [["work/sub", "safe"]]],
-    ["a link behind a link", "mine.toml", [["mine.toml", "work/mine.toml"], ["work/mine.toml", "safe/mine.toml"]]],
-  ] as const
-) {
-  test(`a file outside counts at SIGHUP only where a program of a tool could exchange ${title}`, () =>
-    onMachine(async (machine) => {
-      const { home } = machine;
-      for (const [folder, max] of [["safe", 500_000], ["evil", 501_000]] as const) {
-        await mkdir(join(home, folder));
-        await writeFile(join(home, folder, "mine.toml"), limitOf(max));
-      }
-      for (const [link, target] of links) await symlink(join(home, target), join(home, link));
-      const { stderr } = await machine.withGateway(["--config", join(home, named)], async () => {
-        const { limit } = await watcherOf(machine);
-        const [link, target] = links.at(-1) ?? links[0];
-        await symlink(join(home, target.replace("safe", "evil")), join(home, "exchanged"));
-        await rename(join(home, "exchanged"), join(home, link));
-        // The watcher looks each 2 s, and waits until a file is left alone
-        await systemClock.sleep(2600);
-        assert.equal(await limit(), "500000");
-      });
-      assert.match(stderr, /are used at SIGHUP and at a restart only: it lies in the workspace, or a link to it does/);
-    }));
-}
+// Each waits for a look of the watcher, so they wait together
+describe("a link to a file outside", { concurrency: true }, () => {
+  for (
+    const [title, named, links] of [
+      ["the link that --config names", "work/mine.toml", [["work/mine.toml", "safe/mine.toml"]]],
+      ["a folder's link on the way", "work/sub/mine.toml", [["work/sub", "safe"]]],
+      ["a link behind a link", "mine.toml", [["mine.toml", "work/mine.toml"], ["work/mine.toml", "safe/mine.toml"]]],
+    ] as const
+  ) {
+    test(`a file outside counts at SIGHUP only where a program of a tool could exchange ${title}`, () =>
+      onMachine(async (machine) => {
+        const { home } = machine;
+        for (const [folder, max] of [["safe", 500_000], ["evil", 501_000]] as const) {
+          await mkdir(join(home, folder));
+          await writeFile(join(home, folder, "mine.toml"), limitOf(max));
+        }
+        for (const [link, target] of links) await symlink(join(home, target), join(home, link));
+        const { stderr } = await machine.withGateway(["--config", join(home, named)], async () => {
+          const { limit } = await watcherOf(machine);
+          const [link, target] = links.at(-1) ?? links[0];
+          await symlink(join(home, target.replace("safe", "evil")), join(home, "exchanged"));
+          await rename(join(home, "exchanged"), join(home, link));
+          // The watcher looks each 2 s, and waits until a file is left alone
+          await systemClock.sleep(2600);
+          assert.equal(await limit(), "500000");
+        });
+        assert.match(
+          stderr,
+          /are used at SIGHUP and at a restart only: it lies in the workspace, or a link to it does/,
+        );
+      }));
+  }
+});
 
 test("a gateway that was started without a file takes none on the way", async () => {
   const log = await withFile(undefined, async ({ file, limit, hangUp, refused }) => {
