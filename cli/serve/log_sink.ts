@@ -1,4 +1,3 @@
-import { createConsola } from "consola/basic";
 import type { LogLevel, LogRecord, LogSink } from "../../lib/base/telemetry/log.ts";
 import { paint, printableLine, type TextColour } from "../terminal/terminal_text.ts";
 
@@ -13,13 +12,7 @@ export interface LogSinkOptions {
 
 /** Returns the place where a process writes its log: lines for people, or one JSON object a line. */
 export function createLogSink({ format, write, colour = false }: LogSinkOptions): LogSink {
-  const consola = createConsola({
-    // All levels: the logger has already left out what is below its level
-    level: 999,
-    throttle: 0,
-    reporters: [{ log: ({ args }) => write(`${args[0]}\n`) }],
-  });
-  return (record) => consola[record.level](toLogLine(record, { format, colour }));
+  return (record) => write(`${toLogLine(record, { format, colour })}\n`);
 }
 
 /** Options of `toLogLine`. */
