@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createRequire } from "node:module";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { test, type TestContext } from "node:test";
 import { startFakeServer } from "../../../fixtures/upstream/fake_server.ts";
@@ -8,6 +9,7 @@ import { createProviderClients } from "../../../lib/system/net/provider_client.t
 import { chooseProxy, type ProxySettings } from "../../../lib/system/net/proxy_choice.ts";
 import { until } from "../../support/until.ts";
 
+const ON_DENO = "Deno" in globalThis;
 const GET = { method: "GET", path: "/", headers: {}, signal: new AbortController().signal, timeoutMs: 60_000 } as const;
 
 async function serve(t: TestContext, handle: Parameters<typeof startFakeServer>[0]) {
@@ -21,6 +23,23 @@ function clientOf(t: TestContext, origin: string, proxy?: ProxySettings) {
   t.after(() => client.close());
   return client;
 }
+
+test(
+  "of undici, the parts that connect are loaded, and not the whole",
+  { skip: ON_DENO && "its cache is not Node's" },
+  async (t) => {
+    const server = await serve(t, (_, response) => void response.end("x"));
+    await (await clientOf(t, server.origin).send(GET)).text(10);
+    const loaded = Object.keys(createRequire(import.meta.url).cache).filter((file) =>
+      file.includes("/node_modules/undici/")
+    );
+    assert.ok(loaded.some((file) => file.endsWith("/pool.js")));
+    assert.deepEqual(
+      loaded.filter((file) => /\/undici\/(?:index\.js|lib\/(?:web|mock|cache|interceptor|api)\/)/.test(file)),
+      [],
+    );
+  },
+);
 
 test("a body above the limit of text() is cut, and its connection given up", async (t) => {
   const server = await serve(t, (_, response) => void response.write("x".repeat(3_000_000)));
