@@ -1,3 +1,5 @@
+import { lazily } from "./lazily.ts";
+
 /** Shorter values would match by chance. */
 const MIN_SECRET_BYTES = 8;
 /** Half of a secret of this many characters is masked too: a cut may have taken the rest */
@@ -30,33 +32,28 @@ export interface RedactPart {
 /** Creates a redactor that starts with these secrets. docs/design/observability.md "Redaction". */
 export function createRedactor(secrets: Iterable<string> = []): Redactor {
   const known = new Set<string>();
-  /** The forms as bytes, each a character */
-  const binary = new Set<string>();
-  let pattern: RegExp | undefined;
-  let wholeBinary: RegExp | undefined;
-  let binaryPattern: RegExp | undefined;
-  let reach = 0;
+  // Made at the first text after an `add`: the secrets of a start come one after another
+  let inText = lazily(() => toPattern(withHalves(known)));
+  let inBytes = lazily(() => bytePatterns(known));
   const redactor: Redactor = {
     add(secret) {
       if (Buffer.byteLength(secret) < MIN_SECRET_BYTES) return;
       const before = known.size;
       for (const form of formsOf(secret)) known.add(form);
       if (known.size === before) return;
-      for (const form of known) binary.add(Buffer.from(form).toString("latin1"));
-      reach = Math.max(...[...binary].map((form) => form.length));
-      pattern = toPattern(withHalves(known));
-      wholeBinary = toPattern(binary);
-      binaryPattern = toPattern(withHalves(binary));
+      inText = lazily(() => toPattern(withHalves(known)));
+      inBytes = lazily(() => bytePatterns(known));
     },
-    redact: (text) => (pattern === undefined || text.length < MIN_SECRET_BYTES ? text : text.replace(pattern, MASK)),
+    redact: (text) => (known.size === 0 || text.length < MIN_SECRET_BYTES ? text : text.replace(inText(), MASK)),
     part: {
       redact(bytes, { from, to }) {
-        if (binaryPattern === undefined) return bytes.subarray(from, to);
+        if (known.size === 0) return bytes.subarray(from, to);
+        const { reach, anyPart } = inBytes();
         const start = Math.max(0, from - reach);
         const text = toBinary(bytes.subarray(start, to + reach));
         let shown = "";
         let at = from - start;
-        for (const { index, 0: { length } } of text.matchAll(binaryPattern)) {
+        for (const { index, 0: { length } } of text.matchAll(anyPart)) {
           if (index + length <= at) continue;
           if (index >= to - start) break;
           shown += text.slice(at, Math.max(at, index)) + MASK;
@@ -65,13 +62,26 @@ export function createRedactor(secrets: Iterable<string> = []): Redactor {
         return Buffer.from(shown + text.slice(at, Math.max(at, to - start)), "latin1");
       },
       pending(bytes) {
-        return wholeBinary === undefined ? 0 : pendingLength(toBinary(bytes.subarray(-2 * reach)), wholeBinary, binary);
+        if (known.size === 0) return 0;
+        const { reach, whole, forms } = inBytes();
+        return pendingLength(toBinary(bytes.subarray(-2 * reach)), whole, forms);
       },
-      reach: () => reach,
+      reach: () => known.size === 0 ? 0 : inBytes().reach,
     },
   };
   for (const secret of secrets) redactor.add(secret);
   return redactor;
+}
+
+/** Patterns over bytes, each of them a character. @param known not empty */
+function bytePatterns(known: ReadonlySet<string>) {
+  const forms = new Set([...known].map((form) => Buffer.from(form).toString("latin1")));
+  return {
+    forms,
+    reach: Math.max(...[...forms].map(({ length }) => length)),
+    whole: toPattern(forms),
+    anyPart: toPattern(withHalves(forms)),
+  };
 }
 
 /** Any of these texts. Longest first: a secret that contains another is masked whole */
