@@ -1,10 +1,11 @@
 import type { Hooks } from "crossws";
+import { lazily } from "../lib/base/lazily.ts";
 import type { Random } from "../lib/base/random.ts";
 import type { Services } from "../lib/services.ts";
 import { type Connections, createConnections } from "./connections.ts";
 import { createGatewaySettings } from "./middleware/guards.ts";
 import { Idempotency } from "./middleware/idempotency.ts";
-import { createObserver, Visit, type VisitedParts } from "./visit.ts";
+import { createObserver, lateHooks, Visit, type VisitedParts } from "./visit.ts";
 import {
   type BodyReader,
   type ClientWatch,
@@ -26,8 +27,10 @@ const TICKETS = { max: 64, maxEach: 8 } as const;
 /** Options of `createRouter`. */
 export interface RouterOptions {
   readonly services: Services;
-  /** The routes, each once */
+  /** The routes, each once. With `loadRoutes`: those without path parameters that answer before the others are loaded */
   readonly routes: readonly Route[];
+  /** Loads all routes, those of `routes` among them, at the first request that is for none of these. Default: there are no more */
+  readonly loadRoutes?: () => Promise<readonly Route[]>;
   /** Default: the global one */
   readonly Response?: ResponseClass;
   /** Path the gateway is mounted under, as `/gateway`, without a trailing slash. Default "" */
@@ -57,17 +60,21 @@ export interface GatewayRouter {
 /** Creates the router of a gateway. `Visit` has the steps that a request goes through, in their order. */
 export function createRouter(options: RouterOptions): GatewayRouter {
   const { services, basePath = "", Response: ReplyClass = Response } = options;
-  const { readBody = readWebBody, watchClient = watchSignal } = options;
-  const parts: VisitedParts = {
+  const { readBody = readWebBody, watchClient = watchSignal, loadRoutes } = options;
+  let isWhole = loadRoutes === undefined;
+  let parts: VisitedParts = {
     services,
-    table: createRouteTable(options.routes),
-    socketPaths: new Set(options.routes.filter((route) => route.websocket !== undefined).map((route) => route.path)),
+    ...tableOf(options.routes),
     settingsNow: createGatewaySettings(services.config, services.sharedWindows),
     observer: createObserver(services),
     idempotency: new Idempotency(services),
     strangers: { tokens: new StrangerPlaces(UNKNOWN_TOKENS), tickets: new StrangerPlaces(TICKETS) },
   };
   const connections = createConnections(services);
+  const makeWhole = lazily(async () => {
+    if (loadRoutes !== undefined) parts = { ...parts, ...tableOf(await loadRoutes()) };
+    isWhole = true;
+  });
 
   function open(request: Request, connection: ConnectionInfo | undefined, canUpgrade: boolean): Visit {
     const target = parseRequestTarget(request.url);
@@ -85,15 +92,41 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     return new Visit(parts, request, { context, canUpgrade });
   }
 
+  /** Tells whether the routes must be loaded before anybody knows what a request is for. */
+  const isTooEarly = ({ method, url }: Request) =>
+    !isWhole && parts.table.find(method, pathWithin(basePath, parseRequestTarget(url))) === undefined;
+  /** Goes on with a request once all routes are there, or with the reason why they are not. */
+  const later = <T>(
+    visit: () => Visit,
+    { go, fail }: {
+      readonly go: (visit: Visit) => T | Promise<T>;
+      readonly fail: (visit: Visit, error: unknown) => T;
+    },
+  ): Promise<T> => makeWhole().then(() => go(visit()), (error) => fail(visit(), error));
+
   const answer = (request: Request, connection?: ConnectionInfo) => {
-    const reply = open(request, connection, false).answer();
+    const visit = () => open(request, connection, false);
+    const reply = isTooEarly(request)
+      ? later<Response>(visit, { go: (opened) => opened.answer(), fail: (opened, error) => opened.fail(error) })
+      : visit().answer();
     return request.method === "HEAD" ? withoutBody(reply, ReplyClass) : reply;
   };
-  return {
-    fetch: answer,
-    resolveWebSocket: (request, connection) => open(request, connection, true).acceptSocket(),
-    connections,
+  const resolveWebSocket = (request: Request, connection?: ConnectionInfo) => {
+    const visit = () => open(request, connection, true);
+    if (!isTooEarly(request)) return visit().acceptSocket();
+    return lateHooks(() =>
+      later(visit, {
+        go: (opened) => opened.acceptSocket(),
+        fail: (opened, error) => opened.refuseSocket(error),
+      })
+    );
   };
+  return { fetch: answer, resolveWebSocket, connections };
+}
+
+function tableOf(routes: readonly Route[]): Pick<VisitedParts, "table" | "socketPaths"> {
+  const sockets = routes.filter((route) => route.websocket !== undefined);
+  return { table: createRouteTable(routes), socketPaths: new Set(sockets.map(({ path }) => path)) };
 }
 
 /** Returns the reply to HEAD: that to GET with the length of its body. Without a length, Node closes the connection. */

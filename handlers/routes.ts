@@ -36,7 +36,7 @@ import {
 } from "./routes/conversations.ts";
 import { dashboardRoute } from "./routes/dashboard_page.ts";
 import { deliveriesRoute, resolveDeliveryRoute } from "./routes/deliveries.ts";
-import { healthRoute, liveRoute, metricsRoute, pingRoute, statusRoute } from "./routes/health.ts";
+import { HEALTH_ROUTES, pingRoute } from "./routes/health.ts";
 import { logsRoute } from "./routes/logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
 import { endMcpSessionRoute, mcpRoute, mcpStreamRoute } from "./routes/mcp.ts";
@@ -99,10 +99,7 @@ import { webhookRoute } from "./routes/webhook.ts";
 /** Every route of the gateway (docs/design/http.md "Middleware"). */
 export const ROUTES: readonly Route[] = [
   dashboardRoute,
-  healthRoute,
-  liveRoute,
-  metricsRoute,
-  statusRoute,
+  ...HEALTH_ROUTES,
   pairRoute,
   pingRoute,
   webhookRoute,

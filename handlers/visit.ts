@@ -107,9 +107,9 @@ export class Visit implements RouteVisitor {
   answer(): Response | Promise<Response> {
     try {
       const reply = this.#handle();
-      return reply instanceof Promise ? reply.then((done) => this.#conclude(done), this.#fail) : this.#finish(reply);
+      return reply instanceof Promise ? reply.then((done) => this.#conclude(done), this.fail) : this.#finish(reply);
     } catch (error) {
-      return this.#fail(error);
+      return this.fail(error);
     }
   }
 
@@ -121,9 +121,14 @@ export class Visit implements RouteVisitor {
       const certain = this.#makeCertain(match);
       return certain === undefined ? this.#openSocket(match) : this.#openSocketLater(match, certain);
     } catch (error) {
-      const refusal = this.#fail(error);
-      return { upgrade: () => refusal };
+      return this.refuseSocket(error);
     }
+  }
+
+  /** Returns hooks that answer a handshake with a refusal. */
+  refuseSocket(error: unknown): Partial<Hooks> {
+    const refusal = this.fail(error);
+    return { upgrade: () => refusal };
   }
 
   /** Goes on with the route that takes the request: admission, then the handler under its idempotency key. */
@@ -162,30 +167,9 @@ export class Visit implements RouteVisitor {
 
   /** Returns the hooks of a socket that is let in, or refused, once it is certain which tokens count. */
   #openSocketLater(match: RouteMatch, certain: Promise<void>): Partial<Hooks> {
-    let hooks: Partial<Hooks> = {};
     // A connection that ends before its upgrade waits for nothing
     certain.catch(() => {});
-    const later = <Name extends keyof Hooks>(name: Name) => (...given: Parameters<Hooks[Name]>) =>
-      // The hook of this name takes these arguments
-      (hooks[name] as ((...given: Parameters<Hooks[Name]>) => ReturnType<Hooks[Name]>) | undefined)?.(...given);
-    return {
-      upgrade: async (request) => {
-        try {
-          await certain;
-          hooks = this.#openSocket(match);
-        } catch (error) {
-          return this.#fail(error);
-        }
-        return await hooks.upgrade?.(request);
-      },
-      open: later("open"),
-      message: later("message"),
-      close: later("close"),
-      error: later("error"),
-      pong: later("pong"),
-      ping: later("ping"),
-      drain: later("drain"),
-    };
+    return lateHooks(() => certain.then(() => this.#openSocket(match)).catch((error) => this.refuseSocket(error)));
   }
 
   /**
@@ -346,11 +330,12 @@ export class Visit implements RouteVisitor {
     try {
       return this.#finish(reply);
     } catch (error) {
-      return this.#fail(error);
+      return this.fail(error);
     }
   }
 
-  readonly #fail = (error: unknown): Response => {
+  /** Answers with the refusal of an error. */
+  readonly fail = (error: unknown): Response => {
     auditRefusal(this.#parts.services.audit, this.#context, error);
     return this.#finish(errorReply(this.#context, error));
   };
@@ -372,6 +357,27 @@ function merge(reply: Response, context: GatewayRequestContext): Response {
   const headers = new Headers(reply.headers);
   for (const [name, value] of Object.entries(context.replyHeaders)) headers.set(name, value);
   return new context.Response(reply.body, { status: reply.status, statusText: reply.statusText, headers });
+}
+
+/** Returns the hooks of a socket that are made when its handshake begins. @param make never rejects */
+export function lateHooks(make: () => Promise<Partial<Hooks>>): Partial<Hooks> {
+  let hooks: Partial<Hooks> = {};
+  const later = <Name extends keyof Hooks>(name: Name) => (...given: Parameters<Hooks[Name]>) =>
+    // The hook of this name takes these arguments
+    (hooks[name] as ((...given: Parameters<Hooks[Name]>) => ReturnType<Hooks[Name]>) | undefined)?.(...given);
+  return {
+    upgrade: async (request) => {
+      hooks = await make();
+      return await hooks.upgrade?.(request);
+    },
+    open: later("open"),
+    message: later("message"),
+    close: later("close"),
+    error: later("error"),
+    pong: later("pong"),
+    ping: later("ping"),
+    drain: later("drain"),
+  };
 }
 
 function withReplyHeaders(hooks: Partial<Hooks>, replyHeaders: Record<string, string>): Partial<Hooks> {

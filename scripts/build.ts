@@ -45,9 +45,12 @@ const TOGETHER: Readonly<Record<string, readonly string[]>> = {
     ...["cli/read_arguments", "cli/report_failure", "lib/config/load_config"],
     ...["lib/base/records/caller", "lib/base/records/run", "lib/base/records/agent_event"],
   ],
-  services: ["lib/gateway", "handlers/router", "handlers/routes"],
+  services: ["lib/gateway", "handlers/router", "handlers/routes/health"],
   start_services: ["cli/serve/start_services"],
-  gateway: ["cli/commands/gateway"],
+  gateway: ["cli/commands/gateway", "lib/system/process/sandbox"],
+  provider: ["lib/providers/open_provider"],
+  // Left until somebody asks for more than the health of the gateway
+  work: ["handlers/routes", "lib/runs/supervisor/start_run"],
 };
 
 interface Bundle {

@@ -3,6 +3,7 @@ import * as nodeModule from "node:module";
 import { join } from "node:path";
 import { CancelError } from "../../lib/base/cancel.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
+import { lazily } from "../../lib/base/lazily.ts";
 import type { LogSink } from "../../lib/base/telemetry/log.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
@@ -17,12 +18,12 @@ import { type CommandContext, CommandError, EXIT } from "../command.ts";
 import { bannerFacts, bannerText, type FirstPairing, PAIRED } from "./banner.ts";
 import { firstPairingCode } from "./first_pairing_code.ts";
 import { checkBind, isOnLoopback, ownAddress } from "./listen_address.ts";
-import { type RunningServer, serveGateway } from "./serve_gateway.ts";
+import { loadRoutes, type RunningServer, serveGateway } from "./serve_gateway.ts";
 import { randomControlToken, type StartOptions, startServices } from "./start_services.ts";
 import { limitYoungGeneration, raiseInliningLimits } from "./tune_v8.ts";
 import { watchConfig } from "./watch_config.ts";
 
-/** Time between the start and the warm-up, in ms: after the first /health, and mostly before anybody chats. */
+/** Time between the start and what it can leave for later, in ms: after the first /health, and mostly before anybody chats. */
 const WARM_UP_AFTER_MS = 500;
 
 /** Options of `runGateway`. */
@@ -100,7 +101,9 @@ async function serveUntilStopped(context: CommandContext, start: Start): Promise
     const address = await publishAddress(server, start);
     if (options.banner) await printBanner(context, { start, server, pairing });
     await onStarted?.(address);
-    await logDoubtfulSettings(context, start);
+    for (const { name, key } of missingVariables(loaded.config, context.io.env)) {
+      services.log.warn("A variable that the configuration names is not set", { variable: name, key });
+    }
     await untilStopped(context, { server, stopped, start });
   } finally {
     stopWatching();
@@ -143,41 +146,45 @@ async function printBanner(
   }
 }
 
-/** Logs settings that do nothing, variables that the configuration names and nobody set, and MCP servers that are fetched at each start. */
-async function logDoubtfulSettings({ io }: CommandContext, { options, services }: Start): Promise<void> {
+/** Logs settings that do nothing, and MCP servers that are fetched at each start. */
+async function logDoubtfulSettings({ options, services }: Start): Promise<void> {
   const { config } = options.loaded;
-  const { log } = services;
-  for (const { name, key } of missingVariables(config, io.env)) {
-    log.warn("A variable that the configuration names is not set", { variable: name, key });
-  }
   const { warnOfIdleSettings } = await import("../../lib/tools/idle_settings.ts");
   warnOfIdleSettings(config, services);
   if (Object.keys(config.mcp.servers).length === 0) return;
   const { floatingServers } = await import("../../lib/extensions/mcp/install/floating_command.ts");
-  for (const { message } of floatingServers(config.mcp.servers)) log.warn(message);
+  for (const { message } of floatingServers(config.mcp.servers)) services.log.warn(message);
 }
 
 /** Waits for the end of the drain, or for damage of the database. @throws {Error} the damage, after all work was cancelled */
 async function untilStopped(
-  { io }: CommandContext,
-  { server, stopped, start: { services, checked } }: {
+  context: CommandContext,
+  { server, stopped, start }: {
     readonly server: RunningServer;
     readonly stopped: Promise<void>;
     readonly start: Start;
   },
 ): Promise<void> {
+  const { services, checked } = start;
+  const { clock } = services;
   // Not earlier: starting a process would hold up the first replies
-  const check = checked === undefined ? undefined : checkBeside({ path: checked, clock: services.clock, env: io.env });
-  const warmUp = services.clock.after(WARM_UP_AFTER_MS, () => void warm(services));
+  const check = checked === undefined ? undefined : checkBeside({ path: checked, clock, env: context.io.env });
+  const tellOfSettings = lazily(() => logDoubtfulSettings(start));
+  const later = clock.after(WARM_UP_AFTER_MS, async () => {
+    await tellOfSettings();
+    await warm(services);
+  });
   try {
     await (check === undefined ? stopped : Promise.race([stopped, check.damage]));
+    // A gateway that is stopped at once tells of them too
+    await tellOfSettings();
   } catch (error) {
     // Each further write could spread the damage
     await server.drain(0);
     throw error;
   } finally {
     check?.stop();
-    warmUp.clear();
+    later.clear();
   }
 }
 
@@ -185,7 +192,9 @@ async function untilStopped(
 async function warm({ agent, containment }: GatewayServices): Promise<void> {
   // Found out now, so that the first command need not wait for it on a busy machine
   await containment();
+  await loadRoutes();
   if (agent !== undefined && agent.providers.inUse.name !== "offline") await loadHttpClient();
+  if (agent !== undefined) await import("../../lib/runs/supervisor/start_run.ts");
   nodeModule.flushCompileCache?.();
 }
 

@@ -2,8 +2,8 @@ import { FastResponse, serve, type Server, type ServerRequest } from "srvx";
 import type { Connections } from "../../handlers/connections.ts";
 import { createNodeBodyReader, watchNodeClient } from "../../handlers/node/node_body.ts";
 import { createRouter, type GatewayRouter } from "../../handlers/router.ts";
-import { ROUTES } from "../../handlers/routes.ts";
-import type { ResponseClass } from "../../handlers/route.ts";
+import { HEALTH_ROUTES } from "../../handlers/routes/health.ts";
+import type { ResponseClass, Route } from "../../handlers/route.ts";
 import { withTimeout } from "../../lib/base/clock.ts";
 import { CodedError } from "../../lib/base/errors.ts";
 import type { GatewayServices } from "../../lib/services.ts";
@@ -52,6 +52,12 @@ const FLUSH_LIMIT_MS = 500;
 /** Time after the grace to send the last replies, in ms. Deno's close() may never end. */
 const CLOSE_LIMIT_MS = 2_000;
 
+/** Loads all routes of the gateway. */
+export async function loadRoutes(): Promise<readonly Route[]> {
+  const { ROUTES } = await import("../../handlers/routes.ts");
+  return ROUTES;
+}
+
 /**
  * Opens the gateway's port, on Node and Deno. No other function opens a port.
  * @throws {ListenError} the address cannot be listened on; with address and port
@@ -62,7 +68,8 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
   const { gateway } = services.config();
   const router = createRouter({
     services,
-    routes: ROUTES,
+    routes: HEALTH_ROUTES,
+    loadRoutes,
     Response: FastResponse as unknown as ResponseClass, // a Response that skips work which only a browser needs
     readBody: createNodeBodyReader(),
     watchClient: watchNodeClient,

@@ -166,3 +166,6 @@ export const metricsRoute: Route = {
   handler: (_request, context) =>
     textReply(context, 200, context.services.metrics.render(), "text/plain; version=0.0.4; charset=utf-8"),
 };
+
+/** Routes by which others see that the gateway works. They answer before the other routes are loaded. */
+export const HEALTH_ROUTES: readonly Route[] = [healthRoute, liveRoute, metricsRoute, statusRoute];

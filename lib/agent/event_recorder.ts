@@ -1,5 +1,4 @@
 import { CancelError } from "../base/cancel.ts";
-import type { Clock } from "../base/clock.ts";
 import { HttpError, ProviderError } from "../base/errors.ts";
 import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
 import type { Message } from "../base/records/message.ts";
@@ -113,18 +112,4 @@ export class EventStamp {
     // Spreading loses which member of the union the body is; seq and time are all it lacked
     return bodies.map((body) => ({ seq: this.next(), time: now, ...body }) as AgentEvent);
   }
-}
-
-/** The time of `clock` as ISO 8601. Formatting costs more than the rest of an event, so a text serves its whole millisecond. */
-export function createIsoTime(clock: Pick<Clock, "now">): () => string {
-  let last = Number.NaN;
-  let text = "";
-  return () => {
-    const now = Math.floor(clock.now());
-    if (now !== last) {
-      last = now;
-      text = new Date(now).toISOString();
-    }
-    return text;
-  };
 }

@@ -152,6 +152,25 @@ test("a start reads its code from few files", { skip: ON_DENO }, async () => {
   assert.ok(own.length <= 12, own.join(", "));
 });
 
+test(
+  "a start leaves the routes and the agent in a file of their own, whatever the provider",
+  { skip: ON_DENO },
+  async () => {
+    for (const kind of ["offline", "openai_compatible", "anthropic"]) {
+      const loads = await loadsUntilHealth(join(built, "cli/main.js"), {
+        POSTERN__PROVIDER__KIND: kind,
+        ...kind === "offline" ? {} : {
+          ANTHROPIC_API_KEY: "sk-test-0123456789",
+          POSTERN__PROVIDER__BASE_URL: "http://127.0.0.1:9",
+          POSTERN__PROVIDER__MODEL: "m",
+        },
+      });
+      assert.ok(loads.length > 5);
+      assert.deepEqual(loads.filter((url) => /\/work-[^/]*\.js$/.test(url)), [], kind);
+    }
+  },
+);
+
 test("a thread loads its own code, and not the gateway's", async () => {
   const { sourceFiles } = await import("../support/source_files.ts");
   const chunks = join(built, "chunks");

@@ -4,7 +4,7 @@ import { type AgentEvent, type AgentEventBody, isTerminal } from "../../base/rec
 import type { Write } from "../../storage/store.ts";
 import type { RunState } from "./apply_event.ts";
 import { createEventPacker, lastSeqOf, type PackedEvents, unpackEvents } from "./pack_events.ts";
-import type { RunInput } from "./run_records.ts";
+import { type RunInput, SEQ_WINDOW, shownUpTo } from "./run_records.ts";
 import type { AppendOptions, RunStore } from "./run_store.ts";
 
 /** Work of a recorder: the run, its store and the listener for changes. */
@@ -19,23 +19,10 @@ export interface RecorderOptions {
   readonly resumedAt: number | undefined;
 }
 
-/**
- * Number of events that may be shown before they are in the journal. A crash loses events that were shown and not written. The run
- * then goes on with this many seqs left out, so that no seq is used twice and a reader's position stays valid.
- */
-const SEQ_WINDOW = 10_000;
 /** Events of an unfinished turn that wait to be written. At this number they are written before the turn ends. */
 const MAX_UNWRITTEN = SEQ_WINDOW / 2;
 /** Newest events kept unpacked, for readers who keep up. */
 const RECENT = 512;
-
-/**
- * Returns the furthest seq that may have been shown of a run whose journal ends at `seq`; after a crash the run goes on beyond it.
- * Returns 0 before the first record: until then nothing is shown, and a run that was never in the journal begins anew.
- */
-export function shownUpTo(seq: number): number {
-  return seq === 0 ? 0 : seq + SEQ_WINDOW;
-}
 
 /**
  * Writes the events of one run to the journal, in order and one finished turn at a time (docs/design/runs.md "Journal").

@@ -7,6 +7,20 @@ import { packedEventsSchema } from "./pack_events.ts";
 
 // Records of runs. Every body carries its version `v`. They are parsed here alone, and an older version is brought up to the newest here.
 
+/**
+ * Number of events that may be shown before they are in the journal. A crash loses events that were shown and not written. The run
+ * then goes on with this many seqs left out, so that no seq is used twice and a reader's position stays valid.
+ */
+export const SEQ_WINDOW = 10_000;
+
+/**
+ * Returns the furthest seq that may have been shown of a run whose journal ends at `seq`; after a crash the run goes on beyond it.
+ * Returns 0 before the first record: until then nothing is shown, and a run that was never in the journal begins anew.
+ */
+export function shownUpTo(seq: number): number {
+  return seq === 0 ? 0 : seq + SEQ_WINDOW;
+}
+
 /** Record in the collection `runs`, by run id: the fold so far, and the part of the journal that the fold covers. */
 const runRecordSchema = storedObject({
   v: v.literal(1),

@@ -1,3 +1,4 @@
+import { shownUpTo } from "./run_records.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
@@ -10,7 +11,6 @@ import { POLL_MS } from "../../cluster/cluster_news.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import type { RunPace } from "../run_request.ts";
 import type { JournalPlace } from "./recorded_events.ts";
-import { shownUpTo } from "./run_recorder.ts";
 import type { RunStore } from "./run_store.ts";
 
 /** Parts that the watches of one gateway share. */

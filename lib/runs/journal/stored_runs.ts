@@ -3,10 +3,9 @@ import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import { readable, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import { followRun } from "./follow_run.ts";
-import { journalOf, parseRunRecord, RUN_INPUTS, RUNS } from "./run_records.ts";
+import { journalOf, parseRunRecord, RUN_INPUTS, RUNS, shownUpTo } from "./run_records.ts";
 import type { RunSupervisor } from "../run_request.ts";
 import { createRunStore, type RunStoreOptions } from "./run_store.ts";
-import { shownUpTo } from "./run_recorder.ts";
 
 /** Recorded runs, for reading. */
 export type StoredRuns = Pick<RunSupervisor, "get" | "startedBy" | "list" | "follow" | "reach">;

@@ -44,11 +44,11 @@ type End = { readonly code: string; readonly message: string };
  * `interrupted`. A run that was cancelled before, or whose parent was, ends with `cancelled`. A run that cannot be read is logged and left
  * for a person. Approvals that no run takes up again are withdrawn.
  */
-export async function recoverRuns(options: RecoverOptions): Promise<void> {
-  const { runs, log } = options;
+export async function recoverRuns(open: readonly OpenRunId[], options: RecoverOptions): Promise<void> {
+  const { log } = options;
   const resumable: InterruptedRun[] = [];
   const awaited = new Map<string, ReadonlySet<string>>();
-  for (const { id, cancelled } of await runs.open()) {
+  for (const { id, cancelled } of open) {
     try {
       const settled = await settle(id, cancelled, options);
       if (settled !== undefined) resumable.push(settled.interrupted);

@@ -1,8 +1,8 @@
 import type { AgentApprover } from "../../agent/agent_run.ts";
-import { createIsoTime } from "../../agent/event_recorder.ts";
 import { CancelError, type CancelReason, SHUTTING_DOWN } from "../../base/cancel.ts";
-import { type Clock, type Timer, withTimeout } from "../../base/clock.ts";
+import { type Clock, createIsoTime, type Timer, withTimeout } from "../../base/clock.ts";
 import { createKeyedNotifier, createSharedWait } from "../../base/keyed_queues.ts";
+import { lazily, type Lazy } from "../../base/lazily.ts";
 import type { Random } from "../../base/random.ts";
 import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { isAtWork, type Run, RUN_ID, type RunStatus, runStatusSchema } from "../../base/records/run.ts";
@@ -15,10 +15,10 @@ import { readOnceBack } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { followRun } from "../journal/follow_run.ts";
-import { shownUpTo } from "../journal/run_recorder.ts";
+import { shownUpTo } from "../journal/run_records.ts";
 import { createRunStore, type OnRecorded, type RunStore } from "../journal/run_store.ts";
 import { pruneRuns } from "../journal/stored_runs.ts";
-import { continueRun, type RecoverOptions, recoverRuns } from "../recovery/recover_runs.ts";
+import type { RecoverOptions } from "../recovery/recover_runs.ts";
 import type {
   FollowOptions,
   ListRunsOptions,
@@ -29,14 +29,15 @@ import type {
   RunReview,
   RunSupervisor,
 } from "../run_request.ts";
-import { type ActiveRun, createActiveRuns } from "./active_run.ts";
+import type { ActiveRun } from "./active_run.ts";
+import { createActiveRuns } from "./active_runs.ts";
 import { type AgentOf, noAgents } from "./agent_profile.ts";
 import type { ClusterRuns, ClusterRunsOptions } from "./cluster_runs.ts";
 import type { ApprovableRun } from "./create_approver.ts";
 import { createDayBudget, type DayBudget, type DayBudgetOptions } from "./day_budget.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
 import type { AgentSettings, RunGuidance } from "./run_settings.ts";
-import { RunStarter } from "./start_run.ts";
+import type { RunStarter } from "./start_run.ts";
 
 /** Services that runs need, and settings that a reload changes. */
 export interface SupervisorOptions {
@@ -103,7 +104,9 @@ class Supervisor implements RunSupervisor {
   readonly #active = createActiveRuns<ActiveRun>();
   readonly #day: DayBudget;
   readonly #time: () => string;
-  readonly #starter: RunStarter;
+  readonly #loadStarter: Lazy<Promise<RunStarter>>;
+  /** Undefined before the first run. */
+  #starter: RunStarter | undefined = undefined;
   readonly #recovery: RecoverOptions;
   /** Undefined for a gateway alone. */
   readonly #cluster: ClusterRuns | undefined;
@@ -135,20 +138,24 @@ class Supervisor implements RunSupervisor {
     );
     metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their slot", this.#active.size);
     const queue = createRunQueue(options.limits, () => this.#cluster?.lookForWaiting());
-    this.#starter = new RunStarter({
-      ...options,
-      agentOf: options.agentOf ?? noAgents,
-      cluster: options.cluster === undefined ? undefined : () => this.#cluster,
-      runs: this.#runs,
-      queue,
-      active: this.#active,
-      day: this.#day,
-      news: this.#news,
-      time: this.#time,
-      events: (id) => this.#follow(id, { afterSeq: 0, signal: new AbortController().signal }),
-      cancel: (id, reason) => this.cancel(id, reason),
-      draining: () => this.#draining,
-      onEnd: (entry, status) => this.#onEnd(entry.id, status, entry.recorder !== undefined),
+    // The whole agent comes with it
+    this.#loadStarter = lazily(async () => {
+      const { RunStarter } = await import("./start_run.ts");
+      return this.#starter = new RunStarter({
+        ...options,
+        agentOf: options.agentOf ?? noAgents,
+        cluster: options.cluster === undefined ? undefined : () => this.#cluster,
+        runs: this.#runs,
+        queue,
+        active: this.#active,
+        day: this.#day,
+        news: this.#news,
+        time: this.#time,
+        events: (id) => this.#follow(id, { afterSeq: 0, signal: new AbortController().signal }),
+        cancel: (id, reason) => this.cancel(id, reason),
+        draining: () => this.#draining,
+        onEnd: (entry, status) => this.#onEnd(entry.id, status, entry.recorder !== undefined),
+      });
     });
     this.#recovery = {
       runs: this.#runs,
@@ -157,7 +164,7 @@ class Supervisor implements RunSupervisor {
       pendingApprovals: options.pendingApprovals ?? (() => Promise.resolve([])),
       withdraw: options.withdraw ?? (() => Promise.resolve()),
       onEnd: (id, status) => this.#onEnd(id, status),
-      resume: (interrupted) => this.#starter.resume(interrupted),
+      resume: async (interrupted) => await (await this.#loadStarter()).resume(interrupted),
     };
     this.#cluster = options.cluster?.toRuns({
       runs: this.#runs,
@@ -176,7 +183,7 @@ class Supervisor implements RunSupervisor {
   }
 
   start(request: RunRequest): Promise<RunHandle> {
-    return this.#starter.start(request);
+    return this.#starter?.start(request) ?? this.#loadStarter().then((starter) => starter.start(request));
   }
 
   async get(id: string): Promise<Run | undefined> {
@@ -264,7 +271,10 @@ class Supervisor implements RunSupervisor {
   }
 
   async resolve(id: string, review: RunReview): Promise<Run> {
-    const { resolveRun } = await import("../recovery/review_run.ts");
+    const [{ resolveRun }, { continueRun }] = await Promise.all([
+      import("../recovery/review_run.ts"),
+      import("../recovery/recover_runs.ts"),
+    ]);
     const cluster = this.#cluster;
     if (review.action === "resume" && review.outcome === "not_done") await cluster?.checkAgain(id);
     return await resolveRun(id, review, {
@@ -281,9 +291,16 @@ class Supervisor implements RunSupervisor {
   }
 
   async recover(): Promise<void> {
-    await (this.#cluster?.start() ?? recoverRuns(this.#recovery));
+    await (this.#cluster?.start() ?? this.#recoverHere());
     await this.#prune();
     this.#pruning = this.#options.clock.every(DAY_MS, () => void this.#prune());
+  }
+
+  async #recoverHere(): Promise<void> {
+    const open = await this.#runs.open();
+    if (open.length === 0) return;
+    const { recoverRuns } = await import("../recovery/recover_runs.ts");
+    await recoverRuns(open, this.#recovery);
   }
 
   async drain(graceMs: number, reason: string = SHUTTING_DOWN): Promise<void> {
