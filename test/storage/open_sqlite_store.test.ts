@@ -19,6 +19,7 @@ import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
 import { migrations } from "../../lib/storage/sqlite/migrations.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
+import { openDatabase } from "../../lib/storage/sqlite/open_database.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
@@ -203,4 +204,12 @@ test("a database of each released version opens and keeps what it held", async (
       await store.close();
     });
   }
+});
+
+test("copies of the pages that a group changes are kept in memory, in no file of their own", async () => {
+  await withTemporaryFolder(async (folder) => {
+    const database = openDatabase(join(folder, "postern.db"), migrations);
+    assert.equal(database.prepare("PRAGMA temp_store").get()?.["temp_store"], 2);
+    database.close();
+  });
 });

@@ -38,6 +38,9 @@ export function openDatabase(path: string, migrations: readonly Migration[], log
     // In the log, where it costs one sync of the disk; before it, four
     if (isNew) database.exec(`PRAGMA application_id = ${APPLICATION_ID}`);
     migrate(database, path, migrations, log);
+    // Each write of a group has a savepoint, with a copy of each page that the write changes. SQLite would make a file for the copies of
+    // every group, and remove it. A migration may sort whole tables, so its files stay files
+    database.exec("PRAGMA temp_store = MEMORY");
     return database;
   } catch (error) {
     database?.close();
