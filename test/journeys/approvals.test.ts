@@ -88,31 +88,6 @@ test("asked over the socket, answered over HTTP: a denial reaches the model with
     await client.leave();
   }));
 
-test("nobody answers: the question expires, the call is denied and the run goes on", () =>
-  withGateway({ script: READ_WRITE_READ, config: { autonomy: { approval_timeout_secs: 1 } } }, async (gateway) => {
-    const client = await openEvents(gateway);
-    client.send("Change the notes");
-    const asked = (await client.readUntil(isNeeded)).at(-1);
-    const rest = await client.readReply();
-    assert.deepEqual(rest.find(({ type }) => type === "approval_answered")?.["decision"], "expired");
-    assert.match(String(outputs(rest)[0]), /nobody answered in time/);
-    assert.equal((await answer(gateway, asked?.["approval_id"], { decision: "approve" })).status, 409);
-    assert.equal(notes(gateway), "old\n");
-    await client.leave();
-  }));
-
-test("a file that changes while it is asked about is not written over", () =>
-  withGateway({ script: READ_WRITE_READ }, async (gateway) => {
-    const client = await openEvents(gateway);
-    client.send("Change the notes");
-    const asked = (await client.readUntil(isNeeded)).at(-1);
-    writeFileSync(gateway.workspace.path("notes.txt"), "olD\n");
-    client.send({ type: "approve", approval_id: asked?.["approval_id"] });
-    assert.match(String(outputs(await client.readReply())[0]), /is not what it was when the call was approved/);
-    assert.equal(notes(gateway), "olD\n");
-    await client.leave();
-  }));
-
 test("a client that leaves takes its question along", () =>
   withGateway({ script: READ_WRITE_READ }, async (gateway) => {
     const client = await openEvents(gateway);
@@ -123,30 +98,6 @@ test("a client that leaves takes its question along", () =>
     await until(async () => (await jsonOf(gateway.call(path))).status === "cancelled");
     assert.equal(notes(gateway), "old\n");
   }));
-
-test("remembered for the run, the same call is not asked about again in it; always, in no run", () => {
-  const call = { toolCalls: [{ name: "write_file", arguments: { ...WRITE, dry_run: true } }] };
-  const script: Script = [call, call, "One", call, "Two", call, "Three"];
-  return withGateway({ script }, async (gateway) => {
-    const client = await openEvents(gateway);
-    const converse = async (remember: string | undefined) => {
-      client.send("Try it");
-      if (remember !== undefined) {
-        const asked = (await client.readUntil(isNeeded)).at(-1);
-        client.send({ type: "approve", approval_id: asked?.["approval_id"], remember });
-      }
-      const rest = await client.readReply();
-      assert.deepEqual(rest.filter(isNeeded), []);
-      return rest.filter(({ type, is_error }) => type === "tool_end" && is_error === false).length;
-    };
-    assert.equal(await converse("run"), 2);
-    assert.equal(await converse("always"), 1);
-    assert.equal(await converse(undefined), 1);
-    const { data: rules } = await jsonOf(gateway.call("/v1/approval-rules"));
-    assert.deepEqual(rules.map(({ scope }: { scope: string }) => scope), ["always", "run"]);
-    await client.leave();
-  });
-});
 
 test("asked, restarted, approved, restarted: the repeated tool call runs, once", () =>
   withWorld(async (world) => {

@@ -39,38 +39,6 @@ test("a repeat gets the first reply again, byte for byte, and the model is asked
     }
   }));
 
-test("a key belongs to its token, its path and its body", () =>
-  withWorld(async (world) => {
-    const gateway = await world.gateway({ script: numbered });
-    const { token } = await jsonOf(gateway.call("/v1/tokens", { body: {} }));
-    const first = await (await send(gateway, "/v1/ping", { message: "a" }, "k")).text();
-    const conflict = await readRefusal(await send(gateway, "/v1/ping", { message: "b" }, "k"));
-    assert.deepEqual([conflict.status, conflict.code], [409, "idempotency_conflict"]);
-    assert.equal(conflict.headers.get("x-should-retry"), "false");
-    const other = await gateway.call("/v1/ping", {
-      body: { message: "b" },
-      headers: { "idempotency-key": "k", authorization: `Bearer ${token}` },
-    });
-    assert.equal(other.headers.get("idempotency-replayed"), null);
-    assert.deepEqual(await other.json(), { ok: true, echo: "b" });
-    assert.equal((await send(gateway, "/api/chat", { message: "b" }, "k")).status, 200);
-    assert.equal(await (await send(gateway, "/v1/ping", { message: "a" }, "k")).text(), first);
-  }));
-
-test("keys that cannot be honoured are refused, and secret replies are never kept", () =>
-  withWorld(async (world) => {
-    const gateway = await world.gateway({ script: numbered });
-    for (const key of ["", "x".repeat(256), "a b", "ä"]) {
-      const refusal = await readRefusal(await send(gateway, "/v1/ping", {}, key));
-      assert.deepEqual([refusal.status, refusal.param], [400, "Idempotency-Key"]);
-    }
-    for (const path of ["/pair", "/v1/ws-ticket", "/v1/pairing-code", "/v1/tokens"]) {
-      const headers = { "idempotency-key": "k", "x-pairing-code": "ABCD-EFGH" };
-      const refusal = await readRefusal(await gateway.call(path, { method: "POST", headers }));
-      assert.deepEqual([refusal.status, refusal.param], [400, "Idempotency-Key"], path);
-    }
-  }));
-
 test("fifty requests at once under one key run once, and all get the same reply", () =>
   withWorld(async (world) => {
     const script = () => ({ text: ["one ", "two ", "three"], chunkDelayMs: 20 });
@@ -103,18 +71,6 @@ test("the first client's leaving does not end work that has a key: a repeat find
     const repeat = await jsonOf(send(gateway, "/v1/chat/completions", body, "k"));
     assert.equal(repeat.choices[0].message.content, "one two three");
     assert.equal(gateway.provider.requests.length, 1);
-  }));
-
-test("a reply that failed is not kept: the same key may try again", () =>
-  withWorld(async (world) => {
-    const failure = new Error("a bug of the script");
-    const script = (_request: unknown, turn: number) => turn === 0 ? { errorBefore: failure } : "recovered";
-    const gateway = await world.gateway({ script });
-    const failed = await send(gateway, "/v1/chat/completions", { messages: HI }, "k");
-    assert.ok(failed.status >= 500);
-    await failed.text();
-    const second = await jsonOf(send(gateway, "/v1/chat/completions", { messages: HI }, "k"));
-    assert.equal(second.choices[0].message.content, "recovered");
   }));
 
 test("a kept reply outlives the gateway that made it", () =>
@@ -160,18 +116,6 @@ test("a shutdown suspends work that has a key: a repeat at the next start gets i
       assert.equal(JSON.parse(data.at(-2) ?? "").error.code, "run_interrupted");
       assert.equal((await jsonOf(gateway.call("/v1/runs"))).data.length, 2);
     });
-  }));
-
-test("a stream replayed later has its events and its end", () =>
-  withWorld(async (world) => {
-    const gateway = await world.gateway({ script: [{ text: ["one ", "two"] }] });
-    const body = { messages: HI, stream: true };
-    await (await send(gateway, "/v1/chat/completions", body, "k")).text();
-    const repeat = await send(gateway, "/v1/chat/completions", body, "k");
-    const { data } = readSse(await repeat.text());
-    assert.equal(data.at(-1), "[DONE]");
-    const deltas = data.slice(0, -1).map((event) => JSON.parse(event).choices[0]?.delta.content ?? "");
-    assert.equal(deltas.join(""), "one two");
   }));
 
 test("a delivery that is repeated while its run is at work waits for the one reply", () =>
