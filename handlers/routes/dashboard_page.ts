@@ -28,6 +28,8 @@ export const dashboardRoute: Route = {
       ...(coding === undefined ? {} : { "content-encoding": coding }),
       vary: "Origin, Accept-Encoding",
       "content-security-policy": contentSecurityPolicy,
+      "cross-origin-opener-policy": "same-origin",
+      "cross-origin-resource-policy": "same-origin",
       "cache-control": "no-cache",
       "referrer-policy": "no-referrer",
       "x-content-type-options": "nosniff",

@@ -16,6 +16,9 @@ test("/health/live, /metrics and / answer without a token", async () => {
   const page = await send("GET", "/", { token: null });
   assert.equal(page.headers.get("content-type"), "text/html; charset=utf-8");
   assert.match(page.headers.get("content-security-policy") ?? "", /default-src 'none'/);
+  for (const header of ["cross-origin-opener-policy", "cross-origin-resource-policy"]) {
+    assert.equal(page.headers.get(header), "same-origin", header);
+  }
   assert.doesNotMatch(await page.text(), /pst_[A-Za-z0-9]{20}/);
 });
 

@@ -11,6 +11,7 @@ const MARKDOWN = [
   "1. dig\n   - deep\n   - wide\n2. sow",
   "| plant | day |\n|:--|--:|\n| bean \\| pea | `Tue` |",
   '```ts\nconst bean = "<i>1</i>";\n```',
+  "[Sign in at bank.example](https://evil.example/in), [example.com](https://example.com/a), [more](https://example.org).",
   "\\*plain\\* <img src=x onerror=alert(1)>",
 ].join("\n\n");
 
@@ -161,7 +162,8 @@ describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
         ["corn"],
       ]);
       assert.match((await texts("p")).join("\n"), /2\*3\*4 and snake_case_name stay/);
-      assert.equal(await prose.locator("a").getAttribute("href"), "https://example.com/a_b");
+      assert.equal(await prose.locator("a").first().getAttribute("href"), "https://example.com/a_b");
+      assert.deepEqual((await texts("a")).slice(1), ["Sign in at bank.example (evil.example)", "example.com", "more"]);
       assert.deepEqual(await texts("blockquote blockquote"), ["and his wife"]);
       assert.deepEqual(await texts("ol > li > ul > li"), ["deep", "wide"]);
       assert.deepEqual(await texts("td"), ["bean | pea", "Tue"]);

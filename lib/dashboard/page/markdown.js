@@ -21,6 +21,8 @@ const INLINE = new RegExp(
   ].map(({ source }) => source).join("|"),
   "g",
 );
+/** What reads like the name of a host. A text has at most 1,000 characters, and a name is told by its dots */
+const NAMED_HOST = /[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+/gu;
 /** Marks within marks */
 const MAX_DEPTH = 4;
 const COPIED_MS = 2000;
@@ -174,5 +176,18 @@ function toMark({ code, plain, bold, bold2, struck, italic, italic2, label, href
     "a",
     { href: url, target: "_blank", rel: "noopener noreferrer" },
     ...label === undefined ? [url] : within(label),
+    ...label === undefined ? [] : otherHost(label, url),
   );
+}
+
+/**
+ * Where the text of a link names a host that the link does not lead to, its own host is shown too.
+ * @param {string} label
+ * @param {string} url
+ * @returns {string[]}
+ */
+function otherHost(label, url) {
+  const host = URL.parse(url)?.hostname ?? url;
+  const named = label.match(NAMED_HOST) ?? [];
+  return named.every((name) => URL.parse(`https://${name}`)?.hostname === host) ? [] : [` (${host})`];
 }
