@@ -39,7 +39,7 @@ ${line("host", "127.0.0.1", undefined)}
 ${line("port", 42617, undefined)}
 
 [agent]
-# Tells runs of AGENTS.md of the workspace, or of CLAUDE.md, once you trust its content: postern instructions trust
+# Tells runs of AGENTS.md of the workspace, or of its like, once you trust its content: postern instructions trust
 ${line("workspace_instructions", false, instructions)}
 
 [autonomy]

@@ -284,7 +284,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/skill.ts")).skillRemoveCommand,
   ),
   "instructions show": verb(
-    "Show AGENTS.md or CLAUDE.md of the workspace, and whether runs are told of it",
+    "Show AGENTS.md or its like of the workspace, and whether runs are told of it",
     async () => (await import("./commands/instructions.ts")).instructionsShowCommand,
   ),
   "instructions trust": verb(

@@ -13,7 +13,7 @@ import { isYes } from "../terminal/require_yes.ts";
 
 /**
  * Command `postern init`: writes a commented configuration to `./postern.toml`, or to the file that --config names, and accepts it
- * where that is needed. Asks three questions, a fourth one where the folder has AGENTS.md or CLAUDE.md, or none with --yes. Overwrites an existing file only after a person agreed.
+ * where that is needed. Asks three questions, a fourth one where the folder has AGENTS.md or its like, or none with --yes. Overwrites an existing file only after a person agreed.
  */
 export const initCommand = defineCliCommand({
   args: { yes: { type: "boolean", description: "Do not ask: take the defaults" } },

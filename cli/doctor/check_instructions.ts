@@ -4,7 +4,7 @@ import { type Check, fine, warning } from "./finding.ts";
 
 const NAME = "instructions";
 
-/** Checks whether runs are told of AGENTS.md or CLAUDE.md of the workspace. */
+/** Checks whether runs are told of AGENTS.md or its like of the workspace. */
 export const instructionsCheck: Check = {
   name: NAME,
   async run(installation) {

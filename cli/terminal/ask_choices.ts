@@ -18,7 +18,7 @@ const MAX_TRIES = 5;
 
 /**
  * Asks a person for the choices of a new configuration: which model, which folder, what the agent may change, and whether it follows the
- * AGENTS.md or CLAUDE.md that the folder has. An empty answer keeps the default.
+ * AGENTS.md or its like that the folder has. An empty answer keeps the default.
  * @throws {UsageError} there is no terminal, or its input ended
  * @throws {CommandError} no answer could be used
  */

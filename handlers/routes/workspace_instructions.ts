@@ -14,7 +14,7 @@ const instructionsSchema = v.object({
   on: v.boolean(),
   /** Why they are off, with what turns them on; null while they are on */
   reason: v.nullable(v.string()),
-  /** `AGENTS.md` or `CLAUDE.md`; null: there is none */
+  /** Path of the file in the workspace, such as `AGENTS.md`; null: there is none */
   file: v.nullable(v.string()),
   path: v.nullable(v.string()),
   /** SHA-256 of the bytes, which trust binds; null: they cannot be read */
@@ -40,7 +40,7 @@ const trustSchema = v.strictObject({
 
 const reply = { status: 200, type: "application/json", schema: instructionsSchema } as const;
 
-/** GET /v1/workspace-instructions: AGENTS.md or CLAUDE.md of the workspace, and whether runs are told of it. */
+/** GET /v1/workspace-instructions: AGENTS.md or its like of the workspace, and whether runs are told of it. */
 export const instructionsRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/workspace-instructions",

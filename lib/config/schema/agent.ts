@@ -10,7 +10,7 @@ export const agentSchema = v.strictObject({
   context_window_tokens: about("Tokens that the model can take. 0: what the provider says", integer(0, 0, 100_000_000)),
   tools: about("Tools that the agent has: names, `prefix*` or `*`. An empty list means none", texts(["*"])),
   workspace_instructions: about(
-    "Tells runs of AGENTS.md at the top of the workspace, or of CLAUDE.md, once you trust its content: `postern instructions trust`",
+    "Tells runs of AGENTS.md at the top of the workspace, or of its like (CLAUDE.md, GEMINI.md, .github/copilot-instructions.md, .cursorrules), once you trust its content: `postern instructions trust`",
     boolean(false),
   ),
   tool_search: about(

@@ -1,5 +1,5 @@
 import { realpath } from "node:fs/promises";
-import { join, resolve, sep } from "node:path";
+import { basename, join, resolve, sep } from "node:path";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../../base/built_in_forbidden_paths.ts";
 import { foldName } from "./sensitive_files.ts";
 
@@ -108,12 +108,18 @@ const PROTECTED: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Names of the files that instruct agents which work in a folder, the first to count first. File tools do not write them, so that no run
- * steers the next one; commands may, since a person trusts one content of them.
+ * Files of a folder that instruct the agents which work there, those of other agents too, the first to count first. File tools do not write
+ * a file of such a name, so that no run steers the next one; commands may, since a person trusts one content of them.
  */
-export const INSTRUCTION_FILES: readonly string[] = ["AGENTS.md", "CLAUDE.md"];
+export const INSTRUCTION_FILES: readonly string[] = [
+  "AGENTS.md",
+  "CLAUDE.md",
+  "GEMINI.md",
+  ".github/copilot-instructions.md",
+  ".cursorrules",
+];
 
-const INSTRUCTIONS: ReadonlySet<string> = new Set(INSTRUCTION_FILES.map(foldName));
+const INSTRUCTIONS: ReadonlySet<string> = new Set(INSTRUCTION_FILES.map((file) => foldName(basename(file))));
 
 /** Tells whether a name is that of a file that instructs agents, in any case. */
 export function isInstructionFile(name: string): boolean {

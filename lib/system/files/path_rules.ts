@@ -3,7 +3,7 @@ import { basename, join, resolve, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import { isTemporary } from "../../base/durable_files.ts";
 import type { FileScope } from "./files.ts";
-import { isProtected, isWithin, loadForbiddenBy } from "./forbidden_paths.ts";
+import { INSTRUCTION_FILES, isProtected, isWithin, loadForbiddenBy } from "./forbidden_paths.ts";
 import { fileError } from "./file_error.ts";
 import { shown } from "./parse_path.ts";
 import { isSensitive } from "./sensitive_files.ts";
@@ -67,7 +67,9 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
       if (options.writing && isProtected([...aboveRoot, ...names])) {
         return new ToolError(
           "path_protected",
-          `Cannot write ${path()}: postern.toml, AGENTS.md, CLAUDE.md, .git, .agents, .claude, .plugins, plugins and .postern are not for the file tools to change`,
+          `Cannot write ${path()}: postern.toml, .git, .agents, .claude, .plugins, plugins, .postern and files that instruct agents (${
+            INSTRUCTION_FILES.join(", ")
+          }) are not for the file tools to change`,
         );
       }
       if (scope.allowSensitive || !isSensitive(names, rootName)) return undefined;

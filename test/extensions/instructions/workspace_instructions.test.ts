@@ -117,6 +117,19 @@ test("off, a trusted file is not told of", () =>
     assert.equal(await instructions.offer(), "");
   }, { enabled: false }));
 
+test("files of other agents count where AGENTS.md is not there, each before those after it", () =>
+  withInstructions(async ({ instructions, write, trust, at }) => {
+    mkdirSync(at(".github"));
+    const files = [".cursorrules", ".github/copilot-instructions.md", "GEMINI.md", "CLAUDE.md", "AGENTS.md"];
+    for (const file of files) {
+      write(file, `of ${file}`);
+      assert.equal((await instructions.show()).file, file);
+      assert.equal(await instructions.offer(), "", "nobody trusts this one");
+      await trust();
+      assert.match(await instructions.offer(), new RegExp(`of ${file.replaceAll(".", "\\.")}`));
+    }
+  }));
+
 test("AGENTS.md stands before CLAUDE.md, and a file in a folder counts for nothing", () =>
   withInstructions(async ({ instructions, write, trust, at }) => {
     mkdirSync(at("packages"));
