@@ -16,6 +16,7 @@ const lockfileSchema = v.object({
       bin: v.optional(v.record(v.string(), v.string()), {}),
       dependencies: v.optional(v.record(v.string(), v.string()), {}),
       optionalDependencies: v.optional(v.record(v.string(), v.string()), {}),
+      peerDependencies: v.optional(v.record(v.string(), v.string()), {}),
     }),
   ),
 });
@@ -49,7 +50,10 @@ export function checkLockfile(text: string, name: string): LockedPackage {
   for (const [path, entry] of entries) {
     const shown = JSON.stringify(nameOf(path));
     if (entry.link || !path.startsWith("node_modules/")) throw refuse(name, `it needs ${shown}, which is a folder`);
-    for (const [needed, range] of Object.entries({ ...entry.dependencies, ...entry.optionalDependencies })) {
+    const needs = [entry.dependencies, entry.optionalDependencies, entry.peerDependencies].flatMap(
+      Object.entries<string>,
+    );
+    for (const [needed, range] of needs) {
       if (isFromRegistry(range)) continue;
       const reason = `${shown} needs ${JSON.stringify(needed)} from ${JSON.stringify(range.slice(0, 80))}`;
       throw refuse(name, `${reason}, and only packages of the registry have a digest that can be checked`);

@@ -56,6 +56,16 @@ for (
       { "node_modules/b": { ...B, dependencies: { e: "owner/repository" } } },
       /needs "e" from/,
     ],
+    [
+      "a peer of another address",
+      { "node_modules/b": { ...B, peerDependencies: { f: "git+https://x.test/f" } } },
+      /needs "f" from/,
+    ],
+    [
+      "a peer of the same name as a dependency",
+      { "node_modules/b": { ...B, dependencies: { g: "file:../g" }, peerDependencies: { g: "1" } } },
+      /needs "g" from/,
+    ],
     ["an optional folder", { "node_modules/b": { ...B, optionalDependencies: { e: "file:../e" } } }, /needs "e" from/],
     [
       "an alias of an address",
