@@ -3,7 +3,7 @@ const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major < 22 || (major === 22 && minor < 19)) {
   console.error(
     `Cannot run Postern on Node ${process.versions.node}: it needs 22.19 or newer. ` +
-      "The project brings its own Node: run `npm ci` without --ignore-scripts, then use `npm run ...` or `npm start`",
+      "On Linux and Windows the project brings its own Node: run `npm ci`, then use `npm run ...` or `npm start`",
   );
   process.exit(1);
 }

