@@ -42,7 +42,7 @@ const PROBE_TIMEOUT_MS = 10_000;
 export async function reachGateway(context: CommandContext, options: ReachOptions): Promise<ReachedGateway> {
   const loaded = await context.loadConfig();
   const record = await readControlFile(loaded.dataDir);
-  if (record !== undefined && await answers(record)) return reachRunning(record, { context, loaded });
+  if (record !== undefined && await probeGateway(record) !== "silent") return reachRunning(record, { context, loaded });
   if (loaded.config.storage.driver === "postgres") {
     await (await import("./cluster_database.ts")).requireNoCluster(context, loaded);
   }
@@ -63,14 +63,6 @@ export function expectSuccess({ status, body }: GatewayReply): unknown {
   if (status < 400) return body;
   const { message } = (body as { error?: { message?: unknown } } | undefined)?.error ?? {};
   throw new CommandError(typeof message === "string" ? message : `The gateway answered with status ${status}`);
-}
-
-async function answers(record: ControlRecord): Promise<boolean> {
-  const client = createGatewayClient({ ...record, clock: systemClock, timeoutMs: PROBE_TIMEOUT_MS });
-  return await client.request({ method: "GET", path: "/health/live" }).then(
-    ({ status }) => status === 200,
-    () => false,
-  );
 }
 
 function reachRunning(

@@ -299,13 +299,19 @@ export class Visit implements RouteVisitor {
     if (route.maxBodyBytes !== undefined) context.maxBodyBytes = route.maxBodyBytes;
     context.ownBodyBytes = route.rawBody?.maxBytes;
     const identity = this.#identify();
-    this.#limit(route.access, identity);
+    if (!this.#hasLongCode(route)) this.#limit(route.access, identity);
     context.identity = checkAccess(this.#request, route, {
       identity,
       ticket: this.#ticket,
       services: this.#parts.services,
       hidesPeer: this.#settings.open && context.remoteAddress === undefined,
     });
+  }
+
+  /** Tells whether the request pairs with the code that its sender read at the terminal. */
+  #hasLongCode({ access }: Route): boolean {
+    const { pairing } = this.#parts.services;
+    return access === "pairing_code" && pairing.isLongCode(this.#request.headers.get("x-pairing-code"));
   }
 
   #identify(): Identity | undefined {

@@ -1,6 +1,6 @@
 import type { SharedKind, SharedWindows } from "../../lib/access/shared_windows.ts";
 import { type SlidingWindow, slidingWindow } from "../../lib/access/sliding_window.ts";
-import type { Identity } from "../../lib/access/identity.ts";
+import { CONTROL, type Identity } from "../../lib/access/identity.ts";
 import type { Counter } from "../../lib/base/telemetry/metrics.ts";
 import type { DoorAccess } from "../door.ts";
 import type { Config } from "../../lib/config/config.ts";
@@ -24,9 +24,9 @@ export interface IdentityWindows {
 
 /** Windows of requests. Each kind of sender fills a window of its own, so that no sender locks out another. */
 export interface Windows {
-  /** By token; one window for all while pairing is off */
+  /** By token; one window for all but the command line while pairing is off */
   readonly callers: SlidingWindow;
-  /** Requests of probes, such as `/health`: one window for all of them */
+  /** Requests of probes, such as `/health`, by token; one window for all without one */
   readonly probes: SlidingWindow;
   /** Requests of public routes, and requests that no route takes, by address */
   readonly addresses: SlidingWindow;
@@ -125,14 +125,13 @@ export function limitRequest(request: Request, limited: LimitedRequest, options:
   // A gateway asks for many clients of its own, which it has limited
   if (access === "cluster" && identity?.scopes.includes("cluster")) return;
   const probe = access === "public" && isProbe(limited.path);
+  const tokenId = identity?.tokenId ?? null;
   if (windows !== undefined) {
-    if (probe) {
-      if (isForeignPage(request, limited)) limitAddress(windows.crossSite, options);
-      else takeSlot(windows.probes, "all", options);
-    } else takeSenderSlot(request, limited, windows, options);
+    if (!probe) takeSenderSlot(request, limited, windows, options);
+    else if (tokenId === null && isForeignPage(request, limited)) limitAddress(windows.crossSite, options);
+    else takeSlot(windows.probes, tokenId ?? OPEN, options);
   }
   if (identities === undefined || probe || (identity === undefined && access !== "public")) return;
-  const tokenId = identity?.tokenId ?? null;
   if (tokenId === null) limitAddress(identities.addresses, options);
   else takeSlot(identities.tokens, tokenId, options);
 }
@@ -156,7 +155,9 @@ function takeSenderSlot(
   const { access, identity } = limited;
   const isOpen = access === "public" || access === undefined;
   const tokenId = identity?.tokenId ?? null;
-  if (tokenId !== null) return takeSlot(windows.callers, options.settings.open ? OPEN : tokenId, options);
+  // Nobody but the operator has the token of the command line, whatever else is open
+  const isShared = options.settings.open && tokenId !== CONTROL;
+  if (tokenId !== null) return takeSlot(windows.callers, isShared ? OPEN : tokenId, options);
   // Attack: with pairing off, a page of another site can send requests to bearer routes. They must not use up the callers' window
   if ((isOpen || identity !== undefined) && isForeignPage(request, limited)) {
     return limitAddress(windows.crossSite, options);
@@ -180,7 +181,7 @@ export function isProbe(path: string): boolean {
 
 const UNKNOWN = "unknown";
 
-/** Key of all callers while pairing is off: nothing tells them apart for sure. */
+/** Key of all probes without a token, and of all callers while pairing is off: nothing tells them apart for sure. */
 const OPEN = "open";
 
 /** Tells whether a page of another site sends a request; a browser cannot keep a page from sending requests that only read. */

@@ -10,6 +10,9 @@ export interface Identity {
   readonly plain?: boolean;
 }
 
+/** Id of the command line's token. Each start makes another token, and none of them is ever revoked. */
+export const CONTROL = "control";
+
 /** A token as lists show it: never the token itself. Times are ISO 8601. */
 export interface TokenRecord {
   readonly id: string;

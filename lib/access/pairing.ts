@@ -14,8 +14,14 @@ export type PairingTerms = Partial<TokenTerms> & { readonly address?: string | u
 
 /** The pairing code and its exchange (docs/design/access.md "Pairing"). */
 export interface Pairing {
-  /** A fresh code, `ABCD-EFGH`, in place of any earlier one. Only its hash is kept */
+  /**
+   * A fresh code in place of any earlier one. Only its hash is kept.
+   * @param by who asks at a terminal or with a token, and gets a long code, `ABCD-EFGH-JKLM-NPQR`, which nobody can lock out: no lock holds
+   *   for it. Null: a start shows the code, `ABCD-EFGH`
+   */
   createCode(by?: Actor | null): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;
+  /** Tells whether a text is the long code that this process made last. Guesses of strangers then bound nothing */
+  isLongCode(code: string | null): boolean;
   /** Tells whether there is a code that somebody may still come with. */
   isPending(): Promise<boolean>;
   /**
@@ -43,6 +49,8 @@ export interface CreatePairingOptions {
 /** 32 letters and digits without I, O, 0 and 1, so that one character is five bits. */
 const ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const CODE_CHARACTERS = 8;
+/** 80 random bits: guessing needs no lock to be hopeless, and so nobody can lock such a code out by guessing. */
+const LONG_CODE_CHARACTERS = 16;
 const MAX_PRESENTED_CHARACTERS = 64;
 const MAX_MISSES = 5;
 const LOCK_MS = 300_000;
@@ -79,6 +87,8 @@ class StoredPairing implements Pairing {
   readonly #record: RecordAccess;
   /** The newest exchange, whether it succeeds or fails */
   #tail: Promise<unknown> = Promise.resolve();
+  /** Hash of the long code that was made last; "" before */
+  #longHash = "";
 
   constructor(options: CreatePairingOptions) {
     this.#options = options;
@@ -87,6 +97,10 @@ class StoredPairing implements Pairing {
 
   createCode(by: Actor | null = null): ReturnType<Pairing["createCode"]> {
     return this.#exclusively(() => this.#replaceCode(by));
+  }
+
+  isLongCode(code: string | null): boolean {
+    return this.#longHash !== "" && secretHash(normalize(code ?? "")) === this.#longHash;
   }
 
   async isPending(): Promise<boolean> {
@@ -111,7 +125,8 @@ class StoredPairing implements Pairing {
     const { store, clock, tokens, random } = this.#options;
     let code = "";
     // The low five bits index the 32 letters
-    for (const byte of random.bytes(CODE_CHARACTERS)) code += ALPHABET.charAt(byte & 31);
+    const characters = by === null ? CODE_CHARACTERS : LONG_CODE_CHARACTERS;
+    for (const byte of random.bytes(characters)) code += ALPHABET.charAt(byte & 31);
     const ttlSeconds = this.#options.ttlSeconds();
     const body: v.InferOutput<typeof codeSchema> = { v: 1, expires_at: clock.now() + ttlSeconds * 1000 };
     await tokens.changeBy(by, async (also) => {
@@ -123,7 +138,8 @@ class StoredPairing implements Pairing {
         ...also,
       ]);
     });
-    return { code: `${code.slice(0, 4)}-${code.slice(4)}`, expiresInSeconds: ttlSeconds };
+    this.#longHash = by === null ? "" : secretHash(code);
+    return { code: code.replace(/.{4}(?=.)/g, "$&-"), expiresInSeconds: ttlSeconds };
   }
 
   async #exchange(
@@ -151,9 +167,14 @@ class StoredPairing implements Pairing {
    * @throws {HttpError} 403 pairing_code_invalid, 429 pairing_locked, 503 storage_unavailable
    */
   async #takeCode(presented: string, address: string | null) {
-    const { clock } = this.#options;
-    const code = presented.length > MAX_PRESENTED_CHARACTERS ? "" : presented.toUpperCase().replace(/[\s-]/g, "");
+    const { store, clock } = this.#options;
+    const code = normalize(presented);
     const hash = secretHash(code);
+    if (code.length === LONG_CODE_CHARACTERS) {
+      const taken = await store.takeOnce(PAIRING_CODES, hash);
+      if (taken === undefined || this.#expiryOf(taken) <= clock.now()) throw invalidCode();
+      return { misses: 0, hash, taken };
+    }
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const guard = await this.#refuseWhileLocked();
       const taken = code.length === CODE_CHARACTERS ? await this.#take(hash, guard) : undefined;
@@ -218,6 +239,11 @@ class StoredPairing implements Pairing {
 interface PairingGuard {
   readonly misses: number;
   readonly version: number;
+}
+
+/** Returns a code as it was made, without hyphens; "" for a text that is too long for one. */
+function normalize(presented: string): string {
+  return presented.length > MAX_PRESENTED_CHARACTERS ? "" : presented.toUpperCase().replace(/[\s-]/g, "");
 }
 
 function putOver({ version }: PairingGuard, body: unknown): Write {

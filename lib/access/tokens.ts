@@ -6,16 +6,17 @@ import { type Actor, isTokenScope, type Scope, SCOPES } from "../base/records/ca
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
 import { readable, type ReadRecord, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import type {
-  Identity,
-  IssuedToken,
-  NewToken,
-  PresentedToken,
-  RecordAccess,
-  TokenPatience,
-  TokenRecord,
-  Tokens,
-  TokenStanding,
+import {
+  CONTROL,
+  type Identity,
+  type IssuedToken,
+  type NewToken,
+  type PresentedToken,
+  type RecordAccess,
+  type TokenPatience,
+  type TokenRecord,
+  type Tokens,
+  type TokenStanding,
 } from "./identity.ts";
 import { checkNewToken, KeptToken, parseTokenBody, secretHash, TOKEN_LIMITS, type TokenBody } from "./stored_token.ts";
 import type { AccessCluster, TokenSharing } from "./token_sharing.ts";
@@ -40,8 +41,6 @@ export interface CreateTokensOptions {
 
 /** By token id. */
 export const TOKENS = "tokens";
-/** Id of the command line's token. Each start makes another token, and none of them is ever revoked */
-const CONTROL = "control";
 const MAX_PRESENTED_CHARACTERS = 512;
 
 /** A token as `verify` needs it, found by the hash of its text. */

@@ -143,6 +143,26 @@ test("misses and the lock survive a restart; a new code clears both", async () =
   assert.ok(await pairing.redeem(fresh.code));
 });
 
+test("no lock holds for the code that an operator asked for; it works once and expires", async () => {
+  const { pairing, restart, clock } = await setUp();
+  const by = { via: "http", tokenId: "control" } as const;
+  const { code } = await pairing.createCode(by);
+  assert.match(code, /^([A-HJ-NP-Z2-9]{4}-){3}[A-HJ-NP-Z2-9]{4}$/);
+  for (let miss = 0; miss < 5; miss++) await assert.rejects(pairing.redeem(WRONG), invalid);
+  await assert.rejects(pairing.redeem(WRONG), locked(300));
+  assert.deepEqual([pairing.isLongCode(code), pairing.isLongCode(WRONG), pairing.isLongCode(null)], [
+    true,
+    false,
+    false,
+  ]);
+  await assert.rejects(pairing.redeem("WRNG-CDEF-GHJK-LMNP"), invalid);
+  assert.ok(await restart().redeem(code));
+  await assert.rejects(pairing.redeem(code), invalid);
+  const { code: late } = await pairing.createCode(by);
+  await clock.advance(3_600_000);
+  await assert.rejects(pairing.redeem(late), invalid);
+});
+
 test("while the count of misses cannot be read no code counts, and a new code makes it anew", async () => {
   const { pairing, store } = await setUp();
   const { code } = await pairing.createCode();

@@ -124,6 +124,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     tokens: createFakeTokens(() => random.id("")),
     pairing: {
       isPending: () => Promise.resolve(false),
+      isLongCode: () => false,
       createCode: () => Promise.resolve({ code: "ABCD-EFGH", expiresInSeconds: 3600 }),
       redeem(code, terms) {
         if (code === "GOOD-CODE") return Promise.resolve(issued("pst_paired", ["admin"], terms));

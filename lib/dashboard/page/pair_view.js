@@ -84,7 +84,9 @@ function toSentence(error) {
     case "pairing_code_invalid":
       return "This code is wrong, used or expired: take the newest one, or a fresh one from postern pair.";
     case "pairing_locked":
-      return `Too many wrong codes: try again in ${Math.ceil(error.retryAfterSeconds / 60)} min.`;
+      return `Too many wrong codes: try again in ${
+        Math.ceil(error.retryAfterSeconds / 60)
+      } min, or take a code from postern pair.`;
     default:
       return error.message;
   }

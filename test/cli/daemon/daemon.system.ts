@@ -130,7 +130,7 @@ test("start answers once /health does, status tells all of it, stop ends it and 
 test("the pairing code is told to the terminal of the start, works, and is in no log", () =>
   withDaemon(async ({ run, dataDir }) => {
     const { stdout } = await run(["daemon", "start", "--port", "0"]);
-    const code = /^Pairing code: (\w{4}-\w{4})$/m.exec(stdout)?.[1] ?? "";
+    const code = /^Pairing code: ((?:\w{4}-){3}\w{4})$/m.exec(stdout)?.[1] ?? "";
     const address = /http:\S+\/$/m.exec(stdout)?.[0] ?? "";
     const paired = await fetch(`${address}pair`, { method: "POST", headers: { "x-pairing-code": code } });
     assert.equal(paired.status, 200);

@@ -157,7 +157,7 @@ class Reader {
     let filled = text.replaceAll(ADDRESS, this.#host);
     if (filled.includes("ABCD-EFGH")) {
       const { stdout } = await this.#machine.run(["pair"]);
-      filled = filled.replaceAll("ABCD-EFGH", /[0-9A-Z]{4}-[0-9A-Z]{4}/.exec(stdout)?.[0] ?? "");
+      filled = filled.replaceAll("ABCD-EFGH", /([0-9A-Z]{4}-)+[0-9A-Z]{4}/.exec(stdout)?.[0] ?? "");
     }
     filled = filled.replaceAll(HEAD, (head) => this.#seen.get("head") ?? head);
     return filled.replaceAll(/\b([a-z]+_)\.\.\./g, (id, kind) => this.#seen.get(kind) ?? id);
