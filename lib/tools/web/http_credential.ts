@@ -1,15 +1,13 @@
 import type { Config } from "../../config/config.ts";
-import { hostAndPort, isLoopbackName } from "../../system/net/address.ts";
+import { hostAndPort } from "../../system/net/address.ts";
 import type { OAuthClient } from "../secrets/oauth_tokens.ts";
 import type { SecretUse, ToolSecrets } from "../secrets/tool_secrets.ts";
 
-/** A credential that goes to some hosts, with its value. */
+/** A credential with its value, for the origin alone that it was read for: hosts and cover were checked for no other. */
 export interface HttpCredential {
   /** Name of the header, in lower case */
   readonly header: string;
   readonly value: string;
-  /** Tells whether the credential goes to an address: one of its hosts, and not over plain http to another machine */
-  goesTo(url: URL): boolean;
   /** Notes that the server refused it: a token is fetched anew at the next use */
   refused(): Promise<void>;
 }
@@ -40,7 +38,6 @@ export async function readCredential(
   return {
     header: settings.header.toLowerCase(),
     value: token === undefined ? `${settings.prefix}${value}` : `Bearer ${value}`,
-    goesTo: (url) => isNamed(url, settings.hosts) && (url.protocol === "https:" || isLoopbackName(url.hostname)),
     async refused() {
       if (client !== undefined && token !== undefined) await secrets.dropToken(client, token);
     },

@@ -48,10 +48,8 @@ export async function sendRequest(input: HttpRequestInput, context: Context): Pr
     ? undefined
     : await readCredential(settings.credentials, { tool: "http_request", url, signal }, services);
   const given = headersOf(input, credential);
-  const headers = (to: URL) => ({
-    ...(to.origin === url?.origin ? given : harmless(given)),
-    ...(credential?.goesTo(to) ? { [credential.header]: credential.value } : {}),
-  });
+  const own = credential === undefined ? given : { ...given, [credential.header]: credential.value };
+  const headers = (to: URL) => (to.origin === url?.origin ? own : harmless(given));
   const send: Send = async (bounds) => {
     const reply = await exchange(input, context, { ...bounds, headers });
     if (reply.status === 401) await credential?.refused();

