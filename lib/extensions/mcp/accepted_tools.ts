@@ -21,6 +21,7 @@ const table = v.record(v.string(), v.unknown());
 const recordSchema = v.object({
   v: v.literal(1),
   server: v.string(),
+  /** Name of the tool. Empty in the record of a server that had none when it was seen first */
   tool: v.string(),
   /** Digest of the definition, as McpToolDefinition has it */
   digest: v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/)),
@@ -79,11 +80,12 @@ export class AcceptedTools {
 
   /**
    * Accepts the tools of a server that is seen for the first time. They count at once. Called with each list as it is read from the server,
-   * before anybody is shown it: a list that nobody looked at must not let the next one pass for the first.
+   * before anybody is shown it: a list that nobody looked at must not let the next one pass for the first. An empty list is recorded too, since
+   * the server could add any tool later.
    * @returns resolves when they are on the disk. A failure is logged
    */
   async see(server: string, tools: readonly McpToolDefinition[]): Promise<void> {
-    if (tools.length === 0 || this.#servers.has(server)) return;
+    if (this.#servers.has(server)) return;
     try {
       await this.#accept(server, tools, null);
     } catch (error) {
@@ -141,15 +143,9 @@ export class AcceptedTools {
     const { audit, clock } = this.#options;
     const accepted_at = new Date(clock.now()).toISOString();
     const actor = by === null ? null : storedActor(by);
-    const records = tools.map((tool): AcceptedTool => ({
-      v: 1,
-      server,
-      tool: tool.name,
-      digest: tool.digest,
-      text: textOf(tool),
-      accepted_at,
-      by: actor,
-    }));
+    const definitions = tools.map((tool) => ({ tool: tool.name, digest: tool.digest, text: textOf(tool) }));
+    if (by === null && tools.length === 0) definitions.push({ tool: "", digest: canonicalDigest(null), text: "" });
+    const records = definitions.map((each): AcceptedTool => ({ v: 1, server, ...each, accepted_at, by: actor }));
     // Two lists of one server may come at once: the second one is compared with the first
     if (by === null) { for (const record of records) this.#keep(record); }
     const event: McpToolsEvent = {

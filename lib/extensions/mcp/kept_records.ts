@@ -78,7 +78,7 @@ async function findRecords({ store, config }: KeptRecordsOptions): Promise<Reado
   };
   for await (const { key, value } of readRecords(store, ACCEPTED_MCP_TOOLS, parseAcceptedTool)) {
     const found = note(value.server, ACCEPTED_MCP_TOOLS, key);
-    if (found !== undefined) found.tools++;
+    if (found !== undefined && value.tool !== "") found.tools++;
   }
   for await (const { key } of readRecords(store, MCP_CREDENTIALS, parseMcpCredential)) {
     const found = note(key, MCP_CREDENTIALS, key);

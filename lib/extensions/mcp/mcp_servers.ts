@@ -227,8 +227,9 @@ class ConfiguredServers implements McpServers {
     this.#learning.set(name, asked.finally(() => this.#learning.delete(name)));
   }
 
-  /** Accepts the tools of a server as its first list has them. */
+  /** Accepts the tools of a server as its first list has them. Nothing before a list was read. */
   #see(connection: McpConnection): void {
+    if (connection.status().listedAt === undefined) return;
     const seen = this.#options.accepted?.see(connection.name, connection.tools());
     this.#seeing = Promise.all([this.#seeing, seen]);
   }

@@ -16,7 +16,7 @@ export interface ServerListsOptions {
   readonly log: Logger;
   /** Tools that are known from earlier sessions. */
   readonly list: ToolList | undefined;
-  /** Told of each reading. @param isSame no tool has changed */
+  /** Told of each reading. @param isSame no tool has changed since an earlier one */
   readonly onTools: (list: ToolList, isSame: boolean) => void;
 }
 
@@ -71,7 +71,7 @@ export class ServerLists {
       log.warn("Tools of an MCP server are not offered", { server: name, reason });
     }
     const known = this.tools;
-    const isSame = tools.length === known.length &&
+    const isSame = this.#tools !== undefined && tools.length === known.length &&
       tools.every(({ digest }, index) => digest === known[index]?.digest);
     this.#tools = { tools: isSame ? known : tools, at: clock.now(), ttlMs };
     onTools(this.#tools, isSame);

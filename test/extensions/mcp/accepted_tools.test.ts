@@ -18,6 +18,7 @@ import { readRecords } from "../../../lib/storage/read_records.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { NEVER, withMcp } from "../../support/mcp_bench.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { until } from "../../support/until.ts";
 
 const BY = { via: "http", tokenId: "tok_1" } as const;
@@ -59,7 +60,6 @@ async function setUp(store = createMemoryStore()) {
 
 test("the first tools of a server are accepted; later ones that differ, or are new, wait for a person", async () => {
   const { store, audit, accepted, names } = await setUp();
-  assert.deepEqual(names("files", {}), [], "a server without tools was not seen yet");
   assert.deepEqual(names("files", { read: "Reads", list: "Lists" }), ["read", "list"]);
   await until(() => audit.events.length === 1);
   assert.deepEqual(audit.events.map((event) => event.type === "mcp_tools" && [event.action, event.tools, event.by]), [
@@ -102,6 +102,35 @@ test("tools that were never seen are not offered, and showing them accepts nothi
   await accepted.see("files", tools);
   assert.deepEqual([audit.events.length, await store.count(ACCEPTED_MCP_TOOLS)], [1, 1], "it is on the disk");
 });
+
+test("a server that had no tool when it was seen first gets none accepted unseen", async () => {
+  const { store, audit, accepted } = await setUp();
+  await accepted.see("files", []);
+  await accepted.see("files", []);
+  assert.deepEqual(audit.events.map((event) => event.type === "mcp_tools" && [event.action, event.tools]), [
+    ["first_seen", []],
+  ]);
+  for (const { names, accepted } of [{ ...await setUp(store) }, { ...await setUp(store) }]) {
+    assert.deepEqual(names("files", { wipe: "Wipes" }), []);
+    assert.deepEqual(accepted.changes("files", toolsOf({ wipe: "Wipes" })).map(({ state }) => state), ["new"]);
+  }
+});
+
+test("a running server whose first list is empty adds no tool without a person, also after a restart of it", () =>
+  withTemporaryFolder(async (folder) => {
+    const { accepted } = await setUp();
+    const listed = join(folder, "tools");
+    writeFileSync(listed, "[]");
+    await withMcp({ listed }, async ({ servers, server, restart, config }) => {
+      await server().freshTools(NEVER);
+      writeFileSync(listed, JSON.stringify([{ name: "wipe", description: "Wipes", inputSchema: { type: "object" } }]));
+      await server().restart(NEVER);
+      for (const each of [servers, await restart()]) {
+        await until(() => server().tools().length === 1);
+        assert.match(wayOnOf(each, "mcp__one__wipe", config) ?? "", /^run postern mcp changes one: /);
+      }
+    }, { accepted });
+  }));
 
 test("what was not looked at cannot be accepted", async () => {
   const { accepted, names } = await setUp();
