@@ -175,6 +175,7 @@ function openProcesses(
           rules: urlRules,
           requiresList: hosts === undefined,
           hosts,
+          isOn: hosts === undefined ? () => shell().network === "allowlist" : undefined,
           clock,
           proxy,
           onProblem: ({ host, reason }) =>

@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
+import { configOf } from "../support/running_gateway.ts";
 import { jsonOf, type KillableGateway, until, withWorld } from "../support/world.ts";
 
 const bubblewrap = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"].some((path) => existsSync(path));
@@ -56,6 +57,37 @@ test(
       assert.equal(status.containment.kind, "contained");
       assert.match(status.containment.text, /through the gateway's relay/);
       assert.deepEqual(readdirSync(join(gateway.dataDir, "relays")), []);
+    }),
+);
+
+test(
+  "the relay of a running command ends when a reload sets network = none",
+  { skip },
+  () =>
+    withWorld(async (world) => {
+      const server = createServer((_request, response) => void response.end("reached"));
+      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+      world.onEnd(async () => void server.close());
+      const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const config = (network: string) => ({
+        provider: { kind: "offline" },
+        autonomy: { level: "full" },
+        url_access: { allow_loopback: true, domain_allowlist: [host] },
+        security: { allowed_commands: ["sh", "curl"], shell: { sandbox: "require", network } },
+      });
+      const gateway = await world.gateway({ config: config("allowlist") });
+      const { root } = gateway.workspace;
+      const get = `curl -sS http://${host}/`;
+      writeFileSync(join(root, "run.sh"), `${get} > first; while [ ! -e go ]; do sleep 0.05; done; ${get}`);
+      const called = gateway.call("/v1/tools/shell/call", { body: { input: { command: "sh run.sh" } } });
+      await until(() => existsSync(join(root, "first")) && readFileSync(join(root, "first"), "utf8") === "reached");
+      await gateway.services.reload(() => Promise.resolve(configOf(config("none"))));
+      writeFileSync(join(root, "go"), "");
+      const { output } = await jsonOf(await called) as { output: string };
+      assert.match(
+        output,
+        new RegExp(`\\[Relay: Cannot reach "${host}": \\[security\\.shell\\] network is "none" by now`),
+      );
     }),
 );
 

@@ -85,6 +85,11 @@ export interface RelayOptions {
   readonly requiresList?: boolean | undefined;
   /** Hosts of the one program that uses the relay, beside what `[url_access]` allows. Default: it has no list of its own */
   readonly hosts?: AllowedHosts | undefined;
+  /**
+   * Tells whether `[security.shell] network` still gives commands a network, asked at each request and each piece that moves. Default: not
+   * asked, since the relay is none of a command
+   */
+  readonly isOn?: (() => boolean) | undefined;
   /** Password of RELAY_USER that each request must give, by Basic authentication of a proxy. Default: none is needed */
   readonly password?: string | undefined;
   readonly clock: Clock;
@@ -296,7 +301,12 @@ class UnixRelay implements Relay {
 
   /** Returns the checked addresses of a request, and the way to them. @throws {ToolError} as UrlPolicy, and `relay_full` @throws {PinError} */
   async #check(target: string, signal: AbortSignal): Promise<AllowedUrl & { readonly proxy: string | undefined }> {
-    const { policy, requiresList = true, hosts } = this.#options;
+    const { policy, requiresList = true, hosts, isOn } = this.#options;
+    if (isOn?.() === false) {
+      const host = URL.parse(target)?.host.slice(0, 100) ?? "the address";
+      const why = '[security.shell] network is "none" by now; set it to "allowlist" to allow it';
+      throw new ToolError("url_not_allowed", `Cannot reach "${host}": ${why}`);
+    }
     const asked = this.#options.rules();
     const rules: UrlRules = requiresList ? { ...asked, enforce_domain_allowlist: true } : asked;
     if (this.#bytes > this.#limits.bytes) {
@@ -319,8 +329,9 @@ class UnixRelay implements Relay {
   }
 
   #pump(): PumpOptions {
-    const { clock } = this.#options;
-    return { clock, idleMs: this.#limits.idleMs, onBytes: (bytes) => this.#count(bytes) };
+    const { clock, isOn } = this.#options;
+    const onBytes = (bytes: number) => isOn?.() === false ? this.cut() : this.#count(bytes);
+    return { clock, idleMs: this.#limits.idleMs, onBytes };
   }
 
   #count(bytes: number): void {

@@ -487,6 +487,28 @@ test("rules that change count from the next request on", async () => {
   }, { rules: () => ({ ...RULES, ...rules }) });
 });
 
+test("once network is none no request is carried out, and an open tunnel carries not one byte more", async () => {
+  let received = "";
+  const port = await listen(createTcpServer((socket) => void socket.on("data", (bytes) => received += bytes)));
+  let isOn = true;
+  await withRelay({ domain_allowlist: [`127.0.0.1:${port}`] }, async ({ open, send, relay }) => {
+    const client = open();
+    client.write(tunnel(`127.0.0.1:${port}`));
+    await until(() => client.bytesRead > 0);
+    client.write("before");
+    await until(() => received === "before");
+    isOn = false;
+    client.write("after");
+    await textOf(client);
+    assert.equal(received, "before");
+    assert.match(
+      await send(tunnel(`127.0.0.1:${port}`)),
+      /^HTTP\/1\.1 403 [^]*\[security\.shell\] network is "none" by now/,
+    );
+    assert.match(relay.problems()[0]?.reason ?? "", /network is "none" by now; set it to "allowlist" to allow it$/);
+  }, { isOn: () => isOn });
+});
+
 test("with [proxy] the connection goes through it, to the address that was checked", async () => {
   const { port } = await site();
   const asked: string[] = [];
