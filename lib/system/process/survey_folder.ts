@@ -29,6 +29,8 @@ const CLOCK_EVERY = 256;
 /** `gitdir: <path>` of a `.git` file */
 const MAX_POINTER_BYTES = 4096;
 
+/** A longer file named `config` is not looked into for the words of a repository's configuration */
+const MAX_CONFIG_BYTES = 262_144;
 /** Configuration of a repository, and of one of its working trees */
 const GIT_CONFIG = /^config(?:\.worktree)?$/;
 
@@ -141,7 +143,7 @@ class FolderSurvey {
     }
     const entries = secrets || changedSince !== undefined ? listed.all : listed.named;
     const skipped = this.#skip.get(path);
-    const isRepository = isGitFolder && secrets && entries.some(({ name }) => name === "HEAD");
+    const isRepository = has(entries, "HEAD") && (isGitFolder || isBare(entries));
     const bytesOf = secrets && entries.some(({ isUnnamable }) => isUnnamable) ? placesByName(path) : undefined;
     for (const entry of entries) {
       if (this.#late()) return;
@@ -149,7 +151,10 @@ class FolderSurvey {
       const below = path === sep ? `${sep}${entry.name}` : `${path}${sep}${entry.name}`;
       if (entry.isUnnamable) this.#lookAtUnnamable(below, entry, bytesOf?.get(entry.name));
       else this.#lookAtEntry(below, entry, folder);
-      if (isRepository && entry.kind === "file" && GIT_CONFIG.test(entry.name)) this.#gitConfigs.push(below);
+      if (secrets && GIT_CONFIG.test(entry.name) && (isRepository || (!isGitFolder && saysRepository(below)))) {
+        this.#cover(below);
+        if (entry.kind === "file") this.#gitConfigs.push(below);
+      }
     }
   }
 
@@ -236,6 +241,28 @@ class FolderSurvey {
       }
     }
   }
+}
+
+function has(entries: readonly FolderEntry[], wanted: string): boolean {
+  return entries.some(({ name }) => name === wanted);
+}
+
+/**
+ * Tells whether git takes a folder with a `HEAD` for a repository, or for the folder of one of its working trees, under any name.
+ * Source: gitrepository-layout(5)
+ */
+function isBare(entries: readonly FolderEntry[]): boolean {
+  return (has(entries, "objects") && has(entries, "refs")) || has(entries, "commondir");
+}
+
+/**
+ * Tells whether a file is the configuration of a repository by its words, which a command cannot change where a copy stands in its place: an
+ * earlier command may have removed what lies beside it.
+ */
+function saysRepository(path: string): boolean {
+  const found = unlessGone(() => lstatSync(path));
+  if (found?.isFile() !== true || found.size > MAX_CONFIG_BYTES) return false;
+  return /repositoryformatversion/i.test(unlessGone(() => readFileSync(path, "latin1")) ?? "");
 }
 
 function namesByFolder(paths: readonly string[]): ReadonlyMap<string, ReadonlySet<string>> {

@@ -102,6 +102,31 @@ test("protected names are found, those of a git file included, and none below an
     assert.deepEqual(names.sensitive, []);
   }));
 
+test("the configuration of a bare repository is found by what lies beside it, or by what it says", () =>
+  withWorkspace({
+    "a/HEAD": "a",
+    "a/config": "a",
+    "a/objects/x": "a",
+    "a/refs/x": "a",
+    "a/worktrees/t/HEAD": "a",
+    "a/worktrees/t/commondir": "../..",
+    "a/worktrees/t/config.worktree": "a",
+    "b/HEAD": "a",
+    "b/config": "a",
+    "b/refs/x": "a",
+    "c/config": "a",
+    "c/objects/x": "a",
+    "c/refs/x": "a",
+    "d/config": "[core]\n\tRepositoryFormatVersion = 0\n",
+  }, (workspace) => {
+    const expected = ["a/config", "a/worktrees/t/config.worktree", "d/config"];
+    const look = surveyor();
+    for (const found of [look(requestOf(workspace.root)), look(requestOf(workspace.root))]) {
+      assert.deepEqual([below(workspace, found.gitConfigs), below(workspace, found.sensitive)], [expected, expected]);
+    }
+    assert.deepEqual(look(requestOf(workspace.root, { secrets: false })).gitConfigs, []);
+  }));
+
 /** Waits until a change gets another time than what is there: the surveyor of these tests does not mind how young it is. */
 async function nextTimeStamp({ path, write }: Workspace): Promise<void> {
   const { ctimeMs } = statSync(path("a/b"));

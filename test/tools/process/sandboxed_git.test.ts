@@ -148,6 +148,34 @@ test(
 );
 
 test(
+  "the configuration of a bare repository, under whatever name, and of its working trees is scrubbed as well",
+  { skip },
+  () =>
+    withSandbox({ "a.txt": "one\n" }, async (run, { path }) => {
+      for (const bare of ["store.git", "deep/plain"]) {
+        git(path(""), "clone", "-q", "--bare", ".", bare);
+        appendFileSync(path(`${bare}/config`), HOSTILE);
+      }
+      git(path("store.git"), "config", "extensions.worktreeConfig", "true");
+      git(path("store.git"), "worktree", "add", "-q", "../tree", "-b", "topic");
+      git(path("tree"), "config", "--worktree", "http.extraHeader", "s3cret");
+      linkSync(path("store.git/config"), path("linked.txt"));
+      const output = await run(
+        "git -C store.git rev-parse --is-bare-repository; git -C deep/plain log --format=%s; git -C tree st; " +
+          "git -C store.git push -q ../deep/plain main:other; git -C deep/plain rev-parse --abbrev-ref other; " +
+          "cat store.git/config deep/plain/config linked.txt; grep -r s3cret . ; ls ran tree/ran store.git/ran",
+      );
+      assert.match(output, /\ntrue\nfirst\n/);
+      assert.match(output, /\nother\n/, "it takes what is pushed");
+      assert.match(output, /url = "https:\/\/example\.com\/a\.git"/);
+      assert.doesNotMatch(output, /s3cret|evil "|touch ran|extraheader/i);
+      assert.match(readFileSync(path("store.git/config"), "utf8"), /s3cret/);
+      await run("rm -rf store.git/HEAD store.git/objects store.git/refs");
+      assert.doesNotMatch(await run("cat store.git/config"), /s3cret/, "a command before it has taken the rest away");
+    }),
+);
+
+test(
   "what the sandbox shows of a repository can be neither changed nor moved",
   { skip },
   () =>
