@@ -88,7 +88,7 @@ import {
   tokenRoute,
   wsTicketRoute,
 } from "./routes/tokens.ts";
-import { rekeyRoute } from "./routes/storage.ts";
+import { checkRecordsRoute, rekeyRoute } from "./routes/storage.ts";
 import type { Route } from "./route.ts";
 import { clusterRunEventsRoute, runEventsRoute } from "./routes/run_events.ts";
 import { cancelRunRoute, resolveRunRoute, runBrowserRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
@@ -195,6 +195,7 @@ export const ROUTES: readonly Route[] = [
   pairingCodeRoute,
   listTokensRoute,
   rekeyRoute,
+  checkRecordsRoute,
   tokenRoute,
   createTokenRoute,
   revokeTokenRoute,

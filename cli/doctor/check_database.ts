@@ -3,18 +3,12 @@ import { join } from "node:path";
 import { messageOf } from "../../lib/base/errors.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { findUnreadable, inspectDatabase, readStored } from "../../lib/storage/inspect_database.ts";
-import { systemClock } from "../../lib/base/clock.ts";
 import { lostLogBytes } from "../../lib/storage/sqlite/open_database.ts";
-import type { UnreadableRecord } from "../../lib/storage/store.ts";
-import { COLLECTIONS, STREAMS } from "./stored_records.ts";
+import { askForDamage, damagedRecords, lookIsOver, PARSERS } from "./damaged_records.ts";
 import { checkKeys, type KeyCheckOptions } from "./check_keys.ts";
 import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
 
 const NAME = "database";
-/** Number of damaged records that the finding names; the others are only counted. */
-const SHOWN = 5;
-/** Time for looking through the records, in ms. */
-const LOOK_MS = 3_000;
 
 /** Checks what gateways that share a database need. Finds nothing for a gateway alone. */
 export const clusterCheck: Check = {
@@ -36,8 +30,8 @@ export const databaseCheck: Check = {
       const message = 'Records are kept in memory and end with the gateway: storage.driver is "memory"';
       return warning(NAME, message, "postern config set storage.driver sqlite");
     }
-    const damaged = running?.status?.unreadable_records ?? [];
-    if (damaged.length > 0) return damagedRecords(damaged, "the running gateway set aside");
+    const { unreadable, complete } = await askForDamage(running);
+    if (unreadable.length > 0) return damagedRecords(NAME, unreadable, "the running gateway set aside");
     if (driver === "postgres") {
       const { checkPostgres } = await import("./check_postgres.ts");
       return await checkPostgres(NAME, { storage: config.storage, ...placeOf({ context, running }) });
@@ -50,7 +44,12 @@ export const databaseCheck: Check = {
       const message = "Not looked at: a gateway that does not answer has it open";
       return warning(NAME, message, "see the line on the gateway");
     }
-    if (running !== undefined) return fine(NAME, "In use by the running gateway, which writes it");
+    if (running !== undefined) {
+      return fine(
+        NAME,
+        `In use by the running gateway, which writes it${complete ? "" : "; not every record was looked at"}`,
+      );
+    }
     const { environment, isRunning } = placeOf({ context, running });
     return await checkFile(dataDir, { settings: config.storage, isShared: false, environment, isRunning });
   },
@@ -108,26 +107,15 @@ function judge(path: string): Finding {
   }
   if (damage === undefined) return fine(NAME, `Version ${version}, ${size}: too large to be checked in passing`);
   if (damage !== null) return failure(NAME, `${path} is damaged: ${damage}`, toRestore(path));
-  const deadline = systemClock.monotonic() + LOOK_MS;
-  const parsers = { collections: COLLECTIONS, streams: STREAMS };
   const found = version < knownVersion
     ? { unreadable: [], finished: true }
-    : findUnreadable(path, parsers, () => systemClock.monotonic() > deadline);
-  if (found.unreadable.length > 0) return damagedRecords(found.unreadable, "cannot be read");
+    : findUnreadable(path, PARSERS, lookIsOver());
+  if (found.unreadable.length > 0) return damagedRecords(NAME, found.unreadable, "cannot be read");
   const due = version < knownVersion ? `; the next start brings it to version ${knownVersion}` : "";
   return fine(
     NAME,
     `Version ${version}, ${size}, undamaged${due}${found.finished ? "" : "; not every record was looked at"}`,
   );
-}
-
-function damagedRecords(records: readonly UnreadableRecord[], what: string): Finding {
-  const shown = records.slice(0, SHOWN).map(({ collection, key, reason }) => `${collection} ${key} (${reason})`).join(
-    ", ",
-  );
-  const more = records.length > SHOWN ? `, and ${records.length - SHOWN} more` : "";
-  const message = `${records.length} damaged records that ${what}: ${shown}${more}`;
-  return failure(NAME, message, "stop every gateway, then postern doctor --repair, which backs up first");
 }
 
 function toRestore(path: string): string {

@@ -8,8 +8,10 @@ import {
 import { DatabaseAwayError } from "../../lib/storage/postgres/database_errors.ts";
 import type { PostgresDatabase } from "../../lib/storage/postgres/postgres_database.ts";
 import { checkSchema, type SchemaFacts } from "../../lib/storage/postgres/migrate_schema.ts";
+import { StoredTexts } from "../../lib/storage/postgres/stored_texts.ts";
 import { RecordQueries } from "../../lib/storage/postgres/record_queries.ts";
 import type { RecordKeysOptions } from "../../lib/storage/record_keys.ts";
+import { damagedRecords, lookIsOver, PARSERS } from "./damaged_records.ts";
 import { checkKeys, splitRefusal } from "./check_keys.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
 
@@ -26,8 +28,8 @@ export interface PostgresCheckOptions {
 }
 
 /**
- * Checks that the PostgreSQL database of `[storage]` answers, and is one that a gateway would start with, by the checks of the start.
- * Changes nothing in it.
+ * Checks that the PostgreSQL database of `[storage]` answers, and is one that a gateway would start with, by the checks of the start. Looks
+ * through its records where no gateway of this data directory runs, which is asked otherwise. Changes nothing in it.
  */
 export async function checkPostgres(name: string, options: PostgresCheckOptions): Promise<readonly Finding[]> {
   const { storage, environment, isRunning } = options;
@@ -37,7 +39,12 @@ export async function checkPostgres(name: string, options: PostgresCheckOptions)
     const facts = await readSchema(database, storage);
     const queries = new RecordQueries(database, storage.schema);
     const get = (facts.version ?? 0) === 0 ? undefined : queries.get.bind(queries);
+    const isWhole = !isRunning && facts.version === facts.knownVersion;
+    const { unreadable } = isWhole
+      ? await new StoredTexts(database, storage.schema).findUnreadable(PARSERS, lookIsOver())
+      : { unreadable: [] };
     return [
+      ...(unreadable.length === 0 ? [] : [damagedRecords(name, unreadable, "cannot be read")]),
       await judge(name, database, { ...facts, schema: storage.schema }),
       ...await checkKeys(name, { settings: storage, isShared: true, environment, isRunning, get }),
     ];

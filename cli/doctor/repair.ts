@@ -23,7 +23,8 @@ import { RUN_CLAIMS, RUN_SIGNALS } from "../../lib/cluster/cluster_records.ts";
 import { lostLogBytes, movedAway } from "../../lib/storage/sqlite/open_database.ts";
 import type { Store, StreamRecord, UnreadableRecord, Write } from "../../lib/storage/store.ts";
 import { CommandError } from "../command.ts";
-import { COLLECTIONS, STREAMS } from "./stored_records.ts";
+import { STREAMS } from "../../handlers/stored_records.ts";
+import { PARSERS } from "./damaged_records.ts";
 
 /** Name of the backup that a repair makes. */
 const BACKUP = /^before-repair-[\dTZ.-]+\.db$/;
@@ -94,7 +95,7 @@ function lookThrough(path: string): UnreadableFound {
     if (facts?.owner === "another") throw corrupt("it is the database of another program");
     if (typeof facts?.damage === "string") throw corrupt(`it is damaged as a whole (${facts.damage})`);
     if (facts === undefined || facts.owner === "nobody") return { unreadable: [], looked: 0, finished: true };
-    return findUnreadable(path, { collections: COLLECTIONS, streams: STREAMS }, () => false);
+    return findUnreadable(path, PARSERS, () => false);
   } catch (error) {
     if (error instanceof ConfigError) throw error;
     throw corrupt(`it is damaged or no database (${messageOf(error)})`, error);

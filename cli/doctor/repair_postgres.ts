@@ -19,7 +19,7 @@ import type { Write } from "../../lib/storage/store.ts";
 import { CommandError } from "../command.ts";
 import { requireNoGateway } from "../restore/require_no_gateway.ts";
 import { removeUnreadable, type Repaired } from "./repair.ts";
-import { COLLECTIONS, STREAMS } from "./stored_records.ts";
+import { PARSERS } from "./damaged_records.ts";
 
 /** Configuration, environment, clock and randomness of a repair over PostgreSQL. */
 export interface RepairPostgresOptions {
@@ -67,7 +67,7 @@ export async function repairPostgres({ loaded, clock, ...services }: RepairPostg
       const shared = { database, schema: storage.schema, leaseSeconds: cluster.lease_secs };
       await requireNoGateway("repair the records", shared);
       const texts = new StoredTexts(database, storage.schema);
-      const { unreadable, finished } = await texts.findUnreadable({ collections: COLLECTIONS, streams: STREAMS });
+      const { unreadable, finished } = await texts.findUnreadable(PARSERS);
       if (unreadable.length === 0) return { backup: null, removed: [], finished };
       // The look may have taken minutes
       await requireNoGateway("repair the records", shared);

@@ -27,3 +27,26 @@ export const rekeyRoute = strictRoute({
   handler: async (_request, context) =>
     jsonReply(context, 200, { ...await context.services.rekey(callerOf(context, "http")) }),
 });
+
+const checkSchema = v.object({
+  /** Damaged records that are known now, at most 1,000 */
+  unreadable: v.array(v.object({ collection: v.string(), key: v.string(), reason: v.string() })),
+  /** False: the time of 3 s was over before the last record */
+  complete: v.boolean(),
+});
+
+/** POST /v1/storage/check: looks at every record of every collection, for `postern doctor`. Streams are looked at when they are read. */
+export const checkRecordsRoute = strictRoute({
+  method: "POST",
+  path: "/v1/storage/check",
+  access: "admin",
+  summary: "Look at every record for 3 s at most, and name those that are damaged",
+  reply: { status: 200, type: "application/json", schema: checkSchema },
+  idempotency: "harmless",
+  async handler(_request, context) {
+    const { services: { store, clock }, signal } = context;
+    const { lookAtRecords } = await import("../stored_records.ts");
+    const complete = await lookAtRecords({ store, clock, signal });
+    return jsonReply(context, 200, { unreadable: store.unreadable.list(), complete });
+  },
+});

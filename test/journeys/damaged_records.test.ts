@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { statSync } from "node:fs";
+import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { databaseCheck } from "../../cli/doctor/check_database.ts";
 import { repair } from "../../cli/doctor/repair.ts";
-import { COLLECTIONS } from "../../cli/doctor/stored_records.ts";
+import { COLLECTIONS } from "../../handlers/stored_records.ts";
+import { ROUTES } from "../../handlers/routes.ts";
 import { jsonOf, type RunningGateway, withWorld, type Workspace } from "../support/world.ts";
 
 const CONFIG = {
@@ -16,7 +17,7 @@ const CONFIG = {
   cron: { enabled: true },
 };
 const NEVER = "0 0 29 2 *";
-/** Every list that a route shows, with the ids that must stay in it. */
+/** Lists with the ids that must stay in them. */
 const LISTS = [
   "runs",
   "conversations",
@@ -99,8 +100,15 @@ test("one damaged record of every collection stops nothing: each is named, and t
       assert.deepEqual(statuses, [401, 200], "the damaged token alone is refused");
       assert.match(await tool(gateway, "memory_recall", {}), /second/);
       assert.match(await tool(gateway, "agents_ipc", { op: "list" }), /for bob/);
-      await tool(gateway, "cron_list", {});
-      await tool(gateway, "subagent_list", {});
+      for (const list of gateway.services.tools.list().map(({ name }) => name)) {
+        if (!list.endsWith("_list")) continue;
+        const text = await tool(gateway, list, {});
+        for (const id of kept[list] ?? []) assert.ok(text.includes(id), `${list} lost ${id}: ${text}`);
+      }
+      for (const { path } of ROUTES.filter(({ method, path }) => method === "GET" && /^\/v1\/[\w/-]+$/.test(path))) {
+        const reply = await gateway.call(path);
+        assert.ok(reply.status < 500, `${path}: ${await reply.text()}`);
+      }
       const { status, unreadable_records: named } = await jsonOf(await gateway.call("/v1/status"));
       assert.equal(status, "degraded");
       assert.equal((await jsonOf(await gateway.call("/health"))).status, "degraded");
@@ -114,14 +122,9 @@ test("one damaged record of every collection stops nothing: each is named, and t
       }
       assert.ok(!JSON.stringify(named).includes("SECRET"), "no content is shown");
     });
-    const found = [
-      await databaseCheck.run({
-        loaded: { config: { storage: { driver: "sqlite", key_env: "", old_key_env: "" } }, dataDir },
-        running: undefined,
-        context: { io: { env: {} } },
-      } as never),
-    ].flat();
-    assert.match(found.find(({ state }) => state === "failure")?.message ?? "", /damaged records.*runs/);
+    const stopped = await examine(dataDir);
+    const named = Object.keys(COLLECTIONS).filter((name) => !REWRITTEN.includes(name));
+    assert.deepEqual(named.filter((name) => !stopped.includes(name)), []);
     const { backup, removed } = await repair(dataDir);
     const names = removed.map(({ collection }) => collection);
     assert.ok(
@@ -142,11 +145,46 @@ test("one damaged record of every collection stops nothing: each is named, and t
     });
   }));
 
+test("doctor names a damaged record of each collection while no gateway runs, and while one does that does not read it", () =>
+  withWorld(async (world) => {
+    const workspace = await world.workspace();
+    const dataDir = await world.folder();
+    await fill(TABLES(dataDir, workspace));
+    damage(dataDir);
+    const stopped = await examine(dataDir);
+    assert.deepEqual(Object.keys(COLLECTIONS).filter((name) => !stopped.includes(name)), []);
+    await repair(dataDir);
+    await world.during(world.gateway(TABLES(dataDir, workspace)), async (gateway) => {
+      const running = {
+        record: { address: `${gateway.url}/`, token: gateway.token },
+        health: "ok",
+        status: await jsonOf(await gateway.call("/v1/status")),
+      };
+      assert.doesNotMatch(await examine(dataDir, running), /damaged/);
+      damage(dataDir);
+      const found = await examine(dataDir, running);
+      assert.deepEqual(Object.keys(COLLECTIONS).filter((name) => !found.includes(name)), []);
+      assert.doesNotMatch(found, /SECRET/);
+    });
+  }));
+
+/** Returns the messages of doctor about the database. */
+async function examine(dataDir: string, running?: unknown): Promise<string> {
+  const found = await databaseCheck.run({
+    loaded: { config: { storage: { driver: "sqlite", key_env: "", old_key_env: "" } }, dataDir },
+    running,
+    context: { io: { env: {} } },
+  } as never);
+  return [found].flat().map(({ message }) => message).join("\n");
+}
+
 /** Puts two records into what is easily filled. The first of each is damaged later. */
 async function fill(
   options: { readonly dataDir: string; readonly workspace: Workspace },
 ): Promise<Record<string, string[]>> {
   const kept: Record<string, string[]> = {};
+  mkdirSync(join(options.dataDir, "sops"), { recursive: true });
+  writeFileSync(join(options.dataDir, "sops", "beans.toml"), '[[steps]]\nid = "hand"\nmanual = "Water the beans"\n');
   const script = ["Yes", "Yes", "Yes", "Yes"];
   await withWorld(async (world) => {
     const gateway = await world.gateway({ ...options, script });
@@ -163,6 +201,8 @@ async function fill(
       assert.equal(run.status, 200, await run.text());
       keep("conversations", `conv-${name}`);
       await tool(gateway, "memory_store", { key: name, value: `${name} SECRET` });
+      const started = JSON.parse(await tool(gateway, "sop_execute", { sop: "beans" }));
+      keep("sop_list", started.data.id);
       await tool(gateway, "cron_add", { id: name, schedule: NEVER, prompt: name });
       await tool(gateway, "agents_ipc", {
         op: "send",

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { COLLECTIONS } from "../../cli/doctor/stored_records.ts";
+import { COLLECTIONS } from "../../handlers/stored_records.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { scanAll } from "../../lib/storage/read_records.ts";

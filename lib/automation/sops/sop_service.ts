@@ -10,7 +10,7 @@ import { joinTaints, type Taint, taintField, UNTAINTED } from "../../base/taint.
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import type { TaintedFiles } from "../../guard/tainted_files.ts";
-import { isStorageAway } from "../../storage/read_records.ts";
+import { isStorageAway, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Files } from "../../system/files/files.ts";
 import { checkOwner, onlyReached } from "../../tools/runtime/owned_things.ts";
@@ -120,7 +120,9 @@ class ProcedureService implements SopService {
     const newestFirst = (await this.#store.open()).toReversed();
     const ids = await Promise.all(newestFirst.map(async (id) => ({ id, owner: await this.#store.ownerOf(id) })));
     const { reached, hidden } = onlyReached(ids, caller, ({ owner }) => owner);
-    const open = await Promise.all(reached.slice(0, OPEN_SHOWN).map(({ id }) => this.#store.find(id)));
+    const open = await Promise.all(
+      reached.slice(0, OPEN_SHOWN).map(({ id }) => unlessUnreadable(this.#store.find(id))),
+    );
     return {
       sops: sops.map((found) => sopSummary(found, (tool) => this.#whyOff(tool))),
       invalid,

@@ -27,9 +27,9 @@ export class StoredTexts {
     return row?.["has_records"] === true;
   }
 
-  /** Parses every record. */
-  async findUnreadable(parsers: StoredParsers): Promise<UnreadableFound> {
-    const search = new UnreadableSearch(parsers);
+  /** Parses every record. @param isOver asked before each record: true ends the search early. Default: all are looked at */
+  async findUnreadable(parsers: StoredParsers, isOver?: () => boolean): Promise<UnreadableFound> {
+    const search = new UnreadableSearch(parsers, isOver);
     const all = async (pages: AsyncIterable<readonly StoredText[]>) => {
       for await (const page of pages) if (!search.look(page)) return false;
       return true;

@@ -41,6 +41,14 @@ test(
         const unsafe = await databaseFinding(machine, url);
         assert.equal(unsafe?.state, "warning");
         assert.match(unsafe.message, /loses what it has answered when its machine stops: fsync is off/);
+        for (const name of ["sop_executions", "audit_head", "open_approvals", "processes", "runs", "tokens", "plans"]) {
+          await store.batch([{ op: "put", collection: name, key: "one", body: { v: 9 } }]);
+        }
+        const { stdout } = await machine.run(["doctor", "--json"], { env: environmentOf(url) });
+        assert.match(
+          stdout,
+          /7 damaged records that cannot be read: (\w+ one \([^)]+\), ){5}and 2 more of \w+, \w+/,
+        );
         await database.query("UPDATE postern.schema_version SET version = 99");
         const newer = await databaseFinding(machine, url);
         assert.equal(newer?.state, "failure");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { COLLECTIONS } from "../../../cli/doctor/stored_records.ts";
+import { COLLECTIONS } from "../../../handlers/stored_records.ts";
 import { createReplyStore } from "../../../handlers/middleware/reply_store.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import type { PluginRecord } from "../../../lib/extensions/plugins/plugin_record.ts";

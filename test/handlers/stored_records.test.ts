@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { COLLECTIONS } from "../../../cli/doctor/stored_records.ts";
-import { sourceFiles } from "../../support/source_files.ts";
+import { COLLECTIONS } from "../../handlers/stored_records.ts";
+import { sourceFiles } from "../support/source_files.ts";
 
 test("every collection that the source writes has its parser in the doctor's table", () => {
   const texts = sourceFiles(["lib", "handlers"]).map(({ text }) => text).join("\n");
