@@ -1,4 +1,5 @@
 import { SHUTTING_DOWN } from "../lib/base/cancel.ts";
+import { CONTROL } from "../lib/access/identity.ts";
 import { lazily, type Lazy } from "../lib/base/lazily.ts";
 import type { Services } from "../lib/services.ts";
 import type { McpDoor } from "./mcp/mcp_request.ts";
@@ -61,7 +62,7 @@ export interface EventFollower {
 
 /** The open event streams of one gateway. */
 export interface EventFollowers {
-  /** Adds a follower. @returns function that removes it. @throws {HttpError} 503 `overloaded` above 4,096 */
+  /** Adds a follower. @returns function that removes it. @throws {HttpError} 503 `overloaded` above 4,096, but for the command line */
   add(follower: EventFollower): () => void;
   count(): number;
   all(): readonly EventFollower[];
@@ -79,7 +80,7 @@ export function createEventFollowers({ tokens }: Pick<Services, "tokens">): Even
   });
   return {
     add(follower) {
-      if (open.size >= MAX_FOLLOWERS) {
+      if (open.size >= MAX_FOLLOWERS && follower.tokenId !== CONTROL) {
         throw httpError("overloaded", `Cannot follow the run: ${MAX_FOLLOWERS} streams of events are open already`);
       }
       open.add(follower);

@@ -1,3 +1,4 @@
+import { CONTROL } from "../../lib/access/identity.ts";
 import type { Clock } from "../../lib/base/clock.ts";
 import { httpError } from "../wire/http_errors.ts";
 
@@ -30,10 +31,11 @@ export class McpStreams {
     this.#clock = clock;
   }
 
-  /** Makes room for one more stream of a token. @throws {HttpError} 503 overloaded */
+  /** Makes room for one more stream of a token. Streams of others take no room of the command line. @throws {HttpError} 503 overloaded */
   checkRoom(tokenId: string | null): void {
     const own = [...this.#open].filter((body) => body.stream.tokenId === tokenId).length;
-    if (own < MAX_STREAMS_PER_TOKEN && this.#open.size < MAX_STREAMS) return;
+    const hasRoom = this.#open.size < MAX_STREAMS || tokenId === CONTROL;
+    if (own < MAX_STREAMS_PER_TOKEN && hasRoom) return;
     const [count, whose] = own < MAX_STREAMS_PER_TOKEN
       ? [MAX_STREAMS, "of all clients"]
       : [MAX_STREAMS_PER_TOKEN, "of this token"];

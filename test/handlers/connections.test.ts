@@ -13,6 +13,8 @@ test("followers are bounded, and one that leaves makes room", () => {
   remove[0]?.();
   followers.add({ ...follower });
   assert.equal(followers.count(), 4096);
+  followers.add({ ...follower, tokenId: "control" });
+  assert.equal(followers.count(), 4097, "nobody locks the command line out");
 });
 
 test("a request to /mcp after a shutdown began is refused, and nothing is made for it", async () => {

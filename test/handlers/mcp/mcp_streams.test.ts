@@ -75,3 +75,18 @@ test("the end of a token ends its streams alone", () => {
   streams.closeToken("tok_1");
   assert.deepEqual(seen, ["over", "gone"]);
 });
+
+test("streams of others take no room of the command line, which has the bound of one token", () => {
+  const { streams } = setUp("other_0");
+  const open = (tokenId: string) => {
+    streams.checkRoom(tokenId);
+    const headers = { "content-type": "text/event-stream" };
+    streams.guard(new Response(new ReadableStream(), { headers }), { tokenId, isStanding: false, onGone: () => {} });
+  };
+  for (let n = 1; n < 4096; n++) open(`other_${n % 64}`);
+  assert.throws(() => open("other_64"), { code: "overloaded" });
+  for (let n = 0; n < 128; n++) open("control");
+  assert.throws(() => open("control"), { code: "overloaded" });
+  for (let n = 0; n < 64; n++) streams.closeToken(`other_${n}`);
+  streams.closeToken("control");
+});
