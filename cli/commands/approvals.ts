@@ -10,7 +10,7 @@ import { isEnded, type RunStatus } from "../../lib/base/records/run.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { askForm, describeElicitation } from "../terminal/ask_form.ts";
-import { describeApproval, describeOffers, shownOffers } from "../terminal/ask_person.ts";
+import { describeOffers, shownApproval, shownOffers } from "../terminal/ask_person.ts";
 import { messageColumns, toTable } from "../terminal/terminal_text.ts";
 import { readInput } from "./tools.ts";
 
@@ -88,7 +88,7 @@ export const approvalsShowCommand = defineCliCommand({
         ? ""
         : `\nSettled ${answered_at}${answered_by === null ? "" : ` by ${answered_by}`}`;
       const times = `Asked ${created_at}, expires ${expires_at}${answered}${note === null ? "" : `\nNote: ${note}`}`;
-      const text = `${describeApproval(approval, { columns: context.io.columns, whole: true })}\n${
+      const text = `${shownApproval(approval, { columns: context.io.columns, whole: true })}\n${
         describeOffers(approval)
       }`;
       context.print(approval, `${approval.id}: ${status}\n\n${text}\n\n${exactText(times)}`);

@@ -1,5 +1,6 @@
-import { cutText, exactLine, exactText } from "../../lib/base/text.ts";
+import { exactLine } from "../../lib/base/text.ts";
 import type { Approval, RuleOffer } from "../../lib/base/records/approval.ts";
+import { describeApproval, toApprovalText } from "../../lib/guard/describe_approval.ts";
 import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 import { askForm, describeElicitation } from "./ask_form.ts";
@@ -16,35 +17,19 @@ const MATCH_WORDS: Readonly<Record<RuleOffer["match"], string>> = {
 };
 
 /**
- * Describes a call to the person who must answer: the exact input, the reason of the question, and the files that the call changes. Where
- * the server of the call asks, its question comes first. Invisible characters are spelled out.
+ * Returns what the person at the terminal is told of an approval. Where the server of the call asks, its question comes first.
  * @param options.columns width that sentences are wrapped to, in characters; input and names stay as they are. Undefined: no wrapping
  * @param options.whole true shows a long input whole. Default: cut, with its length and digest
  */
-export function describeApproval(
+export function shownApproval(
   approval: Approval,
   { columns, whole = false }: { readonly columns: number | undefined; readonly whole?: boolean },
 ): string {
-  const { id, tool, access, input, input_digest: digest, reason, workspace, files, bound = [], containment } = approval;
-  const shown = exactText(JSON.stringify(input, null, 2) ?? "null");
-  const isCut = !whole && shown.length > MAX_INPUT_ASKED;
-  const changes = files.map(({ path, sha256 }) =>
-    `  ${JSON.stringify(path)} ${sha256 === null ? "(new)" : `sha256:${sha256}`}`
-  );
-  const others = bound.map(({ kind, name, sha256 }) =>
-    `  ${kind} ${JSON.stringify(name)} ${sha256 === null ? "(none)" : `sha256:${sha256}`}`
-  );
-  const isElicitation = approval.kind === "elicitation";
-  return [
-    ...(isElicitation ? [describeElicitation(approval, { columns })] : []),
-    `${exactLine(tool)} (${access}) in ${exactLine(workspace)}`,
-    isCut ? cutText(shown, { limit: MAX_INPUT_ASKED, digest }) : shown,
-    ...(isCut ? [`postern approvals show ${id} shows it whole`] : []),
-    ...(isElicitation ? [] : wrapText(exactLine(reason), columns)),
-    ...(containment === undefined || containment === null ? [] : wrapText(exactLine(containment.text), columns)),
-    ...(changes.length === 0 ? [] : ["Files:", ...changes.map(exactLine)]),
-    ...(others.length === 0 ? [] : ["Bound to:", ...others.map(exactLine)]),
-  ].join("\n");
+  const described = describeApproval(approval, { maxInput: whole ? Number.POSITIVE_INFINITY : MAX_INPUT_ASKED });
+  const wrap = (sentence: string) => wrapText(sentence, columns);
+  if (approval.kind !== "elicitation") return toApprovalText(described, wrap);
+  // The question has the reason already
+  return `${describeElicitation(approval, { columns })}\n${toApprovalText(described, () => [])}`;
 }
 
 /** Describes the rules that an answer may store, each with the flags that store it. */
@@ -76,7 +61,7 @@ export async function askPerson(
 ): Promise<"approve" | "deny" | undefined> {
   const path = `/v1/approvals/${encodeURIComponent(id)}`;
   const approval = await gateway.request({ method: "GET", path }) as Approval;
-  say(describeApproval(approval, { columns: messageColumns(io) }));
+  say(shownApproval(approval, { columns: messageColumns(io) }));
   const answer = approval.kind === "elicitation"
     ? await askForm({ io, say }, approval)
     : await askAboutCall({ io, say }, { approval, inRun });

@@ -3,7 +3,7 @@ import type { Approval } from "../../lib/base/records/approval.ts";
 import { EventStreamDecoder } from "../../lib/system/net/event_stream_decoder.ts";
 import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
-import { answerQuestion, describeApproval } from "./ask_person.ts";
+import { answerQuestion, shownApproval } from "./ask_person.ts";
 import { createReplyView } from "./reply_view.ts";
 import { messageColumns } from "./terminal_text.ts";
 
@@ -63,7 +63,7 @@ async function showQuestion(context: CommandContext, gateway: ReachedGateway, id
     throw error;
   }) as Approval | undefined;
   if (approval?.status !== "pending") return;
-  context.say(describeApproval(approval, { columns: messageColumns(context.io) }));
+  context.say(shownApproval(approval, { columns: messageColumns(context.io) }));
   context.say(
     `The run waits for an answer until ${approval.expires_at}, in the dashboard or by:\n` +
       `  postern approvals approve ${id}\n  postern approvals deny ${id}\n` +

@@ -9,7 +9,9 @@ import type {
 import type { Clock } from "../../lib/base/clock.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
 import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
+import { exactLine } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
+import { describeApproval, toApprovalText } from "../../lib/guard/describe_approval.ts";
 import type { Approvals } from "../../lib/guard/approvals.ts";
 import { askElicitation } from "../../lib/runs/supervisor/ask_elicitation.ts";
 import type { Approver } from "../../lib/tools/runtime/tool_call.ts";
@@ -25,8 +27,8 @@ type AskMode = "url" | "form";
 
 /** Name of the question in the client's request and answer. */
 const QUESTION = "approval";
-/** Characters of a call's input that a question shows. */
-const MAX_SHOWN = 2_000;
+/** Characters of a question that a form shows, so that a person sees all of it. A longer one goes to the dashboard. */
+const MAX_FORM = 2_000;
 /** Approvals that are looked at for an earlier one of the same call. */
 const MAX_LOOKED_AT = 200;
 
@@ -86,16 +88,18 @@ export class CallApproval {
       await approvals.cancel(state.approvalId);
       return refused(`Cannot call "${this.#params.name}": the client's user did not approve it`);
     }
-    if (this.#modes[0] === "form") await this.#takeForm(state.approvalId, answer.content);
+    const asked = await approvals.get(state.approvalId);
+    if (asked !== undefined && this.#modeFor(asked) === "form") await this.#takeForm(asked.id, answer.content);
     else await this.#waitFor(state.approvalId);
     return this.#approver(state.approvalId);
   }
 
   /** Returns the question to the client's user about an approval that waits; undefined where the client can only be refused. */
   async question(approvalId: string): Promise<InputRequiredResult | undefined> {
-    const [mode] = this.#modes;
     const approval = await this.#parts.approvals.get(approvalId);
-    if (mode === undefined || approval?.status !== "pending") return undefined;
+    if (approval?.status !== "pending") return undefined;
+    const mode = this.#modeFor(approval);
+    if (mode === undefined) return undefined;
     const state: CallState = { approvalId, call: requestDigest(this.#params) };
     return this.#parts.sdk.inputRequired({
       inputRequests: { [QUESTION]: mode === "form" ? this.#formOf(approval) : this.#linkTo(approval) },
@@ -117,6 +121,11 @@ export class CallApproval {
     ];
   }
 
+  /** Returns the way to ask about an approval: a form shows the whole question or is not used. Undefined: the client can only be refused. */
+  #modeFor(approval: Approval): AskMode | undefined {
+    return this.#modes.find((mode) => mode === "url" || formText(approval).length <= MAX_FORM);
+  }
+
   #approver(given: string | undefined): Approver {
     const { approvals, clock, config } = this.#parts;
     const { runs, autonomy } = config();
@@ -129,7 +138,7 @@ export class CallApproval {
         granted: false,
         timeoutMs: runs.approval_timeout_secs * 1000,
         elicitMs: autonomy.approval_timeout_secs * 1000,
-        wayOn: () => "repeat exactly this call",
+        wayOn: (approvalId) => `repeat exactly this call. ${this.#dashboard(approvalId)} shows it`,
       })(request, signal);
     };
     const elicit: Approver["elicit"] = (request, signal) =>
@@ -187,7 +196,8 @@ export class CallApproval {
       method: "elicitation/create",
       params: {
         mode: "url",
-        message: `${sayQuestion(approval)} Answer in the dashboard of the gateway.`,
+        message: `Postern asks before it calls "${exactLine(approval.tool)}": ${exactLine(approval.reason)}. ` +
+          "Answer in the dashboard of the gateway.",
         url: this.#dashboard(approval.id),
         // The id exists in revisions with sessions alone
         ...(isOld ? { elicitationId: approval.id } : {}),
@@ -196,9 +206,8 @@ export class CallApproval {
   }
 
   #formOf(approval: Approval): InputRequest {
-    const input = JSON.stringify(approval.input, null, 2).slice(0, MAX_SHOWN);
     return this.#parts.sdk.inputRequired.elicit({
-      message: `${sayQuestion(approval)}\n${input}`,
+      message: formText(approval),
       requestedSchema: {
         type: "object",
         properties: {
@@ -214,8 +223,8 @@ export class CallApproval {
   }
 }
 
-function sayQuestion({ tool, reason }: Approval): string {
-  return `Postern asks before it calls "${tool}": ${reason}.`;
+function formText(approval: Approval): string {
+  return `Postern asks before it makes this call:\n${toApprovalText(describeApproval(approval))}`;
 }
 
 /** Returns the result of a call that was refused. */

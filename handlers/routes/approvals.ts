@@ -3,6 +3,7 @@ import {
   type Approval,
   APPROVAL_ID,
   APPROVAL_STATUSES,
+  approvalDescriptionSchema,
   type ApprovalRule,
   approvalRuleSchema,
   approvalSchema,
@@ -11,6 +12,7 @@ import {
   RULE_MATCHES,
 } from "../../lib/base/records/approval.ts";
 import { runStatusSchema } from "../../lib/base/records/run.ts";
+import { describeApproval } from "../../lib/guard/describe_approval.ts";
 import { unknownApproval } from "../../lib/guard/approval_refusals.ts";
 import { APPROVAL_LIMITS } from "../../lib/guard/approvals.ts";
 import type { RequestContext, Route } from "../route.ts";
@@ -31,8 +33,14 @@ const answerSchema = v.strictObject({
   content: v.optional(v.record(v.string(), v.unknown())),
 });
 
-const answeredSchema = v.object({
+const shownSchema = v.object({
   ...approvalSchema.entries,
+  /** The words for the person who answers, for a client that shows them */
+  description: approvalDescriptionSchema,
+});
+
+const answeredSchema = v.object({
+  ...shownSchema.entries,
   stored_rule: v.nullable(approvalRuleSchema),
   /** Status of the run that waits for the answer; null when no run is recorded. A run that has ended makes no more calls */
   run_status: v.nullable(runStatusSchema),
@@ -49,13 +57,13 @@ export const approvalsRoute: Route = strictRoute({
     limit: LIMIT_QUERY,
     after: textQuery("Only those older than this id"),
   },
-  reply: { status: 200, type: "application/json", schema: listSchema(approvalSchema) },
+  reply: { status: 200, type: "application/json", schema: listSchema(shownSchema) },
   async handler(_request, context) {
     const { approvals, hasMore } = await context.services.approvals.list({
       ...pageOf(context),
       status: choiceOf(context, "status", APPROVAL_STATUSES),
     });
-    return listReply(context, approvals, hasMore);
+    return listReply(context, approvals.map(toShown), hasMore);
   },
 });
 
@@ -66,11 +74,11 @@ export const approvalRoute: Route = strictRoute({
   access: "approve",
   params: { id: { type: "string", pattern: APPROVAL_ID.source } },
   summary: "One approval, with the exact input of its tool call",
-  reply: { status: 200, type: "application/json", schema: approvalSchema },
+  reply: { status: 200, type: "application/json", schema: shownSchema },
   async handler(_request, context) {
     const approval = await context.services.approvals.get(context.params["id"] ?? "");
     if (approval === undefined) throw unknownApproval();
-    return jsonReply(context, 200, approval);
+    return jsonReply(context, 200, toShown(approval));
   },
 });
 
@@ -116,7 +124,11 @@ async function answered(
   rule: ApprovalRule | undefined,
 ): Promise<Response> {
   const run = await context.services.agent?.runs.get(approval.run_id);
-  return jsonReply(context, 200, { ...approval, stored_rule: rule ?? null, run_status: run?.status ?? null });
+  return jsonReply(context, 200, { ...toShown(approval), stored_rule: rule ?? null, run_status: run?.status ?? null });
+}
+
+function toShown(approval: Approval): v.InferOutput<typeof shownSchema> {
+  return { ...approval, description: describeApproval(approval) };
 }
 
 /** GET /v1/approval-rules: every remembered answer. */

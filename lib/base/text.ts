@@ -28,12 +28,18 @@ export function exactLine(text: string): string {
  * Cuts a long text, and says so.
  * @param limit characters that are kept
  * @param digest SHA-256 of the whole, hexadecimal
+ * @param length characters of the whole, where `text` is its beginning. Default: `text` is the whole
  */
-export function cutText(text: string, { limit, digest }: { readonly limit: number; readonly digest: string }): string {
-  if (text.length <= limit) return text;
-  return `${
-    text.slice(0, limit)
-  } [cut: ${limit} of ${text.length} characters are shown; SHA-256 of the whole ${digest}]`;
+export function cutText(
+  text: string,
+  { limit, digest, length = text.length }: {
+    readonly limit: number;
+    readonly digest: string;
+    readonly length?: number;
+  },
+): string {
+  if (length <= limit) return text;
+  return `${text.slice(0, limit)} [cut: ${limit} of ${length} characters are shown; SHA-256 of the whole ${digest}]`;
 }
 
 /** Lists texts for a sentence, the first of them by name: `a, b and 3 more`. Empty for none. */

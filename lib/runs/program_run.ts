@@ -265,6 +265,15 @@ export type ProgramRunEvent =
       readonly files?: readonly ProgramApprovalFile[] | undefined;
       readonly bound?: readonly ProgramBoundState[] | undefined;
       readonly offers?: readonly ProgramRuleOffer[] | undefined;
+      /** The words for the person who answers, with what nobody sees spelled out */
+      readonly description?: {
+        readonly call: string;
+        readonly input: string;
+        readonly reason: string;
+        readonly containment: string | null;
+        readonly files: readonly string[];
+        readonly bound: readonly string[];
+      } | undefined;
     }
     | {
       readonly type: "approval_answered";

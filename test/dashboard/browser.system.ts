@@ -263,7 +263,7 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     const [first, second] = [page.locator(".ask").nth(0), page.locator(".ask").nth(1)];
     assert.match(
       await first.innerText(),
-      /"content": "<b>Water<\/b> the beans"[\s\S]*notes\.md is new[\s\S]*Expires in/,
+      /"content": "<b>Water<\/b> the beans"[\s\S]*"notes\.md" \(new\)[\s\S]*Expires in/,
     );
     assert.equal(await page.locator(".ask b").count(), 0);
     assert.deepEqual(await second.locator("button").allInnerTexts(), ["Approve once", "Deny"], "never remembered");
@@ -304,7 +304,7 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     assert.equal(isScrolled, true);
     assert.match(
       await second.locator("pre").innerText(),
-      /\[Cut: 200000 of 200\d{3} characters are shown; SHA-256 of the whole d{64}/,
+      /\[cut: 200000 of 200\d{3} characters are shown; SHA-256 of the whole d{64}/,
     );
   });
 

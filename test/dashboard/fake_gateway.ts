@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
 import { loadDashboard } from "../../lib/dashboard/dashboard.ts";
+import { describeApproval, type DescribedApproval } from "../../lib/guard/describe_approval.ts";
 import { createFakeRuns, type FakeRuns } from "./fake_runs.ts";
 import { createFakeSchedules, type FakeSchedules } from "./fake_schedules.ts";
 
@@ -199,7 +200,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     runs,
     schedules,
     ask: (change = {}) =>
-      void approvals.unshift({
+      void approvals.unshift(described({
         id: `apr_${approvals.length + 1}`,
         status: "pending",
         tool: "write_file",
@@ -222,7 +223,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
         answered_at: null,
         remember: null,
         ...change,
-      }),
+      })),
     forbid: (...paths) => void forbidden.push(...paths),
     revoke: () => void (valid = false),
     dropSockets: () => sockets.clients.forEach((socket) => socket.terminate()),
@@ -235,6 +236,13 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };
+}
+
+/** Adds what the gateway says of an approval. */
+function described<T extends object>(approval: T): T & { readonly description: unknown } {
+  // The fake's fields are those of an approval
+  const given = { access: "write", workspace: "/garden", files: [], input_digest: "", ...approval };
+  return { ...approval, description: describeApproval(given as unknown as DescribedApproval) };
 }
 
 interface FakeApproval {
@@ -266,17 +274,20 @@ async function answer(socket: WebSocket, text: string, released: Promise<void>):
     event(socket, { type: "tool_start", call_id: "call_2", tool: "content_search", input: { pattern: "beans" } });
   }
   if (text.startsWith("ask")) {
-    event(socket, {
-      type: "approval_needed",
-      approval_id: "apr_1",
-      call_id: "call_3",
-      tool: "write_file",
-      input: { path: "notes.md", content: "<b>x</b>" },
-      reason: "it can change files",
-      rule: "level:supervised/write",
-      offers: [{ remember: "run", match: "call", text: 'Allow "write_file" in run run_1' }],
-      expires_at: new Date(Date.now() + 120_000).toISOString(),
-    });
+    event(
+      socket,
+      described({
+        type: "approval_needed",
+        approval_id: "apr_1",
+        call_id: "call_3",
+        tool: "write_file",
+        input: { path: "notes.md", content: "<b>x</b>" },
+        reason: "it can change files",
+        rule: "level:supervised/write",
+        offers: [{ remember: "run", match: "call", text: 'Allow "write_file" in run run_1' }],
+        expires_at: new Date(Date.now() + 120_000).toISOString(),
+      }),
+    );
     await released;
     event(socket, { type: "approval_answered", approval_id: "apr_1", decision: "approve", by: null });
   }

@@ -1,5 +1,11 @@
 import * as v from "valibot";
-import { APPROVAL_KINDS, approvalSchema, containmentSchema, elicitationEntries } from "./approval.ts";
+import {
+  APPROVAL_KINDS,
+  approvalDescriptionSchema,
+  approvalSchema,
+  containmentSchema,
+  elicitationEntries,
+} from "./approval.ts";
 import { pictureSchema } from "./message.ts";
 import { usageSchema } from "./usage.ts";
 
@@ -95,6 +101,8 @@ export const agentEventSchema = v.variant("type", [
     files: v.optional(approvalSchema.entries.files),
     bound: approvalSchema.entries.bound,
     offers: approvalSchema.entries.offers,
+    /** The words for the person who answers; absent in events of earlier versions */
+    description: v.optional(approvalDescriptionSchema),
   }),
   event("approval_answered", {
     approval_id: v.string(),

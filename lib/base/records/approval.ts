@@ -123,6 +123,23 @@ export const approvalSchema = v.object({
 /** Approval as the store and `/v1/approvals` have it. */
 export type Approval = v.InferOutput<typeof approvalSchema>;
 
+/** Words of an approval for the person who answers: each door shows these. What nobody sees is spelled out, as `\u202e`. */
+export const approvalDescriptionSchema = v.object({
+  /** Tool, access and workspace */
+  call: v.string(),
+  /** Input as JSON. A long one is cut, with its length, its digest and where it is whole */
+  input: v.string(),
+  reason: v.string(),
+  /** Sentence that says how the programs are contained; null: the call starts none, or nothing is known of it */
+  containment: v.nullable(v.string()),
+  /** Line for each file that the call would change */
+  files: v.array(v.string()),
+  /** Line for each further state that the answer is bound to */
+  bound: v.array(v.string()),
+});
+/** Words of an approval for the person who answers. */
+export type ApprovalDescription = v.InferOutput<typeof approvalDescriptionSchema>;
+
 /** An answer that was remembered: it stands for the calls that `text` says, in the same workspace. Times are ISO 8601. */
 export const approvalRuleSchema = v.object({
   id: v.string(),

@@ -1,6 +1,6 @@
 import { element } from "./dom.js";
 import { createElicitationForm } from "./elicitation_form.js";
-import { exactLine, exactText } from "./exact_text.js";
+import { exactLine } from "./exact_text.js";
 import { formatDuration, messageOf } from "./format.js";
 
 /** @typedef {"call" | "folder" | "command"} Match */
@@ -15,20 +15,21 @@ import { formatDuration, messageOf } from "./format.js";
  *   url?: string | null,
  *   tool: string,
  *   input: unknown,
- *   input_digest?: string,
  *   reason: string,
  *   rule: string,
  *   expires_at: string,
- *   files?: readonly { path: string, sha256: string | null }[],
- *   containment?: { text: string } | null,
- *   bound?: readonly { kind: string, name: string, sha256: string | null }[],
+ *   description?: {
+ *     call: string,
+ *     input: string,
+ *     reason: string,
+ *     containment: string | null,
+ *     files: readonly string[],
+ *     bound: readonly string[],
+ *   },
  *   offers?: readonly Offer[],
  *   always_rule?: string | null,
  * }} Question an approval, or the event that tells of one
  */
-
-/** Characters of an input that are shown; a page with more of them stands still */
-const MAX_SHOWN = 200_000;
 
 /** @type {Readonly<Record<Match, string>>} */
 const LABELS = {
@@ -45,9 +46,18 @@ const LABELS = {
  * @param {(answer: Answer) => Promise<unknown>} options.onAnswer what it rejects with is shown
  */
 export function createApprovalCard({ question, onAnswer }) {
+  // An event of an earlier version: nobody approves what the card does not show
+  if (question.description === undefined) return createPointer(question);
   return question.kind === "elicitation"
     ? createElicitationCard({ question, onAnswer })
     : createCallCard({ question, onAnswer });
+}
+
+/** @param {Question} question */
+function createPointer({ tool }) {
+  const link = element("a", { href: "#approvals" }, "Approvals");
+  const words = element("p", {}, exactLine(tool), " waits for your answer: ", link, " shows the whole question.");
+  return { root: element("div", { class: "ask", role: "group" }, words), focus: () => link.focus() };
 }
 
 /**
@@ -55,7 +65,7 @@ export function createApprovalCard({ question, onAnswer }) {
  * @param {{ question: Question, onAnswer: (answer: Answer) => Promise<unknown> }} options
  */
 function createElicitationCard({ question, onAnswer }) {
-  const { tool, input, input_digest: digest, expires_at: expiresAt, server, url } = question;
+  const { tool, expires_at: expiresAt, server, url } = question;
   const { parts, read } = createElicitationForm(question);
   const problem = element("p", { class: "field-error", role: "alert" });
   const label = url === null || url === undefined
@@ -92,7 +102,7 @@ function createElicitationCard({ question, onAnswer }) {
       "details",
       { class: "ask-always" },
       element("summary", {}, "The call that it runs for"),
-      element("pre", { tabIndex: 0, "aria-label": "Input" }, shownInput(input, digest)),
+      ...toLines(question),
     ),
     element("p", { class: "hint" }, `Expires in ${formatDuration((Date.parse(expiresAt) - Date.now()) / 1000)}.`),
     element("div", { class: "ask-buttons" }, submit, decline),
@@ -105,8 +115,7 @@ function createElicitationCard({ question, onAnswer }) {
  * @param {{ question: Question, onAnswer: (answer: Answer) => Promise<unknown> }} options
  */
 function createCallCard({ question, onAnswer }) {
-  const { tool, input, input_digest: digest, reason, expires_at: expiresAt, files = [], bound = [] } = question;
-  const { containment } = question;
+  const { tool, expires_at: expiresAt } = question;
   const problem = element("p", { class: "field-error", role: "alert" });
   /** @type {HTMLButtonElement[]} */
   const buttons = [];
@@ -158,13 +167,8 @@ function createCallCard({ question, onAnswer }) {
   const root = element(
     "div",
     { class: "ask", role: "group", "aria-label": `Approval of ${exactLine(tool)}` },
-    element("p", {}, element("strong", {}, exactLine(tool)), ` needs your approval: ${exactLine(reason)}`),
-    element("pre", { tabIndex: 0, "aria-label": "Input" }, shownInput(input, digest)),
-    ...(containment === undefined || containment === null ? [] : [element("p", {}, `${exactLine(containment.text)}.`)]),
-    ...(files.length === 0 ? [] : [element("ul", { class: "ask-files", "aria-label": "Files" }, ...files.map(toFile))]),
-    ...(bound.length === 0
-      ? []
-      : [element("ul", { class: "ask-files", "aria-label": "Bound to" }, ...bound.map(toBound))]),
+    element("p", {}, element("strong", {}, exactLine(tool)), " needs your approval"),
+    ...toLines(question),
     element("p", { class: "hint" }, `Expires in ${formatDuration(seconds)}.`),
     element(
       "div",
@@ -196,35 +200,24 @@ function offersOf({ offers, always_rule: text }) {
 }
 
 /**
- * The whole input, which scrolls; a very long one is marked as cut.
- * @param {unknown} input
- * @param {string} [digest]
+ * Returns what the gateway says of the call.
+ * @param {Question} question
  */
-function shownInput(input, digest) {
-  const text = exactText(JSON.stringify(input, null, 2) ?? "null");
-  if (text.length <= MAX_SHOWN) return text;
-  return `${text.slice(0, MAX_SHOWN)}\n[Cut: ${MAX_SHOWN} of ${text.length} characters are shown${
-    digest === undefined ? "" : `; SHA-256 of the whole ${digest}`
-  }. "postern approvals show" shows it whole]`;
-}
-
-/** @param {{ path: string, sha256: string | null }} file */
-function toFile({ path, sha256 }) {
-  return element(
-    "li",
-    {},
-    element("code", {}, exactLine(path)),
-    sha256 === null ? " is new" : ` is changed, from SHA-256 ${sha256.slice(0, 12)}`,
-  );
-}
-
-/** @param {{ kind: string, name: string, sha256: string | null }} state */
-function toBound({ kind, name, sha256 }) {
-  return element(
-    "li",
-    {},
-    `Bound to the ${kind} `,
-    element("code", {}, exactLine(name)),
-    sha256 === null ? ", which is not there" : ` as it is, SHA-256 ${sha256.slice(0, 12)}`,
-  );
+function toLines({ description }) {
+  if (description === undefined) return [];
+  const { call, input, reason, containment, files, bound } = description;
+  /** @type {(label: string, lines: readonly string[]) => readonly HTMLElement[]} */
+  const list = (label, lines) =>
+    lines.length === 0 ? [] : [
+      element("p", {}, `${label}:`),
+      element("ul", { class: "ask-files", "aria-label": label }, ...lines.map((line) => element("li", {}, line))),
+    ];
+  return [
+    element("p", { class: "hint" }, call),
+    element("pre", { tabIndex: 0, "aria-label": "Input" }, input),
+    element("p", {}, reason),
+    ...(containment === null ? [] : [element("p", {}, containment)]),
+    ...list("Files", files),
+    ...list("Bound to", bound),
+  ];
 }

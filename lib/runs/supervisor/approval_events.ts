@@ -1,5 +1,6 @@
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
+import { describeApproval } from "../../guard/describe_approval.ts";
 
 /** Returns the event for an approval that was filed. */
 export function toNeeded(asked: Approval): AgentEventBody {
@@ -22,6 +23,7 @@ export function toNeeded(asked: Approval): AgentEventBody {
     files,
     ...(bound === undefined ? {} : { bound }),
     ...(offers === undefined ? {} : { offers }),
+    description: describeApproval(asked),
   };
 }
 

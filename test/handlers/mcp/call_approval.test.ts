@@ -130,4 +130,52 @@ for (const era of MCP_ERAS) {
       assert.deepEqual((await approvalsOf(started)).map(({ status }) => status), ["denied", "approved"]);
     });
   });
+
+  test(`${era}: a form shows the whole call, with what nobody sees spelled out and the files it changes`, async () => {
+    await withMcpGateway({ config: TRUSTING }, async (started) => {
+      const seen: string[] = [];
+      const client = await connectAsked(started, era, {
+        token: await started.token("tools", "approve"),
+        elicitation: { form: {} },
+        onAsked({ message }) {
+          seen.push(String(message));
+          return Promise.resolve({ action: "accept", content: { decision: "deny" } });
+        },
+      });
+      const content = "echo a\u202eb\u2028\u200bc";
+      assert.equal((await client.callTool({ ...CALL, arguments: { path: "n.txt", content } })).isError, true);
+      const [shown = ""] = seen;
+      assert.ok(shown.includes('"content": "echo a\\u202eb\\u2028\\u200bc"'), shown);
+      assert.doesNotMatch(shown, /[\u202e\u2028\u200b]/);
+      assert.match(shown, /write_file \(write\) in [\s\S]*\nFiles:\n {2}"n\.txt" \(new\)$/);
+    });
+  });
+
+  test(`${era}: a call that a form cannot show whole goes to the dashboard`, async () => {
+    await withMcpGateway({ config: TRUSTING }, async (started) => {
+      const long = { ...CALL, arguments: { path: "n.txt", content: `${" ".repeat(2_000)}rm -rf /` } };
+      const byForm = await connectAsked(started, era, {
+        token: await started.token("tools", "approve"),
+        elicitation: { form: {} },
+        onAsked: () => Promise.reject(new Error("no form may be shown")),
+      });
+      const refused = await byForm.callTool(long);
+      const [{ id } = assert.fail("nothing is asked")] = await approvalsOf(started);
+      assert.equal(refused.isError, true);
+      assert.ok(textOf(refused).includes(`http://127.0.0.1/#approvals/${id} shows it`), textOf(refused));
+      const modes: unknown[] = [];
+      const byBoth = await connectAsked(started, era, {
+        token: await started.token("tools", "approve"),
+        elicitation: { form: {}, url: {} },
+        onAsked({ mode }) {
+          modes.push(mode);
+          queueMicrotask(() => void answer(started, "deny"));
+          // The answer of a form that was never shown decides nothing
+          return Promise.resolve({ action: "accept", content: { decision: "approve" } });
+        },
+      });
+      assert.match(textOf(await byBoth.callTool(long)), /denied/);
+      assert.deepEqual(modes, ["url"]);
+    });
+  });
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NewApproval } from "../../../lib/guard/approvals.ts";
+import { toNeeded } from "../../../lib/runs/supervisor/approval_events.ts";
 import { newApproval } from "../../support/new_approval.ts";
 import { createTestRouter, type SendInit } from "../../support/test_router.ts";
 
@@ -46,6 +47,38 @@ test("a question says how the call is contained; one about a call that starts no
   const [shell, write] = [await ask({ containment }), await ask({ tool: "write_file" })];
   assert.deepEqual((await json("GET", `/v1/approvals/${shell}`)).containment, containment);
   assert.equal((await json("GET", `/v1/approvals/${write}`)).containment, null);
+});
+
+test("every door describes a call in the same words, with what nobody sees spelled out and a cut said", async () => {
+  const { ask, json, services } = setUp();
+  const hidden = "a\u202etxt";
+  const id = await ask({
+    input: { path: hidden, content: "x".repeat(300_000) },
+    inputDigest: "d".repeat(64),
+    reason: `Because of ${hidden}`,
+    files: [{ path: hidden, sha256: "f".repeat(64) }],
+    bound: [{ kind: "head", name: hidden, sha256: null }],
+    containment: { kind: "uncontained", text: "Nothing is contained" },
+  });
+  const { description } = await json("GET", `/v1/approvals/${id}`);
+  const { input, ...rest } = description;
+  assert.deepEqual(rest, {
+    call: "shell (write) in /work",
+    reason: "Because of a\\u202etxt",
+    containment: "Nothing is contained",
+    files: [`"a\\u202etxt" sha256:${"f".repeat(64)}`],
+    bound: ['head "a\\u202etxt" (none)'],
+  });
+  assert.match(
+    input,
+    /^\{\n {2}"path": "a\\u202etxt",\n {2}"content": "x+ \[cut: 200000 of 300\d{3} characters are shown; SHA/,
+  );
+  assert.ok(input.endsWith(`SHA-256 of the whole ${"d".repeat(64)}]\npostern approvals show ${id} shows it whole`));
+  assert.deepEqual((await json("GET", "/v1/approvals")).data[0].description, description);
+  const event = toNeeded(await services.approvals.get(id) ?? assert.fail("it is gone"));
+  assert.deepEqual("description" in event && event.description, description);
+  const answered = await json("POST", `/v1/approvals/${id}`, { body: { decision: "deny" } });
+  assert.deepEqual(answered.description, description);
 });
 
 test("a rule comes back word for word, is listed, and revoked it is gone", async () => {
