@@ -7,7 +7,7 @@ import type {
   ServerContext,
 } from "@modelcontextprotocol/server";
 import { Buffer } from "node:buffer";
-import { wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
+import { neutralizeData, wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
 import { UNTAINTED } from "../../lib/base/taint.ts";
 import type { Services } from "../../lib/services.ts";
 import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
@@ -180,14 +180,15 @@ function createProgress(name: string, way: ClientWay): (message: string) => void
   };
 }
 
-/** Returns an outcome as MCP writes it. Text from outside stands in an envelope, as it does for the agent's own model. */
+/** Returns an outcome as MCP writes it. Text from outside stands in an envelope, as it does for the agent's own model; data is neutralized. */
 function toCallResult(name: string, outcome: ToolCallOutcome, { random }: Pick<Services, "random">): CallToolResult {
   const { result, whole, taint = UNTAINTED } = outcome;
   const wrap = (text: string) => taint.length === 0 ? text : wrapUntrusted(name, text, { origin: taint, random });
+  const clean: Clean = (data) => taint.length === 0 ? data : neutralizeData(data);
   const structured = whole === undefined ? result.data : whole.structured;
   return {
-    content: whole === undefined ? toContent(outcome, wrap) : whole.content.map((part) => wrapPart(part, wrap)),
-    ...(isObject(structured) ? { structuredContent: structured } : {}),
+    content: whole === undefined ? toContent(outcome, wrap) : whole.content.map((part) => wrapPart(part, wrap, clean)),
+    ...(isObject(structured) ? { structuredContent: clean(structured) } : {}),
     ...(result.isError ? { isError: true } : {}),
     ...(outcome.approvalId === undefined ? {} : { _meta: { "postern/approval_id": outcome.approvalId } }),
   };
@@ -205,18 +206,25 @@ function toContent({ result, pictures = [] }: ToolCallOutcome, wrap: (text: stri
   ];
 }
 
-function wrapPart(part: ToolContent, wrap: (text: string) => string): ContentBlock {
+type Clean = <T>(data: T) => T;
+
+/** Returns a part with its text in an envelope and its names and addresses neutralized; bytes stay as they are. */
+function wrapPart(part: ToolContent, wrap: (text: string) => string, clean: Clean): ContentBlock {
   switch (part.type) {
     case "text":
       return { type: "text", text: wrap(part.text) };
     case "resource": {
       const { resource } = part;
-      return { type: "resource", resource: "text" in resource ? { ...resource, text: wrap(resource.text) } : resource };
+      if ("text" in resource) {
+        return { type: "resource", resource: { ...clean({ ...resource, text: "" }), text: wrap(resource.text) } };
+      }
+      return { type: "resource", resource: { ...clean({ ...resource, blob: "" }), blob: resource.blob } };
     }
     case "image":
     case "audio":
+      return { ...clean({ ...part, data: "" }), data: part.data };
     case "resource_link":
-      return part;
+      return clean(part);
   }
 }
 

@@ -1,7 +1,7 @@
 import type { CallToolResult, Tool } from "@modelcontextprotocol/server";
 import * as v from "valibot";
 import type { Scope } from "../../lib/base/records/caller.ts";
-import { wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
+import { neutralizeData, wrapUntrusted } from "../../lib/agent/untrusted_text.ts";
 import { isEnded, type Run, RUN_ID } from "../../lib/base/records/run.ts";
 import type { Services } from "../../lib/services.ts";
 import { createRunState } from "../../lib/runs/journal/apply_event.ts";
@@ -137,7 +137,12 @@ export function toRunResult(run: Run, { random }: Pick<Services, "random">): Cal
   const lines = [error === null ? state : `${state}: ${error.message}`, ...(answer === null ? [] : [answer])];
   return {
     content: [{ type: "text", text: lines.join("\n\n") }],
-    structuredContent: { run_id: id, status, conversation_id: run.conversation_id, error: run.error },
+    structuredContent: {
+      run_id: id,
+      status,
+      conversation_id: run.conversation_id,
+      error: taint.length === 0 ? error : neutralizeData(error),
+    },
     ...(status === "failed" ? { isError: true } : {}),
   };
 }

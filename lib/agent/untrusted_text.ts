@@ -1,5 +1,6 @@
 import type { Random } from "../base/random.ts";
 import { neutralize } from "../base/neutral_text.ts";
+import { redactJson } from "../base/redact.ts";
 import { type Message, textOf } from "../base/records/message.ts";
 import { joinTaints, type Taint } from "../base/taint.ts";
 import type { AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
@@ -20,6 +21,14 @@ export interface Envelope {
 export function wrapUntrusted(source: string, content: string, envelope: Envelope): string {
   const { open, close } = envelopeLines(source, envelope);
   return `${open}\n${neutralize(content)}\n${close}`;
+}
+
+/**
+ * Returns data from outside for a client's program, with each text in it neutralized, names of properties included: lines of an envelope
+ * would break the form of the data.
+ */
+export function neutralizeData<T>(data: T): T {
+  return redactJson(data, neutralize) as T; // only texts change
 }
 
 /** Returns the first and the last line of an envelope with a mark of its own. */
