@@ -198,6 +198,8 @@ export interface AgentRun {
   readonly deferred?: ReadonlySet<string> | undefined;
   /** True for a single tool call without a model. Its input may be in the tool's plain-text form, and its output is the reply */
   readonly isCall: boolean;
+  /** As in ToolCallRequest, for a single call. Default: no person approved it beforehand */
+  readonly approvedDigest?: string | undefined;
   readonly clientTools: readonly ToolDeclaration[];
   readonly toolChoice: ToolChoice | undefined;
   readonly parallelToolCalls: boolean | undefined;

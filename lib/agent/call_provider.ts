@@ -7,6 +7,8 @@ export interface SingleCall {
   readonly tool: string;
   /** JSON object as text, or the tool's plain-text form */
   readonly input: string;
+  /** As `approvedDigest` of ToolCallRequest. Default: no person approved the call beforehand */
+  readonly digest?: string | undefined;
 }
 
 /** Model name that such a run shows. */

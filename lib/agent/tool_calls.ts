@@ -31,6 +31,8 @@ export interface CallToolsOptions {
   readonly parallel: boolean;
   /** True for a single call without a model, as in AgentRun */
   readonly isCall: boolean;
+  /** As in AgentRun */
+  readonly approvedDigest?: string | undefined;
   readonly survivesShutdown: boolean;
   /** Results of calls that ended before the run was interrupted: these are not made again */
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
@@ -190,6 +192,7 @@ class RunningCall {
         signal: options.signal,
         onceBack: options.onceBack,
         approver,
+        approvedDigest: options.approvedDigest,
         ...(passesOn === undefined ? {} : { inherited: { ...passesOn, approver } }),
         allowed: options.skills.narrow(options.allowed),
         onStart: (prepared) => this.#onStart(prepared),

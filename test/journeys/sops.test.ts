@@ -235,6 +235,39 @@ test("an approval of a step counts for files as they were, and for the policy's 
     ]);
   }));
 
+test("a file that is exchanged while an approved step waits in the queue is not run, though the policy asks nobody", () =>
+  withWorld(async (world) => {
+    const workspace = await world.workspace({
+      "own/build.toml":
+        '[[steps]]\nid = "build"\ntool = "shell"\ninput = { command = "sh build.sh" }\nrequires_approval = true\n',
+      "build.sh": "echo good > made.txt\n",
+    });
+    const config = {
+      ...CONFIG,
+      runs: { max_concurrent: 1 },
+      security: { allowed_commands: ["sh"], shell: { sandbox: "off" } },
+      sops: { dirs: [workspace.path("own")] },
+    };
+    const held = Promise.withResolvers<void>();
+    const gateway = await world.gateway({
+      config,
+      workspace,
+      script: [{ begins: true, holdUntil: held.promise, text: ["a", "b"] }],
+    });
+    const { data: { id } } = await call(gateway, "sop_execute", { sop: "build" });
+    const { approval } = await untilSo(gateway, id, waitsAt("build"));
+    const chat = gateway.call("/v1/chat/completions", { body: { messages: [{ role: "user", content: "Hold" }] } });
+    await until(() => gateway.provider.active === 1, "nothing holds the slot");
+    await gateway.call(`/v1/approvals/${approval?.id}`, { body: { decision: "approve" } });
+    await untilSo(gateway, id, ({ steps }) => steps[0]?.status === "running");
+    workspace.write("build.sh", "echo evil > made.txt\n");
+    held.resolve();
+    await (await chat).text();
+    const { error } = await untilSo(gateway, id, ({ status }) => status === "failed" || status === "completed");
+    assert.match(error?.message ?? "", /is not what it was when the call was approved/);
+    assert.equal(existsSync(workspace.path("made.txt")), false);
+  }));
+
 test("an execution goes on after a restart of the gateway, with its approval still pending", () =>
   withWorld(async (world) => {
     const workspace = await world.workspace({

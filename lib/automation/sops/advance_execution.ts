@@ -218,7 +218,8 @@ class ExecutionAdvance {
     const isGranted = state.granted && (call === undefined || call.binding.digest === state.call_digest);
     if (step.requires_approval && !isGranted) return await this.#askForStep(current, work, call);
     if (work.kind === "manual") return await this.#startHandWork(current);
-    await this.#startRun(current, work, { scopes: stepScopes(plan, scopesNow), taint });
+    const callDigest = call?.binding.digest;
+    await this.#startRun(current, work, { scopes: stepScopes(plan, scopesNow), taint, callDigest });
   }
 
   async #filledStep({ found: { execution }, plan, step }: CurrentStep): Promise<FilledStep | TemplateError> {
@@ -260,7 +261,7 @@ class ExecutionAdvance {
   async #startRun(
     current: CurrentStep,
     work: Exclude<FilledWork, { kind: "manual" }>,
-    rights: Pick<StepRunOptions, "scopes" | "taint">,
+    rights: Pick<StepRunOptions, "scopes" | "taint" | "callDigest">,
   ): Promise<void> {
     const { found, plan, step, index } = current;
     const { execution } = found;

@@ -1,3 +1,4 @@
+import type { SingleCall } from "../../agent/call_provider.ts";
 import { wrapUntrusted } from "../../agent/untrusted_text.ts";
 import { HttpError, ProviderError } from "../../base/errors.ts";
 import { commonScopes, type Scope } from "../../base/records/caller.ts";
@@ -42,6 +43,8 @@ export interface StepRunOptions {
   readonly title: string;
   /** Outside content among the values of the work */
   readonly taint: Taint;
+  /** Digest of the state that a person approved the step's call for. Undefined: the step needed no approval, or is no call */
+  readonly callDigest: string | undefined;
   /** Written in the transaction that accepts the run */
   readonly claim: (runId: string) => readonly Write[];
 }
@@ -50,7 +53,7 @@ export interface StepRunOptions {
 export async function startStepRun(
   runs: StepRuns,
   work: Exclude<FilledWork, { kind: "manual" }>,
-  { execution, plan, scopes, title, taint, claim, tools }: StepRunOptions,
+  { execution, plan, scopes, title, taint, callDigest, claim, tools }: StepRunOptions,
 ): Promise<StartedStep> {
   const allowed = plan.tools ?? ["*"];
   const { requested_by, definition } = plan;
@@ -69,7 +72,7 @@ export async function startStepRun(
     taint: joinTaints(plan.taint, taint),
   } as const;
   const request: RunRequest = work.kind === "tool"
-    ? { ...base, messages: [], call: { tool: work.tool, input: JSON.stringify(work.input) }, tools: allowed }
+    ? { ...base, messages: [], call: toCall(work, callDigest), tools: allowed }
     : {
       ...base,
       messages: [{ role: "user", content: work.instructions }],
@@ -89,6 +92,10 @@ export async function startStepRun(
     if (error.status === 503) return { kind: "busy" };
     return { kind: "refused", message: error.message };
   }
+}
+
+function toCall({ tool, input }: Extract<FilledWork, { kind: "tool" }>, digest: string | undefined): SingleCall {
+  return { tool, input: JSON.stringify(input), ...(digest === undefined ? {} : { digest }) };
 }
 
 /** Doors by which a client itself asks, in no run that has fewer rights than its token. */

@@ -63,7 +63,12 @@ const runInputSchema = storedObject({
     }),
   ),
   /** A single tool call in place of a model. */
-  call: v.optional(storedObject({ tool: v.string(), input: v.string() })),
+  call: v.optional(storedObject({
+    tool: v.string(),
+    input: v.string(),
+    /** Digest of the state that a person approved the call for; absent: nobody did beforehand */
+    digest: v.optional(v.string()),
+  })),
   /** Tools that runs started by that call inherit; absent: the configured tools. */
   passed_tools: v.optional(v.array(v.string())),
   /** Workspace of the cluster that its tools need; absent: none. */

@@ -316,6 +316,7 @@ export class RunLauncher {
       agentTools,
       deferred: settings.deferred,
       isCall: request.call !== undefined,
+      approvedDigest: request.call?.digest,
       clientTools: request.clientTools,
       toolChoice: request.toolChoice,
       parallelToolCalls: request.parallelToolCalls,

@@ -47,7 +47,7 @@ export interface Refusal extends Word {
   readonly reason: string;
 }
 
-/** Result for a call that may run, or its refusal. `binding` is undefined when no approval was needed. */
+/** Result for a call that may run, or its refusal. `binding` is undefined when no person approved it. */
 export type Permit = Word & { readonly ok: true; readonly binding: CallBinding | undefined } | Refusal;
 
 /**
@@ -64,13 +64,16 @@ export type PermitCall = (
 /** Answer with the rule it comes from: the approver's, or `remembered:<id>`. */
 type Answer = Pick<ApprovalAnswer, "decision" | "reason" | "approvalId"> & { readonly rule: string };
 
-/** Creates the function that gets an approval where the policy says `ask`: from a remembered answer, else from the request's approver. */
+/**
+ * Creates the function that gets an approval where the policy says `ask`: from a remembered answer, else from the request's approver. A call
+ * that was approved beforehand runs in the approved state alone.
+ */
 export function createPermit(options: PermitOptions): PermitCall {
   return async (tool, { prepared, decision }, { request, audit }) => {
     const { kind, reason, rule } = decision;
-    if (kind === "allow") return { ok: true, rule, binding: undefined };
     if (kind === "deny") return { ok: false, rule, reason };
-    await audit.decided({ prepared, kind, rule, reason });
+    if (kind === "allow" && request.approvedDigest === undefined) return { ok: true, rule, binding: undefined };
+    if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
     try {
       return await permitAsked({ tool, prepared, decision, request }, options);
     } catch (error) {
@@ -81,7 +84,7 @@ export function createPermit(options: PermitOptions): PermitCall {
   };
 }
 
-/** A call that the policy asks about. */
+/** A call that the policy asks about, or that was approved beforehand. */
 interface AskedCall {
   readonly tool: Tool;
   readonly prepared: PreparedCall;
@@ -95,6 +98,9 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const { policy, bind } = options;
   const binding = await bind(tool, prepared, request.signal);
   if (request.signal.aborted) throw cancelError(request.signal);
+  const { approvedDigest = binding.digest } = request;
+  if (binding.digest !== approvedDigest) return { ok: false, rule: "binding", reason: changedSince(tool.name) };
+  if (call.decision.kind === "allow") return { ok: true, rule: call.decision.rule, binding };
   const answer = await askFirst(tool, { request, asked: toApprovalRequest(call, binding, options) }, options);
   const { approvalId } = answer;
   const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };
@@ -104,7 +110,7 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const now = await bind(tool, prepared, request.signal);
   return now.digest === binding.digest
     ? { ok: true, binding: now, ...answered }
-    : { ok: false, rule: "binding", reason: changed(tool.name) };
+    : { ok: false, rule: "binding", reason: changedSince(tool.name) };
 }
 
 function toApprovalRequest(
@@ -190,7 +196,8 @@ function subjectOf(
   return { tool, workspace, inputDigest, wider: isWider ? wider : undefined, reachesNetwork };
 }
 
-function changed(tool: string): string {
+/** Returns why a call does not run whose state is not the approved one. */
+export function changedSince(tool: string): string {
   return `Cannot call "${tool}": what it would change, or the tool itself, is not what it was when the call was approved; ` +
     "look again and ask anew";
 }

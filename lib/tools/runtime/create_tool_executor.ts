@@ -1,4 +1,4 @@
-import { cancelError } from "../../base/cancel.ts";
+import { CancelError, cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { type KnownSecrets, redactJson } from "../../base/redact.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
@@ -6,13 +6,20 @@ import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { RULE_ENABLED } from "../../guard/policy.ts";
 import { auditCall, type CallAudit } from "./audit_call.ts";
 import { type CallTaint, type CallTaintOptions, createCallTaint } from "./call_taint.ts";
-import { createPermit, type Permit, type PermitCall, type Refusal, type RememberedAnswers } from "./create_permit.ts";
+import {
+  changedSince,
+  createPermit,
+  type Permit,
+  type PermitCall,
+  type Refusal,
+  type RememberedAnswers,
+} from "./create_permit.ts";
 import { type CatalogueOptions, createCatalogue, type ToolCatalogue } from "./registry.ts";
 import { boundResult, type CallRunner, failedResult, reportBug, runCall, surroundings } from "./run_call.ts";
 import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
-import type { BoundCall, Outcome, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
+import type { BoundCall, Ended, Outcome, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
 import { judgeCall, resolveCall, type ResolvedCall } from "./stand_in.ts";
 import { createToolPolicy, prepareUnder, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 
@@ -32,6 +39,7 @@ interface ExecutorParts {
   readonly catalogue: ToolCatalogue;
   readonly policy: ToolPolicy;
   readonly permit: PermitCall;
+  readonly bind: Bind;
   readonly taint: CallTaint;
   /** Counts a call by its outcome */
   readonly count: (label: string, outcome: Outcome) => void;
@@ -63,6 +71,7 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     options,
     catalogue,
     policy,
+    bind,
     permit: createPermit({
       ...options,
       policy,
@@ -199,7 +208,10 @@ async function runPermitted(
 ): Promise<ToolCallOutcome> {
   const { options, count, observeDuration } = parts;
   const started = options.clock.monotonic();
-  const work = () => runCall(options, { tool, prepared, binding: permitted.binding }, request);
+  const { binding } = permitted;
+  const work = async () =>
+    await changeOf({ tool, prepared, binding }, request, parts) ??
+      await runCall(options, { tool, prepared, binding }, request);
   const ended = await (options.shared?.effect(request, { tool, prepared }, work) ?? work());
   const durationMs = options.clock.monotonic() - started;
   observeDuration(durationMs);
@@ -213,7 +225,7 @@ async function runPermitted(
   const { result, pictures } = await withPictures(boundResult(given, redactor), given, redactor);
   if (ended.outcome === "denied") {
     const { approvalId } = permitted;
-    await audit.decided({ prepared, kind: "deny", rule: "owner", reason: result.output, approvalId });
+    await audit.decided({ prepared, kind: "deny", rule: ended.rule ?? "owner", reason: result.output, approvalId });
   }
   await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result.output, pictures });
   const called = { tool, prepared, request };
@@ -233,6 +245,30 @@ async function runPermitted(
     ...pictures.length === 0 ? {} : { pictures },
     ...whole === undefined ? {} : { whole },
   };
+}
+
+/**
+ * Looks at the approved state right before the call runs: audit and journal were written meanwhile, and whoever watches them may have
+ * exchanged a file.
+ * @returns the end of a call that must not run. Undefined: it runs
+ */
+async function changeOf(
+  { tool, prepared, binding }: {
+    readonly tool: Tool;
+    readonly prepared: PreparedCall;
+    readonly binding: CallBinding | undefined;
+  },
+  { signal }: ToolCallRequest,
+  { bind }: ExecutorParts,
+): Promise<Ended | undefined> {
+  if (binding === undefined) return undefined;
+  try {
+    if ((await bind(tool, prepared, signal)).digest === binding.digest) return undefined;
+  } catch (error) {
+    if (error instanceof CancelError) return { outcome: "cancelled", error };
+    if (!(error instanceof ToolError)) throw error;
+  }
+  return { outcome: "denied", rule: "binding", result: failedResult(changedSince(tool.name)) };
 }
 
 /** Adds the pictures of a result that are within the bounds, and a line for each that is not. */

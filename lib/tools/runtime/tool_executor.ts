@@ -51,6 +51,11 @@ export interface ToolCallRequest {
   readonly takesParts?: boolean;
   readonly signal: AbortSignal;
   readonly approver: Approver;
+  /**
+   * Digest of the state that a person approved this very call for before it was made, as a step of a procedure: in another state it does
+   * not run, whatever the policy says. Default: nobody did
+   */
+  readonly approvedDigest?: string | undefined;
   /** Makes calls of a shared database for the run that makes the call. Default: no run waits for the database */
   readonly onceBack?: OnceBack | undefined;
   /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
@@ -108,6 +113,8 @@ export type Outcome =
 export type Ended = {
   readonly outcome: Outcome;
   readonly result: ToolResult;
+  /** With outcome `denied`: rule for the audit. Default `owner` */
+  readonly rule?: string;
   /** Set when nobody knows whether the call took effect */
   readonly isUnknown?: boolean;
   /** Set when the database that gateways share was away */

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { BUILTIN_TOOLS } from "../../../lib/tools/builtin.ts";
@@ -114,6 +114,40 @@ test("what is written after the last look and before the change is not written o
     assert.ok(ran && result.isError);
     assert.match(result.output, /not what it was when the call was approved/);
     assert.equal(readFileSync(join(root, "a.txt"), "utf8"), "one\ntheirs");
+  }));
+
+test("a call that was approved beforehand runs in the approved state alone, though the policy asks nobody", () =>
+  withWorkspace({ "a.txt": "one\n" }, async ({ root }) => {
+    const bench = createToolBench({ root, config: { ...WRITES, autonomy: { level: "full" } } });
+    const [tool, input] = EDIT;
+    const bound = await bench.executor.bind(tool, JSON.stringify(input), new AbortController().signal);
+    const approvedDigest = bound.ok ? bound.binding.digest : assert.fail(bound.reason);
+    appendFileSync(join(root, "a.txt"), "theirs");
+    const { ran, result } = await bench.call(tool, input, { approvedDigest });
+    assert.equal(ran, false);
+    assert.match(result.output, /is not what it was when the call was approved/);
+    writeFileSync(join(root, "a.txt"), "one\n");
+    assert.ok((await bench.call(tool, input, { approvedDigest })).ran);
+    assert.equal(readFileSync(join(root, "a.txt"), "utf8"), "two\n");
+  }));
+
+test("a script that is exchanged while the approved call is written to the journal does not run", () =>
+  withWorkspace({ "a.sh": "echo good > made.txt\n" }, async ({ root }) => {
+    const bench = createToolBench({ root, config: { allowed_commands: ["sh"], shell: { sandbox: "off" } } });
+    const { result } = await bench.call("shell", { command: "sh a.sh" }, {
+      approver: () => Promise.resolve(YES),
+      onStart: () => Promise.resolve(writeFileSync(join(root, "a.sh"), "echo evil > made.txt\n")),
+    });
+    assert.ok(result.isError);
+    assert.match(result.output, /is not what it was when the call was approved/);
+    assert.equal(existsSync(join(root, "made.txt")), false);
+    assert.deepEqual(
+      bench.audit.events.flatMap((event) => event.type === "decision" ? [[event.decision, event.rule]] : []).at(-1),
+      [
+        "deny",
+        "binding",
+      ],
+    );
   }));
 
 test("bindFiles() refuses a change of a file that nobody was asked about", async () => {
