@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { messageOf } from "../../lib/base/errors.ts";
 import type { Config } from "../../lib/config/config.ts";
-import { launchersIn } from "../../lib/guard/rule_match.ts";
+import { launchersIn } from "../../lib/guard/understood_commands.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import {
   type CommandContainment,

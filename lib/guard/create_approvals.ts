@@ -38,6 +38,7 @@ import {
 } from "./approvals.ts";
 import { asksAlways } from "./policy.ts";
 import type { RuleSubject } from "./rule_match.ts";
+import { isUnderstood } from "./understood_commands.ts";
 
 /** Store, clock and audit that the approvals work with. */
 export interface CreateApprovalsOptions extends ApprovalRecordsOptions {
@@ -368,7 +369,7 @@ function toWiderBody(wider: RuleSubject["wider"]): KeptApproval["wider"] {
     op,
     access,
     ...(folder === undefined ? {} : { folder }),
-    ...(command === undefined ? {} : { command: command.slice(0, 2) }),
+    ...(command === undefined || !isUnderstood(command) ? {} : { command: command.slice(0, 2) }),
   };
 }
 

@@ -2,6 +2,7 @@ import { dirname } from "node:path";
 import { canonicalDigest } from "../base/json.ts";
 import { cutText, exactLine } from "../base/text.ts";
 import type { Access } from "./policy.ts";
+import { isTaskRunner, isUnderstood } from "./understood_commands.ts";
 
 /** A call as rules are looked up for it. */
 export interface RuleSubject {
@@ -52,11 +53,10 @@ const MAX_INPUT_SHOWN = 4000;
 export function offeredMatches({ inputDigest, wider, reachesNetwork }: RuleSubject): readonly RuleMatch[] {
   const call: RuleMatch = { kind: "call", inputDigest, ...(reachesNetwork ? { access: "network" } : {}) };
   if (wider === undefined) return [call];
-  const command = commandMatch(wider);
   return [
     call,
     ...(wider.folder === undefined ? [] : [folderMatch(wider, wider.folder)]),
-    ...(command === undefined ? [] : [command]),
+    ...commandMatches(wider),
   ];
 }
 
@@ -75,29 +75,34 @@ export function matchesOf(subject: RuleSubject): readonly RuleMatch[] {
 }
 
 /**
- * Returns the rules that can deny this call and not allow it: those of the same command without a network. Somebody who denied it for good
- * would deny it with a network too.
+ * Returns the rules that can deny this call and not allow it: those of the same command without a network, and with other arguments than
+ * are understood. Somebody who denied it for good would deny it with them too.
  */
 export function denyingMatchesOf(subject: RuleSubject): readonly RuleMatch[] {
   const { wider, reachesNetwork } = subject;
-  if (!reachesNetwork) return [];
-  return matchesOf({
-    ...subject,
-    reachesNetwork: false,
-    wider: wider === undefined ? undefined : { ...wider, access: "write" },
-  });
+  if (wider === undefined) return reachesNetwork ? matchesOf({ ...subject, reachesNetwork: false }) : [];
+  if (!reachesNetwork) return anyCommandMatches(wider);
+  const without = { ...wider, access: "write" } as const;
+  return [
+    ...anyCommandMatches(wider),
+    ...anyCommandMatches(without),
+    ...matchesOf({ ...subject, reachesNetwork: false, wider: without }),
+  ];
 }
 
 function folderMatch({ op, access }: WiderSubject, folder: string): RuleMatch {
   return { kind: "folder", op, access, folder };
 }
 
-/** Returns no match for a program whose first argument is an option, or does not say what the command does, as with `env` or `find`. */
-function commandMatch({ op, access, command = [] }: WiderSubject): RuleMatch | undefined {
+/** Returns no match for a command whose arguments are not understood, as those of `env`, `find` or `npx`. */
+function commandMatches(wider: WiderSubject): readonly RuleMatch[] {
+  return isUnderstood(wider.command ?? []) ? anyCommandMatches(wider) : [];
+}
+
+function anyCommandMatches({ op, access, command = [] }: WiderSubject): readonly RuleMatch[] {
   const [name, first] = command;
-  if (name === undefined || first === undefined || first === "" || first.length > MAX_WORD) return undefined;
-  if (!decidesByFirstArgument(name, first)) return undefined;
-  return { kind: "command", op, access, command: [name, first] };
+  if (name === undefined || first === undefined || first === "" || first.length > MAX_WORD) return [];
+  return [{ kind: "command", op, access, command: [name, first] }];
 }
 
 /** Returns the id of the rule for a match: the same for the same. @param runId null: for good */
@@ -140,7 +145,9 @@ export function ruleText({ tool, workspace, match, input, decision, runId }: Rul
     case "command": {
       const [name, first] = match.command;
       return `${head}${withOp(match.op)} to run ${quoted(name)} with the first argument ${quoted(first)}, ` +
-        `whatever arguments follow, and whatever the files it names then hold${withNetwork(match)}`;
+        `whatever arguments follow${
+          isTaskRunner(name) ? " that are no options of its own" : ""
+        }, and whatever the files it names then hold${withNetwork(match)}`;
     }
   }
 }
@@ -155,54 +162,4 @@ function withOp(op: string | null): string {
 
 function quoted(text: string): string {
   return exactLine(JSON.stringify(text));
-}
-
-/** Programs whose arguments are a program: to allow one is to allow every command. */
-const LAUNCHERS: readonly string[] = [
-  ...["sh", "ash", "bash", "dash", "zsh", "ksh", "fish", "busybox", "toybox", "pwsh"],
-  ...["node", "deno", "bun", "python", "ruby", "perl", "php", "lua", "luajit", "tclsh", "Rscript", "osascript"],
-  ...["awk", "gawk", "mawk", "nawk", "sed", "gdb", "m4", "expect"],
-  ...["vi", "vim", "nvim", "ex", "emacs", "ed", "less", "more", "man"],
-  ...[
-    "env",
-    "xargs",
-    "find",
-    "fd",
-    "parallel",
-    "nohup",
-    "setsid",
-    "timeout",
-    "nice",
-    "ionice",
-    "time",
-    "watch",
-    "stdbuf",
-  ],
-  ...["script", "strace", "ltrace", "unshare", "nsenter", "chroot", "setpriv", "flock", "systemd-run", "at", "batch"],
-  ...["sudo", "doas", "su", "ssh", "docker", "podman", "kubectl", "tmux", "screen"],
-  ...["git", "make", "cmake", "ninja", "npm", "npx", "pnpm", "yarn", "pip", "uv", "uvx", "pipx", "cargo", "go", "java"],
-  ...["tar", "zip", "rsync", "gcc", "cc", "ld"],
-];
-const KNOWN = new Set(LAUNCHERS);
-
-/** Returns the allowed commands that can run any other program. A version at the end of the name is ignored: `python3.13`. */
-export function launchersIn(allowed: readonly string[]): readonly string[] {
-  return allowed.filter((name) => KNOWN.has(name) || KNOWN.has(name.replace(/-?[\d.]+$/, "")));
-}
-
-/** Launchers of which the first argument says what they do: a script, or a task of the project. */
-const BY_FIRST_ARGUMENT = new Set([
-  ...["sh", "ash", "bash", "dash", "zsh", "ksh", "fish", "pwsh"],
-  ...["node", "deno", "bun", "python", "ruby", "perl", "php", "lua", "luajit", "tclsh", "Rscript"],
-  ...["make", "ninja", "npm", "npx", "pnpm", "yarn", "uv", "uvx", "pipx", "cargo", "go"],
-]);
-
-/**
- * Tells whether a rule for a command with its first argument says something. It does not where that argument is an option, nor for
- * a program that takes any other program further on, as `env`, `find` or `timeout`.
- */
-export function decidesByFirstArgument(name: string, first: string): boolean {
-  if (first.startsWith("-")) return false;
-  return launchersIn([name]).length === 0 || BY_FIRST_ARGUMENT.has(name) ||
-    BY_FIRST_ARGUMENT.has(name.replace(/-?[\d.]+$/, ""));
 }

@@ -48,7 +48,7 @@ const RUN: RuleSubject = {
   tool: "shell",
   workspace: "/work",
   inputDigest: "input-1",
-  wider: { ...NOTHING, command: ["npm", "test", "--all"] },
+  wider: { ...NOTHING, command: ["npm", "test", "all"] },
 };
 const other = (subject: RuleSubject, wider: Partial<WiderSubject>, more: Partial<RuleSubject> = {}): RuleSubject => ({
   ...subject,
@@ -86,7 +86,7 @@ test("the words of the wider rules say all that they stand for", async () => {
   assert.equal(
     await textOf(other(RUN, { op: "start" }), "command"),
     'Allow "shell" in "/work" with op "start" to run "npm" with the first argument "test", ' +
-      "whatever arguments follow, and whatever the files it names then hold",
+      "whatever arguments follow that are no options of its own, and whatever the files it names then hold",
   );
   const hidden = await textOf(other(WRITE, { folder: "/work/\u202ecrs" }), "folder");
   assert.match(hidden ?? "", /"\/work\/\\u202ecrs"/);
@@ -123,11 +123,16 @@ const DECIDES: readonly {
   {
     of: RUN,
     match: "command",
-    yes: [other(RUN, { command: ["npm", "test"] }), other(RUN, { command: ["npm", "test", "x"] })],
+    yes: [
+      other(RUN, { command: ["npm", "test"] }),
+      other(RUN, { command: ["npm", "test", "x"] }),
+      other(RUN, { command: ["npm", "test", "--", "--all"] }),
+    ],
     no: {
       "another first argument": other(RUN, { command: ["npm", "run", "test"] }),
       "no argument": other(RUN, { command: ["npm"] }),
       "another program": other(RUN, { command: ["npx", "test"] }),
+      "an option that names the program to run": other(RUN, { command: ["npm", "test", "--script-shell=./evil"] }),
       "both in one word": other(RUN, { command: ["npm test", "x"] }),
       "another tool": other(RUN, {}, { tool: "process_tool" }),
       "another op": other(RUN, { op: "start" }),
@@ -173,6 +178,99 @@ test("of several rules a no wins, be it the wider or the narrower", async () => 
   }
 });
 
+/** Commands that run any other program further on, and some that nobody knows. */
+const LAUNCHING = [
+  ...[
+    "npm exec rimraf",
+    "npm x rimraf",
+    "npm init x",
+    "npx rimraf",
+    "pnpm dlx x",
+    "pnpm exec x",
+    "yarn dlx x",
+    "yarn exec x",
+  ],
+  ...[
+    "yarn run node x.js",
+    "bunx x",
+    "bun x y",
+    "bun run x",
+    "corepack pnpm x",
+    "deno eval x",
+    "deno run x",
+    "deno task x",
+  ],
+  ...[
+    "uv run x",
+    "uv tool run x",
+    "uvx x",
+    "pipx run x",
+    "poetry run x",
+    "pipenv run x",
+    "pdm run x",
+    "hatch run x",
+    "rye run x",
+  ],
+  ...[
+    "pixi run x",
+    "conda run x",
+    "mamba run x",
+    "micromamba run x",
+    "nix run x",
+    "nix-shell x",
+    "guix shell x",
+    "mise exec x",
+  ],
+  ...[
+    "direnv exec . x",
+    "bundle exec x",
+    "pyenv exec x",
+    "rbenv exec x",
+    "cargo run x",
+    "go run x",
+    "make SHELL=x",
+    "just x",
+  ],
+  ...[
+    "taskset 1 x",
+    "chrt 1 x",
+    "numactl x",
+    "setarch x",
+    "prlimit x",
+    "runuser x",
+    "fakeroot x",
+    "proot x",
+    "firejail x",
+  ],
+  ...[
+    "valgrind x",
+    "perf record",
+    "rlwrap x",
+    "xvfb-run x",
+    "unbuffer x",
+    "hyperfine x",
+    "entr x",
+    "gdbserver :1 x",
+    "nobody knows",
+  ],
+  ...[
+    "npm test --script-shell=x",
+    "make test SHELL=x",
+    "make test -- SHELL=x",
+    "go test -exec=x",
+    "cargo test --config=x",
+  ],
+  ...["sh /dev/stdin", "node inspect x.js"],
+];
+
+test("a denial of a command counts for it with any arguments", async () => {
+  const { approvals, ask } = setUp();
+  const { id } = await ask(RUN);
+  await approvals.answer(id, { decision: "deny", remember: "always", match: "command", by: BY });
+  const launching = other(RUN, { command: ["npm", "test", "--script-shell=x"] });
+  assert.equal((await approvals.remembered(launching, "run_1"))?.decision, "deny");
+});
+
 test("a command whose first argument does not say what it does has no rule by it", async () => {
   const { approvals, ask } = setUp();
   for (
@@ -186,6 +284,7 @@ test("a command whose first argument does not say what it does has no rule by it
       ["ls"],
       ["ls", ""],
       ["cat", "x".repeat(201)],
+      ...LAUNCHING.map((command) => command.split(" ")),
     ]
   ) {
     const { id, offers = [] } = await ask(other(RUN, { command }));
@@ -260,7 +359,7 @@ test("an answer for a command without a network does not allow it with one; a de
     const reaching: RuleSubject = {
       ...RUN,
       reachesNetwork: true,
-      wider: { ...NOTHING, access: "network", command: ["npm", "test", "--all"] },
+      wider: { ...NOTHING, access: "network", command: ["npm", "test", "all"] },
     };
     const allowed = await ask(RUN);
     await approvals.answer(allowed.id, { decision: "approve", remember: "always", match, by: BY });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { defaultConfig } from "../../lib/config/config.ts";
-import { launchersIn } from "../../lib/guard/rule_match.ts";
+import { launchersIn } from "../../lib/guard/understood_commands.ts";
 
 test("allowed commands that can run any program are found, also with a version in their name", () => {
   const allowed = ["ls", "bash", "cat", "python3", "python3.13", "env", "node", "lua5.4", "gcc-14", "grep", "7z"];

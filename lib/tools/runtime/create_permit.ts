@@ -186,7 +186,7 @@ function subjectOf(
   const { folder } = binding;
   const { command } = effects;
   const { op } = (input ?? {}) as { readonly op?: unknown };
-  const wider = { op: typeof op === "string" ? op : null, access, folder, command: command?.slice(0, 2) };
+  const wider = { op: typeof op === "string" ? op : null, access, folder, command };
   const text = JSON.stringify(wider);
   const isWider = (folder !== undefined || command !== undefined) && redact(text) === text;
   const reachesNetwork = command !== undefined && access === "network";
