@@ -317,7 +317,7 @@ function createGatewayTools(
     },
     remembered: (...call) => guard.approvals.remembered(...call),
     taintedFiles: guard.taintedFiles,
-    isTrustedFile: async (path) => await (await extensions.instructions.load()).isTrusted(path),
+    isTrustedFile: (file) => guard.trustedDocuments.isTrusted(file),
     redact: redactor.redact,
     audit: guard.audit.append,
     shared: found.cluster?.sharedCalls,

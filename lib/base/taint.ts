@@ -55,6 +55,13 @@ export class RunTaint {
     return this.#origins.length > 0;
   }
 
+  /** Returns the taint that the run has with more origins, for a decision before it reads them. The addresses are the run's. */
+  with(origins: Taint): RunTaint {
+    const more = new RunTaint(joinTaints(this.#origins, origins));
+    more.#links = this.links;
+    return more;
+  }
+
   add(origins: Taint): void {
     if (origins.length > 0) this.#origins = joinTaints(this.#origins, origins);
   }

@@ -149,12 +149,23 @@ test("a file that outside content reached carries it to whoever reads it, until 
     assert.equal(kept["status"], "waiting_for_approval");
     await approveAll(gateway);
     await until(async () => (await jsonOf(gateway.call(`/v1/runs/${kept["id"]}`))).status === "completed");
-    for (const at of [0, 1, 2]) {
+    for (const at of [0, 1]) {
       const read = await say(gateway, `Read ${at}`);
       assert.deepEqual([read["status"], read["taint"]], ["waiting_for_approval", [ORIGIN]], `Read ${at}`);
     }
+    const untilApproved = async (words: string) => {
+      const run = await say(gateway, words);
+      assert.deepEqual(
+        [run["status"], run["taint"]],
+        ["waiting_for_approval", undefined],
+        "the command itself is asked about",
+      );
+      assert.ok((await approveAll(gateway)).every((rule) => rule === "outside_content"));
+      await until(async () => (await jsonOf(gateway.call(`/v1/runs/${run["id"]}`))).taint?.[0] === ORIGIN);
+    };
+    await untilApproved("Read 2");
     assert.equal((await say(gateway, "Read 4"))["status"], "completed", "its name alone is harmless");
-    assert.equal((await say(gateway, "Copy it"))["status"], "completed");
+    await untilApproved("Copy it");
     assert.deepEqual((await say(gateway, "Read 5"))["taint"], [ORIGIN]);
     assert.equal((await gateway.call("/v1/tainted-files?path=copied.md", { method: "DELETE" })).status, 200);
     const { data: [file] } = await jsonOf(gateway.call("/v1/tainted-files"));

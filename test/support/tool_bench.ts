@@ -42,6 +42,7 @@ import { runOwnCommand } from "../../lib/system/process/own_command.ts";
 import { createWorkers } from "../../lib/system/process/workers.ts";
 import { createBoards } from "../../lib/hardware/boards.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
+import type { CallTaintOptions } from "../../lib/tools/runtime/call_taint.ts";
 import { createToolExecutor } from "../../lib/tools/runtime/create_tool_executor.ts";
 import { createToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
 import type { Tool, ToolServices } from "../../lib/tools/runtime/tool.ts";
@@ -106,6 +107,8 @@ export interface ToolBench {
 export interface ToolBenchOptions {
   /** Database of a cluster, with the audit that writes to it. Default: a store in memory, and an audit that needs none */
   readonly shared?: { readonly store: Store; readonly audit: AuditAppend };
+  /** Tells whether a person trusts a content of a file that instructs agents. Default: nobody trusts any */
+  readonly isTrustedFile?: CallTaintOptions["isTrustedFile"];
   /** Default: there are no skills */
   readonly skills?: ReadableSkills;
   readonly root: string;
@@ -310,6 +313,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     },
     config: () => config,
     taintedFiles,
+    isTrustedFile: options.isTrustedFile,
     workspaceRoot: options.root,
     home: "/home/nobody",
     ownPaths: [],

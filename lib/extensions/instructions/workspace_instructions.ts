@@ -45,8 +45,6 @@ export interface InstructionsInfo {
 export interface WorkspaceInstructions {
   /** Returns the part of the system prompt for a run that begins now, read anew; empty: none. Never throws. */
   offer(): Promise<string>;
-  /** Tells whether a file is the one whose content a person trusts. @param path absolute */
-  isTrusted(path: string): Promise<boolean>;
   /** Reads the file and compares it with what is trusted. */
   show(): Promise<InstructionsInfo>;
   /**
@@ -104,12 +102,6 @@ class FileInstructions implements WorkspaceInstructions {
       log.error("The instructions of the workspace cannot be read", { error });
     }
     return "";
-  }
-
-  async isTrusted(path: string): Promise<boolean> {
-    const found = await this.#find();
-    if (found === undefined || "problem" in found || found.document.path !== path) return false;
-    return await this.#options.trustedDocuments.isTrusted(found.document);
   }
 
   async show(): Promise<InstructionsInfo> {

@@ -7,6 +7,7 @@ import { isInstructionFile } from "../../system/files/forbidden_paths.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 import type { ToolResult } from "./tool_call.ts";
 import { taintOf, type ToolCallRequest } from "./tool_executor.ts";
+import type { WitnessedFiles } from "./witness_files.ts";
 
 /** Files and places that the taint of calls is found by. */
 export interface CallTaintOptions {
@@ -16,8 +17,8 @@ export interface CallTaintOptions {
   readonly config: () => Config;
   /** Absolute path of the workspace */
   readonly workspaceRoot: string;
-  /** Tells whether a person trusts a file that instructs agents, as it is now. Default: nobody trusts any */
-  readonly isTrustedFile?: ((path: string) => Promise<boolean>) | undefined;
+  /** Tells whether a person trusts this content of a file that instructs agents. Default: nobody trusts any */
+  readonly isTrustedFile?: ((file: { readonly path: string; readonly digest: string }) => Promise<boolean>) | undefined;
 }
 
 /** A call that may run, and the run that makes it. */
@@ -25,12 +26,19 @@ export interface TaintedCall {
   readonly tool: Tool;
   readonly prepared: PreparedCall;
   readonly request: ToolCallRequest;
+  /** Files that instruct agents, as the call was given them. Default: none is known, so nobody trusts what it read of one */
+  readonly seen?: WitnessedFiles | undefined;
 }
 
 /** The way of outside content through calls (docs/design/policy.md "Content from outside"). */
 export interface CallTaint {
-  /** Marks the files that a call is about to write, where its run has read outside content or the call itself brings some. */
-  before(call: TaintedCall): Promise<void>;
+  /** Returns the outside content that a call is about to run, copy or change: of the files that a command names, or that an edit changes. */
+  ahead(call: Pick<TaintedCall, "tool" | "prepared">): Promise<Taint>;
+  /**
+   * Marks the files that a call is about to write, where its run has read outside content or the call itself brings some.
+   * @returns as `ahead`, by now
+   */
+  before(call: TaintedCall): Promise<Taint>;
   /** Returns the outside content in the output of a call that ran, and adds it to the taint of the run. @param result undefined: it was stopped */
   after(call: TaintedCall, result: ToolResult | undefined): Promise<Taint>;
   /** Does as `after` when the marks of files cannot be read: the files of the call count as marked. */
@@ -58,22 +66,29 @@ class ExecutorTaint implements CallTaint {
     this.#options = options;
   }
 
-  async before({ tool, prepared, request }: TaintedCall): Promise<void> {
-    const { taintedFiles, workspaceRoot: root } = this.#options;
+  async ahead({ tool, prepared }: Pick<TaintedCall, "tool" | "prepared">): Promise<Taint> {
     const { command } = prepared.effects;
-    // A copy that a command makes has the taint of the files that the command reads
-    if (command !== undefined) request.taint?.add(await this.#readByCommand(command));
-    const written = this.#writtenBy(tool, prepared);
-    const edited = EDITING.has(tool.name) ? await taintedFiles?.of(written) : undefined;
-    const captured = CAPTURING.has(tool.name) ? [tool.name] : undefined;
-    const taint = joinTaints(taintOf(request), originOf(tool, prepared), edited, captured);
-    if (taint.length > 0) await taintedFiles?.mark(written, { taint, root });
+    if (command !== undefined) return await this.#readByCommand(command);
+    if (!EDITING.has(tool.name)) return UNTAINTED;
+    return await this.#options.taintedFiles?.of(this.#writtenBy(tool, prepared)) ?? UNTAINTED;
   }
 
-  async after({ tool, prepared, request }: TaintedCall, result: ToolResult | undefined): Promise<Taint> {
+  async before({ tool, prepared, request }: TaintedCall): Promise<Taint> {
+    const { taintedFiles, workspaceRoot: root } = this.#options;
+    const read = await this.ahead({ tool, prepared });
+    // A copy that a command makes has the taint of the files that the command reads
+    if (prepared.effects.command !== undefined) request.taint?.add(read);
+    const written = this.#writtenBy(tool, prepared);
+    const captured = CAPTURING.has(tool.name) ? [tool.name] : undefined;
+    const taint = joinTaints(taintOf(request), originOf(tool, prepared), read, captured);
+    if (taint.length > 0) await taintedFiles?.mark(written, { taint, root });
+    return read;
+  }
+
+  async after({ tool, prepared, request, seen }: TaintedCall, result: ToolResult | undefined): Promise<Taint> {
     const { taintedFiles } = this.#options;
     await taintedFiles?.written(this.#writtenBy(tool, prepared));
-    const read = await this.#readBy({ tool, prepared, request }, result);
+    const read = await this.#readBy({ tool, prepared, request, seen }, result);
     const taint = joinTaints(originOf(tool, prepared), result?.taint, read);
     request.taint?.add(taint);
     return taint;
@@ -94,12 +109,13 @@ class ExecutorTaint implements CallTaint {
   }
 
   /** Returns the outside content of the files whose content the output has or may have: those that a command names among them. */
-  async #readBy({ tool, prepared }: TaintedCall, result: ToolResult | undefined): Promise<Taint> {
+  async #readBy({ tool, prepared, seen }: TaintedCall, result: ToolResult | undefined): Promise<Taint> {
     const { access, effects } = prepared;
     const command = effects.command ?? result?.command;
     if (command !== undefined) return await this.#readByCommand(command);
     const isRead = access === "read" || result?.reads !== undefined || EDITING.has(tool.name);
-    return isRead ? await this.#of(this.#resolved(result?.reads ?? effects.paths ?? [], effects.root)) : UNTAINTED;
+    if (!isRead) return UNTAINTED;
+    return await this.#of(this.#resolved(result?.reads ?? effects.paths ?? [], effects.root), seen);
   }
 
   async #readByCommand(command: readonly string[]): Promise<Taint> {
@@ -107,13 +123,16 @@ class ExecutorTaint implements CallTaint {
     return await this.#of(readsOfCommand(command, this.#options.workspaceRoot));
   }
 
-  async #of(paths: readonly string[]): Promise<Taint> {
+  async #of(paths: readonly string[], seen?: WitnessedFiles): Promise<Taint> {
     const { taintedFiles, isTrustedFile } = this.#options;
     const known = await taintedFiles?.of(paths) ?? UNTAINTED;
     const instructions: string[] = [];
     // Whoever wrote the file wrote it for the agent to follow
     for (const path of paths.filter((each) => isInstructionFile(basename(each)))) {
-      if (await isTrustedFile?.(path) !== true) instructions.push(`instructions ${basename(path)}`);
+      // What a command, a thread or git read of it is not known: only bytes that were looked at are trusted
+      const digest = seen?.get(path);
+      const isTrusted = digest !== undefined && await isTrustedFile?.({ path, digest }) === true;
+      if (!isTrusted) instructions.push(`instructions ${basename(path)}`);
     }
     return instructions.length === 0 ? known : joinTaints(known, instructions);
   }

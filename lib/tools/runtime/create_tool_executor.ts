@@ -1,6 +1,7 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { type KnownSecrets, redactJson } from "../../base/redact.ts";
+import { UNTAINTED } from "../../base/taint.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { RULE_ENABLED } from "../../guard/policy.ts";
@@ -21,7 +22,14 @@ import type { CheckedPicture } from "./check_pictures.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
 import type { BoundCall, Ended, Outcome, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
 import { judgeCall, resolveCall, type ResolvedCall } from "./stand_in.ts";
-import { createToolPolicy, prepareUnder, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
+import {
+  createToolPolicy,
+  type Judgement,
+  prepareUnder,
+  type ToolPolicy,
+  type ToolPolicyOptions,
+} from "./tool_policy.ts";
+import type { WitnessedFiles } from "./witness_files.ts";
 
 /** Options of createToolExecutor. */
 export interface ToolExecutorOptions
@@ -151,7 +159,14 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
     refuse(underWay, { outcome, refusal, prepared }, parts);
   if ("reason" in found) return await refuseWith("unknown", { rule: "unknown_tool", reason: found.reason });
   const { tool } = found;
-  const judged = judgeCall(found, policy, request.taint);
+  const look = <T>(work: () => Promise<T>) => options.shared?.before(request, work) ?? work();
+  const first = judgeCall(found, policy, request.taint);
+  // What a command runs or copies taints the run: that counts for the decision about the command itself
+  const undecided = request.taint === undefined ? undefined : undecidedCall(first);
+  const ahead = undecided === undefined
+    ? UNTAINTED
+    : await look(() => parts.taint.ahead({ tool, prepared: undecided }));
+  const judged = ahead.length === 0 ? first : judgeCall(found, policy, request.taint?.with(ahead));
   if (judged.kind === "bad_input") {
     const { error } = judged;
     return error instanceof ToolError
@@ -167,10 +182,19 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   if (!await audit.decided({ prepared, kind: "allow", rule, reason: "", approvalId })) {
     return await refuseWith("failed", { rule: "audit", reason: unaudited(tool.name) }, prepared);
   }
-  const mark = () => parts.taint.before({ tool, prepared, request });
-  await (options.shared?.before(request, mark) ?? mark());
+  const read = await look(() => parts.taint.before({ tool, prepared, request }));
+  // A file was marked, or exchanged for a marked one, since the decision. An approval is bound to the files themselves
+  if (permitted.binding === undefined && read.some((origin) => !ahead.includes(origin))) {
+    const again = policy.decide(tool, prepared, request.taint?.with(read));
+    if (again.kind !== "allow") return await refuseWith("denied", again, prepared);
+  }
   await request.onStart?.(found.by === undefined ? prepared : { ...prepared, input: namedInput(found.by) });
   return await runPermitted({ tool, prepared, permitted }, underWay, parts);
+}
+
+/** Returns a call that may still run by its first decision. */
+function undecidedCall(first: Judgement): PreparedCall | undefined {
+  return first.kind === "judged" && first.decision.kind !== "deny" ? first.prepared : undefined;
 }
 
 type CallRefusal = Pick<Refusal, "reason" | "rule" | "approvalId">;
@@ -209,9 +233,10 @@ async function runPermitted(
   const { options, count, observeDuration } = parts;
   const started = options.clock.monotonic();
   const { binding } = permitted;
+  const seen: WitnessedFiles = new Map();
   const work = async () =>
     await changeOf({ tool, prepared, binding }, request, parts) ??
-      await runCall(options, { tool, prepared, binding }, request);
+      await runCall(options, { tool, prepared, binding, seen }, request);
   const ended = await (options.shared?.effect(request, { tool, prepared }, work) ?? work());
   const durationMs = options.clock.monotonic() - started;
   observeDuration(durationMs);
@@ -228,7 +253,7 @@ async function runPermitted(
     await audit.decided({ prepared, kind: "deny", rule: ended.rule ?? "owner", reason: result.output, approvalId });
   }
   await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result.output, pictures });
-  const called = { tool, prepared, request };
+  const called = { tool, prepared, request, seen };
   const look = () => parts.taint.after(called, given);
   const taint = await (options.shared?.after(request, look, () => parts.taint.unknown(called, given)) ?? look());
   const whole = request.takesParts === true && given.whole !== undefined

@@ -13,6 +13,7 @@ import { INSUFFICIENT_SCOPE } from "./owned_things.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolContext, ToolServices } from "./tool.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
 import { TimeLimit } from "./time_limit.ts";
+import { type WitnessedFiles, witnessFiles } from "./witness_files.ts";
 import { type Ended, taintOf, type ToolCallRequest } from "./tool_executor.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
@@ -35,17 +36,23 @@ export interface CallRunner {
   readonly shared?: SharedCalls | undefined;
 }
 
-/** Runs a permitted call under its signal and its time limit. @param binding state that was approved; undefined without an approval */
+/**
+ * Runs a permitted call under its signal and its time limit.
+ * @param binding state that was approved; undefined without an approval
+ * @param seen is told of the files that instruct agents, as the call was given them
+ */
 export async function runCall(
   runner: CallRunner,
-  { tool, prepared, binding }: {
+  { tool, prepared, binding, seen }: {
     readonly tool: Tool;
     readonly prepared: PreparedCall;
     readonly binding: CallBinding | undefined;
+    readonly seen: WitnessedFiles;
   },
   request: ToolCallRequest,
 ): Promise<Ended> {
-  const services = binding === undefined ? runner.services : await boundServices(runner.services, binding);
+  const bound = binding === undefined ? runner.services : await boundServices(runner.services, binding);
+  const services = { ...bound, files: witnessFiles(bound.files, seen) };
   const config = runner.config();
   const timeoutMs = tool.timeoutMs?.(config) ?? runner.timeoutMs ?? DEFAULT_TIMEOUT_MS;
   let questions: CallAsker | undefined;
