@@ -9,7 +9,7 @@ import { type OpenedList, openInSteps } from "./base/opened_list.ts";
 import { createSystemRandom } from "./base/random.ts";
 import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
 import { createReloads, type Reloads } from "./config/create_reloads.ts";
-import { allSecrets } from "./config/secrets.ts";
+import { allSecrets, sourceOfSecret } from "./config/secrets.ts";
 import { type Extensions, openExtensions } from "./extensions/open_extensions.ts";
 import { openGatewayKeys, rekey } from "./gateway_keys.ts";
 import { type CurrentState, drain, sharedWorkspaceOf, stateOf, stateReasonOf, watchDrain } from "./gateway_state.ts";
@@ -226,6 +226,12 @@ function toServices(wings: Wings): GatewayServices {
   };
 }
 
+/** Returns the secrets of a configuration and of the environment, each with the words for a person. */
+async function namedSecrets(config: ServicesOptions["config"], { environment }: Pick<ServicesOptions, "environment">) {
+  const secrets = await allSecrets(config, environment);
+  return secrets.map((secret) => [secret, sourceOfSecret(secret, environment)] as const);
+}
+
 /** Creates the parts that every wing may use. */
 async function createBasics(options: ServicesOptions, opened: OpenedList) {
   const { version, dataDir, workspaceRoot, home } = options;
@@ -237,7 +243,10 @@ async function createBasics(options: ServicesOptions, opened: OpenedList) {
     version,
     level: () => current.config.logging.level,
     sink: options.logSink,
-    secrets: [...await allSecrets(options.config, options.environment), options.controlToken ?? ""],
+    secrets: [...await namedSecrets(options.config, options), [
+      options.controlToken ?? "",
+      "the gateway's control token",
+    ]],
     opened,
   });
   return {
@@ -373,7 +382,7 @@ function createConfigReloads({ current, clock, log, config, options, ...wings }:
       guard.audit.append({ type: "config", action: "taken_over", keys, needs_restart: needsRestart }),
     async prepare(next, { always }) {
       await guard.recordTrust();
-      for (const secret of await allSecrets(next, options.environment)) redactor.add(secret);
+      for (const [secret, name] of await namedSecrets(next, options)) redactor.add(secret, name);
       const useProviders = await models.live?.prepare(next, { always });
       const { warnOfIdleSettings } = await import("./tools/idle_settings.ts");
       return () => {

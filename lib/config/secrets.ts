@@ -69,6 +69,12 @@ export function knownSecrets(config: Config, env: Readonly<Record<string, string
   return [...new Set(known)].filter((value) => value !== "");
 }
 
+/** Says where a secret comes from, for a person: the variable of the environment that holds it, else the configuration. */
+export function sourceOfSecret(secret: string, env: Readonly<Record<string, string | undefined>>): string {
+  const holder = Object.keys(env).find((name) => env[name]?.includes(secret));
+  return holder === undefined ? "a secret of the configuration" : `the environment variable "${holder}"`;
+}
+
 /** An environment variable, and the key of the configuration that names it. */
 export interface NamedVariable {
   readonly name: string;

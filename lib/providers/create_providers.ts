@@ -40,7 +40,7 @@ export interface CreateProvidersOptions {
   /** Keeps the last model lists beyond a restart. Default: they are not kept */
   readonly documents?: Documents;
   /** Called with every key, so that it is redacted everywhere */
-  readonly onSecret?: (secret: string) => void;
+  readonly onSecret?: (secret: string, name?: string) => void;
   /** Where `auto` looks for local servers, beside OLLAMA_HOST; false: nowhere. Default: the usual ports on loopback */
   readonly localOrigins?: readonly string[] | false | undefined;
   /** Tells who runs the server at an origin, and whether a server that was found may be used */

@@ -15,8 +15,8 @@ export interface OpenProviderOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly net: ProviderClientFactory;
-  /** Called with the key, so that it is redacted everywhere */
-  readonly onSecret?: (secret: string) => void;
+  /** Called with the key and where it comes from, so that it is redacted everywhere */
+  readonly onSecret?: (secret: string, name?: string) => void;
 }
 
 /** A provider without retries. */
@@ -38,7 +38,7 @@ export async function openProvider(
 ): Promise<OpenedProvider> {
   const { table, env, clock, random, net } = options;
   const { key, source } = await readProviderKey(settings, table, env);
-  if (key !== undefined) options.onSecret?.(key);
+  if (key !== undefined) options.onSecret?.(key, source);
   const { origin, basePath } = readProviderAddress(settings, table, env);
   const upstream = {
     upstream: { name, keySource: source, key, now: clock.now },

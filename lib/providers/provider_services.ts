@@ -36,7 +36,7 @@ export interface ProviderServicesOptions {
   readonly hasAgent: boolean;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Called with each secret that is read, so that the redactor knows it. */
-  readonly onSecret: (secret: string) => void;
+  readonly onSecret: (secret: string, name?: string) => void;
   /** Tells whether an origin is this gateway, which must not become its own provider. */
   readonly isOwn: (origin: string) => boolean;
   /** Providers of the program that mounts the gateway, beside the configured ones. Default: none */

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { hash } from "node:crypto";
 import { test } from "node:test";
 import fc from "fast-check";
 import { createRedactor, redactJson } from "../../lib/base/redact.ts";
@@ -88,4 +89,79 @@ test("redactJson() masks values and names, and takes any depth", () => {
   assert.deepEqual(masked, { "[redacted]": ["[redacted]", 1, null, { a: "x [redacted]" }] });
   const deep = JSON.parse("[".repeat(50_000) + "]".repeat(50_000));
   assert.ok(JSON.stringify(redactJson(deep, redact)).length < 300);
+});
+
+/** Returns texts as secrets are, each time the same ones. */
+const made = (count: number, length: number, seed = "") =>
+  Array.from({ length: count }, (_, index) => {
+    let text = "";
+    for (let part = 0; text.length < length; part++) text += hash("sha256", `${seed}${index}/${part}`, "base64url");
+    return text.slice(0, length);
+  });
+
+/** Texts of a stranger that cost most: common beginnings, whose ends differ, and texts that follow them. */
+const HOSTILE: Readonly<Record<string, { readonly secrets: readonly string[]; readonly text: string }>> = {
+  "of 16,384 characters": { secrets: made(1, 16_384), text: made(1, 16_383).join("").repeat(30) },
+  "of 4 KiB, 160 of them": { secrets: made(160, 4_096), text: made(1, 500_000, "other").join("") },
+  "in thousands of forms": { secrets: made(400, 40), text: made(400, 39).join(" ").repeat(20) },
+  "that repeat themselves": {
+    secrets: Array.from({ length: 64 }, (_, index) => `${"a".repeat(4_000 + index)}b${"c".repeat(4_000)}`),
+    text: `${"a".repeat(3_999)}-`.repeat(100),
+  },
+  "that share all but their end": {
+    secrets: made(100, 24).map((end, index) => "a".repeat(8 + index % 56) + end),
+    text: "a".repeat(500_000),
+  },
+};
+
+for (const [what, { secrets, text }] of Object.entries(HOSTILE)) {
+  test(`secrets ${what} are searched in a time that grows with the text alone, and nothing throws`, () => {
+    const redactor = createRedactor(secrets);
+    // The finders are made at the first text
+    redactor.redact("a first text");
+    redactor.part.pending(Buffer.from("a first text"));
+    const started = performance.now();
+    redactor.redact(text);
+    redactor.part.redact(Buffer.from(text), { from: 0, to: text.length });
+    redactor.part.pending(Buffer.from(text));
+    // 1 s at most on a busy machine; each took minutes or threw when it was one regular expression
+    assert.ok(performance.now() - started < 4_000, `${performance.now() - started} ms`);
+    for (const secret of secrets.slice(0, 5)) assert.equal(redactor.redact(`x ${secret} y`), "x [redacted] y");
+  });
+}
+
+test("redact() masks a long secret as far as it is there, from 64 characters on", () => {
+  const [secret = ""] = made(1, 4_096);
+  const { redact } = createRedactor([secret]);
+  assert.equal(redact(`x ${secret.slice(0, 64)} y`), "x [redacted] y");
+  assert.equal(redact(`x ${secret.slice(0, 1_500)} y`), "x [redacted] y");
+  assert.equal(redact(`x ${secret.slice(0, 63)} y`), `x ${secret.slice(0, 63)} y`);
+});
+
+test("replace() forgets what a name had before, and add() keeps the newest 1,024 values of a name", () => {
+  const redactor = createRedactor();
+  const [first = "", second = ""] = made(2, 32);
+  redactor.replace("a token", [first]);
+  assert.equal(redactor.redact(first), "[redacted]");
+  redactor.replace("a token", [second]);
+  assert.deepEqual([redactor.redact(first), redactor.redact(second)], [first, "[redacted]"]);
+  redactor.replace("a token", []);
+  assert.equal(redactor.redact(second), second);
+  assert.equal(redactor.part.reach(), 0);
+  const values = made(1_100, 16);
+  for (const value of values) redactor.add(value, "[secrets.shop]");
+  redactor.add(values[60] ?? "", "[secrets.shop]");
+  const kept = values.filter((value) => redactor.redact(value) === "[redacted]");
+  assert.deepEqual([kept.length, kept[0], kept.at(-1)], [1_024, values[60], values[1_099]]);
+});
+
+test("masked() names the secrets in a value, and what is the operator's too is the operator's", () => {
+  const redactor = createRedactor([[SECRET, 'the environment variable "KEY"']]);
+  const [token = ""] = made(1, 40);
+  redactor.replace('a token of the MCP server "acme"', [token, SECRET]);
+  assert.deepEqual(redactor.masked({ text: "nothing" }), []);
+  assert.deepEqual(redactor.masked({ [token.slice(0, 20)]: [`x ${SECRET}`, Buffer.from(token).toString("base64")] }), [
+    { name: 'a token of the MCP server "acme"', isOwn: false },
+    { name: 'the environment variable "KEY"', isOwn: true },
+  ]);
 });

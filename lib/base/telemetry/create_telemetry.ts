@@ -12,8 +12,8 @@ export interface TelemetryOptions {
   /** Returns the lowest level that is logged now. */
   readonly level: () => LogLevel;
   readonly sink: LogSink;
-  /** Secrets known at the start. */
-  readonly secrets: Iterable<string>;
+  /** Secrets known at the start, with their names. */
+  readonly secrets: Iterable<readonly [secret: string, name: string]>;
   readonly opened: OpenedList;
 }
 
