@@ -66,7 +66,7 @@ export interface ExtensionsOptions
     Omit<SkillsOptions, "config" | "processes">,
     Omit<InstructionsOptions, "config">,
     Pick<ToolModulesOptions, "workers"> {
-  readonly redactor: Pick<Redactor, "add" | "part" | "redact">;
+  readonly redactor: Pick<Redactor, "replace" | "part" | "redact">;
   /** Opens the cipher of one kind of records. @throws {ConfigError} a key that cannot be used */
   readonly cipherOf: (name: RecordKeyName) => Promise<RecordCipher>;
   /** This gateway among those that share the database. Undefined for a gateway alone */
@@ -116,7 +116,7 @@ function openSignIn(
     const { createMcpSignIn } = await import("./mcp/oauth/sign_in.ts");
     // No backup has the file of this key: what a backup holds of sign-ins cannot be opened
     const cipher = () => options.cipherOf("mcp_credentials.key");
-    return createMcpSignIn({ ...options, cipher, onSecret: redactor.add, onAccount });
+    return createMcpSignIn({ ...options, cipher, onTokens: redactor.replace, onAccount });
   });
   opened.own(load, closeMade);
   return lazyService(load, ["begin", "complete", "remove", "provider", "credential", "state"]);

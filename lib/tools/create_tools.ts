@@ -49,8 +49,10 @@ function withoutNames({ foreign, own = [] }: Pick<ToolsOptions, "foreign" | "own
 
 /** Services that the store of secrets uses. */
 export interface LazySecretsOptions
-  extends Omit<ToolSecretsOptions, "onSecret" | "run">, Omit<OwnCommand, "words" | "signal" | "environment"> {
-  readonly redactor: Pick<Redactor, "add">;
+  extends
+    Omit<ToolSecretsOptions, "onSecret" | "onTokens" | "run">,
+    Omit<OwnCommand, "words" | "signal" | "environment"> {
+  readonly redactor: Pick<Redactor, "add" | "replace">;
   /** The gateway's environment, of which the command of a secret gets a part */
   readonly env: Readonly<Record<string, string | undefined>>;
 }
@@ -64,6 +66,14 @@ export function createLazySecrets(options: LazySecretsOptions): ToolSecrets {
       const { runOwnCommand } = await import("../system/process/own_command.ts");
       return await runOwnCommand({ words, home, environment: env, commands, clock, signal });
     };
-    return createToolSecrets({ config, clock, environment, guardedFetch, onSecret: redactor.add, run });
+    return createToolSecrets({
+      config,
+      clock,
+      environment,
+      guardedFetch,
+      onSecret: redactor.add,
+      onTokens: redactor.replace,
+      run,
+    });
   }, ["value", "fill", "guard", "token", "dropToken"]);
 }

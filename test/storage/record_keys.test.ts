@@ -200,11 +200,11 @@ test("a renewal of a sign-in that meets a change of the key keeps its new tokens
   const found = await credentials.get("acme", CREDENTIAL.url);
   assert.ok(typeof found === "object");
   await rekeyAll(store, keysOf(store, { key: K2, old: K1 }));
-  assert.equal(await credentials.renew({ ...found, access_token: "renewed" }), true);
+  assert.equal(await credentials.renew({ ...found, access_token: "renewed-3Jd8pLw5Yc2h" }), true);
   const now = await credentials.get("acme", CREDENTIAL.url);
-  assert.ok(typeof now === "object" && now.access_token === "renewed");
+  assert.ok(typeof now === "object" && now.access_token === "renewed-3Jd8pLw5Yc2h");
   assert.equal(
-    await credentials.renew({ ...found, access_token: "late" }),
+    await credentials.renew({ ...found, access_token: "late-7Bn4sKq6Vf1x" }),
     false,
     "a sign-in that was renewed meanwhile",
   );
@@ -258,7 +258,7 @@ const WRITES: Readonly<Record<string, (gateway: ReturnType<typeof gatewayOf>) =>
       tokenId: null,
     }),
   mailboxes: ({ mailbox }) => mailbox.send({ from: "a", to: "b", payload: "late", sender: "cli" }),
-  mcp_credentials: ({ credentials }) => credentials.put({ ...CREDENTIAL, access_token: "late" }),
+  mcp_credentials: ({ credentials }) => credentials.put({ ...CREDENTIAL, access_token: "late-7Bn4sKq6Vf1x" }),
 };
 for (const [collection, write] of Object.entries(WRITES)) {
   test(`a write to ${collection} that waits while new key files take the place of the old is made with the new key`, async () => {

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
@@ -39,8 +39,9 @@ export async function startAuthorizationServer(): Promise<FakeAuthorizationServe
   const codes = new Map<string, URLSearchParams>();
   const refresh = new Set<string>();
   let count = 0;
+  const bytes = () => randomBytes(16).toString("base64url");
   const issue = (): FakeReply => {
-    const [access, next] = [`access-token-${++count}`, `refresh-token-${count}`];
+    const [access, next] = [`access-token-${++count}-${bytes()}`, `refresh-token-${count}-${bytes()}`];
     fake.valid.add(access);
     refresh.add(next);
     const reply = { access_token: access, refresh_token: next, token_type: "Bearer", expires_in: fake.lifetime };

@@ -106,6 +106,7 @@ export async function withMcp(
     environment: (name: string) => environment[name] ?? process.env[name],
     guardedFetch: () => Promise.resolve(guardedFetch),
     onSecret: redactor.add,
+    onTokens: redactor.replace,
   };
   const run = () => Promise.reject(new Error("No secret of this bench is a command"));
   const shared = { ...base, store, dataDir, log: logger, secrets: createToolSecrets({ ...base, run }) };

@@ -55,7 +55,7 @@ export const CREDENTIAL: McpCredential = {
   ...{ server: "acme", url: "https://acme.example/mcp", issuer: "https://acme.example", version: undefined },
   ...{ resource: "https://acme.example/mcp", obtained_at: 1, account: "a", token_endpoint_auth_methods: [] },
   ...{ token_endpoint: "https://acme.example/token", authorization_endpoint: "https://acme.example/authorize" },
-  ...{ access_token: "secret-token", refresh_token: "secret-refresh" },
+  ...{ access_token: "secret-token-8kQ2vX7m", refresh_token: "secret-refresh-4Tz9wR1n" },
   client: { kind: "configured", client_id: "me" },
 };
 
@@ -97,7 +97,7 @@ export async function checkAll({ jars, logins, mailbox, credentials }: Gateway, 
   assert.deepEqual((await logins.list()).map(({ state }) => state), ["kept"]);
   assert.deepEqual((await mailbox.list({})).map(({ payload }) => payload), ["one", "two"]);
   const kept = await credentials.get("acme", "https://acme.example/mcp");
-  assert.ok(typeof kept === "object" && kept.access_token === "secret-token", inspect(kept));
+  assert.ok(typeof kept === "object" && kept.access_token === "secret-token-8kQ2vX7m", inspect(kept));
 }
 
 /** Makes one call of a change of the key. */

@@ -271,6 +271,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         environment,
         guardedFetch: () => Promise.resolve(fetch),
         onSecret: redactor.add,
+        onTokens: redactor.replace,
         run: (words, signal) =>
           runOwnCommand({ words, home: options.root, environment: options.environment ?? {}, commands, clock, signal }),
       }),

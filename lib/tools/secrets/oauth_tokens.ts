@@ -4,6 +4,7 @@ import { ToolError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { GuardedFetch, GuardedReply } from "../../system/net/guarded_fetch.ts";
 import type { UrlRules } from "../../system/net/url_rules.ts";
+import { tokenFault } from "./foreign_token.ts";
 
 const MAX_REPLY_BYTES = 65_536;
 const TIMEOUT_MS = 10_000;
@@ -42,13 +43,15 @@ export interface OAuthTokensOptions {
   readonly guardedFetch: () => Promise<GuardedFetch>;
   /** Returns the newest `[url_access]` */
   readonly rules: () => UrlRules;
-  /** Makes a secret known to the redactor */
-  readonly onSecret: (secret: string) => void;
+  /** Makes a secret known to the redactor, by the name of the secret that it is made from */
+  readonly onSecret: (secret: string, name: string) => void;
+  /** Makes the token of a client known to the redactor in place of the one before */
+  readonly onTokens: (name: string, secrets: readonly string[]) => void;
 }
 
 /** Source: RFC 6749 section 5.1 and 5.2. */
 const replySchema = v.looseObject({
-  access_token: v.pipe(v.string(), v.minLength(8), v.maxLength(16_384), v.regex(/^[\x21-\x7e]+$/)),
+  access_token: v.string(),
   token_type: v.pipe(v.string(), v.regex(/^bearer$/i)),
   expires_in: v.optional(v.pipe(v.number(), v.minValue(1))),
 });
@@ -56,7 +59,7 @@ const errorSchema = v.looseObject({ error: v.pipe(v.string(), v.regex(/^[\w-]{1,
 
 /** Creates the tokens of OAuth clients by the grant for client credentials. Source: RFC 6749 section 4.4 */
 export function createOAuthTokens(options: OAuthTokensOptions): OAuthTokens {
-  const { clock, onSecret } = options;
+  const { clock, onTokens } = options;
   const kept = new Map<string, { readonly token: string; readonly until: number }>();
   const oneAtATime = createKeyedMutex();
   return {
@@ -71,7 +74,7 @@ export function createOAuthTokens(options: OAuthTokensOptions): OAuthTokens {
           secret: await secret(),
           signal,
         });
-        onSecret(token);
+        onTokens(`the token of [${client.table}]`, [token]);
         const seconds = Math.min(life, MAX_LIFE_SECONDS);
         kept.set(key, { token, until: asked + Math.max(seconds - MARGIN_SECONDS, seconds * 0.9) * 1000 });
         return token;
@@ -98,8 +101,8 @@ async function fetchToken(
   const origin = new URL(client.tokenUrl).origin;
   const encoded = encodeURIComponent(secret);
   const credentials = Buffer.from(`${encodeURIComponent(client.clientId)}:${encoded}`).toString("base64");
-  onSecret(encoded);
-  onSecret(credentials);
+  onSecret(encoded, `[secrets.${client.secret}]`);
+  onSecret(credentials, `[secrets.${client.secret}]`);
   const form = new URLSearchParams({ grant_type: "client_credentials" });
   if (client.scopes.length > 0) form.set("scope", client.scopes.join(" "));
   const send = await guardedFetch();
@@ -120,8 +123,13 @@ async function fetchToken(
     signal,
   });
   const parsed = v.safeParse(replySchema, reply.status === 200 ? jsonOf(reply) : undefined);
-  if (parsed.success) return parsed.output;
-  throw refusal(client, reply);
+  if (!parsed.success) throw refusal(client, reply);
+  const fault = tokenFault(parsed.output.access_token);
+  if (fault === undefined) return parsed.output;
+  throw new ToolError(
+    "token_refused",
+    `Cannot get a token from "${new URL(client.tokenUrl).host}": its access_token ${fault}`,
+  );
 }
 
 function refusal({ table, tokenUrl }: OAuthClient, reply: GuardedReply): ToolError {

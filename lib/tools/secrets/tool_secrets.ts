@@ -86,8 +86,10 @@ export interface ToolSecretsOptions {
   readonly config: () => Pick<Config, "secrets"> & { readonly url_access: UrlRules };
   readonly clock: Clock;
   readonly environment: (name: string) => string | undefined;
-  /** Makes a secret known to the redactor */
-  readonly onSecret: (secret: string) => void;
+  /** Makes a secret known to the redactor, by a name for a person */
+  readonly onSecret: (secret: string, name: string) => void;
+  /** Makes tokens known to the redactor in place of those of the same name before */
+  readonly onTokens: (name: string, secrets: readonly string[]) => void;
   /** Runs the command of a secret and returns its output. @throws {ToolError} */
   readonly run: (words: readonly string[], signal: AbortSignal) => Promise<string>;
   readonly guardedFetch: () => Promise<GuardedFetch>;
@@ -107,8 +109,9 @@ class SecretStore implements ToolSecrets {
 
   constructor(options: ToolSecretsOptions) {
     this.#options = options;
-    const { clock, guardedFetch, config, onSecret } = options;
-    this.#tokens = createOAuthTokens({ clock, guardedFetch, rules: () => config().url_access, onSecret });
+    const { clock, guardedFetch, config, onSecret, onTokens } = options;
+    const rules = () => config().url_access;
+    this.#tokens = createOAuthTokens({ clock, guardedFetch, rules, onSecret, onTokens });
   }
 
   async value(name: string, use: SecretUse): Promise<string> {
@@ -168,9 +171,9 @@ class SecretStore implements ToolSecrets {
   #checked(value: string, { source, isSent }: { readonly source: string; readonly isSent: boolean }): string {
     const fault = faultOf(value, isSent ? UNFIT_IN_HEADER : UNFIT);
     if (fault !== undefined) throw new ToolError("secret_missing", `Cannot use the value of ${source}: ${fault}`);
-    this.#options.onSecret(value);
+    this.#options.onSecret(value, source);
     // A child may show a key of many lines line by line
-    for (const line of value.split("\n")) if (KEY_LINE.test(line.trim())) this.#options.onSecret(line.trim());
+    for (const line of value.split("\n")) if (KEY_LINE.test(line.trim())) this.#options.onSecret(line.trim(), source);
     return value;
   }
 

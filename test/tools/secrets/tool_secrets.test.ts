@@ -142,6 +142,7 @@ function storeOf(given: Partial<Secret>) {
     environment: (name) => ENVIRONMENT[name as keyof typeof ENVIRONMENT],
     guardedFetch: () => assert.fail("Nothing is fetched"),
     onSecret: redactor.add,
+    onTokens: redactor.replace,
     run: () => assert.fail("Nothing is run"),
   });
   return {

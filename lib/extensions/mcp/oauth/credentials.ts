@@ -7,6 +7,7 @@ import {
   parseKeptMcpCredential,
   parseMcpCredential,
 } from "../../../base/records/mcp_credential.ts";
+import type { OAuthTokens } from "@modelcontextprotocol/client";
 import { readable } from "../../../storage/read_records.ts";
 import {
   OtherKeyError,
@@ -17,6 +18,7 @@ import {
 } from "../../../storage/record_cipher.ts";
 import type { SealedCollection } from "../../../storage/rekey_records.ts";
 import type { Store, Write } from "../../../storage/store.ts";
+import { tokenFault } from "../../../tools/secrets/foreign_token.ts";
 
 /** Sign-in to a server: its tokens, the client that they belong to, and where both may go. */
 export interface McpCredential extends KeptMcpCredential {
@@ -26,6 +28,26 @@ export interface McpCredential extends KeptMcpCredential {
   readonly issuer: string;
   /** Version of its record and digest of its content. Undefined before it is kept */
   readonly version: { readonly number: number; readonly digest: string } | undefined;
+}
+
+/** Secrets that an authorization server has made up: tokens, and that of a client that registered itself. */
+type ForeignSecrets = Pick<OAuthTokens, "access_token" | "refresh_token"> & {
+  readonly client?: KeptMcpCredential["client"];
+};
+
+/** Returns the secrets of a sign-in. */
+export function secretsOf({ access_token, refresh_token, client }: ForeignSecrets): readonly string[] {
+  return [access_token, refresh_token, client?.client_secret].filter((secret) => secret !== undefined);
+}
+
+/** Returns why a sign-in is not taken: one of its secrets may not be masked everywhere. Undefined where it is taken */
+export function faultOfSecrets({ access_token, refresh_token, client }: ForeignSecrets): string | undefined {
+  const secrets = { access_token, refresh_token, client_secret: client?.client_secret };
+  for (const [name, secret] of Object.entries(secrets)) {
+    const fault = secret === undefined ? undefined : tokenFault(secret);
+    if (fault !== undefined) return `its ${name} ${fault}`;
+  }
+  return undefined;
 }
 
 /** Tries of a renewal while the key of its record is being changed. */
@@ -63,7 +85,9 @@ export function createMcpCredentials(store: Store, open: () => Promise<RecordCip
     try {
       const text = (await cipher()).open(sealed, boundTo({ server, url, issuer }));
       const version = { number: stored.version, digest: hash("sha256", text) };
-      return { ...parseKeptMcpCredential(text), server, url, issuer, version };
+      const kept = parseKeptMcpCredential(text);
+      // An earlier version took any text, and what is taken is masked everywhere
+      return faultOfSecrets(kept) ?? { ...kept, server, url, issuer, version };
     } catch (error) {
       if (error instanceof OtherKeyError) return "it was kept with another key, as before a restore";
       if (error instanceof SealError || error instanceof ConfigError) return error.message;

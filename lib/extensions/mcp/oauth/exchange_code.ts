@@ -6,10 +6,10 @@ import { loadSdk } from "../load_sdk.ts";
 import { McpError } from "../mcp_error.ts";
 import type { McpServerSettings } from "../start_program.ts";
 import { clientInformation, type ClientServices, type KeptClient } from "./client_choice.ts";
-import type { McpCredential } from "./credentials.ts";
+import { type McpCredential, secretsOf } from "./credentials.ts";
 import { type FoundAuthorizationServer, requireSafe } from "./discover_server.ts";
 import { cannotSignIn } from "./sign_in_fetch.ts";
-import { checkedTokens, endOf, shownCode } from "./token_source.ts";
+import { checkedTokens, endOf, shownCode, tokenName } from "./token_source.ts";
 
 /** Sign-in between its begin and its answer. */
 export interface PendingSignIn {
@@ -30,8 +30,8 @@ export interface ExchangeServices extends ClientServices {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
-  /** Makes a token known to the redactor. */
-  readonly onSecret: (secret: string) => void;
+  /** As in TokenServices. */
+  readonly onTokens: (name: string, secrets: readonly string[]) => void;
   /** Reaches the authorization server. */
   readonly fetch: FetchLike;
   readonly signal: AbortSignal;
@@ -66,9 +66,7 @@ export async function exchangeCode(
         fetchFn: services.fetch,
       }),
     );
-    for (const secret of [tokens.access_token, tokens.refresh_token]) {
-      if (secret !== undefined) services.onSecret(secret);
-    }
+    services.onTokens(tokenName(server), secretsOf({ ...tokens, client }));
     const { clock, random } = services;
     const now = clock.now();
     const end = endOf(tokens, now);

@@ -14,7 +14,7 @@ import { createMcpCredentials, type McpCredential, type McpCredentials } from ".
 import { discoverServer, type FoundAuthorizationServer, requireSafe } from "./discover_server.ts";
 import { exchangeCode, type ExchangeServices, type PendingSignIn, revokeTokens } from "./exchange_code.ts";
 import { cannotSignIn, createSignInFetch } from "./sign_in_fetch.ts";
-import { shownCode, type TokenServices, TokenSource } from "./token_source.ts";
+import { shownCode, tokenName, type TokenServices, TokenSource } from "./token_source.ts";
 
 /** Sign-in that a person begins. */
 export interface SignInRequest {
@@ -222,6 +222,7 @@ class SignIns implements McpSignIn {
     );
     if (isRemoved) this.#options.onAccount(server);
     if (typeof found === "object") await revokeTokens(found, settings, this.#exchangeServices(server, settings));
+    this.#options.onTokens(tokenName(server), []);
     return isRemoved;
   }
 

@@ -6,7 +6,7 @@ import { loadSdk, type McpClientSdk } from "../load_sdk.ts";
 import { McpError } from "../mcp_error.ts";
 import type { McpServerSettings } from "../start_program.ts";
 import { clientInformation, type ClientServices } from "./client_choice.ts";
-import type { McpCredential, McpCredentials } from "./credentials.ts";
+import { faultOfSecrets, type McpCredential, type McpCredentials, secretsOf } from "./credentials.ts";
 import { discoverServer, type FoundAuthorizationServer } from "./discover_server.ts";
 import {
   cannotSignIn,
@@ -21,8 +21,8 @@ export interface TokenServices extends ClientServices, Pick<SignInFetchOptions, 
   readonly credentials: McpCredentials;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Makes a token known to the redactor. */
-  readonly onSecret: (secret: string) => void;
+  /** Makes the secrets of a server known to the redactor in place of those before: what `tokenName` returns, and its tokens. */
+  readonly onTokens: (name: string, secrets: readonly string[]) => void;
   /** Aborts when the gateway closes. No caller's abort ends a refresh: its new refresh token would be lost */
   readonly signal: AbortSignal;
 }
@@ -122,10 +122,8 @@ export class TokenSource {
     return found;
   }
 
-  #tellSecrets({ access_token, refresh_token, client }: McpCredential): void {
-    for (const secret of [access_token, refresh_token, client.client_secret]) {
-      if (secret !== undefined && secret !== "") this.#services.onSecret(secret);
-    }
+  #tellSecrets(credential: McpCredential): void {
+    this.#services.onTokens(tokenName(credential.server), secretsOf(credential));
   }
 
   #renew(server: string, settings: McpServerSettings): Promise<McpCredential> {
@@ -231,7 +229,7 @@ export class TokenSource {
         server,
         await fetchForClient({ sdk, found, information, fetch, scopes: oauth.scopes }),
       );
-      this.#services.onSecret(tokens.access_token);
+      this.#services.onTokens(tokenName(server), [tokens.access_token]);
       const now = clock.now();
       return { value: tokens.access_token, expiresAt: endOf(tokens, now), obtainedAt: now };
     } catch (error) {
@@ -321,16 +319,19 @@ export function endOf({ expires_in: seconds }: Pick<OAuthTokens, "expires_in">, 
   return seconds === undefined || !Number.isFinite(seconds) ? undefined : now + Math.max(0, seconds) * 1000;
 }
 
-/** Checks that tokens can be sent as they are. @throws {McpError} */
+/** Checks that tokens can be sent, and masked, as they are. @throws {McpError} */
 export function checkedTokens(server: string, tokens: OAuthTokens): OAuthTokens {
-  const isText = (text: string) => /^[\x21-\x7e]{1,16384}$/.test(text);
   if (tokens.token_type.toLowerCase() !== "bearer") {
     throw cannotSignIn(server, "its authorization server gives a token of a kind that Postern does not know");
   }
-  if (isText(tokens.access_token) && (tokens.refresh_token === undefined || isText(tokens.refresh_token))) {
-    return tokens;
-  }
-  throw cannotSignIn(server, "its authorization server gives a token that no header can hold");
+  const fault = faultOfSecrets(tokens);
+  if (fault !== undefined) throw cannotSignIn(server, `its authorization server gives what is no token: ${fault}`);
+  return tokens;
+}
+
+/** Returns the name of a server's secrets for the redactor and for a person. */
+export function tokenName(server: string): string {
+  return `a token of the MCP server "${server}"`;
 }
 
 /** Returns the code of an OAuth error as it may be shown. */

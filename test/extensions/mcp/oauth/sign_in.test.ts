@@ -1,10 +1,13 @@
 import { createRecordCipher } from "../../../../lib/storage/record_cipher.ts";
 import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { systemClock } from "../../../../lib/base/clock.ts";
+import { createRedactor } from "../../../../lib/base/redact.ts";
 import { createSystemRandom } from "../../../../lib/base/random.ts";
 import { MCP_CREDENTIALS } from "../../../../lib/base/records/mcp_credential.ts";
 import { validateConfig } from "../../../../lib/config/validate_config.ts";
+import { createMcpCredentials } from "../../../../lib/extensions/mcp/oauth/credentials.ts";
 import { createMcpSignIn, type SignInOptions } from "../../../../lib/extensions/mcp/oauth/sign_in.ts";
 import { createMemoryStore } from "../../../../lib/storage/create_memory_store.ts";
 import { createOwnAddress } from "../../../../lib/system/net/address.ts";
@@ -15,6 +18,7 @@ import { createFakeAudit } from "../../../support/fake_audit.ts";
 import { createFakeClock } from "../../../support/fake_clock.ts";
 
 const REDIRECT = "http://127.0.0.1:4711/callback";
+const JSON_TYPE = { "content-type": "application/json" };
 const BY = { via: "http", tokenId: null } as const;
 
 /** Sign-in to one server, over a store in memory. */
@@ -30,7 +34,8 @@ function open(
   }]);
   if (!("config" in result)) throw new Error(JSON.stringify(result.findings));
   const { config } = result;
-  const [store, clock, secrets] = [createMemoryStore(), createFakeClock(), new Set<string>()];
+  const [store, clock, redactor] = [createMemoryStore(), createFakeClock(), createRedactor()];
+  const cipher = createRecordCipher(createSystemRandom().bytes(32), createSystemRandom());
   const audit = createFakeAudit(store);
   const lines: unknown[] = [];
   const write = (...line: unknown[]) => void lines.push(line);
@@ -42,13 +47,13 @@ function open(
   const accounts: string[] = [];
   const options: SignInOptions = {
     ...{ store, clock, random: createSystemRandom(), audit: audit.append },
-    cipher: async () => createRecordCipher(createSystemRandom().bytes(32), createSystemRandom()),
+    cipher: () => Promise.resolve(cipher),
     log: { debug: write, info: write, warn: write, error: write } as unknown as SignInOptions["log"],
     config: () => config,
     environment: (name) => (name === "ACME_SECRET" ? "configured-secret" : undefined),
     secrets: { fill: () => Promise.reject(new Error("There is no secret")) },
     guardedFetch: () => Promise.resolve(guarded),
-    onSecret: (secret) => void secrets.add(secret),
+    onTokens: redactor.replace,
     onAccount: (server) => void accounts.push(server),
   };
   const signIn = createMcpSignIn(options);
@@ -59,7 +64,7 @@ function open(
     return { state, ...rest };
   };
   return {
-    ...{ signIn, begin, answerOf, store, clock, audit, secrets, lines, accounts, options },
+    ...{ signIn, begin, answerOf, store, clock, audit, redactor, lines, accounts, options },
     /** Signs a person in. */
     async login() {
       const begun = await begin();
@@ -79,7 +84,7 @@ function open(
 
 test("a person signs in with PKCE, state and resource, and the tokens are kept encrypted", async () => {
   await using fake = await startAuthorizationServer();
-  const { begin, signIn, answerOf, store, audit, secrets, accounts, lines, provider } = open(fake);
+  const { begin, signIn, answerOf, store, audit, redactor, accounts, lines, provider } = open(fake);
   const begun = await begin();
   const asked = new URL(begun.authorizationUrl).searchParams;
   assert.deepEqual(
@@ -100,7 +105,7 @@ test("a person signs in with PKCE, state and resource, and the tokens are kept e
   const stored = JSON.stringify(await store.get(MCP_CREDENTIALS, "acme"));
   assert.doesNotMatch(stored, /access-token|refresh-token|client-1/);
   assert.doesNotMatch(JSON.stringify([audit, lines]), /-token-/);
-  assert.ok([...secrets].some((secret) => secret.startsWith("refresh-token-")));
+  assert.deepEqual(redactor.masked(token), [{ name: 'a token of the MCP server "acme"', isOwn: false }]);
   assert.deepEqual(accounts, ["acme"]);
 });
 
@@ -370,7 +375,7 @@ test("a sign-out removes the tokens and revokes them", async () => {
 test("client credentials get a token without a person, by one request for many calls", async () => {
   await using fake = await startAuthorizationServer();
   const oauth = { grant: "client_credentials", client_id: "job", client_secret_env: "ACME_SECRET", issuer: fake.url };
-  const { provider, begin, store, clock, secrets } = open(fake, { oauth: { ...oauth, scopes: ["write"] } });
+  const { provider, begin, store, clock, redactor } = open(fake, { oauth: { ...oauth, scopes: ["write"] } });
   fake.metadata = {
     token_endpoint_auth_methods_supported: ["client_secret_post"],
     code_challenge_methods_supported: undefined,
@@ -380,7 +385,7 @@ test("client credentials get a token without a person, by one request for many c
   assert.deepEqual([new Set(tokens).size, fake.tokenForms.length], [1, 1]);
   const { scope, resource, client_secret: secret } = fake.tokenForms[0] ?? {};
   assert.deepEqual([scope, resource, secret], ["write", fake.mcp, "configured-secret"]);
-  assert.ok(secrets.has(tokens[0] ?? ""));
+  assert.equal(redactor.redact(tokens[0] ?? ""), "[redacted]");
   await clock.advance(60_000);
   await refused();
   assert.equal(fake.tokenForms.length, 2);
@@ -436,4 +441,70 @@ test("a server that gets its credentials without a person has no sign-in", async
   ) {
     assert.deepEqual(await open(fake, settings).signIn.state("acme"), { state: "none" });
   }
+});
+
+/** Texts that a hostile authorization server calls its tokens. */
+const NO_TOKENS: Readonly<Record<string, RegExp>> = {
+  "https://": /access_token has characters that no bearer token has/,
+  "registry.npmjs.org": /access_token can be guessed/,
+  [randomBytes(12_288).toString("base64url")]: /access_token has more than 8192 bytes/,
+};
+for (const [text, reason] of Object.entries(NO_TOKENS)) {
+  test(`a sign-in whose token is ${text.slice(0, 20)} is refused with the reason, and nothing of it is masked or kept`, async () => {
+    await using fake = await startAuthorizationServer();
+    const { login, redactor, store } = open(fake);
+    fake.onRequest = (path, _form, response) => {
+      if (path === "/token") {
+        response.writeHead(200, JSON_TYPE).end(JSON.stringify({ access_token: text, token_type: "bearer" }));
+      }
+      return path === "/token";
+    };
+    await assert.rejects(login(), (error: Error) => reason.test(error.message) && !error.message.includes(text));
+    const command = `curl -s ${text} -o build.sh`;
+    assert.deepEqual([redactor.redact(command), await store.get(MCP_CREDENTIALS, "acme")], [command, undefined]);
+  });
+}
+
+test("a registration whose client secret is an address is refused", async () => {
+  await using fake = await startAuthorizationServer();
+  const { begin } = open(fake);
+  fake.onRequest = (path, _form, response) => {
+    const reply = { client_id: "client-1", client_secret: "https://evil.test", redirect_uris: [REDIRECT] };
+    if (path === "/register") response.writeHead(201, JSON_TYPE).end(JSON.stringify(reply));
+    return path === "/register";
+  };
+  await assert.rejects(begin(), /gives Postern a client_secret that has characters that no bearer token has/);
+});
+
+test("a kept sign-in whose token would not be taken any more asks for a new one, and masks nothing", async () => {
+  await using fake = await startAuthorizationServer();
+  const { login, provider, signIn, store, redactor, options } = open(fake);
+  await login();
+  const credentials = createMcpCredentials(store, options.cipher);
+  const kept = await credentials.get("acme", fake.mcp);
+  assert.ok(typeof kept === "object");
+  await credentials.put({ ...kept, access_token: "https://" });
+  await assert.rejects(
+    (await provider()).token(),
+    /access_token has characters .*; sign in with: postern mcp login acme/,
+  );
+  assert.deepEqual([await signIn.state("acme"), redactor.redact("see https://a.test")], [
+    { state: "needed" },
+    "see https://a.test",
+  ]);
+  await login();
+  assert.match(await (await provider()).token() ?? "", /^access-token-/);
+});
+
+test("a token that was renewed or signed out of is masked no more", async () => {
+  await using fake = await startAuthorizationServer();
+  const { login, provider, signIn, clock, redactor } = open(fake);
+  await login();
+  const { token } = await provider();
+  const first = await token() ?? "";
+  await clock.advance(3_600_000);
+  const second = await token() ?? "";
+  assert.deepEqual([redactor.redact(first), redactor.redact(second)], [first, "[redacted]"]);
+  await signIn.remove("acme", BY);
+  assert.equal(redactor.redact(second), second);
 });

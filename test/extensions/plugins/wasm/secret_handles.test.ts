@@ -211,6 +211,7 @@ function benchOf(forge: Partial<typeof FORGE> = {}, settings: Readonly<Record<st
     environment: (name) => (name === "FORGE" ? VALUE : undefined),
     guardedFetch: () => Promise.resolve(guardedFetch),
     onSecret: redactor.add,
+    onTokens: redactor.replace,
     run: () => assert.fail("Nothing is run"),
   });
   const handlesOf = (id: string, seed: number) =>
