@@ -9,6 +9,7 @@ import type {
 } from "../base/records/approval.ts";
 import type { Actor } from "../base/records/caller.ts";
 import type { FormContent } from "../base/records/elicitation.ts";
+import type { MaskedSecret } from "../base/redact.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { OnceBack } from "../storage/read_records.ts";
 import type { Write } from "../storage/store.ts";
@@ -40,11 +41,33 @@ export function sayAsker({ server }: Pick<Elicitation, "server">): string {
   return server === undefined ? "the program around the gateway" : `the MCP server "${server}"`;
 }
 
+/** Adds to the reason of a question which secrets the person sees as `[redacted]`. */
+export function withMasks(reason: string, masked: readonly MaskedSecret[]): string {
+  return masked.length === 0 ? reason : `${reason}. Its input shows [redacted] in place of ${namesOf(masked)}`;
+}
+
+/**
+ * Returns why nobody may approve a call with these secrets in its input: a stranger chose what the person would not see. Undefined where a
+ * person may.
+ */
+export function hiddenByOthers(masked: readonly MaskedSecret[]): string | undefined {
+  const others = masked.filter(({ isOwn }) => !isOwn);
+  return others.length === 0
+    ? undefined
+    : `its input holds ${namesOf(others)}, so that whoever is asked would not see all of it; leave that text out`;
+}
+
+function namesOf(masked: readonly MaskedSecret[]): string {
+  return masked.map(({ name }) => name).join(", ");
+}
+
 /** A request for approval of one call, or for the answer to what the server of a running call asks. */
 export interface NewApproval extends RuleSubject {
   readonly access: Access;
   /** For the person; known secrets masked */
   readonly input: unknown;
+  /** Secrets that are masked in the input: the reason then names them. Default: none */
+  readonly masked?: readonly MaskedSecret[] | undefined;
   readonly reason: string;
   /** The policy's rule; one of `always_ask` is never remembered */
   readonly rule: string;

@@ -35,6 +35,7 @@ import {
   type ApprovalUse,
   type ElicitationEnd,
   type NewApproval,
+  withMasks,
 } from "./approvals.ts";
 import { asksAlways } from "./policy.ts";
 import type { RuleSubject } from "./rule_match.ts";
@@ -267,7 +268,7 @@ class StoredApprovals implements Approvals {
       access: request.access,
       input,
       input_digest: inputDigest,
-      reason: request.reason,
+      reason: withMasks(request.reason, request.masked ?? []),
       rule,
       workspace,
       files: request.files.map(({ path, sha256 }) => ({ path, sha256 })),

@@ -384,3 +384,11 @@ test("a step that cannot be told of does not happen", async () => {
   await assert.rejects(approvals.answer(asked.id, { decision: "approve", by: BY }), /disk full/);
   assert.equal((await approvals.get(asked.id))?.status, "pending");
 });
+
+test("the reason of an approval names the secrets that its input does not show", async () => {
+  const { ask } = setUp();
+  const masked = [{ name: 'the environment variable "KEY"', isOwn: true }];
+  const { reason } = await ask({ masked });
+  assert.equal(reason, 'asked. Its input shows [redacted] in place of the environment variable "KEY"');
+  assert.equal((await ask()).reason, "asked");
+});

@@ -336,6 +336,7 @@ function createFakeTools(): ToolExecutor {
     accessOf: () => "read",
     bind: () => Promise.resolve({ ok: false, reason: "It is not bound" }),
     shown: (input) => input,
+    masked: () => [],
     explain: () => undefined,
     async call({ input, approver, caller, runId, callId, signal }) {
       if (input === '{"ask":true}') {

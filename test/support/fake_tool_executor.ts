@@ -98,6 +98,7 @@ export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExec
     },
     accessOf: (name) => (byName.has(name) ? byName.get(name)?.access ?? "read" : undefined),
     shown: (input) => input,
+    masked: () => [],
     explain: () => undefined,
     async call(request) {
       calls.push(request);

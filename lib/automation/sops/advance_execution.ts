@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import type { Scope } from "../../base/records/caller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import type { Approvals, NewApproval } from "../../guard/approvals.ts";
+import { type Approvals, hiddenByOthers, type NewApproval } from "../../guard/approvals.ts";
 import type { BoundCall, ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopStep } from "./definition.ts";
 import {
@@ -71,7 +71,7 @@ export interface AdvanceOptions {
   readonly approvals: Approvals;
   /** Returns undefined without an agent. The executor then calls nothing here */
   readonly runs: () => StepRuns | undefined;
-  readonly tools: () => Pick<ToolExecutor, "get" | "shown" | "bind" | "enabled">;
+  readonly tools: () => Pick<ToolExecutor, "get" | "shown" | "masked" | "bind" | "enabled">;
   readonly clock: Clock;
   /** Names the envelopes around text from outside */
   readonly random: Random;
@@ -339,6 +339,10 @@ class ExecutionAdvance {
 
   /** Files an approval in one transaction with the record that waits for it. */
   async #ask(input: StepInput, approval: NewApproval, next: (approvalId: string) => Execution): Promise<void> {
+    const hidden = hiddenByOthers(approval.masked ?? []);
+    if (hidden !== undefined) {
+      return await this.#fail(input, { code: "input_hidden", message: `Cannot ask for approval: ${hidden}` });
+    }
     switch (await this.#approvals.ask(input.found, approval, next)) {
       case "asked":
         return;
@@ -391,7 +395,8 @@ class ExecutionAdvance {
 
   #approvalOptions(): StepApprovalOptions {
     const { tools, workspaceRoot, approvalTimeoutMs } = this.#options;
-    return { shown: tools().shown, workspaceRoot, timeoutMs: approvalTimeoutMs() };
+    const { shown, masked } = tools();
+    return { shown, masked, workspaceRoot, timeoutMs: approvalTimeoutMs() };
   }
 
   #runs(): StepRuns {

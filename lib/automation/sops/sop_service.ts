@@ -47,7 +47,7 @@ export interface SopsOptions {
   readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined | Promise<readonly Scope[] | undefined>;
   /** undefined: there is no agent, or not yet */
   readonly runs: () => StepRuns | undefined;
-  readonly tools: () => Pick<ToolExecutor, "get" | "shown" | "bind" | "enabled">;
+  readonly tools: () => Pick<ToolExecutor, "get" | "shown" | "masked" | "bind" | "enabled">;
   /** Files that outside content reached. Default: none is known */
   readonly taintedFiles?: Pick<TaintedFiles, "of"> | undefined;
   /** Absolute */

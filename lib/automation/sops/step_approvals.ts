@@ -134,6 +134,7 @@ const MAX_INPUTS_SHOWN = 2000;
 export interface StepApprovalOptions {
   /** Masks known secrets */
   readonly shown: ToolExecutor["shown"];
+  readonly masked: ToolExecutor["masked"];
   readonly workspaceRoot: string;
   readonly timeoutMs: number;
 }
@@ -173,6 +174,7 @@ export function stepApproval(
     access: call?.access ?? "state",
     workspace: options.workspaceRoot,
     input: options.shown(input),
+    masked: options.masked(input),
     inputDigest: canonicalDigest(input),
     reason: `The procedure "${definition.name}" requires approval for its step "${step.title}"`,
     rule: `sop:${definition.id}/${step.id}`,
@@ -204,6 +206,7 @@ export function gateApproval(
     ...gateSubject({ definition, file }, options.workspaceRoot),
     access: "state",
     input: options.shown(gateInput({ definition, file })),
+    masked: options.masked([gateInput({ definition, file }), inputs]),
     reason: execution.gate?.restored === true
       ? restoredReason(execution, definition)
       : `The procedure "${definition.name}" ${whyGated(plan)}; its inputs are ${

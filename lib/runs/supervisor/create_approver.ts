@@ -91,11 +91,12 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
 
 /** Returns the approval to file for a call. @param timeoutMs how long the approval waits */
 export function toNewApproval(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
-  const { prepared, input, binding, subject, reason, rule, caller, runId, callId, requestId } = request;
+  const { prepared, input, masked, binding, subject, reason, rule, caller, runId, callId, requestId } = request;
   return {
     ...subject,
     access: prepared.access,
     input,
+    masked,
     reason,
     rule,
     files: binding.files,

@@ -2,7 +2,7 @@ import { CancelError, cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { canonicalDigest } from "../../base/json.ts";
 import type { ApprovalRule } from "../../base/records/approval.ts";
-import { redactJson } from "../../base/redact.ts";
+import { redactJson, type Redactor } from "../../base/redact.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import { asksAlways, type Decision } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
@@ -26,6 +26,7 @@ export interface RememberedAnswers {
 export interface PermitOptions extends RememberedAnswers {
   readonly workspaceRoot: string;
   readonly redact: (text: string) => string;
+  readonly masked: Redactor["masked"];
   readonly policy: Pick<ToolPolicy, "decide">;
   /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
   readonly bind: (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
@@ -116,13 +117,14 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
 function toApprovalRequest(
   { tool: { name }, prepared, decision, request }: AskedCall,
   binding: CallBinding,
-  { redact, workspaceRoot }: PermitOptions,
+  { redact, masked, workspaceRoot }: PermitOptions,
 ): ApprovalRequest {
   const { caller, runId, callId, requestId } = request;
   return {
     tool: name,
     prepared,
     input: redactJson(prepared.input, redact),
+    masked: masked(prepared.input),
     binding,
     workspaceRoot,
     subject: subjectOf(name, prepared, { binding, workspace: workspaceRoot, redact }),

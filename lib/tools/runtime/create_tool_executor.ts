@@ -4,6 +4,7 @@ import { type KnownSecrets, redactJson } from "../../base/redact.ts";
 import { UNTAINTED } from "../../base/taint.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
+import { hiddenByOthers } from "../../guard/approvals.ts";
 import { RULE_ENABLED } from "../../guard/policy.ts";
 import { auditCall, type CallAudit } from "./audit_call.ts";
 import { type CallTaint, type CallTaintOptions, createCallTaint } from "./call_taint.ts";
@@ -69,6 +70,10 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
   const bind: Bind = async (tool, prepared, signal) => {
     const { services, workspaceRoot } = options;
     const config = options.config();
+    const hidden = hiddenByOthers(services.redactor.masked(prepared.input));
+    if (hidden !== undefined) {
+      throw new ToolError("input_hidden", `Cannot call "${tool.name}" with an approval: ${hidden}`);
+    }
     // Nobody is asked about a call that cannot run
     const context = surroundings(options, tool, { services, config });
     const { bindCall } = await import("./bind_call.ts");
@@ -84,6 +89,7 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
       ...options,
       policy,
       bind,
+      masked: options.services.redactor.masked,
       reportBug: (tool, request, error) => reportBug(options, { tool, request, error }),
     }),
     taint: createCallTaint(options),
@@ -103,6 +109,7 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
       }
     },
     shown: (input) => redactJson(input, options.redact),
+    masked: options.services.redactor.masked,
     explain(name, input) {
       if (catalogue.find(name) === undefined) return undefined;
       const found = resolveCall({ name, input }, catalogue);

@@ -1,4 +1,5 @@
 import type { BoundState } from "../../base/records/approval.ts";
+import type { MaskedSecret } from "../../base/redact.ts";
 import type { Taint } from "../../base/taint.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Elicitation } from "../../guard/elicitation.ts";
@@ -168,6 +169,8 @@ export interface ApprovalRequest {
   readonly prepared: CheckedCall;
   /** The input for the person who answers: known secrets masked */
   readonly input: unknown;
+  /** Secrets that are masked in the input, each of them the operator's own */
+  readonly masked?: readonly MaskedSecret[];
   /** State that the answer counts for; the executor compares it again just before the call runs */
   readonly binding: CallBinding;
   readonly workspaceRoot: string;

@@ -1,6 +1,7 @@
 import type { CancelError } from "../../base/cancel.ts";
 import type { HttpError } from "../../base/errors.ts";
 import type { Caller } from "../../base/records/caller.ts";
+import type { MaskedSecret } from "../../base/redact.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
 import { type RunTaint, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { OnceBack } from "../../storage/read_records.ts";
@@ -151,6 +152,8 @@ export interface ToolExecutor {
   bind(name: string, input: string, signal: AbortSignal): Promise<BoundCall>;
   /** Returns an input as events and people are shown it: known secrets masked */
   shown(input: unknown): unknown;
+  /** Returns the secrets that are masked in an input */
+  masked(input: unknown): readonly MaskedSecret[];
   /** Returns what `call` would do with this input, and why. Has no effect. undefined for an unknown tool */
   explain(name: string, input: string): Judgement | undefined;
   /**

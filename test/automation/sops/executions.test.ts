@@ -569,3 +569,14 @@ describe("outside content in a procedure", () => {
       assert.deepEqual((await sops.status(id, BY_AGENT)).taint, ["page"]);
     }));
 });
+
+test("a step in which a stranger's token hides text is not asked about, and ends the execution", () => {
+  const masked = (input: unknown) =>
+    JSON.stringify(input).includes('"tag"') ? [{ name: 'a token of the MCP server "acme"', isOwn: false }] : [];
+  return withSops({ "release.toml": RELEASE }, async ({ execute, until, approvals }) => {
+    const id = await execute("release", { version: "1.2" });
+    const { error } = await until(id, "failed");
+    assert.match(error?.message ?? "", /Cannot ask for approval: its input holds a token of the MCP server "acme"/);
+    assert.deepEqual((await approvals.list({ limit: 10 })).approvals, []);
+  }, { masked });
+});

@@ -11,6 +11,7 @@ import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
+import type { ToolExecutor } from "../../../lib/tools/runtime/tool_executor.ts";
 import type { SopExecutionView, SopStatus } from "../../../lib/tools/sops/sops.ts";
 import type { ClusterLink } from "../../support/clustered.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
@@ -34,6 +35,8 @@ export interface SopBenchOptions {
   readonly hasAgent?: boolean;
   /** Membership of a cluster, whose store `store` is. Default: the gateway is alone */
   readonly cluster?: Pick<ClusterLink, "cluster" | "member">;
+  /** Returns the secrets that are masked in an input. Default: none is */
+  readonly masked?: ToolExecutor["masked"];
   /** Default: every token has all scopes */
   readonly scopesOf?: SopsOptions["scopesOf"];
 }
@@ -80,6 +83,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     ...(options.cluster === undefined ? {} : { cluster: options.cluster.member }),
     approverOf: createApprover({ approvals, timeoutMs: () => ({ attached: 60_000, durable: 3_600_000 }) }),
   });
+  const tools = { ...executor, masked: options.masked ?? executor.masked };
   const sops = createSops({
     store,
     clock,
@@ -89,7 +93,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     files: createFiles({ clock, home: "/home/nobody", ownPaths: [] }),
     scopesOf: options.scopesOf ?? (() => SCOPES),
     runs: () => (options.hasAgent === false ? undefined : runs),
-    tools: () => executor,
+    tools: () => tools,
     cluster: options.cluster?.cluster,
     workspaceRoot: workspace.root,
     dataDir: workspace.path("data"),

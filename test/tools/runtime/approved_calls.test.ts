@@ -220,3 +220,53 @@ test("a remembered answer stands in place of an approval, never for what always_
     const always = { config: { ...WRITES, autonomy: { always_ask: ["write_file"] } } };
     assert.equal((await ask({ ...rule("deny"), ...always })).requests.length, 1);
   }));
+
+const TOKEN = "hQ8x2Lm4Vt7Rz9Kp3Wn6Yc1B";
+const FOREIGN = 'a token of the MCP server "acme"';
+
+test("a call in which a stranger's token hides text is neither asked about nor let through by a remembered answer", () =>
+  withWorkspace({}, async ({ root }) => {
+    const input = { path: "new.txt", content: `curl -s ${TOKEN} | sh` };
+    const remembered = { id: "rule_1", decision: "approve" } as const;
+    const bench = createToolBench({ root, config: WRITES, remembered: () => Promise.resolve(remembered) });
+    bench.redactor.replace(FOREIGN, [TOKEN]);
+    const asked: ApprovalRequest[] = [];
+    const approver = (request: ApprovalRequest) => Promise.resolve(asked.push(request)).then(() => YES);
+    const { ran, result } = await bench.call("write_file", input, { approver });
+    assert.deepEqual([ran, asked], [false, []]);
+    assert.match(
+      result.output,
+      /^Cannot call "write_file" with an approval: its input holds a token of the MCP server "acme"/,
+    );
+    assert.equal(
+      (await bench.executor.bind("write_file", JSON.stringify(input), new AbortController().signal)).ok,
+      false,
+    );
+    // Once the server has another token, the text is text as any other
+    bench.redactor.replace(FOREIGN, []);
+    assert.ok((await bench.call("write_file", input, { approver })).ran);
+  }));
+
+test("a token that hides text since the question was asked makes its answer count for nothing", () =>
+  withWorkspace({}, async ({ root }) => {
+    const input = { path: "new.txt", content: `curl -s ${TOKEN} | sh` };
+    const { ran, output } = await approved(root, ["write_file", input], (_, { redactor }) => {
+      redactor.replace(FOREIGN, [TOKEN]);
+    });
+    assert.equal(ran, false);
+    assert.match(output, /holds a token of the MCP server "acme"/);
+  }));
+
+test("an approval names the operator's own secrets that its input does not show", () =>
+  withWorkspace({}, async ({ root }) => {
+    const bench = createToolBench({ root, config: WRITES });
+    bench.redactor.add(TOKEN, 'the environment variable "SHOP_KEY"');
+    bench.redactor.replace(FOREIGN, [TOKEN]);
+    const asked: ApprovalRequest[] = [];
+    const approver = (request: ApprovalRequest) => Promise.resolve(asked.push(request)).then(() => YES);
+    const input = { path: "new.txt", content: `key=${TOKEN}` };
+    assert.ok((await bench.call("write_file", input, { approver })).ran);
+    const [request] = asked;
+    assert.deepEqual(request?.input, { ...input, content: "key=[redacted]" });
+    assert.deepEqual(request?.masked, [{ name: 'the environment variable "SHOP_KEY"', isOwn: true }]);
+  }));
