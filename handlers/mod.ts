@@ -2,6 +2,7 @@ import type { Hooks } from "crossws";
 import { resolve } from "node:path";
 import { ConfigError } from "../lib/base/errors.ts";
 import type { LogLevel } from "../lib/base/telemetry/log.ts";
+import { withoutEnd } from "../lib/base/text.ts";
 import { nextTick } from "../lib/base/tick.ts";
 import { VERSION } from "../lib/base/version.ts";
 import { requireFolder } from "../lib/config/folders.ts";
@@ -365,7 +366,7 @@ function checkOptions(options: unknown): void {
 
 /** Returns the base path without a slash at its end. @throws {ConfigError} `base_path_invalid`: no request could ever match it */
 function readBasePath(given: unknown = ""): string {
-  const path = typeof given === "string" ? given.replace(/\/+$/, "") : undefined;
+  const path = typeof given === "string" ? withoutEnd(given, "/") : undefined;
   if (path === "" || (path !== undefined && isCleanPath(path) && !/[?#%]/.test(path))) return path;
   throw new ConfigError(
     "base_path_invalid",

@@ -1,6 +1,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import process from "node:process";
+import { withoutEnd } from "../../lib/base/text.ts";
 import { isNodeId } from "../../lib/config/schema/gateway.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
@@ -127,7 +128,7 @@ function toLinkUrl(text: string, id: string): URL {
       `Cannot use --connect: it must hold no credentials and no query; the token comes from ${NODE_TOKEN_VARIABLE} or --token-file`,
     );
   }
-  url.pathname = `${url.pathname.replace(/\/+$/, "")}/ws/node`;
+  url.pathname = `${withoutEnd(url.pathname, "/")}/ws/node`;
   url.hash = "";
   url.searchParams.set("id", id);
   return url;

@@ -78,5 +78,5 @@ async function runOne(
 }
 
 function oneLine(text: string): string {
-  return text.trim().replace(/\s*\n\s*/g, "; ");
+  return text.split("\n").map((line) => line.trim()).filter((line) => line !== "").join("; ");
 }

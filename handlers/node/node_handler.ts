@@ -6,6 +6,7 @@ import { createSystemRandom } from "../../lib/base/random.ts";
 import { hasNoBody } from "./node_body.ts";
 import { createNodeSockets } from "./node_sockets.ts";
 import { type EarlyRefusal, earlyRefusal, isSound, OTHER_UPGRADE, toHttpText, UNSOUND } from "./unsound_request.ts";
+import { withoutEnd } from "../../lib/base/text.ts";
 
 /** Members of a gateway that its handler for `node:http` uses. */
 export interface MountableGateway {
@@ -158,7 +159,7 @@ function isWithin(path: string, basePath: string): boolean {
 /** Returns the error of a mount at another path than the gateway's. Every request would be a 404, and nobody could tell why. */
 function mountError({ baseUrl = "" }: ExpressRequest, basePath: string): TypeError | undefined {
   // Express matches paths in either case
-  const [mounted, base] = [baseUrl.replace(/\/+$/, "").toLowerCase(), basePath.toLowerCase()];
+  const [mounted, base] = [withoutEnd(baseUrl, "/").toLowerCase(), basePath.toLowerCase()];
   if (mounted === "" || isWithin(base, mounted) || (base !== "" && isWithin(mounted, base))) return undefined;
   return new TypeError(
     `Cannot serve the gateway under "${baseUrl}": its basePath is "${basePath}"; call createGateway({ basePath: "${baseUrl}", ... })`,

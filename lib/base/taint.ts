@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { lazily } from "./lazily.ts";
+import { withoutEnd } from "./text.ts";
 
 /**
  * Origins of outside content, the oldest first, as `web_fetch example.com`: what a run has read of it, or what a record was made from.
@@ -129,7 +130,7 @@ const BARE = lazily(() =>
   /(?<![\p{L}\p{N}@/._-])(?:[\p{L}\p{N}](?:[\p{L}\p{N}-]{0,61}[\p{L}\p{N}])?\.){1,8}\p{L}{2,24}(?:[/?][^\s<>"`]*)?/gu
 );
 /** Characters that close a sentence or a bracket more often than an address */
-const CLOSING = /[.,;:!?'")\]}*_~|]+$/;
+const CLOSING = ".,;:!?'\")]}*_~|";
 
 function* keysIn(text: string, isPerson: boolean): Iterable<string> {
   for (const [found] of text.matchAll(URLS)) {
@@ -148,7 +149,7 @@ function keysOf(piece: string): ReadonlySet<string> {
   for (const form of new Set([piece, plain])) {
     const bracket = /[)\]]/.exec(form)?.index;
     const before = bracket === undefined ? form : form.slice(0, bracket);
-    for (const one of [form, form.replace(CLOSING, ""), form.replace(/[.,;:!?'"]+$/, ""), before]) {
+    for (const one of [form, withoutEnd(form, CLOSING), withoutEnd(form, ".,;:!?'\""), before]) {
       const key = keyOf(one);
       if (key !== undefined) keys.add(key);
     }

@@ -67,3 +67,10 @@ export function isLonger(text: string, maxBytes: number): boolean {
   // A UTF-16 unit is one to three bytes, so most texts need no count
   return text.length > maxBytes || (text.length * 3 > maxBytes && Buffer.byteLength(text) > maxBytes);
 }
+
+/** Returns a text without these characters at its end. Takes linear time, which `/x+$/` does not: it tries the rest from each `x`. */
+export function withoutEnd(text: string, characters: string): string {
+  let end = text.length;
+  while (end > 0 && characters.includes(text.charAt(end - 1))) end--;
+  return text.slice(0, end);
+}

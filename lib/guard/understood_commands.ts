@@ -1,3 +1,5 @@
+import { withoutEnd } from "../base/text.ts";
+
 /** Programs whose arguments are a program: to allow one is to allow every command. */
 const LAUNCHERS: readonly string[] = [
   ...["sh", "ash", "bash", "dash", "zsh", "ksh", "fish", "busybox", "toybox", "pwsh"],
@@ -23,8 +25,10 @@ export function launchersIn(allowed: readonly string[]): readonly string[] {
   return allowed.filter((name) => KNOWN.has(name) || KNOWN.has(plainName(name)));
 }
 
+/** Returns the name of a program without the version at its end, as `python` of `python3.13`. */
 function plainName(name: string): string {
-  return name.replace(/-?[\d.]+$/, "");
+  const plain = withoutEnd(name, "0123456789.");
+  return plain !== name && plain.endsWith("-") ? plain.slice(0, -1) : plain;
 }
 
 /** Programs that run a script, which gets all arguments after it. */

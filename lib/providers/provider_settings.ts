@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { ConfigError } from "../base/errors.ts";
+import { withoutEnd } from "../base/text.ts";
 
 /** `[provider]` or `[providers.<name>]` of the configuration, with its defaults filled in. */
 export interface ProviderSettings {
@@ -96,7 +97,7 @@ export function readProviderAddress(
       key: `${table}.base_url`,
     });
   }
-  const path = url.pathname.replace(/\/+$/, "");
+  const path = withoutEnd(url.pathname, "/");
   return { origin: url.origin, basePath: path === "" ? "/v1" : path };
 }
 
@@ -108,7 +109,7 @@ export function ollamaAddress(host: string | undefined): string | undefined {
   if (url === null) return undefined;
   if (url.port === "" && !value.includes("://")) url.port = "11434";
   if (url.hostname === "0.0.0.0" || url.hostname === "[::]") url.hostname = "127.0.0.1";
-  return url.href.replace(/\/+$/, "");
+  return withoutEnd(url.href, "/");
 }
 
 async function readKeyFile(path: string, table: string): Promise<string> {

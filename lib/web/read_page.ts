@@ -237,7 +237,9 @@ function kindByBytes(bytes: Uint8Array): PageKind | undefined {
   if (start.startsWith("%PDF-")) return "pdf";
   if (start.startsWith("PK\x03\x04") && start.includes("[Content_Types].xml")) return "docx";
   if (!isText(bytes)) return undefined;
-  if (/^(?:<!--[^]*?-->\s*)*<(?:!doctype html|html|head|body|script|title|div|p|h1|table|a|b)[\s>]/i.test(start)) {
+  if (
+    /^(?:<!--(?:(?!-->)[^])*-->\s*)*<(?:!doctype html|html|head|body|script|title|div|p|h1|table|a|b)[\s>]/i.test(start)
+  ) {
     return "html";
   }
   return /^[[{]/.test(start) ? "json" : "text";

@@ -37,7 +37,7 @@ export class InlineWriter {
 
   /** Returns inline nodes as one line. */
   line(nodes: readonly HtmlNode[]): string {
-    return this.text(nodes).replace(/[\0 ]*\0[\0 ]*/g, " ");
+    return this.text(nodes).replace(/(?<![\0 ])[\0 ]*\0[\0 ]*/g, " ");
   }
 
   /** Returns inline nodes as text, white space collapsed, with `BREAK` for each line break. */

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { LOG_LEVELS } from "../../base/telemetry/log.ts";
+import { withoutEnd } from "../../base/text.ts";
 import { about, boolean, choice, environmentName, httpUrl, integer, required, text, texts } from "./value.ts";
 
 const websocketSchema = v.strictObject({
@@ -157,7 +158,7 @@ export function parseLinkAddress(
   if (url.protocol === "http:" && !insecure && !isLoopback(url.hostname)) {
     return { problem: "it must be https, unless it leads to this machine or [cluster] insecure = true" };
   }
-  return { url: `${url.origin}${url.pathname.replace(/\/+$/, "")}` };
+  return { url: `${url.origin}${withoutEnd(url.pathname, "/")}` };
 }
 
 /** Tells whether a host of a parsed URL is this machine. A name that only resolves to it does not count. */

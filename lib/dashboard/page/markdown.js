@@ -9,7 +9,7 @@ import { toBlocks } from "./markdown_blocks.js";
  */
 const INLINE = new RegExp(
   [
-    /(?<tick>`+)(?<code>[\s\S]{1,1000}?)\k<tick>(?!`)/,
+    /(?<!`)(?<tick>`+)(?!`)(?<code>[\s\S]{1,1000}?)(?<!`)\k<tick>(?!`)/,
     /\\(?<plain>[!-/:-@[-`{-~])/,
     /\*\*(?=\S)(?<bold>[\s\S]{0,1000}?\S)\*\*/,
     /(?<!\w)__(?=\S)(?<bold2>[\s\S]{0,1000}?\S)__(?!\w)/,

@@ -10,10 +10,10 @@
 
 const FENCE = /^ {0,3}(```+|~~~+)\s*([^\s`]*)/;
 const ITEM = /^( {0,3})([-*+]|(\d{1,9})[.)])( +|$)(.*)$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*)$/;
 const RULE = /^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$/;
 const QUOTE = /^ {0,3}> ?/;
-const TABLE_LINE = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const TABLE_LINE = /^ {0,3}\|?[ \t]*:?-+:?(?:[ \t]*\|[ \t]*:?-+:?)*[ \t]*\|?$/;
 /** Lists and quotes in each other beyond this are shown as they are written */
 const MAX_DEPTH = 8;
 const MAX_COLUMNS = 64;
@@ -58,7 +58,9 @@ function readBlock(lines, start, depth) {
   if (fence !== undefined) return readFence(lines, start, { fence, language });
   if (first.startsWith("    ")) return readIndented(lines, start);
   const [, marks, heading = ""] = HEADING.exec(first) ?? [];
-  if (marks !== undefined) return [{ kind: "heading", level: marks.length, text: heading, source: first }, start + 1];
+  if (marks !== undefined) {
+    return [{ kind: "heading", level: marks.length, text: withoutMarks(heading), source: first }, start + 1];
+  }
   if (RULE.test(first)) return [{ kind: "rule", source: first }, start + 1];
   if (isTable(lines, start)) return readTable(lines, start);
   if (depth < MAX_DEPTH && QUOTE.test(first)) return readQuote(lines, start, depth);
@@ -191,13 +193,23 @@ function markOf(line) {
 }
 
 /**
+ * Returns a heading without the marks that close it.
+ * @param {string} heading
+ */
+function withoutMarks(heading) {
+  let end = heading.trimEnd().length;
+  while (heading[end - 1] === "#") end--;
+  return heading.slice(0, end).trimEnd();
+}
+
+/**
  * @param {readonly string[]} lines
  * @param {number} start
  */
 function isTable(lines, start) {
   const head = lines[start] ?? "";
   const line = lines[start + 1] ?? "";
-  if (!head.includes("|") || !TABLE_LINE.test(line)) return false;
+  if (!head.includes("|") || !TABLE_LINE.test(line.trimEnd())) return false;
   const columns = cellsOf(line).length;
   return columns === cellsOf(head).length && columns <= MAX_COLUMNS;
 }

@@ -52,7 +52,7 @@ function readRoot(text: string): { readonly attributes: string } | undefined {
 
 /** A length in pixels; one in percent, or none, is that of the view box. */
 function lengthOf(text: string | undefined, boxLength: number | undefined): number | undefined {
-  const [, digits, unit = ""] = /^\s*(\d{0,9}(?:\.\d{1,9})?)\s*([a-z]{2})?\s*$/i.exec(text?.slice(0, 100) ?? "") ?? [];
+  const [, digits, unit = ""] = /^(\d{0,9}(?:\.\d{1,9})?)\s*([a-z]{2})?$/i.exec(text?.slice(0, 100).trim() ?? "") ?? [];
   const pixels = digits === undefined || digits === "" ? undefined : PIXELS[unit.toLowerCase()];
   if (pixels !== undefined) return Math.round(Number(digits) * pixels * 100) / 100;
   return boxLength !== undefined && boxLength > 0 ? boxLength : undefined;

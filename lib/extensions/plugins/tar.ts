@@ -1,4 +1,4 @@
-import { exactLine } from "../../base/text.ts";
+import { exactLine, withoutEnd } from "../../base/text.ts";
 import type { PackageFile } from "../package_folder.ts";
 import { PluginError } from "./plugin_error.ts";
 
@@ -124,7 +124,7 @@ function readExtended(bytes: Uint8Array, place: number): { readonly fields: Exte
   if (next > bytes.length) throw wrong("it is cut off: an extended header is not whole");
   const content = bytes.subarray(start, start + size);
   const type = String.fromCharCode(block[156] ?? 0);
-  if (type === "L") return { fields: { path: utf8(content).replace(/\0+$/, "") }, next };
+  if (type === "L") return { fields: { path: withoutEnd(utf8(content), "\0") }, next };
   const fields = paxFields(content);
   if (type === "x") return { fields, next };
   if (fields.path !== undefined || fields.size !== undefined) throw wrong("a header for all files names one of them");
@@ -209,7 +209,7 @@ function text(block: Uint8Array, start: number, length: number): string {
 
 /** Reads a number in octal digits. The binary form of big numbers is refused. */
 function octal(block: Uint8Array, start: number, length: number, what: string): number {
-  const digits = textOf(block, start, length).replace(/[\0 ]+$/, "").trimStart();
+  const digits = withoutEnd(textOf(block, start, length), "\0 ").trimStart();
   if (!/^[0-7]{1,12}$/.test(digits)) throw wrong(`a header has a ${what} that is no number`);
   return Number.parseInt(digits, 8);
 }

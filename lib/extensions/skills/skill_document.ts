@@ -135,7 +135,7 @@ async function readFront(text: string, faults: SkillFault[]): Promise<FrontMatte
 
 /** Puts the value of a line such as `description: Use when: it rains` in quotation marks. */
 function quoted(line: string): string {
-  const [, key, value] = /^([A-Za-z][\w-]*):[ \t]+([^"'|>[{&*!%@`#].*:(?:[ \t].*)?)$/.exec(line) ?? [];
+  const [, key, value] = /^([A-Za-z][\w-]*):[ \t]+([^\s"'|>[{&*!%@`#].*:(?:[ \t].*)?)$/.exec(line) ?? [];
   return key === undefined || value === undefined ? line : `${key}: ${JSON.stringify(value.trimEnd())}`;
 }
 

@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import { withoutEnd } from "../../base/text.ts";
 
 const THANKS = /^(many |great,? |ok,? |perfect,? )?(thanks?|thank you|thx|cheers)\b[^?]{0,40}$/i;
 const FAREWELL = /^(bye|goodbye|good night|see you)\b[^?]{0,20}$/i;
@@ -36,13 +37,13 @@ function timeNow(now: number): string {
 
 /** The value of `12 * (3 + 4)`, `17% of 200` or `two numbers with words between them`; undefined when it is no sum. */
 function calculate(question: string): string | undefined {
-  const asked = question.replace(ASKED, "").replace(/[=?.!\s]+$/, "");
+  const asked = withoutEnd(question.replace(ASKED, ""), "=?.! \t\r\n");
   if (!/\d/.test(asked)) return undefined;
   const expression = asked.toLowerCase().replaceAll(/\bplus\b/g, "+").replaceAll(/\bminus\b/g, "-")
     .replaceAll(/\b(times|multiplied by)\b|(?<=[\d)\s])x(?=[\s\d(])|×/g, "*")
     .replaceAll(/\bdivided by\b|÷/g, "/").replaceAll(/\bto the power of\b|\*\*/g, "^")
     .replaceAll(/%\s*of\b/g, "/100*").replaceAll(/(?<=\d),(?=\d{3}(\D|$))/g, "").replaceAll("−", "-");
-  if (!/^[\d.+\-*/^()\s]+$/.test(expression) || !/\d\s*[)]*\s*[+\-*/^]/.test(expression)) return undefined;
+  if (!/^[\d.+\-*/^()\s]+$/.test(expression) || !/\d[\s)]*[+\-*/^]/.test(expression)) return undefined;
   // A date or a version is no sum
   if (/^\d{4}-\d{1,2}-\d{1,2}$/.test(asked) || /\d\.\d+\.\d/.test(asked)) return undefined;
   const value = new Sum(expression.replaceAll(/\s+/g, "")).value();

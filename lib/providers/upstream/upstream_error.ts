@@ -25,6 +25,8 @@ export interface UpstreamRefusal {
 }
 
 const MAX_MESSAGE_LENGTH = 500;
+/** Characters of a message that say what it is about. A vendor could write more of them than a pattern reads in linear time */
+const MAX_LOOKED_AT = 1_000;
 /** The code by which OpenAI's clients know that a history is too long. */
 const CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded";
 /** Words of vendors and local servers for a history that is too long. */
@@ -159,7 +161,7 @@ function isTooLong(status: number | undefined, { code, message }: ToldError): bo
 
 function isUnknownModel(status: number | undefined, told: ToldError): boolean {
   if (told.code === "model_not_found") return true;
-  return (status === 404 || status === 400) && NO_MODEL.test(told.message);
+  return (status === 404 || status === 400) && NO_MODEL.test(told.message.slice(0, MAX_LOOKED_AT));
 }
 
 /** Returns the error without the key in any of its forms. */

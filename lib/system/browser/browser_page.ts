@@ -318,6 +318,15 @@ function cut(text: string): string {
 
 /** Returns what a snapshot says of each element, as `button "Sign in"`, by its ref. */
 function labelsOf(snapshot: string): ReadonlyMap<string, string> {
-  const found = snapshot.matchAll(/^\s*- (.*?) (?:\[[^\]\n]*\] )*?\[ref=(\w+)\]/gm);
-  return new Map([...found].map(([, label = "", ref = ""]) => [ref, label.slice(0, MAX_LABEL)]));
+  const labels = new Map<string, string>();
+  for (const line of snapshot.split("\n")) {
+    const words = line.trimStart();
+    const mark = / \[ref=(\w+)\]/.exec(words);
+    if (mark === null || !words.startsWith("- ")) continue;
+    let label = words.slice(2, mark.index);
+    // Other marks may stand between, as in `- button "Sign in" [active] [ref=e2]`
+    while (label.endsWith("]") && label.includes(" [")) label = label.slice(0, label.lastIndexOf(" ["));
+    labels.set(mark[1] ?? "", label.slice(0, MAX_LABEL));
+  }
+  return labels;
 }

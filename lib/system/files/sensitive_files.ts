@@ -1,4 +1,5 @@
 import { Buffer } from "node:buffer";
+import { withoutEnd } from "../../base/text.ts";
 
 /**
  * Folders that hold credentials, whatever a file in them is called. All names are in folded form.
@@ -122,7 +123,7 @@ export function foldName(name: string): string {
   // Most names are plain, and a search folds each of thousands
   const plain = PLAIN.test(name) ? name : name.normalize("NFKC").replace(/\p{Default_Ignorable_Code_Point}/gu, "");
   const folded = plain.toLowerCase();
-  return folded.endsWith(".") || folded.endsWith(" ") ? folded.replace(/[. ]+$/, "") : folded;
+  return withoutEnd(folded, ". ");
 }
 
 const PLAIN = /^[\x20-\x7e]*$/;

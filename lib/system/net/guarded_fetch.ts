@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedSemaphore, type KeyedSemaphore } from "../../base/keyed_queues.ts";
 import { lazily } from "../../base/lazily.ts";
+import { withoutEnd } from "../../base/text.ts";
 import { basicCredentials } from "./address.ts";
 import { describeNetworkError } from "./network_error.ts";
 import { PinError } from "./pinned_connection.ts";
@@ -186,7 +187,7 @@ async function send(
   const exchange = () =>
     pinnedExchange({ url, addresses, method, headers, body, signal, maxBytes, proxy, encodings, sink });
   if (isTrusted) return { url, reply: await exchange() };
-  const host = url.hostname.replace(/\.+$/, "");
+  const host = withoutEnd(url.hostname, ".");
   if (machine.slots.waiting(host) >= MAX_WAITING) {
     throw failure("fetch_failed", url.href, `${MAX_WAITING} requests to it wait already`);
   }

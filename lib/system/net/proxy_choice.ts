@@ -1,4 +1,5 @@
 import { isInRange, parseIp, parseRange } from "../../base/ip_range.ts";
+import { withoutEnd } from "../../base/text.ts";
 import { hostAndPort, isLoopbackName } from "./address.ts";
 
 /** `[proxy]` of the configuration; an empty string is no proxy. */
@@ -127,7 +128,7 @@ function matches(entry: string, url: URL, isWide: boolean): boolean {
 
 /** A host name in the form of URLs, without dots at its end. */
 function plain(host: string): string {
-  return host.toLowerCase().replace(/\.+$/, "");
+  return withoutEnd(host.toLowerCase(), ".");
 }
 
 /** Takes the port off an entry. The last part of a bare IPv6 address is none. */

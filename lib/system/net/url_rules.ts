@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { isInRange, parseIp } from "../../base/ip_range.ts";
 import { specialRanges } from "../../base/special_addresses.ts";
+import { withoutEnd } from "../../base/text.ts";
 import { addressKind, hostAndPort, isThisMachine, type OwnGateway } from "./address.ts";
 
 /** `[url_access]`. */
@@ -223,7 +224,7 @@ function portOf(entry: string): number | undefined {
 
 /** A host name as the lists have it: no dot at the end, lower case. */
 function plainHost(host: string): string {
-  return host.toLowerCase().replace(/\.+$/, "");
+  return withoutEnd(host.toLowerCase(), ".");
 }
 
 /** Tells whether a host is named by a list such as `domain_allowlist`: `example.com` is that host alone, `*.example.com` its subdomains. */

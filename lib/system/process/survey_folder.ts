@@ -308,7 +308,7 @@ function gitFolderOf(path: string, entry: FolderEntry, root: string) {
   if (entry.kind !== "file" || !/^(?:\.git|git~1)$/i.test(entry.name)) return [];
   try {
     if (lstatSync(path).size > MAX_POINTER_BYTES) return [];
-    const target = /^gitdir: (.+?)\s*$/m.exec(readFileSync(path, "utf8"))?.[1];
+    const target = /^gitdir: (.+)/m.exec(readFileSync(path, "utf8"))?.[1]?.trimEnd();
     if (target === undefined) return [];
     const folder = resolve(dirname(path), target);
     return isWithin(folder, root) && folder !== root ? [{ path: folder, isGitFolder: true, isGuarded: true }] : [];

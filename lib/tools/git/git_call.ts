@@ -1,5 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
-import { listSome } from "../../base/text.ts";
+import { listSome, withoutEnd } from "../../base/text.ts";
 import { parsePath } from "../../system/files/parse_path.ts";
 import type { GitResult, GitRunOptions, RemoteAddress, Repository } from "../../system/git/git.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
@@ -73,7 +73,7 @@ export function toResult(
   const { empty, truncated = false, hidden = [] } = options;
   const shown = listSome(hidden.map((name) => JSON.stringify(name)), MAX_NAMES_SHOWN);
   const output = [
-    text.replace(/\n+$/, "") || (hidden.length === 0 ? empty : ""),
+    withoutEnd(text, "\n") || (hidden.length === 0 ? empty : ""),
     truncated ? '[Cut: ask for less at a time, with "paths" or "limit"]' : "",
     hidden.length === 0 ? "" : `[Left out, sensitive, forbidden or of several names: ${shown}]`,
   ].filter((part) => part !== "").join("\n");

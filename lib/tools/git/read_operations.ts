@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import { withoutEnd } from "../../base/text.ts";
 import { maskUserinfo } from "../../system/git/git_process.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 import { isHidden, linkedOf } from "./checked_names.ts";
@@ -110,7 +111,7 @@ export async function branch(call: GitCall): Promise<ToolResult> {
     `remote ${name} ${[...new Set([...fetch, ...push])].map(maskUserinfo).join(" ")}`
   );
   const on = head.code === 0 ? `on branch ${head.stdout.trim()}` : "on no branch";
-  return toResult([on, stdout.replace(/\n+$/, ""), ...remotes].filter((line) => line !== "").join("\n"), {
+  return toResult([on, withoutEnd(stdout, "\n"), ...remotes].filter((line) => line !== "").join("\n"), {
     empty: "",
     truncated,
   });

@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import { exactLine } from "../../base/text.ts";
+import { exactLine, withoutEnd } from "../../base/text.ts";
 
 /** Resource inside a result: text, or bytes as base64. */
 export type EmbeddedContent =
@@ -134,7 +134,7 @@ function aboutOf(block: ToolContent): Readonly<Record<string, unknown>> {
 }
 
 function bytesOf(base64: string): number {
-  return Math.floor(base64.replace(/=+$/, "").length * 3 / 4);
+  return Math.floor(withoutEnd(base64, "=").length * 3 / 4);
 }
 
 /** Returns words of somebody else as one short line. */

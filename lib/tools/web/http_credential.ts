@@ -1,3 +1,4 @@
+import { withoutEnd } from "../../base/text.ts";
 import type { Config } from "../../config/config.ts";
 import { hostAndPort } from "../../system/net/address.ts";
 import type { OAuthClient } from "../secrets/oauth_tokens.ts";
@@ -70,6 +71,6 @@ function clientOf(name: string, settings: Settings): OAuthClient | undefined {
 }
 
 function isNamed(url: URL, hosts: readonly string[]): boolean {
-  const host = hostAndPort(url).host.replace(/\.+$/, "");
+  const host = withoutEnd(hostAndPort(url).host, ".");
   return hosts.some((each) => each.toLowerCase().replace(/^\[|\]$/g, "") === host);
 }

@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import { withoutEnd } from "../../base/text.ts";
 import type { Config } from "../../config/config.ts";
 import { isLoopbackName } from "../../system/net/address.ts";
 import type { GuardedReply } from "../../system/net/guarded_fetch.ts";
@@ -117,7 +118,7 @@ async function ask(
   const send = withRetryAfter(await services.guardedFetch(), { clock, repeatable: true });
   return await send({
     method,
-    url: `${base.href.split(/[?#]/)[0]?.replace(/\/+$/, "") ?? ""}${path}`,
+    url: `${withoutEnd(base.href.split(/[?#]/)[0] ?? "", "/")}${path}`,
     // A redirect to another host gets no key
     headers: (url) => (url.origin === base.origin ? { ...plain, ...secret } : plain),
     body,

@@ -66,7 +66,7 @@ const NAME_OF_SECRET = /(?:token|secret|passw|credential|api_?key|access_?key|pr
 /** Forms of the keys of well-known services, whatever the variable is called. */
 const VALUE_OF_SECRET =
   /^(?:Bearer\s|Basic\s|sk-|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|AKIA|AIza|npm_|pypi-|hf_|eyJ[\w-]+\.)/;
-const VARIABLE = /\$\{[^}]*\}/;
+const VARIABLE = /\$\{[^{}]*\}/;
 
 /**
  * Reads the servers of a configuration file of Claude Desktop, Cursor or VS Code: JSON, with comments and trailing commas as VS Code takes
@@ -193,9 +193,9 @@ function serversOf(config: unknown): Readonly<Record<string, unknown>> {
 /** Parses JSON with comments and trailing commas. @throws {Error} without a part of the text, which may be a secret */
 function parseLoose(text: string): unknown {
   const plain = text.replace(/^\uFEFF/, "").replace(
-    /("(?:[^"\\\n]|\\.)*")|\/\/[^\n]*|\/\*[\s\S]*?\*\//g,
+    /("(?:[^"\\\n]|\\.)*"?)|\/\/[^\n]*|\/\*[\s\S]*?(?:\*\/|$)/g,
     (_whole, quoted: string | undefined) => quoted ?? " ",
-  ).replace(/("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])/g, (_whole, quoted: string | undefined) => quoted ?? "");
+  ).replace(/("(?:[^"\\\n]|\\.)*"?)|,(?=\s*[}\]])/g, (_whole, quoted: string | undefined) => quoted ?? "");
   try {
     return JSON.parse(plain);
   } catch {

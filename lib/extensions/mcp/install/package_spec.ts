@@ -1,4 +1,5 @@
 import { CodedError } from "../../../base/errors.ts";
+import { withoutEnd } from "../../../base/text.ts";
 
 /** Registry that packages of programs come from. */
 export type PackageRegistry = "npm" | "pypi";
@@ -95,7 +96,7 @@ export function pythonName(name: string): string {
 export function suggestServerName(text: string): string | undefined {
   const last = text.replace(/^@[^/]*\//, "").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
   const short = last.replace(/^(?:mcp-)?server-/, "").replace(/-(?:mcp-server|mcp|server)$/, "").replace(/^mcp-/, "");
-  const name = (short === "" ? last : short).slice(0, MAX_SERVER_NAME).replace(/-+$/, "");
+  const name = withoutEnd((short === "" ? last : short).slice(0, MAX_SERVER_NAME), "-");
   return isServerName(name) ? name : undefined;
 }
 

@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { patternsIn, slowText } from "./support/slow_pattern.ts";
+import { sourceFiles } from "./support/source_files.ts";
+
+/**
+ * Patterns that take more than linear time, by file and a part of their text, with what bounds the texts they read. Text from outside is cut
+ * before it gets to one of them.
+ */
+const BOUNDED: readonly (readonly [path: string, part: string, bound: string])[] = [
+  ["lib/automation/cron/plain_phrase.ts", "through", "a schedule, of 200 characters at most"],
+  ["lib/config/edit_config.ts", "\\r?\\n", "the operator's own configuration"],
+  ["lib/config/secrets.ts", "password", "the operator's own configuration"],
+  ["lib/dashboard/page/markdown.js", "1000}", "1,000 characters ahead of each place"],
+  ["lib/dashboard/page/metrics.js", "[a-zA-Z_]", "the gateway's own metrics"],
+  ["lib/host/service/service_manager.ts", "-->", "a line that Postern wrote into its own service"],
+  ["lib/providers/offline/passages.ts", "", "Postern's own documentation"],
+  ["lib/providers/upstream/upstream_error.ts", "model", "the first 1,000 characters of a message"],
+  ["lib/system/git/create_git.ts", "(\\d+)\\.(\\d+)", "what git says of its version"],
+  ["lib/web/read_feed.ts", "DOCTYPE", "the first 4,000 characters of a document"],
+  ["lib/tools/git/git_input.ts", "\\p{L}", "a name, of 256 characters at most"],
+];
+
+test("every pattern takes linear time, or reads texts of a bounded length", () => {
+  const slow: string[] = [];
+  let count = 0;
+  for (const { path, text } of sourceFiles(["cli", "handlers", "lib"])) {
+    for (const { line, pattern } of patternsIn(text)) {
+      count++;
+      if (BOUNDED.some(([file, part]) => file === path && pattern.source.includes(part))) continue;
+      const found = slowText(pattern);
+      if (found !== undefined) slow.push(`${path}:${line}: ${pattern} is slow for ${found}`);
+    }
+  }
+  assert.ok(count > 800, `${count} patterns are found`);
+  assert.deepEqual(
+    slow,
+    [],
+    "make it linear, as by withoutEnd() or a class that excludes what follows, or cut the text before",
+  );
+});
+
+test("each pattern that is left out is there", () => {
+  const all = sourceFiles(["cli", "handlers", "lib"]);
+  const gone = BOUNDED.filter(([path, part]) =>
+    !all.some((file) =>
+      file.path === path && patternsIn(file.text).some(({ pattern }) => pattern.source.includes(part))
+    )
+  );
+  assert.deepEqual(gone, []);
+});
+
+test("slow patterns are known as such, and the usual linear ones are not", () => {
+  const slow = [
+    /\s+$/,
+    /model.*(not found|does not exist|not exist|unknown|not a valid|no such|not loaded)/is,
+    /^(?:<!--[^]*?-->\s*)*<html/,
+    /(a+)+$/,
+    /^(\d+)*;/,
+    /<a[^>]*>/,
+    /\$\{[^}]*\}/,
+    /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/,
+  ];
+  for (const pattern of slow) assert.ok(slowText(pattern) !== undefined, String(pattern));
+  for (
+    const pattern of [
+      /^\s*\w+:/,
+      /[^\0-\x7f]/g,
+      /\r?\n/,
+      /^(?:<!--(?:(?!-->)[^])*-->\s*)*<html/,
+      /"(?:[^"\\\n]|\\.)*"?/g,
+    ]
+  ) {
+    assert.equal(slowText(pattern), undefined, String(pattern));
+  }
+});
+
+test("literals of patterns are found in code alone", () => {
+  const text = [
+    "const a = b / c / d; // no /comment/",
+    "/* no /comment/ */ const e = [/x\\/[/]+/gi, /y/];",
+    "const f = `no /text/ ${g(/z/, `${h / 2}`)} no /text/`;",
+    'return /w"/.test("no /text/") ? k[0] / l : m(n) / o;',
+  ].join("\n");
+  assert.deepEqual(patternsIn(text).map(({ line, pattern }) => [line, String(pattern)]), [
+    [2, "/x\\/[/]+/gi"],
+    [2, "/y/"],
+    [3, "/z/"],
+    [4, '/w"/'],
+  ]);
+});
