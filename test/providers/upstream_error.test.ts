@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { toUpstreamError } from "../../../lib/providers/upstream/upstream_error.ts";
+import { toUpstreamError } from "../../lib/providers/upstream/upstream_error.ts";
 
 test("a long error body that names models again and again is read at once", () => {
   const started = performance.now();
