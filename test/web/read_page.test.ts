@@ -279,3 +279,10 @@ test("a page without text says so", async () => {
     "No text was found in the page: it may be made by scripts, which are not run",
   ]]);
 });
+
+test("a document of nothing but comments, without a type, is told apart at once", async () => {
+  const bytes = new TextEncoder().encode(`${"<!--a-->".repeat(120)}x`);
+  const started = performance.now();
+  await readPage({ bytes, contentType: undefined, url: "https://a.test/" }, { stopped: () => false });
+  assert.ok(performance.now() - started < 1_000, `${performance.now() - started} ms`);
+});
