@@ -124,7 +124,7 @@ for (const [what, { secrets, text }] of Object.entries(HOSTILE)) {
     redactor.redact(text);
     redactor.part.redact(Buffer.from(text), { from: 0, to: text.length });
     redactor.part.pending(Buffer.from(text));
-    // 1 s at most on a busy machine; each took minutes or threw when it was one regular expression
+    // 1 s at most on a busy machine; they took long, or threw when it was one regular expression
     assert.ok(performance.now() - started < 4_000, `${performance.now() - started} ms`);
     for (const secret of secrets.slice(0, 5)) assert.equal(redactor.redact(`x ${secret} y`), "x [redacted] y");
   });

@@ -2,8 +2,10 @@
 const SAMPLES = [..."a0 -\nA_./:\"'<>=x1\té"];
 /** Lengths of the tried texts: those of an exponential pattern end while they are short, a square one shows at the last. */
 const LENGTHS = [...Array.from({ length: 17 }, (_, index) => Math.round(16 * 1.25 ** index)), 4_096];
-/** Milliseconds of a search that no linear pattern takes for such a text, by far. */
-const SLOW_MS = 1.5;
+/** Milliseconds of a search that no linear pattern takes for such a text, by far; on a slow machine the growth decides. */
+const SLOW_MS = 1;
+/** Growth of the time from an eighth of the longest text to the whole: 8 for a linear pattern, 64 for a square one. */
+const SQUARE_GROWTH = 20;
 /** Atoms of a pattern that are repeated together at most. */
 const MAX_REPEATED = 8;
 
@@ -23,8 +25,11 @@ export function slowText(pattern: RegExp): string | undefined {
         if (tried.has(JSON.stringify([start, repeated]))) continue;
         tried.add(JSON.stringify([start, repeated]));
         for (const length of LENGTHS) {
-          const text = `${start}${repeated.repeat(Math.ceil(length / repeated.length))}\u0001`;
-          if (isSlow(pattern, text)) return `${JSON.stringify(text.slice(0, 40))} of ${text.length} characters`;
+          const textOf = (size: number) => `${start}${repeated.repeat(Math.ceil(size / repeated.length))}\u0001`;
+          const text = textOf(length);
+          if (isSlow(pattern, text) && (length < 1_000 || growth(pattern, textOf, length) > SQUARE_GROWTH)) {
+            return `${JSON.stringify(text.slice(0, 40))} of ${text.length} characters`;
+          }
         }
       }
     }
@@ -34,12 +39,20 @@ export function slowText(pattern: RegExp): string | undefined {
 
 /** Tells whether a search takes long each time: once may be the machine. */
 function isSlow(pattern: RegExp, text: string): boolean {
-  for (let tries = 0; tries < 4; tries++) {
-    const started = performance.now();
-    text.replace(pattern, "");
-    if (performance.now() - started < SLOW_MS) return false;
-  }
+  for (let tries = 0; tries < 4; tries++) if (timeOf(pattern, text) < SLOW_MS) return false;
   return true;
+}
+
+/** Returns by how much the time of a search grows from an eighth of a text to the whole, by the fastest of several searches. */
+function growth(pattern: RegExp, textOf: (size: number) => string, length: number): number {
+  const fastest = (text: string) => Math.min(...Array.from({ length: 4 }, () => timeOf(pattern, text)));
+  return fastest(textOf(length)) / fastest(textOf(length / 8));
+}
+
+function timeOf(pattern: RegExp, text: string): number {
+  const started = performance.now();
+  text.replace(pattern, "");
+  return performance.now() - started;
 }
 
 /** Returns a character for each atom of a pattern, in the order of its text; groups, choices and repetitions are left out. */

@@ -21,8 +21,8 @@ const INLINE = new RegExp(
   ].map(({ source }) => source).join("|"),
   "g",
 );
-/** Names that read like those of hosts. A text has at most 1,000 characters, and a name is told by its dots */
-const NAMED_HOST = /[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+/gu;
+/** Characters that stand in no name of a host */
+const NO_HOST = /[^\p{L}\p{N}.-]+/u;
 /** Marks within marks */
 const MAX_DEPTH = 4;
 const COPIED_MS = 2000;
@@ -188,6 +188,7 @@ function toMark({ code, plain, bold, bold2, struck, italic, italic2, label, href
  */
 function otherHost(label, url) {
   const host = URL.parse(url)?.hostname ?? url;
-  const named = label.match(NAMED_HOST) ?? [];
+  // A name is told by the dot within it
+  const named = label.split(NO_HOST).map((word) => word.replace(/\.$/, "")).filter((word) => word.includes("."));
   return named.every((name) => URL.parse(`https://${name}`)?.hostname === host) ? [] : [` (${host})`];
 }
