@@ -204,6 +204,12 @@ function toEscape(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0").toUpperCase()}`;
 }
 
+/** Returns a function that tells whether a text holds a secret in any case: for names of hosts and headers, which are sent in small letters. */
+export function findsInAnyCase(secret: string): (text: string) => boolean {
+  const finder = new TextFinder(formsOf(secret).map((form) => [form.toLowerCase(), secret] as const));
+  return (text) => finder.next(text.toLowerCase(), 0) !== undefined;
+}
+
 function formsOf(secret: string): string[] {
   const bytes = Buffer.from(secret);
   const hex = bytes.toString("hex");

@@ -1,6 +1,6 @@
 import type { ElementHandle, Locator, Page } from "playwright-core";
 import { ToolError } from "../../base/errors.ts";
-import { createRedactor } from "../../base/redact.ts";
+import { createRedactor, findsInAnyCase } from "../../base/redact.ts";
 import type { GuardedTargets, PausedRequest } from "./guarded_targets.ts";
 
 /** Secret that is to be put into a password field. */
@@ -23,6 +23,8 @@ export interface SecretGuards extends Pick<GuardedTargets, "guard"> {
 interface FilledValue extends Pick<SecretFill, "goesTo"> {
   readonly value: string;
   readonly isIn: (text: string) => boolean;
+  /** As `isIn`, for names that are compared without case */
+  readonly isInName: (name: string) => boolean;
 }
 
 /** The element itself, where it is a password field. Selectors run in a world of the page's document that its scripts do not reach. */
@@ -64,7 +66,7 @@ export class FilledSecrets {
     await requirePassword(element, secret.name);
     const value = await secret.valueFor(URL.parse(frame.url()) ?? new URL("about:blank"));
     const { redact } = createRedactor([value]);
-    this.#values.push({ ...secret, value, isIn: (text) => redact(text) !== text });
+    this.#values.push({ ...secret, value, isIn: (text) => redact(text) !== text, isInName: findsInAnyCase(value) });
     await this.#begin();
     await element.fill(value, limits);
     if (await element.$(PASSWORD) !== null && await element.inputValue(limits) === value) return;
@@ -103,7 +105,9 @@ export class FilledSecrets {
   /** Tells whether a connection may be made. Without TLS the address is whole, otherwise it is that of a tunnel. */
   #mayReach(url: URL): boolean {
     const sent = `${url.href}\n${decoded(url.href)}`;
-    if (this.#values.some(({ isIn, goesTo }) => !goesTo(url) && isIn(sent))) return false;
+    if (this.#values.some(({ isIn, isInName, goesTo }) => !goesTo(url) && (isIn(sent) || isInName(url.host)))) {
+      return false;
+    }
     return this.#origins.has(url.origin) || this.#values.some(({ goesTo }) => goesTo(url));
   }
 
@@ -122,12 +126,14 @@ export class FilledSecrets {
     this.#hosts.set(requestId, url.host);
     const { postData = "", hasPostData = false, headers } = request;
     const sent = [request.url, decoded(request.url), postData, ...Object.values(headers)].join("\n");
+    const names = [url.host, ...Object.keys(headers)].join("\n");
     // A body that is too large to be shown may hold anything
     const isUnseen = hasPostData && postData === "";
     const crosses = redirectedRequestId !== undefined && before !== url.host;
-    const isRefused = this.#values.some(({ isIn, goesTo }) =>
-      (isUnseen || isIn(sent)) && (!goesTo(url) || (crosses && isIn(sent)))
-    );
+    const isRefused = this.#values.some(({ isIn, isInName, goesTo }) => {
+      const isSent = isIn(sent) || isInName(names);
+      return (isUnseen || isSent) && (!goesTo(url) || (crosses && isSent));
+    });
     return isRefused ? JSON.stringify(url.host.slice(0, 100)) : undefined;
   }
 }
