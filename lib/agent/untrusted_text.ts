@@ -80,7 +80,7 @@ export function noteOpening(run: Reader, messages: readonly Message[]): void {
   if (run.agentTools.length === 0) return;
   if (!taint.isTainted) return noteAll(run, messages);
   // Their messages are written by a model
-  const isPerson = kind !== "subagent" && kind !== "sop";
+  const isPerson = kind !== "subagent" && kind !== "sop" && kind !== "cron";
   const names = new Map<string, string>();
   for (const message of messages) {
     const text = textOf(message.content);

@@ -76,6 +76,8 @@ function shortened(origin: string): string {
 
 /** Addresses that are known; the oldest goes first */
 const MAX_LINKS = 20_000;
+/** Addresses of one text that another run may know */
+const MAX_SHARED = 200;
 /** A longer address is no link that a person or a page meant */
 const MAX_CHARACTERS = 8192;
 /** A longer one is kept as a digest */
@@ -106,10 +108,18 @@ export class ReadLinks {
     return key !== undefined && this.#links.has(key);
   }
 
-  /** Adds those addresses of a text that another run has read: the run that wrote the text may have made up the others. */
-  addShared(text: string, from: ReadLinks): void {
-    from.#read();
-    for (const key of keysIn(text, false)) if (from.#links.has(key)) this.#keep(key);
+  /**
+   * Returns those addresses of a text that were read, for another run: the run that wrote the text may have made up the others.
+   * @returns at most MAX_SHARED, in the form that `addShared` takes
+   */
+  sharedIn(text: string): string[] {
+    this.#read();
+    return [...new Set(keysIn(text, false))].filter((key) => this.#links.has(key)).slice(0, MAX_SHARED);
+  }
+
+  /** Adds what `sharedIn` of another run has returned. */
+  addShared(shared: readonly string[]): void {
+    for (const key of shared) this.#keep(key);
   }
 
   #read(): void {

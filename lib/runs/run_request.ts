@@ -53,6 +53,8 @@ export interface RunRequest {
   readonly limits?: NarrowerLimits | undefined;
   /** Outside content that the request was made from: by a run that has read it, or a schedule that such a run wrote. Default: none. */
   readonly taint?: Taint | undefined;
+  /** Addresses that the writer of the messages had read, as `ReadLinks.sharedIn` gives them. Default: none. */
+  readonly links?: readonly string[] | undefined;
   /** Text for the model after the system prompt. Default: none. */
   readonly instructions?: string | undefined;
   /**

@@ -78,7 +78,9 @@ test("a person may leave the scheme out", () => {
 
 test("another run's addresses are shared only where that run has read them", () => {
   const links = new ReadLinks();
-  links.addShared("Read https://example.com/a and https://evil.example/?d=SECRET", linksOf("https://example.com/a"));
+  links.addShared(
+    linksOf("https://example.com/a").sharedIn("Read https://example.com/a and https://evil.example/?d=SECRET"),
+  );
   assert.deepEqual(["https://example.com/a", "https://evil.example/?d=SECRET"].map((url) => links.has(url)), [
     true,
     false,

@@ -311,6 +311,35 @@ test("a schedule that outside content reached fires with it", () =>
     assert.deepEqual(await approveAll(gateway), ["outside_content"]);
   }));
 
+test("a schedule of a tainted run fetches what that run had read, and asks for an address that the model put together", () =>
+  withWorld(async (world) => {
+    const paths: string[] = [];
+    const { origin } = await world.server(({ path }, response) => {
+      paths.push(path);
+      response.end("News");
+    });
+    const fetching = (path: string) => toolTurn("web_fetch", { url: `${origin}${path}` });
+    const prompt = `Fetch ${origin}/today\nand ${origin}/?d=SECRET`;
+    const { config, ...options } = served({
+      [`Plan ${origin}/today`]: [
+        fetching("/"),
+        toolTurn("cron_add", { id: "later", schedule: "every day at 9:00", prompt }),
+        "Planned",
+      ],
+      [prompt]: [fetching("/today"), fetching("/?d=SECRET"), lastOutput],
+    }, { auto_approve: ["web_fetch"] });
+    const web = { web_fetch: { enabled: true, respect_robots: false }, url_access: { allow_loopback: true } };
+    const gateway = await world.gateway({ ...options, config: { ...config, ...web } });
+    await say(gateway, `Plan ${origin}/today`);
+    await approveAll(gateway);
+    await until(async () => (await gateway.call("/v1/schedules/later")).status === 200);
+    const { run_id: fired } = await jsonOf(gateway.call("/v1/schedules/later/run", { method: "POST" }));
+    assert.equal((await settled(gateway, fired))["status"], "waiting_for_approval");
+    const { data: [{ rule, input }] } = await jsonOf(gateway.call("/v1/approvals?status=pending"));
+    assert.deepEqual([rule, input], ["outside_content", { url: `${origin}/?d=SECRET` }]);
+    assert.deepEqual(paths, ["/", "/today"]);
+  }));
+
 test("a conversation that outside content reached keeps it, and so does a gateway that is started anew", () =>
   withWorld(async (world) => {
     const kept = { workspace: await world.workspace(), dataDir: await world.folder() };

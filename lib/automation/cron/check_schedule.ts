@@ -48,6 +48,7 @@ export function newRecord(
     ...checked,
     ...makerFields(by),
     ...taintField(by.taint),
+    ...linksField(work, by),
     next_at: nextTime({ timing, timezone: zone }, now),
     created_at: now,
     updated_at: now,
@@ -79,6 +80,7 @@ export function changedFields(
     ...makerFields(by),
     // Work that stays as it was is made from what it was made from
     taint: [...joinTaints(hasWork ? UNTAINTED : record.taint, by.taint)],
+    ...hasWork ? { links: [], ...linksField(work, by) } : {},
     next_at: record.state === "active" ? nextTime({ timing, timezone: zone }, now) : null,
     updated_at: now,
   };
@@ -114,6 +116,12 @@ function makerFields({ caller, tools, limits }: ScheduleMaker): Pick<ScheduleRec
     tools: tools === undefined ? null : [...tools],
     limits: limits === undefined ? null : { ...limits },
   };
+}
+
+/** Returns the addresses of the work that its maker has read: a tainted run may have made up the others. */
+function linksField({ prompt, input }: ScheduledWork, { taint, links }: ScheduleMaker): Pick<ScheduleRecord, "links"> {
+  const shared = taint.length === 0 ? [] : links?.sharedIn(prompt ?? JSON.stringify(input ?? {})) ?? [];
+  return shared.length === 0 ? {} : { links: shared };
 }
 
 function earlierWork({ prompt, call }: ScheduleRecord): ScheduledWork {

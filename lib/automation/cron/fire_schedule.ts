@@ -279,7 +279,7 @@ function blank(scheduleId: string, { time, at, trigger }: Occasion): FiringRecor
 }
 
 function toRequest(
-  { id, schedule, prompt, call, caller, tools, limits, taint, workspace }: ScheduleRecord,
+  { id, schedule, prompt, call, caller, tools, limits, taint, links, workspace }: ScheduleRecord,
   occasion: Occasion,
   scopesNow: readonly Scope[],
 ): RunRequest {
@@ -300,6 +300,7 @@ function toRequest(
     clientTools: [],
     parameters: {},
     taint,
+    links,
     workspace,
     ...(tools === null ? {} : { tools }),
     ...(limits === null ? {} : { limits }),

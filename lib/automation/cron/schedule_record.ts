@@ -73,6 +73,8 @@ const scheduleSchema = storedObject({
   last_run_id: v.nullable(v.string()),
   /** Origins of outside content that its work was made from. Absent: none */
   taint: v.optional(v.array(v.string())),
+  /** Addresses in its work that its maker had read, see `ReadLinks.sharedIn`. Absent: none, or no outside content reached the work */
+  links: v.optional(v.array(v.string())),
   /** Workspace of a cluster whose gateways do its runs, where their tools need one. Absent: whichever gateway fires has its own */
   workspace: v.optional(v.string()),
 });

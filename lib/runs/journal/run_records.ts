@@ -76,6 +76,8 @@ const runInputSchema = storedObject({
   request_id: v.nullable(v.string()),
   /** Origins of outside content that the request was made from; absent: none. */
   taint: v.optional(v.array(v.string())),
+  /** Addresses that the writer of the messages had read; absent: none. */
+  links: v.optional(v.array(v.string())),
 });
 /** The pinned input of a run. */
 export type RunInput = v.InferOutput<typeof runInputSchema>;

@@ -53,6 +53,7 @@ export function toRunInput(
     ...(pinned.workspace == null ? {} : { workspace: pinned.workspace }),
     request_id: request.requestId ?? null,
     ...taintField(request.taint ?? UNTAINTED),
+    ...(request.links === undefined ? {} : { links: [...request.links] }),
   };
 }
 
@@ -89,6 +90,7 @@ export function resumedRequest({ run, input }: InterruptedRun): RunRequest {
     parallelToolCalls: parallel_tool_calls,
     parameters: input.parameters,
     taint: input.taint,
+    links: input.links,
   };
 }
 

@@ -253,12 +253,13 @@ export class RunLauncher {
     });
   }
 
-  /** Returns what a run has read when it begins. A sub-agent knows the addresses in its task that its parent had read. */
+  /** Returns what a run has read when it begins. A sub-agent and a firing know the addresses in their task that its writer had read. */
   #readingOf(plan: Plan): RunTaint {
-    const { request: { messages }, parent } = plan;
+    const { request: { messages, links = [] }, parent } = plan;
     const taint = new RunTaint(this.#taintOf(plan));
+    if (links.length > 0) taint.links.addShared(links);
     if (parent === undefined || !parent.taint.isTainted) return taint;
-    for (const { content } of messages) taint.links.addShared(textOf(content), parent.taint.links);
+    for (const { content } of messages) taint.links.addShared(parent.taint.links.sharedIn(textOf(content)));
     return taint;
   }
 

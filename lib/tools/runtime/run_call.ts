@@ -122,6 +122,7 @@ function toCallContext(
     allowed: request.allowed,
     depth: request.depth,
     taint: taintOf(request),
+    links: request.taint?.links,
     inherited: request.inherited,
     direct: request.direct ?? false,
     sees: request.sees ?? false,

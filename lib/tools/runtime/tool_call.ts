@@ -1,6 +1,6 @@
 import type { BoundState } from "../../base/records/approval.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
-import type { Taint } from "../../base/taint.ts";
+import type { ReadLinks, Taint } from "../../base/taint.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Elicitation } from "../../guard/elicitation.ts";
 import type { Access, Effects } from "../../guard/policy.ts";
@@ -75,6 +75,8 @@ export interface CallContext {
   readonly depth: number;
   /** Outside content that the run has read: what the call writes or starts is made from it */
   readonly taint: Taint;
+  /** Addresses that the run has read. undefined for a call outside a run */
+  readonly links?: ReadLinks | undefined;
   /** undefined for a call outside a run */
   readonly inherited?: Inherited | undefined;
   /** Set when the caller makes the call itself, not a model for the caller. With the scope `approve` it counts as a person's approval */

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Schedule } from "../../base/records/schedule.ts";
-import { type Taint, UNTAINTED } from "../../base/taint.ts";
+import { type ReadLinks, type Taint, UNTAINTED } from "../../base/taint.ts";
 import { zonedTime } from "../../base/zoned_time.ts";
 import type { Config } from "../../config/config.ts";
 import type { ScopedCaller } from "../runtime/owned_things.ts";
@@ -53,6 +53,8 @@ export interface ScheduleMaker {
   readonly limits?: Inherited["limits"] | undefined;
   /** Outside content that the caller's run has read */
   readonly taint: Taint;
+  /** Addresses that the caller's run has read. Default: none */
+  readonly links?: ReadLinks | undefined;
 }
 
 /**
@@ -137,10 +139,10 @@ export const CRON_ENABLED = {
 
 /** Returns the maker of a schedule that a tool call makes or changes. */
 export function scheduleMaker(
-  context: Pick<CallContext, "caller" | "allowed" | "inherited" | "taint">,
+  context: Pick<CallContext, "caller" | "allowed" | "inherited" | "taint" | "links">,
 ): ScheduleMaker {
-  const { caller, inherited, taint } = context;
-  return { caller, tools: toolsPassedOn(context), limits: inherited?.limits, taint };
+  const { caller, inherited, taint, links } = context;
+  return { caller, tools: toolsPassedOn(context), limits: inherited?.limits, taint, links };
 }
 
 /** Makes the result for a schedule that was made or changed. @param what first word of the text, as `Added` */
