@@ -91,7 +91,7 @@ export async function createGuardServices(options: GuardServicesOptions): Promis
   const taintedFiles = lazyService(async () => {
     const { createTaintedFiles } = await import("./tainted_files.ts");
     return createTaintedFiles({ ...options, audit: audit.append });
-  }, ["of", "mark", "markWritten", "written", "list", "clear"]);
+  }, ["of", "namesIn", "mark", "markWritten", "written", "list", "clear"]);
   const trustedDocuments = lazyService(async () => {
     const { createTrustedDocuments } = await import("./trusted_documents.ts");
     return createTrustedDocuments({ store, clock, audit: audit.append });

@@ -42,6 +42,8 @@ const recordSchema = storedObject({
   marked_at: v.string(),
   /** Set when the file was seen to be gone: another one at its place is not tainted, and it is known where it was moved to */
   gone_at: v.optional(v.string()),
+  /** Set for a folder that stands for a file whose name may be text for a model (`isPlain`). Absent: it stands for none */
+  names: v.optional(v.literal(true)),
   /** Workspace of a cluster that the path belongs to: another machine has other files there. Absent: any */
   workspace: v.optional(v.string()),
 });
@@ -62,6 +64,13 @@ export type TaintedFile = Pick<TaintRecord, "path" | "taint" | "marked_at">;
 export interface TaintedFiles {
   /** Returns the outside content that files were made from. @param paths absolute; a folder stands for every file below it */
   of(paths: readonly string[]): Promise<Taint>;
+  /**
+   * Returns the outside content in the names of marked files, also of those that are gone: git still shows them. A name of at most 64
+   * bytes of `[A-Za-z0-9._-]` says nothing to a model.
+   * @param paths absolute, of what is listed; a folder stands for every file below it
+   * @param root absolute path of the folder that tools work in: its own name does not count
+   */
+  namesIn(paths: readonly string[], root: string): Promise<Taint>;
   /**
    * Marks files that are about to be written, on disk when it resolves. A write that fails leaves the mark for an hour or more.
    * @param paths absolute
@@ -138,14 +147,35 @@ class StoredTaintedFiles implements TaintedFiles {
     return joinTaints(...found.map(({ taint }) => taint));
   }
 
-  async mark(
-    paths: readonly string[],
+  async namesIn(paths: readonly string[], root: string): Promise<Taint> {
+    await this.#payOwed();
+    const records = await this.#records();
+    if (records.size === 0) return UNTAINTED;
+    const top = await newPlaceOf(root);
+    const places = await Promise.all(paths.map(newPlaceOf));
+    const found = [...records.values()].filter(({ path, names }) =>
+      places.some((place) => {
+        if (isWithin(path, place)) return names === true || !isPlain(path, top);
+        return isWithin(place, path) && (names === true || !isPlain(place, top));
+      })
+    );
+    return joinTaints(...found.map(({ taint }) => taint));
+  }
+
+  mark(paths: readonly string[], { taint, root }: { readonly taint: Taint; readonly root: string }): Promise<void> {
+    // The workspace itself is marked where nobody could tell which files were written
+    return this.#mark(new Map(paths.map((path) => [path, path === root])), { taint, root });
+  }
+
+  /** @param places each path to mark, true for a folder that stands for names which are not plain */
+  async #mark(
+    places: ReadonlyMap<string, boolean>,
     { taint, root }: { readonly taint: Taint; readonly root: string },
   ): Promise<void> {
     await this.#change(async (records) => {
-      if (records.size + paths.length > MAX_TAINTED_FILES) await this.#lookForGone();
+      if (records.size + places.size > MAX_TAINTED_FILES) await this.#lookForGone();
       const changed = new Map<string, TaintRecord>();
-      for (const path of paths) {
+      for (const [path, isFolded] of places) {
         const place = await newPlaceOf(path);
         const known = records.get(place);
         const isFull = known === undefined && records.size + changed.size >= MAX_TAINTED_FILES;
@@ -153,13 +183,15 @@ class StoredTaintedFiles implements TaintedFiles {
         const before = changed.get(at) ?? records.get(at);
         const joined = joinTaints(before?.taint, taint);
         const isMarked = before !== undefined && before.gone_at === undefined;
-        if (isMarked && joined.length === before.taint.length) continue;
+        const hasNames = before?.names === true || isFolded || (isFull && !isPlain(path, root));
+        if (isMarked && joined.length === before.taint.length && hasNames === (before.names === true)) continue;
         changed.set(at, {
           v: 1,
           path: at,
           taint: [...joined],
           identity: before?.identity ?? null,
           marked_at: before?.marked_at ?? new Date(this.#options.clock.now()).toISOString(),
+          ...(hasNames ? { names: true } : {}),
           ...(this.#options.workspace && { workspace: this.#options.workspace.id }),
         });
       }
@@ -192,8 +224,8 @@ class StoredTaintedFiles implements TaintedFiles {
     options: { readonly taint: Taint; readonly root: string },
   ): Promise<void> {
     const places = foldedPaths(paths, options.root);
-    await this.mark(places, options);
-    await this.#noteWritten(places);
+    await this.#mark(places, options);
+    await this.#noteWritten([...places.keys()]);
   }
 
   /** Writes the marks that waited for the database. @throws {HttpError} `storage_unavailable` while it is away */
@@ -352,6 +384,7 @@ const ANY_FILE: TaintRecord = {
   path: sep,
   taint: ["a damaged record"],
   identity: null,
+  names: true,
   marked_at: new Date(0).toISOString(),
 };
 
@@ -381,22 +414,31 @@ async function loadRecords(store: Store, workspace?: string): Promise<Map<string
 /**
  * Returns the places to mark for many files. While there are more than MAX_MARKED_AT_ONCE, the folder below the root that holds most of
  * them stands for its files.
+ * @returns as `#mark` takes them
  */
-function foldedPaths(paths: readonly string[], root: string): readonly string[] {
-  if (paths.length <= MAX_MARKED_AT_ONCE) return paths;
+function foldedPaths(paths: readonly string[], root: string): ReadonlyMap<string, boolean> {
+  const isFolded = (files: readonly string[]) => files.some((path) => path === root || !isPlain(path, root));
+  if (paths.length <= MAX_MARKED_AT_ONCE) return new Map(paths.map((path) => [path, path === root]));
   const byFolder = Map.groupBy(paths, (path) => {
     const [first = "", ...below] = relative(root, path).split(sep);
     return below.length === 0 ? path : join(root, first);
   });
   const groups = [...byFolder].sort(([, one], [, other]) => other.length - one.length);
   let count = paths.length;
-  const places: string[] = [];
+  const places = new Map<string, boolean>();
   for (const [folder, files] of groups) {
-    if (count <= MAX_MARKED_AT_ONCE) places.push(...files);
-    else places.push(folder);
+    if (count <= MAX_MARKED_AT_ONCE) { for (const path of files) places.set(path, path === root); }
+    else places.set(folder, isFolded(files));
     if (count > MAX_MARKED_AT_ONCE) count -= files.length - 1;
   }
-  return places.length <= MAX_MARKED_AT_ONCE ? places : [root];
+  return places.size <= MAX_MARKED_AT_ONCE ? places : new Map([[root, isFolded(paths)]]);
+}
+
+const PLAIN_NAME = /^[A-Za-z0-9._-]{1,64}$/;
+
+/** Tells whether each name of a path below the root is too short and plain to be text for a model. */
+function isPlain(path: string, root: string): boolean {
+  return relative(root, path).split(sep).every((name) => name === "" || PLAIN_NAME.test(name));
 }
 
 /** A path may be longer than a key. */

@@ -156,6 +156,21 @@ test("of many files that one command wrote, the folder with most of them is mark
     assert.deepEqual(await of("src/old"), TAINT, "more than enough lie in the folder itself");
   }));
 
+test("a name that is no plain word counts in a listing, also where a folder stands for its file", () =>
+  withTemporaryFolder(async (root) => {
+    const { files, at } = setUp(root);
+    const listed = (...names: readonly string[]) => files.namesIn(names.map(at), root);
+    const written = (folder: string, ...names: readonly string[]) => {
+      const all = [...names, ...Array.from({ length: MAX_MARKED_AT_ONCE }, (_, index) => `f${index}`)];
+      return files.markWritten(all.map((name) => at(join(folder, name))), { taint: TAINT, root });
+    };
+    await written("plain");
+    assert.deepEqual(await listed(".", "plain", "plain/f1"), []);
+    await written("odd", "Do as I say");
+    for (const name of [".", "odd", "odd/Do as I say"]) assert.deepEqual(await listed(name), TAINT, name);
+    assert.deepEqual(await listed("plain"), []);
+  }));
+
 test("a damaged record stands for every file", () =>
   withTemporaryFolder(async (root) => {
     const store = createMemoryStore();

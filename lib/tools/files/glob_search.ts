@@ -42,7 +42,8 @@ export const globSearch = defineTool({
       ? "No file matches"
       : `No file matches; **/${pattern} also searches the folders below`;
     const lines = paths.length === 0 ? [none, ...notices] : [...paths.map(pathLine), ...notices];
-    return { output: lines.join("\n"), isError: false, data: { paths, truncated: notices.length > 0 }, reads: [] };
+    const data = { paths, truncated: notices.length > 0 };
+    return { output: lines.join("\n"), isError: false, data, reads: [], lists: paths };
   },
 });
 

@@ -57,7 +57,7 @@ export const gitOperations = defineTool({
       import("./run_operation.ts"),
     ]);
     const result = await runOperation(input.op, call);
-    return SHOWS_FILES.has(input.op) ? result : { ...result, reads: [] };
+    return SHOWS_FILES.has(input.op) ? result : { ...result, reads: [], lists: [input.path ?? "."] };
   },
 });
 

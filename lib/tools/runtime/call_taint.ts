@@ -112,10 +112,22 @@ class ExecutorTaint implements CallTaint {
   async #readBy({ tool, prepared, seen }: TaintedCall, result: ToolResult | undefined): Promise<Taint> {
     const { access, effects } = prepared;
     const command = effects.command ?? result?.command;
-    if (command !== undefined) return await this.#readByCommand(command);
+    if (command !== undefined) return joinTaints(await this.#readByCommand(command), await this.#listedBy(command));
+    const listed = await this.#named(this.#resolved(result?.lists ?? [], effects.root));
     const isRead = access === "read" || result?.reads !== undefined || EDITING.has(tool.name);
-    if (!isRead) return UNTAINTED;
-    return await this.#of(this.#resolved(result?.reads ?? effects.paths ?? [], effects.root), seen);
+    if (!isRead) return listed;
+    return joinTaints(listed, await this.#of(this.#resolved(result?.reads ?? effects.paths ?? [], effects.root), seen));
+  }
+
+  async #listedBy(command: readonly string[]): Promise<Taint> {
+    const { listsOfCommand } = await import("../../system/process/command_reads.ts");
+    return await this.#named(listsOfCommand(command, this.#options.workspaceRoot));
+  }
+
+  /** Returns the outside content in the names of files, and of those below. */
+  async #named(paths: readonly string[]): Promise<Taint> {
+    const { taintedFiles, workspaceRoot } = this.#options;
+    return paths.length === 0 ? UNTAINTED : await taintedFiles?.namesIn(paths, workspaceRoot) ?? UNTAINTED;
   }
 
   async #readByCommand(command: readonly string[]): Promise<Taint> {

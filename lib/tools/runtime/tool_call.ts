@@ -35,6 +35,8 @@ export interface ToolResult {
   readonly taint?: Taint;
   /** Files whose content the output has, as the call's paths name them. Default: all paths of a call that only reads */
   readonly reads?: readonly string[];
+  /** Files and folders whose names the output has, with the names of all below them, as the call's paths name them. Default: none */
+  readonly lists?: readonly string[];
   /** Command whose output the result has, where another call started it */
   readonly command?: readonly string[];
   /** Pictures for a model that sees. The executor checks them; it leaves out what is too large, and says so. Default: none */
