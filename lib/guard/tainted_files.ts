@@ -1,5 +1,4 @@
-import { realpath } from "node:fs/promises";
-import { basename, dirname, join, relative, sep } from "node:path";
+import { sep } from "node:path";
 import * as v from "valibot";
 import { canonicalDigest } from "../base/json.ts";
 import type { Clock } from "../base/clock.ts";
@@ -11,8 +10,8 @@ import { joinTaints, type Taint, UNTAINTED } from "../base/taint.ts";
 import { isStorageAway, readable, readOnceBack, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { isWithin } from "../system/files/forbidden_paths.ts";
-import { nameIdentity } from "../system/process/surveys.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
+import { contentOf, foldedPaths, isPlain, newPlaceOf, type Place, placeOf } from "./tainted_places.ts";
 
 /** Collection of the tainted files. The key is the digest of the real path, in a cluster together with the workspace. */
 export const TAINTED_FILES = "tainted_files";
@@ -29,8 +28,8 @@ export const MAX_TAINTED_FILES = 10_000;
 const GONE_MS = 30 * 24 * 3_600_000;
 /** A mark comes before its file, and a younger one than this may still wait for it: 1 hour */
 const WRITE_MS = 3_600_000;
-/** Files of one command that are marked one by one */
-export const MAX_MARKED_AT_ONCE = 500;
+/** Contents of one file that are known when it is brought back, as by git: the newest ones */
+const MAX_CONTENTS = 8;
 
 const recordSchema = storedObject({
   v: v.literal(1),
@@ -44,6 +43,8 @@ const recordSchema = storedObject({
   gone_at: v.optional(v.string()),
   /** Set for a folder that stands for a file whose name may be text for a model (`isPlain`). Absent: it stands for none */
   names: v.optional(v.literal(true)),
+  /** SHA-256 of its last contents, the newest last: a file that is gone and is brought back is known by them. Absent: not known */
+  contents: v.optional(v.array(v.string())),
   /** Workspace of a cluster that the path belongs to: another machine has other files there. Absent: any */
   workspace: v.optional(v.string()),
 });
@@ -138,6 +139,7 @@ class StoredTaintedFiles implements TaintedFiles {
     const places = await Promise.all(
       paths.map(async (path) => await placeOf(path) ?? { path: await newPlaceOf(path), identity: undefined }),
     );
+    await this.#lookForBack(places.map(({ path }) => path));
     const found = [...records.values()].filter(({ path, identity, gone_at: goneAt }) =>
       places.some((place) => {
         if (identity === place.identity) return true;
@@ -192,6 +194,7 @@ class StoredTaintedFiles implements TaintedFiles {
           identity: before?.identity ?? null,
           marked_at: before?.marked_at ?? new Date(this.#options.clock.now()).toISOString(),
           ...(hasNames ? { names: true } : {}),
+          ...(before?.contents && { contents: before.contents }),
           ...(this.#options.workspace && { workspace: this.#options.workspace.id }),
         });
       }
@@ -246,8 +249,12 @@ class StoredTaintedFiles implements TaintedFiles {
       for (const path of paths) {
         const place = await placeOf(path);
         const record = place === undefined ? undefined : records.get(place.path);
-        if (place === undefined || record === undefined || record.identity === place.identity) continue;
-        changed.push({ ...record, identity: place.identity });
+        if (place === undefined || record === undefined) continue;
+        const { contents = [] } = record;
+        const now = await contentOf(place.path) ?? contents.at(-1);
+        if (record.identity === place.identity && now === contents.at(-1)) continue;
+        const known = now === undefined ? [] : [...contents.filter((content) => content !== now), now];
+        changed.push({ ...record, identity: place.identity, contents: known.slice(-MAX_CONTENTS) });
       }
       return { puts: changed };
     });
@@ -268,7 +275,10 @@ class StoredTaintedFiles implements TaintedFiles {
     const { clock, audit } = this.#options;
     const records = await this.#records();
     const place = await newPlaceOf(path);
-    const cleared = [...records.keys()].filter((path) => isWithin(path, place));
+    const content = await contentOf(place) ?? "";
+    const cleared = [...records.values()]
+      .filter(({ path, ...record }) => isWithin(path, place) || isGoneWith(content, record))
+      .map(({ path }) => path);
     for (const path of cleared) {
       await audit({
         type: "trust",
@@ -301,6 +311,27 @@ class StoredTaintedFiles implements TaintedFiles {
         else if (now !== record) changed.push(now);
       }
       return { puts: changed, deletes: forgotten };
+    });
+  }
+
+  /** Marks files at places, or below, whose content is that of a marked file which is gone: git brings one back as another file. */
+  async #lookForBack(places: readonly string[]): Promise<void> {
+    await this.#change(async (records) => {
+      const gone = [...records.values()].filter(({ gone_at: goneAt }) => goneAt !== undefined);
+      const below = gone.map(({ path }) => path).filter((path) => places.some((place) => isWithin(path, place)));
+      const puts: TaintRecord[] = [];
+      for (const path of gone.length === 0 ? [] : new Set([...places, ...below])) {
+        const content = await contentOf(path) ?? "";
+        const same = gone.filter((record) => isGoneWith(content, record));
+        const [first] = same;
+        if (first === undefined) continue;
+        const known = records.get(path);
+        const { gone_at: goneAt, ...record } = known ?? first;
+        const taint = joinTaints(record.taint, ...same.map((other) => other.taint));
+        if (known !== undefined && goneAt === undefined && taint.length === known.taint.length) continue;
+        puts.push({ ...record, path, taint: [...taint], identity: (await placeOf(path))?.identity ?? null });
+      }
+      return { puts };
     });
   }
 
@@ -411,63 +442,14 @@ async function loadRecords(store: Store, workspace?: string): Promise<Map<string
   return records;
 }
 
-/**
- * Returns the places to mark for many files. While there are more than MAX_MARKED_AT_ONCE, the folder below the root that holds most of
- * them stands for its files.
- * @returns as `#mark` takes them
- */
-function foldedPaths(paths: readonly string[], root: string): ReadonlyMap<string, boolean> {
-  const isFolded = (files: readonly string[]) => files.some((path) => path === root || !isPlain(path, root));
-  if (paths.length <= MAX_MARKED_AT_ONCE) return new Map(paths.map((path) => [path, path === root]));
-  const byFolder = Map.groupBy(paths, (path) => {
-    const [first = "", ...below] = relative(root, path).split(sep);
-    return below.length === 0 ? path : join(root, first);
-  });
-  const groups = [...byFolder].sort(([, one], [, other]) => other.length - one.length);
-  let count = paths.length;
-  const places = new Map<string, boolean>();
-  for (const [folder, files] of groups) {
-    if (count <= MAX_MARKED_AT_ONCE) { for (const path of files) places.set(path, path === root); }
-    else places.set(folder, isFolded(files));
-    if (count > MAX_MARKED_AT_ONCE) count -= files.length - 1;
-  }
-  return places.size <= MAX_MARKED_AT_ONCE ? places : new Map([[root, isFolded(paths)]]);
-}
-
-const PLAIN_NAME = /^[A-Za-z0-9._-]{1,64}$/;
-
-/** Tells whether each name of a path below the root is too short and plain to be text for a model. */
-function isPlain(path: string, root: string): boolean {
-  return relative(root, path).split(sep).every((name) => name === "" || PLAIN_NAME.test(name));
+function isGoneWith(
+  content: string,
+  { gone_at: goneAt, contents }: Pick<TaintRecord, "gone_at" | "contents">,
+): boolean {
+  return goneAt !== undefined && contents?.includes(content) === true;
 }
 
 /** A path may be longer than a key. */
 function keyOf(path: string): string {
   return canonicalDigest(path);
-}
-
-/** Real path of a file, and what lies there. */
-interface Place {
-  readonly path: string;
-  readonly identity: string;
-}
-
-/** Returns the real path and the identity of what lies at a path. Undefined where nothing can be seen. */
-async function placeOf(path: string): Promise<Place | undefined> {
-  try {
-    const real = await realpath(path);
-    return { path: real, identity: nameIdentity(real) };
-  } catch {
-    return undefined;
-  }
-}
-
-/** Returns the real path of a file that may not be there yet. */
-async function newPlaceOf(path: string): Promise<string> {
-  try {
-    return await realpath(path);
-  } catch {
-    const folder = dirname(path);
-    return folder === path ? path : join(await newPlaceOf(folder), basename(path));
-  }
 }

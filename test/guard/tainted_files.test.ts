@@ -2,12 +2,8 @@ import assert from "node:assert/strict";
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import {
-  createTaintedFiles,
-  MAX_MARKED_AT_ONCE,
-  MAX_TAINTED_FILES,
-  TAINTED_FILES,
-} from "../../lib/guard/tainted_files.ts";
+import { createTaintedFiles, MAX_TAINTED_FILES, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
+import { MAX_MARKED_AT_ONCE } from "../../lib/guard/tainted_places.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -111,6 +107,41 @@ test("a mark ends with its file, and follows a file that was only moved", () =>
     await clock.advance(31 * 24 * 3_600_000);
     await files.list();
     assert.deepEqual((await setUp(root, store).files.list()).map(({ path }) => path), [at("other")]);
+  }));
+
+test("a marked file that is gone is known by its content when it is brought back, here or elsewhere", () =>
+  withTemporaryFolder(async (root) => {
+    const { files, of, write, at, store } = setUp(root);
+    const lose = async (name: string) => {
+      rmSync(at(name));
+      await files.list();
+    };
+    mkdirSync(at("docs"));
+    await write("docs/page");
+    writeFileSync(at("docs/page"), "second text");
+    await files.written([at("docs/page")]);
+    for (const content of ["text", "second text"]) {
+      await lose("docs/page");
+      writeFileSync(at("docs/page"), "by a person");
+      assert.deepEqual(await of("docs/page"), []);
+      writeFileSync(at("docs/page"), content);
+      assert.deepEqual(await of("docs"), TAINT, `${content}: a folder of it`);
+      assert.deepEqual(await of("docs/page"), TAINT, content);
+    }
+    await lose("docs/page");
+    writeFileSync(at("copy"), "second text");
+    const again = setUp(root, store);
+    assert.deepEqual(await again.of("copy"), TAINT, "under another name, after a restart");
+    assert.deepEqual((await again.files.list()).map(({ path }) => path), [at("copy")]);
+    await again.files.clear(at("copy"), BY);
+    assert.deepEqual(await again.of("copy"), [], "a person vouches for the content");
+
+    await write("empty");
+    writeFileSync(at("empty"), "");
+    await files.written([at("empty")]);
+    await lose("empty");
+    writeFileSync(at("other"), "");
+    assert.deepEqual(await of("other"), [], "nothing is nobody's");
   }));
 
 test("a mark whose write has not come yet stays for an hour, and makes room then", () =>

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { hash } from "node:crypto";
 import { existsSync, linkSync, renameSync, writeFileSync } from "node:fs";
 import { describe, test } from "node:test";
@@ -69,6 +70,17 @@ describe("a file that outside content reached", () => {
       linkSync(path("moved.md"), path("linked.md"));
       assert.ok(isTainted(await bench.call("read_file", { path: "moved.md" })));
       assert.ok(isTainted(await bench.call("shell", { command: "cat linked.md" })));
+    }));
+
+  test("is known when git brings it back after it was deleted", () =>
+    withPage(async (bench, { root }) => {
+      const git = (...args: readonly string[]) => execFileSync("git", ["-C", root, ...args]);
+      git("init", "--quiet");
+      git("add", ".");
+      git("-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--message", "all");
+      assert.equal((await bench.call("apply_patch", patch("*** Delete File: page.md"))).result.isError, false);
+      git("checkout", "--quiet", ".");
+      assert.ok(isTainted(await bench.call("read_file", { path: "page.md" })));
     }));
 
   test("is known to a command that names it within an argument, or searches the whole folder", () =>
