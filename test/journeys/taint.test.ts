@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
+import { fixtureServer, mcpConfig } from "../support/mcp_bench.ts";
 import { lastOutput, scriptedTasks, type TaskTurn, toolTurn } from "../support/scripted_tasks.ts";
+import { PROJECT_ROOT } from "../support/source_files.ts";
 import { jsonOf, type RunningGateway, type RunningGatewayOptions, until, withWorld } from "../support/world.ts";
 
 const ORIGIN = "webhook news";
@@ -339,6 +342,49 @@ test("a schedule of a tainted run fetches what that run had read, and asks for a
     assert.deepEqual([rule, input], ["outside_content", { url: `${origin}/?d=SECRET` }]);
     assert.deepEqual(paths, ["/", "/today"]);
   }));
+
+for (const sandbox of ["off", "auto"]) {
+  test(`what an MCP server writes to the workspace is content from outside, with sandbox ${sandbox}`, () =>
+    withWorld(async (world) => {
+      const workspace = await world.workspace();
+      const at = (name: string) => workspace.path(name);
+      workspace.write("docs/own.md", "mine");
+      const plant = {
+        name: "plant",
+        description: "Writes",
+        inputSchema: { type: "object", properties: { path: { type: "string" } } },
+      };
+      const server = {
+        ...fixtureServer({ tools: [plant], plants: at("docs/started.md") }),
+        sandbox,
+        paths: [at("docs"), `${join(PROJECT_ROOT, "fixtures/mcp/server.mjs")}:ro`],
+      };
+      const { config, ...options } = served({
+        "Use it": [toolTurn("mcp__one__plant", { path: at("docs/planted.md") }), "Used"],
+        ...Object.fromEntries(
+          ["own", "started", "planted"].map((name) => [`Read ${name}`, [
+            toolTurn("read_file", { path: `docs/${name}.md` }),
+            lastOutput,
+          ]]),
+        ),
+      }, { auto_approve: ["mcp__one__plant"] });
+      const { security, mcp } = mcpConfig({ one: server }) as Readonly<
+        Record<string, Readonly<Record<string, unknown>>>
+      >;
+      const gateway = await world.gateway({
+        ...options,
+        workspace,
+        config: { ...config, security: { ...config?.["security"] ?? {}, ...security }, mcp },
+      });
+      await until(async () => (await jsonOf(gateway.call("/v1/mcp-servers/one"))).state === "ready");
+      assert.equal((await say(gateway, "Use it"))["status"], "completed");
+      assert.ok(existsSync(at("docs/planted.md")));
+      for (const [name, taint] of [["started", ["mcp one"]], ["planted", ["mcp one"]], ["own", undefined]] as const) {
+        const read = await say(gateway, `Read ${name}`);
+        assert.deepEqual([read["status"], read["taint"]], ["completed", taint], name);
+      }
+    }));
+}
 
 test("a conversation that outside content reached keeps it, and so does a gateway that is started anew", () =>
   withWorld(async (world) => {

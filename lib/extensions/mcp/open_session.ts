@@ -11,7 +11,7 @@ import { type EraVerdict, probeProgram } from "./probe_program.ts";
 import { createServerFetch, type FetchServices } from "./server_fetch.ts";
 import { SDK_TIMEOUT_MS, ServerSession, type ServerSessionOptions } from "./server_session.ts";
 import { toStartError } from "./session_error.ts";
-import { type McpServerSettings, notStarted, type ProgramPlaces, startProgram } from "./start_program.ts";
+import { type McpServerSettings, notStarted, type ProgramPlaces, startProgram, watchServer } from "./start_program.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 
 /** Services that a session needs: for a program, and for a server by `url`. */
@@ -57,7 +57,20 @@ export async function openSession(options: OpenSessionOptions): Promise<OpenedSe
   return opened;
 }
 
+/** Opens a session with a program. What the program writes to the workspace meanwhile is marked, as during each request. */
 async function openProgram(options: OpenSessionOptions, sdk: McpClientSdk): Promise<OpenedSession> {
+  const watch = () => watchServer(options, options.services);
+  const written = await watch();
+  try {
+    return await openWatched({ ...options, watch }, sdk);
+  } finally {
+    await written.after();
+  }
+}
+
+type WatchedOptions = OpenSessionOptions & Pick<ServerSessionOptions, "watch">;
+
+async function openWatched(options: WatchedOptions, sdk: McpClientSdk): Promise<OpenedSession> {
   const { name, verdict, clock, signal } = options;
   let transport = await startTransport(options);
   try {
@@ -130,12 +143,12 @@ async function openRemote(options: OpenSessionOptions, sdk: McpClientSdk): Promi
 async function connect(
   transport: StdioTransport | HttpTransport,
   verdict: EraVerdict | undefined,
-  { name, settings, clock, signal, onEvent, onLog, onEnd }: OpenSessionOptions,
+  { name, settings, clock, signal, watch, onEvent, onLog, onEnd }: WatchedOptions,
   sdk: McpClientSdk,
 ): Promise<OpenedSession> {
   const client = createClient(sdk);
   const session = new ServerSession(client, {
-    ...{ server: name, sdk, clock, onEvent, onLog },
+    ...{ server: name, sdk, clock, watch, onEvent, onLog },
     timeoutMs: settings.timeout_secs * 1000,
     fault: () => transport.fault,
     onGone: () => void client.close(),

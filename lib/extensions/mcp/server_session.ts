@@ -24,6 +24,7 @@ import type {
 } from "./mcp_connection.ts";
 import { foreignWords, McpError } from "./mcp_error.ts";
 import { type ListItem, type ListMethod, type ReadList, readServerList } from "./read_lists.ts";
+import type { AfterProgram } from "../../system/process/workspace_watch.ts";
 import { RequestDeadline } from "./request_deadline.ts";
 import { tooSlow, toSessionError } from "./session_error.ts";
 
@@ -41,6 +42,8 @@ export interface ServerSessionOptions {
   readonly onLog: (line: string) => void;
   /** Called when the server does not know the session any more. */
   readonly onGone: () => void;
+  /** Watches the workspace for what the server writes until `after`. Default: it runs elsewhere */
+  readonly watch?: (() => Promise<AfterProgram>) | undefined;
   /** Returns the reason of the end as the rest of a sentence about the server. Undefined: nobody knows it */
   readonly fault: () => string | undefined;
 }
@@ -117,12 +120,18 @@ export class ServerSession {
     params: McpParams<M>,
     { tool, ...options }: McpRequestOptions & { readonly tool?: McpToolDefinition | undefined },
   ): Promise<McpResult<M>> {
-    if (method === "tools/call") await untilEffectMayBegin(options.signal);
-    // The SDK has checked the result against the schema of the method
-    return await this.#within(options, (sdkOptions, open) => {
-      const ask = (given: object) => this.#ask({ method, params: given, tool }, sdkOptions);
-      return this.#answering(params, ask, open);
-    }) as McpResult<M>;
+    const written = await this.#options.watch?.();
+    try {
+      if (method === "tools/call") await untilEffectMayBegin(options.signal);
+      // The SDK has checked the result against the schema of the method
+      return await this.#within(options, (sdkOptions, open) => {
+        const ask = (given: object) => this.#ask({ method, params: given, tool }, sdkOptions);
+        return this.#answering(params, ask, open);
+      }) as McpResult<M>;
+    } finally {
+      // A server that was stopped may have written before
+      await written?.after();
+    }
   }
 
   /** Asks a server of the new era to tell its changes, and again whenever that ends. Waits a moment for the first answer. */

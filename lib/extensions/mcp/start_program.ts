@@ -1,11 +1,13 @@
 import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
-import { ToolError } from "../../base/errors.ts";
+import { messageOf, ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
 import { createCommandLookup, SEARCH_PATH } from "../../system/process/command_lookup.ts";
 import type { ToolSecrets } from "../../tools/secrets/tool_secrets.ts";
-import type { PreparedProgram, ProgramRequest, RunningProgram } from "../../system/process/prepare_program.ts";
+import type { ProgramRequest, RunningProgram, WriteWatch } from "../../system/process/prepare_program.ts";
+import type { Processes } from "../../system/process/processes.ts";
+import type { AfterProgram } from "../../system/process/workspace_watch.ts";
 import { McpError } from "./mcp_error.ts";
 
 /** `[mcp.servers.<name>]`. */
@@ -13,7 +15,7 @@ export type McpServerSettings = Config["mcp"]["servers"][string];
 
 /** Services that starting the program of a server needs. */
 export interface ProgramPlaces {
-  readonly processes: { prepareProgram(request: ProgramRequest): Promise<PreparedProgram> };
+  readonly processes: Pick<Processes, "prepareProgram" | "watchWrites">;
   /** Absolute path of the data directory */
   readonly dataDir: string;
   /** The user's home folder, absolute */
@@ -52,6 +54,30 @@ export async function startProgram(
   }
 }
 
+/**
+ * Watches the workspace for what the program of a server writes from now on until `after`: its files are content from outside.
+ * @throws {McpError} `mcp_unavailable`
+ */
+export async function watchServer(
+  { name, settings }: Pick<Parameters<typeof startProgram>[0], "name" | "settings">,
+  { processes, workspaceRoot }: Pick<ProgramPlaces, "processes" | "workspaceRoot">,
+): Promise<AfterProgram> {
+  const writable = settings.paths.filter((entry) => !entry.endsWith(READ_ONLY));
+  try {
+    return await processes.watchWrites({ ...watchedOf(name, workspaceRoot), sandbox: settings.sandbox, writable });
+  } catch (cause) {
+    const message = `Cannot mark what the MCP server "${name}" writes: ${messageOf(cause)}`;
+    throw new McpError("mcp_unavailable", message, { server: name, cause, written: false });
+  }
+}
+
+function watchedOf(name: string, workspaceRoot: string): Pick<WriteWatch, "taint" | "scope"> {
+  return {
+    taint: [`mcp ${name}`],
+    scope: { workspaceRoot, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false },
+  };
+}
+
 /** Returns the error of a server that did not start. @param reason rest of the sentence */
 export function notStarted(server: string, reason: string, cause?: unknown): McpError {
   const message = `Cannot start the MCP server "${server}": ${reason}`;
@@ -80,12 +106,10 @@ async function requestOf(
       values: { PATH: path, HOME: home, LANG: environment("LANG") ?? "C.UTF-8" },
       temporary: join(own, "tmp"),
     },
-    workspace: "none",
-    taint: [`mcp ${name}`],
+    ...watchedOf(name, workspaceRoot),
     hosts: { entries: [], key: "" },
     openNetwork: network,
     section: `[mcp.servers.${name}]`,
-    scope: { workspaceRoot, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false },
   };
 }
 

@@ -1,12 +1,13 @@
 import { createHash } from "node:crypto";
-import { mkdir, mkdtemp, realpath, rm } from "node:fs/promises";
-import { isAbsolute, join } from "node:path";
+import { mkdir, mkdtemp, realpath, rm, stat } from "node:fs/promises";
+import { dirname, isAbsolute, join } from "node:path";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
 import { unlessAborted } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { Taint } from "../../base/taint.ts";
+import { isWithin } from "../files/forbidden_paths.ts";
 import type { RelayProblem } from "../net/relay.ts";
 import type { AllowedHosts } from "../net/url_rules.ts";
 import type { CallNote } from "./call_notes.ts";
@@ -44,7 +45,8 @@ export interface ProgramRequest {
   readonly env?: Readonly<Record<string, string>>;
   /** The whole environment beside `env`, in place of the fixed one. Default: the fixed one */
   readonly ownEnvironment?: OwnEnvironment | undefined;
-  readonly workspace: "none" | "read" | "write";
+  /** Default: none, and whoever starts it looks at what it writes all the same (`Processes.watchWrites`) */
+  readonly workspace?: "none" | "read" | "write";
   /** Origins of what it writes to the workspace, whose files are marked */
   readonly taint: Taint;
   readonly scope: ArgumentScope;
@@ -225,7 +227,8 @@ async function prepareUncontained(
   const [file, ...prefix] = await launcher();
   const launched = file === undefined ? line : { ...line, file, args: [...prefix, line.file, ...line.args] };
   return {
-    ...request.workspace === "write" ? await watchedWorkspace(request, { watch, clock }) : unwatched(false),
+    // Whatever it has asked for, nothing keeps it from the workspace
+    ...request.workspace === undefined ? unwatched(false) : await watchedWorkspace(request, { watch, clock }),
     key: keyOf([launched.file, ...launched.args], []),
     contained: false,
     start: () => Promise.resolve().then(() => running(launched, { clean })),
@@ -243,6 +246,39 @@ async function watchedWorkspace(
   const { finished, guarded } = await watch.surveyOf(skip, signal)(workspace, false);
   if (!finished) return unwatched(true);
   return await watch.watch({ ...noteOf(workspace, skip, guarded), changes: changesFrom(clock, taint) });
+}
+
+/** What is watched of a program for a part of its life. */
+export type WriteWatch = Pick<ProgramRequest, "sandbox" | "taint" | "scope" | "writable">;
+
+/**
+ * Watches the workspace for files that a program writes from now on, so that they are marked: all of it where nothing contains the
+ * program, else the folders that it may write. Protected names are left to the program.
+ */
+export async function watchWrites(
+  { sandbox, taint, scope, writable = [] }: WriteWatch,
+  { containment, watch, clock }: Pick<ProgramOptions, "containment" | "watch" | "clock">,
+): Promise<AfterProgram> {
+  const changes = changesFrom(clock, taint);
+  const root = await realpath(scope.workspaceRoot);
+  const isContained = sandbox !== "off" && (await containment.find()).kind === "bubblewrap";
+  const places = isContained ? await Promise.all(writable.map((path) => realpath(path).catch(() => path))) : [root];
+  const watched = new Set(
+    places.flatMap((place) => isWithin(root, place) ? [root] : isWithin(place, root) ? [place] : []),
+  );
+  if (watched.size === 0) return unwatched(false);
+  const skip = await watch.skippedIn(scope);
+  const all = await Promise.all([...watched].map(async (place) => {
+    const workspace = (await stat(place)).isDirectory() ? place : dirname(place);
+    return await watch.watch({ workspace, skip, known: [], guards: false, changes });
+  }));
+  return {
+    async after() {
+      const ends = await Promise.all(all.map(({ after }) => after()));
+      return { quarantined: [], unchecked: ends.some(({ unchecked }) => unchecked) };
+    },
+    drop: async () => void await Promise.all(all.map(({ drop }) => drop())),
+  };
 }
 
 function noteOf(
@@ -263,7 +299,7 @@ async function seenWorkspace(
   { title, section, workspace, scope, taint, signal }: ProgramRequest,
   { watch, clock }: ProgramOptions,
 ): Promise<SeenWorkspace> {
-  if (workspace === "none") return { seen: { hidden: [] }, ...unwatched(false) };
+  if (workspace === undefined || workspace === "none") return { seen: { hidden: [] }, ...unwatched(false) };
   const writes = workspace === "write";
   if (writes) await watch.requireRoom(title);
   const root = await realpath(scope.workspaceRoot);

@@ -23,13 +23,13 @@ import {
 import { killLeftovers } from "./leftover_processes.ts";
 import { RightUncertain } from "./gated_start.ts";
 import type { AnyRequest, Preparation, PreparedCommand } from "./prepare_command.ts";
-import type { PreparedProgram, ProgramOptions, ProgramRequest, RunningProgram } from "./prepare_program.ts";
+import type { PreparedProgram, ProgramOptions, ProgramRequest, RunningProgram, WriteWatch } from "./prepare_program.ts";
 import type { Aftermath } from "./quarantine.ts";
 import { createProcessTable, type ProcessInfo, type ProcessTable } from "./process_table.ts";
 import type { requireStarted } from "./sandbox.ts";
 import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments.ts";
 import type { Surveys } from "./surveys.ts";
-import type { TaintedWrites } from "./workspace_watch.ts";
+import type { AfterProgram, TaintedWrites } from "./workspace_watch.ts";
 
 /** Programs for tools: the only way a tool starts one (docs/design/paths_and_commands.md "Commands"). */
 export interface Processes {
@@ -63,6 +63,11 @@ export interface Processes {
    * @throws {ToolError} as `prepareProgram` @throws {CancelError} when the signal aborts or the gateway closes
    */
   prepareProgram(request: ProgramRequest): Promise<PreparedProgram>;
+  /**
+   * Watches the workspace for what a program that runs on writes from now on until `after`, as during one request to it.
+   * @throws {ToolError} `command_not_noted`
+   */
+  watchWrites(request: WriteWatch): Promise<AfterProgram>;
   /** Returns the processes that run and the last that ended, in the order of their start. */
   list(): readonly ProcessInfo[];
   /** Returns one process. @throws {ToolError} `process_not_found` */
@@ -183,6 +188,12 @@ class ToolProcesses implements Processes {
 
   prepareProgram(request: ProgramRequest): Promise<PreparedProgram> {
     return this.#track(this.#prepareProgram(request));
+  }
+
+  async watchWrites(request: WriteWatch): Promise<AfterProgram> {
+    const [{ programs }, { watchWrites }] = await Promise.all([this.#runner(), import("./prepare_program.ts")]);
+    const watched = await watchWrites(request, programs);
+    return { ...watched, after: () => this.#track(this.#afterOf(watched)) };
   }
 
   list(): readonly ProcessInfo[] {

@@ -412,6 +412,16 @@ for (const sandbox of uncontained === false ? ["require", "off"] : ["off"]) {
     }));
 }
 
+test("what an uncontained program writes to a workspace that it has not asked for counts too", () =>
+  withPlugin({
+    script: `${LOOK}echo planted > $root/planted.txt; answer made`,
+    capabilities: { workspace: "none" },
+    plugins: { sandbox: "off" },
+  }, async ({ call, bench }) => {
+    await call();
+    assert.deepEqual((await bench.call("read_file", { path: "planted.txt" })).taint, ["plugin sample"]);
+  }));
+
 test("a contained program reaches the hosts of its manifest and nothing else", { skip: uncontained }, async (t) => {
   const port = await listening(t);
   const script =
