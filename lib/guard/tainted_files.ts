@@ -11,7 +11,7 @@ import { isStorageAway, readable, readOnceBack, scanAll } from "../storage/read_
 import type { Store, Write } from "../storage/store.ts";
 import { isWithin } from "../system/files/forbidden_paths.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
-import { contentOf, foldedPaths, isPlain, newPlaceOf, type Place, placeOf } from "./tainted_places.ts";
+import { contentOf, type FilePlace, filePlaceOf, foldedPaths, isPlain, newPlaceOf } from "./tainted_places.ts";
 
 /** Collection of the tainted files. The key is the digest of the real path, in a cluster together with the workspace. */
 export const TAINTED_FILES = "tainted_files";
@@ -137,7 +137,7 @@ class StoredTaintedFiles implements TaintedFiles {
     await (this.#firstLook ??= this.#lookForGone());
     // A file that was taken away since it was read is known by its path
     const places = await Promise.all(
-      paths.map(async (path) => await placeOf(path) ?? { path: await newPlaceOf(path), identity: undefined }),
+      paths.map(async (path) => await filePlaceOf(path) ?? { path: await newPlaceOf(path), identity: undefined }),
     );
     await this.#lookForBack(places.map(({ path }) => path));
     const found = [...records.values()].filter(({ path, identity, gone_at: goneAt }) =>
@@ -247,7 +247,7 @@ class StoredTaintedFiles implements TaintedFiles {
     await this.#change(async (records) => {
       const changed: TaintRecord[] = [];
       for (const path of paths) {
-        const place = await placeOf(path);
+        const place = await filePlaceOf(path);
         const record = place === undefined ? undefined : records.get(place.path);
         if (place === undefined || record === undefined) continue;
         const { contents = [] } = record;
@@ -306,7 +306,7 @@ class StoredTaintedFiles implements TaintedFiles {
       const forgotten: string[] = [];
       for (const record of looked) {
         if (record.path === sep || record.workspace !== this.#options.workspace?.id) continue;
-        const now = this.#afterLook(record, await placeOf(record.path));
+        const now = this.#afterLook(record, await filePlaceOf(record.path));
         if (now === undefined) forgotten.push(record.path);
         else if (now !== record) changed.push(now);
       }
@@ -329,14 +329,14 @@ class StoredTaintedFiles implements TaintedFiles {
         const { gone_at: goneAt, ...record } = known ?? first;
         const taint = joinTaints(record.taint, ...same.map((other) => other.taint));
         if (known !== undefined && goneAt === undefined && taint.length === known.taint.length) continue;
-        puts.push({ ...record, path, taint: [...taint], identity: (await placeOf(path))?.identity ?? null });
+        puts.push({ ...record, path, taint: [...taint], identity: (await filePlaceOf(path))?.identity ?? null });
       }
       return { puts };
     });
   }
 
   /** Returns a record after a look at its place. undefined: it is forgotten. */
-  #afterLook(record: TaintRecord, place: Place | undefined): TaintRecord | undefined {
+  #afterLook(record: TaintRecord, place: FilePlace | undefined): TaintRecord | undefined {
     const { identity, marked_at: markedAt, gone_at: goneAt } = record;
     const now = this.#options.clock.now();
     if (goneAt === undefined) {
@@ -435,7 +435,7 @@ async function loadRecords(store: Store, workspace?: string): Promise<Map<string
     const other = records.get(path);
     records.set(path, {
       ...found.value,
-      identity: identity ?? (await placeOf(path))?.identity ?? null,
+      identity: identity ?? (await filePlaceOf(path))?.identity ?? null,
       ...(other === undefined ? {} : { taint: [...joinTaints(other.taint, taint)], workspace: undefined }),
     });
   }

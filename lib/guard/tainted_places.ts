@@ -10,13 +10,13 @@ const NEVER = new AbortController().signal;
 const NOTHING = hash("sha256", "");
 
 /** Real path of a file, and what lies there. */
-export interface Place {
+export interface FilePlace {
   readonly path: string;
   readonly identity: string;
 }
 
 /** Returns the real path and the identity of what lies at a path. Undefined where nothing can be seen. */
-export async function placeOf(path: string): Promise<Place | undefined> {
+export async function filePlaceOf(path: string): Promise<FilePlace | undefined> {
   try {
     const real = await realpath(path);
     return { path: real, identity: nameIdentity(real) };

@@ -248,7 +248,7 @@ async function watchedWorkspace(
   return await watch.watch({ ...noteOf(workspace, skip, guarded), changes: changesFrom(clock, taint) });
 }
 
-/** What is watched of a program for a part of its life. */
+/** Part of a request that says which files of a running program are watched. */
 export type WriteWatch = Pick<ProgramRequest, "sandbox" | "taint" | "scope" | "writable">;
 
 /**
