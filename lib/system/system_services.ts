@@ -112,7 +112,7 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
       return createGuardedFetch({ policy: urls, clock, userAgent, proxy });
     }),
     proxyOf: (url) => chooseProxy(options.proxy(), url),
-    containment: () => processes.containment(options.shell().sandbox, options.shell().network),
+    containment: () => processes.containment(options.shell()),
   };
 }
 

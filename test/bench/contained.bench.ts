@@ -14,7 +14,7 @@ import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import type { CommandNetwork, SandboxMode } from "../../lib/system/process/containment.ts";
 import { runCommand } from "../../lib/system/process/run_command.ts";
-import { contain } from "../../lib/system/process/sandbox.ts";
+import { contain, tryBubblewrap } from "../../lib/system/process/sandbox.ts";
 import { createWorkspaceProcesses } from "../support/workspace_processes.ts";
 
 const FILES = Number(process.argv[2] ?? 10_000);
@@ -68,10 +68,14 @@ async function call(sandbox: SandboxMode, network: CommandNetwork = "none"): Pro
 
 /** Returns a start of the sandbox without any look at the workspace: the least that a contained call takes. */
 async function sandboxAlone(): Promise<() => Promise<void>> {
-  const [bubblewrap = "", file = ""] = await Promise.all(["bwrap", "true"].map((name) => commands.find(name)));
+  const signal = new AbortController().signal;
+  const [bubblewrap, file = ""] = await Promise.all([
+    tryBubblewrap({ commands, clock: systemClock, signal }),
+    commands.find("true"),
+  ]);
+  if (bubblewrap.kind !== "bubblewrap") throw new Error(bubblewrap.reason);
   const line = await contain({ file, args: [], cwd: root, env: {} }, { bubblewrap, workspaceRoot: root, hidden: [] });
   if (line === undefined) throw new Error("The workspace cannot be contained");
-  const signal = new AbortController().signal;
   return async () => {
     await runCommand(line, { timeoutMs: 60_000, maxOutputBytes: 1000, signal, clock: systemClock });
   };

@@ -83,6 +83,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "security.shell.timeout_secs": 60,
   "security.shell.sandbox": "auto",
   "security.shell.network": "none",
+  "security.shell.local_sockets": [],
   "security.shell.forbidden_chars": [";", "&", "|", ">", "<", "$", "`", "\n", "\r"],
   "security.process.allowed_commands": [],
   "security.process.max_processes": 8,

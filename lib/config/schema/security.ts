@@ -106,6 +106,11 @@ export const securitySchema = v.strictObject({
             "With `allowlist` no command runs uncontained",
           choice(["none", "allowlist"], "none"),
         ),
+        local_sockets: about(
+          "Unix sockets of the workspace that contained commands may connect to, as `docker.sock`. Where none is named, commands make no Unix " +
+            "socket but pairs; where one is, they may, and every other socket found in the workspace is hidden",
+          texts([]),
+        ),
         forbidden_chars: about(
           "Characters that no argument may have, as a list or one text. Backtick and NUL are always refused",
           v.optional(v.array(v.pipe(v.string(), v.length(1))), [

@@ -33,7 +33,7 @@ export async function createPluginServices(options: PluginServicesOptions): Prom
   const plugins = await createPlugins({
     ...options,
     openers: createOpeners(options),
-    containment: (...settings) => processes.containment(...settings),
+    containment: (settings) => processes.containment(settings),
   });
   return {
     plugins,

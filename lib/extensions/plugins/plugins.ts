@@ -142,7 +142,7 @@ class StoredPlugins implements Plugins {
     const { config, containment } = this.#options;
     const { sandbox } = config().plugins;
     if (this.#known.effective().some(({ content }) => content !== undefined && content.manifest.kind !== "wasm")) {
-      this.#contained = { sandbox, kind: (await containment(sandbox)).kind };
+      this.#contained = { sandbox, kind: (await containment({ sandbox })).kind };
     }
     for (const layer of ["user_dir", "project"] as const) {
       if (!await this.#folders.hasChanged(layer)) continue;

@@ -24,8 +24,8 @@ export interface CommandRelays {
 export interface CommandRelay {
   /** Options of bubblewrap that show the socket, and the program that passes bytes on to it, read-only */
   readonly mounts: readonly string[];
-  /** Words before the command, inside the sandbox */
-  readonly launcher: readonly string[];
+  /** Returns the words before the command, inside the sandbox. @param given base64 of what the command reads from its first descriptor behind its outputs. Empty: there is none */
+  launcher(given: string): readonly string[];
   /** Variables of the program before the command; the command does not get them */
   readonly env: Readonly<Record<string, string>>;
   /** Returns what the relay has not done until now. */
@@ -132,7 +132,7 @@ function toCommandRelay(
       ...["--ro-bind", `/.${process.execPath}`, inside.program],
       ...["--ro-bind", forwarder, inside.script],
     ],
-    launcher: [inside.program, ...run, inside.script, inside.socket, PORT, direct, COMPLAINT],
+    launcher: (given) => [inside.program, ...run, inside.script, inside.socket, PORT, direct, COMPLAINT, given],
     env: isDeno ? { DENO_DIR: `${INSIDE}/deno`, DENO_NO_UPDATE_CHECK: "1" } : {},
     problems: () => relay.problems(),
     requireStarted({ ending, stdout, stderr }) {

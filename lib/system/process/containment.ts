@@ -2,9 +2,21 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 
+/** A bubblewrap that works here, and the walls that it can make beside its own. */
+export interface Bubblewrap {
+  /** Absolute path */
+  readonly file: string;
+  /** True: the system calls of a program are filtered, see `callFilter` */
+  readonly filters: boolean;
+  /** True: no program gets a user namespace of its own (`--disable-userns`, from bubblewrap 0.8 on) */
+  readonly endsNamespaces: boolean;
+  /** True: bubblewrap works inside bubblewrap, so that a filter may begin behind the way to a relay */
+  readonly nests: boolean;
+}
+
 /** Result of a look for bubblewrap on this machine. */
 export type Containment =
-  | { readonly kind: "bubblewrap"; readonly file: string }
+  | { readonly kind: "bubblewrap" } & Bubblewrap
   /** There is none, or the system does not let it work */
   | { readonly kind: "none"; readonly reason: string }
   /** Installed, but the try brought no answer: nothing may run without it meanwhile */
@@ -29,6 +41,8 @@ export interface ContainmentSettings {
   readonly section?: SandboxSection | undefined;
   /** Default `none` */
   readonly network?: CommandNetwork | undefined;
+  /** `[security.shell] local_sockets`. Default: none */
+  readonly local_sockets?: readonly string[] | undefined;
 }
 
 /** How commands of tools are contained: the one answer that calls, approvals, banner, log, status and `policy explain` go by. */
@@ -82,13 +96,18 @@ export function createContainmentFinder(options: {
 
 /** Says how commands are contained under settings, by what a look has found. @param found undefined with `off`, which needs none */
 export function containmentOf(
-  { sandbox, network = "none", section = "[security.shell]" }: ContainmentSettings,
+  { sandbox, network = "none", section = "[security.shell]", local_sockets: sockets = [] }: ContainmentSettings,
   found: Containment | undefined,
 ): CommandContainment {
   if (sandbox === "off" || found === undefined) return uncontained(`${section} sandbox is "off"`, network);
   switch (found.kind) {
     case "bubblewrap":
-      return { kind: "contained", text: `Commands are contained by bubblewrap${network === "none" ? "" : BY_RELAY}` };
+      return {
+        kind: "contained",
+        text: ["Commands are contained by bubblewrap", ...gapsOf(found, network), ...reachedBy(network, sockets)].join(
+          ", ",
+        ),
+      };
     case "unanswered":
       return { kind: "refused", text: `Commands are refused: ${found.reason}` };
     case "none":
@@ -98,7 +117,22 @@ export function containmentOf(
   }
 }
 
-const BY_RELAY = ", and reach the hosts of [url_access] domain_allowlist through the gateway's relay";
+/** Returns what containment is without on this machine. */
+function gapsOf({ filters, nests }: Bubblewrap, network: CommandNetwork): readonly string[] {
+  if (!filters) return ["without a filter of system calls, which this machine does not take"];
+  if (network === "none" || nests) return [];
+  return ["may make Unix sockets, since bubblewrap does not work inside itself here"];
+}
+
+function reachedBy(network: CommandNetwork, sockets: readonly string[]): readonly string[] {
+  return [
+    ...network === "none" ? [] : ["and reach the hosts of [url_access] domain_allowlist through the gateway's relay"],
+    ...sockets.length === 0
+      ? []
+      : [`and may connect to the sockets ${sockets.map((name) => JSON.stringify(name)).join(", ")}`],
+  ];
+}
+
 const NEEDS_SANDBOX = '[security.shell] network = "allowlist" needs the sandbox';
 
 /** An uncontained command has the whole network of the machine: a setting that promises less refuses it. */

@@ -10,7 +10,7 @@ import { shown } from "../files/parse_path.ts";
 import type { CallNote, LeftNote } from "./call_notes.ts";
 import { type CommandLookup, SEARCH_PATH } from "./command_lookup.ts";
 import type { CommandRelay, CommandRelays } from "./command_relay.ts";
-import { type ContainmentFinder, requireContainment } from "./containment.ts";
+import { type Bubblewrap, type ContainmentFinder, requireContainment } from "./containment.ts";
 import type { ComposedCommand, Launcher, ProcessRequest } from "./run_command.ts";
 import { MARKER_VARIABLE } from "./leftover_processes.ts";
 import type { CommandLine } from "./process_group.ts";
@@ -41,7 +41,8 @@ import {
  * 1. Containment: is there bubblewrap, and may the command run without it?
  * 2. The line: find the program in the fixed search path, and screen the arguments for paths that they may not name.
  * 3. A survey of the workspace: which files hold credentials, and which protected names (`.git`, `.postern`, plugins) are there?
- * 4. Contained: the sandbox hides the credentials, shows scrubbed copies of `.git/config` and makes the protected names read-only.
+ * 4. Contained: the sandbox hides the credentials, shows scrubbed copies of `.git/config` and makes the protected names read-only. A
+ *    filter refuses system calls that no command needs, Unix sockets among them.
  *    Uncontained: a launcher ends the command when the gateway is killed.
  * 5. With `network = "allowlist"`: a relay on a socket of the command's own, which the sandbox shows. It ends with the command.
  * 6. A note on disk of the protected names that were there, for the case that the gateway is killed.
@@ -151,7 +152,7 @@ class CommandPreparation implements Preparation {
     line: CommandLine,
     request: AnyRequest,
     { bubblewrap, skip, survey }: {
-      readonly bubblewrap: string | undefined;
+      readonly bubblewrap: Bubblewrap | undefined;
       readonly skip: string[];
       readonly survey: SurveyOf;
     },
@@ -235,11 +236,11 @@ class CommandPreparation implements Preparation {
       "sandbox" | "network" | "composed" | "words"
     >,
     signal: AbortSignal,
-  ): Promise<string | undefined> {
+  ): Promise<Bubblewrap | undefined> {
     const found = sandbox === "off" ? undefined : await unlessAborted(this.#options.containment.find(), signal);
     // A composed command has a network of its own
     requireContainment(command, { sandbox, network: composed === undefined ? network : "none" }, found);
-    return found?.kind === "bubblewrap" ? found.file : undefined;
+    return found?.kind === "bubblewrap" ? found : undefined;
   }
 }
 
@@ -277,12 +278,13 @@ async function containedLine(
   request: AnyRequest,
   options:
     & Pick<ContainOptions, "bubblewrap">
-    & Partial<Pick<ContainOptions, "hidden" | "copies" | "guarded" | "relay">>,
+    & Partial<Pick<ContainOptions, "hidden" | "sockets" | "copies" | "guarded" | "relay">>,
 ): Promise<CommandLine> {
-  const { composed, scope: { workspaceRoot }, words: [command = ""] } = request;
+  const { composed, scope: { workspaceRoot }, words: [command = ""], localSockets } = request;
   const inside = await contain(line, {
     hidden: [],
     ...options,
+    localSockets,
     workspaceRoot,
     network: composed?.network ?? false,
     readOnly: composed?.writes === false,

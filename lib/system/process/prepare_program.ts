@@ -124,8 +124,9 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
   const { seen, ...call } = await seenWorkspace(request, options);
   const { writable, openNetwork: network } = request;
   const shown = [request.folder, ...request.shown ?? [], ...isAbsolute(request.file) ? [] : [line.file]];
+  const localSockets = await socketsAmong([...shown, ...writable ?? []]);
   const containedLine = async (relay?: CommandRelay) => {
-    const inside = await contain(line, { ...seen, bubblewrap: found.file, shown, writable, network, relay });
+    const inside = await contain(line, { ...seen, bubblewrap: found, shown, writable, network, relay, localSockets });
     if (inside === undefined) throw uncontainable(title, section);
     return inside;
   };
@@ -149,6 +150,12 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
       }
     },
   };
+}
+
+/** Returns the paths that are Unix sockets: a person who names one lets the program connect to it. */
+async function socketsAmong(paths: readonly string[]): Promise<readonly string[]> {
+  const found = await Promise.all(paths.map((path) => stat(path).catch(() => undefined)));
+  return paths.filter((_, index) => found[index]?.isSocket() === true);
 }
 
 /** Returns the line of a program as the system would start it without a sandbox. */
@@ -291,7 +298,7 @@ function noteOf(
 
 /** Workspace of a contained program. */
 interface SeenWorkspace extends AfterProgram {
-  readonly seen: Pick<ContainOptions, "workspaceRoot" | "hidden" | "copies" | "guarded" | "readOnly">;
+  readonly seen: Pick<ContainOptions, "workspaceRoot" | "hidden" | "sockets" | "copies" | "guarded" | "readOnly">;
 }
 
 /** Looks through the workspace, and says what the program sees of it. */

@@ -13,12 +13,11 @@ import type { AllowedHosts } from "../net/url_rules.ts";
 import type { OutputPart } from "./command_output.ts";
 import {
   type CommandContainment,
-  type CommandNetwork,
   type Containment,
   type ContainmentFinder,
   containmentOf,
+  type ContainmentSettings,
   createContainmentFinder,
-  type SandboxMode,
 } from "./containment.ts";
 import { killLeftovers } from "./leftover_processes.ts";
 import { RightUncertain } from "./gated_start.ts";
@@ -33,8 +32,8 @@ import type { AfterProgram, TaintedWrites } from "./workspace_watch.ts";
 
 /** Programs for tools: the only way a tool starts one (docs/design/paths_and_commands.md "Commands"). */
 export interface Processes {
-  /** How commands are contained under these settings (default `none`); waits for the first look alone, at most 10 s. */
-  containment(sandbox: SandboxMode, network?: CommandNetwork): Promise<CommandContainment>;
+  /** How commands are contained under these settings; waits for the first look alone, at most 10 s. */
+  containment(settings: ContainmentSettings): Promise<CommandContainment>;
   /**
    * Checks that a command could be run: it is there, its arguments name nothing that they may not, and it can be contained as the
    * setting says. Runs nothing.
@@ -163,9 +162,9 @@ class ToolProcesses implements Processes {
     this.#runner = lazily(() => loadRunner(options, this.#finder));
   }
 
-  containment(sandbox: SandboxMode, network?: CommandNetwork): Promise<CommandContainment> {
-    const known = sandbox === "off" ? Promise.resolve(undefined) : this.#finder.known();
-    return this.#track(known.then((found) => containmentOf({ sandbox, network }, found)));
+  containment(settings: ContainmentSettings): Promise<CommandContainment> {
+    const known = settings.sandbox === "off" ? Promise.resolve(undefined) : this.#finder.known();
+    return this.#track(known.then((found) => containmentOf(settings, found)));
   }
 
   async screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">): Promise<void> {

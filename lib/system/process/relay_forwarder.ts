@@ -1,19 +1,22 @@
 /**
  * The program that runs in the sandbox in front of a command with `network = "allowlist"`, and nowhere else: it imports nothing of Postern.
  * The program takes connections at 127.0.0.1, where programs look for a proxy, passes their bytes on to the gateway's relay, and starts the command
- * once that works. It ends with the command, and the sandbox with it. It has no rights that the command has not: the relay decides.
+ * once that works. It ends with the command, and the sandbox with it. It may make Unix sockets, which the command may not: the filter of
+ * system calls begins behind this program. Otherwise it has no rights that the command has not: the relay decides.
  *
- * Arguments: socket of the relay, port to listen on, hosts that the command reaches in its own namespace, begin of each complaint, the command's file, the command's arguments.
+ * Arguments: socket of the relay, port to listen on, hosts that the command reaches in its own namespace, begin of each complaint, base64 of what the command reads from descriptor 3, the command's file, the command's arguments.
  * Exit code: the command's, 128 and the number of the signal that ended it, or 1 with one complaint when the command was not started.
  */
+import { Buffer } from "node:buffer";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeSync } from "node:fs";
 import { connect, createServer, type Socket } from "node:net";
 import { constants } from "node:os";
 import process from "node:process";
+import type { Writable } from "node:stream";
 
-const [relay = "", port = "", direct = "", begin = "", file = "", ...args] = process.argv.slice(2);
+const [relay = "", port = "", direct = "", begin = "", given = "", file = "", ...args] = process.argv.slice(2);
 
 /** Signals that the command may send to its whole group: it decides itself what they do. */
 for (const name of ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"] as const) process.on(name, () => {});
@@ -70,6 +73,14 @@ try {
 } catch (error) {
   complain(error);
 }
-const command = spawn(file, args, { stdio: "inherit", env: environment() });
+const command = spawn(file, args, {
+  stdio: ["inherit", "inherit", "inherit", ...given === "" ? [] : ["pipe" as const]],
+  env: environment(),
+});
+// A pipe of this kind is a socket, which is written to
+const pipe = command.stdio[3] as Writable | null | undefined;
+// A command that ends early reads nothing. Its end says why
+pipe?.on("error", () => {});
+pipe?.end(Buffer.from(given, "base64"));
 command.on("error", complain);
 command.on("exit", (code, signal) => process.exit(code ?? 128 + (signal === null ? 0 : constants.signals[signal])));

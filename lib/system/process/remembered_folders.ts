@@ -12,7 +12,7 @@ export const QUIET_MS = 2000;
 const REPLACEMENT = "\ufffd";
 
 /** Kinds of entries that a survey looks at. */
-type Kind = "folder" | "file" | "link";
+type Kind = "folder" | "file" | "link" | "socket";
 
 /** An entry of a folder, with what its name says of it and what was last seen of its content. */
 export interface FolderEntry {
@@ -37,7 +37,7 @@ export interface FolderRole {
 /** Entries of a folder. */
 export interface FolderEntries {
   readonly all: readonly FolderEntry[];
-  /** Entries that count by their names alone: folders, protected names, and names that are not UTF-8 */
+  /** Entries that count by their names alone: folders, sockets, protected names, and names that are not UTF-8 */
   readonly named: readonly FolderEntry[];
 }
 
@@ -67,7 +67,9 @@ export class RememberedFolders {
     const isKnown = known?.ino === ino && known.ctimeMs === ctimeMs;
     if (isKnown && known.isGitFolder === isGitFolder && known.isTop === isTop) return known.entries;
     const all = listEntries(path, { isGitFolder, isTop, known: known?.entries.all ?? [] });
-    const named = all.filter(({ kind, isGuarded, isUnnamable }) => kind === "folder" || isGuarded || isUnnamable);
+    const named = all.filter(({ kind, isGuarded, isUnnamable }) =>
+      kind === "folder" || kind === "socket" || isGuarded || isUnnamable
+    );
     const entries = { all, named };
     this.#remember(path, { ino, ctimeMs, isGitFolder, isTop, entries });
     return entries;
@@ -98,7 +100,7 @@ function listEntries(path: string, { isGitFolder, isTop, known }: ListOptions): 
   const listed = readdirSync(path, { withFileTypes: true });
   const isUnnamable = unnamableIn(path, listed);
   for (const entry of listed) {
-    const kind = kindOf(entry);
+    const kind = kindOf(entry, path);
     if (kind === undefined) continue;
     const { name } = entry;
     entries.push({
@@ -122,8 +124,12 @@ function lotOf(name: string, start: number): number {
   return (lot ^ (lot >>> 15)) >>> 0;
 }
 
-function kindOf(entry: Dirent): Kind | undefined {
-  return entry.isDirectory() ? "folder" : entry.isFile() ? "file" : entry.isSymbolicLink() ? "link" : undefined;
+function kindOf(entry: Dirent, folder: string): Kind | undefined {
+  if (entry.isDirectory()) return "folder";
+  if (entry.isFile()) return "file";
+  if (entry.isSymbolicLink()) return "link";
+  // Deno lists a socket as nothing
+  return unlessGone(() => lstatSync(join(folder, entry.name)))?.isSocket() === true ? "socket" : undefined;
 }
 
 /** Tells for the names of a folder whether the replacement character in one stands for bytes that are no UTF-8, and not for itself. */

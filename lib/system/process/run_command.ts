@@ -22,6 +22,8 @@ export interface ProcessRequest {
   readonly sandbox: SandboxMode;
   /** Network inside the sandbox; a composed command has its own. A command that would run uncontained is refused with `allowlist`. Default `none` */
   readonly network?: CommandNetwork | undefined;
+  /** Paths of Unix sockets that the sandbox lets through, from the workspace on. Default: none, and none is made inside */
+  readonly localSockets?: readonly string[] | undefined;
   /** Outside content that the files which the command writes are made from. Default: none */
   readonly taint?: Taint | undefined;
   /** Bytes of output that are kept: of each stream by `run`, of both streams together by `start`. */

@@ -8,7 +8,8 @@ import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandRelay } from "./command_relay.ts";
-import { type Containment, sandboxUnavailable } from "./containment.ts";
+import { callFilter } from "./call_filter.ts";
+import { type Bubblewrap, type Containment, sandboxUnavailable } from "./containment.ts";
 import { type CommandLine, FIRST_GIVEN } from "./process_group.ts";
 import { unlessGone } from "./remembered_folders.ts";
 import { type CommandResult, runCommand } from "./run_command.ts";
@@ -63,8 +64,23 @@ function shownFolder(folder: string): readonly string[] {
     : ["--ro-bind-try", folder, folder];
 }
 
+/** Keeps programs from user namespaces, whose owner reaches far more of the kernel. */
+const NO_NAMESPACES = ["--unshare-user", "--disable-userns"];
+
 /**
- * Looks for bubblewrap and runs it once: a container may forbid what it needs.
+ * Returns options of an inner bubblewrap, which shows all that the outer one does and begins a filter. It has a user namespace of its
+ * own, so that a program in it cannot reach into what runs before it, which has no filter. @param filter its descriptor
+ */
+const innerOptions = (filter: number) => [
+  ...["--die-with-parent", "--unshare-user", "--cap-drop", "ALL"],
+  ...["--dev-bind", "/", "/", "--seccomp", String(filter), "--"],
+];
+
+/** Returns what an outer bubblewrap needs for the inner one. The kernel lets nobody map root without this capability, from 5.12 on. */
+const outerOptions = () => process.getuid?.() === 0 ? ["--cap-add", "CAP_SETFCAP"] : [];
+
+/**
+ * Looks for bubblewrap and runs it, at first alone and then with each further wall: a container may forbid what it needs.
  * @returns `none` when it is not there or says that it cannot work here; `unanswered` when it is there and said neither
  */
 export async function tryBubblewrap({ commands, clock, signal }: {
@@ -77,7 +93,29 @@ export async function tryBubblewrap({ commands, clock, signal }: {
   if (file === undefined) return { kind: "none", reason: "bubblewrap is not installed" };
   const program = await commands.find("true");
   if (program === undefined) return unanswered('there is no program "true" to try bubblewrap with');
-  const line = { file, args: [...baseOptions(), "--", program], cwd: "/", env: {} };
+  const runs = (args: readonly string[], given: readonly Uint8Array[] = []) =>
+    runBubblewrap({ file, args: [...baseOptions(), ...args, program], cwd: "/", env: {}, given }, { clock, signal });
+  const base = await runs(["--"]);
+  if (base !== "works") return base;
+  const filter = callFilter({ localSockets: false });
+  const walls = await Promise.all([
+    filter === undefined ? NO_FILTER : runs(["--seccomp", String(FIRST_GIVEN), "--"], [filter]),
+    runs([...NO_NAMESPACES, "--"]),
+    filter === undefined ? NO_FILTER : runs([...outerOptions(), "--", file, ...innerOptions(FIRST_GIVEN)], [filter]),
+  ]);
+  for (const wall of walls) if (wall !== "works" && wall.kind === "unanswered") return wall;
+  const [filters = false, endsNamespaces = false, nests = false] = walls.map((wall) => wall === "works");
+  return { kind: "bubblewrap", file, filters, endsNamespaces, nests };
+}
+
+type Missing = Exclude<Containment, { readonly kind: "bubblewrap" }>;
+
+const NO_FILTER: Missing = { kind: "none", reason: "there is no filter for this machine" };
+
+async function runBubblewrap(
+  line: CommandLine,
+  { clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal },
+): Promise<"works" | Missing> {
   try {
     const { ending, stderr } = await runCommand(line, {
       timeoutMs: PROBE_TIMEOUT_MS,
@@ -88,7 +126,7 @@ export async function tryBubblewrap({ commands, clock, signal }: {
     const said = stderr.text.trim();
     if (ending.kind === "timeout") return unanswered(`bubblewrap did not answer within ${PROBE_TIMEOUT_MS / 1000} s`);
     if (ending.kind !== "exit") return unanswered(`the try of bubblewrap was ended by ${endedBy(ending)}`);
-    if (ending.code === 0) return { kind: "bubblewrap", file };
+    if (ending.code === 0) return "works";
     if (FOR_NOW.test(said)) return unanswered(`bubblewrap cannot work for now (${said})`);
     return { kind: "none", reason: `bubblewrap does not work here (${said || `exit code ${ending.code}`})` };
   } catch (error) {
@@ -96,7 +134,7 @@ export async function tryBubblewrap({ commands, clock, signal }: {
   }
 }
 
-function unanswered(reason: string): Containment {
+function unanswered(reason: string): Missing {
   return { kind: "unanswered", reason };
 }
 
@@ -106,7 +144,7 @@ function endedBy(ending: { readonly kind: "signal"; readonly name: string } | { 
 
 /** Rights of a command inside the sandbox. */
 export interface ContainOptions {
-  readonly bubblewrap: string;
+  readonly bubblewrap: Bubblewrap;
   /** Default: the program sees no workspace */
   readonly workspaceRoot?: string | undefined;
   /** Absolute paths of files and folders that are seen read-only; nothing hides them. Default: none beside the system's */
@@ -115,6 +153,10 @@ export interface ContainOptions {
   readonly writable?: readonly string[] | undefined;
   /** Absolute paths that appear empty */
   readonly hidden: readonly string[];
+  /** Absolute paths of the Unix sockets in the workspace. Default: none */
+  readonly sockets?: readonly string[];
+  /** Paths of sockets that the program may connect to, from the workspace on. It may then make Unix sockets. Default: none */
+  readonly localSockets?: readonly string[] | undefined;
   /** Contents that stand read-only in the place of files, by absolute path without links. What is hidden stays hidden. Default: none */
   readonly copies?: ReadonlyMap<string, Uint8Array>;
   /** Absolute paths that can only be read, and keep their names. Default: none */
@@ -132,6 +174,8 @@ export interface ContainOptions {
  * no network; process ids of its own, which all end with it. Hidden files and folders of the workspace appear empty. What is hidden or
  * guarded is a mount there, which can be neither renamed nor removed; so is each folder on the way to what is hidden, or a command
  * could move it where the next sandbox, which is being made at the moment, does not look.
+ * Its system calls are filtered, and it makes no user namespace. It makes Unix sockets only where one of them is let through, or where
+ * this machine has no wall against it: the other sockets that were found in the workspace are then hidden.
  * @returns undefined where the workspace holds the system itself, so that nothing would be contained
  * @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds
  */
@@ -139,27 +183,53 @@ export async function contain(
   line: CommandLine,
   options: ContainOptions,
 ): Promise<CommandLine | undefined> {
-  const { workspaceRoot, shown = [], writable = [], relay } = options;
+  const { workspaceRoot, shown = [], writable = [], relay, bubblewrap, localSockets = [] } = options;
   const workspace = workspaceRoot === undefined ? undefined : await realpath(workspaceRoot);
   if (workspace !== undefined && holdsSystem(workspace)) return undefined;
   const network = options.network === true ? ["--share-net"] : [];
-  const { mounts, given } = workspace === undefined ? NOTHING_MOUNTED : await mountsOf(workspace, options);
+  const isOpen = localSockets.length > 0 || !bubblewrap.filters || (relay !== undefined && !bubblewrap.nests);
+  const hidden = isOpen && workspace !== undefined
+    ? [...options.hidden, ...await socketsBut(localSockets, options.sockets ?? [], workspace)]
+    : options.hidden;
+  const { mounts, given } = workspace === undefined
+    ? NOTHING_MOUNTED
+    : await mountsOf(workspace, { ...options, hidden });
+  const filter = bubblewrap.filters ? callFilter({ localSockets: isOpen }) : undefined;
+  // The way to the relay is a Unix socket: the filter begins behind it
+  const isInner = filter !== undefined && relay !== undefined && !isOpen;
+  const walls = isInner ? outerOptions() : [
+    ...bubblewrap.endsNamespaces ? NO_NAMESPACES : [],
+    ...filter === undefined ? [] : ["--seccomp", String(FIRST_GIVEN + given.length)],
+  ];
   return {
-    file: options.bubblewrap,
+    file: bubblewrap.file,
     args: [
       ...baseOptions(),
+      ...walls,
       ...network,
       ...mounts,
       ...shown.flatMap((path) => ["--ro-bind", path, path]),
       ...writable.flatMap((path) => ["--bind", path, path]),
       ...relay?.mounts ?? [],
-      ...["--chdir", line.cwd, "--", ...relay?.launcher ?? [], line.file],
-      ...line.args,
+      ...["--chdir", line.cwd, "--"],
+      ...relay?.launcher(isInner ? Buffer.from(filter).toString("base64") : "") ?? [],
+      ...isInner ? [bubblewrap.file, ...innerOptions(FIRST_GIVEN)] : [],
+      ...[line.file, ...line.args],
     ],
     cwd: workspace ?? line.cwd,
     env: { ...line.env, ...relay?.env, HOME: "/tmp", ...("TMPDIR" in line.env ? { TMPDIR: "/tmp" } : {}) },
-    given,
+    given: filter === undefined || isInner ? given : [...given, filter],
   };
+}
+
+/** Returns the sockets that are not let through. @throws {ToolError} as realPathOf */
+async function socketsBut(
+  allowed: readonly string[],
+  sockets: readonly string[],
+  workspace: string,
+): Promise<readonly string[]> {
+  const real = await realPathsOf(allowed.map((path) => resolve(workspace, path)), workspace);
+  return sockets.filter((path) => !real.includes(path));
 }
 
 /** Options of bubblewrap that show a workspace, and the contents that they name by descriptors. */

@@ -77,6 +77,7 @@ class FolderSurvey {
   readonly #sensitive: string[] = [];
   readonly #gitConfigs: string[] = [];
   readonly #guarded: Guarded[] = [];
+  readonly #sockets: string[] = [];
   readonly #unnamable: string[] = [];
   readonly #changed: string[] = [];
   /** Files with several names */
@@ -122,6 +123,7 @@ class FolderSurvey {
       sensitive: [...new Set(this.#sensitive)].sort(),
       gitConfigs: [...new Set(this.#gitConfigs)],
       guarded: this.#guarded,
+      sockets: this.#sockets,
       unnamable: this.#unnamable,
       changed: this.#changed,
       files: this.#files,
@@ -162,6 +164,7 @@ class FolderSurvey {
     const { secrets } = this.#request;
     if (entry.isGuarded && !isGuarded) this.#guard(path, entry);
     if (entry.kind === "file" && !isGitFolder) this.#noteChange(path);
+    if (entry.kind === "socket") this.#sockets.push(path);
     if (entry.isSensitive) {
       if (secrets) this.#cover(path);
       return;
@@ -232,7 +235,7 @@ class FolderSurvey {
   #lookAtUnnamable(path: string, { kind, isSensitive }: FolderEntry, places: readonly Buffer[] | undefined): void {
     const { secrets } = this.#request;
     // A folder may hold protected names as well. The target of a link is found where it lies
-    if (kind === "folder" || (isSensitive && secrets)) this.#unnamable.push(path);
+    if (kind === "folder" || kind === "socket" || (isSensitive && secrets)) this.#unnamable.push(path);
     else if (kind === "file" && secrets) {
       const judged = places?.map((place) => judgeByBytes(place, this.#head)) ?? [undefined];
       if (judged.includes(undefined)) this.#unnamable.push(path);

@@ -40,8 +40,10 @@ export interface Survey {
   readonly gitConfigs: readonly string[];
   /** Protected names, none of them below another */
   readonly guarded: readonly Guarded[];
+  /** Unix sockets */
+  readonly sockets: readonly string[];
   /**
-   * Folders whose names are not UTF-8, which nobody looks into; with `secrets` also such files that hold credentials or cannot be looked
+   * Folders and sockets whose names are not UTF-8, which nobody looks into; with `secrets` also such files that hold credentials or cannot be looked
    * at, since nothing can hide them. U+FFFD stands for the bytes that are wrong
    */
   readonly unnamable: readonly string[];
@@ -65,6 +67,7 @@ export const UNFINISHED: Survey = {
   sensitive: [],
   gitConfigs: [],
   guarded: [],
+  sockets: [],
   unnamable: [],
   changed: [],
   files: 0,
@@ -151,6 +154,7 @@ function joinParts(parts: readonly Survey[]): Survey {
     sensitive: all(({ sensitive }) => sensitive),
     gitConfigs: all(({ gitConfigs }) => gitConfigs),
     guarded: first.guarded,
+    sockets: first.sockets,
     unnamable: all(({ unnamable }) => unnamable),
     changed: first.changed,
     files: parts.reduce((sum, { files }) => sum + files, 0),

@@ -47,11 +47,11 @@ export interface WorkspaceWatch {
   skippedIn(scope: ArgumentScope): Promise<string[]>;
   /** Returns the survey of folders. @param changedSince as in SurveyRequest. The survey throws a CancelError when the signal aborts */
   surveyOf(skip: readonly string[], signal: AbortSignal, changedSince?: number): SurveyOf;
-  /** Returns what a sandbox hides, shows as a copy and makes read-only, by a finished survey. */
+  /** Returns what a sandbox hides, shows as a copy and makes read-only, and the sockets that are there, by a finished survey. */
   coversOf(
     survey: Survey,
     scope: ArgumentScope,
-  ): Promise<Required<Pick<ContainOptions, "hidden" | "copies" | "guarded">>>;
+  ): Promise<Required<Pick<ContainOptions, "hidden" | "sockets" | "copies" | "guarded">>>;
   /** Refuses a program when the quarantine is full: what it makes could not be moved there. @throws {ToolError} `quarantine_full` */
   requireRoom(title: string): Promise<void>;
   /** Writes the note of a program. Where this gateway is killed before `after`, the next start finds it (`afterKill`). */
@@ -86,12 +86,13 @@ class SurveyedWorkspace implements WorkspaceWatch {
   }
 
   async coversOf(
-    { sensitive, guarded, gitConfigs }: Survey,
+    { sensitive, guarded, gitConfigs, sockets }: Survey,
     scope: ArgumentScope,
   ): ReturnType<WorkspaceWatch["coversOf"]> {
     const copies = await readConfigCopies(gitConfigs);
     return {
       hidden: [...forbiddenNames(scope, this.#options), ...sensitive.filter((path) => !copies.has(path))],
+      sockets,
       copies,
       guarded: guarded.map(({ path }) => path),
     };

@@ -121,6 +121,7 @@ async function start(command: string, context: ContextWith<"processes">): Promis
     scope: commandScope(context),
     sandbox: shell.sandbox,
     network: shell.network,
+    localSockets: shell.local_sockets,
     owner: context.caller.tokenId,
     taint: writtenTaint("process_tool", context),
     maxProcesses: limits.max_processes,

@@ -60,6 +60,7 @@ export const shell = defineTool({
       scope: commandScope(context),
       sandbox: limits.sandbox,
       network: limits.network,
+      localSockets: limits.local_sockets,
       taint: writtenTaint("shell", context),
       timeoutMs: limits.timeout_secs * 1000,
       maxOutputBytes: limits.max_output_bytes,

@@ -74,6 +74,9 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
     ...(containment === null ? {} : { containment: containment.kind }),
     // Nor with a network that it did not have then
     ...(command.length > 0 && config.security.shell.network !== "none" ? { network: config.url_access } : {}),
+    ...(command.length > 0 && config.security.shell.local_sockets.length > 0
+      ? { localSockets: config.security.shell.local_sockets }
+      : {}),
   });
   return { digest, files, bound, containment, folder, versions };
 }
@@ -176,7 +179,7 @@ export async function callContainment(
   const isGit = tool.needs.includes("git");
   if (effects.command === undefined && !isGit) return null;
   const { shell, git } = config.security;
-  if (!isGit) return await processes.containment(shell.sandbox, shell.network);
+  if (!isGit) return await processes.containment(shell);
   if (access === "network" && git.credentials) {
     return {
       kind: "uncontained",
@@ -184,5 +187,5 @@ export async function callContainment(
         "git is not contained in this call: [security.git] credentials = true gives it the user's stored credentials",
     };
   }
-  return await processes.containment(shell.sandbox);
+  return await processes.containment({ sandbox: shell.sandbox });
 }

@@ -538,7 +538,13 @@ test("a browser without bubblewrap is called weaker, and is refused to root and 
     process.getuid?.() === 0 ? /^failure: .*runs as root/ : /^warning: .*weaker way, since bubblewrap is not installed/,
   );
   assert.equal(
-    (await browserFinding({ kind: "bubblewrap", file: "/usr/bin/bwrap" }, { browser, security })).state,
+    (await browserFinding({
+      kind: "bubblewrap",
+      file: "/usr/bin/bwrap",
+      filters: true,
+      endsNamespaces: true,
+      nests: true,
+    }, { browser, security })).state,
     "ok",
   );
 });

@@ -9,7 +9,7 @@ import { fixtureServer, NEVER, withMcp } from "../../support/mcp_bench.ts";
 import { PROJECT_ROOT } from "../../support/source_files.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 
-const probe = await createToolBench({ root: process.cwd() }).processes.containment("auto");
+const probe = await createToolBench({ root: process.cwd() }).processes.containment({ sandbox: "auto" });
 const uncontained = probe.kind === "contained" ? false : probe.text;
 const FIXTURE = `${join(PROJECT_ROOT, "fixtures/mcp/server.mjs")}:ro`;
 

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { type Clock, systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
+import { type Containment, containmentOf, type ContainmentSettings } from "../../../lib/system/process/containment.ts";
 import type { Processes } from "../../../lib/system/process/processes.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 import { createWorkspaceProcesses } from "../../support/workspace_processes.ts";
@@ -42,6 +43,37 @@ const hurried = (hurries: () => boolean): Clock => ({
 /** Script that answers like bubblewrap that works: it runs what comes after `--`. */
 const WORKS = 'while [ "$1" != "--" ]; do shift; done; shift; exec "$@"';
 
+test("what the walls of this machine leave open is said", () => {
+  const all = { kind: "bubblewrap", file: "/usr/bin/bwrap", filters: true, endsNamespaces: true, nests: true } as const;
+  const textOf = (found: Containment, settings: Partial<ContainmentSettings> = {}) =>
+    containmentOf({ sandbox: "auto", ...settings }, found).text;
+  assert.equal(textOf(all), "Commands are contained by bubblewrap");
+  assert.match(
+    textOf({ ...all, filters: false }),
+    /, without a filter of system calls, which this machine does not take$/,
+  );
+  assert.equal(textOf({ ...all, nests: false }), "Commands are contained by bubblewrap");
+  assert.match(
+    textOf({ ...all, nests: false }, { network: "allowlist" }),
+    /, may make Unix sockets, since .*, and reach /,
+  );
+  assert.match(textOf(all, { local_sockets: ["docker.sock"] }), /, and may connect to the sockets "docker\.sock"$/);
+});
+
+test(
+  "a bubblewrap that takes no filter contains commands all the same",
+  { skip },
+  () =>
+    withWorkspace({}, async (workspace) => {
+      const noWalls = `case "$*" in *--seccomp*|*--disable-userns*) echo "bwrap: Unknown option" >&2; exit 1;; esac`;
+      const processes = withBubblewrap(workspace, `${noWalls}\n${WORKS}`);
+      const { ending, contained } = await processes.run(touch(workspace.root, "require"));
+      assert.deepEqual([ending, contained], [{ kind: "exit", code: 0 }, true]);
+      const { text } = await processes.containment({ sandbox: "require" });
+      assert.match(text, /contained by bubblewrap, without a filter of system calls/);
+    }),
+);
+
 test(
   "a try of bubblewrap that is too slow refuses the call and never lets it run uncontained",
   { skip },
@@ -61,7 +93,7 @@ test(
           message: /bubblewrap did not answer within 10 s; try again, or .* sandbox = "off"$/,
         });
         await assert.rejects(processes.screen(touch(workspace.root, "auto")), { code: "sandbox_unavailable" });
-        assert.equal((await processes.containment("auto")).kind, "refused");
+        assert.equal((await processes.containment({ sandbox: "auto" })).kind, "refused");
       }
       assert.equal(existsSync(workspace.path("ran")), false);
       isSlow = false;
@@ -78,14 +110,14 @@ test(
     withWorkspace({}, async (workspace) => {
       const script = `[ -e ../broken ] && { echo "bwrap: Creating new namespace failed" >&2; exit 1; }\n${WORKS}`;
       const processes = withBubblewrap(workspace, script);
-      assert.equal((await processes.containment("auto")).kind, "contained");
+      assert.equal((await processes.containment({ sandbox: "auto" })).kind, "contained");
       workspace.write("../broken", "");
       await assert.rejects(processes.run(touch(workspace.root, "auto")), {
         code: "sandbox_unavailable",
         message: /Creating new namespace failed/,
       });
       assert.equal(existsSync(workspace.path("ran")), false);
-      assert.equal((await processes.containment("auto")).kind, "contained");
+      assert.equal((await processes.containment({ sandbox: "auto" })).kind, "contained");
     }),
 );
 
@@ -104,9 +136,9 @@ for (
     () =>
       withWorkspace({}, async (workspace) => {
         const processes = withBubblewrap(workspace, script);
-        assert.equal((await processes.containment("auto")).kind, kind);
-        assert.equal((await processes.containment("require")).kind, "refused");
-        assert.equal((await processes.containment("off")).kind, "uncontained");
+        assert.equal((await processes.containment({ sandbox: "auto" })).kind, kind);
+        assert.equal((await processes.containment({ sandbox: "require" })).kind, "refused");
+        assert.equal((await processes.containment({ sandbox: "off" })).kind, "uncontained");
         await assert.rejects(processes.run(touch(workspace.root, "require")), { code: "sandbox_unavailable" });
         if (kind === "refused") {
           await assert.rejects(processes.run(touch(workspace.root, "auto")), { code: "sandbox_unavailable" });

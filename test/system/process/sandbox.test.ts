@@ -1,11 +1,15 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, readlinkSync, realpathSync, symlinkSync } from "node:fs";
+import { createServer } from "node:net";
 import process from "node:process";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
+import { contain, tryBubblewrap } from "../../../lib/system/process/sandbox.ts";
+import { runCommand } from "../../../lib/system/process/run_command.ts";
 import { createProcesses, type Processes } from "../../../lib/system/process/processes.ts";
 import { MARKER_VARIABLE } from "../../../lib/system/process/leftover_processes.ts";
+import { CALL_PROBE, refusedCalls } from "../../support/call_probe.ts";
 import { until } from "../../support/until.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
@@ -18,8 +22,15 @@ const options = {
   notes: "/nonexistent/commands",
   marker: "test",
 };
-const { kind, text } = await createProcesses(options).containment("auto");
+const { kind, text } = await createProcesses(options).containment({ sandbox: "auto" });
 const skip = kind === "contained" ? false : text;
+const python = await options.commands.find("python3");
+/** The reason to skip a test of a program in Python, which must stand where the sandbox shows it */
+const noPython = skip !== false
+  ? skip
+  : python !== undefined && realpathSync(python).startsWith("/usr/")
+  ? false
+  : "python3 is not in /usr";
 
 const processesIn = (workspace: Workspace, more: Partial<Parameters<typeof createProcesses>[0]> = {}) =>
   createProcesses({ ...options, notes: workspace.path("..", "commands"), ...more });
@@ -221,4 +232,152 @@ test(
       assert.equal(await shows("readlink /proc/self/ns/net", { network: true }), outer);
       assert.notEqual(await shows("readlink /proc/self/ns/net"), outer);
     }),
+);
+
+/** Runs `use` with a socket that listens at a path, and counts its connections. */
+async function withSocket(path: string, use: (connections: () => number) => Promise<void>): Promise<void> {
+  let connections = 0;
+  const server = createServer((socket) => {
+    connections++;
+    socket.destroy();
+  });
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  try {
+    await use(() => connections);
+  } finally {
+    await new Promise((resolve) => server.close(resolve));
+  }
+}
+
+/** Lines that the probe prints in the sandbox. */
+async function probed(workspace: Workspace, more: Partial<ProcessRequest> = {}): Promise<readonly string[]> {
+  const script = "python3 probe.py docker.sock deep/other.sock";
+  const { stdout, stderr } = await processesIn(workspace).run(request(workspace.root, script, more));
+  assert.equal(stderr.text, "");
+  return stdout.text.trim().split("\n");
+}
+
+test(
+  "a contained command reaches neither sockets of the workspace, nor keys, nor what few programs need of the kernel",
+  {
+    skip: noPython,
+  },
+  () =>
+    withWorkspace(
+      { "probe.py": CALL_PROBE, "deep/a.txt": "" },
+      (workspace) =>
+        withSocket(workspace.path("docker.sock"), (reached) =>
+          withSocket(workspace.path("deep/other.sock"), async (others) => {
+            const expected = [...refusedCalls("docker.sock", "deep/other.sock"), "forwarder DONE"];
+            assert.deepEqual(await probed(workspace), expected);
+            const composed = { env: {}, network: true, writes: true };
+            assert.deepEqual(await probed(workspace, { composed }), expected);
+            assert.deepEqual([reached(), others()], [0, 0]);
+          })),
+    ),
+);
+
+test(
+  "a command reaches the sockets that are named, and none beside them",
+  { skip: noPython },
+  () =>
+    withWorkspace(
+      { "probe.py": CALL_PROBE, "deep/a.txt": "" },
+      (workspace) =>
+        withSocket(workspace.path("docker.sock"), (reached) =>
+          withSocket(workspace.path("deep/other.sock"), async (others) => {
+            for (
+              const localSockets of [["docker.sock"], ["./deep/../docker.sock", "none"], [
+                workspace.path("docker.sock"),
+              ]]
+            ) {
+              const lines = await probed(workspace, { localSockets });
+              const sockets = lines.filter((line) =>
+                line.includes(".sock ") || line.startsWith("own ")
+              );
+              const before = ["own DONE", "docker.sock DONE", "pair to docker.sock EISCONN"];
+              const expected = [...before, "deep/other.sock ECONNREFUSED", "pair to deep/other.sock ECONNREFUSED"];
+              assert.deepEqual(sockets, expected);
+              // All other walls stand
+              assert.ok(lines.includes("keyctl EPERM") && lines.includes("vsock EAFNOSUPPORT"));
+            }
+            assert.deepEqual([reached(), others()], [3, 0]);
+          })),
+    ),
+);
+
+test(
+  "where nothing keeps a command from Unix sockets, those of the workspace are hidden",
+  { skip: noPython },
+  () =>
+    withWorkspace(
+      { "probe.py": CALL_PROBE },
+      (workspace) =>
+        withSocket(workspace.path("docker.sock"), async (reached) => {
+          const { signal } = new AbortController();
+          const bubblewrap = await tryBubblewrap({ ...options, signal });
+          assert.ok(bubblewrap.kind === "bubblewrap");
+          const line = { file: python ?? "", args: ["probe.py", "docker.sock"], cwd: workspace.root, env: {} };
+          const seen = { workspaceRoot: workspace.root, hidden: [], sockets: [workspace.path("docker.sock")] };
+          const relay = { mounts: [], launcher: () => [], env: {} };
+          for (
+            const walls of [
+              { bubblewrap: { ...bubblewrap, nests: false }, relay },
+              { bubblewrap: { ...bubblewrap, filters: false } },
+            ]
+          ) {
+            const inside = await contain(line, { ...seen, ...walls });
+            assert.ok(inside);
+            const limits = { timeoutMs: 10_000, maxOutputBytes: 10_000, signal, clock: systemClock };
+            const { stdout } = await runCommand(inside, limits);
+            assert.match(stdout.text, /\nown DONE\ndocker\.sock ECONNREFUSED\n/);
+            assert.equal(stdout.text.includes("keyctl EPERM"), walls.bubblewrap.filters);
+          }
+          assert.equal(reached(), 0);
+        }),
+    ),
+);
+
+test(
+  "a program that a person installed connects to the socket that a person shows it, and to no other",
+  {
+    skip: noPython,
+  },
+  () =>
+    withWorkspace(
+      { "../package/probe.py": CALL_PROBE, "../shown/a.txt": "" },
+      (workspace) =>
+        withSocket(workspace.path("docker.sock"), (reached) =>
+          withSocket(workspace.path("..", "shown", "db.sock"), async (shown) => {
+            const processes = processesIn(workspace);
+            const { root } = workspace;
+            const docker = workspace.path("docker.sock");
+            const db = workspace.path("..", "shown", "db.sock");
+            for (const writable of [[workspace.path("..", "shown")], [db]]) {
+              const prepared = await processes.prepareProgram({
+                title: 'program "probe"',
+                file: "python3",
+                args: ["probe.py", docker, db],
+                folder: workspace.path("..", "package"),
+                writable,
+                workspace: "write",
+                taint: [],
+                scope: request(root, "").scope,
+                hosts: { key: "", entries: [] },
+                sandbox: "require",
+                section: "[plugins]",
+                signal: new AbortController().signal,
+              });
+              const program = await prepared.start();
+              const lines = (await Array.fromAsync(program.stdout)).join("").trim().split("\n");
+              const isShown = writable[0] === db;
+              assert.ok(lines.includes(`${docker} ${isShown ? "ECONNREFUSED" : "EAFNOSUPPORT"}`), lines.join("\n"));
+              assert.ok(lines.includes(`${db} ${isShown ? "DONE" : "EAFNOSUPPORT"}`));
+              await program.end();
+              await prepared.after();
+            }
+            assert.deepEqual([reached(), shown()], [0, 1]);
+            await processes.close();
+          })),
+    ),
 );

@@ -272,7 +272,8 @@ test(
 const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) => {
   const clock = systemClock;
   const commands = createCommandLookup();
-  const found = () => Promise.resolve({ kind: "bubblewrap", file: "/usr/bin/bwrap" } as const);
+  const walls = { filters: true, endsNamespaces: true, nests: true };
+  const found = () => Promise.resolve({ kind: "bubblewrap", file: "/usr/bin/bwrap", ...walls } as const);
   return createPreparation({
     commands,
     clock,
@@ -320,6 +321,7 @@ test("a name that is not UTF-8 refuses what could read it, and is no sign that n
       gitConfigs: [],
       changed: [],
       guarded: [],
+      sockets: [],
       unnamable,
       files: 0,
     };

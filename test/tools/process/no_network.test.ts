@@ -13,7 +13,7 @@ const config = (sandbox: "require" | "off", more: ConfigChanges["shell"] = {}): 
   shell: { forbidden_chars: [], sandbox, ...more },
 });
 
-const probe = await createToolBench({ root: realpathSync(".") }).processes.containment("auto");
+const probe = await createToolBench({ root: realpathSync(".") }).processes.containment({ sandbox: "auto" });
 const skip = probe.kind === "contained" ? false : probe.text;
 
 const NAMED =

@@ -33,7 +33,7 @@ const FULL: ConfigChanges = {
 const CONTAINED: ConfigChanges = { ...FULL, shell: { ...SHELL, sandbox: "require" } };
 const UNCONTAINED: ConfigChanges = { ...FULL, shell: { ...SHELL, sandbox: "off" } };
 
-const probe = await createToolBench({ root: realpathSync(".") }).processes.containment("auto");
+const probe = await createToolBench({ root: realpathSync(".") }).processes.containment({ sandbox: "auto" });
 const skip = probe.kind === "contained" ? false : probe.text;
 
 const files = {

@@ -14,13 +14,14 @@ import {
   type ToolBench,
   type ToolBenchOptions,
 } from "../../support/tool_bench.ts";
+import { CALL_PROBE, refusedCalls } from "../../support/call_probe.ts";
 import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_call.ts";
 import { until } from "../../support/until.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 const COMMANDS = ["sh", "curl", "git", "node", "npm", "python3", "sleep", "true", "env"];
 
-const probe = await createToolBench({ root: realpathSync(".") }).processes.containment("auto");
+const probe = await createToolBench({ root: realpathSync(".") }).processes.containment({ sandbox: "auto" });
 const skip = probe.kind === "contained" ? false : probe.text;
 /** The reason to skip a test of programs. They must stand where the sandbox shows them */
 const lacks = async (...names: readonly string[]) => {
@@ -220,6 +221,36 @@ tell("program", replace)
     }, { files: { "probe.py": script } });
   },
 );
+
+test("a command behind the relay has every wall of one without, and cannot write into what leads to the relay", {
+  skip: await lacks("python3", "curl"),
+}, async () => {
+  const { port } = await site();
+  await withCommands([`127.0.0.1:${port}`], async ({ call, shell, configure, processes, workspace }) => {
+    const server = createTcpServer((socket) => socket.destroy());
+    await new Promise<void>((resolve) => server.listen(workspace.path("docker.sock"), resolve));
+    try {
+      const probe = async () => {
+        // The shell asks the relay behind the probe: both walls and way are there
+        const output = await shell(`sh -c 'python3 probe.py docker.sock; curl -sS http://127.0.0.1:${port}/way'`);
+        return /stdout:\n([^]*)\nstderr:$/.exec(output)?.[1]?.split("\n") ?? [output];
+      };
+      assert.deepEqual(await probe(), [...refusedCalls("docker.sock"), "forwarder EACCES", "hello /way"]);
+      configure(config([`127.0.0.1:${port}`], { shell: { local_sockets: ["docker.sock"] } }));
+      const lines = await probe();
+      for (const line of ["own DONE", "docker.sock DONE", "keyctl EPERM", "hello /way"]) {
+        assert.ok(lines.includes(line));
+      }
+      const { data } = (await call("process_tool", { op: "start", command: "python3 probe.py docker.sock" })).result;
+      const { id } = data as { id: string };
+      const output = async () => (await call("process_tool", { op: "output", id })).result.output;
+      await until(() => processes.get(id).state.kind !== "running");
+      assert.match(await output(), /\ndocker\.sock DONE\n/);
+    } finally {
+      await new Promise((resolve) => server.close(resolve));
+    }
+  }, { files: { "probe.py": CALL_PROBE } });
+});
 
 test(
   "the relay leads to no private name, metadata address or port of the gateway itself",
@@ -463,7 +494,7 @@ test("a command with network = allowlist never runs uncontained", {
       assert.equal(result.isError, true);
     }
     assert.equal(existsSync(path("ran")), false);
-    assert.equal((await processes.containment("off", "allowlist")).kind, "refused");
+    assert.equal((await processes.containment({ sandbox: "off", network: "allowlist" })).kind, "refused");
     await processes.close();
   }));
 

@@ -11,7 +11,7 @@ const CONTAINED: ConfigChanges = {
   shell: { forbidden_chars: [], max_arg_length: 10_000, max_output_bytes: 200_000, sandbox: "require" },
 };
 
-const probe = await createToolBench({ root: realpathSync(".") }).processes.containment("auto");
+const probe = await createToolBench({ root: realpathSync(".") }).processes.containment({ sandbox: "auto" });
 const skip = probe.kind !== "contained" ? probe.text : isThere("git") ? false : "git is not installed";
 
 type Run = (script: string) => Promise<string>;

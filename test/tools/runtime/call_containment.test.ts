@@ -40,10 +40,19 @@ for (
       });
       bench.configure({ ...CONFIG, shell: { sandbox: "auto" } });
       const auto = await approved(bench, name, input);
-      assert.deepEqual(auto.containment, await bench.processes.containment("auto"));
+      assert.deepEqual(auto.containment, await bench.processes.containment({ sandbox: "auto" }));
       await bench.processes.close();
     }));
 }
+
+test("an approval does not count for a command that may connect to more sockets by then", () =>
+  withWorkspace({}, async ({ root }) => {
+    const bench = createToolBench({ root, config: CONFIG });
+    const more = { ...CONFIG, shell: { ...CONFIG.shell, local_sockets: ["docker.sock"] } };
+    const { outcome } = await approved(bench, "shell", { command: "ls" }, () => bench.configure(more));
+    assert.match(outcome.result.output, /is not what it was when the call was approved/);
+    await bench.processes.close();
+  }));
 
 gitTest(
   "whoever is asked about git is told how it is contained, and that stored credentials open the sandbox",
@@ -72,7 +81,7 @@ test("what was approved inside the sandbox does not run without it", () =>
   withWorkspace({}, async ({ root }) => {
     const config: ConfigChanges = { ...CONFIG, allowed_commands: ["touch"], shell: { sandbox: "auto" } };
     const bench = createToolBench({ root, config });
-    const { kind } = await bench.processes.containment("auto");
+    const { kind } = await bench.processes.containment({ sandbox: "auto" });
     const leaveSandbox = () => bench.configure({ ...config, shell: { sandbox: "off" } });
     const { outcome } = await approved(bench, "shell", "touch y", leaveSandbox);
     assert.equal(outcome.ran, kind === "uncontained");

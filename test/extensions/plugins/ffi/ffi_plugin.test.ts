@@ -18,7 +18,7 @@ import { NO_SECRETS } from "../../../support/plugin_bench.ts";
 
 const compiler = await createCommandLookup().find("cc");
 const skip = compiler === undefined ? "there is no C compiler" : false;
-const { kind } = await createToolBench({ root: process.cwd() }).processes.containment("auto");
+const { kind } = await createToolBench({ root: process.cwd() }).processes.containment({ sandbox: "auto" });
 /** Settings of `[plugins]` under which a library has a process of its own */
 const APART: readonly Readonly<Record<string, unknown>>[] = [
   { sandbox: "off" },

@@ -20,7 +20,7 @@ import { until } from "../../../support/until.ts";
 import { withWorkspace, type Workspace } from "../../../support/workspace.ts";
 import { NO_SECRETS } from "../../../support/plugin_bench.ts";
 
-const probe = await createToolBench({ root: process.cwd() }).processes.containment("auto");
+const probe = await createToolBench({ root: process.cwd() }).processes.containment({ sandbox: "auto" });
 const uncontained = probe.kind === "contained" ? false : probe.text;
 const python = await createCommandLookup().find("python3");
 
