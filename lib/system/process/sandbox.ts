@@ -35,8 +35,12 @@ const PROBE_TIMEOUT_MS = 10_000;
 /** Messages of bubblewrap when the machine lacks something for the moment: ENOSPC, EAGAIN, ENOMEM, ENFILE, EMFILE */
 const FOR_NOW = /No space left|temporarily unavailable|Cannot allocate memory|Too many open files/i;
 
+/** Options that take away what Deno tells each program that gets further descriptors. */
+const NO_DESCRIPTORS = ["--unsetenv", "DENO_EXTRA_STDIO_FDS"] as const;
+
 /** The part of bubblewrap's options that is the same on every system. */
 const FIXED_OPTIONS: readonly string[] = [
+  ...NO_DESCRIPTORS,
   "--die-with-parent",
   "--unshare-all",
   // Started by root it would keep what takes the mounts away again
@@ -72,7 +76,7 @@ const NO_NAMESPACES = ["--unshare-user", "--disable-userns"];
  * own, so that a program in it cannot reach into what runs before it, which has no filter. @param filter its descriptor
  */
 const innerOptions = (filter: number) => [
-  ...["--die-with-parent", "--unshare-user", "--cap-drop", "ALL"],
+  ...[...NO_DESCRIPTORS, "--die-with-parent", "--unshare-user", "--cap-drop", "ALL"],
   ...["--dev-bind", "/", "/", "--seccomp", String(filter), "--"],
 ];
 
