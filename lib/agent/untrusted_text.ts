@@ -25,10 +25,10 @@ export function wrapUntrusted(source: string, content: string, envelope: Envelop
 
 /**
  * Returns data from outside for a client's program, with each text in it neutralized, names of properties included: lines of an envelope
- * would break the form of the data.
+ * would break the form of the data. What lies deeper than {@link redactJson} looks is left out, and `...` stands there.
  */
 export function neutralizeData<T>(data: T): T {
-  return redactJson(data, neutralize) as T; // only texts change
+  return redactJson(data, neutralize) as T;
 }
 
 /** Returns the first and the last line of an envelope with a mark of its own. */

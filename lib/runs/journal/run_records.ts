@@ -15,7 +15,7 @@ export const SEQ_WINDOW = 10_000;
 
 /**
  * Returns the furthest seq that may have been shown of a run whose journal ends at `seq`; after a crash the run goes on beyond it.
- * Returns 0 before the first record: until then nothing is shown, and a run that was never in the journal begins anew.
+ * Returns 0 before the first record: until then nothing is shown, and a run that was never in the journal starts from its first event.
  */
 export function shownUpTo(seq: number): number {
   return seq === 0 ? 0 : seq + SEQ_WINDOW;

@@ -84,7 +84,8 @@ const innerOptions = (filter: number) => [
 const outerOptions = () => process.getuid?.() === 0 ? ["--cap-add", "CAP_SETFCAP"] : [];
 
 /**
- * Looks for bubblewrap and runs it, at first alone and then with each further wall: a container may forbid what it needs.
+ * Looks for bubblewrap and tries it with all its walls; where they do not work together, alone and with each: a container may forbid
+ * what it needs.
  * @returns `none` when it is not there or says that it cannot work here; `unanswered` when it is there and said neither
  */
 export async function tryBubblewrap({ commands, clock, signal }: {
@@ -107,7 +108,8 @@ export async function tryBubblewrap({ commands, clock, signal }: {
     withFilter([...NO_NAMESPACES, ...filtered]),
     withFilter([...outerOptions(), "--", file, ...innerOptions(FIRST_GIVEN)]),
   ]);
-  if (whole === "works" && (nested === "works" || nested.kind === "none")) {
+  for (const wall of [whole, nested]) if (wall !== "works" && wall.kind === "unanswered") return wall;
+  if (whole === "works") {
     return { kind: "bubblewrap", file, filters: true, endsNamespaces: true, nests: nested === "works" };
   }
   const base = await runs(["--"]);
@@ -184,8 +186,8 @@ export interface ContainOptions {
  * no network; process ids of its own, which all end with it. Hidden files and folders of the workspace appear empty. What is hidden or
  * guarded is a mount there, which can be neither renamed nor removed; so is each folder on the way to what is hidden, or a command
  * could move it where the next sandbox, which is being made at the moment, does not look.
- * Its system calls are filtered, and it makes no user namespace. It makes Unix sockets only where one of them is let through, or where
- * this machine has no wall against it: the other sockets that were found in the workspace are then hidden.
+ * The command's system calls are filtered, and it makes no user namespace. It makes Unix sockets only where one of them is let
+ * through, or where this machine has no wall against it: the other sockets that were found in the workspace are then hidden.
  * @returns undefined where the workspace holds the system itself, so that nothing would be contained
  * @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds
  */

@@ -141,7 +141,7 @@ class ExecutorTaint implements CallTaint {
     const instructions: string[] = [];
     // Whoever wrote the file wrote it for the agent to follow
     for (const path of paths.filter((each) => isInstructionFile(basename(each)))) {
-      // What a command, a thread or git read of it is not known: only bytes that were looked at are trusted
+      // Bytes that a command, a thread or git read are not known: only those that were looked at are trusted
       const digest = seen?.get(path);
       const isTrusted = digest !== undefined && await isTrustedFile?.({ path, digest }) === true;
       if (!isTrusted) instructions.push(`instructions ${basename(path)}`);

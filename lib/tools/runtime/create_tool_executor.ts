@@ -168,7 +168,7 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   const { tool } = found;
   const look = <T>(work: () => Promise<T>) => options.shared?.before(request, work) ?? work();
   const first = judgeCall(found, policy, request.taint);
-  // What a command runs or copies taints the run: that counts for the decision about the command itself
+  // Files that a command runs or copies taint the run: that counts for the decision about the command itself
   const undecided = request.taint === undefined ? undefined : undecidedCall(first);
   const ahead = undecided === undefined
     ? UNTAINTED

@@ -14,8 +14,8 @@ const POOLS: readonly (readonly [RegExp, number])[] = [[/\d/, 10], [/[a-z]/, 26]
 /**
  * Returns why a text that an authorization server calls a token or a client's secret is not taken; undefined where it is.
  *
- * What is taken is masked wherever it appears. A server that could name any text would hide the address in a command from the person who
- * approves it, and have requests refused. `//` is taken behind a single first digit alone, as Google's refresh tokens have it.
+ * A token that is taken is masked wherever it appears. A server that could name any text would hide the address in a command from the
+ * person who approves it, and have requests refused. `//` is taken behind a single first digit alone, as Google's refresh tokens have it.
  * @returns rest of a sentence that begins with what the text is, as `has fewer than 16 bytes`
  */
 export function tokenFault(token: string): string | undefined {
