@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { chmodSync, existsSync, rmSync } from "node:fs";
+import { chmodSync, existsSync, readFileSync, rmSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { type Clock, systemClock } from "../../../lib/base/clock.ts";
+import { callFilter } from "../../../lib/system/process/call_filter.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { type Containment, containmentOf, type ContainmentSettings } from "../../../lib/system/process/containment.ts";
 import type { Processes } from "../../../lib/system/process/processes.ts";
@@ -71,6 +72,20 @@ test(
       assert.deepEqual([ending, contained], [{ kind: "exit", code: 0 }, true]);
       const { text } = await processes.containment({ sandbox: "require" });
       assert.match(text, /contained by bubblewrap, without a filter of system calls/);
+    }),
+);
+
+test(
+  "a bubblewrap that does not answer with all its walls is not tried with fewer",
+  { skip: skip || callFilter({ localSockets: false }) === undefined && "there is no filter for this machine" },
+  () =>
+    withWorkspace({}, async (workspace) => {
+      const seen = workspace.path("..", "tries");
+      const processes = withBubblewrap(workspace, `echo "$*" >> "${seen}"\nkill -9 $$`);
+      const { kind } = await processes.containment({ sandbox: "auto" });
+      assert.equal(kind, "refused");
+      const tries = readFileSync(seen, "utf8").trim().split("\n");
+      assert.deepEqual(tries.map((args) => args.includes("--seccomp")), [true, true]);
     }),
 );
 
