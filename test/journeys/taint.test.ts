@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { CLOCK_STEP_MS } from "../../lib/system/process/workspace_watch.ts";
 import { fixtureServer, mcpConfig } from "../support/mcp_bench.ts";
 import { lastOutput, scriptedTasks, type TaskTurn, toolTurn } from "../support/scripted_tasks.ts";
 import { PROJECT_ROOT } from "../support/source_files.ts";
@@ -349,6 +350,8 @@ for (const sandbox of ["off", "auto"]) {
       const workspace = await world.workspace();
       const at = (name: string) => workspace.path(name);
       workspace.write("docs/own.md", "mine");
+      // What changed that short before the server began counts as its own
+      await until(() => Date.now() - statSync(at("docs/own.md")).ctimeMs > 2 * CLOCK_STEP_MS);
       const plant = {
         name: "plant",
         description: "Writes",

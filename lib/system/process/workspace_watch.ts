@@ -159,7 +159,7 @@ class SurveyedWorkspace implements WorkspaceWatch {
 }
 
 /** Milliseconds that the clock of a file system may be behind */
-const CLOCK_STEP_MS = 20;
+export const CLOCK_STEP_MS = 20;
 
 /** Returns the part of a note by which all that changes from now on is marked. */
 export function changesFrom(clock: Pick<Clock, "now">, taint: Taint): NonNullable<CallNote["changes"]> {
