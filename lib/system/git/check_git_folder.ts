@@ -18,14 +18,16 @@ const LOGS = /(?:^|\/)logs\//;
  * Checks that nothing in a git folder leads out of the workspace: symbolic links, through which git writes (`logs/HEAD`, `config`);
  * hard links of what git writes in place; the common folder of a linked working tree; object stores that are borrowed from.
  * @param gitDir real, absolute, inside the workspace
+ * @returns the folder with what all working trees share, which is the git folder itself but for a linked one
  * @throws {ToolError} `git_outside`, `git_too_large`
  */
-export async function checkGitFolder(gitDir: string, workspace: string): Promise<void> {
+export async function checkGitFolder(gitDir: string, workspace: string): Promise<string> {
   const commonDir = await commonFolderOf(gitDir, workspace);
   const count = { entries: 0 };
   await checkEntries(commonDir, { workspace, count });
   if (!isWithin(gitDir, commonDir)) await checkEntries(gitDir, { workspace, count });
   await checkAlternates(join(commonDir, "objects"), { workspace, count });
+  return commonDir;
 }
 
 async function commonFolderOf(gitDir: string, workspace: string): Promise<string> {

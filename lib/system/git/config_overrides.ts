@@ -67,6 +67,7 @@ export const FIXED_OVERRIDES: readonly Override[] = [
   ["maintenance.auto", "false"],
   ["color.ui", "false"],
   ["user.useconfigonly", "true"],
+  ["safe.barerepository", "explicit"],
   ["i18n.logoutputencoding", "UTF-8"],
   ["http.followredirects", "false"],
   ["http.proxy", ""],

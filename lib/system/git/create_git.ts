@@ -7,6 +7,7 @@ import type { ScreenOptions } from "../process/screen_arguments.ts";
 import { type ConfigEntry, parseConfigEntries } from "./config_entries.ts";
 import { configOverrides, type Override } from "./config_overrides.ts";
 import { findRepository, findSubmodules, type RepositoryPlace } from "./find_repository.ts";
+import { freeze, type FrozenPlaces } from "./frozen_places.ts";
 import type { Git, GitResult, OpenOptions, Repository } from "./git.ts";
 import { type GitCommand, gitEnvironment, runGit } from "./git_process.ts";
 import { openRepository } from "./open_repository.ts";
@@ -30,6 +31,12 @@ export function createGit(options: GitOptions): Git {
   return new CheckedGit(options);
 }
 
+/** What was checked of a repository. */
+interface Checked {
+  readonly frozen: FrozenPlaces;
+  readonly overrides: readonly Override[];
+}
+
 class CheckedGit implements Git {
   readonly #options: GitOptions;
   /** The check of git's version, which all calls wait for together */
@@ -42,14 +49,18 @@ class CheckedGit implements Git {
   async open(opened: OpenOptions): Promise<Repository> {
     await this.#requireVersion(opened);
     const { folder, scope, files } = opened;
-    const place = await findRepository(folder, scope.workspaceRoot, { files }).catch((error: unknown) => {
-      throw fileError("run git in", opened.folder, error);
-    });
-    const entries = await this.#listConfig(place, opened);
-    const overrides = [...configOverrides(entries, { use: opened.use, ...place })];
-    if (opened.writes) overrides.push(...await this.#overridesOfSubmodules(place, overrides, opened));
+    const failing = (error: unknown) => {
+      throw fileError("run git in", folder, error);
+    };
+    const place = await findRepository(folder, scope.workspaceRoot, { files }).catch(failing);
+    const frozen = await freeze(place).catch(failing);
+    const entries = await this.#listConfig(place, frozen, opened);
+    const overrides = configOverrides(entries, { use: opened.use, ...place });
+    const all = opened.writes
+      ? await this.#withSubmodules(place, { frozen, overrides }, opened)
+      : { frozen, overrides };
     const userEntries = opened.writes ? await this.#listUserConfig(opened) : [];
-    return await openRepository({ ...this.#options, place, entries, overrides, userEntries, opened });
+    return await openRepository({ ...this.#options, place, entries, ...all, userEntries, opened });
   }
 
   async #requireVersion(opened: OpenOptions): Promise<void> {
@@ -75,12 +86,16 @@ class CheckedGit implements Git {
     );
   }
 
-  async #listConfig(place: RepositoryPlace, opened: OpenOptions): Promise<readonly ConfigEntry[]> {
+  async #listConfig(
+    place: RepositoryPlace,
+    frozen: FrozenPlaces,
+    opened: OpenOptions,
+  ): Promise<readonly ConfigEntry[]> {
     const args = ["config", "--list", "--no-includes", "--show-origin", "-z"];
     const env = gitEnvironment({ ...place, overrides: [], writes: false });
     // Overrides would be listed as if the repository set them
     const { GIT_CONFIG_COUNT: _count, ...plain } = env;
-    return toEntries(await this.#look(opened, { args, env: plain }));
+    return toEntries(await this.#look(opened, { args, env: plain, frozen }));
   }
 
   /** Reads the user's configuration for all repositories. Programs that it names are the user's own. */
@@ -90,29 +105,27 @@ class CheckedGit implements Git {
     return toEntries(await this.#look(opened, { args, env, sandbox: "off" }));
   }
 
-  /** Returns the overrides of every submodule, at all depths. @param known overrides of the repository itself */
-  async #overridesOfSubmodules(
-    top: RepositoryPlace,
-    known: readonly Override[],
-    opened: OpenOptions,
-  ): Promise<readonly Override[]> {
-    const added: Override[] = [];
-    const places = await this.#submodulesOf(top, known, opened);
+  /** Returns what was checked of a repository with that of every submodule, at all depths. */
+  async #withSubmodules(top: RepositoryPlace, checked: Checked, opened: OpenOptions): Promise<Checked> {
+    let { frozen, overrides } = checked;
+    const places = await this.#submodulesOf(top, checked, opened);
     for (const place of places) {
       if (places.length > MAX_SUBMODULES) {
         throw new ToolError("git_too_large", `Cannot run git: it has more than ${MAX_SUBMODULES} submodules`);
       }
-      added.push(...configOverrides(await this.#listConfig(place, opened), { use: opened.use, ...place }));
-      places.push(...await this.#submodulesOf(place, [...known, ...added], opened));
+      frozen = await freeze(place, frozen);
+      const entries = await this.#listConfig(place, frozen, opened);
+      overrides = [...overrides, ...configOverrides(entries, { use: opened.use, ...place })];
+      places.push(...await this.#submodulesOf(place, { frozen, overrides }, opened));
     }
-    return added;
+    return { frozen, overrides };
   }
 
   /** Git looks into a checked-out submodule by starting itself there, with the same variables. */
-  async #submodulesOf(place: RepositoryPlace, overrides: readonly Override[], opened: OpenOptions) {
+  async #submodulesOf(place: RepositoryPlace, { frozen, overrides }: Checked, opened: OpenOptions) {
     const env = gitEnvironment({ ...place, overrides, writes: false });
     const args = ["-C", place.top, "ls-files", "--stage", "-z"];
-    const listed = await this.#look(opened, { args, env }, MAX_INDEX_BYTES);
+    const listed = await this.#look(opened, { args, env, frozen }, MAX_INDEX_BYTES);
     if (listed.code !== 0) throw failed(listed);
     if (listed.truncated) throw new ToolError("git_too_large", "Cannot run git: the repository has too many files");
     return await findSubmodules(place.top, listed.stdout, await realpath(opened.scope.workspaceRoot));
@@ -121,7 +134,7 @@ class CheckedGit implements Git {
   /** Runs a command that changes nothing. */
   #look(
     { scope, signal }: OpenOptions,
-    call: Pick<GitCommand, "args" | "env" | "sandbox">,
+    call: Pick<GitCommand, "args" | "env" | "sandbox" | "frozen">,
     maxOutputBytes = MAX_LIST_BYTES,
   ): Promise<GitResult> {
     return runGit(this.#options.processes, { ...call, scope, signal, timeoutMs: TIMEOUT_MS, maxOutputBytes });

@@ -10,6 +10,8 @@ export interface RepositoryPlace {
   /** The top folder of the working tree */
   readonly top: string;
   readonly gitDir: string;
+  /** The folder with the configuration and what else all working trees share: `gitDir`, but for a linked working tree */
+  readonly commonDir: string;
   /** The folder the call named, relative to `top`; empty for the top itself */
   readonly prefix: string;
   /** Name of the file in that folder that the call named. undefined when the call named a folder */
@@ -44,8 +46,8 @@ export async function findRepository(
   for (let top = start; isWithin(top, workspace); top = dirname(top)) {
     const gitDir = await gitFolderOf(top, workspace);
     if (gitDir !== undefined) {
-      await checkGitFolder(gitDir, workspace);
-      return { top, gitDir, prefix: relative(top, start).split(sep).join("/"), file };
+      const commonDir = await checkGitFolder(gitDir, workspace);
+      return { top, gitDir, commonDir, prefix: relative(top, start).split(sep).join("/"), file };
     }
     if (dirname(top) === top) break;
   }
@@ -123,8 +125,7 @@ export async function findSubmodules(top: string, index: string, workspace: stri
     if (real !== path || !isWithin(real, workspace)) continue;
     const gitDir = await gitFolderOf(real, workspace);
     if (gitDir === undefined) continue;
-    await checkGitFolder(gitDir, workspace);
-    found.push({ top: real, gitDir, prefix: "" });
+    found.push({ top: real, gitDir, commonDir: await checkGitFolder(gitDir, workspace), prefix: "" });
   }
   return found;
 }

@@ -1,6 +1,7 @@
 import type { Taint } from "../../base/taint.ts";
 import type { FileState } from "../files/file_state.ts";
 import type { GitUse } from "./config_overrides.ts";
+import type { Upstream } from "./follow_branch.ts";
 
 /** Real git on a repository of the workspace that cannot run a program of its own (docs/design/paths_and_commands.md "Git"). */
 export interface Git {
@@ -65,6 +66,11 @@ export interface Repository {
    * @throws {CancelError} when the signal aborts
    */
   run(args: readonly string[], options?: GitRunOptions): Promise<GitResult>;
+  /**
+   * Notes which branch of a remote a local branch follows. Commands find the configuration as it was checked, so that none of them can.
+   * @throws {ToolError} `git_failed` while somebody else changes the configuration
+   */
+  follow(branch: string, upstream: Upstream): Promise<void>;
 }
 
 /** URLs of a remote as they are configured; `push` is `fetch` where nothing else is. */

@@ -1,7 +1,8 @@
 import { ToolError } from "../../base/errors.ts";
 import type { Processes } from "../process/processes.ts";
-import type { GitResult, GitScope } from "./git.ts";
 import { FIXED_OVERRIDES, type Override } from "./config_overrides.ts";
+import type { FrozenPlaces } from "./frozen_places.ts";
+import type { GitResult, GitScope } from "./git.ts";
 
 /** Request to run one git process. */
 export interface GitCommand {
@@ -11,11 +12,15 @@ export interface GitCommand {
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;
   readonly signal: AbortSignal;
-  /** Default false */
-  readonly writes?: boolean;
+  /** Repositories that it works on. Default: none */
+  readonly frozen?: FrozenPlaces | undefined;
+  /** What it may write to, as in ComposedCommand. Default false */
+  readonly writes?: boolean | readonly string[];
   /** Default false */
   readonly network?: boolean;
-  /** `off` for a command that starts programs of the user's configuration, which need the user's own files. Default: the scope's */
+  /** Content of its first further descriptor. Default: none */
+  readonly given?: Uint8Array | undefined;
+  /** `off` for a command that reads the user's configuration. Default: the scope's */
   readonly sandbox?: "off";
 }
 
@@ -34,7 +39,13 @@ export async function runGit(processes: Pick<Processes, "run">, call: GitCommand
     maxOutputBytes: call.maxOutputBytes,
     timeoutMs: call.timeoutMs,
     signal: call.signal,
-    composed: { env: call.env, network: call.network ?? false, writes: call.writes ?? false },
+    composed: {
+      env: call.env,
+      network: call.network ?? false,
+      writes: call.writes ?? false,
+      given: call.given,
+      ...call.frozen,
+    },
   });
   if (ending.kind === "timeout") {
     throw new ToolError(
@@ -57,17 +68,21 @@ export function maskUserinfo(text: string): string {
   return text.replace(/:\/\/[^\s/'"]*@/g, "://***@");
 }
 
+/** Variables by which git asks nobody. Set and empty: whatever is configured. */
+export const NO_QUESTIONS: Readonly<Record<string, string>> = {
+  GIT_TERMINAL_PROMPT: "0",
+  GIT_ASKPASS: "",
+  SSH_ASKPASS: "",
+};
+
 /** The part that is the same for each command: no configuration but the repository's, no prompt, no program. */
 const FIXED: Readonly<Record<string, string>> = {
+  ...NO_QUESTIONS,
   GIT_CONFIG_NOSYSTEM: "1",
   GIT_CONFIG_SYSTEM: "/dev/null",
   GIT_CONFIG_GLOBAL: "/dev/null",
   GIT_ATTR_NOSYSTEM: "1",
   XDG_CONFIG_HOME: "/nonexistent",
-  GIT_TERMINAL_PROMPT: "0",
-  // Set and empty: nobody is asked, whatever is configured
-  GIT_ASKPASS: "",
-  SSH_ASKPASS: "",
   GIT_EDITOR: ":",
   GIT_SEQUENCE_EDITOR: ":",
   GIT_MERGE_AUTOEDIT: "no",

@@ -1,6 +1,6 @@
+import { Buffer } from "node:buffer";
 import { lstat, realpath } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
-import { ToolError } from "../../base/errors.ts";
 import { fileState } from "../files/file_state.ts";
 import { loadForbiddenBy } from "../files/forbidden_paths.ts";
 import { hostAndPort } from "../net/address.ts";
@@ -9,8 +9,11 @@ import type { ScreenOptions } from "../process/screen_arguments.ts";
 import { type ConfigEntry, keyParts } from "./config_entries.ts";
 import type { Override } from "./config_overrides.ts";
 import type { RepositoryPlace } from "./find_repository.ts";
+import { followBranch } from "./follow_branch.ts";
+import { configOf, type FrozenPlaces } from "./frozen_places.ts";
 import type { OpenOptions, RemoteAddress, RemoteUrls, Repository } from "./git.ts";
 import { gitEnvironment, runGit } from "./git_process.ts";
+import { type StoredCredential, storedCredential } from "./stored_credential.ts";
 
 const LOCAL_TIMEOUT_MS = 60_000;
 const REMOTE_TIMEOUT_MS = 110_000;
@@ -22,6 +25,7 @@ const SHOW_HEADERS = { GIT_TRACE_CURL: "1", GIT_TRACE_CURL_NO_DATA: "1", GIT_TRA
 export interface CheckedRepository extends ScreenOptions {
   readonly processes: Pick<Processes, "run">;
   readonly place: RepositoryPlace;
+  readonly frozen: FrozenPlaces;
   readonly entries: readonly ConfigEntry[];
   readonly overrides: readonly Override[];
   /** Entries of the user's own configuration. */
@@ -31,11 +35,19 @@ export interface CheckedRepository extends ScreenOptions {
 
 /** Opens a repository whose folders and configuration were checked, ready to be worked on. */
 export async function openRepository(checked: CheckedRepository): Promise<Repository> {
-  const { processes, home, place, entries, overrides, userEntries, opened } = checked;
+  const { processes, home, place, frozen, entries, overrides, userEntries, opened } = checked;
   const { scope, writes, signal } = opened;
   const workspace = await realpath(scope.workspaceRoot);
   const forbiddenBy = await loadForbiddenBy(scope, checked);
   const identity = identityOf(entries, userEntries);
+  const credentials = new Map<string, Promise<StoredCredential | undefined>>();
+  const credentialOf = async (remote: RemoteAddress | undefined) => {
+    if (remote === undefined || !scope.credentials) return undefined;
+    const { href } = remote.url;
+    const asked = credentials.get(href) ?? storedCredential(remote.url, { processes, home, scope, signal });
+    credentials.set(href, asked);
+    return await asked;
+  };
   return {
     prefix: place.prefix,
     file: place.file,
@@ -51,9 +63,11 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
     },
     stateOf: (path) => fileState(join(place.top, path), signal),
     async run(args, { maxOutputBytes = DEFAULT_OUTPUT_BYTES, remote, headers = false } = {}) {
-      const credentials = remote !== undefined && scope.credentials;
-      if (credentials && scope.sandbox === "require") throw noSandbox();
-      const more = remote === undefined ? [] : [...pin(remote), ...credentials ? credentialsOf(userEntries) : []];
+      const credential = await credentialOf(remote);
+      const more = [
+        ...remote === undefined ? [] : pin(remote),
+        ...credential === undefined ? [] : [credential.override],
+      ];
       const env = gitEnvironment({
         ...place,
         overrides,
@@ -63,24 +77,23 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
       });
       return await runGit(processes, {
         args: ["--no-pager", "-C", place.top, ...args],
-        env: { ...env, ...credentials ? { HOME: home } : {}, ...headers ? SHOW_HEADERS : {} },
+        env: { ...env, ...headers ? SHOW_HEADERS : {} },
         scope,
+        frozen,
         timeoutMs: remote === undefined ? LOCAL_TIMEOUT_MS : REMOTE_TIMEOUT_MS,
         maxOutputBytes,
         signal,
-        writes,
+        writes: writes ? [place.top, place.commonDir, place.gitDir] : false,
         network: remote !== undefined,
-        ...(credentials ? { sandbox: "off" } : {}),
+        given: credential?.given,
       });
     },
+    async follow(branch, upstream) {
+      const path = configOf(place);
+      const added = await followBranch(path, branch, upstream);
+      frozen.copies.set(path, Buffer.concat([frozen.copies.get(path) ?? Buffer.alloc(0), Buffer.from(added)]));
+    },
   };
-}
-
-function noSandbox(): ToolError {
-  return new ToolError(
-    "sandbox_unavailable",
-    'Cannot use the stored credentials: [security.shell] sandbox = "require", and inside it there are none; set it to "auto"',
-  );
 }
 
 function remotesOf(entries: readonly ConfigEntry[]): ReadonlyMap<string, RemoteUrls> {
@@ -110,11 +123,6 @@ function filtersOf(userEntries: readonly ConfigEntry[]): ReadonlySet<string> {
     const { section, subsection } = keyParts(key);
     return section === "filter" && subsection !== undefined ? [subsection] : [];
   }));
-}
-
-/** The user's own credential helpers; those of the repository are taken back before. */
-function credentialsOf(userEntries: readonly ConfigEntry[]): readonly Override[] {
-  return userEntries.filter(({ key }) => keyParts(key).section === "credential").map(({ key, value }) => [key, value]);
 }
 
 /** Connects a host name to the addresses that were checked and to no other, whatever it leads to a moment later. */

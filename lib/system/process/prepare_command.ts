@@ -133,10 +133,11 @@ class CommandPreparation implements Preparation {
     const survey = watch.surveyOf(skip, signal);
     const line = await this.#lineOf(request, { survey, contained: bubblewrap !== undefined });
     if (composed === undefined) return await this.#prepareScreened(line, request, { bubblewrap, skip, survey });
+    watch.requireSettled(composed.gitPlaces ?? []);
     const inside = bubblewrap === undefined
       ? await this.#launched(line)
-      : await containedLine(line, request, { bubblewrap });
-    const changes = composed.writes ? this.#changesOf(request) : {};
+      : await containedLine(line, request, { bubblewrap, copies: composed.copies });
+    const changes = composed.writes === false ? {} : this.#changesOf(request);
     return { line: inside, contained: bubblewrap !== undefined, ...await this.#watchChanges(line.cwd, skip, changes) };
   }
 
@@ -182,7 +183,7 @@ class CommandPreparation implements Preparation {
     const relay = request.network === "allowlist" ? await this.#options.relays.open(command) : undefined;
     try {
       const inside = await containedLine(line, request, { ...options, relay });
-      return withRelay({ line: inside, contained: true, ...await watch.watch(note) }, relay);
+      return withRelay({ line: inside, contained: true, ...await watch.watch(note, true) }, relay);
     } catch (error) {
       await relay?.close();
       throw error;
@@ -220,7 +221,8 @@ class CommandPreparation implements Preparation {
       await screenPlaces(places, { scope, command, screening });
     }
     const env = { ...ENVIRONMENT, [MARKER_VARIABLE]: marker, ...composed?.env };
-    return { file, args, cwd: await realpath(scope.workspaceRoot), env };
+    const given = composed?.given === undefined ? [] : [composed.given];
+    return { file, args, cwd: await realpath(scope.workspaceRoot), env, given };
   }
 
   /** Returns the line behind the program that ends an uncontained command with the gateway. */
@@ -287,7 +289,7 @@ async function containedLine(
     localSockets,
     workspaceRoot,
     network: composed?.network ?? false,
-    readOnly: composed?.writes === false,
+    writes: composed?.writes,
   });
   if (inside === undefined) throw uncontainable(command);
   return inside;

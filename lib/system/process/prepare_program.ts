@@ -298,7 +298,7 @@ function noteOf(
 
 /** Workspace of a contained program. */
 interface SeenWorkspace extends AfterProgram {
-  readonly seen: Pick<ContainOptions, "workspaceRoot" | "hidden" | "sockets" | "copies" | "guarded" | "readOnly">;
+  readonly seen: Pick<ContainOptions, "workspaceRoot" | "hidden" | "sockets" | "copies" | "guarded" | "writes">;
 }
 
 /** Looks through the workspace, and says what the program sees of it. */
@@ -315,9 +315,9 @@ async function seenWorkspace(
   const skip = await watch.skippedIn(scope);
   const before = await watch.surveyOf(skip, signal)(root, !scope.allowSensitive);
   requireSurveyed(title, before, { place: "the workspace", section });
-  const seen = { ...await watch.coversOf(before, scope), workspaceRoot: root, readOnly: !writes };
+  const seen = { ...await watch.coversOf(before, scope), workspaceRoot: root, writes };
   const note = { ...noteOf(root, skip, before.guarded), changes: changesFrom(clock, taint) };
-  const after = writes ? await watch.watch(note) : unwatched(false);
+  const after = writes ? await watch.watch(note, true) : unwatched(false);
   return { seen, ...after };
 }
 

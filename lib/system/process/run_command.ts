@@ -47,8 +47,14 @@ export interface ComposedCommand {
   readonly env: Readonly<Record<string, string>>;
   /** True when it has a network inside the sandbox. */
   readonly network: boolean;
-  /** True when it may write to the workspace inside the sandbox. */
-  readonly writes: boolean;
+  /** What it may write to inside the sandbox: the workspace, real absolute paths in it, or nothing. */
+  readonly writes: boolean | readonly string[];
+  /** Absolute paths of git folders that it works on, and of names of such: refused while a program runs that may have made them. Default: none */
+  readonly gitPlaces?: readonly string[] | undefined;
+  /** Contents that stand read-only in the place of files inside the sandbox, by absolute path. Default: none */
+  readonly copies?: ReadonlyMap<string, Uint8Array> | undefined;
+  /** Content of the descriptor FIRST_GIVEN, which it reads to its end. Default: none */
+  readonly given?: Uint8Array | undefined;
   /** Milliseconds that it has to clean up once it is told to stop; 0: it is killed at once. Default 1000 */
   readonly graceMs?: number;
 }

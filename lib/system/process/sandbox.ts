@@ -170,22 +170,22 @@ export interface ContainOptions {
   /** Paths of sockets that the program may connect to, from the workspace on. It may then make Unix sockets. Default: none */
   readonly localSockets?: readonly string[] | undefined;
   /** Contents that stand read-only in the place of files, by absolute path without links. What is hidden stays hidden. Default: none */
-  readonly copies?: ReadonlyMap<string, Uint8Array>;
+  readonly copies?: ReadonlyMap<string, Uint8Array> | undefined;
   /** Absolute paths that can only be read, and keep their names. Default: none */
   readonly guarded?: readonly string[];
   /** Default: without */
   readonly network?: boolean | undefined;
   /** The only way outside, and the program that leads there, which starts the command. Default: none */
   readonly relay?: Pick<CommandRelay, "mounts" | "launcher" | "env"> | undefined;
-  /** True when the workspace can only be read. Default false */
-  readonly readOnly?: boolean;
+  /** What of the workspace can be written: all of it, these real paths in it, or nothing. Default: all of it */
+  readonly writes?: boolean | readonly string[] | undefined;
 }
 
 /**
  * Returns the same command inside bubblewrap: it sees the workspace, read-only system folders and an empty `/tmp`, which is its home;
  * no network; process ids of its own, which all end with it. Hidden files and folders of the workspace appear empty. What is hidden or
- * guarded is a mount there, which can be neither renamed nor removed; so is each folder on the way to what is hidden, or a command
- * could move it where the next sandbox, which is being made at the moment, does not look.
+ * guarded is a mount there, which can be neither renamed nor removed; so is each folder on the way there, or a command could move it where
+ * the next sandbox, which is being made at the moment, does not look, and put a repository of its own in the place of one that git checked.
  * The command's system calls are filtered, and it makes no user namespace. It makes Unix sockets only where one of them is let
  * through, or where this machine has no wall against it: the other sockets that were found in the workspace are then hidden.
  * @returns undefined where the workspace holds the system itself, so that nothing would be contained
@@ -203,15 +203,16 @@ export async function contain(
   const hidden = isOpen && workspace !== undefined
     ? [...options.hidden, ...await socketsBut(localSockets, options.sockets ?? [], workspace)]
     : options.hidden;
+  const own = line.given ?? [];
   const { mounts, given } = workspace === undefined
     ? NOTHING_MOUNTED
-    : await mountsOf(workspace, { ...options, hidden });
+    : await mountsOf(workspace, { ...options, hidden, firstGiven: FIRST_GIVEN + own.length });
   const filter = bubblewrap.filters ? callFilter({ localSockets: isOpen }) : undefined;
   // The way to the relay is a Unix socket: the filter begins behind it
   const isInner = filter !== undefined && relay !== undefined && !isOpen;
   const walls = isInner ? outerOptions() : [
     ...bubblewrap.endsNamespaces ? NO_NAMESPACES : [],
-    ...filter === undefined ? [] : ["--seccomp", String(FIRST_GIVEN + given.length)],
+    ...filter === undefined ? [] : ["--seccomp", String(FIRST_GIVEN + own.length + given.length)],
   ];
   return {
     file: bubblewrap.file,
@@ -230,7 +231,7 @@ export async function contain(
     ],
     cwd: workspace ?? line.cwd,
     env: { ...line.env, ...relay?.env, HOME: "/tmp", ...("TMPDIR" in line.env ? { TMPDIR: "/tmp" } : {}) },
-    given: filter === undefined || isInner ? given : [...given, filter],
+    given: [...own, ...given, ...filter === undefined || isInner ? [] : [filter]],
   };
 }
 
@@ -255,22 +256,26 @@ const NOTHING_MOUNTED: WorkspaceMounts = { mounts: [], given: [] };
 /** @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds */
 async function mountsOf(
   workspace: string,
-  { guarded = [], copies = new Map(), hidden, readOnly = false }: Omit<ContainOptions, "workspaceRoot">,
+  { guarded = [], copies = new Map(), hidden, writes = true, firstGiven }: Omit<ContainOptions, "workspaceRoot"> & {
+    readonly firstGiven: number;
+  },
 ): Promise<WorkspaceMounts> {
-  const bind = readOnly ? "--ro-bind" : "--bind";
+  const parts = typeof writes === "object" ? writes : writes ? [workspace] : [];
+  const bindOf = (path: string) => parts.some((part) => isWithin(path, part)) ? "--bind" : "--ro-bind";
   const [guards, covers, copied] = await Promise.all([
     realPathsOf(guarded, workspace),
     realPathsOf(hidden, workspace),
     realPathsOf([...copies.keys()], workspace),
   ]);
   // A pin inside a guarded folder would make it writable; nothing can be renamed there as it is
-  const pins = foldersOnTheWay([...covers, ...copied], workspace).filter((path) =>
+  const pins = foldersOnTheWay([...covers, ...copied, ...guards], workspace).filter((path) =>
     !guards.some((folder) => isWithin(path, folder))
   );
   const mounts = [
-    ...pins.map((path) => [bind, path, path]),
+    ...parts.filter((path) => path !== workspace).map((path) => ["--bind", path, path]),
+    ...pins.map((path) => [bindOf(path), path, path]),
     ...guards.map((path) => ["--ro-bind", path, path]),
-    ...copied.map((path, index) => ["--ro-bind-data", String(FIRST_GIVEN + index), path]),
+    ...copied.map((path, index) => ["--ro-bind-data", String(firstGiven + index), path]),
     ...await Promise.all(covers.map(coverOf)),
   ].flat();
   const bytes = mounts.reduce((sum, option) => sum + Buffer.byteLength(option) + 1, 0);
@@ -281,7 +286,7 @@ async function mountsOf(
     );
   }
   return {
-    mounts: [bind, workspace, workspace, ...mounts],
+    mounts: [bindOf(workspace), workspace, workspace, ...mounts],
     given: copied.map((path) => copies.get(path) ?? new Uint8Array()),
   };
 }

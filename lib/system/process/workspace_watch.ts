@@ -1,4 +1,5 @@
 import { realpath } from "node:fs/promises";
+import { dirname, relative } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Taint } from "../../base/taint.ts";
@@ -10,7 +11,8 @@ import { type SandboxSection, sandboxUnavailable } from "./containment.ts";
 import type { Aftermath, Quarantine } from "./quarantine.ts";
 import type { ContainOptions } from "./sandbox.ts";
 import type { ArgumentScope, ScreenOptions } from "./screen_arguments.ts";
-import { type Survey, type Surveys, UNFINISHED } from "./surveys.ts";
+import { unlessGone } from "./remembered_folders.ts";
+import { nameIdentity, type Survey, type Surveys, UNFINISHED } from "./surveys.ts";
 
 /** Services and places that watching a workspace needs. */
 export interface WorkspaceWatchOptions extends ScreenOptions {
@@ -54,8 +56,16 @@ export interface WorkspaceWatch {
   ): Promise<Required<Pick<ContainOptions, "hidden" | "sockets" | "copies" | "guarded">>>;
   /** Refuses a program when the quarantine is full: what it makes could not be moved there. @throws {ToolError} `quarantine_full` */
   requireRoom(title: string): Promise<void>;
-  /** Writes the note of a program. Where this gateway is killed before `after`, the next start finds it (`afterKill`). */
-  watch(note: CallNote): Promise<AfterProgram>;
+  /**
+   * Writes the note of a program. Where this gateway is killed before `after`, the next start finds it (`afterKill`).
+   * @param isContained true: what is guarded the program finds read-only. Default false
+   */
+  watch(note: CallNote, isContained?: boolean): Promise<AfterProgram>;
+  /**
+   * Refuses git folders that were not there when a contained program began that still runs: it could exchange them, and their configuration,
+   * at any moment. An uncontained one could do that to all of them. @throws {ToolError} `git_unsettled`
+   */
+  requireSettled(gitPlaces: readonly string[]): void;
   /** Looks after the programs of a gateway that was killed, as `after` does, by the notes that it left. Never throws */
   afterKill(left: readonly LeftNote[]): Promise<Aftermath>;
 }
@@ -70,6 +80,8 @@ export function createWorkspaceWatch(options: WorkspaceWatchOptions): WorkspaceW
 
 class SurveyedWorkspace implements WorkspaceWatch {
   readonly #options: WorkspaceWatchOptions;
+  /** Notes of the contained programs that run */
+  readonly #running = new Set<CallNote>();
 
   constructor(options: WorkspaceWatchOptions) {
     this.#options = options;
@@ -109,9 +121,33 @@ class SurveyedWorkspace implements WorkspaceWatch {
     );
   }
 
-  async watch(note: CallNote): Promise<AfterProgram> {
-    const drop = await this.#options.notes.write(note);
-    return { after: () => this.#lookAfter(note).finally(() => drop().catch(() => {})), drop };
+  async watch(note: CallNote, isContained = false): Promise<AfterProgram> {
+    if (isContained) this.#running.add(note);
+    const end = () => void this.#running.delete(note);
+    const drop = await this.#options.notes.write(note).catch((error: unknown) => {
+      end();
+      throw error;
+    });
+    return {
+      after: () => this.#lookAfter(note).finally(() => drop().catch(() => {}).then(end)),
+      drop: () => drop().finally(end),
+    };
+  }
+
+  requireSettled(gitPlaces: readonly string[]): void {
+    for (const { workspace, skip, known } of this.#running) {
+      const places = gitPlaces.filter((path) => isWithin(path, workspace) && !skip.some((one) => isWithin(path, one)));
+      const strange = places.find((path) => !isKnown(path, workspace, new Set(known)));
+      if (strange === undefined) continue;
+      throw new ToolError(
+        "git_unsettled",
+        `Cannot run git: ${
+          shown(relative(workspace, strange))
+        } appeared while a program runs that may write there, and ` +
+          `could change what git does; end the program (process_tool and "postern mcp list" show what runs), and take ` +
+          `the repository back from ${this.#options.quarantine.folder}, where it is moved then, if it is yours`,
+      );
+    }
   }
 
   async afterKill(left: readonly LeftNote[]): Promise<Aftermath> {
@@ -156,6 +192,15 @@ class SurveyedWorkspace implements WorkspaceWatch {
       return false;
     }
   }
+}
+
+/** Tells whether a path, or a folder above it, has one of these identities. */
+function isKnown(path: string, workspace: string, known: ReadonlySet<string>): boolean {
+  for (let place = path; place !== workspace && isWithin(place, workspace); place = dirname(place)) {
+    const identity = unlessGone(() => nameIdentity(place));
+    if (identity !== undefined && known.has(identity)) return true;
+  }
+  return false;
 }
 
 /** Milliseconds that the clock of a file system may be behind */

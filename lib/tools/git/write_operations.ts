@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import type { Upstream } from "../../system/git/follow_branch.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 import { requireOverwritable, requireStorable } from "./checked_names.ts";
 import { failed, type GitCall, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
@@ -44,17 +45,25 @@ export async function checkout(call: GitCall): Promise<ToolResult> {
   const { paths, rev } = call.input;
   if (paths !== undefined) return await restore(call);
   const commit = rev === undefined ? undefined : await resolveCommit(call.repository, rev);
-  const { target, args } = await switchTo(call, commit);
+  const { target, args, upstream } = await switchTo(call, commit);
   await requireOverwritable(call, await changedUpTo(call, target, ".."));
   await succeed(call, ["switch", "--quiet", "--no-progress", "--no-recurse-submodules", ...args]);
+  if (upstream !== undefined) await call.repository.follow(upstream.branch, upstream);
   return await status(call);
 }
 
-/** Returns the commit and the arguments of `git switch`, for an existing branch, a new one, a remote one, or a commit. */
-async function switchTo(
-  call: GitCall,
-  commit: string | undefined,
-): Promise<{ readonly target: string; readonly args: readonly string[] }> {
+/** Way to another branch or commit. */
+interface Switch {
+  /** Commit that is checked out */
+  readonly target: string;
+  /** Arguments of `git switch` */
+  readonly args: readonly string[];
+  /** Branch of a remote that a new branch of the same name follows. Default: none */
+  readonly upstream?: Upstream;
+}
+
+/** Finds the way to an existing branch, a new one, a remote one, or a commit. */
+async function switchTo(call: GitCall, commit: string | undefined): Promise<Switch> {
   const { branch } = call.input;
   if (branch === undefined) {
     // checkCheckout has made sure that there is a branch or a commit
@@ -76,7 +85,9 @@ async function switchTo(
       }; give "rev" to make it there, as "HEAD"`,
     );
   }
-  return { target: await resolveCommit(call.repository, only), args: ["--track", "--create", branch, only] };
+  const target = await resolveCommit(call.repository, only);
+  const [, , name = ""] = only.split("/");
+  return { target, args: ["--no-track", "--create", branch, target], upstream: { remote: name, branch } };
 }
 
 /** Restores files from the index or a commit. With `staged`, restores the index alone: the files are unstaged. */

@@ -173,19 +173,11 @@ export function bindFiles(files: Files, versions: CallBinding["versions"]): File
  */
 export async function callContainment(
   tool: Pick<Tool, "needs">,
-  { effects, access }: Pick<PreparedCall, "effects" | "access">,
+  { effects }: Pick<PreparedCall, "effects">,
   { config, processes }: { readonly config: Config; readonly processes: Pick<Processes, "containment"> },
 ): Promise<CommandContainment | null> {
   const isGit = tool.needs.includes("git");
   if (effects.command === undefined && !isGit) return null;
-  const { shell, git } = config.security;
-  if (!isGit) return await processes.containment(shell);
-  if (access === "network" && git.credentials) {
-    return {
-      kind: "uncontained",
-      text:
-        "git is not contained in this call: [security.git] credentials = true gives it the user's stored credentials",
-    };
-  }
-  return await processes.containment({ sandbox: shell.sandbox });
+  const { shell } = config.security;
+  return await processes.containment(isGit ? { sandbox: shell.sandbox } : shell);
 }

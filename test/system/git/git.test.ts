@@ -63,10 +63,14 @@ test("a command that takes too long is an error that names the limit", () =>
     });
   }));
 
-test("a command that reaches no remote has no stored credentials, and stays in the sandbox, also where a remote may have them", () =>
+test("a command that reaches no remote has no stored credential, and each stays in the sandbox", () =>
   withWorkspace({}, async ({ root }) => {
     initRepository(root);
-    const { git, requests } = scripted({ version: "git version 3.0\n", config: "", status: "", fetch: "" });
+    const filled = "protocol=https\nhost=git.test\nusername=ada\npassword=s3cret\n";
+    const { git, requests } = scripted({
+      ...{ version: "git version 3.0\n", config: "", status: "", fetch: "" },
+      'printf %s "$POSTERN_QUERY" | exec git credential fill': filled,
+    });
     const opened = opening(root);
     const remote = { url: new URL("https://git.test/a.git"), addresses: ["192.0.2.1"] };
     for (const credentials of [false, true]) {
@@ -74,18 +78,55 @@ test("a command that reaches no remote has no stored credentials, and stays in t
       requests.length = 0;
       await repository.run(["status"]);
       await repository.run(["fetch"], { remote });
-      const seen = requests.map(({ sandbox, composed }) => ({
+      await repository.run(["fetch"], { remote });
+      const query = requests.filter(({ words }) => words[0] === "sh");
+      assert.deepEqual(
+        query.map(({ sandbox, composed }) => [sandbox, composed?.env["HOME"], composed?.env["POSTERN_QUERY"]]),
+        credentials ? [["off", "/home/nobody", "protocol=https\nhost=git.test\npath=a.git\n"]] : [],
+      );
+      const seen = requests.filter(({ words }) => words[0] === "git").map(({ sandbox, composed }) => ({
         sandbox,
-        home: composed?.env["HOME"] === "/home/nobody",
+        home: "HOME" in (composed?.env ?? {}),
         network: composed?.network,
         pinned: JSON.stringify(composed?.env).includes("git.test:443:192.0.2.1"),
+        secret: JSON.stringify(composed?.env).includes("s3cret"),
+        given: composed?.given === undefined ? undefined : new TextDecoder().decode(composed.given),
       }));
+      const more = { network: true, pinned: true, given: credentials ? "username=ada\npassword=s3cret\n" : undefined };
+      const fetched = { sandbox: "auto", home: false, secret: false, ...more };
       assert.deepEqual(seen, [
-        { sandbox: "auto", home: false, network: false, pinned: false },
-        { sandbox: credentials ? "off" : "auto", home: credentials, network: true, pinned: true },
+        { sandbox: "auto", home: false, network: false, pinned: false, secret: false, given: undefined },
+        ...[fetched, fetched],
       ]);
     }
-    const strict = await git.open({ ...opened, scope: { ...opened.scope, sandbox: "require", credentials: true } });
-    await strict.run(["status"]);
-    await assert.rejects(strict.run(["fetch"], { remote }), { code: "sandbox_unavailable" });
+  }));
+
+test("where nothing is stored for an address, or it has a password of its own, git is given none", () =>
+  withWorkspace({}, async ({ root }) => {
+    initRepository(root);
+    const ask = 'printf %s "$POSTERN_QUERY" | exec git credential fill';
+    const answers = { version: "git version 3.0\n", config: "", fetch: "" };
+    const opened = opening(root);
+    const scope = { ...opened.scope, credentials: true };
+    for (
+      const [url, answer, queries] of [
+        ["https://git.test/a.git", "timeout", 1],
+        ["https://git.test/a.git", "username=ada\n", 1],
+        ["https://ada%40home@git.test:8443/a%20b.git", "password=s3cret\n", 1],
+        ["https://ada:own@git.test/a.git", "password=s3cret\n", 0],
+      ] as const
+    ) {
+      const { git, requests } = scripted({ ...answers, [ask]: answer });
+      const repository = await git.open({ ...opened, scope });
+      await repository.run(["fetch"], { remote: { url: new URL(url), addresses: ["192.0.2.1"] } });
+      const asked = requests.filter(({ words }) => words[0] === "sh");
+      assert.equal(asked.length, queries);
+      const { given, env } = requests.at(-1)?.composed ?? {};
+      if (!url.includes("8443")) assert.equal(given, undefined);
+      else {
+        const query = "protocol=https\nhost=git.test:8443\npath=a b.git\nusername=ada@home\n";
+        assert.equal(asked[0]?.composed?.env["POSTERN_QUERY"], query);
+        assert.ok(Object.values(env ?? {}).includes("credential.https://git.test:8443.helper"));
+      }
+    }
   }));

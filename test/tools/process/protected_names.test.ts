@@ -110,15 +110,14 @@ test(
       const output = await shell(bench, `sh -c '${script}'`);
       assert.match(output, /busy/);
       assert.equal(readFileSync(workspace.path(".git/config"), "utf8"), "[core]\n");
-      // Where the configuration may be read, the folder of a repository may be moved, and is guarded in the next call
+      // Nor the folder of a repository, where git would find another one by its name. Its configuration may be read here
       bench.configure({
         ...CONTAINED,
         autonomy: { level: "full", allow_sensitive_file_reads: true, allow_sensitive_file_writes: true },
       });
-      await shell(bench, "mv sub moved");
-      await shell(bench, "sh -c 'echo evil > moved/.git/config'");
-      assert.equal(readFileSync(workspace.path("moved/.git/config"), "utf8"), "[core]\n");
-      assert.deepEqual(inQuarantine(workspace), [], "what was only moved along is left alone");
+      assert.match(await shell(bench, "mv sub moved"), /busy/);
+      assert.match(await shell(bench, "sh -c 'echo evil > sub/.git/config'"), /Read-only file system|cannot create/);
+      assert.deepEqual(inQuarantine(workspace), []);
     }),
 );
 
@@ -325,10 +324,9 @@ test(
       symlinkSync("nowhere", workspace.path(".plugins"));
       assert.match(await shell(bench, "sh -c 'echo evil > .agents/a.md'"), /Read-only file system|cannot create/);
       const led = await shell(bench, "sh -c 'mv conf c; mkdir -p conf/agents nowhere; echo evil > conf/agents/a.md'");
-      assert.match(led, /"\.agents" appeared during the call/);
+      assert.match(led, /(?:Read-only file system|cannot create).*busy|busy.*(?:Read-only file system|cannot create)/s);
       assert.match(led, /"\.plugins" appeared during the call/);
-      assert.equal(existsSync(workspace.path(".agents")), false);
-      assert.equal(readFileSync(workspace.path("c/agents/a.md"), "utf8"), "agent");
+      assert.equal(readFileSync(workspace.path(".agents/a.md"), "utf8"), "agent");
     }, { "conf/agents/a.md": "agent" }),
 );
 
