@@ -7,7 +7,7 @@ import type { ScreenOptions } from "../process/screen_arguments.ts";
 import { type ConfigEntry, parseConfigEntries } from "./config_entries.ts";
 import { configOverrides, type Override } from "./config_overrides.ts";
 import { findRepository, findSubmodules, type RepositoryPlace } from "./find_repository.ts";
-import { freeze, type FrozenPlaces } from "./frozen_places.ts";
+import { freezePlace, type FrozenPlaces } from "./frozen_places.ts";
 import type { Git, GitResult, OpenOptions, Repository } from "./git.ts";
 import { type GitCommand, gitEnvironment, runGit } from "./git_process.ts";
 import { openRepository } from "./open_repository.ts";
@@ -31,7 +31,7 @@ export function createGit(options: GitOptions): Git {
   return new CheckedGit(options);
 }
 
-/** What was checked of a repository. */
+/** Findings of the check of a repository. */
 interface Checked {
   readonly frozen: FrozenPlaces;
   readonly overrides: readonly Override[];
@@ -53,7 +53,7 @@ class CheckedGit implements Git {
       throw fileError("run git in", folder, error);
     };
     const place = await findRepository(folder, scope.workspaceRoot, { files }).catch(failing);
-    const frozen = await freeze(place).catch(failing);
+    const frozen = await freezePlace(place).catch(failing);
     const entries = await this.#listConfig(place, frozen, opened);
     const overrides = configOverrides(entries, { use: opened.use, ...place });
     const all = opened.writes
@@ -113,7 +113,7 @@ class CheckedGit implements Git {
       if (places.length > MAX_SUBMODULES) {
         throw new ToolError("git_too_large", `Cannot run git: it has more than ${MAX_SUBMODULES} submodules`);
       }
-      frozen = await freeze(place, frozen);
+      frozen = await freezePlace(place, frozen);
       const entries = await this.#listConfig(place, frozen, opened);
       overrides = [...overrides, ...configOverrides(entries, { use: opened.use, ...place })];
       places.push(...await this.#submodulesOf(place, { frozen, overrides }, opened));

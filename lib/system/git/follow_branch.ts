@@ -3,7 +3,7 @@ import { open, rm } from "node:fs/promises";
 import { ToolError } from "../../base/errors.ts";
 
 /** Branch of a remote that a local branch follows. */
-export interface Upstream {
+export interface FollowedBranch {
   /** Name of the remote */
   readonly remote: string;
   /** Name of its branch, as `main` */
@@ -19,7 +19,7 @@ const APPEND = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | con
  * @returns the lines that were added
  * @throws {ToolError} `git_failed` while somebody else changes the configuration @throws the error of the system
  */
-export async function followBranch(path: string, branch: string, upstream: Upstream): Promise<string> {
+export async function followBranch(path: string, branch: string, upstream: FollowedBranch): Promise<string> {
   const lock = `${path}.lock`;
   const held = await open(lock, "wx").catch((error: unknown) => {
     if (error instanceof Error && "code" in error && error.code === "EEXIST") {

@@ -17,7 +17,7 @@ export interface FrozenPlaces {
  * @param known repositories that the call works on as well. Default: none
  * @throws {ToolError} `git_config_refused` @throws the error of the system for what cannot be read
  */
-export async function freeze(place: RepositoryPlace, known?: FrozenPlaces): Promise<FrozenPlaces> {
+export async function freezePlace(place: RepositoryPlace, known?: FrozenPlaces): Promise<FrozenPlaces> {
   const { top, gitDir, commonDir } = place;
   const name = join(top, ".git");
   const isNamed = await realpath(name) === gitDir;

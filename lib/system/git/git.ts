@@ -1,7 +1,7 @@
 import type { Taint } from "../../base/taint.ts";
 import type { FileState } from "../files/file_state.ts";
 import type { GitUse } from "./config_overrides.ts";
-import type { Upstream } from "./follow_branch.ts";
+import type { FollowedBranch } from "./follow_branch.ts";
 
 /** Real git on a repository of the workspace that cannot run a program of its own (docs/design/paths_and_commands.md "Git"). */
 export interface Git {
@@ -70,7 +70,7 @@ export interface Repository {
    * Notes which branch of a remote a local branch follows. Commands find the configuration as it was checked, so that none of them can.
    * @throws {ToolError} `git_failed` while somebody else changes the configuration
    */
-  follow(branch: string, upstream: Upstream): Promise<void>;
+  follow(branch: string, upstream: FollowedBranch): Promise<void>;
 }
 
 /** URLs of a remote as they are configured; `push` is `fetch` where nothing else is. */

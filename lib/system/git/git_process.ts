@@ -14,7 +14,7 @@ export interface GitCommand {
   readonly signal: AbortSignal;
   /** Repositories that it works on. Default: none */
   readonly frozen?: FrozenPlaces | undefined;
-  /** What it may write to, as in ComposedCommand. Default false */
+  /** Places that it may write to, as in ComposedCommand. Default false */
   readonly writes?: boolean | readonly string[];
   /** Default false */
   readonly network?: boolean;

@@ -47,7 +47,7 @@ export interface ComposedCommand {
   readonly env: Readonly<Record<string, string>>;
   /** True when it has a network inside the sandbox. */
   readonly network: boolean;
-  /** What it may write to inside the sandbox: the workspace, real absolute paths in it, or nothing. */
+  /** Places that it may write to inside the sandbox: the workspace, real absolute paths in it, or none. */
   readonly writes: boolean | readonly string[];
   /** Absolute paths of git folders that it works on, and of names of such: refused while a program runs that may have made them. Default: none */
   readonly gitPlaces?: readonly string[] | undefined;

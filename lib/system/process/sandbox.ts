@@ -177,7 +177,7 @@ export interface ContainOptions {
   readonly network?: boolean | undefined;
   /** The only way outside, and the program that leads there, which starts the command. Default: none */
   readonly relay?: Pick<CommandRelay, "mounts" | "launcher" | "env"> | undefined;
-  /** What of the workspace can be written: all of it, these real paths in it, or nothing. Default: all of it */
+  /** Parts of the workspace that can be written: all of it, real absolute paths in it, or none. Default: all of it */
   readonly writes?: boolean | readonly string[] | undefined;
 }
 

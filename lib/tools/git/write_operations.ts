@@ -1,5 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
-import type { Upstream } from "../../system/git/follow_branch.ts";
+import type { FollowedBranch } from "../../system/git/follow_branch.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 import { requireOverwritable, requireStorable } from "./checked_names.ts";
 import { failed, type GitCall, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
@@ -59,7 +59,7 @@ interface Switch {
   /** Arguments of `git switch` */
   readonly args: readonly string[];
   /** Branch of a remote that a new branch of the same name follows. Default: none */
-  readonly upstream?: Upstream;
+  readonly upstream?: FollowedBranch;
 }
 
 /** Finds the way to an existing branch, a new one, a remote one, or a commit. */
