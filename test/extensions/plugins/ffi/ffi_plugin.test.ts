@@ -4,15 +4,18 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { systemClock } from "../../../../lib/base/clock.ts";
+import { type Clock, systemClock } from "../../../../lib/base/clock.ts";
+import type { ToolError } from "../../../../lib/base/errors.ts";
 import { createFfiOpener } from "../../../../lib/extensions/plugins/ffi/ffi_plugin.ts";
 import { type ManifestOf, parsePluginManifest } from "../../../../lib/extensions/plugins/manifest.ts";
 import type { PluginHost } from "../../../../lib/extensions/plugins/plugin_host.ts";
 import { createCommandLookup } from "../../../../lib/system/process/command_lookup.ts";
+import { createFakeClock } from "../../../support/fake_clock.ts";
 import { isGone } from "../../../support/is_gone.ts";
 import { sampleTool, sha256 } from "../../../support/plugin_package.ts";
 import { configOf } from "../../../support/running_gateway.ts";
 import { createToolBench } from "../../../support/tool_bench.ts";
+import { until } from "../../../support/until.ts";
 import { withWorkspace, type Workspace } from "../../../support/workspace.ts";
 import { NO_SECRETS } from "../../../support/plugin_bench.ts";
 
@@ -35,7 +38,7 @@ interface SampleBench {
 async function withLibrary(
   plugins: Readonly<Record<string, unknown>>,
   use: (bench: SampleBench) => Promise<void>,
-  symbol = "sample",
+  { symbol = "sample", clock = systemClock }: { readonly symbol?: string; readonly clock?: Clock } = {},
 ): Promise<void> {
   await withWorkspace({ "a.txt": "a" }, async (workspace) => {
     const folder = join(dirname(workspace.root), "package");
@@ -49,7 +52,7 @@ async function withLibrary(
       ffi: { library: "sample.so", sha256: sha256(main), symbol },
     })) as ManifestOf<"ffi">;
     const config = configOf({ plugins: { allow_ffi: true, timeout_secs: 20, ...plugins } });
-    const open = createFfiOpener({ processes, clock: systemClock, secrets: NO_SECRETS });
+    const open = createFfiOpener({ processes, clock, secrets: NO_SECRETS });
     const context = {
       workspace_root: workspace.root,
       allow_sensitive_file_reads: false,
@@ -112,20 +115,28 @@ for (const plugins of APART) {
 test(
   "a library that takes too long, or answers too much, is ended",
   { skip },
-  () =>
-    withLibrary({ sandbox: "off", timeout_secs: 1, max_output_bytes: 2048 }, async ({ call }) => {
+  () => {
+    const clock = createFakeClock();
+    return withLibrary({ sandbox: "off", max_output_bytes: 2048 }, async ({ call }) => {
       const { output } = await call("a");
-      await assert.rejects(call("sleep"), { code: "plugin_timeout" });
+      let ended: unknown;
+      call("sleep").catch((error: unknown) => (ended = error));
+      await until(async () => {
+        await clock.advance(20_000);
+        return ended !== undefined;
+      });
+      assert.equal((ended as ToolError).code, "plugin_timeout");
       assert.ok(await isGone(output));
       await assert.rejects(call("huge"), { code: "plugin_output_too_large" });
-    }),
+    }, { clock });
+  },
 );
 
 test(
   "a library in the gateway's own process answers there",
   { skip },
   () =>
-    withLibrary({ ffi: "in_process", timeout_secs: 1, max_output_bytes: 2048 }, async ({ call }) => {
+    withLibrary({ ffi: "in_process", max_output_bytes: 2048 }, async ({ call }) => {
       const { output, data } = await call("a");
       assert.equal(output, String(process.pid));
       assert.deepEqual((data as { readonly input: unknown }).input, { text: "a" });
@@ -147,7 +158,7 @@ for (const plugins of [{ sandbox: "off" }, { ffi: "in_process" }]) {
     `a function that the library has not is an error that names it: ${JSON.stringify(plugins)}`,
     { skip },
     () =>
-      assert.rejects(withLibrary(plugins, async ({ call }) => void await call("a"), "missing"), {
+      assert.rejects(withLibrary(plugins, async ({ call }) => void await call("a"), { symbol: "missing" }), {
         code: "plugin_failed",
         message: /missing/,
       }),
