@@ -31,6 +31,7 @@ import {
   type Runtime,
   type TestFiles,
   type TestProcess,
+  timesOfMachine,
   writeTestProcesses,
 } from "./test_plan.ts";
 
@@ -49,7 +50,7 @@ const RUN_LIMIT_MS = long ? undefined : 30 * 60_000;
 const CACHE = fileURLToPath(new URL("../node_modules/.cache/", import.meta.url));
 /** Times of the last run on this machine, which go before those that come with the project */
 const LAST_TIMES = join(CACHE, "test_times.json");
-const TIMES = [fileURLToPath(new URL("test_times.json", import.meta.url)), LAST_TIMES];
+const PROJECT_TIMES = fileURLToPath(new URL("test_times.json", import.meta.url));
 /** Aborts when somebody ends the run: what has begun is ended, and nothing begins */
 const stopped = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => stopped.abort(signal));
@@ -86,7 +87,7 @@ function findDeno(): string | undefined {
 
 /** Plans the run. A file that is named, or long, has a process of its own. */
 function planProcesses(files: TestFiles): readonly TestProcess[] {
-  if (whole) return planTests(files, readTimes(TIMES));
+  if (whole) return planTests(files, timesOfMachine(readTimes([PROJECT_TIMES]), readTimes([LAST_TIMES])));
   return (["node", "deno"] as const).flatMap((runtime) =>
     files[runtime].map((file) => ({ runtime, files: [file], seconds: 0 }))
   );

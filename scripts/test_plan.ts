@@ -107,6 +107,17 @@ function runsAlone(file: string): boolean {
   return WHOLE_PROJECT.test(file.replaceAll("\\", "/")) || WHOLE_PROCESS.test(readFileSync(file, "utf8"));
 }
 
+/**
+ * Returns the times by which a run is planned: those of this machine, in the measure of those that come with the project. A machine that is
+ * slower, or was busy, would else split the same files among ever more processes, each of which takes long to start.
+ */
+export function timesOfMachine(project: TestTimes, machine: TestTimes): TestTimes {
+  const known = [...machine.keys()].filter((file) => project.has(file));
+  const sumOf = (times: TestTimes) => known.reduce((sum, file) => sum + (times.get(file) ?? 0), 0);
+  const factor = known.length === 0 ? 1 : sumOf(project) / Math.max(sumOf(machine), 1);
+  return new Map([...project, ...[...machine].map(([file, seconds]) => [file, seconds * factor] as const)]);
+}
+
 /** Reads files of times, as `remember_times.js` writes them. A later file counts more; one that is not there has no times. */
 export function readTimes(paths: readonly string[]): TestTimes {
   const texts = paths.filter((path) => existsSync(path)).map((path) => readFileSync(path, "utf8"));

@@ -3,7 +3,7 @@ import { globSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { describe, test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { planTests, readTimes, type TestTimes, writeTestProcesses } from "../../scripts/test_plan.ts";
+import { planTests, readTimes, type TestTimes, timesOfMachine, writeTestProcesses } from "../../scripts/test_plan.ts";
 import { PROJECT_ROOT } from "../support/source_files.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
@@ -59,6 +59,18 @@ test("a process is written as a file that loads its test files, and one of Deno 
     for (const file of [first, second]) assert.ok(readFileSync(loaded, "utf8").includes(`/${file}"`), file);
     return Promise.resolve();
   }));
+
+test("a machine that was busy plans the same number of processes, by its own order of the times", () => {
+  const project: TestTimes = new Map([["test/a", 4], ["test/b", 6], ["test/gone", 3]]);
+  const busy: TestTimes = new Map([["test/a", 30], ["test/b", 20], ["test/new", 5]]);
+  assert.deepEqual([...timesOfMachine(project, busy)], [["test/a", 6], ["test/b", 4], ["test/gone", 3], [
+    "test/new",
+    1,
+  ]]);
+  assert.deepEqual(timesOfMachine(project, new Map()), project);
+  const none: TestTimes = new Map([["test/a", 0]]);
+  assert.deepEqual([...timesOfMachine(project, none).values()], [0, 6, 3]);
+});
 
 test("no file of npm test takes longer than ten seconds, by the times that come with the project", () => {
   const long = FILES.filter((file) => (TIMES.get(file) ?? 0) > MAX_SECONDS);
