@@ -34,9 +34,9 @@ const WHOLE_PROCESS =
  * Time of a process that files share, in seconds: enough that its start does not count, little enough that no processor waits for it at
  * the end. Deno keeps nothing of what it compiled for the next process.
  */
-const SHARED_SECONDS: Readonly<Record<Runtime, number>> = { node: 10, deno: 16 };
+const SHARED_SECONDS: Readonly<Record<Runtime, number>> = { node: 20, deno: 24 };
 /** Files of a shared process: each takes some time to load, which the remembered times leave out */
-const MAX_SHARED_FILES = 32;
+const MAX_SHARED_FILES = 48;
 /** Time of a file that nobody has measured. Most take less. Seconds */
 const UNKNOWN_SECONDS = 1;
 const LOAD_GROUP = new URL("../test/support/load_group.ts", import.meta.url).href;

@@ -39,9 +39,9 @@ describe("a plan of all tests", () => {
 
 test("files share a process until their times fill it", () => {
   const files = FILES.filter((file) => file.startsWith("test/base/")).slice(0, 6);
-  const times: TestTimes = new Map(files.map((file, index) => [file, index === 0 ? 11 : 4]));
+  const times: TestTimes = new Map(files.map((file, index) => [file, index === 0 ? 21 : 8]));
   const plan = planTests({ node: files, deno: [] }, times);
-  assert.deepEqual(plan.map((one) => [one.files.length, one.seconds]), [[1, 11], [2, 8], [2, 8], [1, 4]]);
+  assert.deepEqual(plan.map((one) => [one.files.length, one.seconds]), [[1, 21], [2, 16], [2, 16], [1, 8]]);
 });
 
 test("a process is written as a file that loads its test files, and one of Deno as a file that starts Deno", () =>
