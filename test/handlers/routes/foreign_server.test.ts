@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { createGateway } from "../../../handlers/mod.ts";
 import type { StatusReply } from "../../../handlers/routes/health.ts";
 import { startOpenAiUpstream } from "../../../fixtures/upstream/openai_upstream.ts";
+import { createFakeClock } from "../../support/fake_clock.ts";
 import { freePort } from "../../support/free_port.ts";
 import { type RunningGateway, withRunningGateway } from "../../support/running_gateway.ts";
 import { type StartedProcess, startProcess } from "../../support/started_process.ts";
@@ -61,7 +62,9 @@ test("a model server of another user is sent nothing until a person trusts it", 
   const port = await freePort();
   const server = await startAs(t, STRANGER, port);
   if (server === undefined) return;
-  await withRunningGateway({ config: AUTO, localServers: [`http://127.0.0.1:${port}`] }, async (gateway) => {
+  // A look at servers may take two seconds, and longer on a busy machine
+  const clock = createFakeClock();
+  await withRunningGateway({ config: AUTO, localServers: [`http://127.0.0.1:${port}`], clock }, async (gateway) => {
     const before = await statusOf(gateway);
     assert.equal(before?.name, "offline");
     assert.match(before?.reason ?? "", new RegExp(`uid ${STRANGER}.*postern models trust 127.0.0.1:${port}`));
@@ -82,10 +85,10 @@ test("a model server of another user is sent nothing until a person trusts it", 
         by: { via: "http", token_id: "env" },
       }],
     );
-    await until(
-      () => gateway.services.agent?.providers.inUse.name === "openai_compatible",
-      "the trusted server is used",
-    );
+    await until(async () => {
+      await clock.advance(0);
+      return gateway.services.agent?.providers.inUse.name === "openai_compatible";
+    }, "the trusted server is used");
     assert.match((await statusOf(gateway))?.reason ?? "", /run by the user with uid 4242, trusted by you$/);
     const reply = await complete(gateway, "default");
     assert.match(await reply.text(), /from another user/);
@@ -96,11 +99,11 @@ test("a server of a user in local_users is taken, and its user is named", async 
   const port = await freePort();
   if (await startAs(t, DAEMON, port) === undefined) return;
   const localServers = [`http://127.0.0.1:${port}`];
-  await withRunningGateway({ config: AUTO, localServers }, async (gateway) => {
+  await withRunningGateway({ config: AUTO, localServers, clock: createFakeClock() }, async (gateway) => {
     assert.match((await statusOf(gateway))?.reason ?? "", /run by daemon \(uid 1\)/);
   });
   const config = { provider: { ...AUTO.provider, local_users: ["daemon"] } };
-  await withRunningGateway({ config, localServers }, async (gateway) => {
+  await withRunningGateway({ config, localServers, clock: createFakeClock() }, async (gateway) => {
     assert.match((await statusOf(gateway))?.reason ?? "", /answers at 127\.0\.0\.1:\d+, run by daemon$/);
   });
 });
@@ -108,7 +111,9 @@ test("a server of a user in local_users is taken, and its user is named", async 
 test("another user who takes the port of a server in use gets no request", async (t) => {
   const mine = await startOpenAiUpstream();
   const port = Number(new URL(mine.origin).port);
-  await withRunningGateway({ config: AUTO, localServers: [mine.origin] }, async (gateway) => {
+  // A look at servers may take two seconds, and longer on a busy machine
+  const clock = createFakeClock();
+  await withRunningGateway({ config: AUTO, localServers: [mine.origin], clock }, async (gateway) => {
     assert.equal((await complete(gateway, "upstream-small")).status, 200);
     await mine.close();
     const server = await startAs(t, STRANGER, port);
@@ -116,7 +121,10 @@ test("another user who takes the port of a server in use gets no request", async
     const reply = await complete(gateway, "upstream-small");
     assert.equal(reply.status, 502);
     assert.match(await reply.text(), new RegExp(`Cannot use the server at .*uid ${STRANGER}`));
-    await until(() => gateway.services.agent?.providers.inUse.name === "offline", "the server is given up");
+    await until(async () => {
+      await clock.advance(0);
+      return gateway.services.agent?.providers.inUse.name === "offline";
+    }, "the server is given up");
     assert.deepEqual(asked(server), []);
   });
 });
