@@ -544,6 +544,7 @@ test("a browser without bubblewrap is called weaker, and is refused to root and 
       filters: true,
       endsNamespaces: true,
       nests: true,
+      bounds: undefined,
     }, { browser, security })).state,
     "ok",
   );
