@@ -5,12 +5,8 @@ import { messageOf } from "../../lib/base/errors.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { launchersIn } from "../../lib/guard/understood_commands.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
-import {
-  type CommandContainment,
-  type Containment,
-  containmentOf,
-  type ContainmentSettings,
-} from "../../lib/system/process/containment.ts";
+import { type Bounds, boundsText } from "../../lib/system/process/bounds.ts";
+import { type Containment, containmentOf, type ContainmentSettings } from "../../lib/system/process/containment.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import { requireUncontained } from "../../lib/system/browser/uncontained_browser.ts";
 import { requiresSandbox } from "../../lib/tools/web/drive_browser.ts";
@@ -41,7 +37,7 @@ export const filesCheck: Check = {
 export const sandboxCheck: Check = {
   name: "sandbox",
   run: async (installation) => [
-    await checkSandbox(installation),
+    ...await checkSandbox(installation),
     ...await checkBrowser(installation),
     ...checkLaunchers(installation),
     ...await checkQuarantine(installation),
@@ -50,17 +46,30 @@ export const sandboxCheck: Check = {
 
 const INSTALL = "apt install bubblewrap (or dnf, pacman), and restart the gateway";
 
-async function checkSandbox({ loaded: { config } }: Installation): Promise<Finding> {
+async function checkSandbox({ loaded: { config } }: Installation): Promise<readonly Finding[]> {
   const { sandbox } = config.security.shell;
-  const { kind, text } = await containmentHere(config.security.shell);
+  const found = await foundHere(config.security.shell);
+  const { kind, text } = containmentOf(config.security.shell, found);
   switch (kind) {
     case "contained":
-      return fine("sandbox", text);
+      return [fine("sandbox", text), boundsFinding(found?.kind === "bubblewrap" ? found.bounds : undefined)];
     case "refused":
-      return failure("sandbox", text, INSTALL);
+      return [failure("sandbox", text, INSTALL)];
     case "uncontained":
-      return warning("sandbox", text, sandbox === "off" ? "postern config set security.shell.sandbox auto" : INSTALL);
+      return [warning("sandbox", text, sandbox === "off" ? "postern config set security.shell.sandbox auto" : INSTALL)];
   }
+}
+
+/** Says what contained programs may take of the machine. @param bounds undefined: there are none */
+export function boundsFinding(bounds: Bounds | undefined): Finding {
+  if (bounds === undefined) {
+    const message =
+      "Contained programs have no bounds on processes and files, since prlimit is not there or does not work";
+    return warning("bounds", message, "apt install util-linux (or dnf, pacman), and restart the gateway");
+  }
+  return bounds.processes === undefined
+    ? warning("bounds", boundsText(bounds), "run the gateway as a user of its own, on Linux 5.14 or later")
+    : fine("bounds", boundsText(bounds));
 }
 
 async function checkBrowser({ loaded: { config } }: Installation): Promise<readonly Finding[]> {
@@ -117,13 +126,13 @@ export async function commandNotes({ security }: Config): Promise<readonly strin
   const warning = launchers.length === 0
     ? []
     : [`Allowed commands that can run any program: ${launchers.join(", ")}; remove them from allowed_commands`];
-  const { text } = await containmentHere(security.shell);
+  const { text } = containmentOf(security.shell, await foundHere(security.shell));
   return [`Sandbox: ${text}`, ...warning];
 }
 
-/** Finds out how a gateway that starts now on this machine would contain the commands of tools. Takes at most 10 s. */
-export async function containmentHere(settings: ContainmentSettings): Promise<CommandContainment> {
-  if (settings.sandbox === "off") return containmentOf(settings, undefined);
+/** Looks for bubblewrap as a gateway that starts now on this machine would. Takes at most 10 s. @returns undefined with `off`, which needs none */
+async function foundHere({ sandbox }: ContainmentSettings): Promise<Containment | undefined> {
+  if (sandbox === "off") return undefined;
   const { signal } = new AbortController();
-  return containmentOf(settings, await tryBubblewrap({ commands: createCommandLookup(), clock: systemClock, signal }));
+  return await tryBubblewrap({ commands: createCommandLookup(), clock: systemClock, signal });
 }

@@ -36,6 +36,7 @@ import { createGuardedFetch, type GuardedFetch } from "../../lib/system/net/guar
 import { createRelay } from "../../lib/system/net/relay.ts";
 import { chooseProxy, type ProxySettings } from "../../lib/system/net/proxy_choice.ts";
 import { createUrlPolicy, type UrlPolicy } from "../../lib/system/net/url_policy.ts";
+import type { Bounds } from "../../lib/system/process/bounds.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
 import { runOwnCommand } from "../../lib/system/process/own_command.ts";
@@ -125,6 +126,8 @@ export interface ToolBenchOptions {
   readonly clock?: Clock;
   readonly variant?: FilesVariant;
   readonly marker?: string;
+  /** Bounds of contained programs. Default: those of this machine */
+  readonly bounds?: Partial<Bounds>;
   readonly timeoutMs?: number;
   /** Returns a remembered answer. Default: none is remembered */
   readonly remembered?: () => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
@@ -198,6 +201,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     onTainted: ({ paths, taint, workspace }) => taintedFiles.markWritten(paths, { taint, root: workspace }),
     ...(options.quarantine === undefined ? {} : { quarantine: options.quarantine }),
     ...(options.marker === undefined ? {} : { marker: options.marker }),
+    ...(options.bounds === undefined ? {} : { bounds: options.bounds }),
   });
   const files = createFiles({
     clock: systemClock,

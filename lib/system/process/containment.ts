@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import type { Bounds } from "./bounds.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 
 /** A bubblewrap that works here, and the walls that it can make beside its own. */
@@ -12,6 +13,8 @@ export interface Bubblewrap {
   readonly endsNamespaces: boolean;
   /** True: bubblewrap works inside bubblewrap, so that a filter may begin behind the way to a relay */
   readonly nests: boolean;
+  /** Bounds that hold for a program. undefined: none, since `prlimit` is not there or does not work here */
+  readonly bounds: Bounds | undefined;
 }
 
 /** Result of a look for bubblewrap on this machine. */
@@ -72,6 +75,8 @@ export function createContainmentFinder(options: {
   readonly signal: AbortSignal;
   /** Told of each look. Default: nobody is */
   readonly onLook?: ((found: Containment) => void) | undefined;
+  /** Bounds that take the place of this machine's. Default: none */
+  readonly bounds?: Partial<Bounds> | undefined;
 }): ContainmentFinder {
   let last: Promise<Containment> | undefined;
   let looking: Promise<Containment> | undefined;
@@ -118,10 +123,11 @@ export function containmentOf(
 }
 
 /** Returns what containment is without on this machine. */
-function gapsOf({ filters, nests }: Bubblewrap, network: CommandNetwork): readonly string[] {
-  if (!filters) return ["without a filter of system calls, which this machine does not take"];
-  if (network === "none" || nests) return [];
-  return ["may make Unix sockets, since bubblewrap does not work inside itself here"];
+function gapsOf({ filters, nests, bounds }: Bubblewrap, network: CommandNetwork): readonly string[] {
+  const unbounded = bounds === undefined ? ["without bounds on what they take, since prlimit does not work here"] : [];
+  if (!filters) return ["without a filter of system calls, which this machine does not take", ...unbounded];
+  if (network === "none" || nests) return unbounded;
+  return [...unbounded, "may make Unix sockets, since bubblewrap does not work inside itself here"];
 }
 
 function reachedBy(network: CommandNetwork, sockets: readonly string[]): readonly string[] {

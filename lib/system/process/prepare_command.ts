@@ -7,6 +7,7 @@ import { ToolError } from "../../base/errors.ts";
 import { UNTAINTED } from "../../base/taint.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { shown } from "../files/parse_path.ts";
+import type { Bounds } from "./bounds.ts";
 import type { CallNote, LeftNote } from "./call_notes.ts";
 import { type CommandLookup, SEARCH_PATH } from "./command_lookup.ts";
 import type { CommandRelay, CommandRelays } from "./command_relay.ts";
@@ -73,6 +74,8 @@ export type AnyRequest = ProcessRequest & { readonly composed?: ComposedCommand 
 export interface PreparedCommand extends AfterProgram {
   readonly line: CommandLine;
   readonly contained: boolean;
+  /** Bounds that it runs in. Undefined: none */
+  readonly bounds?: Bounds | undefined;
   /** Way to the network of a command with `network = "allowlist"`; `after` and `drop` close it */
   readonly relay?: CommandRelay | undefined;
 }
@@ -138,7 +141,8 @@ class CommandPreparation implements Preparation {
       ? await this.#launched(line)
       : await containedLine(line, request, { bubblewrap, copies: composed.copies });
     const changes = composed.writes === false ? {} : this.#changesOf(request);
-    return { line: inside, contained: bubblewrap !== undefined, ...await this.#watchChanges(line.cwd, skip, changes) };
+    const held = { contained: bubblewrap !== undefined, bounds: bubblewrap?.bounds };
+    return { line: inside, ...held, ...await this.#watchChanges(line.cwd, skip, changes) };
   }
 
   afterKill(left: readonly LeftNote[]): Promise<Aftermath> {
@@ -183,7 +187,8 @@ class CommandPreparation implements Preparation {
     const relay = request.network === "allowlist" ? await this.#options.relays.open(command) : undefined;
     try {
       const inside = await containedLine(line, request, { ...options, relay });
-      return withRelay({ line: inside, contained: true, ...await watch.watch(note, true) }, relay);
+      const held = { contained: true, bounds: bubblewrap.bounds };
+      return withRelay({ line: inside, ...held, ...await watch.watch(note, true) }, relay);
     } catch (error) {
       await relay?.close();
       throw error;

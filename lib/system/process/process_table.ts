@@ -2,6 +2,7 @@ import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import type { Taint } from "../../base/taint.ts";
+import type { Bounds } from "./bounds.ts";
 import type { CommandNetwork } from "./containment.ts";
 import type { RelayProblem } from "../net/relay.ts";
 import { createOutputRing, type OutputPart, type OutputRing } from "./command_output.ts";
@@ -19,6 +20,8 @@ export interface ProcessInfo {
   /** Milliseconds since the epoch */
   readonly startedAt: number;
   readonly contained: boolean;
+  /** Bounds that it runs in. Undefined: none */
+  readonly bounds: Bounds | undefined;
   readonly network: CommandNetwork;
   /** Id of the token whose call started it; null: no token's */
   readonly owner: string | null;
@@ -47,6 +50,7 @@ export interface ProcessTable {
 interface ProcessStart {
   readonly words: readonly string[];
   readonly contained: boolean;
+  readonly bounds: Bounds | undefined;
   readonly network: CommandNetwork;
   /** Returns what the relay of the process has refused until now */
   readonly refused: () => readonly RelayProblem[];
@@ -139,7 +143,7 @@ class StartedProcesses implements ProcessTable {
 
   #open(
     group: ProcessGroup,
-    { words, contained, network, refused, owner, taint, maxOutputBytes, onEnd }: ProcessStart,
+    { words, contained, bounds, network, refused, owner, taint, maxOutputBytes, onEnd }: ProcessStart,
   ): Entry {
     const ring = createOutputRing(maxOutputBytes, this.#redact);
     const entry: Entry = {
@@ -148,6 +152,7 @@ class StartedProcesses implements ProcessTable {
         words,
         startedAt: this.#clock.now(),
         contained,
+        bounds,
         network,
         owner,
         taint,

@@ -19,6 +19,7 @@ import {
   type ContainmentSettings,
   createContainmentFinder,
 } from "./containment.ts";
+import type { Bounds } from "./bounds.ts";
 import { killLeftovers } from "./leftover_processes.ts";
 import { RightUncertain } from "./gated_start.ts";
 import type { AnyRequest, Preparation, PreparedCommand } from "./prepare_command.ts";
@@ -134,6 +135,8 @@ export interface ProcessesOptions extends ScreenOptions {
   readonly redact?: RedactPart;
   /** Told of each look for bubblewrap. Default: nobody is */
   readonly onLook?: (found: Containment) => void;
+  /** Bounds of contained programs that take the place of this machine's. Default: none */
+  readonly bounds?: Partial<Bounds>;
 }
 
 /** Time that a composed command gets to remove its lock files after it is told to stop. */
@@ -155,10 +158,10 @@ class ToolProcesses implements Processes {
   readonly #runner: Lazy<Promise<CommandRunner>>;
 
   constructor(options: ProcessesOptions) {
-    const { commands, clock, onLook } = options;
+    const { commands, clock, onLook, bounds } = options;
     this.#options = options;
     this.#table = createProcessTable(clock, options.redact, options.gateway);
-    this.#finder = createContainmentFinder({ commands, clock, signal: this.#closing.signal, onLook });
+    this.#finder = createContainmentFinder({ commands, clock, signal: this.#closing.signal, onLook, bounds });
     this.#runner = lazily(() => loadRunner(options, this.#finder));
   }
 
@@ -252,7 +255,7 @@ class ToolProcesses implements Processes {
 
   #run(request: CommandRequest): Promise<ProcessResult> {
     return this.#whenItMayBegin(request, async (prepared, signal) => {
-      const { line, contained, relay } = prepared;
+      const { line, contained, bounds, relay } = prepared;
       const { requireStarted, runCommand } = await this.#runner();
       const { timeoutMs, maxOutputBytes, composed } = request;
       const graceMs = composed === undefined ? 0 : composed.graceMs ?? GRACE_MS;
@@ -271,15 +274,22 @@ class ToolProcesses implements Processes {
       const after = await this.#afterOf(prepared);
       if (contained) requireStarted(request.words, result);
       relay?.requireStarted(result);
-      return { ...result, contained, refused: relay?.problems() ?? [], ...after };
+      return { ...result, contained, bounds, refused: relay?.problems() ?? [], ...after };
     });
   }
 
   #start(request: StartRequest): Promise<ProcessInfo> {
     return this.#whenItMayBegin(request, async (prepared, signal) => {
-      const { line, contained, relay } = prepared;
+      const { line, contained, bounds, relay } = prepared;
       const { words, owner, taint = UNTAINTED, maxProcesses, maxOutputBytes } = request;
-      const about = { words, contained, network: relay === undefined ? "none" : "allowlist", owner, taint } as const;
+      const about = {
+        words,
+        contained,
+        bounds,
+        network: relay === undefined ? "none" : "allowlist",
+        owner,
+        taint,
+      } as const;
       const refused = () => relay?.problems() ?? [];
       const onEnd = () => this.#afterOf(prepared);
       try {

@@ -7,6 +7,7 @@ import type { Taint } from "../../base/taint.ts";
 import { type Capture, type Captured, captureOutput } from "./command_output.ts";
 import { startWithRight } from "./gated_start.ts";
 import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
+import type { Bounds } from "./bounds.ts";
 import type { RelayProblem } from "../net/relay.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandNetwork, SandboxMode } from "./containment.ts";
@@ -89,6 +90,8 @@ export interface CommandResult {
 export interface ProcessResult extends CommandResult, Aftermath {
   /** True when it ran inside the sandbox, where a signal shows as the exit code 128 + its number. */
   readonly contained: boolean;
+  /** Bounds that it ran in. Undefined: none */
+  readonly bounds?: Bounds | undefined;
   /** Requests that the relay of the command refused or could not carry out */
   readonly refused: readonly RelayProblem[];
 }

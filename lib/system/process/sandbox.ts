@@ -8,6 +8,7 @@ import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandRelay } from "./command_relay.ts";
+import { boundedBy, type Bounds, boundsHere, isNotBegun } from "./bounds.ts";
 import { callFilter } from "./call_filter.ts";
 import { type Bubblewrap, type Containment, sandboxUnavailable } from "./containment.ts";
 import { type CommandLine, FIRST_GIVEN } from "./process_group.ts";
@@ -68,8 +69,11 @@ function shownFolder(folder: string): readonly string[] {
     : ["--ro-bind-try", folder, folder];
 }
 
+/** Refuses to go on without a user namespace. In one of its own, the sandbox's processes are counted by themselves. */
+const OWN_NAMESPACE = "--unshare-user";
+
 /** Keeps programs from user namespaces, whose owner reaches far more of the kernel. */
-const NO_NAMESPACES = ["--unshare-user", "--disable-userns"];
+const NO_NAMESPACES = [OWN_NAMESPACE, "--disable-userns"];
 
 /**
  * Returns options of an inner bubblewrap, which shows all that the outer one does and begins a filter. It has a user namespace of its
@@ -86,43 +90,51 @@ const outerOptions = () => process.getuid?.() === 0 ? ["--cap-add", "CAP_SETFCAP
 /**
  * Looks for bubblewrap and tries it with all its walls; where they do not work together, alone and with each: a container may forbid
  * what it needs.
+ * @param options.bounds those that take the place of this machine's
  * @returns `none` when it is not there or says that it cannot work here; `unanswered` when it is there and said neither
  */
-export async function tryBubblewrap({ commands, clock, signal }: {
+export async function tryBubblewrap({ commands, clock, signal, bounds: changes }: {
   readonly commands: Pick<CommandLookup, "find">;
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  readonly bounds?: Partial<Bounds> | undefined;
 }): Promise<Containment> {
   if (process.platform !== "linux") return { kind: "none", reason: "bubblewrap is there on Linux alone" };
   const file = await commands.find("bwrap");
   if (file === undefined) return { kind: "none", reason: "bubblewrap is not installed" };
-  const program = await commands.find("true");
+  const [program, prlimit] = await Promise.all([commands.find("true"), commands.find("prlimit")]);
   if (program === undefined) return unanswered('there is no program "true" to try bubblewrap with');
   const runs = (args: readonly string[], given: readonly Uint8Array[] = []) =>
     runBubblewrap({ file, args: [...baseOptions(), ...args, program], cwd: "/", env: {}, given }, { clock, signal });
   const filter = callFilter({ localSockets: false });
   const filtered = ["--seccomp", String(FIRST_GIVEN), "--"];
-  const withFilter = (args: readonly string[]) => filter === undefined ? NO_FILTER : runs(args, [filter]);
+  const withFilter = (args: readonly string[]) => filter === undefined ? NO_SUCH_WALL : runs(args, [filter]);
+  const bounds = prlimit === undefined ? undefined : { ...boundsHere(prlimit), ...changes };
+  const bounded = bounds === undefined ? [] : boundedBy(bounds);
   // Most machines take all of them: each try is a process, which a start waits for
   const [whole, nested] = await Promise.all([
-    withFilter([...NO_NAMESPACES, ...filtered]),
+    withFilter([...NO_NAMESPACES, ...filtered, ...bounded]),
     withFilter([...outerOptions(), "--", file, ...innerOptions(FIRST_GIVEN)]),
   ]);
   for (const wall of [whole, nested]) if (wall !== "works" && wall.kind === "unanswered") return wall;
   if (whole === "works") {
-    return { kind: "bubblewrap", file, filters: true, endsNamespaces: true, nests: nested === "works" };
+    return { kind: "bubblewrap", file, filters: true, endsNamespaces: true, nests: nested === "works", bounds };
   }
   const base = await runs(["--"]);
   if (base !== "works") return base;
-  const walls = [...await Promise.all([withFilter(filtered), runs([...NO_NAMESPACES, "--"])]), nested];
+  const withBounds = bounds === undefined ? NO_SUCH_WALL : runs([OWN_NAMESPACE, "--", ...bounded]);
+  const walls = [
+    ...await Promise.all([withFilter(filtered), runs([...NO_NAMESPACES, "--"]), withBounds]),
+    nested,
+  ];
   for (const wall of walls) if (wall !== "works" && wall.kind === "unanswered") return wall;
-  const [filters = false, endsNamespaces = false, nests = false] = walls.map((wall) => wall === "works");
-  return { kind: "bubblewrap", file, filters, endsNamespaces, nests };
+  const [filters = false, endsNamespaces = false, isBounded, nests = false] = walls.map((wall) => wall === "works");
+  return { kind: "bubblewrap", file, filters, endsNamespaces, nests, bounds: isBounded ? bounds : undefined };
 }
 
 type Missing = Exclude<Containment, { readonly kind: "bubblewrap" }>;
 
-const NO_FILTER: Missing = { kind: "none", reason: "there is no filter for this machine" };
+const NO_SUCH_WALL: Missing = { kind: "none", reason: "this machine does not have it" };
 
 async function runBubblewrap(
   line: CommandLine,
@@ -186,7 +198,7 @@ export interface ContainOptions {
  * no network; process ids of its own, which all end with it. Hidden files and folders of the workspace appear empty. What is hidden or
  * guarded is a mount there, which can be neither renamed nor removed; so is each folder on the way there, or a command could move it where
  * the next sandbox, which is being made at the moment, does not look, and put a repository of its own in the place of one that git checked.
- * The command's system calls are filtered, and it makes no user namespace. It makes Unix sockets only where one of them is let
+ * The command has the bounds of this machine. Its system calls are filtered, and it makes no user namespace. It makes Unix sockets only where one of them is let
  * through, or where this machine has no wall against it: the other sockets that were found in the workspace are then hidden.
  * @returns undefined where the workspace holds the system itself, so that nothing would be contained
  * @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds
@@ -196,6 +208,7 @@ export async function contain(
   options: ContainOptions,
 ): Promise<CommandLine | undefined> {
   const { workspaceRoot, shown = [], writable = [], relay, bubblewrap, localSockets = [] } = options;
+  const { bounds } = bubblewrap;
   const workspace = workspaceRoot === undefined ? undefined : await realpath(workspaceRoot);
   if (workspace !== undefined && holdsSystem(workspace)) return undefined;
   const network = options.network === true ? ["--share-net"] : [];
@@ -219,6 +232,7 @@ export async function contain(
     args: [
       ...baseOptions(),
       ...walls,
+      ...bounds === undefined ? [] : [OWN_NAMESPACE],
       ...network,
       ...mounts,
       ...shown.flatMap((path) => ["--ro-bind", path, path]),
@@ -227,6 +241,7 @@ export async function contain(
       ...["--chdir", line.cwd, "--"],
       ...relay?.launcher(isInner ? Buffer.from(filter).toString("base64") : "") ?? [],
       ...isInner ? [bubblewrap.file, ...innerOptions(FIRST_GIVEN)] : [],
+      ...bounds === undefined ? [] : boundedBy(bounds),
       ...[line.file, ...line.args],
     ],
     cwd: workspace ?? line.cwd,
@@ -298,11 +313,14 @@ export function holdsSystem(workspace: string): boolean {
 
 /**
  * Refuses a result that is bubblewrap's own: the sandbox could not be made, so the command never ran. bubblewrap then writes one line
- * that begins with its name, nothing else, and exits with 1.
+ * that begins with its name, nothing else, and exits with 1; so does `prlimit`, with other codes.
  * @throws {ToolError} `sandbox_unavailable`
  */
 export function requireStarted([command = ""]: readonly string[], { ending, stdout, stderr }: CommandResult): void {
-  if (ending.kind !== "exit" || ending.code !== 1 || stdout.bytes > 0 || !stderr.text.startsWith("bwrap: ")) return;
+  if (ending.kind !== "exit" || stdout.bytes > 0) return;
+  const { code } = ending;
+  const isOwn = code === 1 && stderr.text.startsWith("bwrap: ");
+  if (!isOwn && !isNotBegun(command, { code, stderr: stderr.text })) return;
   const wayOut = 'try again, or accept uncontained commands with [security.shell] sandbox = "off"';
   throw sandboxUnavailable(command, `the sandbox did not start it (${stderr.text.trim()})`, wayOut);
 }

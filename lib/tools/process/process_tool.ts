@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { joinTaints } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
+import { fileBoundLines } from "../../system/process/bounds.ts";
 import type { ProcessInfo } from "../../system/process/process_table.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
@@ -89,9 +90,11 @@ export const processTool = defineTool({
         const { nextOffset, total } = part;
         const head = `${describe(info)} offset=${part.offset} next_offset=${nextOffset} total=${total}`;
         const text = part.text === "" ? [] : [part.text];
-        const { contained, network, refused } = info;
-        const isFailure = statusOf(info) !== "0";
+        const { contained, bounds, network, refused } = info;
+        const status = statusOf(info);
+        const isFailure = status !== "0";
         const hints = [
+          ...fileBoundLines(status, bounds),
           ...noNetworkLines({ contained, network, isTimeout: false, isFailure, texts: text }),
           ...relayLines(refused),
         ];

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import type { Config } from "../../config/config.ts";
+import { fileBoundLines } from "../../system/process/bounds.ts";
 import type { Captured } from "../../system/process/command_output.ts";
 import { FLOOD_BYTES, type ProcessResult } from "../../system/process/run_command.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
@@ -73,6 +74,7 @@ export const shell = defineTool({
         section("stdout", result.stdout),
         section("stderr", result.stderr),
         ...(result.ending.kind === "flood" ? [`[Stopped: it wrote more than ${FLOOD_BYTES} bytes]`] : []),
+        ...fileBoundLines(status, result.bounds),
         ...noNetworkLines({
           contained: result.contained,
           network: limits.network,

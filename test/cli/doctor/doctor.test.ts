@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { type Check, type Finding, findingsText } from "../../../cli/doctor/finding.ts";
 import { startFakeServer } from "../../../fixtures/upstream/fake_server.ts";
 import { startLocalServer } from "../../../fixtures/upstream/local_servers.ts";
-import { browserFinding } from "../../../cli/doctor/check_containment.ts";
+import { boundsFinding, browserFinding } from "../../../cli/doctor/check_containment.ts";
 import { defaultConfig } from "../../../lib/config/config.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { takeGatewayLock } from "../../../lib/storage/gateway_lock.ts";
@@ -544,9 +544,24 @@ test("a browser without bubblewrap is called weaker, and is refused to root and 
       filters: true,
       endsNamespaces: true,
       nests: true,
+      bounds: undefined,
     }, { browser, security })).state,
     "ok",
   );
+});
+
+test("which bounds hold for contained programs is said, and where one is missing, what brings it", () => {
+  const bounds = { file: "/usr/bin/prlimit", processes: 512, openFiles: 65_536, fileBytes: 2 ** 33, coreBytes: 1 };
+  const told = (found: Parameters<typeof boundsFinding>[0]) => {
+    const { state, message, fix } = boundsFinding(found);
+    return `${state}: ${message} -> ${fix}`;
+  };
+  assert.match(told(bounds), /^ok: A contained program has at most 512 processes and threads; .* -> null$/);
+  assert.match(
+    told({ ...bounds, processes: undefined }),
+    /^warning: .*any number of processes.* -> run the gateway as a /,
+  );
+  assert.match(told(undefined), /^warning: Contained programs have no bounds .* -> apt install util-linux/);
 });
 
 test("what lies in quarantine is said, and nothing where nothing does", () =>

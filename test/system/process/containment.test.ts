@@ -45,7 +45,9 @@ const hurried = (hurries: () => boolean): Clock => ({
 const WORKS = 'while [ "$1" != "--" ]; do shift; done; shift; exec "$@"';
 
 test("what the walls of this machine leave open is said", () => {
-  const all = { kind: "bubblewrap", file: "/usr/bin/bwrap", filters: true, endsNamespaces: true, nests: true } as const;
+  const walls = { filters: true, endsNamespaces: true, nests: true };
+  const bounds = { file: "/usr/bin/prlimit", processes: 512, openFiles: 65_536, fileBytes: 2 ** 33, coreBytes: 1 };
+  const all = { kind: "bubblewrap", file: "/usr/bin/bwrap", ...walls, bounds } as const;
   const textOf = (found: Containment, settings: Partial<ContainmentSettings> = {}) =>
     containmentOf({ sandbox: "auto", ...settings }, found).text;
   assert.equal(textOf(all), "Commands are contained by bubblewrap");
@@ -57,6 +59,10 @@ test("what the walls of this machine leave open is said", () => {
   assert.match(
     textOf({ ...all, nests: false }, { network: "allowlist" }),
     /, may make Unix sockets, since .*, and reach /,
+  );
+  assert.match(
+    textOf({ ...all, bounds: undefined }),
+    /, without bounds on what they take, since prlimit does not work/,
   );
   assert.match(textOf(all, { local_sockets: ["docker.sock"] }), /, and may connect to the sockets "docker\.sock"$/);
 });

@@ -272,7 +272,7 @@ test(
 const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) => {
   const clock = systemClock;
   const commands = createCommandLookup();
-  const walls = { filters: true, endsNamespaces: true, nests: true };
+  const walls = { filters: true, endsNamespaces: true, nests: true, bounds: undefined };
   const found = () => Promise.resolve({ kind: "bubblewrap", file: "/usr/bin/bwrap", ...walls } as const);
   return createPreparation({
     commands,
