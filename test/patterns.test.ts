@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { patternsIn, slowText } from "./support/slow_pattern.ts";
-import { sourceFiles } from "./support/source_files.ts";
+import { codeOnly, sourceFiles } from "./support/source_files.ts";
 
 /**
  * Patterns that take more than linear time, by file and a part of their text, with what bounds the texts they read. Text from outside is cut
@@ -49,6 +49,57 @@ test("each pattern that is left out is there", () => {
     )
   );
   assert.deepEqual(gone, []);
+});
+
+/** Patterns that are put together at run time, by file and a part of what follows, with whose text is in them and what bounds the texts they read. */
+const MADE: readonly (readonly [path: string, part: string, why: string])[] = [
+  ["lib/base/neutral_text.ts", "[", "constants, of fixed length or a word each"],
+  ["lib/config/toml.ts", "PART", "a copy of a constant, which remembers a place"],
+  ["lib/dashboard/page/markdown.js", "[", "constants, which look at most 1,000 characters ahead"],
+  [
+    "lib/documents/docx/open_docx.ts",
+    "${name}",
+    "a name that the code gives, behind at most 40 characters of a prefix",
+  ],
+  ["lib/documents/pdf/glyph_text.ts", "ACCENTS", "constants, from the begin to the end of a name"],
+  ["lib/guard/elicitation.ts", "ELICITATION_LIMITS", "constants: one class, with a bound"],
+  ["lib/host/service/launchd_service.ts", "LAUNCHD_LABEL", "a constant, for what launchctl says"],
+  [
+    "lib/providers/dialect/fit_keywords.ts",
+    "value",
+    "a stranger's, which is made to see that it can be, and matches nothing",
+  ],
+  ["lib/storage/index_terms.ts", "SPACELESS", "constants: runs of a class"],
+  ["lib/system/browser/login_hosts.ts", "LABEL", "constants, for a host of 253 characters at most"],
+  ["lib/system/files/sensitive_files.ts", "PATTERNS", "constants, for one name of a file"],
+  ["lib/system/git/config_copy.ts", "(https?|git|ssh)", "constants, for a value of bounded length"],
+  ["lib/system/git/config_copy.ts", "^(?:([^@:/?#", "constants, for a value of bounded length"],
+  ["lib/system/git/config_copy.ts", "^(?:file:///)?", "constants, for a value of bounded length"],
+  ["lib/system/git/config_copy.ts", "pattern", "a copy of a constant, which remembers a place"],
+  ["lib/tools/mcp/mcp.ts", "DIGEST_LENGTH", "a constant, of fixed length"],
+  ["lib/tools/process/command_rules.ts", "[", "constants, of fixed length or a word each"],
+  ["lib/web/main_content.ts", "(?:^|[-_ ", "constants, for 200 characters of a class"],
+  ["lib/web/main_content.ts", "^(?:.*[-_])?", "constants, for 200 characters of an id"],
+];
+
+test("every pattern that is put together at run time is known, with what bounds it", () => {
+  const made = sourceFiles(["cli", "handlers", "lib"]).flatMap(({ path, text }) =>
+    [...codeOnly(text).matchAll(/\bRegExp\(\s*/g)].map(({ index, 0: { length } }) => ({
+      path,
+      line: text.slice(0, index).split("\n").length,
+      follows: text.slice(index + length, index + length + 60),
+    }))
+  );
+  const isIt = ([path, part]: typeof MADE[number], found: typeof made[number]) =>
+    path === found.path && found.follows.includes(part);
+  const unknown = made.filter((found) => !MADE.some((known) => isIt(known, found)));
+  assert.deepEqual(
+    unknown.map(({ path, line, follows }) => `${path}:${line}: ${follows}`),
+    [],
+    "say in MADE whose text is in it and what bounds it; a stranger's text is for RE2 (re2js), or for no pattern at all",
+  );
+  assert.deepEqual(MADE.filter((known) => made.filter((found) => isIt(known, found)).length === 0), []);
+  assert.equal(made.length, MADE.length, "an entry is for one pattern");
 });
 
 test("slow patterns are known as such, and the usual linear ones are not", () => {

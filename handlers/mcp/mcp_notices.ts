@@ -67,13 +67,13 @@ export class McpNotices {
    * @param body of the request, as `permitted` returns it
    * @throws {HttpError} 503 overloaded
    */
-  listenTo(body: unknown, identity: Pick<Identity, "scopes">): () => void {
+  listenTo(body: unknown, identity: Pick<Identity, "scopes" | "tokenId">): () => void {
     const ends = [this.listen(identity)];
     const end = () => {
       for (const one of ends) one();
     };
     try {
-      for (const uri of namedResources(body)) ends.push(this.resources.add(uri, this.#tellUpdated));
+      for (const uri of namedResources(body)) ends.push(this.resources.add(uri, this.#tellUpdated, identity.tokenId));
     } catch (error) {
       end();
       throw error;

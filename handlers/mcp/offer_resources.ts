@@ -63,7 +63,7 @@ export function offerResources(server: Server, { sdk, services, watch, program, 
       if (subscriptions.size >= MAX_SUBSCRIBED) {
         throw invalidParams(sdk, `Cannot subscribe: this session has ${MAX_SUBSCRIBED} subscriptions already`, { uri });
       }
-      subscriptions.set(uri, watch.add(uri, tell));
+      subscriptions.set(uri, watch.add(uri, tell, requestOf(context).identity.tokenId));
       return {};
     }));
   server.setRequestHandler("resources/unsubscribe", ({ params: { uri } }, context) =>

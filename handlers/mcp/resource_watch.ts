@@ -7,8 +7,10 @@ import { isConversation } from "./mcp_methods.ts";
 const LOOK_MS = 2_000;
 /** Time in which changes of one resource are told once, in milliseconds. */
 const TOGETHER_MS = 100;
-/** Subscriptions of all clients. */
-const MAX_WATCHED = 1_024;
+/** Subscriptions of all clients, and of one token: no client takes the room of all others. */
+export const WATCH_LIMITS = { all: 1_024, perToken: 256 } as const;
+/** Characters of an address. */
+const MAX_URI = 2_048;
 
 /** A resource that clients want to hear of. */
 interface Watched {
@@ -31,6 +33,7 @@ export class ResourceWatch {
   /** Addresses whose change is about to be told */
   readonly #changed = new Set<string>();
   #subscriptions = 0;
+  readonly #byToken = new Map<string | null, number>();
   #looking: Timer | undefined = undefined;
   #telling: Timer | undefined = undefined;
 
@@ -43,19 +46,27 @@ export class ResourceWatch {
 
   /**
    * Watches the resource at an address. One function that is given several times for an address is called once for each change.
+   * @param tokenId of the client; null while pairing is off
    * @returns a function that ends this
-   * @throws {HttpError} 503 overloaded
+   * @throws {HttpError} 400 invalid_request for a long address, 503 overloaded
    */
-  add(uri: string, tell: Tell): () => void {
-    if (this.#subscriptions >= MAX_WATCHED) {
-      throw httpError("overloaded", `Cannot subscribe: ${MAX_WATCHED} resources are watched already`);
+  add(uri: string, tell: Tell, tokenId: string | null): () => void {
+    const own = this.#byToken.get(tokenId) ?? 0;
+    if (uri.length > MAX_URI) {
+      throw httpError("invalid_request", `Cannot subscribe: an address has at most ${MAX_URI} characters`);
+    }
+    const { all, perToken } = WATCH_LIMITS;
+    if (this.#subscriptions >= all || own >= perToken) {
+      const [count, whose] = own < perToken ? [all, "all clients"] : [perToken, "this token"];
+      throw httpError("overloaded", `Cannot subscribe: ${count} resources of ${whose} are watched already`);
     }
     this.#subscriptions++;
+    this.#byToken.set(tokenId, own + 1);
     const watched = this.#watched.get(uri) ?? this.#begin(uri);
     watched.tells.set(tell, (watched.tells.get(tell) ?? 0) + 1);
     let isOver = false;
     return () => {
-      if (!isOver) this.#remove(watched, tell);
+      if (!isOver) this.#remove(watched, tell, tokenId);
       isOver = true;
     };
   }
@@ -90,8 +101,11 @@ export class ResourceWatch {
     return watched;
   }
 
-  #remove(watched: Watched, tell: Tell): void {
+  #remove(watched: Watched, tell: Tell, tokenId: string | null): void {
     this.#subscriptions--;
+    const own = (this.#byToken.get(tokenId) ?? 1) - 1;
+    if (own > 0) this.#byToken.set(tokenId, own);
+    else this.#byToken.delete(tokenId);
     const left = (watched.tells.get(tell) ?? 1) - 1;
     if (left > 0) return void watched.tells.set(tell, left);
     watched.tells.delete(tell);

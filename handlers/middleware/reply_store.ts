@@ -209,6 +209,8 @@ const LEFT_MS = 60 * 60 * 1000;
 const NO_LEASE = 0;
 const SWEEP_EVERY = 50;
 const SWEEP_LIMIT = 200;
+/** Records that are read at once: each may hold a reply of MAX_RECORDED_BYTES. */
+const SWEEP_PAGE = 8;
 
 /** Milliseconds since the epoch */
 const expires = { expires_at: v.number() };
@@ -250,17 +252,22 @@ export function createReplyStore({ store, clock, member }: {
   let writes = 0;
 
   async function sweep(): Promise<void> {
-    const oldest = await store.scan(IDEMPOTENT_REPLIES, { order: "created", limit: SWEEP_LIMIT });
+    for (let swept = 0; swept < SWEEP_LIMIT && await sweepPage() === SWEEP_PAGE;) swept += SWEEP_PAGE;
+  }
+
+  /** @returns how many expired records were the oldest ones, and are gone */
+  async function sweepPage(): Promise<number> {
+    const oldest = await store.scan(IDEMPOTENT_REPLIES, { order: "created", limit: SWEEP_PAGE });
     const found = readable(store, IDEMPOTENT_REPLIES, oldest, parseReply);
     const over = clock.now() - (member === undefined ? 0 : LEFT_MS);
     const expired = found.filter(({ value }) => value.expires_at <= over);
-    if (expired.length === 0) return;
+    if (expired.length === 0) return 0;
     const deletes = expired.flatMap(({ key, version }): readonly Write[] => [
       // Another gateway may have claimed the key anew
       ...(member === undefined ? [] : [checkOf(key, version)]),
       { op: "delete", collection: IDEMPOTENT_REPLIES, key },
     ]);
-    await store.batch(deletes);
+    return await store.batch(deletes) ? expired.length : 0;
   }
 
   /**

@@ -320,9 +320,13 @@ class StoredTaintedFiles implements TaintedFiles {
       const gone = [...records.values()].filter(({ gone_at: goneAt }) => goneAt !== undefined);
       const below = gone.map(({ path }) => path).filter((path) => places.some((place) => isWithin(path, place)));
       const puts: TaintRecord[] = [];
+      // Whoever wrote the files decides how many are gone: not all of them are gone through for each path
+      const byContent = Map.groupBy(
+        gone.flatMap((record) => (record.contents ?? []).map((content) => ({ content, record }))),
+        ({ content }) => content,
+      );
       for (const path of gone.length === 0 ? [] : new Set([...places, ...below])) {
-        const content = await contentOf(path) ?? "";
-        const same = gone.filter((record) => isGoneWith(content, record));
+        const same = byContent.get(await contentOf(path) ?? "")?.map(({ record }) => record) ?? [];
         const [first] = same;
         if (first === undefined) continue;
         const known = records.get(path);

@@ -143,15 +143,33 @@ function toOffered(uri: string, resource: ProgramResource): OfferedResource {
 
 function createMatch(uri: string, names: readonly string[]): OfferedResource["match"] {
   if (names.length === 0) return (asked) => (asked === uri ? {} : undefined);
-  const parts = uri.split(/\{[A-Za-z_][A-Za-z0-9_]*\}/).map((part) => part.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&"));
-  const pattern = new RegExp(`^${parts.join("([^/]+)")}$`);
+  const parts = uri.split(/\{[A-Za-z_][A-Za-z0-9_]*\}/);
   return (asked) => {
-    const found = asked.length > MAX_URI ? null : pattern.exec(asked);
-    if (found === null) return undefined;
+    const found = asked.length > MAX_URI ? undefined : valuesIn(asked, parts);
+    if (found === undefined) return undefined;
     try {
-      return Object.fromEntries(names.map((name, index) => [name, decodeURIComponent(found[index + 1] ?? "")]));
+      return Object.fromEntries(names.map((name, index) => [name, decodeURIComponent(found[index] ?? "")]));
     } catch {
       return undefined; // a wrong escape
     }
   };
+}
+
+/**
+ * Returns the texts between parts: each as short as it can be from the last one on, not empty, without a slash. Undefined where the parts do
+ * not stand there. Takes linear time, since a client chooses the address: a pattern tries all ways to part it.
+ */
+function valuesIn(asked: string, [first = "", ...parts]: readonly string[]): readonly string[] | undefined {
+  const values: string[] = [];
+  let end = asked.length;
+  for (const [index, part] of [...parts.entries()].reverse()) {
+    // The last part ends the address, and the value behind any other one has a character at least
+    const at = index === parts.length - 1 ? end - part.length : asked.lastIndexOf(part, end - 1 - part.length);
+    if (at < first.length || !asked.startsWith(part, at)) return undefined;
+    if (index < parts.length - 1) values.unshift(asked.slice(at + part.length, end));
+    end = at;
+  }
+  values.unshift(asked.slice(first.length, end));
+  const isWhole = asked.startsWith(first) && values.every((value) => value !== "" && !value.includes("/"));
+  return isWhole ? values : undefined;
 }

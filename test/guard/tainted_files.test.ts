@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { lstat } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createTaintedFiles, MAX_TAINTED_FILES, TAINTED_FILES } from "../../lib/guard/tainted_files.ts";
@@ -210,3 +211,31 @@ test("a damaged record stands for every file", () =>
     writeFileSync(at("any"), "text");
     assert.deepEqual(await of("any"), ["a damaged record"]);
   }));
+
+test("marks of files that are gone hold up no call, however many a run has left", () =>
+  withTemporaryFolder(async (root) => {
+    const { of, at, store, clock } = setUp(root);
+    const digests = Array.from({ length: 8 }, (_, index) => String(index).repeat(64));
+    const now = new Date(clock.now()).toISOString();
+    const gone = Array.from({ length: 6_000 }, (_, index) => ({
+      ...{ v: 1, path: join(root, `gone_${index}`), taint: TAINT, identity: "1:2:3", marked_at: now, gone_at: now },
+      contents: digests,
+    }));
+    await store.batch(gone.map((body) => ({ op: "put", collection: TAINTED_FILES, key: body.path, body })));
+    await of("none");
+    const lookAtAll = async () => {
+      for (const { path } of gone) await lstat(path).catch(() => {});
+    };
+    const looking = await timeOf(lookAtAll);
+    const asking = await timeOf(async () => assert.deepEqual(await of("."), []));
+    // Each place is looked at once. To compare each with all marks takes some ten times as long
+    assert.ok(asking < 5 * looking, `${asking} ms, and ${looking} ms for the looks alone`);
+    writeFileSync(at("gone_1"), "another text");
+    assert.deepEqual(await of("gone_1"), []);
+  }));
+
+async function timeOf(work: () => Promise<void>): Promise<number> {
+  const started = performance.now();
+  await work();
+  return performance.now() - started;
+}

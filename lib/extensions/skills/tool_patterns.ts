@@ -1,5 +1,5 @@
 /** Tools of this gateway by the name that other programs give to the like of them. */
-const TOOLS: Readonly<Record<string, readonly string[]>> = {
+const TOOLS: ReadonlyMap<string, readonly string[]> = new Map(Object.entries({
   bash: ["shell", "process_tool"],
   edit: ["file_edit", "apply_patch"],
   glob: ["glob_search"],
@@ -12,7 +12,7 @@ const TOOLS: Readonly<Record<string, readonly string[]>> = {
   webfetch: ["web_fetch"],
   websearch: ["web_search"],
   write: ["write_file"],
-};
+}));
 
 /** Name that stands for all tools of an MCP server */
 const SERVER = /^mcp__(?:(?!__)[^*])+$/;
@@ -23,5 +23,6 @@ const SERVER = /^mcp__(?:(?!__)[^*])+$/;
  */
 export function toToolPatterns(names: readonly string[]): readonly string[] {
   const plain = names.map((name) => name.trim().replace(/\(.*$/s, "").trim()).filter((name) => name !== "");
-  return [...new Set(plain.flatMap((name) => TOOLS[name.toLowerCase()] ?? [SERVER.test(name) ? `${name}__*` : name]))];
+  const patternsOf = (name: string) => TOOLS.get(name.toLowerCase()) ?? [SERVER.test(name) ? `${name}__*` : name];
+  return [...new Set(plain.flatMap(patternsOf))];
 }

@@ -6,8 +6,8 @@ import { TOO_LONG } from "../upstream/upstream_error.ts";
 /** Context windows of models, in tokens, as their providers say. */
 export interface ContextWindows {
   /**
-   * Returns the window of input and output together: the lesser of the list of models, which is read once an hour, and of an earlier
-   * refusal. 0 when neither is known. Never throws
+   * Returns the window of input and output together: the lesser of the list of models, which is read once an hour, and of a refusal within
+   * the last hour, but a quarter of the list at least. 0 when neither is known. Never throws
    */
   of(provider: Provider, model: string): Promise<number>;
   /** Returns the window that the list of models gives. 0 when the list does not say. Never throws */
@@ -26,11 +26,22 @@ interface Known {
   readonly until: number;
 }
 
+/** Window that was learnt from a refusal. */
+interface Lesson {
+  readonly window: number;
+  /** By the monotonic clock */
+  readonly until: number;
+}
+
 const KEPT_MS = 3_600_000;
 /** The list is read before a reply: a slow provider must not hold it up. */
 const TIMEOUT_MS = 3_000;
 /** Models of one provider whose windows were learnt. The bound is there since names come from clients */
 const MAX_LEARNT = 100;
+/** Tokens of the smallest window that is kept. */
+const MIN_LEARNT = 1_500;
+/** Least part of a named window that is kept: the measure counts four bytes as a token, and no token has fewer than one */
+const MIN_PART = 1 / 4;
 /** Share of a refused request's tokens to try next. Used when the refusal names no window, or names one that the request fits. */
 const NEXT_TRY = 0.6;
 
@@ -46,7 +57,7 @@ const REFUSALS = [
 /** Creates the context windows, empty at first. */
 export function createContextWindows(clock: Clock): ContextWindows {
   const known = new WeakMap<Provider, Known>();
-  const learnt = new WeakMap<Provider, Map<string, number>>();
+  const learnt = new WeakMap<Provider, Map<string, Lesson>>();
   const read = async (provider: Provider) => {
     const timeout = clock.timeoutSignal(TIMEOUT_MS);
     try {
@@ -70,18 +81,22 @@ export function createContextWindows(clock: Clock): ContextWindows {
     listed,
     async of(provider, model) {
       const named = await listed(provider, model);
-      const lesson = learnt.get(provider)?.get(model) ?? 0;
-      return named > 0 && lesson > 0 ? Math.min(named, lesson) : Math.max(named, lesson);
+      const { window = 0, until = 0 } = learnt.get(provider)?.get(model) ?? {};
+      const lesson = clock.monotonic() < until ? window : 0;
+      // A client may have brought the refusal about, even its words: it makes a window that is known no less than a part of itself
+      return lesson > 0 ? Math.min(named || lesson, Math.max(lesson, named * MIN_PART)) : named;
     },
     learn(provider, model, { error, tokens }) {
       const { code, message, upstreamCode = "" } = error;
       if (code !== "provider_rejected" || !TOO_LONG.test(`${upstreamCode} ${message}`)) return 0;
       const named = REFUSALS.map((pattern) => Number(pattern.exec(message)?.[1] ?? 0)).find((count) => count > 0);
       const window = named !== undefined && named < tokens ? named : Math.floor(tokens * NEXT_TRY);
-      const windows = learnt.get(provider) ?? new Map<string, number>();
+      // Too short by far: something else than its messages made the request too long, as its format, and others do not send that
+      if (window < Math.max(MIN_LEARNT, (named ?? 0) * MIN_PART)) return window;
+      const windows = learnt.get(provider) ?? new Map<string, Lesson>();
       const [oldest] = windows.keys();
       if (!windows.has(model) && windows.size >= MAX_LEARNT && oldest !== undefined) windows.delete(oldest);
-      learnt.set(provider, windows.set(model, window));
+      learnt.set(provider, windows.set(model, { window, until: clock.monotonic() + KEPT_MS }));
       return window;
     },
   };

@@ -316,17 +316,16 @@ function cut(text: string): string {
   return `${text.slice(0, MAX_TEXT).toWellFormed()}\n[Cut at ${MAX_TEXT} of ${text.length} characters]`;
 }
 
-/** Returns what a snapshot says of each element, as `button "Sign in"`, by its ref. */
-function labelsOf(snapshot: string): ReadonlyMap<string, string> {
+/** Line of an element in a snapshot, as `- button "Sign in" [active] [ref=e2]`: role, name, marks. A quote stands before a line in quotes */
+const ELEMENT = /^ *- '?(\w+(?: "(?:[^"\\]|\\.)*")?)((?: \[[\w-]+(?:=\w+)?\])+)/;
+
+/** Returns what a snapshot says of each element, as `button "Sign in"`, by its ref. The words of a page give no element a label. */
+export function labelsOf(snapshot: string): ReadonlyMap<string, string> {
   const labels = new Map<string, string>();
   for (const line of snapshot.split("\n")) {
-    const words = line.trimStart();
-    const mark = / \[ref=(\w+)\]/.exec(words);
-    if (mark === null || !words.startsWith("- ")) continue;
-    let label = words.slice(2, mark.index);
-    // Other marks may stand between, as in `- button "Sign in" [active] [ref=e2]`
-    while (label.endsWith("]") && label.includes(" [")) label = label.slice(0, label.lastIndexOf(" ["));
-    labels.set(mark[1] ?? "", label.slice(0, MAX_LABEL));
+    const [, label = "", marks = ""] = ELEMENT.exec(line) ?? [];
+    const ref = / \[ref=(\w+)\]/.exec(marks)?.[1];
+    if (ref !== undefined) labels.set(ref, label.slice(0, MAX_LABEL));
   }
   return labels;
 }

@@ -42,7 +42,8 @@ export async function fileState(path: string, signal: AbortSignal): Promise<File
       hash.update(["large", dev, ino, size, mtimeNs, ctimeNs].join(":"));
       return { kind: "file", sha256: hash.digest("hex"), executable };
     }
-    const buffer = new Uint8Array(CHUNK_BYTES);
+    // With room for the end of the file: most files are far smaller than a chunk
+    const buffer = new Uint8Array(Math.min(CHUNK_BYTES, Number(size) + 1));
     for (let position = 0; position <= MAX_DIGESTED_BYTES;) {
       if (signal.aborted) throw cancelError(signal);
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, position);

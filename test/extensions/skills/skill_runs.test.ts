@@ -58,6 +58,19 @@ test("a run is told of the skills that are on, reads one as instructions, and lo
     await chat(gateway);
   }));
 
+test("a skill that turns off what no tool is called does so, and the run goes on", () =>
+  withWorld(async (world) => {
+    const dataDir = await world.folder();
+    const more = ["disallowed-tools: constructor __proto__ toString memory_store"];
+    put(dataDir, { "skills/careful/SKILL.md": skillText("careful", { more }) });
+    const config = { ...OPEN, agent: { tool_search: "off" } };
+    const gateway = await world.gateway({ config, dataDir, script: [READ("careful"), STORE, "Done"] });
+    assert.equal(await chat(gateway), "Done");
+    const off = /these tools are off: constructor, __proto__, toString, memory_store\n/;
+    assert.match(resultOf(gateway, 1).text, off);
+    assert.match(resultOf(gateway, 2).text, /the skill "careful", which this run has read, turns it off/);
+  }));
+
 test("what a skill took stays taken after a restart, and from sub-agents", () =>
   withWorld(async (world) => {
     const [dataDir, workspace] = [await world.folder(), await world.workspace()];

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ConversationResources } from "../../../handlers/mcp/conversation_resources.ts";
-import { ResourceWatch } from "../../../handlers/mcp/resource_watch.ts";
+import { ResourceWatch, WATCH_LIMITS } from "../../../handlers/mcp/resource_watch.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
 const CONVERSATION = "postern://conversations/c1";
@@ -28,7 +28,7 @@ test("changes of one resource that come together are told once, to each function
   const { clock, watch } = watchWith();
   const told: string[] = [];
   const tell = (uri: string) => void told.push(uri);
-  const ends = [watch.add("a:b", tell), watch.add("a:b", tell), watch.add("a:c", tell)];
+  const ends = [watch.add("a:b", tell, null), watch.add("a:b", tell, null), watch.add("a:c", tell, null)];
   for (let count = 0; count < 1_000; count++) for (const uri of ["a:b", "a:c", "a:none"]) watch.changed(uri);
   assert.deepEqual(told, []);
   await clock.advance(100);
@@ -47,7 +47,7 @@ test("changes of one resource that come together are told once, to each function
 test("a conversation is looked at while somebody watches it, from before it exists", async () => {
   const { clock, watch, looks, change } = watchWith();
   const told: string[] = [];
-  const end = watch.add(CONVERSATION, (uri) => void told.push(uri));
+  const end = watch.add(CONVERSATION, (uri) => void told.push(uri), null);
   await clock.advance(4_000);
   assert.deepEqual(told, []);
   change("2026-01-01");
@@ -64,11 +64,31 @@ test("a conversation is looked at while somebody watches it, from before it exis
 
 test("subscriptions are bounded, and an end makes room", () => {
   const { watch } = watchWith();
-  const ends = Array.from({ length: 1_024 }, (_, index) => watch.add(`a:${index % 7}`, () => {}));
-  assert.throws(() => watch.add("a:1", () => {}), { code: "overloaded" });
+  const add = (uri: string, token: string | null) => watch.add(uri, () => {}, token);
+  const all = Array.from(
+    { length: WATCH_LIMITS.all },
+    (_, index) => `tok_${Math.floor(index / WATCH_LIMITS.perToken)}`,
+  );
+  const ends = all.map((token, index) => add(`a:${index % 7}`, token));
+  assert.throws(() => add("a:1", "tok_new"), { code: "overloaded", message: /1024 resources of all clients/ });
   ends[5]?.();
   ends[5]?.();
-  watch.add("a:1", () => {});
-  assert.throws(() => watch.add("a:1", () => {}), { code: "overloaded" });
+  add("a:1", "tok_new");
+  assert.throws(() => add("a:1", "tok_new"), { code: "overloaded" });
+  watch.stop();
+});
+
+test("one token takes no room of the others, and no address is too long to keep", () => {
+  const { watch } = watchWith();
+  const add = (uri: string, token: string | null) => watch.add(uri, () => {}, token);
+  const ends = Array.from({ length: WATCH_LIMITS.perToken }, (_, index) => add(`a:${index}`, "tok_1"));
+  assert.throws(() => add("a:1", "tok_1"), { code: "overloaded", message: /256 resources of this token/ });
+  add("a:1", "tok_2");
+  add("a:1", null);
+  ends[5]?.();
+  ends[5]?.();
+  add("a:1", "tok_1");
+  assert.throws(() => add("a:1", "tok_1"), { code: "overloaded" });
+  assert.throws(() => add(`postern:${"x".repeat(2_048)}`, null), { code: "invalid_request" });
   watch.stop();
 });

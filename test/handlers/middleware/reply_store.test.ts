@@ -76,3 +76,24 @@ test("a gateway forgets the claim that it made while it had no lease", async () 
   await gateway.forget("scope", undefined);
   assert.equal(await gateway.find("scope"), undefined);
 });
+
+test("sweeping holds a few replies in memory, however many have expired", async () => {
+  const store = createMemoryStore();
+  const clock = createFakeClock();
+  let most = 0;
+  const scan: typeof store.scan = async (...given) => {
+    const page = await store.scan(...given);
+    most = Math.max(most, JSON.stringify(page).length);
+    return page;
+  };
+  const replies = createReplyStore({ store: { ...store, scan }, clock });
+  const large = { ...REPLY, body: "x".repeat(10_000) };
+  for (let index = 0; index < 190; index++) await replies.keep(`old_${index}`, large, undefined);
+  await clock.advance(DAY_MS);
+  for (let index = 0; index < 50; index++) await replies.keep(`new_${index}`, REPLY, undefined);
+  assert.deepEqual(
+    [await store.count(IDEMPOTENT_REPLIES, "old_"), await store.count(IDEMPOTENT_REPLIES, "new_")],
+    [0, 50],
+  );
+  assert.ok(most < 10 * large.body.length, `${most} characters at once`);
+});

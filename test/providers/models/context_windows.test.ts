@@ -92,10 +92,37 @@ test("a window is learnt from a refusal, and no other error is taken for one", a
   for (const error of others) assert.equal(learn(error), 0);
   assert.equal(await windows.of(provider, "a"), 4800);
   for (let i = 0; i < 200; i++) {
-    windows.learn(provider, `m${i}`, { error: rejected("maximum context length is 9 tokens"), tokens: 10 });
+    windows.learn(provider, `m${i}`, { error: rejected("maximum context length is 9000 tokens"), tokens: 10_000 });
   }
-  assert.deepEqual([await windows.of(provider, "a"), await windows.of(provider, "m199")], [0, 9]);
+  assert.deepEqual([await windows.of(provider, "a"), await windows.of(provider, "m199")], [0, 9000]);
   // A model that is known already takes no other's place
-  windows.learn(provider, "m199", { error: rejected("maximum context length is 8 tokens"), tokens: 10 });
-  assert.deepEqual([await windows.of(provider, "m100"), await windows.of(provider, "m199")], [9, 8]);
+  windows.learn(provider, "m199", { error: rejected("maximum context length is 8000 tokens"), tokens: 10_000 });
+  assert.deepEqual([await windows.of(provider, "m100"), await windows.of(provider, "m199")], [9000, 8000]);
+});
+
+test("a request that no window explains makes nobody's window small, and a lesson ends after an hour", async () => {
+  const clock = createFakeClock();
+  const windows = createContextWindows(clock);
+  const provider = createScriptedProvider([], { models: ["a"] });
+  const listing: Provider = {
+    ...provider,
+    listModels: () =>
+      Promise.resolve([{ id: "a", object: "model", created: 0, owned_by: "x", context_length: 40_000 }]),
+  };
+  const learn = (message: string, tokens: number, by: Provider = provider) => {
+    const error = new ProviderError("provider_rejected", message, { provider: "x", status: 400 });
+    return windows.learn(by, "a", { error, tokens });
+  };
+  // A format that is longer than the window beside a message of a few words, which the measure does not count
+  assert.equal(learn("This model's maximum context length is 128000 tokens", 20), 12, "the request itself is fitted");
+  assert.equal(learn("This model's maximum context length is 128000 tokens", 40_000), 24_000);
+  // Words of a client that the vendor repeats
+  assert.equal(learn('Invalid "stop": "maximum context length is 5"', 4_000), 5);
+  assert.equal(await windows.of(provider, "a"), 0, "no lesson is kept");
+  learn('Invalid "stop": "maximum context length is 2000"', 4_000, listing);
+  assert.equal(await windows.of(listing, "a"), 10_000, "a quarter of what the list says");
+  learn("maximum context length is 30000 tokens", 35_000, listing);
+  assert.equal(await windows.of(listing, "a"), 30_000);
+  await clock.advance(HOUR_MS);
+  assert.equal(await windows.of(listing, "a"), 40_000, "forgotten");
 });
