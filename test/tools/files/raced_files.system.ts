@@ -40,7 +40,7 @@ function fill(folder: string, text: string): void {
 
 /** Makes anew what the attacker exchanges, and a folder that looks as the real one does, and leads elsewhere. */
 function layOut({ path }: Workspace): void {
-  for (const name of ["notes", "notes~", "decoy"]) rmSync(path(name), { recursive: true, force: true });
+  for (const name of ["notes", "decoy"]) rmSync(path(name), { recursive: true, force: true });
   fill(path("notes"), "inside");
   mkdirSync(path("decoy"));
   for (const name of NAMES) symlinkSync(`../../outside/${name}`, path("decoy", name));
