@@ -36,7 +36,7 @@ export interface Moment {
   readonly times?: number;
 }
 
-/** An attack. Paths are absolute. */
+/** An attack. Paths are absolute, or relative to the folder that the attacker runs in, wherever that is moved. */
 export interface Exchange {
   readonly at: Moment;
   /** `exchange`: both change places; `rename`: `other` takes the place; `link`: a link with the text `other` does */
@@ -55,6 +55,8 @@ export interface Report {
   readonly seen: readonly string[];
   /** Number of events at which it made exchanges */
   readonly struck: number;
+  /** Number of events at which it could make none: what it wanted to exchange was gone */
+  readonly missed: number;
   /** Microseconds since the ring */
   readonly us: number;
 }
@@ -116,7 +118,7 @@ export async function withExchanger<T>(
 const SERVER = "dev_server";
 
 /** Settings that let a bench run the dev server of `startDevServer`. */
-export const DEV_SERVER_CONFIG = { allowed_commands: ["sh"], process: { enabled: true } } as const;
+export const DEV_SERVER_CONFIG = { allowed_commands: ["sh", "mv"] } as const;
 
 /**
  * Starts the attacker as a background program of the workspace by `process_tool`, in the sandbox where there is one.
@@ -132,7 +134,7 @@ export async function startDevServer(
   mkdirSync(bell);
   copyFileSync(program(), join(bell, "exchanger"));
   const words = wordsOf(exchange, bell).map((word) => `'${word}'`).join(" ");
-  writeFileSync(join(bell, "serve.sh"), `${first}\nexec ./${SERVER}/exchanger ${words} 2>&1\n`);
+  writeFileSync(join(bell, "serve.sh"), `${first}\nexec '${bell}/exchanger' ${words} 2>&1\n`);
   const { result } = await bench.call("process_tool", { op: "start", command: `sh ${SERVER}/serve.sh` }, {
     approver: () => Promise.resolve({ decision: "approve", reason: "" }),
   });
@@ -176,6 +178,7 @@ function toExchanger(
       return {
         seen: lines.flatMap((line) => /^seen (.*)$/.exec(line)?.[1] ?? []),
         struck: lines.filter((line) => line === "struck").length,
+        missed: lines.filter((line) => line.startsWith("missed ")).length,
         us,
       };
     },
@@ -214,7 +217,7 @@ export async function atEveryMoment(attempt: (at: Moment) => Promise<Report>, fl
   for (const moment of moments) {
     const report = await attempt(moment);
     // What goes on beside a call makes events too, in one attempt and not in another
-    if (moment.on === "ring" || report.seen.length >= moment.nth) able++;
+    if (report.missed === 0 && (moment.on === "ring" || report.seen.length >= moment.nth)) able++;
     if (report.struck > 0) struck++;
   }
   assert.ok(
