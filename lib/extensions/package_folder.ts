@@ -1,5 +1,5 @@
 import { constants } from "node:fs";
-import { mkdir, open } from "node:fs/promises";
+import { type FileHandle, mkdir, open, readlink, realpath } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { syncFolder } from "../base/durable_files.ts";
 
@@ -32,9 +32,11 @@ export async function writePackageFolder(folder: string, files: readonly Package
 }
 
 /**
- * Reads a plain file through one handle, so that what is checked is what is read. A link in the place of the file is refused.
+ * Reads a plain file through one handle, so that what is checked is what is read. A link in the place of the file, or of a folder above it, is
+ * refused.
+ * @param place absolute, without links
  * @param maxBytes bytes that the file may have
- * @returns the content, or why it was not read: `no_file`: a folder or a device; `too_large`; `grew`: while it was read
+ * @returns the content, or why it was not read: `no_file`: a folder, a device, or something elsewhere; `too_large`; `grew`: while it was read
  * @throws the file system's error
  */
 export async function readPlainFile(
@@ -45,7 +47,7 @@ export async function readPlainFile(
   const file = await open(place, flags);
   try {
     const info = await file.stat();
-    if (!info.isFile()) return "no_file";
+    if (!info.isFile() || await placeOf(file, place) !== place) return "no_file";
     if (info.size > maxBytes) return "too_large";
     // A byte more shows a file that grew
     const buffer = new Uint8Array(info.size + 1);
@@ -60,4 +62,10 @@ export async function readPlainFile(
   } finally {
     await file.close();
   }
+}
+
+/** Returns where an open file lies, whatever became of the folders that led to it. @param place path that it was opened by */
+async function placeOf(file: FileHandle, place: string): Promise<string> {
+  // Only Linux tells, where commands in a sandbox can exchange a folder at any moment
+  return await readlink(`/proc/self/fd/${file.fd}`).catch(() => realpath(place));
 }

@@ -1,8 +1,9 @@
-import { existsSync } from "node:fs";
+import { existsSync, realpathSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
-import { isAbsolute, join } from "node:path";
+import { isAbsolute, join, normalize } from "node:path";
 import { messageOf, ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
+import { isWithin } from "../../system/files/forbidden_paths.ts";
 import { createCommandLookup, SEARCH_PATH } from "../../system/process/command_lookup.ts";
 import type { ToolSecrets } from "../../tools/secrets/tool_secrets.ts";
 import type { ProgramRequest, RunningProgram, WriteWatch } from "../../system/process/prepare_program.ts";
@@ -94,7 +95,7 @@ async function requestOf(
   await mkdir(own, { recursive: true, mode: 0o700 });
   const path = env["PATH"] ?? environment("PATH") ?? SEARCH_PATH.join(":");
   const file = isAbsolute(command) ? command : await findCommand(name, command, path);
-  const grants = paths.map((entry) => readGrant(name, entry));
+  const grants = paths.map((entry) => readGrant(name, entry, workspaceRoot));
   const files = [file, ...network ? NAME_FILES : []].filter((shown) => existsSync(shown));
   return {
     title: `the MCP server "${name}"`,
@@ -133,11 +134,17 @@ interface PathGrant {
 const READ_ONLY = ":ro";
 
 /** @throws {McpError} `mcp_unavailable` */
-function readGrant(server: string, entry: string): PathGrant {
+function readGrant(server: string, entry: string, workspaceRoot: string): PathGrant {
   const readOnly = entry.endsWith(READ_ONLY);
   const path = readOnly ? entry.slice(0, -READ_ONLY.length) : entry;
   const key = `[mcp.servers.${server}] paths`;
   if (!isAbsolute(path)) throw notStarted(server, `${key} has "${entry}", which is no absolute path`);
   if (!existsSync(path)) throw notStarted(server, `${key} has "${path}", and nothing is there`);
+  const workspace = realpathSync(workspaceRoot);
+  const isInside = [workspaceRoot, workspace].some((folder) => isWithin(normalize(path), folder));
+  // A command may have put a link in the place of what the person meant
+  if (isInside && !isWithin(realpathSync(path), workspace)) {
+    throw notStarted(server, `${key} has "${path}", which leads out of the workspace; give the path that it leads to`);
+  }
   return { path, readOnly };
 }

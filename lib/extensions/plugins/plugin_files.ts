@@ -1,5 +1,5 @@
-import { lstat, mkdir, readdir, rename, rm, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { lstat, mkdir, readdir, realpath, rename, rm, stat } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { syncFolder } from "../../base/durable_files.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
@@ -109,7 +109,7 @@ export function createPluginFiles({ root, random }: { readonly root: string; rea
  * @throws {PluginError} see `readPackage`
  */
 export async function readPluginFolder(
-  folder: string,
+  place: string,
   options: {
     readonly module?: Uint8Array | undefined;
     readonly fillDigest?: boolean | undefined;
@@ -117,7 +117,7 @@ export async function readPluginFolder(
     readonly onRead?: (bytes: number) => void;
   } = {},
 ): Promise<PluginPackage> {
-  await requireRealFolder(folder);
+  const folder = await realPlaceOf(place);
   const { most = PACKAGE_BOUNDS } = options;
   const manifestFile = await readPart(folder, { path: MANIFEST_NAME, maxBytes: MAX_MANIFEST_BYTES });
   const manifest = parsePluginManifest(manifestFile.bytes);
@@ -151,7 +151,8 @@ export async function stampOfFolder(folder: string, maxFiles = MAX_PACKAGE_FILES
   return stamps.sort().join("\n");
 }
 
-async function namesIn(folder: string, maxFiles: number): Promise<readonly string[]> {
+async function namesIn(place: string, maxFiles: number): Promise<readonly string[]> {
+  const folder = await realPlaceOf(place);
   const { bytes } = await readPart(folder, { path: MANIFEST_NAME, maxBytes: MAX_MANIFEST_BYTES });
   return [MANIFEST_NAME, ...await filesOf(folder, parsePluginManifest(bytes), maxFiles)];
 }
@@ -208,6 +209,12 @@ async function listFiles(
   return found;
 }
 
+/** Returns the path of a folder without links, which it may not be itself. @throws {PluginError} */
+async function realPlaceOf(folder: string): Promise<string> {
+  await requireRealFolder(folder);
+  return join(await realpath(dirname(folder)), basename(folder));
+}
+
 async function requireRealFolder(folder: string): Promise<void> {
   const info = await lstat(folder).catch(() => undefined);
   if (info === undefined) throw wrong(`there is no folder "${folder}"`);
@@ -258,8 +265,8 @@ function tellChanged({ manifest, files }: PluginPackage, tell: ((reason: string)
 }
 
 /** Reads every file of a written package. */
-async function readFiles(folder: string): Promise<readonly PackageFile[]> {
-  await requireRealFolder(folder);
+async function readFiles(place: string): Promise<readonly PackageFile[]> {
+  const folder = await realPlaceOf(place);
   const files: PackageFile[] = [];
   let left = MAX_PACKAGE_BYTES;
   for (const path of await listFiles(folder, { isWanted: () => true, maxFiles: MAX_PACKAGE_FILES })) {

@@ -159,7 +159,7 @@ function linkFault(path: string): SkillFault {
   };
 }
 
-/** Reads all files below a folder but those of git. @throws {SkillFolderError} see `readSkill` */
+/** Reads all files below a folder but those of git. @param folder absolute, without links @throws {SkillFolderError} see `readSkill` */
 export async function readSkillFiles(folder: string) {
   const files = new Map<string, Uint8Array>();
   const links = new Map<string, string>();
@@ -207,7 +207,7 @@ async function listEntries(folder: string): Promise<readonly Entry[]> {
   return found.sort((a, b) => byName(a.path, b.path));
 }
 
-/** Reads a file of a skill. A folder that became a link meanwhile changes the digest. */
+/** Reads a file of a skill. */
 async function readWhole(
   place: string,
   { path, most }: { readonly path: string; readonly most: number },

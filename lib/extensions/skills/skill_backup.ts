@@ -1,4 +1,4 @@
-import { lstat } from "node:fs/promises";
+import { lstat, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import type { Random } from "../../base/random.ts";
 import type { BackupPart } from "../../storage/back_up.ts";
@@ -69,7 +69,7 @@ export function installedSkills(bodies: readonly unknown[]): ReadonlyMap<string,
 /** Packs the files of a skill below a folder of its name. Undefined for files other than the recorded ones. Links are never followed. */
 async function pack(folder: string, { name, digest }: SkillRecord): Promise<Uint8Array | undefined> {
   if (!(await lstat(folder)).isDirectory()) return undefined;
-  const { contents, links, executables } = await readSkillFiles(folder);
+  const { contents, links, executables } = await readSkillFiles(await realpath(folder));
   if (links.size > 0 || skillDigest(contents) !== digest) return undefined;
   const files = [...contents].map(([path, bytes]) => ({
     path: `${name}/${path}`,

@@ -29,7 +29,7 @@ export interface PathRulesOptions {
   readonly writing?: boolean;
 }
 
-/** Loads the rules for the paths of a call. @throws {ToolError} when the allowed root cannot be resolved */
+/** Loads the rules for the paths of a call. @throws {ToolError} when the allowed root cannot be resolved, or one of the workspace leads out of it */
 export async function loadPathRules(scope: FileScope, options: PathRulesOptions): Promise<PathRules> {
   const namedRoot = resolve(scope.workspaceRoot, scope.allowedRoot);
   const [root, workspaceRoot, forbiddenBy] = await Promise.all([
@@ -39,8 +39,18 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
     realpath(scope.workspaceRoot).catch(() => scope.workspaceRoot),
     loadForbiddenBy(scope, options),
   ]);
-  const rootName = basename(root);
-  const aboveRoot = isWithin(root, workspaceRoot) ? root.slice(workspaceRoot.length).split(sep) : [];
+  const isInside = isWithin(root, workspaceRoot);
+  // Whoever works in the workspace can put a link in the place of a folder there
+  if (!isInside && [resolve(scope.workspaceRoot), workspaceRoot].some((folder) => isWithin(namedRoot, folder))) {
+    throw new ToolError(
+      "path_outside_root",
+      `Cannot open the allowed root ${
+        shown(namedRoot)
+      }: it leads out of the workspace; allowed_root needs the real path of a folder outside`,
+    );
+  }
+  const aboveRoot = isInside ? root.slice(workspaceRoot.length).split(sep).filter((name) => name !== "") : [];
+  const topName = basename(isInside ? workspaceRoot : root);
   const [verb, setting] = options.writing
     ? ["write", "allow_sensitive_file_writes"] as const
     : ["open", "allow_sensitive_file_reads"] as const;
@@ -72,7 +82,7 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
           }) are not for the file tools to change`,
         );
       }
-      if (scope.allowSensitive || !isSensitive(names, rootName)) return undefined;
+      if (scope.allowSensitive || !isSensitive([...aboveRoot, ...names], topName)) return undefined;
       return new ToolError(
         "path_sensitive",
         `Cannot ${verb} ${path()}: files of this name hold credentials; [autonomy] ${setting} = true opens them`,

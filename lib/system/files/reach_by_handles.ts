@@ -83,9 +83,14 @@ async function reach(names: readonly string[], rules: PathRules, calls: SystemCa
 }
 
 async function openRoot(rules: PathRules, calls: SystemCalls): Promise<Handle> {
+  let handle: Handle | undefined;
   try {
-    return await calls.open(rules.root, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+    handle = await calls.open(rules.root, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+    // A link in the place of a folder above it leads elsewhere
+    if (await calls.readlink(ofHandle(handle)) === rules.root) return handle;
+    throw outsideRoot(".");
   } catch (error) {
+    await handle?.close();
     throw fileError("open the allowed root", rules.root, error);
   }
 }

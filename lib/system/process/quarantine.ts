@@ -1,5 +1,18 @@
 import { constants } from "node:fs";
-import { cp, type FileHandle, mkdir, open, readdir, readlink, realpath, rename, rm } from "node:fs/promises";
+import {
+  copyFile,
+  type FileHandle,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readlink,
+  realpath,
+  rename,
+  rmdir,
+  symlink,
+  unlink,
+} from "node:fs/promises";
 import { basename, dirname, join, relative } from "node:path";
 import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
@@ -82,8 +95,48 @@ async function move(from: string, to: string): Promise<void> {
     // A command may not use it while it is copied: under this name it means nothing
     const aside = join(dirname(from), `.postern-quarantine-${basename(dirname(to))}`);
     await rename(from, aside);
-    await cp(aside, to, { recursive: true, verbatimSymlinks: true, errorOnExist: true, force: false });
-    await rm(aside, { recursive: true });
+    await copyTree(aside, to);
+    await removeTree(aside);
+  }
+}
+
+/** Copies files, folders and links. Another program may exchange them meanwhile: no link in the place of a folder is followed. */
+async function copyTree(from: string, to: string): Promise<void> {
+  const found = await lstat(from);
+  if (found.isSymbolicLink()) return await symlink(await readlink(from), to);
+  if (!found.isDirectory()) {
+    return await within(from, { isFolder: false }, (place) => copyFile(place, to, constants.COPYFILE_EXCL));
+  }
+  await mkdir(to, { mode: 0o700 });
+  await within(from, { isFolder: true }, async (place) => {
+    for (const name of await readdir(place)) await copyTree(join(place, name), join(to, name));
+  });
+}
+
+/** Removes as copyTree copies. */
+async function removeTree(path: string): Promise<void> {
+  if (!(await lstat(path)).isDirectory()) return await unlink(path);
+  await within(path, { isFolder: true }, async (place) => {
+    for (const name of await readdir(place)) await removeTree(join(place, name));
+  });
+  await rmdir(path);
+}
+
+/** Calls `use` with a path that leads to this very file or folder while it does, whatever takes its name. @throws for a link, or another kind */
+async function within(
+  path: string,
+  { isFolder }: { readonly isFolder: boolean },
+  use: (place: string) => Promise<void>,
+): Promise<void> {
+  // Where nothing contains a program, it needs no such way
+  if (process.platform !== "linux") return await use(path);
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const handle = await open(path, isFolder ? flags | constants.O_DIRECTORY : flags);
+  try {
+    if (!isFolder && !(await handle.stat()).isFile()) throw new Error("It is no file");
+    await use(`/proc/self/fd/${handle.fd}`);
+  } finally {
+    await handle.close();
   }
 }
 

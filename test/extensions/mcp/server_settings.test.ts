@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, test } from "node:test";
 import type { McpConnection } from "../../../lib/extensions/mcp/mcp_connection.ts";
-import { fixtureServer, NEVER, withMcp } from "../../support/mcp_bench.ts";
+import { fixtureServer, mcpConfig, NEVER, withMcp } from "../../support/mcp_bench.ts";
+import { configOf } from "../../support/running_gateway.ts";
 import { PROJECT_ROOT } from "../../support/source_files.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 
@@ -55,6 +56,28 @@ describe("settings of a server's program", () => {
       });
     }
   });
+
+  test(
+    "a path of the workspace that a command has exchanged for a link out of it is refused",
+    { skip: uncontained },
+    () =>
+      withMcp({ servers: { one: fixtureServer() } }, async (bench) => {
+        const path = join(bench.folder, "workspace/data");
+        const start = async () => {
+          bench.config = configOf(
+            mcpConfig({ one: { ...fixtureServer(), sandbox: "require", paths: [FIXTURE, path] } }),
+          );
+          await bench.restart();
+          return await ask(bench.server(), { look: join(path, "file") });
+        };
+        writeFileSync(join(bench.folder, "file"), "");
+        symlinkSync("..", path);
+        await assert.rejects(start, /\[mcp\.servers\.one\] paths has ".*\/data", which leads out of the workspace/);
+        rmSync(path);
+        mkdirSync(path);
+        assert.deepEqual((await start())["reads"], false);
+      }),
+  );
 
   test('sandbox = "off" leaves everything to it, and is said at the start', () =>
     withMcp({ servers: { one: fixtureServer() } }, async ({ server, folder, logged }) => {

@@ -265,6 +265,22 @@ for (const variant of VARIANTS) {
     assert.deepEqual(await walk(".", { allowedRoot: "docs" }), ["a.txt"]);
   });
 
+  check("follows no link in the place of the allowed root out of the workspace, and none to credentials", {
+    "docs/a.txt": "doc",
+    ".aws/sub/config": "s",
+  }, async ({ read, walk, workspace }) => {
+    symlinkSync("..", workspace.path("out"));
+    symlinkSync("docs", workspace.path("in"));
+    symlinkSync(".aws/sub", workspace.path("keys"));
+    for (const allowedRoot of ["out", workspace.path("out"), "out/outside", workspace.path("out", "outside")]) {
+      assert.equal(await read("outside/secret.txt", { allowedRoot }), "path_outside_root", allowedRoot);
+      assert.equal(await walk(".", { allowedRoot }).catch(codeOf), "path_outside_root", allowedRoot);
+    }
+    assert.equal(await read("a.txt", { allowedRoot: "in" }), "doc");
+    assert.equal(await read("config", { allowedRoot: "keys" }), "path_sensitive");
+    assert.equal(await walk(".", { allowedRoot: "keys" }).catch(codeOf), "path_sensitive");
+  });
+
   check("walks in order, respecting .gitignore and leaving links out", {
     ".gitignore": "*.log\n/build/\n!keep.log\n",
     ".git/config": "x",

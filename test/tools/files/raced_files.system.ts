@@ -1,0 +1,141 @@
+import assert from "node:assert/strict";
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { createFiles } from "../../../lib/system/files/create_files.ts";
+import type { FilesVariant } from "../../../lib/system/files/files.ts";
+import { assertNoCanary, bytesBelow } from "../../support/canaries.ts";
+import {
+  atEveryMoment,
+  type Exchange,
+  type Moment,
+  NO_EXCHANGER as skip,
+  withExchanger,
+} from "../../support/exchanger.ts";
+import { createToolBench, type ToolBench } from "../../support/tool_bench.ts";
+import { withWorkspace, type Workspace } from "../../support/workspace.ts";
+import { makeDocx, paragraph } from "../documents/make_docx.ts";
+
+/** Secrets by their place: none of them may reach a result, and none of the files may be changed. */
+const CANARIES = {
+  outside: "canary-outside-53b1c07e",
+  sensitive: "canary-sensitive-90ad44f2",
+  forbidden: "canary-forbidden-7be0615c",
+};
+const PLACES: Readonly<Record<keyof typeof CANARIES, string>> = {
+  outside: "../outside",
+  sensitive: ".ssh",
+  forbidden: "private",
+};
+const NAMES = ["a.txt", "b.txt", "a.docx"];
+
+/** Puts a text into each file of a folder. */
+function fill(folder: string, text: string): void {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "a.txt"), `one ${text}\n`);
+  writeFileSync(join(folder, "b.txt"), `two ${text}\n`);
+  writeFileSync(join(folder, "a.docx"), makeDocx({ body: paragraph(text) }));
+}
+
+/** Makes anew what the attacker exchanges, and a folder that looks as the real one does, and leads elsewhere. */
+function layOut({ path }: Workspace): void {
+  for (const name of ["notes", "decoy"]) rmSync(path(name), { recursive: true, force: true });
+  fill(path("notes"), "inside");
+  mkdirSync(path("decoy"));
+  for (const name of NAMES) symlinkSync(`../../outside/${name}`, path("decoy", name));
+}
+
+type Trap = (file: string) => Pick<Exchange, "by" | "target" | "other">;
+
+const folderTo = (other: string): Trap => (file) => ({ by: "link", target: dirname(file), other });
+const fileTo = (other: string): Trap => (file) => ({ by: "link", target: file, other });
+const swapped: Trap = (file) => ({ by: "exchange", target: dirname(file), other: join(dirname(file), "../decoy") });
+
+/** What takes the place of the file, or of its folder, in the middle of a call that reads. */
+const READ_TRAPS: readonly Trap[] = [
+  ...["../../outside/a.txt", "../.ssh/a.txt"].map(fileTo),
+  ...["../outside", "private"].map(folderTo),
+  swapped,
+];
+/** And of one that writes, which may not reach the repository either. */
+const WRITE_TRAPS: readonly Trap[] = [
+  ...["../outside", ".git/notes"].map(folderTo),
+  swapped,
+];
+
+interface RacedCall {
+  readonly tool: string;
+  readonly input: unknown;
+  /** Relative to the workspace */
+  readonly file: string;
+  readonly traps: readonly Trap[];
+  readonly variant?: FilesVariant;
+}
+
+const PATCH = "*** Begin Patch\n*** Update File: notes/a.txt\n@@\n-one inside\n+changed\n*** End Patch";
+const WRITE = { tool: "write_file", input: { path: "notes/a.txt", content: "changed\n", overwrite: true } };
+const EDIT = { path: "notes/a.txt", edits: [{ old_text: "one", new_text: "changed" }] };
+
+const CALLS: readonly RacedCall[] = [
+  { tool: "read_file", input: { path: "notes/a.txt" }, file: "notes/a.txt", traps: READ_TRAPS },
+  { tool: "docx_read", input: { path: "notes/a.docx" }, file: "notes/a.docx", traps: READ_TRAPS },
+  { tool: "content_search", input: { pattern: "one", path: "notes" }, file: "notes/a.txt", traps: READ_TRAPS },
+  { tool: "glob_search", input: { pattern: "**/*.txt", path: "notes" }, file: "notes/a.txt", traps: READ_TRAPS },
+  { ...WRITE, file: "notes/a.txt", traps: WRITE_TRAPS },
+  { tool: "write_file", input: { path: "notes/c.txt", content: "new\n" }, file: "notes/a.txt", traps: WRITE_TRAPS },
+  { tool: "file_edit", input: EDIT, file: "notes/a.txt", traps: WRITE_TRAPS },
+  { tool: "apply_patch", input: { patch: PATCH }, file: "notes/a.txt", traps: WRITE_TRAPS },
+];
+const { variant: native } = createFiles({ clock: systemClock, home: "/home/nobody", ownPaths: [] });
+/** By looks before and after, as on other platforms: each call waits for a moment in which nothing moves. */
+const CHECKED: readonly RacedCall[] = native === "checked" ? [] : [
+  { tool: "read_file", input: { path: "notes/a.txt" }, file: "notes/a.txt", traps: [folderTo("../outside")] },
+  { ...WRITE, file: "notes/a.txt", traps: [folderTo("../outside")] },
+].map((call) => ({ ...call, variant: "checked" }));
+
+for (const call of [...CALLS, ...CHECKED]) {
+  const { tool, input, traps, variant = native } = call;
+  test(
+    `${variant}: ${tool} ${JSON.stringify(input)} shows and changes nothing that it may not, whatever is exchanged`,
+    {
+      skip,
+    },
+    () =>
+      withWorkspace({}, async (workspace) => {
+        for (const [kind, place] of Object.entries(PLACES)) {
+          fill(workspace.path(place), CANARIES[kind as keyof typeof CANARIES]);
+        }
+        fill(workspace.path(".git/notes"), "repository");
+        const bench = createToolBench({
+          ...{ root: workspace.root, variant },
+          config: {
+            autonomy: { level: "full", forbidden_paths: [workspace.path("private")] },
+            write_file: { enabled: true },
+          },
+        });
+        for (const trap of traps) await atEveryMoment((at) => race(call, { trap, at, workspace, bench }));
+      }),
+  );
+}
+
+async function race({ tool, input, file }: RacedCall, { trap, at, workspace, bench }: {
+  readonly trap: Trap;
+  readonly at: Moment;
+  readonly workspace: Workspace;
+  readonly bench: ToolBench;
+}) {
+  layOut(workspace);
+  const secrets = () => [...Object.values(PLACES), ".git"].map((place) => bytesBelow(workspace.path(place)));
+  const before = secrets();
+  const exchange: Exchange = { at, watched: workspace.path("notes"), ...trap(workspace.path(file)) };
+  return await withExchanger(exchange, workspace.path("../bell"), async (exchanger) => {
+    exchanger.ring();
+    const { result } = await bench.call(tool, input);
+    const what = `${tool} at ${JSON.stringify(at)}, ${exchange.by} ${exchange.other}`;
+    assertNoCanary(what, JSON.stringify(result), CANARIES);
+    if (at.nth === 0) assert.equal(result.isError, false, result.output);
+    assert.deepEqual(secrets(), before, what);
+    return await exchanger.report();
+  });
+}
