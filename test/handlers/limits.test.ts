@@ -2,7 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseRateWindows, RATE_WINDOWS } from "../../lib/access/rate_records.ts";
 import { SharedWindows } from "../../lib/access/shared_windows.ts";
+import { SILENT } from "../../lib/base/telemetry/log.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { ROUTES } from "../../handlers/routes.ts";
+import { createObserver } from "../../handlers/visit.ts";
+import { createFakeClock } from "../support/fake_clock.ts";
 import { createFakeServices } from "../support/fake_services.ts";
 import { createTestRouter, errorOf } from "../support/test_router.ts";
 
@@ -244,4 +249,25 @@ test("a body that does not arrive in time is 408; one that stops half-way ends t
   assert.equal((await send("POST", "/v1/ping", { body: broken })).status, 408);
   assert.equal(services.clock.pending(), 0);
   assert.equal(services.logged.filter(({ level }) => level === "error").length, 0);
+});
+
+test("a client that tries every route with every method leaves the names of the others' failures in the metrics", () => {
+  const metrics = createMetrics();
+  const observer = createObserver({ metrics, clock: createFakeClock(), log: SILENT });
+  const see = (method: string, route: string, status: number) => {
+    const request = new Request("http://127.0.0.1/", { method });
+    // The observer reads these fields alone
+    const context = { requestId: "r", identity: null, remoteAddress: ADDRESS } as never;
+    observer.end(request, context, { startedAt: observer.begin(), route, status });
+  };
+  for (const status of [400, 401, 403, 404, 409, 413, 415, 429]) {
+    for (const { method, path } of ROUTES) {
+      for (const each of method === "GET" ? ["GET", "HEAD"] : [method]) see(each, path, status);
+    }
+    for (const method of ["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH", "BREW"]) {
+      see(method, "unmatched", status);
+    }
+  }
+  see("POST", "/v1/runs", 500);
+  assert.match(metrics.render(), /^postern_http_requests_total\{method="POST",route="\/v1\/runs",status="500"\} 1$/m);
 });
