@@ -2,7 +2,7 @@ import type { StatusReply } from "../../handlers/routes/health.ts";
 import type { ModelEntry } from "../../lib/base/records/provider_event.ts";
 import { defineCliCommand, EXIT } from "../command.ts";
 import { reachGateway, withGateway } from "../reach_gateway.ts";
-import { printable, toTable } from "../terminal/terminal_text.ts";
+import { printable, printableLine, toTable } from "../terminal/terminal_text.ts";
 
 /** Command `postern models`: lists the models that the configured providers serve now. */
 export const modelsCommand = defineCliCommand({
@@ -13,11 +13,13 @@ export const modelsCommand = defineCliCommand({
     try {
       const { data } = await gateway.request({ method: "GET", path: "/v1/models" }) as { data: readonly ModelEntry[] };
       const { provider } = await gateway.request({ method: "GET", path: "/v1/status" }) as StatusReply;
-      const inUse = provider === null ? "" : `\nIn use: ${provider.name}/${provider.model}, since ${provider.reason}`;
+      const inUse = provider === null
+        ? ""
+        : `\nIn use: ${printableLine(`${provider.name}/${provider.model}, since ${provider.reason}`)}`;
       const models = data.length === 0
         ? "No model can be used: no provider answers; see [provider] in postern.toml"
         : toTable(["MODEL", "OWNED BY"], data.map((model) => [model.id, model.owned_by]), context.io.columns);
-      context.print(data, printable(`${models}${inUse}`));
+      context.print(data, `${models}${inUse}`);
       return EXIT.ok;
     } finally {
       await gateway.close();

@@ -25,6 +25,11 @@ export interface LogLineOptions {
 
 const COLOURS: Partial<Readonly<Record<LogLevel, TextColour>>> = { warn: "yellow", error: "red" };
 
+/** Tells whether a value is a text that stands without quotes. With a blank and `=` in it, it could pass for further fields. */
+function isPlain(value: unknown): boolean {
+  return typeof value === "string" && !(value.includes("=") && /\s/.test(value));
+}
+
 /** Returns a record as one line without its newline, for people or as one JSON object. */
 export function toLogLine(
   { time, level, message, fields }: LogRecord,
@@ -35,7 +40,7 @@ export function toLogLine(
   let text = message;
   for (const key in fields) {
     const value = fields[key];
-    if (value !== undefined) text += ` ${key}=${typeof value === "string" ? value : JSON.stringify(value)}`;
+    if (value !== undefined) text += ` ${key}=${isPlain(value) ? value : JSON.stringify(value)}`;
   }
   const shownLevel = paint(level.padEnd(5), colour ? COLOURS[level] : undefined);
   return `${withDate ? stamp : stamp.slice(11, 23)} ${shownLevel} ${printableLine(text)}`;

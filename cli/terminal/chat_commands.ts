@@ -1,7 +1,7 @@
 import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 import type { ChatTopic } from "./chat_session.ts";
-import { messageColumns, printable, toDefinitions, toTable, wrapText } from "./terminal_text.ts";
+import { messageColumns, printableLine, toDefinitions, toTable, wrapText } from "./terminal_text.ts";
 
 /** Result of a chat line that begins with a slash: the command is done, the chat ends, or the line is a message to send. */
 export type ChatCommandResult = "done" | "exit" | "message";
@@ -150,13 +150,13 @@ class GatewayChatCommands implements ChatCommands {
     if (name === "") {
       const now = this.#topic.model ?? "default";
       const all = [...ids, `In use: ${now}. /model <name> changes it, /model default goes back`];
-      return this.#say(all.map(printable).join("\n"));
+      return this.#say(all.map(printableLine).join("\n"));
     }
     this.#topic.model = name;
     this.#say(
       ids.includes(name)
         ? `${name} answers from now on`
-        : `"${printable(name)}" is not among the models that are listed; the next message tries it`,
+        : `"${printableLine(name)}" is not among the models that are listed; the next message tries it`,
     );
   }
 

@@ -12,13 +12,12 @@ export function printable(text: string): string {
   );
 }
 
-// deno-lint-ignore no-control-regex -- these are the characters to escape, with the newline
-const UNPRINTABLE = /[\x00-\x08\x0a-\x1f\x7f-\x9f]/;
+/** Most lines, which show what they hold. */
+const PLAIN = /^[\t\x20-\x7e]*$/;
 
-/** Escapes control characters and newlines, so that the text stays on one line. */
+/** Escapes control characters and newlines, so that the text stays on one line, and spells out what nobody sees or what turns the line around. */
 export function printableLine(text: string): string {
-  if (!UNPRINTABLE.test(text)) return text;
-  return printable(text).replaceAll("\n", "\\n");
+  return PLAIN.test(text) ? text : exactLine(printable(text));
 }
 
 /** Narrowest column that words are wrapped in. With less room, the text stands below its name. */

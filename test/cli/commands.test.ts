@@ -142,16 +142,19 @@ test("a model server cannot speak to the terminal through the name of its model"
   onMachine(async ({ run, withGateway }) => {
     const server = await startFakeServer((_seen, response) => {
       response.writeHead(200, { "content-type": "application/json" });
-      response.end(JSON.stringify({ object: "list", data: [{ id: "m\u001b]0;owned\u0007", object: "model" }] }));
+      const id = "m\u001b]0;owned\u0007\nIn use: x\u202e";
+      response.end(JSON.stringify({ object: "list", data: [{ id, object: "model" }] }));
     });
     const env = { POSTERN__PROVIDER__KIND: "openai_compatible", POSTERN__PROVIDER__BASE_URL: `${server.origin}/v1` };
     try {
       const listed = await run(["models"], { env });
-      assert.match(listed.stdout, /In use: openai_compatible\/m\\x1b\]0;owned\\x07,/);
+      assert.match(listed.stdout, /^In use: openai_compatible\/m\\x1b\]0;owned\\x07\\nIn use: x\\u202e,/m);
+      const chosen = await run(["chat"], { env, answers: ["/model", "/exit"] });
+      assert.match(chosen.stderr, /^m\\x1b\]0;owned\\x07\\nIn use: x\\u202e$/m);
       const gateway = await withGateway([], () => Promise.resolve(), { env });
-      assert.match(gateway.stdout, /Provider +openai_compatible\/m\\x1b\]0;owned\\x07,/);
+      assert.match(gateway.stdout, /Provider +openai_compatible\/m\\x1b\]0;owned\\x07\\nIn use: x\\u202e,/);
       // deno-lint-ignore no-control-regex -- these are the characters that must not come through
-      assert.doesNotMatch(`${listed.stdout}${gateway.stdout}`, /[\x07\x1b]/);
+      assert.doesNotMatch(`${listed.stdout}${chosen.stderr}${gateway.stdout}`, /[\x07\x1b\u202e]|^In use: x/m);
     } finally {
       await server.close();
     }

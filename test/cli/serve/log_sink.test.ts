@@ -44,3 +44,17 @@ test("on a terminal that takes colour, the levels of warnings and errors stand o
 test("repeated lines are all written", () => {
   assert.equal(written("pretty", "same", {}, 20).split("\n").length, 21);
 });
+
+test("what a stranger says makes no further field of a line for people, and does not turn it around", () => {
+  const line = written("pretty", "An MCP server says", {
+    server: "files",
+    line: 'ok token_id=tok_1 "x"',
+    url: "/a?b=c",
+  });
+  assert.equal(
+    line,
+    '03:04:05.006 debug An MCP server says server=files line="ok token_id=tok_1 \\"x\\"" url=/a?b=c\n',
+  );
+  assert.equal(written("pretty", "m", { reason: "it is off" }), "03:04:05.006 debug m reason=it is off\n");
+  assert.equal(written("pretty", "m", { v: "a\u202eb\u2028c" }), "03:04:05.006 debug m v=a\\u202eb\\u2028c\n");
+});
