@@ -5,8 +5,7 @@ import type { Clock } from "../clock.ts";
  * Metrics counted by hand and rendered as Prometheus text 0.0.4 (docs/design/observability.md "Metrics").
  *
  * A series is resolved once by its labels and then counted without a look-up. The number of series per metric is bounded:
- * past `MAX_SERIES` new label values are counted under `other`, so that no client can fill the memory. One client comes to fewer with all
- * routes and the statuses that it can bring about.
+ * past `MAX_SERIES`, more than one client can bring about, new label values count under `other`, so that no client can fill the memory.
  * Source: https://prometheus.io/docs/instrumenting/exposition_formats/
  */
 const MAX_SERIES = 2_000;
