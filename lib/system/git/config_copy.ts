@@ -65,11 +65,14 @@ export async function readConfig(path: string): Promise<Buffer | undefined> {
  */
 export function scrubConfig(text: string): string {
   const entries = parseConfig(text.replaceAll("\r\n", "\n"));
-  if (entries === undefined) return EMPTY_CONFIG;
+  return entries === undefined ? EMPTY_CONFIG : written(entries, keptValue);
+}
+
+function written(entries: readonly ConfigLine[], shownValue: typeof keptValue): string {
   const lines: string[] = [];
   let last = "";
   for (const { section, subsection, name, value } of entries) {
-    const kept = keptValue({ section, subsection, name }, value);
+    const kept = shownValue({ section, subsection, name }, value);
     if (kept === undefined) continue;
     const header = subsection === undefined ? `[${section}]` : `[${section} "${escaped(subsection)}"]`;
     if (header !== last) lines.push(header);
@@ -77,6 +80,33 @@ export function scrubConfig(text: string): string {
     lines.push(kept === true ? `\t${name}` : `\t${name} = "${escaped(kept)}"`);
   }
   return lines.map((line) => `${line}\n`).join("");
+}
+
+/** Keys that a copy leaves out, and that editors and other tools write into repositories without a credential. Their values are plain words */
+const NOTES =
+  /^(?:core\.(?:hookspath|worktree)|branch\.(?:vscode|github-pr|gk)-[a-z-]+|remote\.(?:gh-resolved|promisor|partialclonefilter|tagopt)|user\.signingkey|(?:commit|tag)\.gpgsign|lfs\.repositoryformatversion)$/;
+const PLAIN = /^[\w.,:/#-]{0,200}$/;
+
+/**
+ * Tells whether a configuration may tell a credential to a program that reads it in the place of its copy: the copy leaves out a key, a part
+ * of a URL or a comment. The keys of NOTES tell none.
+ * @param text as scrubConfig
+ */
+export function mayTellSecrets(text: string): boolean {
+  const entries = parseConfig(text.replaceAll("\r\n", "\n"));
+  // Comments, and sections without a key, are in no entry
+  if (entries === undefined || withoutLayout(written(entries, (_, value) => value)) !== withoutLayout(text)) {
+    return true;
+  }
+  return entries.some(({ value, ...key }) =>
+    keptValue(key, value) !== value &&
+    !(NOTES.test(`${key.section}.${key.name}`) && PLAIN.test(String(value)) && !key.subsection?.includes(":"))
+  );
+}
+
+/** Returns what is left of a configuration without what git reads over: blanks, quotes, escapes and the case of keys. */
+function withoutLayout(text: string): string {
+  return text.replace(/[\s"\\]+/g, "").toLowerCase();
 }
 
 function escaped(text: string): string {

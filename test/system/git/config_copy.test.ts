@@ -5,7 +5,7 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { EMPTY_CONFIG, readConfigCopy, scrubConfig } from "../../../lib/system/git/config_copy.ts";
+import { EMPTY_CONFIG, mayTellSecrets, readConfigCopy, scrubConfig } from "../../../lib/system/git/config_copy.ts";
 import { gitTest } from "../../support/git_fixture.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
@@ -208,3 +208,51 @@ test("a copy is made of a regular file of its own place alone", () =>
     assert.equal(Buffer.from(await readConfigCopy(path) ?? []).toString(), EMPTY_CONFIG);
     assert.ok(readFileSync(path, "utf8").startsWith("[user]"));
   }));
+
+const PLAIN = `[core]
+	repositoryformatversion = 0
+	filemode = true
+	hooksPath = .husky/_
+	worktree = ../../../lib
+[Remote "origin"]
+	url = https://example.com/a/b.git
+	fetch = "+refs/heads/*:refs/remotes/origin/*"
+	gh-resolved = base
+[branch "topic/a"]
+	remote=origin
+	merge = refs/heads/topic/a
+	vscode-merge-base = origin/main
+	github-pr-owner-number = "owner#name#12"
+[user]
+	name = Ada \\
+ Lovelace
+	signingKey = ABCDEF0123456789
+`;
+
+test("a configuration that git and the tools of people write tells no secret", () => {
+  for (const text of ["", "\n", EMPTY_CONFIG, PLAIN, PLAIN.replaceAll("\n", "\r\n")]) {
+    assert.equal(mayTellSecrets(text), false, text);
+  }
+});
+
+test("what a copy leaves out may be a secret: keys, parts of URLs, comments, names of sections, and what is not understood", () => {
+  for (
+    const more of [
+      "[http]\n\textraHeader = Authorization: Basic x\n",
+      '[remote "other"]\n\turl = https://ada:s3cret@example.com/a.git\n',
+      '[remote "other"]\n\turl = https://example.com/a.git?token=s3cret\n',
+      '[remote "other"]\n\tproxy = http://ada:s3cret@example.com\n',
+      "[credential]\n\thelper = store\n",
+      "[core]\n\tsshCommand = sshpass -p s3cret ssh\n",
+      "[core]\n\thooksPath = s3cret words\n",
+      '[branch "https://ada:s3cret@example.com"]\n\tvscode-merge-base = main\n',
+      "# s3cret\n",
+      "[fetch]\n\tprune = true ; s3cret\n",
+      '[url "https://s3cret@example.com/"]\n',
+      "[core\n",
+      "[unknown]\n\tkey = s3cret\n",
+    ]
+  ) {
+    assert.equal(mayTellSecrets(PLAIN + more), true, more);
+  }
+});
