@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import type { JSONRPCMessage, Transport } from "@modelcontextprotocol/client";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { RunningProgram } from "../../system/process/prepare_program.ts";
+import { howEnded } from "../../system/process/process_group.ts";
 import { MessageFault, MessageFilter } from "./message_filter.ts";
 import { McpError } from "./mcp_error.ts";
 import { OutputBrake } from "./output_brake.ts";
@@ -160,8 +161,7 @@ export class StdioTransport implements Transport {
       withTimeout(exited.catch(() => undefined), { ms: EXIT_MS, clock }),
       drained && withTimeout(drained, { ms: EXIT_MS, clock }),
     ]);
-    if (exit === undefined) this.#fail("it closed its output");
-    else this.#fail(exit.kind === "exit" ? `it ended with the code ${exit.code}` : `${exit.name} ended it`);
+    this.#fail(exit === undefined ? "it closed its output" : howEnded(exit));
   }
 
   #fail(fault: string): void {

@@ -104,6 +104,8 @@ function problemOf({ ending, stdout, stderr }: ProcessResult, timeoutMs: number)
       return ending.code === 0 ? undefined : `ended with status ${ending.code}${says}`;
     case "signal":
       return `was killed by ${ending.name}${says}`;
+    case "uncovered":
+      return "was ended";
     case "timeout":
       return `was stopped after ${timeoutMs / 1000} s`;
     case "flood":

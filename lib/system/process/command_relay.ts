@@ -140,7 +140,7 @@ function toCommandRelay(
         stderr.text.startsWith(COMPLAINT);
       // The program in front of the command asks the relay before it starts the command
       if (relay.wasReached() && !hasComplained) return;
-      if (ending.kind === "timeout") return;
+      if (ending.kind === "timeout" || ending.kind === "uncovered") return;
       const said = stderr.text.trim().slice(0, 200);
       throw sandboxUnavailable(
         command,

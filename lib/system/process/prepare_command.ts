@@ -285,7 +285,7 @@ async function containedLine(
   request: AnyRequest,
   options:
     & Pick<ContainOptions, "bubblewrap">
-    & Partial<Pick<ContainOptions, "hidden" | "sockets" | "copies" | "guarded" | "relay">>,
+    & Partial<Pick<ContainOptions, "hidden" | "sockets" | "copies" | "guarded" | "watchCovers" | "relay">>,
 ): Promise<CommandLine> {
   const { composed, scope: { workspaceRoot }, words: [command = ""], localSockets } = request;
   const inside = await contain(line, {

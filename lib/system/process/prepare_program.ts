@@ -16,7 +16,7 @@ import type { CommandRelay, CommandRelays } from "./command_relay.ts";
 import { type ContainmentFinder, requireContainment, type SandboxMode, type SandboxSection } from "./containment.ts";
 import { killRestOf, MARKER_VARIABLE } from "./leftover_processes.ts";
 import type { Launcher } from "./run_command.ts";
-import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
+import { type CommandLine, type ProgramEnd, startGroup } from "./process_group.ts";
 import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
 import type { ArgumentScope } from "./screen_arguments.ts";
 import {
@@ -85,7 +85,7 @@ export interface RunningProgram {
   readonly stdout: Readable;
   readonly stderr: Readable;
   /** Rejects with a ToolError `command_not_started` */
-  readonly exited: Promise<Exit>;
+  readonly exited: Promise<ProgramEnd>;
   /** Returns the requests that its relay did not carry out until now. */
   problems(): readonly RelayProblem[];
   /** Asks it, and all it started, to end by SIGTERM. */
@@ -298,7 +298,10 @@ function noteOf(
 
 /** Workspace of a contained program. */
 interface SeenWorkspace extends AfterProgram {
-  readonly seen: Pick<ContainOptions, "workspaceRoot" | "hidden" | "sockets" | "copies" | "guarded" | "writes">;
+  readonly seen: Pick<
+    ContainOptions,
+    "workspaceRoot" | "hidden" | "sockets" | "copies" | "guarded" | "watchCovers" | "writes"
+  >;
 }
 
 /** Looks through the workspace, and says what the program sees of it. */

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
 import { ToolError } from "../../base/errors.ts";
+import type { WatchCovers } from "./cover_watch.ts";
 
 /** A program as the operating system starts it: no shell reads its words. */
 export interface CommandLine {
@@ -18,6 +19,8 @@ export interface CommandLine {
   readonly hasChannel?: boolean;
   /** True: the program reads its input from a pipe. Default false: there is nothing on it */
   readonly hasInput?: boolean;
+  /** Begins the watch that ends the program when a cover of its sandbox is lost. Default: none */
+  readonly watchCovers?: WatchCovers | undefined;
 }
 
 /** Pipes to and from a program beside its outputs. */
@@ -33,6 +36,23 @@ export type Exit =
   | { readonly kind: "exit"; readonly code: number }
   | { readonly kind: "signal"; readonly name: string };
 
+/** How a program ended, or was ended since its sandbox lost a cover: `path`, relative to the workspace, was replaced. */
+export type ProgramEnd = Exit | { readonly kind: "uncovered"; readonly path: string };
+
+/** Says how a program ended, for the middle of a sentence. */
+export function howEnded(end: ProgramEnd): string {
+  switch (end.kind) {
+    case "exit":
+      return `it ended with the code ${end.code}`;
+    case "signal":
+      return `${end.name} ended it`;
+    case "uncovered":
+      return `${
+        JSON.stringify(end.path)
+      } was replaced while the program ran and would have become readable, so it was ended`;
+  }
+}
+
 /** A started program, the leader of a process group of its own. */
 export interface ProcessGroup {
   /** Set when the command line asks for an input, and the program could be started */
@@ -44,24 +64,38 @@ export interface ProcessGroup {
   /** undefined when it could not be started */
   readonly pid: number | undefined;
   /** Rejects with a ToolError `command_not_started` */
-  readonly exited: Promise<Exit>;
+  readonly exited: Promise<ProgramEnd>;
   /** After the exit, when nothing holds its output open any more */
   readonly closed: Promise<"closed">;
   /** Sends a signal to all that is left in the group; nothing when there is nobody. Default SIGKILL */
   kill(signal?: "SIGTERM" | "SIGKILL"): void;
 }
 
-/** Starts a program in a process group of its own. @throws {ToolError} `command_not_started`, when the operating system refuses at once */
+/**
+ * Starts a program in a process group of its own.
+ * @throws {ToolError} `command_not_started`, when the operating system refuses at once; `sandbox_unavailable`, when covers cannot be watched
+ */
 export function startGroup(line: CommandLine): ProcessGroup {
-  const child = start(line);
-  const exited = new Promise<Exit>((resolve, reject) => {
-    child.once("error", (error) => reject(notStarted(line.file, error)));
-    child.once("exit", (code, name) => {
-      resolve(name === null ? { kind: "exit", code: code ?? 0 } : { kind: "signal", name });
-    });
+  const { promise: exited, resolve, reject } = Promise.withResolvers<ProgramEnd>();
+  let child: Child;
+  let end: ProgramEnd | undefined;
+  const covers = line.watchCovers?.((lost) => {
+    if (typeof lost === "string") end = { kind: "uncovered", path: lost };
+    else reject(lost);
+    killGroup(child.pid);
   });
   // Whoever waits is told; nobody has to wait
-  exited.catch(() => {});
+  exited.catch(() => {}).finally(() => covers?.close());
+  try {
+    child = start(line);
+  } catch (error) {
+    reject(error);
+    throw error;
+  }
+  child.once("error", (error) => reject(notStarted(line.file, error)));
+  child.once("exit", (code, name) => {
+    resolve(end ?? (name === null ? { kind: "exit", code: code ?? 0 } : { kind: "signal", name }));
+  });
   // A pipe that breaks has ended; how the program ended says why
   child.stdin?.on("error", () => {});
   return {
@@ -72,15 +106,17 @@ export function startGroup(line: CommandLine): ProcessGroup {
     pid: child.pid,
     exited,
     closed: new Promise((resolve) => child.once("close", () => resolve("closed"))),
-    kill(signal = "SIGKILL") {
-      if (child.pid === undefined) return;
-      try {
-        process.kill(-child.pid, signal);
-      } catch {
-        // Nobody is left in it
-      }
-    },
+    kill: (signal) => killGroup(child.pid, signal),
   };
+}
+
+function killGroup(pid: number | undefined, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, signal);
+  } catch {
+    // Nobody is left in it
+  }
 }
 
 type Child = ChildProcess & { readonly stdout: Readable; readonly stderr: Readable };

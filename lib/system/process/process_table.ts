@@ -8,7 +8,7 @@ import type { RelayProblem } from "../net/relay.ts";
 import { createOutputRing, type OutputPart, type OutputRing } from "./command_output.ts";
 import type { Aftermath } from "./quarantine.ts";
 import { startWithRight } from "./gated_start.ts";
-import type { CommandLine, Exit, ProcessGroup } from "./process_group.ts";
+import type { CommandLine, ProcessGroup, ProgramEnd } from "./process_group.ts";
 
 /** A process that was started to run on. */
 export interface ProcessInfo {
@@ -16,7 +16,7 @@ export interface ProcessInfo {
   readonly id: string;
   readonly words: readonly string[];
   /** `killed`: by `kill`, by the end of the gateway, or for writing more than MAX_WRITTEN_BYTES */
-  readonly state: { readonly kind: "running" | "killed" } | Exit;
+  readonly state: { readonly kind: "running" | "killed" } | ProgramEnd;
   /** Milliseconds since the epoch */
   readonly startedAt: number;
   readonly contained: boolean;

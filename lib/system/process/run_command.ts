@@ -6,7 +6,7 @@ import type { RedactPart } from "../../base/redact.ts";
 import type { Taint } from "../../base/taint.ts";
 import { type Capture, type Captured, captureOutput } from "./command_output.ts";
 import { startWithRight } from "./gated_start.ts";
-import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
+import { type CommandLine, type ProgramEnd, startGroup } from "./process_group.ts";
 import type { Bounds } from "./bounds.ts";
 import type { RelayProblem } from "../net/relay.ts";
 import type { CommandLookup } from "./command_lookup.ts";
@@ -78,7 +78,7 @@ export interface RunCommandOptions {
 /** How a command ended, and what it wrote. */
 export interface CommandResult {
   readonly ending:
-    | Exit
+    | ProgramEnd
     | { readonly kind: "timeout" }
     /** Killed for writing more than FLOOD_BYTES */
     | { readonly kind: "flood" };

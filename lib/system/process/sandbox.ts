@@ -10,6 +10,7 @@ import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandRelay } from "./command_relay.ts";
 import { boundedBy, type Bounds, boundsHere, isNotBegun } from "./bounds.ts";
 import { callFilter } from "./call_filter.ts";
+import type { WatchCovers } from "./cover_watch.ts";
 import { type Bubblewrap, type Containment, sandboxUnavailable } from "./containment.ts";
 import { type CommandLine, FIRST_GIVEN } from "./process_group.ts";
 import { unlessGone } from "./remembered_folders.ts";
@@ -162,7 +163,7 @@ function unanswered(reason: string): Missing {
   return { kind: "unanswered", reason };
 }
 
-function endedBy(ending: { readonly kind: "signal"; readonly name: string } | { readonly kind: "flood" }): string {
+function endedBy(ending: CommandResult["ending"]): string {
   return ending.kind === "signal" ? ending.name : "too much output";
 }
 
@@ -183,6 +184,8 @@ export interface ContainOptions {
   readonly localSockets?: readonly string[] | undefined;
   /** Contents that stand read-only in the place of files, by absolute path without links. What is hidden stays hidden. Default: none */
   readonly copies?: ReadonlyMap<string, Uint8Array> | undefined;
+  /** Begins the watch of what is hidden, and of copies. Default: none, as for commands of Postern itself */
+  readonly watchCovers?: WatchCovers;
   /** Absolute paths that can only be read, and keep their names. Default: none */
   readonly guarded?: readonly string[];
   /** Default: without */
@@ -247,6 +250,7 @@ export async function contain(
     cwd: workspace ?? line.cwd,
     env: { ...line.env, ...relay?.env, HOME: "/tmp", ...("TMPDIR" in line.env ? { TMPDIR: "/tmp" } : {}) },
     given: [...own, ...given, ...filter === undefined || isInner ? [] : [filter]],
+    watchCovers: options.watchCovers,
   };
 }
 

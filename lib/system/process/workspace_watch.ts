@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { realpath } from "node:fs/promises";
 import { dirname, relative } from "node:path";
 import { ToolError } from "../../base/errors.ts";
@@ -8,6 +9,7 @@ import { shown } from "../files/parse_path.ts";
 import { readConfigCopies } from "../git/config_copy.ts";
 import type { CallNote, CallNotes, LeftNote } from "./call_notes.ts";
 import { type SandboxSection, sandboxUnavailable } from "./containment.ts";
+import { CoverWatch } from "./cover_watch.ts";
 import type { Aftermath, Quarantine } from "./quarantine.ts";
 import type { ContainOptions } from "./sandbox.ts";
 import type { ArgumentScope, ScreenOptions } from "./screen_arguments.ts";
@@ -19,6 +21,7 @@ export interface WorkspaceWatchOptions extends ScreenOptions {
   readonly surveys: Surveys;
   readonly quarantine: Quarantine;
   readonly notes: CallNotes;
+  readonly clock: Pick<Clock, "every">;
   /** Told of the files that a program with taint has written. Default: nobody is */
   readonly onTainted?: ((written: TaintedWrites) => Promise<void>) | undefined;
 }
@@ -49,11 +52,11 @@ export interface WorkspaceWatch {
   skippedIn(scope: ArgumentScope): Promise<string[]>;
   /** Returns the survey of folders. @param changedSince as in SurveyRequest. The survey throws a CancelError when the signal aborts */
   surveyOf(skip: readonly string[], signal: AbortSignal, changedSince?: number): SurveyOf;
-  /** Returns what a sandbox hides, shows as a copy and makes read-only, and the sockets that are there, by a finished survey. */
+  /** Returns what a sandbox hides, shows as a copy and makes read-only, the sockets that are there, and the watch, by a finished survey. */
   coversOf(
     survey: Survey,
     scope: ArgumentScope,
-  ): Promise<Required<Pick<ContainOptions, "hidden" | "sockets" | "copies" | "guarded">>>;
+  ): Promise<Required<Pick<ContainOptions, "hidden" | "sockets" | "copies" | "guarded" | "watchCovers">>>;
   /** Refuses a program when the quarantine is full: what it makes could not be moved there. @throws {ToolError} `quarantine_full` */
   requireRoom(title: string): Promise<void>;
   /**
@@ -101,12 +104,18 @@ class SurveyedWorkspace implements WorkspaceWatch {
     { sensitive, guarded, gitConfigs, sockets }: Survey,
     scope: ArgumentScope,
   ): ReturnType<WorkspaceWatch["coversOf"]> {
-    const copies = await readConfigCopies(gitConfigs);
+    const [copies, workspace] = await Promise.all([readConfigCopies(gitConfigs), realpath(scope.workspaceRoot)]);
+    const forbidden = forbiddenNames(scope, this.#options);
+    const found = sensitive.filter((path) => !copies.has(path));
+    // A forbidden name that is not there is no cover. What the survey found may have gone for a moment, while an editor saves it
+    const hidden = [...forbidden.filter((path) => existsSync(path)), ...found];
     return {
-      hidden: [...forbiddenNames(scope, this.#options), ...sensitive.filter((path) => !copies.has(path))],
+      hidden: [...forbidden, ...found],
       sockets,
       copies,
       guarded: guarded.map(({ path }) => path),
+      watchCovers: (onLost) =>
+        new CoverWatch({ workspace, hidden, copied: [...copies.keys()] }, this.#options.clock, onLost),
     };
   }
 

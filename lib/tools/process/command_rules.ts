@@ -4,7 +4,10 @@ import { listSome } from "../../base/text.ts";
 import type { Config } from "../../config/config.ts";
 import type { RelayProblem } from "../../system/net/relay.ts";
 import type { CommandNetwork } from "../../system/process/containment.ts";
+import { howEnded } from "../../system/process/process_group.ts";
+import type { ProcessInfo } from "../../system/process/process_table.ts";
 import type { Aftermath } from "../../system/process/quarantine.ts";
+import type { ProcessResult } from "../../system/process/run_command.ts";
 import type { ArgumentScope } from "../../system/process/screen_arguments.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import type { BoundParts, ToolContext, ToolServices } from "../runtime/tool.ts";
@@ -74,6 +77,11 @@ export function writtenTaint(
 /** Returns the access of every call that starts commands: under `network = "allowlist"` such a call reaches the network too. */
 export function commandAccess({ security: { shell } }: Pick<Config, "security">): "write" | "network" {
   return shell.network === "none" ? "write" : "network";
+}
+
+/** Returns a line in brackets for a command that was ended since its sandbox lost a cover, with the way out, for the model. */
+export function uncoveredLines(end: ProcessInfo["state"] | ProcessResult["ending"]): readonly string[] {
+  return end.kind === "uncovered" ? [`[${howEnded(end)}; start it again]`] : [];
 }
 
 /** Returns a line in brackets for each protected name that a command has made, for the model. */

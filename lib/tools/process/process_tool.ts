@@ -18,6 +18,7 @@ import {
   noNetworkLines,
   relayData,
   relayLines,
+  uncoveredLines,
   writtenTaint,
 } from "./command_rules.ts";
 
@@ -151,10 +152,12 @@ function wordsOf(command: string, config: Config): readonly string[] {
 
 function describe(info: ProcessInfo): string {
   const line = `id=${info.id} status=${statusOf(info)} command=${JSON.stringify(info.words.join(" "))}`;
-  return [line, ...info.after === undefined ? [] : aftermathLines(info.after)].join("\n");
+  return [line, ...uncoveredLines(info.state), ...info.after === undefined ? [] : aftermathLines(info.after)].join(
+    "\n",
+  );
 }
 
-/** `running`, `killed`, the exit code, or `signal:<name>`. */
+/** `running`, `killed`, `uncovered`, the exit code, or `signal:<name>`. */
 function statusOf({ state }: ProcessInfo): string {
   switch (state.kind) {
     case "exit":

@@ -15,6 +15,7 @@ import {
   noNetworkLines,
   relayData,
   relayLines,
+  uncoveredLines,
   writtenTaint,
 } from "./command_rules.ts";
 
@@ -73,6 +74,7 @@ export const shell = defineTool({
         `status=${status}`,
         section("stdout", result.stdout),
         section("stderr", result.stderr),
+        ...uncoveredLines(result.ending),
         ...(result.ending.kind === "flood" ? [`[Stopped: it wrote more than ${FLOOD_BYTES} bytes]`] : []),
         ...fileBoundLines(status, result.bounds),
         ...noNetworkLines({
@@ -112,7 +114,8 @@ function statusOf({ ending }: ProcessResult): string {
     case "signal":
       return `signal:${ending.name}`;
     case "timeout":
-      return "timeout";
+    case "uncovered":
+      return ending.kind;
     case "flood":
       return "signal:SIGKILL";
   }

@@ -283,6 +283,7 @@ const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) =>
     containment: { known: found, find: found },
     launcher: () => Promise.resolve([]),
     watch: createWorkspaceWatch({
+      clock,
       home: "/nonexistent",
       ownPaths: [],
       surveys: { survey, close: () => Promise.resolve() },

@@ -4,6 +4,7 @@ import { withTimeout } from "../../../base/clock.ts";
 import { ToolError } from "../../../base/errors.ts";
 import type { RedactPart } from "../../../base/redact.ts";
 import { createOutputRing, type OutputRing } from "../../../system/process/command_output.ts";
+import { howEnded } from "../../../system/process/process_group.ts";
 import type { RunningProgram } from "../../../system/process/prepare_program.ts";
 import { answerTooLarge, invalidAnswer } from "../plugin_wire.ts";
 
@@ -58,11 +59,7 @@ export class LineChannel {
     stdout.on("end", () => this.#takeEnd());
     stderr.on("data", (chunk: Uint8Array) => this.#takeErrors(chunk));
     for (const stream of [stdout, stderr]) stream.on("error", () => {});
-    exited.then(
-      (exit) =>
-        void this.#ended(exit.kind === "exit" ? `it ended with the code ${exit.code}` : `${exit.name} ended it`),
-      (error: Error) => this.#fail(error),
-    );
+    exited.then((end) => void this.#ended(howEnded(end)), (error: Error) => this.#fail(error));
   }
 
   /** True while the program may be given another call. */

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
@@ -387,6 +387,26 @@ test("a contained program reads nothing of a file of credentials, also one that 
     workspace.write(".env", "KEY=hidden");
     assert.match((await call()).output, /^\d+ $/);
   }));
+
+test(
+  "a contained program is ended when such a file is replaced, and the call says why",
+  { skip: uncontained },
+  () =>
+    withPlugin({
+      script: `${LOOK}touch $root/up; sleep 60`,
+      files: { ".env": "KEY=old" },
+      capabilities: { workspace: "write" },
+      plugins: { sandbox: "require" },
+    }, async ({ call, workspace }) => {
+      const said =
+        /"sample": "\.env" was replaced while the program ran and would have become readable, so it was ended without an answer/;
+      const refused = assert.rejects(call(), { code: "plugin_failed", message: said });
+      await until(() => existsSync(workspace.path("up")), "it did not start");
+      workspace.write("new", "KEY=new");
+      renameSync(workspace.path("new"), workspace.path(".env"));
+      await refused;
+    }),
+);
 
 test("protected names that a program makes are moved to quarantine", { skip: uncontained }, () =>
   withPlugin({
