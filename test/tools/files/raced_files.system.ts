@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
-import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import type { FilesVariant } from "../../../lib/system/files/files.ts";
-import { assertNoCanary, bytesBelow } from "../../support/canaries.ts";
+import { assertNoCanary } from "../../support/canaries.ts";
 import {
   atEveryMoment,
   type Exchange,
@@ -13,38 +12,9 @@ import {
   NO_EXCHANGER as skip,
   withExchanger,
 } from "../../support/exchanger.ts";
+import { layOutNotes, plantSecrets, protectedBytes, RACED_CANARIES } from "../../support/raced_workspace.ts";
 import { createToolBench, type ToolBench } from "../../support/tool_bench.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
-import { makeDocx, paragraph } from "../documents/make_docx.ts";
-
-/** Secrets by their place: none of them may reach a result, and none of the files may be changed. */
-const CANARIES = {
-  outside: "canary-outside-53b1c07e",
-  sensitive: "canary-sensitive-90ad44f2",
-  forbidden: "canary-forbidden-7be0615c",
-};
-const PLACES: Readonly<Record<keyof typeof CANARIES, string>> = {
-  outside: "../outside",
-  sensitive: ".ssh",
-  forbidden: "private",
-};
-const NAMES = ["a.txt", "b.txt", "a.docx"];
-
-/** Puts a text into each file of a folder. */
-function fill(folder: string, text: string): void {
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "a.txt"), `one ${text}\n`);
-  writeFileSync(join(folder, "b.txt"), `two ${text}\n`);
-  writeFileSync(join(folder, "a.docx"), makeDocx({ body: paragraph(text) }));
-}
-
-/** Makes anew what the attacker exchanges, and a folder that looks as the real one does, and leads elsewhere. */
-function layOut({ path }: Workspace): void {
-  for (const name of ["notes", "decoy"]) rmSync(path(name), { recursive: true, force: true });
-  fill(path("notes"), "inside");
-  mkdirSync(path("decoy"));
-  for (const name of NAMES) symlinkSync(`../../outside/${name}`, path("decoy", name));
-}
 
 type Trap = (file: string) => Pick<Exchange, "by" | "target" | "other">;
 
@@ -103,10 +73,7 @@ for (const call of [...CALLS, ...CHECKED]) {
     },
     () =>
       withWorkspace({}, async (workspace) => {
-        for (const [kind, place] of Object.entries(PLACES)) {
-          fill(workspace.path(place), CANARIES[kind as keyof typeof CANARIES]);
-        }
-        fill(workspace.path(".git/notes"), "repository");
+        plantSecrets(workspace);
         const bench = createToolBench({
           ...{ root: workspace.root, variant },
           config: {
@@ -125,17 +92,16 @@ async function race({ tool, input, file }: RacedCall, { trap, at, workspace, ben
   readonly workspace: Workspace;
   readonly bench: ToolBench;
 }) {
-  layOut(workspace);
-  const secrets = () => [...Object.values(PLACES), ".git"].map((place) => bytesBelow(workspace.path(place)));
-  const before = secrets();
+  layOutNotes(workspace);
+  const before = protectedBytes(workspace);
   const exchange: Exchange = { at, watched: workspace.path("notes"), ...trap(workspace.path(file)) };
   return await withExchanger(exchange, workspace.path("../bell"), async (exchanger) => {
     exchanger.ring();
     const { result } = await bench.call(tool, input);
     const what = `${tool} at ${JSON.stringify(at)}, ${exchange.by} ${exchange.other}`;
-    assertNoCanary(what, JSON.stringify(result), CANARIES);
+    assertNoCanary(what, JSON.stringify(result), RACED_CANARIES);
     if (at.nth === 0) assert.equal(result.isError, false, result.output);
-    assert.deepEqual(secrets(), before, what);
+    assert.deepEqual(protectedBytes(workspace), before, what);
     return await exchanger.report();
   });
 }
