@@ -1,7 +1,7 @@
 import { lstat, open, readdir, realpath, stat } from "node:fs/promises";
 import { join, relative, resolve } from "node:path";
 import { ToolError } from "../../base/errors.ts";
-import { isWithin } from "../files/forbidden_paths.ts";
+import { type ForbiddenBy, isWithin } from "../files/forbidden_paths.ts";
 import { shown } from "../files/parse_path.ts";
 
 /** Files and folders looked at; a repository has at most some ten thousand loose objects before git packs them */
@@ -14,33 +14,50 @@ const OBJECTS = /\/objects\/(?:[0-9a-f]{2}|pack)$/;
 /** A branch may have a name like such a folder's, and its log is written again and again */
 const LOGS = /(?:^|\/)logs\//;
 
+/** Places that git may reach. */
+interface GitReach {
+  readonly workspace: string;
+  readonly forbiddenBy: ForbiddenBy;
+}
+
 /**
- * Checks that nothing in a git folder leads out of the workspace: symbolic links, through which git writes (`logs/HEAD`, `config`);
- * hard links of what git writes in place; the common folder of a linked working tree; object stores that are borrowed from.
+ * Checks that nothing in a git folder leads out of the workspace, or into a forbidden path: symbolic links, through which git writes
+ * (`logs/HEAD`, `config`); hard links of what git writes in place; the common folder of a linked working tree; object stores that are
+ * borrowed from.
  * @param gitDir real, absolute, inside the workspace
+ * @param forbiddenBy Default: no path is forbidden
  * @returns the folder with what all working trees share, which is the git folder itself but for a linked one
  * @throws {ToolError} `git_outside`, `git_too_large`
  */
-export async function checkGitFolder(gitDir: string, workspace: string): Promise<string> {
-  const commonDir = await commonFolderOf(gitDir, workspace);
+export async function checkGitFolder(
+  gitDir: string,
+  workspace: string,
+  forbiddenBy: ForbiddenBy = () => undefined,
+): Promise<string> {
+  const reach: GitReach = { workspace, forbiddenBy };
+  const commonDir = await commonFolderOf(gitDir, reach);
   const count = { entries: 0 };
-  await checkEntries(commonDir, { workspace, count });
-  if (!isWithin(gitDir, commonDir)) await checkEntries(gitDir, { workspace, count });
-  await checkAlternates(join(commonDir, "objects"), { workspace, count });
+  await checkEntries(commonDir, { ...reach, count });
+  if (!isWithin(gitDir, commonDir)) await checkEntries(gitDir, { ...reach, count });
+  await checkAlternates(join(commonDir, "objects"), { ...reach, count });
   return commonDir;
 }
 
-async function commonFolderOf(gitDir: string, workspace: string): Promise<string> {
+async function commonFolderOf(gitDir: string, reach: GitReach): Promise<string> {
   const pointer = join(gitDir, "commondir");
   if (!(await lstat(pointer).catch(() => undefined))?.isFile()) return gitDir;
   const named = (await readStart(pointer, MAX_LIST_BYTES)).replace(/\n$/, "");
   const real = await realpath(resolve(gitDir, named)).catch(() => undefined);
-  if (real === undefined || !isWithin(real, workspace)) throw outside(pointer, workspace, "it names a folder");
+  if (!reaches(real, reach)) throw outside(pointer, reach, "it names a folder");
   return real;
 }
 
-interface CheckOptions {
-  readonly workspace: string;
+/** Tells whether a link or pointer leads to where git may go. @param real undefined where it leads to nothing */
+function reaches(real: string | undefined, { workspace, forbiddenBy }: GitReach): real is string {
+  return real !== undefined && isWithin(real, workspace) && forbiddenBy(real) === undefined;
+}
+
+interface CheckOptions extends GitReach {
   readonly count: { entries: number };
 }
 
@@ -61,11 +78,11 @@ async function checkEntries(folder: string, options: CheckOptions): Promise<void
     else if (entry.isSymbolicLink()) {
       // Through a link to nothing git would make what it leads to
       const real = await realpath(path).catch(() => undefined);
-      if (real === undefined || !isWithin(real, workspace)) throw outside(path, workspace, "it is a symbolic link");
+      if (!reaches(real, options)) throw outside(path, options, "it is a symbolic link");
     } else if (!shared && entry.isFile()) {
       const found = await lstat(path).catch(unlessGone);
       if (found === undefined || found.nlink <= 1) continue;
-      throw outside(path, workspace, "it has more than one hard link, and may be a file");
+      throw outside(path, options, "it has more than one hard link, and may be a file");
     }
   }
 }
@@ -77,13 +94,10 @@ function unlessGone(error: unknown): undefined {
 }
 
 /** Object stores that are borrowed from, and those that these borrow from. */
-async function checkAlternates(
-  objects: string,
-  { workspace, count }: Pick<CheckOptions, "workspace" | "count">,
-): Promise<void> {
+async function checkAlternates(objects: string, options: CheckOptions): Promise<void> {
   const stores = [objects];
   for (const store of stores) {
-    if (store !== objects) await checkEntries(store, { workspace, count });
+    if (store !== objects) await checkEntries(store, options);
     const list = join(store, "info", "alternates");
     if (!(await stat(list).catch(() => undefined))?.isFile()) continue;
     const text = await readStart(list, MAX_LIST_BYTES);
@@ -91,21 +105,21 @@ async function checkAlternates(
       if (line === "" || line.startsWith("#")) continue;
       // In quotes git would read escapes
       const real = line.startsWith('"') ? undefined : await realpath(resolve(store, line)).catch(() => undefined);
-      if (real === undefined || !isWithin(real, workspace)) throw outside(list, workspace, "it names an object store");
+      if (!reaches(real, options)) throw outside(list, options, "it names an object store");
       if (!stores.includes(real)) stores.push(real);
       if (stores.length > MAX_ALTERNATES) {
-        throw outside(list, workspace, "too many object stores follow it, perhaps some");
+        throw outside(list, options, "too many object stores follow it, perhaps some");
       }
     }
-    if (text.length >= MAX_LIST_BYTES) throw outside(list, workspace, "it is too long, and may name an object store");
+    if (text.length >= MAX_LIST_BYTES) throw outside(list, options, "it is too long, and may name an object store");
   }
 }
 
-function outside(path: string, workspace: string, why: string): ToolError {
+function outside(path: string, { workspace }: GitReach, why: string): ToolError {
   const shownPath = shown(relative(workspace, path));
   return new ToolError(
     "git_outside",
-    `Cannot run git: ${shownPath} leads out of the workspace, since ${why} outside it; remove it, or run git yourself`,
+    `Cannot run git: ${shownPath} leads out of the workspace, since ${why} outside it or in a forbidden path; remove it, or run git yourself`,
   );
 }
 

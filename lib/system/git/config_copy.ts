@@ -34,24 +34,24 @@ export async function readConfigCopies(paths: readonly string[]): Promise<Readon
  * @returns undefined where no regular file lies, or a link leads there: nothing stands for such a place
  */
 export async function readConfigCopy(path: string): Promise<Uint8Array | undefined> {
-  const bytes = await readConfig(path).catch(() => undefined);
+  const bytes = await readConfig(path, MAX_CONFIG_BYTES).catch(() => undefined);
   if (bytes === undefined) return undefined;
   const text = bytes.length > MAX_CONFIG_BYTES ? EMPTY_CONFIG : scrubConfig(bytes.toString("latin1"));
   return Buffer.from(text, "latin1");
 }
 
 /**
- * Reads a repository's configuration, at most a byte more than MAX_CONFIG_BYTES.
+ * Reads a repository's configuration, at most a byte more than `maxBytes`.
  * @param path absolute
  * @returns undefined where no regular file lies, or a link leads there @throws the error of the system for what cannot be read
  */
-export async function readConfig(path: string): Promise<Buffer | undefined> {
+export async function readConfig(path: string, maxBytes: number): Promise<Buffer | undefined> {
   const real = await realpath(path).catch(() => undefined);
   if (real !== path) return undefined;
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
     if (!(await file.stat()).isFile()) return undefined;
-    const { bytesRead, buffer } = await file.read(Buffer.alloc(MAX_CONFIG_BYTES + 1), 0, MAX_CONFIG_BYTES + 1, 0);
+    const { bytesRead, buffer } = await file.read(Buffer.alloc(maxBytes + 1), 0, maxBytes + 1, 0);
     return buffer.subarray(0, bytesRead);
   } finally {
     await file.close();

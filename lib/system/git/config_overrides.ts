@@ -10,6 +10,8 @@ export interface GitUse {
   readonly merges: boolean;
   /** True when it talks to a remote. */
   readonly network: boolean;
+  /** True when it may start itself in submodules, to look for changes there. Default false */
+  readonly submodules?: boolean;
 }
 
 /** A key with the value that counts, whatever the repository says. */

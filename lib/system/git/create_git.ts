@@ -2,6 +2,7 @@ import { realpath } from "node:fs/promises";
 import { withoutEffectRight } from "../../base/effect_right.ts";
 import { ToolError } from "../../base/errors.ts";
 import { fileError } from "../files/file_error.ts";
+import { loadForbiddenBy } from "../files/forbidden_paths.ts";
 import type { Processes } from "../process/processes.ts";
 import type { ScreenOptions } from "../process/screen_arguments.ts";
 import { type ConfigEntry, parseConfigEntries } from "./config_entries.ts";
@@ -52,7 +53,8 @@ class CheckedGit implements Git {
     const failing = (error: unknown) => {
       throw fileError("run git in", folder, error);
     };
-    const place = await findRepository(folder, scope.workspaceRoot, { files }).catch(failing);
+    const forbiddenBy = await loadForbiddenBy(scope, this.#options);
+    const place = await findRepository(folder, scope.workspaceRoot, { files, forbiddenBy }).catch(failing);
     const frozen = await freezePlace(place).catch(failing);
     const entries = await this.#listConfig(place, frozen, opened);
     const overrides = configOverrides(entries, { use: opened.use, ...place });
@@ -105,10 +107,15 @@ class CheckedGit implements Git {
     return toEntries(await this.#look(opened, { args, env, sandbox: "off" }));
   }
 
-  /** Returns what was checked of a repository with that of every submodule, at all depths. */
+  /**
+   * Returns what was checked of a repository with that of every submodule, at all depths. Where git would look into one that is not checked
+   * out, no program may run that could put one there.
+   */
   async #withSubmodules(top: RepositoryPlace, checked: Checked, opened: OpenOptions): Promise<Checked> {
     let { frozen, overrides } = checked;
-    const places = await this.#submodulesOf(top, checked, opened);
+    const { found, missing } = await this.#submodulesOf(top, checked, opened);
+    const places = [...found];
+    const absent = [...missing];
     for (const place of places) {
       if (places.length > MAX_SUBMODULES) {
         throw new ToolError("git_too_large", `Cannot run git: it has more than ${MAX_SUBMODULES} submodules`);
@@ -116,8 +123,11 @@ class CheckedGit implements Git {
       frozen = await freezePlace(place, frozen);
       const entries = await this.#listConfig(place, frozen, opened);
       overrides = [...overrides, ...configOverrides(entries, { use: opened.use, ...place })];
-      places.push(...await this.#submodulesOf(place, { frozen, overrides }, opened));
+      const below = await this.#submodulesOf(place, { frozen, overrides }, opened);
+      places.push(...below.found);
+      absent.push(...below.missing);
     }
+    if (opened.use.submodules === true) frozen = { ...frozen, gitPlaces: [...frozen.gitPlaces, ...absent] };
     return { frozen, overrides };
   }
 

@@ -1,7 +1,7 @@
 import { lstat, realpath } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
-import { isWithin } from "../files/forbidden_paths.ts";
+import { type ForbiddenBy, isWithin } from "../files/forbidden_paths.ts";
 import { parsePath, shown } from "../files/parse_path.ts";
 import { checkGitFolder, readStart } from "./check_git_folder.ts";
 
@@ -24,13 +24,14 @@ const MAX_POINTER_BYTES = 4096;
  * Finds the repository a folder belongs to: its own, or that of the nearest folder above it inside the workspace.
  * @param folder relative to the workspace, as the call named it
  * @param options.files true when it may also name a file, which stands for the folder that holds the file. Default false
+ * @param options.forbiddenBy Default: no path is forbidden
  * @throws {ToolError} `path_invalid`, `path_outside_root`, `not_a_repository`, `git_outside` when its git folder, or what that
- * leads to, lies outside the workspace
+ * leads to, lies outside the workspace or in a forbidden path
  */
 export async function findRepository(
   folder: string,
   workspaceRoot: string,
-  { files = false }: { readonly files?: boolean } = {},
+  { files = false, forbiddenBy }: { readonly files?: boolean; readonly forbiddenBy?: ForbiddenBy } = {},
 ): Promise<RepositoryPlace> {
   const { names } = parsePath(folder, "run git in");
   const workspace = await realpath(workspaceRoot);
@@ -44,9 +45,9 @@ export async function findRepository(
     throw new ToolError("path_outside_root", `Cannot run git in ${shown(folder)}: it leads outside the workspace`);
   }
   for (let top = start; isWithin(top, workspace); top = dirname(top)) {
-    const gitDir = await gitFolderOf(top, workspace);
+    const gitDir = await gitFolderOf(top, workspace, forbiddenBy);
     if (gitDir !== undefined) {
-      const commonDir = await checkGitFolder(gitDir, workspace);
+      const commonDir = await checkGitFolder(gitDir, workspace, forbiddenBy);
       return { top, gitDir, commonDir, prefix: relative(top, start).split(sep).join("/"), file };
     }
     if (dirname(top) === top) break;
@@ -81,7 +82,11 @@ async function fileAt(path: string, workspace: string): Promise<Start | undefine
  * Returns the git folder of a working tree's top folder; undefined when it has none.
  * @throws {ToolError} `git_outside`
  */
-export async function gitFolderOf(top: string, workspace: string): Promise<string | undefined> {
+export async function gitFolderOf(
+  top: string,
+  workspace: string,
+  forbiddenBy: ForbiddenBy = () => undefined,
+): Promise<string | undefined> {
   const path = join(top, ".git");
   const kind = await lstat(path).catch(() => undefined);
   if (kind === undefined) return undefined;
@@ -93,6 +98,9 @@ export async function gitFolderOf(top: string, workspace: string): Promise<strin
   }
   if (!isWithin(real, workspace)) {
     throw new ToolError("git_outside", `Cannot run git: ${shown(display)} leads to a git folder outside the workspace`);
+  }
+  if (forbiddenBy(real) !== undefined) {
+    throw new ToolError("git_outside", `Cannot run git: ${shown(display)} leads to a git folder in a forbidden path`);
   }
   return real;
 }
@@ -110,22 +118,31 @@ async function readPointer(path: string, display: string): Promise<string> {
 /** The mode of an entry that is a commit of another repository */
 const GITLINK = "160000";
 
+/** Submodules of a repository. */
+export interface Submodules {
+  /** Submodules that are checked out */
+  readonly found: readonly RepositoryPlace[];
+  /** Absolute paths where the others would have their `.git` */
+  readonly missing: readonly string[];
+}
+
 /**
- * Finds the submodules of a repository that are checked out.
+ * Finds the submodules of a repository.
  * @param index what `git ls-files --stage -z` prints: `<mode> <object> <stage>\t<path>`, each ended by NUL
  * @throws {ToolError} as `findRepository`
  */
-export async function findSubmodules(top: string, index: string, workspace: string): Promise<RepositoryPlace[]> {
+export async function findSubmodules(top: string, index: string, workspace: string): Promise<Submodules> {
   const found: RepositoryPlace[] = [];
+  const missing: string[] = [];
   for (const entry of index.split("\0")) {
     if (!entry.startsWith(GITLINK)) continue;
     const path = join(top, entry.slice(entry.indexOf("\t") + 1));
     const real = await realpath(path).catch(() => undefined);
     // Git does not go through a symbolic link
-    if (real !== path || !isWithin(real, workspace)) continue;
-    const gitDir = await gitFolderOf(real, workspace);
-    if (gitDir === undefined) continue;
-    found.push({ top: real, gitDir, commonDir: await checkGitFolder(gitDir, workspace), prefix: "" });
+    const isThere = real === path && isWithin(real, workspace);
+    const gitDir = isThere ? await gitFolderOf(path, workspace) : undefined;
+    if (gitDir === undefined) missing.push(join(path, ".git"));
+    else found.push({ top: path, gitDir, commonDir: await checkGitFolder(gitDir, workspace), prefix: "" });
   }
-  return found;
+  return { found, missing };
 }

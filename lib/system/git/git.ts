@@ -67,8 +67,9 @@ export interface Repository {
    */
   run(args: readonly string[], options?: GitRunOptions): Promise<GitResult>;
   /**
-   * Notes which branch of a remote a local branch follows. Commands find the configuration as it was checked, so that none of them can.
-   * @throws {ToolError} `git_failed` while somebody else changes the configuration
+   * Notes which branch of a remote a local branch follows, where none is noted yet. Commands find the configuration as it was checked, so that
+   * none of them can.
+   * @throws {ToolError} `git_failed` while somebody else changes the configuration, and where it cannot be written
    */
   follow(branch: string, upstream: FollowedBranch): Promise<void>;
 }

@@ -10,7 +10,7 @@ import { type ConfigEntry, keyParts } from "./config_entries.ts";
 import type { Override } from "./config_overrides.ts";
 import type { RepositoryPlace } from "./find_repository.ts";
 import { followBranch } from "./follow_branch.ts";
-import { configOf, type FrozenPlaces } from "./frozen_places.ts";
+import { configOf, type FrozenPlaces, realOf } from "./frozen_places.ts";
 import type { OpenOptions, RemoteAddress, RemoteUrls, Repository } from "./git.ts";
 import { gitEnvironment, runGit } from "./git_process.ts";
 import { type StoredCredential, storedCredential } from "./stored_credential.ts";
@@ -89,7 +89,9 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
       });
     },
     async follow(branch, upstream) {
-      const path = configOf(place);
+      // A second name to merge would not replace the first one
+      if (entries.some(({ key }) => key === `branch.${branch}.merge`)) return;
+      const path = await realOf(configOf(place));
       const added = await followBranch(path, branch, upstream);
       frozen.copies.set(path, Buffer.concat([frozen.copies.get(path) ?? Buffer.alloc(0), Buffer.from(added)]));
     },

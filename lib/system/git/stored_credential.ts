@@ -13,15 +13,17 @@ export interface StoredCredential {
 
 const TIMEOUT_MS = 20_000;
 const MAX_BYTES = 65_536;
-/** Git writes the variable to the helper of the user's own configuration */
-const ASK = 'printf %s "$POSTERN_QUERY" | exec git credential fill';
+/** Git reads the URL as it reads that of a remote. A password may be of any bytes, and output is text */
+const ASK = 'printf "url=%s\\n" "$POSTERN_URL" | git credential fill | base64';
+/** Characters that would end a line of what git tells a helper, or that some helpers take for the end of one */
+const LINE_ENDS = /%(?:00|0a|0d)/i;
 /** Git asks its helper to keep and to forget as well */
 const HELPER = `!f() { test "$1" = get && cat <&${FIRST_GIVEN}; }; f`;
 
 /**
  * Asks the helpers of the user's own configuration for the credential of an address, outside the sandbox and away from the repository.
  * @param url as the URL policy has checked it. One with a password needs no other
- * @returns undefined where nothing is stored, or a helper would have to ask a person
+ * @returns undefined where nothing is stored, or a helper would have to ask a person, and for a URL that no helper can be asked for
  * @throws {ToolError} as `Processes.run` @throws {CancelError} when the signal aborts
  */
 export async function storedCredential(
@@ -33,14 +35,7 @@ export async function storedCredential(
     readonly signal: AbortSignal;
   },
 ): Promise<StoredCredential | undefined> {
-  if (url.password !== "") return undefined;
-  const query = {
-    protocol: url.protocol.replace(":", ""),
-    host: url.host,
-    path: decoded(url.pathname.slice(1)),
-    ...url.username === "" ? {} : { username: decoded(url.username) },
-  };
-  const entries = Object.entries(query).filter(([, value]) => !/[\n\0]/.test(value));
+  if (url.password !== "" || LINE_ENDS.test(url.href)) return undefined;
   const { workspaceRoot, forbiddenPaths } = scope;
   const { ending, stdout } = await processes.run({
     words: ["sh", "-c", ASK],
@@ -54,25 +49,18 @@ export async function storedCredential(
         ...NO_QUESTIONS,
         HOME: home,
         GIT_DIR: "/nonexistent",
-        POSTERN_QUERY: entries.map(([key, value]) => `${key}=${value}\n`).join(""),
+        POSTERN_URL: url.href,
       },
       network: true,
       writes: false,
     },
   });
   if (ending.kind !== "exit" || ending.code !== 0) return undefined;
-  const lines = stdout.text.split("\n").filter((line) => /^(?:username|password)=/.test(line));
+  const filled = Buffer.from(stdout.text, "base64").toString("latin1");
+  const lines = filled.split("\n").filter((line) => /^(?:username|password)=/.test(line));
   if (!lines.some((line) => line.startsWith("password="))) return undefined;
   return {
-    given: Buffer.from(lines.map((line) => `${line}\n`).join("")),
+    given: Buffer.from(lines.map((line) => `${line}\n`).join(""), "latin1"),
     override: [`credential.${url.origin}.helper`, HELPER],
   };
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

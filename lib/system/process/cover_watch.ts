@@ -138,7 +138,7 @@ export class CoverWatch {
     }
     if (now === undefined || !this.#uncovered.has(path)) return false;
     if (!this.#covers.copied.includes(path)) return true;
-    const config = await readConfig(path).catch(() => undefined);
+    const config = await readConfig(path, MAX_CONFIG_BYTES).catch(() => undefined);
     // What has gone or changed meanwhile has an event of its own
     if (config === undefined) return identityOf(path) === now;
     return config.length > MAX_CONFIG_BYTES || mayTellSecrets(config.toString("latin1"));

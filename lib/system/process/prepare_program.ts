@@ -121,7 +121,7 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
   const line = await lineOf(request, options, temporary);
   const clean = () => sweep(temporary);
   if (found?.kind !== "bubblewrap") return await prepareUncontained({ line, clean }, request, options);
-  const { seen, ...call } = await seenWorkspace(request, options);
+  const { seen, note, ...call } = await seenWorkspace(request, options);
   const { writable, openNetwork: network } = request;
   const shown = [request.folder, ...request.shown ?? [], ...isAbsolute(request.file) ? [] : [line.file]];
   const localSockets = await socketsAmong([...shown, ...writable ?? []]);
@@ -140,12 +140,17 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
     key: keyOf([file, ...args], given),
     contained: true,
     async start() {
-      if (hosts.entries.length === 0) return running(withoutRelay, { clean });
-      const relay = await options.relays.open(title, hosts);
+      // A program outlives the call that started it where it waits for the next one
+      const ended = note === undefined ? () => {} : options.watch.runs(note);
+      const cleanAll = () => clean().finally(ended);
+      let relay: CommandRelay | undefined;
       try {
-        return running(await containedLine(relay), { relay, clean });
+        if (hosts.entries.length === 0) return running(withoutRelay, { clean: cleanAll });
+        relay = await options.relays.open(title, hosts);
+        return running(await containedLine(relay), { relay, clean: cleanAll });
       } catch (error) {
-        await relay.close();
+        ended();
+        await relay?.close();
         throw error;
       }
     },
@@ -298,6 +303,8 @@ function noteOf(
 
 /** Workspace of a contained program. */
 interface SeenWorkspace extends AfterProgram {
+  /** Default: it writes nothing there */
+  readonly note?: CallNote;
   readonly seen: Pick<
     ContainOptions,
     "workspaceRoot" | "hidden" | "sockets" | "copies" | "guarded" | "watchCovers" | "writes"
@@ -320,8 +327,7 @@ async function seenWorkspace(
   requireSurveyed(title, before, { place: "the workspace", section });
   const seen = { ...await watch.coversOf(before, scope), workspaceRoot: root, writes };
   const note = { ...noteOf(root, skip, before.guarded), changes: changesFrom(clock, taint) };
-  const after = writes ? await watch.watch(note, true) : unwatched(false);
-  return { seen, ...after };
+  return writes ? { seen, note, ...await watch.watch(note, true) } : { seen, ...unwatched(false) };
 }
 
 function running(

@@ -290,9 +290,10 @@ async function mountsOf(
   const pins = foldersOnTheWay([...covers, ...copied, ...guards], workspace).filter((path) =>
     !guards.some((folder) => isWithin(path, folder))
   );
+  // The outer ones first: what is mounted over a folder covers all that was mounted in it
+  const folders = [...new Set([...parts.filter((path) => path !== workspace), ...pins])].sort();
   const mounts = [
-    ...parts.filter((path) => path !== workspace).map((path) => ["--bind", path, path]),
-    ...pins.map((path) => [bindOf(path), path, path]),
+    ...folders.map((path) => [bindOf(path), path, path]),
     ...guards.map((path) => ["--ro-bind", path, path]),
     ...copied.map((path, index) => ["--ro-bind-data", String(firstGiven + index), path]),
     ...await Promise.all(covers.map(coverOf)),

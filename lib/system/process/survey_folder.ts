@@ -189,10 +189,18 @@ class FolderSurvey {
   #guard(path: string, entry: FolderEntry): void {
     const { root } = this.#request;
     this.#guarded.push(...guardedAt(path, root));
-    for (const target of gitFolderOf(path, entry, root)) {
-      this.#guarded.push(...guardedAt(target.path, root));
-      this.#pending.push(target);
-    }
+    if (!/^(?:\.git|git~1)$/i.test(entry.name)) return;
+    const gitDir = entry.kind === "folder" ? path : gitFolderOf(path, entry, root);
+    if (gitDir === undefined) return;
+    if (gitDir !== path) this.#guardFolder(gitDir, { isLed: entry.kind === "link" });
+    const shared = sharedFolderOf(gitDir, root);
+    if (shared !== undefined) this.#guardFolder(shared, { isLed: true });
+  }
+
+  /** Notes a folder of git that has no protected name. */
+  #guardFolder(path: string, { isLed }: { readonly isLed: boolean }): void {
+    this.#guarded.push(...guardedAt(path, this.#request.root).map((found) => isLed ? { ...found, isLed } : found));
+    this.#pending.push({ path, isGitFolder: true, isGuarded: true });
   }
 
   /** Notes a sensitive path, and the other names of its files. */
@@ -306,18 +314,31 @@ function guardedAt(path: string, root: string): readonly Guarded[] {
   return identity === undefined || !isWithin(path, root) ? [] : [{ path, identity }];
 }
 
-/** The folder that a `.git` file points to, where it lies in the workspace: it is one of git as well. */
-function gitFolderOf(path: string, entry: FolderEntry, root: string) {
-  if (entry.kind !== "file" || !/^(?:\.git|git~1)$/i.test(entry.name)) return [];
-  try {
-    if (lstatSync(path).size > MAX_POINTER_BYTES) return [];
-    const target = /^gitdir: (.+)/m.exec(readFileSync(path, "utf8"))?.[1]?.trimEnd();
-    if (target === undefined) return [];
-    const folder = resolve(dirname(path), target);
-    return isWithin(folder, root) && folder !== root ? [{ path: folder, isGitFolder: true, isGuarded: true }] : [];
-  } catch {
-    return [];
-  }
+/** The folder that a `.git` file or link leads to, where it lies in the workspace: it is one of git as well. */
+function gitFolderOf(path: string, { kind }: FolderEntry, root: string): string | undefined {
+  if (kind === "link") return insideOf(path, root);
+  const target = /^gitdir: (.+)/m.exec(pointerAt(path))?.[1];
+  return target === undefined ? undefined : insideOf(resolve(dirname(path), target.trimEnd()), root);
+}
+
+/** The folder that a git folder shares with other working trees, as that of a bare repository. Hooks and configuration lie there. */
+function sharedFolderOf(gitDir: string, root: string): string | undefined {
+  const target = pointerAt(join(gitDir, "commondir")).trimEnd();
+  return target === "" ? undefined : insideOf(resolve(gitDir, target), root);
+}
+
+/** Returns the text of a small file; empty where there is none. */
+function pointerAt(path: string): string {
+  return unlessGone(() => {
+    const found = lstatSync(path);
+    return found.isFile() && found.size <= MAX_POINTER_BYTES ? readFileSync(path, "utf8") : undefined;
+  }) ?? "";
+}
+
+/** Returns where a path leads; undefined outside of the root, and for the root itself. */
+function insideOf(path: string, root: string): string | undefined {
+  const real = unlessGone(() => realpathSync(path));
+  return real !== undefined && real !== root && isWithin(real, root) ? real : undefined;
 }
 
 /** Device and inode of every file with several names among the user's secrets and Postern's own files. */

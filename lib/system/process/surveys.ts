@@ -29,6 +29,8 @@ export interface Guarded {
   readonly path: string;
   /** See nameIdentity: another file of the same name has another */
   readonly identity: string;
+  /** True for a folder that a link or another git folder leads to: without them it is a folder like others. Default false */
+  readonly isLed?: boolean;
 }
 
 /** Findings of a survey. The lists of an unfinished survey are not whole. */

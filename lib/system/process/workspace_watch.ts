@@ -64,6 +64,8 @@ export interface WorkspaceWatch {
    * @param isContained true: what is guarded the program finds read-only. Default false
    */
   watch(note: CallNote, isContained?: boolean): Promise<AfterProgram>;
+  /** Counts a contained program as one that runs until the returned function is called, for `requireSettled`. */
+  runs(note: CallNote): () => void;
   /**
    * Refuses git folders that were not there when a contained program began that still runs: it could exchange them, and their configuration,
    * at any moment. An uncontained one could do that to all of them. @throws {ToolError} `git_unsettled`
@@ -130,9 +132,15 @@ class SurveyedWorkspace implements WorkspaceWatch {
     );
   }
 
+  runs(note: CallNote): () => void {
+    // Two programs may have one note
+    const own = { ...note };
+    this.#running.add(own);
+    return () => void this.#running.delete(own);
+  }
+
   async watch(note: CallNote, isContained = false): Promise<AfterProgram> {
-    if (isContained) this.#running.add(note);
-    const end = () => void this.#running.delete(note);
+    const end = isContained ? this.runs(note) : () => {};
     const drop = await this.#options.notes.write(note).catch((error: unknown) => {
       end();
       throw error;
@@ -148,13 +156,17 @@ class SurveyedWorkspace implements WorkspaceWatch {
       const places = gitPlaces.filter((path) => isWithin(path, workspace) && !skip.some((one) => isWithin(path, one)));
       const strange = places.find((path) => !isKnown(path, workspace, new Set(known)));
       if (strange === undefined) continue;
+      const name = shown(relative(workspace, strange));
+      // A submodule that is not checked out
+      const isThere = unlessGone(() => nameIdentity(strange)) !== undefined;
       throw new ToolError(
         "git_unsettled",
-        `Cannot run git: ${
-          shown(relative(workspace, strange))
-        } appeared while a program runs that may write there, and ` +
-          `could change what git does; end the program (process_tool and "postern mcp list" show what runs), and take ` +
-          `the repository back from ${this.#options.quarantine.folder}, where it is moved then, if it is yours`,
+        isThere
+          ? `Cannot run git: ${name} appeared while a program runs that may write there, and could change what git ` +
+            `does; end the program (process_tool shows commands, and that of a plugin ends by itself), and take the ` +
+            `repository back from ${this.#options.quarantine.folder}, where it is moved then, if it is yours`
+          : `Cannot run git: ${name} is not there, a program runs that may make it, and git would look into it; end ` +
+            `the program (process_tool shows commands, and that of a plugin ends by itself), or check the submodule out first`,
       );
     }
   }
@@ -184,7 +196,7 @@ class SurveyedWorkspace implements WorkspaceWatch {
     }
     if (!guards) return { quarantined: [], unchecked: !isMarked };
     const known = new Set(before);
-    const appeared = now.guarded.filter(({ identity }) => !known.has(identity));
+    const appeared = now.guarded.filter(({ identity, isLed }) => !known.has(identity) && isLed !== true);
     // Names below another new name are left out: the move of the outer one takes them along
     const outer = appeared.filter(({ path }) => !appeared.some((one) => one.path !== path && isWithin(path, one.path)));
     return {

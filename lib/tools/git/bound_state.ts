@@ -5,10 +5,8 @@ import { shown } from "../../system/files/parse_path.ts";
 import { maskUserinfo } from "../../system/git/git_process.ts";
 import type { BoundParts } from "../runtime/tool.ts";
 import { OPERATIONS } from "./git_input.ts";
-import { type GitCall, namesOf, pathspecs, succeed } from "./git_call.ts";
+import { type GitCall, MAX_INDEX_BYTES, namesOf, pathspecs, succeed } from "./git_call.ts";
 
-/** Bytes of the list of the index. The list of a repository of a million files is longer */
-const MAX_INDEX_BYTES = 134_217_728;
 /** Files whose content is read for one call */
 const MAX_FILES = 20_000;
 /** Files read at once */

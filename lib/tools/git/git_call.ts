@@ -18,6 +18,8 @@ export interface GitCall {
 
 /** Bytes of a list of names that are read; a longer list is refused */
 const MAX_NAMES_BYTES = 8_388_608;
+/** Bytes of the list of the index. The list of a repository of a million files is longer */
+export const MAX_INDEX_BYTES = 134_217_728;
 const MAX_ERROR = 2000;
 /** Names that one sentence shows. */
 export const MAX_NAMES_SHOWN = 5;
@@ -41,8 +43,12 @@ export async function namesOf(call: GitCall, args: readonly string[]): Promise<r
 }
 
 /** Returns the fields that a command prints with `-z`. @throws {ToolError} `git_too_large` */
-export async function fieldsOf(call: GitCall, args: readonly string[]): Promise<readonly string[]> {
-  const { stdout, truncated } = await succeed(call, args, { maxOutputBytes: MAX_NAMES_BYTES });
+export async function fieldsOf(
+  call: GitCall,
+  args: readonly string[],
+  maxOutputBytes = MAX_NAMES_BYTES,
+): Promise<readonly string[]> {
+  const { stdout, truncated } = await succeed(call, args, { maxOutputBytes });
   if (truncated) {
     throw new ToolError("git_too_large", `Cannot run git ${call.input.op}: too many files; name fewer in "paths"`);
   }

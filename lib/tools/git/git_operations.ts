@@ -21,6 +21,8 @@ const CONTENT: ReadonlySet<GitOp> = new Set(["add", "commit", "checkout", "stash
 /** Operations whose output has the content of files. */
 const SHOWS_FILES: ReadonlySet<GitOp> = new Set(["diff", "show"]);
 const MERGES: ReadonlySet<GitOp> = new Set(["stash", "pull"]);
+/** Operations in which git looks for changes of submodules. */
+const SUBMODULES: ReadonlySet<GitOp> = new Set(["add", "stash"]);
 
 /**
  * `git_operations`: runs git on a repository of the workspace, and no program that the repository brings.
@@ -88,7 +90,12 @@ async function openCall(
       credentials,
       taint: access === "network" ? joinTaints(context.taint, ["git_operations"]) : context.taint,
     },
-    use: { content: CONTENT.has(op), merges: MERGES.has(op), network: access === "network" },
+    use: {
+      content: CONTENT.has(op),
+      merges: MERGES.has(op),
+      network: access === "network",
+      submodules: SUBMODULES.has(op),
+    },
     writes,
     signal,
   });

@@ -2,7 +2,7 @@ import { ToolError } from "../../base/errors.ts";
 import type { FollowedBranch } from "../../system/git/follow_branch.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 import { requireOverwritable, requireStorable } from "./checked_names.ts";
-import { failed, type GitCall, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
+import { failed, fieldsOf, type GitCall, MAX_INDEX_BYTES, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
 import { status } from "./read_operations.ts";
 import { resolveCommit } from "./git_input.ts";
 
@@ -99,7 +99,8 @@ async function restore(call: GitCall): Promise<ToolResult> {
     await succeed(call, ["restore", "--staged", ...source.map((hash) => `--source=${hash}`), "--", ...specs]);
     return await status(call);
   }
-  await requireOverwritable(call, await namesOf(call, ["diff", ...NAMES, ...source, "--", ...specs]));
+  const names = await namesOf(call, ["diff", ...NAMES, ...source, "--", ...specs]);
+  await requireOverwritable(call, [...names, ...await unseenOf(call, specs)]);
   await succeed(call, ["checkout", "--quiet", "--no-recurse-submodules", ...source, "--", ...specs]);
   return await status(call);
 }
@@ -111,7 +112,7 @@ export async function stash(call: GitCall): Promise<ToolResult> {
   const specs = pathspecs(call);
   const names = await namesOf(call, ["diff", ...NAMES, "HEAD", "--", ...specs]);
   await requireStorable(call, names);
-  await requireOverwritable(call, names);
+  await requireOverwritable(call, [...names, ...await unseenOf(call, [])]);
   const { stdout } = await succeed(call, [
     ...["stash", "push", "--no-include-untracked"],
     ...(staged ? ["--staged"] : []),
@@ -119,6 +120,16 @@ export async function stash(call: GitCall): Promise<ToolResult> {
     ...["--", ...specs],
   ]);
   return toResult(stdout, { empty: "stashed" });
+}
+
+/**
+ * Returns the files that the index takes for unchanged, whatever they hold (`git update-index --assume-unchanged`): no list of changes has
+ * them, and git overwrites them all the same.
+ */
+async function unseenOf(call: GitCall, specs: readonly string[]): Promise<readonly string[]> {
+  const listed = await fieldsOf(call, ["ls-files", "-v", "-z", "--full-name", "--", ...specs], MAX_INDEX_BYTES);
+  // A letter, in lower case for these, and a blank
+  return listed.filter((entry) => /^[a-z] /.test(entry)).map((entry) => entry.slice(2));
 }
 
 async function bringBack(call: GitCall, rev: string): Promise<ToolResult> {

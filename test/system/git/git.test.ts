@@ -63,13 +63,15 @@ test("a command that takes too long is an error that names the limit", () =>
     });
   }));
 
+const ASK = 'printf "url=%s\\n" "$POSTERN_URL" | git credential fill | base64';
+
 test("a command that reaches no remote has no stored credential, and each stays in the sandbox", () =>
   withWorkspace({}, async ({ root }) => {
     initRepository(root);
-    const filled = "protocol=https\nhost=git.test\nusername=ada\npassword=s3cret\n";
+    const filled = Buffer.from("protocol=https\nhost=git.test\nusername=ada\npassword=s\xe9cret\n", "latin1");
     const { git, requests } = scripted({
       ...{ version: "git version 3.0\n", config: "", status: "", fetch: "" },
-      'printf %s "$POSTERN_QUERY" | exec git credential fill': filled,
+      [ASK]: filled.toString("base64"),
     });
     const opened = opening(root);
     const remote = { url: new URL("https://git.test/a.git"), addresses: ["192.0.2.1"] };
@@ -81,18 +83,22 @@ test("a command that reaches no remote has no stored credential, and each stays 
       await repository.run(["fetch"], { remote });
       const query = requests.filter(({ words }) => words[0] === "sh");
       assert.deepEqual(
-        query.map(({ sandbox, composed }) => [sandbox, composed?.env["HOME"], composed?.env["POSTERN_QUERY"]]),
-        credentials ? [["off", "/home/nobody", "protocol=https\nhost=git.test\npath=a.git\n"]] : [],
+        query.map(({ sandbox, composed }) => [sandbox, composed?.env["HOME"], composed?.env["POSTERN_URL"]]),
+        credentials ? [["off", "/home/nobody", "https://git.test/a.git"]] : [],
       );
       const seen = requests.filter(({ words }) => words[0] === "git").map(({ sandbox, composed }) => ({
         sandbox,
         home: "HOME" in (composed?.env ?? {}),
         network: composed?.network,
         pinned: JSON.stringify(composed?.env).includes("git.test:443:192.0.2.1"),
-        secret: JSON.stringify(composed?.env).includes("s3cret"),
-        given: composed?.given === undefined ? undefined : new TextDecoder().decode(composed.given),
+        secret: JSON.stringify(composed?.env).includes("cret"),
+        given: composed?.given === undefined ? undefined : Buffer.from(composed.given).toString("latin1"),
       }));
-      const more = { network: true, pinned: true, given: credentials ? "username=ada\npassword=s3cret\n" : undefined };
+      const more = {
+        network: true,
+        pinned: true,
+        given: credentials ? "username=ada\npassword=s\xe9cret\n" : undefined,
+      };
       const fetched = { sandbox: "auto", home: false, secret: false, ...more };
       assert.deepEqual(seen, [
         { sandbox: "auto", home: false, network: false, pinned: false, secret: false, given: undefined },
@@ -104,7 +110,6 @@ test("a command that reaches no remote has no stored credential, and each stays 
 test("where nothing is stored for an address, or it has a password of its own, git is given none", () =>
   withWorkspace({}, async ({ root }) => {
     initRepository(root);
-    const ask = 'printf %s "$POSTERN_QUERY" | exec git credential fill';
     const answers = { version: "git version 3.0\n", config: "", fetch: "" };
     const opened = opening(root);
     const scope = { ...opened.scope, credentials: true };
@@ -114,9 +119,11 @@ test("where nothing is stored for an address, or it has a password of its own, g
         ["https://git.test/a.git", "username=ada\n", 1],
         ["https://ada%40home@git.test:8443/a%20b.git", "password=s3cret\n", 1],
         ["https://ada:own@git.test/a.git", "password=s3cret\n", 0],
+        ["https://ada%0Dhost=evil.test@git.test/a.git", "password=s3cret\n", 0],
+        ["https://git.test/a%0ahost=evil.test", "password=s3cret\n", 0],
       ] as const
     ) {
-      const { git, requests } = scripted({ ...answers, [ask]: answer });
+      const { git, requests } = scripted({ ...answers, [ASK]: answer === "timeout" ? answer : btoa(answer) });
       const repository = await git.open({ ...opened, scope });
       await repository.run(["fetch"], { remote: { url: new URL(url), addresses: ["192.0.2.1"] } });
       const asked = requests.filter(({ words }) => words[0] === "sh");
@@ -124,8 +131,7 @@ test("where nothing is stored for an address, or it has a password of its own, g
       const { given, env } = requests.at(-1)?.composed ?? {};
       if (!url.includes("8443")) assert.equal(given, undefined);
       else {
-        const query = "protocol=https\nhost=git.test:8443\npath=a b.git\nusername=ada@home\n";
-        assert.equal(asked[0]?.composed?.env["POSTERN_QUERY"], query);
+        assert.equal(asked[0]?.composed?.env["POSTERN_URL"], url);
         assert.ok(Object.values(env ?? {}).includes("credential.https://git.test:8443.helper"));
       }
     }
