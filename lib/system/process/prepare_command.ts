@@ -137,9 +137,12 @@ class CommandPreparation implements Preparation {
     const line = await this.#lineOf(request, { survey, contained: bubblewrap !== undefined });
     if (composed === undefined) return await this.#prepareScreened(line, request, { bubblewrap, skip, survey });
     watch.requireSettled(composed.gitPlaces ?? []);
-    const inside = bubblewrap === undefined
-      ? await this.#launched(line)
-      : await containedLine(line, request, { bubblewrap, copies: composed.copies });
+    const inside = bubblewrap === undefined ? await this.#launched(line) : await containedLine(line, request, {
+      bubblewrap,
+      copies: composed.copies,
+      isRaced: watch.isRaced(line.cwd),
+      avoidsLinks: composed.gitPlaces !== undefined,
+    });
     const changes = composed.writes === false ? {} : this.#changesOf(request);
     const held = { contained: bubblewrap !== undefined, bounds: bubblewrap?.bounds };
     return { line: inside, ...held, ...await this.#watchChanges(line.cwd, skip, changes) };
@@ -183,7 +186,7 @@ class CommandPreparation implements Preparation {
       };
     }
     requireSurveyed(command, before, { place: "the workspace" });
-    const options = { bubblewrap, ...await watch.coversOf(before, scope) };
+    const options = { bubblewrap, ...await watch.coversOf(before, scope), isRaced: watch.isRaced(workspace) };
     const relay = request.network === "allowlist" ? await this.#options.relays.open(command) : undefined;
     try {
       const inside = await containedLine(line, request, { ...options, relay });
@@ -283,9 +286,7 @@ async function screenPlaces(
 async function containedLine(
   line: CommandLine,
   request: AnyRequest,
-  options:
-    & Pick<ContainOptions, "bubblewrap">
-    & Partial<Pick<ContainOptions, "hidden" | "sockets" | "copies" | "guarded" | "watchCovers" | "relay">>,
+  options: Pick<ContainOptions, "bubblewrap"> & Partial<ContainOptions>,
 ): Promise<CommandLine> {
   const { composed, scope: { workspaceRoot }, words: [command = ""], localSockets } = request;
   const inside = await contain(line, {

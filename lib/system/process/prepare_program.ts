@@ -121,12 +121,13 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
   const line = await lineOf(request, options, temporary);
   const clean = () => sweep(temporary);
   if (found?.kind !== "bubblewrap") return await prepareUncontained({ line, clean }, request, options);
-  const { seen, note, ...call } = await seenWorkspace(request, options);
+  const { seen, note, isRaced, ...call } = await seenWorkspace(request, options);
   const { writable, openNetwork: network } = request;
   const shown = [request.folder, ...request.shown ?? [], ...isAbsolute(request.file) ? [] : [line.file]];
   const localSockets = await socketsAmong([...shown, ...writable ?? []]);
-  const containedLine = async (relay?: CommandRelay) => {
-    const inside = await contain(line, { ...seen, bubblewrap: found, shown, writable, network, relay, localSockets });
+  const containedLine = async (relay?: CommandRelay, raced = false) => {
+    const granted = { shown, writable, network, relay, localSockets, isRaced: raced };
+    const inside = await contain(line, { ...seen, ...granted, bubblewrap: found });
     if (inside === undefined) throw uncontainable(title, section);
     return inside;
   };
@@ -145,9 +146,9 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
       const cleanAll = () => clean().finally(ended);
       let relay: CommandRelay | undefined;
       try {
-        if (hosts.entries.length === 0) return running(withoutRelay, { clean: cleanAll });
-        relay = await options.relays.open(title, hosts);
-        return running(await containedLine(relay), { relay, clean: cleanAll });
+        if (hosts.entries.length > 0) relay = await options.relays.open(title, hosts);
+        const own = relay === undefined && !isRaced ? withoutRelay : await containedLine(relay, isRaced);
+        return running(own, { ...relay && { relay }, clean: cleanAll });
       } catch (error) {
         ended();
         await relay?.close();
@@ -305,6 +306,8 @@ function noteOf(
 interface SeenWorkspace extends AfterProgram {
   /** Default: it writes nothing there */
   readonly note?: CallNote;
+  /** As in ContainOptions. What the sandbox is made of stays the same, so that a program which waits is found again by it */
+  readonly isRaced: boolean;
   readonly seen: Pick<
     ContainOptions,
     "workspaceRoot" | "hidden" | "sockets" | "copies" | "guarded" | "watchCovers" | "writes"
@@ -316,7 +319,9 @@ async function seenWorkspace(
   { title, section, workspace, scope, taint, signal }: ProgramRequest,
   { watch, clock }: ProgramOptions,
 ): Promise<SeenWorkspace> {
-  if (workspace === undefined || workspace === "none") return { seen: { hidden: [] }, ...unwatched(false) };
+  if (workspace === undefined || workspace === "none") {
+    return { seen: { hidden: [] }, isRaced: false, ...unwatched(false) };
+  }
   const writes = workspace === "write";
   if (writes) await watch.requireRoom(title);
   const root = await realpath(scope.workspaceRoot);
@@ -327,7 +332,8 @@ async function seenWorkspace(
   requireSurveyed(title, before, { place: "the workspace", section });
   const seen = { ...await watch.coversOf(before, scope), workspaceRoot: root, writes };
   const note = { ...noteOf(root, skip, before.guarded), changes: changesFrom(clock, taint) };
-  return writes ? { seen, note, ...await watch.watch(note, true) } : { seen, ...unwatched(false) };
+  const isRaced = watch.isRaced(root);
+  return writes ? { seen, note, isRaced, ...await watch.watch(note, true) } : { seen, isRaced, ...unwatched(false) };
 }
 
 function running(

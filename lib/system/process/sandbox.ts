@@ -13,6 +13,7 @@ import { callFilter } from "./call_filter.ts";
 import type { WatchCovers } from "./cover_watch.ts";
 import { type Bubblewrap, type Containment, sandboxUnavailable } from "./containment.ts";
 import { type CommandLine, FIRST_GIVEN } from "./process_group.ts";
+import { checkedMounts, type MeantMount, withoutLinks } from "./raced_mounts.ts";
 import { unlessGone } from "./remembered_folders.ts";
 import { type CommandResult, runCommand } from "./run_command.ts";
 
@@ -40,27 +41,25 @@ const FOR_NOW = /No space left|temporarily unavailable|Cannot allocate memory|To
 /** Options that take away what Deno tells each program that gets further descriptors. */
 const NO_DESCRIPTORS = ["--unsetenv", "DENO_EXTRA_STDIO_FDS"] as const;
 
-/** The part of bubblewrap's options that is the same on every system. */
-const FIXED_OPTIONS: readonly string[] = [
-  ...NO_DESCRIPTORS,
-  "--die-with-parent",
-  "--unshare-all",
-  // Started by root it would keep what takes the mounts away again
-  "--cap-drop",
-  "ALL",
-  ...SYSTEM_FOLDERS.flatMap((folder) => ["--ro-bind-try", folder, folder]),
-  "--proc",
-  "/proc",
-  "--dev",
-  "/dev",
-  "--tmpfs",
-  "/tmp",
-];
-
 /** Returns the part of bubblewrap's options that every contained command has. */
 function baseOptions(): readonly string[] {
-  return [...FIXED_OPTIONS, ...LINKED_FOLDERS.flatMap(shownFolder)];
+  return rootOptions(["--unshare-all", "--proc", "/proc", "--dev", "/dev"]);
 }
+
+/** Returns options that show the system. @param own those by which sandboxes differ: namespaces and devices */
+function rootOptions(own: readonly string[]): readonly string[] {
+  return [
+    ...[...NO_DESCRIPTORS, "--die-with-parent"],
+    // Started by root it would keep what takes the mounts away again
+    ...["--cap-drop", "ALL"],
+    ...SYSTEM_FOLDERS.flatMap((folder) => ["--ro-bind-try", folder, folder]),
+    ...[...own, "--tmpfs", "/tmp"],
+    ...LINKED_FOLDERS.flatMap(shownFolder),
+  ];
+}
+
+/** Namespace and devices of a sandbox in which another one is made whole: Linux makes a new /proc only beside one that shows all. */
+const OUTER_ROOT = ["--unshare-user", ...["/proc", "/dev"].flatMap((folder) => ["--dev-bind", folder, folder])];
 
 /** Returns the options that show a folder: a link into `/usr` as the same link, which takes less time than a mount. */
 function shownFolder(folder: string): readonly string[] {
@@ -83,6 +82,13 @@ const NO_NAMESPACES = [OWN_NAMESPACE, "--disable-userns"];
 const innerOptions = (filter: number) => [
   ...[...NO_DESCRIPTORS, "--die-with-parent", "--unshare-user", "--cap-drop", "ALL"],
   ...["--dev-bind", "/", "/", "--seccomp", String(filter), "--"],
+];
+
+/** Options of an outer bubblewrap in which the mounts of an inner one are changed once more. */
+const LINKLESS_OPTIONS = [
+  "--unshare-user",
+  ...["--uid", "0", "--gid", "0"],
+  ...["CAP_SYS_ADMIN", "CAP_SETFCAP"].flatMap((name) => ["--cap-add", name]),
 ];
 
 /** Returns what an outer bubblewrap needs for the inner one. The kernel lets nobody map root without this capability, from 5.12 on. */
@@ -184,6 +190,10 @@ export interface ContainOptions {
   readonly localSockets?: readonly string[] | undefined;
   /** Contents that stand read-only in the place of files, by absolute path without links. What is hidden stays hidden. Default: none */
   readonly copies?: ReadonlyMap<string, Uint8Array> | undefined;
+  /** True while another contained program that writes to the workspace runs, which may exchange folders at any moment. Default false */
+  readonly isRaced?: boolean | undefined;
+  /** True for git: it need not follow links of the workspace. Default false */
+  readonly avoidsLinks?: boolean | undefined;
   /** Begins the watch of what is hidden, and of copies. Default: none, as for commands of Postern itself */
   readonly watchCovers?: WatchCovers;
   /** Absolute paths that can only be read, and keep their names. Default: none */
@@ -220,7 +230,7 @@ export async function contain(
     ? [...options.hidden, ...await socketsBut(localSockets, options.sockets ?? [], workspace)]
     : options.hidden;
   const own = line.given ?? [];
-  const { mounts, given } = workspace === undefined
+  const { mounts, meant, given } = workspace === undefined
     ? NOTHING_MOUNTED
     : await mountsOf(workspace, { ...options, hidden, firstGiven: FIRST_GIVEN + own.length });
   const filter = bubblewrap.filters ? callFilter({ localSockets: isOpen }) : undefined;
@@ -230,18 +240,38 @@ export async function contain(
     ...bubblewrap.endsNamespaces ? NO_NAMESPACES : [],
     ...filter === undefined ? [] : ["--seccomp", String(FIRST_GIVEN + own.length + given.length)],
   ];
+  const granted = [
+    ...shown.flatMap((path) => ["--ro-bind", path, path]),
+    ...writable.flatMap((path) => ["--bind", path, path]),
+    ...relay?.mounts ?? [],
+  ];
+  const isRaced = options.isRaced === true && workspace !== undefined;
+  const noLinks = isRaced && options.avoidsLinks === true && filter !== undefined && !isInner && bubblewrap.nests;
+  // Made in a sandbox that has nothing but the workspace: no link leads bubblewrap out of it
+  const outer = isRaced && !noLinks && bubblewrap.nests
+    ? [
+      ...[...rootOptions(OUTER_ROOT), ...outerOptions(), "--bind", workspace, workspace],
+      ...[...sourcesOf(granted), "--", bubblewrap.file],
+    ]
+    : [];
   return {
     file: bubblewrap.file,
     args: [
+      ...outer,
       ...baseOptions(),
-      ...walls,
+      ...noLinks ? LINKLESS_OPTIONS : walls,
       ...bounds === undefined ? [] : [OWN_NAMESPACE],
       ...network,
       ...mounts,
-      ...shown.flatMap((path) => ["--ro-bind", path, path]),
-      ...writable.flatMap((path) => ["--bind", path, path]),
-      ...relay?.mounts ?? [],
+      ...granted,
       ...["--chdir", line.cwd, "--"],
+      ...isRaced ? checkedMounts(meant) : [],
+      ...noLinks
+        ? [
+          ...withoutLinks(meant.filter(({ shows }) => shows).map(({ path }) => path)),
+          ...[bubblewrap.file, ...innerOptions(FIRST_GIVEN + own.length + given.length)],
+        ]
+        : [],
       ...relay?.launcher(isInner ? Buffer.from(filter).toString("base64") : "") ?? [],
       ...isInner ? [bubblewrap.file, ...innerOptions(FIRST_GIVEN)] : [],
       ...bounds === undefined ? [] : boundedBy(bounds),
@@ -252,6 +282,11 @@ export async function contain(
     given: [...own, ...given, ...filter === undefined || isInner ? [] : [filter]],
     watchCovers: options.watchCovers,
   };
+}
+
+/** Returns options that show the sources of mounts at their own places. @param mounts each of three words: option, source, place */
+function sourcesOf(mounts: readonly string[]): readonly string[] {
+  return mounts.map((word, index) => (index % 3 === 2 ? mounts[index - 1] ?? "" : word));
 }
 
 /** Returns the sockets that are not let through. @throws {ToolError} as realPathOf */
@@ -267,10 +302,11 @@ async function socketsBut(
 /** Options of bubblewrap that show a workspace, and the contents that they name by descriptors. */
 interface WorkspaceMounts {
   readonly mounts: readonly string[];
+  readonly meant: readonly MeantMount[];
   readonly given: readonly Uint8Array[];
 }
 
-const NOTHING_MOUNTED: WorkspaceMounts = { mounts: [], given: [] };
+const NOTHING_MOUNTED: WorkspaceMounts = { mounts: [], meant: [], given: [] };
 
 /** @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds */
 async function mountsOf(
@@ -290,13 +326,15 @@ async function mountsOf(
   const pins = foldersOnTheWay([...covers, ...copied, ...guards], workspace).filter((path) =>
     !guards.some((folder) => isWithin(path, folder))
   );
+  const found = await Promise.all(covers.map(async (path) => [path, await coverOf(path)] as const));
+  const covered = new Map(found.filter(([, options]) => options.length > 0));
   // The outer ones first: what is mounted over a folder covers all that was mounted in it
   const folders = [...new Set([...parts.filter((path) => path !== workspace), ...pins])].sort();
   const mounts = [
     ...folders.map((path) => [bindOf(path), path, path]),
     ...guards.map((path) => ["--ro-bind", path, path]),
     ...copied.map((path, index) => ["--ro-bind-data", String(firstGiven + index), path]),
-    ...await Promise.all(covers.map(coverOf)),
+    ...[...covered.values()].flat(),
   ].flat();
   const bytes = mounts.reduce((sum, option) => sum + Buffer.byteLength(option) + 1, 0);
   if (bytes > MAX_COVER_BYTES) {
@@ -307,6 +345,10 @@ async function mountsOf(
   }
   return {
     mounts: [bindOf(workspace), workspace, workspace, ...mounts],
+    meant: [
+      ...[workspace, ...folders, ...guards].map((path) => ({ path, shows: true })),
+      ...[...copied, ...covered.keys()].map((path) => ({ path, shows: false })),
+    ],
     given: copied.map((path) => copies.get(path) ?? new Uint8Array()),
   };
 }

@@ -66,6 +66,8 @@ export interface WorkspaceWatch {
   watch(note: CallNote, isContained?: boolean): Promise<AfterProgram>;
   /** Counts a contained program as one that runs until the returned function is called, for `requireSettled`. */
   runs(note: CallNote): () => void;
+  /** Tells whether a contained program runs that may write to a workspace. @param workspace real path */
+  isRaced(workspace: string): boolean;
   /**
    * Refuses git folders that were not there when a contained program began that still runs: it could exchange them, and their configuration,
    * at any moment. An uncontained one could do that to all of them. @throws {ToolError} `git_unsettled`
@@ -149,6 +151,12 @@ class SurveyedWorkspace implements WorkspaceWatch {
       after: () => this.#lookAfter(note).finally(() => drop().catch(() => {}).then(end)),
       drop: () => drop().finally(end),
     };
+  }
+
+  isRaced(workspace: string): boolean {
+    return [...this.#running].some((note) =>
+      isWithin(note.workspace, workspace) || isWithin(workspace, note.workspace)
+    );
   }
 
   requireSettled(gitPlaces: readonly string[]): void {

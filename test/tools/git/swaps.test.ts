@@ -237,16 +237,9 @@ test(
     }, { config: CONTAINED }),
 );
 
-/*
- * What follows is not held. git goes through folders of the working tree by name: a folder that a program exchanges for a link leads git
- * to wherever the link leads inside git's sandbox.
- */
-const TODO = "git follows links that a program puts in the place of folders while git works";
-
 for (const target of [".git", "known/.git"]) {
   test(`a branch that is checked out while a program exchanges a folder writes no hooks (${target})`, {
     skip,
-    todo: TODO,
   }, () =>
     withAttributes(async (at) => {
       const { root, path, write, bench } = at;
@@ -269,7 +262,6 @@ for (const target of [".git", "known/.git"]) {
 for (const [folder, name, secret] of [["private", "z.txt", "forbidden"], [".git", "config", "hunter2"]] as const) {
   test(`files that are added while a program exchanges their folder are those of that folder (${folder})`, {
     skip,
-    todo: TODO,
   }, () =>
     withRepository({ "a.txt": "one\n" }, async (at) => {
       const { root, path, write, bench } = at;
@@ -301,7 +293,6 @@ const noPerl = process.arch === "x64" && spawnSync("perl", ["-v"]).status === 0 
 
 test("no command sees what lies outside, though a program exchanges a folder while the sandbox is made", {
   skip: skip || noPerl,
-  todo: "bubblewrap binds what a name leads to at the moment, and a link leads outside",
 }, () =>
   withRepository({ "a.txt": "one\n" }, async (at) => {
     try {
