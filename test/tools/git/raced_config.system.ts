@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { chmodSync, cpSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   DEV_SERVER_CONFIG,
   type Exchange,
+  type Exchanger,
   NO_EXCHANGER,
   type Report,
   startDevServer,
+  withExchanger,
 } from "../../support/exchanger.ts";
 import { git, gitTest, initRepository } from "../../support/git_fixture.ts";
 import { type ConfigChanges, createToolBench, type ToolBench } from "../../support/tool_bench.ts";
@@ -60,19 +63,26 @@ const CONFIGURATION = { target: "sub/.git/config", other: "dev/hostile" } as con
 const REPOSITORY = { target: "sub/.git", other: "dev/git" } as const;
 
 const FEW = CALLS.filter(({ op }) => op === "diff" || op === "add" || op === "pull");
+/** `stray`: a process that nothing contains. `contained`: the dev server, which may only exchange what it has made itself */
 const ATTACKS = [
-  ...CALLS.map((input) => ({ input, sandbox: "off", ...CONFIGURATION }) as const),
-  ...FEW.map((input) => ({ input, sandbox: "off", ...REPOSITORY }) as const),
-  ...FEW.map((input) => ({ input, sandbox: "auto", ...CONFIGURATION }) as const),
+  ...CALLS.map((input) => ({ input, attacker: "stray", sandbox: "off", ...CONFIGURATION }) as const),
+  ...FEW.map((input) => ({ input, attacker: "stray", sandbox: "auto", ...CONFIGURATION }) as const),
+  ...FEW.map((input) => ({ input, attacker: "contained", sandbox: "off", ...CONFIGURATION }) as const),
+  ...FEW.map((input) => ({ input, attacker: "contained", sandbox: "off", ...REPOSITORY }) as const),
+  ...FEW.map((input) => ({ input, attacker: "contained", sandbox: "auto", ...CONFIGURATION }) as const),
 ];
 
 for (const attack of ATTACKS) {
-  const { input: { op }, sandbox, target } = attack;
-  gitTest(`git ${op} (sandbox ${sandbox}) runs no program of a repository whose ${target} is exchanged`, (context) => {
+  const { input: { op }, attacker, sandbox, target } = attack;
+  const name =
+    `git ${op} (sandbox ${sandbox}) runs no program of a repository whose ${target} a ${attacker} attacker exchanges`;
+  gitTest(name, (context) => {
     if (NO_EXCHANGER !== false) return Promise.resolve(context.skip(NO_EXCHANGER));
     return withArranged(async (at) => {
-      const { seen } = await callWhile(at, { ...attack, nth: 0 });
-      assert.ok(seen.length > 1, `${seen}`);
+      const { seen, isRefused } = await callWhile(at, { ...attack, nth: 0 });
+      // The repository came while the dev server ran
+      if (isRefused && attacker === "contained") return;
+      assert.ok(!isRefused && seen.length > 0, `${seen}`);
       let struck = 0;
       for (let nth = 1; nth <= seen.length; nth++) struck += (await callWhile(at, { ...attack, nth })).struck;
       assert.ok(struck > seen.length / 3, `${struck} of ${seen.length}`);
@@ -106,13 +116,14 @@ async function withArranged(use: (at: Arranged) => Promise<void>): Promise<void>
 }
 
 /** Calls git while the dev server exchanges its configuration at the n-th opening. */
-async function callWhile({ workspace, bench }: Arranged, { input, sandbox, nth, target, other }: {
+async function callWhile({ workspace, bench }: Arranged, { input, attacker, sandbox, nth, target, other }: {
   readonly input: Readonly<Record<string, unknown>>;
+  readonly attacker: "stray" | "contained";
   readonly sandbox: "off" | "auto";
   readonly nth: number;
   readonly target: string;
   readonly other: string;
-}): Promise<Report> {
+}): Promise<Report & { readonly isRefused: boolean }> {
   const { path, write, outside } = workspace;
   for (const name of ["sub", "dev"]) rmSync(path(name), { recursive: true, force: true });
   cpSync(join(outside, "template"), path("sub"), { recursive: true });
@@ -139,22 +150,25 @@ async function callWhile({ workspace, bench }: Arranged, { input, sandbox, nth, 
     at: { on: "open", nth },
     ...{ watched: path("sub/.git/config"), target: path(target), by: "exchange", other: path(other) },
   };
-  const server = await startDevServer(
-    { bench, workspace },
-    exchange,
-    MAKE_REPOSITORIES,
-  );
-  try {
+  const call = async (exchanger: Exchanger) => {
     bench.configure({ ...CONFIG, shell: { sandbox } });
     const { result } = await bench.call("git_operations", { ...input, path: "sub" });
     const what = `at opening ${nth}: ${result.output}`;
-    if (nth === 0) assert.equal(result.isError, false, what);
+    const isRefused = result.output.startsWith("Cannot run git");
+    if (nth === 0) assert.equal(result.isError, isRefused, what);
     // Of what a filter writes git quotes four characters
     assert.ok(!result.output.includes(RAN.slice(0, 4)), what);
     assert.deepEqual([existsSync(join(outside, "ran")), existsSync(path("ran"))], [false, false], what);
-    return await server.report();
+    return { ...await exchanger.report(), isRefused };
+  };
+  try {
+    if (attacker === "stray") {
+      execFileSync("sh", ["-c", MAKE_REPOSITORIES], { cwd: workspace.root });
+      return await withExchanger(exchange, path("../bell"), call);
+    }
+    const server = await startDevServer({ bench, workspace }, exchange, MAKE_REPOSITORIES);
+    return await call(server).finally(() => server.end());
   } finally {
-    await server.end();
     for (const ran of [join(outside, "ran"), path("ran")]) rmSync(ran, { force: true });
     rmSync(path("../quarantine"), { recursive: true, force: true });
   }
