@@ -58,7 +58,7 @@ const CALLS: readonly Readonly<Record<string, unknown>>[] = [
   { op: "pull" },
 ];
 
-/** What the dev server exchanges: the configuration, or all of the repository. */
+/** Things that are exchanged: the configuration, or all of the repository. */
 const CONFIGURATION = { target: "sub/.git/config", other: "dev/hostile" } as const;
 const REPOSITORY = { target: "sub/.git", other: "dev/git" } as const;
 

@@ -18,7 +18,7 @@ const skip = NO_EXCHANGER !== false ? NO_EXCHANGER : kind === "contained" ? fals
 /** A script of the project, which looks for what lies outside of the sandbox. */
 const HOSTILE = "cat ../outside/secret.txt; echo made > ../outside/made.txt; cat ../../outside/secret.txt; true\n";
 
-/** What the dev server makes in the workspace, and what it puts in the place of that while the sandbox of the next command is made. */
+/** Things that the dev server makes in the workspace, and exchanges while the sandbox of the next command is made. */
 const TRAPS: readonly (Pick<Exchange, "by" | "other"> & {
   readonly name: string;
   readonly made: string;
