@@ -43,13 +43,13 @@ export interface Exchange {
   readonly by: "exchange" | "rename" | "link";
   /** File whose events count, or folder with all folders below */
   readonly watched: string;
-  /** What is exchanged. Default: `watched` */
+  /** Path that is exchanged. Default: `watched` */
   readonly target?: string;
   /** A path; the text of the link for `link` */
   readonly other: string;
 }
 
-/** What an attacker tells in the end. */
+/** Events and exchanges that an attacker tells of in the end. */
 export interface Report {
   /** Events, as `open a.txt` */
   readonly seen: readonly string[];

@@ -133,7 +133,7 @@ test("readPluginFolder() takes what belongs to a package: for WASM the module an
     await assert.rejects(names(), { code: "package_invalid", message: /"passwd" .* is a link/ });
   }));
 
-/** Of 25 flurries one exchanges the folder between the look and the opening, which make no event */
+/** The look at a folder and the opening make no event: one flurry of 25 exchanges it in between */
 const FLURRIES = 75;
 
 test("readPluginFolder() reads nothing elsewhere, whatever takes the place of a folder of the plugin", {

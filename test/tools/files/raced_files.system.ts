@@ -22,7 +22,7 @@ const folderTo = (other: string): Trap => (file) => ({ by: "link", target: dirna
 const fileTo = (other: string): Trap => (file) => ({ by: "link", target: file, other });
 const swapped: Trap = (file) => ({ by: "exchange", target: dirname(file), other: join(dirname(file), "../decoy") });
 
-/** What takes the place of the file, or of its folder, in the middle of a call that reads. */
+/** Traps in the place of the file, or of its folder, in the middle of a call that reads. */
 const READ_TRAPS: readonly Trap[] = [
   ...["../../outside/a.txt", "../.ssh/a.txt"].map(fileTo),
   ...["../outside", "private"].map(folderTo),
