@@ -50,8 +50,8 @@ function written(path: string): string {
   return path.replace(/[ \t\n\\]/g, (sign) => `\\${sign.charCodeAt(0).toString(8).padStart(3, "0")}`);
 }
 
-/** Makes git follow no link of the workspace: without the right of a folder's owner, as a link in the place of a folder, it may lead to `.git`. */
-const NO_LINKS = `[ -z "$1" ] || while [ "$1" != -- ]; do
+/** Mounts anew so that no symbolic link is followed: one in the place of a folder may lead to `.git`. Where that cannot be for the first, it is for none */
+const NO_LINKS = `while [ "$1" != -- ]; do
   if mount -o remount,bind,nosymfollow "$1" 2> /dev/null; then held=1
   elif [ -n "$held" ]; then echo "bwrap: cannot keep git from links" >&2; exit 1
   fi

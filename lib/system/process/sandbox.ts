@@ -59,7 +59,7 @@ function rootOptions(own: readonly string[]): readonly string[] {
 }
 
 /** Namespace and devices of a sandbox in which another one is made whole: Linux makes a new /proc only beside one that shows all. */
-const OUTER_ROOT = ["--unshare-user", ...["/proc", "/dev"].flatMap((folder) => ["--dev-bind", folder, folder])];
+const OUTER_ROOT = ["--unshare-user", "--dev-bind", "/proc", "/proc", "--dev", "/dev"];
 
 /** Returns the options that show a folder: a link into `/usr` as the same link, which takes less time than a mount. */
 function shownFolder(folder: string): readonly string[] {
@@ -192,7 +192,7 @@ export interface ContainOptions {
   readonly copies?: ReadonlyMap<string, Uint8Array> | undefined;
   /** True while another contained program that writes to the workspace runs, which may exchange folders at any moment. Default false */
   readonly isRaced?: boolean | undefined;
-  /** True for git: it need not follow links of the workspace. Default false */
+  /** True for git, which needs no link of the workspace. Default false */
   readonly avoidsLinks?: boolean | undefined;
   /** Begins the watch of what is hidden, and of copies. Default: none, as for commands of Postern itself */
   readonly watchCovers?: WatchCovers;

@@ -63,10 +63,9 @@ const CONFIGURATION = { target: "sub/.git/config", other: "dev/hostile" } as con
 const REPOSITORY = { target: "sub/.git", other: "dev/git" } as const;
 
 const FEW = CALLS.filter(({ op }) => op === "diff" || op === "add" || op === "pull");
-/** `stray`: a process that nothing contains. `contained`: the dev server, which may only exchange what it has made itself */
+/** `stray`: a process that nothing contains; without a sandbox nothing holds it off. `contained`: the dev server, which may only exchange what it has made itself */
 const ATTACKS = [
-  ...CALLS.map((input) => ({ input, attacker: "stray", sandbox: "off", ...CONFIGURATION }) as const),
-  ...FEW.map((input) => ({ input, attacker: "stray", sandbox: "auto", ...CONFIGURATION }) as const),
+  ...CALLS.map((input) => ({ input, attacker: "stray", sandbox: "auto", ...CONFIGURATION }) as const),
   ...FEW.map((input) => ({ input, attacker: "contained", sandbox: "off", ...CONFIGURATION }) as const),
   ...FEW.map((input) => ({ input, attacker: "contained", sandbox: "off", ...REPOSITORY }) as const),
   ...FEW.map((input) => ({ input, attacker: "contained", sandbox: "auto", ...CONFIGURATION }) as const),
