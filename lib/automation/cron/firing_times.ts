@@ -1,5 +1,5 @@
 import { Cron } from "croner";
-import { zonedTime } from "../../base/zoned_time.ts";
+import { LONGEST_GAP_MS, zoneClock, zonedTime } from "../../base/zoned_time.ts";
 import { type ParsedSchedule, unusable } from "./parse_schedule.ts";
 import type { Timing } from "./schedule_record.ts";
 
@@ -42,6 +42,31 @@ export function firingTimes(timing: Timing, timezone: string): FiringTimes {
 }
 
 function cronTimes(expression: string, timezone: string): FiringTimes {
+  const isTimeOfDay = expression.split(" ").slice(0, 2).every((field) => !/[*/]/.test(field));
+  if (!isTimeOfDay) return fieldTimes(expression, timezone);
+  // The times as a clock shows them that is never changed
+  const { next, latest } = fieldTimes(expression, "UTC");
+  const { offset, isNearChange, momentOf } = zoneClock(timezone);
+  // Near a change the clock may show again what it showed, or has skipped what it would show
+  const shown = (now: number, direction: number) =>
+    now + offset(now) + (isNearChange(now) ? direction * LONGEST_GAP_MS : 0);
+  const moment = (local: number | undefined) => local === undefined ? undefined : momentOf(local);
+  return {
+    next(now) {
+      let local = next(shown(now, -1));
+      while (local !== undefined && momentOf(local) <= now) local = next(local);
+      return moment(local);
+    },
+    latest(now) {
+      let local = latest(shown(now, 1));
+      while (local !== undefined && momentOf(local) > now) local = latest(local - 1);
+      return moment(local);
+    },
+  };
+}
+
+/** Returns the times at which a clock shows what the fields say, and no others. */
+function fieldTimes(expression: string, timezone: string): FiringTimes {
   // Paused: croner calculates the times and sets no timer
   const cron = new Cron(expression, { timezone, mode: "5-part", fixedTimeRule: "no-wildcard", paused: true });
   return {
@@ -53,7 +78,7 @@ function cronTimes(expression: string, timezone: string): FiringTimes {
 /**
  * Returns the timing of a parsed schedule in its zone, as of now.
  *
- * A local time that daylight saving skips is moved on by the length of the gap. A local time that occurs twice means the first.
+ * A local time that daylight saving skips means the first moment after the gap. A local time that occurs twice means the first.
  * @param given the text, for the refusal
  * @throws {ToolError} `invalid_schedule` for a time that has passed, and for what never fires
  */
@@ -75,19 +100,13 @@ export function toTiming(
       return { kind: "once", at: now + parsed.ms };
     case "at": {
       const { time } = parsed;
-      const at = time.kind === "instant" ? time.at : toInstant(time.local, timezone) + time.ms;
+      const at = time.kind === "instant"
+        ? time.at
+        : zoneClock(timezone).momentOf(Date.parse(`${time.local}Z`)) + time.ms;
       if (at <= now) {
         throw unusable(given, `that time has passed, and now it is ${zonedTime(now, timezone)}`, "one_time");
       }
       return { kind: "once", at };
     }
   }
-}
-
-/** @param local `YYYY-MM-DDThh:mm:ss` that was checked */
-function toInstant(local: string, timezone: string): number {
-  const cron = new Cron(local, { timezone, paused: true, allowPast: true });
-  const at = cron.nextRun(new Date(0))?.getTime();
-  // A time before 1970 has passed in any case
-  return at ?? -1;
 }

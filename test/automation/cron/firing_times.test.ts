@@ -2,11 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { firingTimes, toTiming } from "../../../lib/automation/cron/firing_times.ts";
-import { zonedTime } from "../../../lib/base/zoned_time.ts";
+import { zoneClock, zonedTime } from "../../../lib/base/zoned_time.ts";
 import { parseSchedule } from "../../../lib/automation/cron/parse_schedule.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
+import { createSeededRandom } from "../../support/seeded_random.ts";
 
 const NOW = Date.UTC(2026, 0, 1);
+const DAY = 86_400_000;
 const at = (text: string) => Date.parse(text);
 const timesOf = (schedule: string, timezone: string, now = NOW) =>
   firingTimes(toTiming(parseSchedule(schedule), { given: schedule, timezone, now }), timezone);
@@ -94,6 +96,89 @@ test("Lord Howe: half an hour is skipped, and half an hour occurs twice", () => 
   assert.equal(now, at("2026-04-04T17:00:00Z"), "each real quarter of an hour");
 });
 
+test("Nuuk and Havana: a gap that ends or begins at midnight", () => {
+  for (const zone of ["America/Nuuk", "America/Scoresbysund"]) {
+    assert.deepEqual(list("30 23 * * *", { zone, from: "2026-03-28T12:00:00Z", count: 2 }), [
+      "03-29 00:00:00-01",
+      "03-29 23:30:00-01",
+    ]);
+    assert.deepEqual(list("30 23 28 3 *", { zone, from: "2026-03-28T12:00:00Z", count: 2 }), [
+      "03-29 00:00:00-01",
+      "03-28 23:30:00-01",
+    ]);
+  }
+  assert.deepEqual(list("30 0 * * *", { zone: "America/Havana", from: "2026-03-07T12:00:00Z", count: 2 }), [
+    "03-08 01:00:00-04",
+    "03-09 00:30:00-04",
+  ]);
+});
+
+test("a time of day in each zone that changes its clock is what a plain reading of that clock says", () => {
+  const seen = new Set<string>();
+  const random = createSeededRandom(7);
+  const pick = (max: number) => (random.bytes(1)[0] ?? 0) % max;
+  // With Casablanca, whose clock shows the same in January and July
+  const zones = Intl.supportedValuesOf("timeZone").filter((zone) =>
+    zone === "Africa/Casablanca" || new Set([NOW, NOW + 182 * DAY].map(zoneClock(zone).offset)).size > 1
+  );
+  for (const zone of ["Pacific/Apia", ...zones]) {
+    for (const change of changesOf(zone, zone === "Pacific/Apia" ? 2011 : 2026)) {
+      const [before = 0, after = 0] = [change - 1000, change].map(zoneClock(zone).offset);
+      const rule = [change, before, after].join();
+      if (seen.has(rule)) continue;
+      seen.add(rule);
+      const [from, to] = [change - 3 * DAY, change + 3 * DAY];
+      // An hour beside the change, or any other
+      const near = new Date(change + before).getUTCHours() + 22 + pick(5);
+      const hour = (pick(4) > 0 ? near : pick(24)) % 24;
+      const minutes = [...new Set([pick(60), pick(60)])];
+      const expression = `${minutes.join(",")} ${hour} * * *`;
+      const expected = new Set<number>();
+      for (let day = Math.floor(from / DAY) - 1; day <= to / DAY + 1; day++) {
+        for (const minute of minutes) {
+          const local = day * DAY + hour * 3_600_000 + minute * 60_000;
+          // The first minute at which the clock shows that time, or a later one
+          let at = from - 3 * DAY;
+          while (at + (at < change ? before : after) < local) at += 60_000;
+          expected.add(at);
+        }
+      }
+      const wanted = [...expected].filter((at) => at > from && at <= to).sort((one, other) => one - other);
+      const times = timesOf(expression, zone, from - DAY);
+      const found: number[] = [];
+      for (let at = times.next(from) ?? Infinity; at <= to; at = times.next(at) ?? Infinity) found.push(at);
+      const shown = (list: readonly number[]) => list.map((at) => new Date(at).toISOString());
+      assert.deepEqual(
+        shown(found),
+        shown(wanted),
+        `${expression} in ${zone} around ${new Date(change).toISOString()}`,
+      );
+      for (const [index, at] of wanted.entries()) {
+        assert.equal(times.latest(at), at);
+        if (index > 0) assert.equal(times.latest(at - 1), wanted[index - 1]);
+      }
+    }
+  }
+  assert.ok(seen.size > 20, `${seen.size} changes`);
+});
+
+/** Moments of a year, to the minute, from which on the clock of a zone is another. */
+function changesOf(zone: string, year: number): readonly number[] {
+  const found: number[] = [];
+  const { offset } = zoneClock(zone);
+  for (let at = Date.UTC(year, 0, 1); at < Date.UTC(year + 1, 0, 1); at += 28 * DAY) {
+    if (offset(at) === offset(at + 28 * DAY)) continue;
+    let [low, high] = [at, at + 28 * DAY];
+    while (high - low > 60_000) {
+      const middle = low + Math.floor((high - low) / 120_000) * 60_000;
+      if (offset(middle) === offset(at)) low = middle;
+      else high = middle;
+    }
+    found.push(high);
+  }
+  return found;
+}
+
 test("an interval is as long on the day of the change", () => {
   const now = at("2026-03-28T12:00:00Z");
   const times = timesOf("every 24 hours", BERLIN, now);
@@ -129,13 +214,14 @@ test("what never fires, and what has passed, is refused", () => {
   }
 });
 
-test("a local time is of its zone; one that is skipped moves on, of one that occurs twice the first is meant", () => {
+test("a local time is of its zone; one that is skipped means the moment after, of one that occurs twice the first is meant", () => {
   const once = (text: string, zone: string) => new Date(timesOf(`at ${text}`, zone).next(NOW) ?? 0).toISOString();
   assert.equal(once("2026-07-01T09:00", BERLIN), "2026-07-01T07:00:00.000Z");
   assert.equal(once("2026-07-01T09:00:00.250", NEW_YORK), "2026-07-01T13:00:00.250Z");
-  assert.equal(once("2026-03-29T02:30", BERLIN), "2026-03-29T01:30:00.000Z");
+  assert.equal(once("2026-03-29T02:30", BERLIN), "2026-03-29T01:00:00.000Z");
+  assert.equal(once("2026-03-28T23:30", "America/Nuuk"), "2026-03-29T01:00:00.000Z");
   assert.equal(once("2026-10-25T02:30", BERLIN), "2026-10-25T00:30:00.000Z");
-  assert.equal(once("2026-10-04T02:15", LORD_HOWE), "2026-10-03T15:45:00.000Z");
+  assert.equal(once("2026-10-04T02:15", LORD_HOWE), "2026-10-03T15:30:00.000Z");
   assert.equal(once("2026-07-01T09:00", "+02:00"), "2026-07-01T07:00:00.000Z");
 });
 
