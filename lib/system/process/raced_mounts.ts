@@ -26,7 +26,7 @@ exec "$@"`;
 
 /** Returns the words before a program that begin it only where the mounts are the meant ones; else it fails as bubblewrap does. */
 export function checkedMounts(mounts: readonly MeantMount[]): readonly string[] {
-  const table = readFileSync("/proc/self/mountinfo", "latin1").split("\n").map((line) => line.split(" "));
+  const table = readFileSync("/proc/self/mountinfo", "utf8").split("\n").map((line) => line.split(" "));
   const lines = mounts.map(({ path, shows }) =>
     shows ? `\n${sourceOf(path, table)} ${written(path)}` : ` ${written(path)}`
   );
@@ -50,7 +50,7 @@ function written(path: string): string {
   return path.replace(/[ \t\n\\]/g, (sign) => `\\${sign.charCodeAt(0).toString(8).padStart(3, "0")}`);
 }
 
-/** Mounts anew so that no symbolic link is followed: one in the place of a folder may lead to `.git`. Where that cannot be for the first, it is for none */
+/** Forbids links in each mount: one in the place of a folder may lead to `.git`. A machine that cannot do that for the first does it for none */
 const NO_LINKS = `while [ "$1" != -- ]; do
   if mount -o remount,bind,nosymfollow "$1" 2> /dev/null; then held=1
   elif [ -n "$held" ]; then echo "bwrap: cannot keep git from links" >&2; exit 1

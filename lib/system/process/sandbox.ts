@@ -311,9 +311,9 @@ const NOTHING_MOUNTED: WorkspaceMounts = { mounts: [], meant: [], given: [] };
 /** @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds */
 async function mountsOf(
   workspace: string,
-  { guarded = [], copies = new Map(), hidden, writes = true, firstGiven }: Omit<ContainOptions, "workspaceRoot"> & {
-    readonly firstGiven: number;
-  },
+  { guarded = [], copies = new Map(), hidden, writes = true, isRaced = false, firstGiven }:
+    & Omit<ContainOptions, "workspaceRoot">
+    & { readonly firstGiven: number },
 ): Promise<WorkspaceMounts> {
   const parts = typeof writes === "object" ? writes : writes ? [workspace] : [];
   const bindOf = (path: string) => parts.some((part) => isWithin(path, part)) ? "--bind" : "--ro-bind";
@@ -337,7 +337,8 @@ async function mountsOf(
     ...[...covered.values()].flat(),
   ].flat();
   const bytes = mounts.reduce((sum, option) => sum + Buffer.byteLength(option) + 1, 0);
-  if (bytes > MAX_COVER_BYTES) {
+  // The check of the mounts names each of them twice more
+  if (bytes * (isRaced ? 2 : 1) > MAX_COVER_BYTES) {
     throw new ToolError(
       "sandbox_unavailable",
       'Cannot run the command in the sandbox: the workspace has more files of credentials and repositories than it can hide; set [security.shell] sandbox = "off", or take them out of the workspace',
