@@ -28,7 +28,7 @@ async function meet(
       if (fate !== "ready" && "now" in fate) await assertFails(gateway, act, fate.now);
     }
     for (const [act, fate] of Object.entries(fates)) {
-      // Its lines are read in real time: more of that passes here than of the time in which the server must begin
+      // A flood of lines is read in real time: more of that passes here than of the time in which the server must begin
       const failsSoon = async () => {
         await gateway.pass(100);
         return gateway.failures(act).length > 0;

@@ -350,7 +350,7 @@ for (const sandbox of ["off", "auto"]) {
       const workspace = await world.workspace();
       const at = (name: string) => workspace.path(name);
       workspace.write("docs/own.md", "mine");
-      // What changed that short before the server began counts as its own
+      // A file that changed so shortly before the server began counts as the server's
       await until(() => Date.now() - statSync(at("docs/own.md")).ctimeMs > 2 * CLOCK_STEP_MS);
       const plant = {
         name: "plant",

@@ -216,7 +216,7 @@ export async function atEveryMoment(attempt: (at: Moment) => Promise<Report>, fl
   let [able, struck] = [0, 0];
   for (const moment of moments) {
     const report = await attempt(moment);
-    // What goes on beside a call makes events too, in one attempt and not in another
+    // Other work of the gateway makes events too, in one attempt and not in another
     if (report.missed === 0 && (moment.on === "ring" || report.seen.length >= moment.nth)) able++;
     if (report.struck > 0) struck++;
   }

@@ -1,11 +1,12 @@
-import { type FSWatcher, lstatSync, realpathSync, watch } from "node:fs";
+import { type FSWatcher, realpathSync, watch } from "node:fs";
 import { dirname, relative } from "node:path";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { messageOf, ToolError } from "../../base/errors.ts";
 import { nextTick } from "../../base/tick.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { MAX_CONFIG_BYTES, mayTellSecrets, readConfig } from "../git/config_copy.ts";
-import { unlessGone } from "./remembered_folders.ts";
+import { isGone, unlessGone } from "./remembered_folders.ts";
+import { entryIdentity } from "./surveys.ts";
 
 /**
  * A sandbox covers a file of credentials by a mount on it. Linux takes such a mount away when the file is removed or replaced from outside,
@@ -139,7 +140,7 @@ export class CoverWatch {
     if (now === undefined || !this.#uncovered.has(path)) return false;
     if (!this.#covers.copied.includes(path)) return true;
     const config = await readConfig(path, MAX_CONFIG_BYTES).catch(() => undefined);
-    // What has gone or changed meanwhile has an event of its own
+    // A file that is gone or changed by now has an event of its own
     if (config === undefined) return identityOf(path) === now;
     return config.length > MAX_CONFIG_BYTES || mayTellSecrets(config.toString("latin1"));
   }
@@ -156,14 +157,9 @@ function placesOf({ workspace, hidden, copied }: Covers): readonly string[] {
   return [...places].sort();
 }
 
-/** Returns what tells a file, a folder or a link from all others; undefined where nothing can be seen. A link counts as itself. */
+/** Returns what tells a file, a folder or a link from all others; undefined where nothing can be seen. */
 function identityOf(path: string): string | undefined {
-  const found = unlessGone(() => lstatSync(path, { bigint: true }));
-  return found && `${found.dev}:${found.ino}:${found.birthtimeNs}`;
-}
-
-function isGone(error: unknown): boolean {
-  return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
+  return unlessGone(() => entryIdentity(path));
 }
 
 function unwatchable(error: unknown): ToolError {

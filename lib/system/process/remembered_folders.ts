@@ -163,3 +163,8 @@ export function unlessGone<T>(look: () => T): T | undefined {
     return undefined;
   }
 }
+
+/** Tells whether an error says that nothing lies at a path. */
+export function isGone(error: unknown): boolean {
+  return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
+}

@@ -16,6 +16,7 @@ import { holdsPrivateKey, isSensitive, KEY_HEAD_BYTES } from "../files/sensitive
 import {
   type FolderEntries,
   type FolderEntry,
+  isGone,
   MAX_REMEMBERED,
   placesByName,
   QUIET_MS,
@@ -363,8 +364,4 @@ function* linkedFilesIn(path: string, late: () => boolean): Generator<string> {
     if (!found?.isDirectory()) continue;
     for (const name of unlessGone(() => readdirSync(at)) ?? []) pending.push(join(at, name));
   }
-}
-
-function isGone(error: unknown): boolean {
-  return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
 }

@@ -236,6 +236,11 @@ export function nameIdentity(path: string): string {
   }
 }
 
+/** Tells what lies at a path as nameIdentity does. A link counts as itself, wherever it leads. @throws the error of the system */
+export function entryIdentity(path: string): string {
+  return idOf(lstatSync(path, { bigint: true }));
+}
+
 function idOf({ dev, ino, birthtimeNs }: { readonly dev: bigint; readonly ino: bigint; readonly birthtimeNs: bigint }) {
   return `${dev}:${ino}:${birthtimeNs}`;
 }

@@ -174,7 +174,7 @@ test("what leaves a cover in its place, or nothing to be read, ends nothing", ()
     { ".env": "old", "a/.env": "old", "b/.env": "old", "z.env": "old" },
     {
       hidden: [".env", "a/.env", "b/.env", "link.pem", "z.env"],
-      // It leads out of the workspace, where the program sees nothing
+      // The link leads out of the workspace, where the program sees nothing
       before: ({ path }) => symlinkSync("../outside/secret.txt", path("link.pem")),
     },
     async ({ workspace, lost, clock }) => {
@@ -223,7 +223,7 @@ for (const how of ["replaced by", "replaced, and then changed in its place to"] 
       if (how === "replaced by") replace(workspace, ".git/config", PUSHED + secret);
       else {
         replace(workspace, ".git/config", PUSHED);
-        // It reads the file, in several steps
+        // The watch reads the file, in several steps
         for (let step = 0; step < 10; step++) await clock.advance(2_000);
         appendFileSync(workspace.path(".git/config"), secret);
       }
@@ -256,7 +256,7 @@ function watchedFolders(): number {
     try {
       return readFileSync(`/proc/self/fdinfo/${id}`, "utf8").split("\n");
     } catch {
-      // It was the descriptor of the listing
+      // The descriptor of the listing itself is closed by now
       return [];
     }
   });

@@ -155,7 +155,7 @@ async function callWhile({ workspace, bench }: Arranged, { input, attacker, sand
     const what = `at opening ${nth}: ${result.output}`;
     const isRefused = result.output.startsWith("Cannot run git");
     if (nth === 0) assert.equal(result.isError, isRefused, what);
-    // Of what a filter writes git quotes four characters
+    // Git quotes four characters of the output of a filter
     assert.ok(!result.output.includes(RAN.slice(0, 4)), what);
     assert.deepEqual([existsSync(join(outside, "ran")), existsSync(path("ran"))], [false, false], what);
     return { ...await exchanger.report(), isRefused };

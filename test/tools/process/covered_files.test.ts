@@ -60,7 +60,7 @@ test(
       const { result } = await work;
       assert.equal(result.output, `status=uncovered\nstdout:\nstderr:\n${SAID}`);
       assert.equal((result.data as Record<string, unknown>)["status"], "uncovered");
-      // What is started again has the new one covered
+      // A program that is started again has the new file covered
       const { result: again } = await bench.call("shell", { command: "sh -c 'cat .env; echo ran'" });
       assert.match(again.output, /^status=0\nstdout:\nran\n/);
     }),
