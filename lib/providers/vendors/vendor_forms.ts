@@ -19,6 +19,8 @@ export interface VendorForm {
   readonly sampling?: "all" | "one" | "none";
   /** Way in which Claude is told how long to think: a budget of tokens, or an effort */
   readonly thinking?: "budget" | "adaptive";
+  /** True once a local server has answered that is not known to show the model no tools. Default: it was not asked yet */
+  readonly showsTools?: boolean;
   /** False when the last message may not be one of the assistant, whose reply would go on with it. Default true */
   readonly takesPrefill?: boolean;
 }
