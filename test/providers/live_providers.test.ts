@@ -271,3 +271,22 @@ test("a configuration that cannot be opened changes nothing", async (t) => {
   await assert.rejects(providers.prepare(configOf({ kind: "openai" })), ConfigError);
   assert.equal(providers.inUse.name, "offline");
 });
+
+test("what a server's refusals have taught is forgotten when the configuration is loaded anew", async (t) => {
+  const message =
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
+  const upstream = await startOpenAiUpstream(
+    { kind: "status", status: 400, body: { error: { message, param: "max_tokens" } } },
+    { kind: "text", chunks: ["ok"] },
+  );
+  t.after(() => upstream.close());
+  const config = configOf({ kind: "openai_compatible", base_url: upstream.baseUrl, model: "m" });
+  const { providers } = await live(t, config);
+  const ask = () => collect(providers.resolve("").provider, { parameters: { max_tokens: 5 } });
+  await ask();
+  await ask();
+  (await providers.prepare(structuredClone(config)))();
+  await ask();
+  const limits = upstream.requests.map(({ json }) => "max_tokens" in (json as object));
+  assert.deepEqual(limits, [true, false, false, true]);
+});
