@@ -4,21 +4,18 @@ import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
 import type { RecordedTurn, TurnCall } from "./agent_run.ts";
 import type { EventStamp } from "./event_recorder.ts";
-import { SHARED_CALL_PREFIX } from "./parked_client_calls.ts";
 import type { TokenCounter } from "./estimate_tokens.ts";
 
 /** Decides the owner and the id of each call of a turn. */
 export interface CallNaming {
   ownerOf(name: string): TurnCall["owner"];
-  newCallId(prefix: string): string;
+  newCallId(): string;
 }
 
 /** The state of the run that a new turn begins in. */
 export interface ModelTurnOptions {
   readonly stamp: EventStamp;
   readonly naming: CallNaming;
-  /** Earlier turns of the run called tools of the agent: the ids of client calls say so */
-  readonly shared: boolean;
   /** Put before the turn's first text in the events, so that texts of two turns do not run together; not part of the message */
   readonly separator: string;
 }
@@ -149,16 +146,9 @@ export class LiveTurn implements ModelTurn {
   }
 
   #openCall(event: CallDelta): OpenCall {
-    const { naming, shared } = this.#options;
+    const { naming } = this.#options;
     const name = event.name ?? "";
-    const owner = naming.ownerOf(name);
-    const isShared = owner === "client" && (shared || this.calls.length > this.#clientCalls);
-    const call: TurnCall = {
-      id: naming.newCallId(isShared ? SHARED_CALL_PREFIX : "call_"),
-      name,
-      arguments: "",
-      owner,
-    };
+    const call: TurnCall = { id: naming.newCallId(), name, arguments: "", owner: naming.ownerOf(name) };
     this.calls.push(call);
     const opened = { call, clientIndex: call.owner === "client" ? this.#clientCalls++ : -1 };
     (this.#byIndex ??= new Map()).set(event.index, opened);

@@ -3,13 +3,6 @@ import type { AssistantMessage, Message } from "../base/records/message.ts";
 import { joinTaints, type Taint, UNTAINTED } from "../base/taint.ts";
 import { inputBytes } from "./estimate_tokens.ts";
 
-/**
- * Prefix of a client call's id when the run has already called tools of the agent: the client never sees that work, so the
- * gateway keeps it under the id. A call that comes before the agent's own calls of the same turn has a plain id, although the
- * rest of the turn is kept under it too.
- */
-export const SHARED_CALL_PREFIX = "call_pst_";
-
 const KEEP_MS = 15 * 60 * 1000;
 const MAX_TURNS = 256;
 const MAX_BYTES = 64 * 1024 * 1024;
@@ -104,7 +97,7 @@ class ParkedTurns implements ParkedClientCalls {
     const spliced = messages.flatMap((message, i) => {
       const kept = callsOf(message).map((id) => this.#find(id)).find((found) => found !== undefined);
       if (kept !== undefined) return withKept(message, kept, placed);
-      const isGone = message.role === "tool" && this.#isLost(message.tool_call_id) && isTrailing(messages, i);
+      const isGone = message.role === "tool" && this.#lost.has(message.tool_call_id) && isTrailing(messages, i);
       return [isGone ? withNote(message) : message];
     });
     const isChanged = placed.size > 0 || spliced.some((message, i) => message !== messages[i]);
@@ -127,10 +120,6 @@ class ParkedTurns implements ParkedClientCalls {
     if (this.#turns.delete(kept)) this.#bytes -= kept.bytes;
     for (const id of kept.callIds) this.#byCall.delete(id);
     if (hasOwnWork(kept.messages)) this.lose(kept.callIds);
-  }
-
-  #isLost(id: string): boolean {
-    return id.startsWith(SHARED_CALL_PREFIX) || this.#lost.has(id);
   }
 }
 

@@ -1,10 +1,5 @@
 import * as v from "valibot";
-import {
-  hasMoreThanClient,
-  hasOwnWork,
-  type ParkedClientCalls,
-  SHARED_CALL_PREFIX,
-} from "../../agent/parked_client_calls.ts";
+import { hasMoreThanClient, hasOwnWork, type ParkedClientCalls } from "../../agent/parked_client_calls.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type Message, messageSchema } from "../../base/records/message.ts";
 import { type Taint, taintField } from "../../base/taint.ts";
@@ -43,8 +38,8 @@ export function parseParkedRecord(body: unknown): v.InferOutput<typeof recordSch
 export interface ParkedRecords {
   /**
    * Returns the writes that keep the messages that a run added to the history; none when the client has all of them. For an attached run
-   * the writes only say that something was there, and only when the call ids do not say so themselves. In a cluster they keep the agent's
-   * work of an attached run too, since its client may come back to another gateway.
+   * the writes only say that work of the agent was there. In a cluster they keep that work too, since its client may come back to another
+   * gateway.
    * @param options.taint outside content that the run has read
    */
   writes(
@@ -71,7 +66,7 @@ export function createParkedRecords(options: {
       const callIds = openCalls(added);
       const [key] = callIds;
       const isKept = durable ? hasMoreThanClient(added) : isShared && hasOwnWork(added);
-      if (key === undefined || !isKept && (durable || !isUntold(callIds, added))) return [];
+      if (key === undefined || !isKept && (durable || !hasOwnWork(added))) return [];
       const before = clock.now() - KEEP_MS;
       const oldest = await store.scan(PARKED_CALLS, { order: "created", limit: SWEEP });
       const old = readable(store, PARKED_CALLS, oldest, parseParkedRecord).filter(({ value }) => value.at < before);
@@ -112,11 +107,6 @@ export function createParkedRecords(options: {
     },
   };
   return records;
-}
-
-/** Tells whether the run did work of the agent, and one or more of these call ids lack the prefix that says so. */
-function isUntold(callIds: readonly string[], added: readonly Message[]): boolean {
-  return hasOwnWork(added) && callIds.some((id) => !id.startsWith(SHARED_CALL_PREFIX));
 }
 
 /** Returns the calls of the last turn that have no result. */
