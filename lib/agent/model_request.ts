@@ -176,7 +176,7 @@ function ask(
   const request = withPictures(fitted.request, run);
   loop.startTurn(number, fitted);
   const naming = last ? allOwn(requests) : requests;
-  const turn = new LiveTurn({ stamp, separator, naming });
+  const turn = new LiveTurn({ stamp, separator, naming, keepsIds: run.isPlain });
   return {
     turn,
     last,

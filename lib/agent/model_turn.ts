@@ -16,6 +16,8 @@ export interface CallNaming {
 export interface ModelTurnOptions {
   readonly stamp: EventStamp;
   readonly naming: CallNaming;
+  /** Plain mode: a client's call has the id that the vendor gave it. Default false */
+  readonly keepsIds?: boolean;
   /** Put before the turn's first text in the events, so that texts of two turns do not run together; not part of the message */
   readonly separator: string;
 }
@@ -58,6 +60,8 @@ export class LiveTurn implements ModelTurn {
   #reasoning = "";
   /** By the provider's index; made with the first call */
   #byIndex: Map<number, OpenCall> | undefined = undefined;
+  /** Ids of the vendor that calls have as their own; made with the first one */
+  #ids: Set<string> | undefined = undefined;
   #clientCalls = 0;
   readonly #options: ModelTurnOptions;
 
@@ -146,9 +150,17 @@ export class LiveTurn implements ModelTurn {
   }
 
   #openCall(event: CallDelta): OpenCall {
-    const { naming } = this.#options;
-    const name = event.name ?? "";
-    const call: TurnCall = { id: naming.newCallId(), name, arguments: "", owner: naming.ownerOf(name) };
+    const { naming, keepsIds = false } = this.#options;
+    const { call_id: given, name = "" } = event;
+    const isKept = keepsIds && given !== undefined && !this.#ids?.has(given);
+    if (isKept) (this.#ids ??= new Set()).add(given);
+    const call: TurnCall = {
+      id: isKept ? given : naming.newCallId(),
+      ...(isKept || given === undefined ? {} : { vendor_id: given }),
+      name,
+      arguments: "",
+      owner: naming.ownerOf(name),
+    };
     this.calls.push(call);
     const opened = { call, clientIndex: call.owner === "client" ? this.#clientCalls++ : -1 };
     (this.#byIndex ??= new Map()).set(event.index, opened);
@@ -209,6 +221,9 @@ function toMessage(
   { provider, calls: withCalls }: { readonly provider: string; readonly calls: boolean },
 ): AssistantMessage | undefined {
   const toolCalls = withCalls ? calls.map(toToolCall) : [];
+  const ids = withCalls && calls.some(({ vendor_id }) => vendor_id !== undefined)
+    ? calls.map(({ id, vendor_id = id }) => vendor_id)
+    : undefined;
   const isPlain = refusal === "" && toolCalls.length === 0;
   if (isPlain && text === "") return undefined;
   if (isPlain && opaque === undefined) return { role: "assistant", content: text };
@@ -218,6 +233,7 @@ function toMessage(
     ...(refusal === "" ? {} : { refusal }),
     ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
     ...(opaque === undefined ? {} : { opaque: { [answered ?? provider]: opaque } }),
+    ...(ids === undefined ? {} : { vendor_ids: { [answered ?? provider]: ids } }),
   };
 }
 

@@ -195,14 +195,14 @@ function blocksOf(
     const content = typeof text === "string" && images.length === 0 ? text : [...toBlocks(text, provider), ...images];
     // The vendor takes text alone in a result that failed
     const failed = message.is_error === true && images.length === 0 ? { is_error: true } : {};
-    return [{ type: "tool_result", tool_use_id: toToolId(message.tool_call_id), content, ...failed }];
+    return [{ type: "tool_result", tool_use_id: message.tool_call_id, content, ...failed }];
   }
   return [
     ...opaqueOf(message, provider),
     ...(message.content === null ? [] : toBlocks(message.content, provider)),
     ...(message.tool_calls ?? []).map((call) => ({
       type: "tool_use",
-      id: toToolId(call.id),
+      id: call.id,
       name: call.function.name,
       input: parseInput(call.function.arguments),
     })),
@@ -237,11 +237,6 @@ function toBlock(part: ContentPart, provider: string): Block {
 function toSource(url: string): Block {
   const data = /^data:([^;,]+);base64,(.*)$/s.exec(url);
   return data === null ? { type: "url", url } : { type: "base64", media_type: data[1], data: data[2] };
-}
-
-/** The vendor takes letters, digits, `_` and `-` only; ids of other vendors may hold more. */
-function toToolId(id: string): string {
-  return id.replaceAll(/[^a-zA-Z0-9_-]/g, "_");
 }
 
 function parseInput(text: string): unknown {

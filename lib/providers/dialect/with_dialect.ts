@@ -3,6 +3,7 @@ import { lazily } from "../../base/lazily.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import { isGemini } from "../models/model_names.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "../provider.ts";
+import { fitCallIds } from "../vendors/call_ids.ts";
 import type { FittedTools, SchemaCache } from "./fit_tools.ts";
 
 /** Server that a provider's requests go to. */
@@ -15,9 +16,11 @@ export interface DialectServer {
 
 /**
  * Wraps a provider: the tools of its requests are told in the vendor's dialect of JSON Schema and under names that the vendor takes, and
- * calls come back under the tools' own names. A request whose tools every vendor takes goes to the provider as it is.
+ * calls come back under the tools' own names. A request whose tools every vendor takes goes to the provider as it is. So it is with the ids
+ * of calls in the history.
  */
-export function withDialect(provider: Provider, server: DialectServer): Provider {
+export function withDialect(given: Provider, server: DialectServer): Provider {
+  const provider = withCallIds(given, server);
   const known = new WeakMap<JsonSchema, boolean>();
   const load = lazily(async () => {
     const [{ fitTools }, { dialectOf }] = await Promise.all([
@@ -36,6 +39,12 @@ export function withDialect(provider: Provider, server: DialectServer): Provider
       return isPlain ? provider.stream(request, options) : new FittedStream(provider, { request, options, load });
     },
   };
+}
+
+/** Wraps a provider: the tool calls of a history have ids that it takes. */
+export function withCallIds(provider: Provider, server: Partial<DialectServer> = {}): Provider {
+  const target = { ...server, name: provider.name };
+  return { ...provider, stream: (request, options) => provider.stream(fitCallIds(request, target), options) };
 }
 
 type Result = IteratorResult<readonly ProviderEvent[], undefined>;

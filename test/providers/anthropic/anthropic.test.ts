@@ -65,11 +65,11 @@ test("a conversation with tools is sent in the vendor's blocks", async (t) => {
         content: null,
         opaque: { anthropic: [thinking], other: [{ type: "text", text: "no" }] },
         tool_calls: [
-          { id: "call:1", type: "function", function: { name: "look", arguments: '{"a":1}' } },
+          { id: "call_1", type: "function", function: { name: "look", arguments: '{"a":1}' } },
           { id: "call_2", type: "function", function: { name: "look", arguments: "{broken" } },
         ],
       },
-      { role: "tool", tool_call_id: "call:1", content: "one" },
+      { role: "tool", tool_call_id: "call_1", content: "one" },
       { role: "tool", tool_call_id: "call_2", content: "two", is_error: true },
       { role: "user", content: "Go on" },
     ],

@@ -59,6 +59,32 @@ describe("a turn that waits for the client's tools", () => {
     }
   });
 
+  test("under a vendor's own ids is kept apart from that of another conversation with the same ids", async () => {
+    const store = createMemoryStore();
+    const call = { id: "functions.weather:0", name: "weather" };
+    const plain = { durable: true, agentTools: "none", clientTools } as const;
+    for (const [i, said] of ["Alpha", "Beta", "Alpha"].entries()) {
+      const { runs } = supervised([{ toolCalls: [call], opaque: `${said} ${i}` }], { store, seed: i + 1 });
+      await readAll(await runs.start(ask(said, plain)));
+    }
+    assert.equal((await kept(store)).length, 2);
+    const { runs, provider } = supervised(["Sunny", "Sunny"], { store, seed: 9 });
+    for (const [i, said] of ["Beta", "Alpha"].entries()) {
+      const messages: Message[] = [
+        { role: "user", content: said },
+        {
+          role: "assistant",
+          content: null,
+          tool_calls: [{ id: call.id, type: "function", function: { name: "weather", arguments: "{ }" } }],
+        },
+        { role: "tool", tool_call_id: call.id, content: "25 degrees" },
+      ];
+      await readAll(await runs.start(ask("", { ...plain, durable: false, messages })));
+      const sent = provider.requests[i]?.messages.find(({ role }) => role === "assistant");
+      assert.deepEqual(sent, { ...messages[1], opaque: { scripted: said === "Beta" ? "Beta 1" : "Alpha 2" } });
+    }
+  });
+
   test("of an attached run is noted where work of the agent would be lost", async () => {
     for (const [turn, isLost] of [[CLIENT_FIRST, true], [OWN_FIRST, true], [CLIENT, false]] as const) {
       const store = createMemoryStore();
