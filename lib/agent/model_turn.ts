@@ -20,6 +20,10 @@ export interface ModelTurnOptions {
   readonly keepsIds?: boolean;
   /** Put before the turn's first text in the events, so that texts of two turns do not run together; not part of the message */
   readonly separator: string;
+  /** Characters after which the reply is ended, since its provider does not keep the limit of the request. Default: no limit was sent */
+  readonly longest?: number | undefined;
+  /** True when reasoning counts in `longest`. Default false */
+  readonly countsReasoning?: boolean;
 }
 
 /** The end of a turn as the provider reported it. */
@@ -114,7 +118,25 @@ export class LiveTurn implements ModelTurn {
           break;
       }
     }
+    if (this.#options.longest !== undefined && this.#length() > this.#options.longest) this.#cut(into, time);
     return delta;
+  }
+
+  /** Characters of what was said, as far as they count in the limit */
+  #length(): number {
+    const reasoning = this.#options.countsReasoning === true ? this.#reasoning.length : 0;
+    return this.calls.reduce(
+      (length, call) => length + call.arguments.length,
+      this.text.length + this.#refusal.length + reasoning,
+    );
+  }
+
+  /** Ends a reply that has passed its limit. Calls that came whole stay calls */
+  #cut(into: AgentEvent[], time: string): void {
+    const { finish } = this;
+    if (finish !== undefined && (finish.reason === "length" || this.calls.length > 0)) return;
+    this.finish = { usage: undefined, ...NO_FINISH, ...finish, reason: "length" };
+    into.push({ seq: this.#options.stamp.next(), time, type: "notice", ...LIMIT_PASSED });
   }
 
   estimate(count: TokenCounter): number {
@@ -186,6 +208,11 @@ function noticeOf(
     ...(count === undefined ? {} : { count }),
   };
 }
+
+const LIMIT_PASSED = {
+  code: "output_limit_passed",
+  message: "The provider went far beyond the request's limit of output: its reply was ended there",
+};
 
 const NO_FINISH = { opaque: undefined, provider: undefined };
 

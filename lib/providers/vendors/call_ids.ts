@@ -1,15 +1,14 @@
 import { hash } from "node:crypto";
 import type { AssistantMessage, Message } from "../../base/records/message.ts";
 import type { ProviderRequest } from "../provider.ts";
+import type { CallIdName } from "./vendor_forms.ts";
 
-/** Server and model that a request goes to. */
+/** Provider that a request goes to. */
 export interface CallIdTarget {
   /** Name of the provider, under which messages keep the ids that it gave */
   readonly name: string;
-  /** Kind of the provider's settings, as `anthropic`; undefined: a function of a program */
-  readonly kind?: string | undefined;
-  /** Origin of the address, as `https://api.mistral.ai` */
-  readonly origin?: string | undefined;
+  /** Returns the form of ids that it takes. Called for a request with tool calls alone */
+  readonly ids: () => CallIdName;
 }
 
 /** The ids of tool calls that a vendor takes. */
@@ -20,25 +19,18 @@ interface CallIdForm {
 }
 
 const ANY: CallIdForm = { form: /[^]/, make: ({ digest }) => `call_${digest.slice(0, 24)}` };
-/** Source: the error "String should match pattern '^[a-zA-Z0-9_-]+$'" of the Messages API; Bedrock takes 64 characters */
-const ANTHROPIC: CallIdForm = { ...ANY, form: /^[a-zA-Z0-9_-]{1,64}$/ };
-/** Source: the error "string too long. Expected a string with maximum length 40" of `messages[].tool_calls[].id` */
-const OPENAI: CallIdForm = { ...ANY, form: /^[^]{1,40}$/ };
-/** Source: the error "Tool call id was ... but must be a-z, A-Z, 0-9, with a length of 9", and the chat templates of its models */
-const MISTRAL: CallIdForm = { form: /^[a-zA-Z0-9]{9}$/, make: ({ digest }) => digest.slice(0, 9) };
-/** Its models were trained on ids that count the calls of the conversation. Source: https://huggingface.co/moonshotai/Kimi-K2-Instruct, "Tool calling" */
-const KIMI: CallIdForm = { form: /^functions\.[^\s:]+:\d+$/, make: ({ name, place }) => `functions.${name}:${place}` };
 
-const MISTRAL_MODEL =
-  /(?:^|[/:._-])(?:mistral|mixtral|codestral|devstral|ministral|magistral|mathstral|pixtral|voxtral)/i;
-
-function formOf({ kind, origin = "" }: CallIdTarget, model: string): CallIdForm {
-  if (kind === undefined) return ANY;
-  if (kind === "anthropic" || /(?:^|[/.:])(?:claude|anthropic)/i.test(model)) return ANTHROPIC;
-  if (/\.mistral\.ai$/.test(origin) || MISTRAL_MODEL.test(model)) return MISTRAL;
-  if (/(?:^|[/:._-])kimi/i.test(model)) return KIMI;
-  return kind === "openai" || /\.azure\.com$/.test(origin) || model.startsWith("openai/") ? OPENAI : ANY;
-}
+const FORMS: Readonly<Record<CallIdName, CallIdForm>> = {
+  any: ANY,
+  // Source: the error "string too long. Expected a string with maximum length 40" of `messages[].tool_calls[].id`
+  openai: { ...ANY, form: /^[^]{1,40}$/ },
+  // Source: the error "String should match pattern '^[a-zA-Z0-9_-]+$'"; Bedrock takes 64 characters
+  anthropic: { ...ANY, form: /^[a-zA-Z0-9_-]{1,64}$/ },
+  // Source: the error "Tool call id was ... but must be a-z, A-Z, 0-9, with a length of 9"
+  mistral: { form: /^[a-zA-Z0-9]{9}$/, make: ({ digest }) => digest.slice(0, 9) },
+  // Its models were trained on ids that count the calls of a conversation
+  kimi: { form: /^functions\.[^\s:]+:\d+$/, make: ({ name, place }) => `functions.${name}:${place}` },
+};
 
 /**
  * Gives each tool call of a request, and its result, an id that the vendor takes and that no other call of the request has: the id that
@@ -47,7 +39,7 @@ function formOf({ kind, origin = "" }: CallIdTarget, model: string): CallIdForm 
  */
 export function fitCallIds(request: ProviderRequest, target: CallIdTarget): ProviderRequest {
   if (!request.messages.some(hasCalls)) return request;
-  const form = formOf(target, request.model);
+  const form = FORMS[target.ids()];
   if (areFit(request.messages, form)) return request;
   const calls = readCalls(request.messages, target.name);
   nameCalls(calls, form);
