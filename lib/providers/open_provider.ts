@@ -51,7 +51,10 @@ export async function openProvider(
   const { kind } = settings;
   const forms = new VendorForms({ kind, origin });
   const provider = kind === "anthropic"
-    ? withDialect(withVision((await import("./anthropic/anthropic.ts")).createAnthropic(upstream), settings), forms)
+    ? withDialect(
+      withVision((await import("./anthropic/anthropic.ts")).createAnthropic(upstream, forms), settings),
+      forms,
+    )
     : withDefaultModel(withDialect(withVision(createOpenAiCompatible(upstream, forms), settings), forms));
   return { provider, model: settings.model || (VENDORS[settings.kind]?.model ?? "") };
 }

@@ -121,7 +121,7 @@ test("events and arrays of events go on one by one; usage and opaque parts are c
 
 test("a provider of the program gets the ids of its calls back", async (t) => {
   const seen: unknown[] = [];
-  const { ask } = await open(t, async function* ({ messages }: ProviderRequest) {
+  const { ask } = await open(t, async function* ({ messages }: { readonly messages: readonly unknown[] }) {
     seen.push(...messages);
     yield FINISH;
   });

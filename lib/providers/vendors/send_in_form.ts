@@ -36,13 +36,13 @@ const NOTHING: Partial<VendorForm> = {};
 
 /** Kind of refusal that teaches something. */
 interface Lesson {
-  /** Field of the request that is refused, as its JSON has it */
-  readonly field: (form: VendorForm) => string;
-  /** Words that name the field in a refusal. Default: its name */
+  /** Fields of the request that may be refused, as its JSON has them */
+  readonly fields: (form: VendorForm) => readonly string[];
+  /** Words that name them in a refusal. Default: the name of a field that was sent */
   readonly names?: RegExp;
   /** Tells whether the words refuse the field itself. Default: naming it does */
   readonly refuses?: (words: string) => boolean;
-  readonly teaches: (form: VendorForm) => Partial<VendorForm>;
+  readonly teaches: (form: VendorForm, words: string) => Partial<VendorForm>;
 }
 
 /** Words for a field that a server does not know, or no longer takes. */
@@ -51,23 +51,43 @@ const UNKNOWN_FIELD =
 /** Words for a value that a server does not take in a field that it knows. */
 const BAD_VALUE =
   /too (large|big|high|small|low)|at (most|least)|maximum|minimum|exceed|(greater|less|larger) than|between|[<>]=? ?\d/i;
+const BOTH = /cannot both|only one/i;
+
+const refusesField = (words: string) => UNKNOWN_FIELD.test(words) && !BAD_VALUE.test(words);
 
 const LESSONS: readonly Lesson[] = [
   {
-    field: () => "stream_options",
+    fields: () => ["stream_options"],
     names: /stream_options|include_usage/,
     teaches: () => ({ takesStreamOptions: false }),
   },
   {
-    field: () => "reasoning_content",
+    fields: () => ["reasoning_content"],
     // DeepSeek and Moonshot say so when it is missing, Groq and Mistral when it is there
     refuses: (words) => !/missing|must be (passed|provided|included)|required/i.test(words),
     teaches: () => ({ takesReasoning: false }),
   },
   {
-    field: ({ limit }) => limit,
-    refuses: (words) => UNKNOWN_FIELD.test(words) && !BAD_VALUE.test(words),
+    fields: ({ limit }) => [limit],
+    refuses: refusesField,
     teaches: ({ limit }) => ({ limit: OTHER_LIMIT[limit] }),
+  },
+  {
+    fields: ({ instructions }) => instructions === "as_sent" ? ["role"] : [],
+    names: /developer|system message/i,
+    refuses: (words) => /role|unknown variant|expected tags|beginning/i.test(words),
+    teaches: () => ({ instructions: "one_system" }),
+  },
+  {
+    fields: ({ thinking }) => thinking === undefined ? [] : ["thinking"],
+    names: /thinking\.|adaptive/,
+    refuses: refusesField,
+    teaches: ({ thinking }) => ({ thinking: thinking === "adaptive" ? "budget" : "adaptive" }),
+  },
+  {
+    fields: ({ sampling }) => sampling === undefined ? [] : ["temperature", "top_p"],
+    refuses: (words) => BOTH.test(words) || refusesField(words),
+    teaches: (_, words) => ({ sampling: BOTH.test(words) ? "one" : "none" }),
   },
 ];
 
@@ -80,9 +100,9 @@ const OTHER_LIMIT: Readonly<Record<LimitField, LimitField>> = {
 function lessonOf(form: VendorForm, error: ProviderError, body: string): Partial<VendorForm> | undefined {
   if (error.code !== "provider_rejected") return undefined;
   const words = `${error.param ?? ""} ${error.message}`;
-  const lesson = LESSONS.find(({ field, names, refuses }) => {
-    const name = field(form);
-    return (names?.test(words) ?? words.includes(name)) && (refuses?.(words) ?? true) && body.includes(`"${name}":`);
-  });
-  return lesson?.teaches(form);
+  const lesson = LESSONS.find(({ fields, names, refuses }) =>
+    fields(form).some((name) => (names?.test(words) ?? words.includes(name)) && body.includes(`"${name}":`)) &&
+    (refuses?.(words) ?? true)
+  );
+  return lesson?.teaches(form, words);
 }

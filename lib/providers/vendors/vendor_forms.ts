@@ -17,6 +17,12 @@ export interface VendorForm {
   readonly takesStreamOptions: boolean;
   /** True when `reasoning_content` is taken in messages of the history */
   readonly takesReasoning: boolean;
+  /** Sampling settings, `temperature` and `top_p`, that a request may have. Default: all, and a refusal is the client's */
+  readonly sampling?: "all" | "one" | "none";
+  /** Way in which Claude is told how long to think: a budget of tokens, or an effort */
+  readonly thinking?: "budget" | "adaptive";
+  /** False when the last message may not be one of the assistant, whose reply would go on with it. Default true */
+  readonly takesPrefill?: boolean;
 }
 
 /** Names of the field that bounds the tokens of the output. */
@@ -34,25 +40,28 @@ export interface VendorServer {
   readonly origin: string;
 }
 
-/** Names by which a vendor is known. All that are given must hold. */
+/** Names by which a vendor is known. */
 interface Place {
   readonly kind?: string;
   /** Form of the host with its port */
   readonly host?: RegExp;
   /** Form of the model's name as the server knows it */
   readonly model?: RegExp;
+  /** First version of Claude, as 407 for 4.7; a name without a version is older than all */
+  readonly from?: number;
 }
 
-/** Row of the table. */
-interface VendorRow extends Partial<VendorForm> {
+/** Row of the table: the vendor and where it differs from the rows before. */
+export interface VendorRow extends Partial<VendorForm> {
   readonly vendor: string;
-  /** Places where the row counts: one of them is enough */
+  /** Places where the row counts, each with all that it names: one of them is enough */
   readonly at: readonly Place[];
 }
 
 /** Forms of a server that no row knows: those of the widest use, which local servers take too. */
-const OTHERS: VendorForm = {
-  vendor: "others",
+const OTHERS: VendorForm & VendorRow = {
+  vendor: "all others",
+  at: [{}],
   limit: "max_tokens",
   dialect: "portable",
   callIds: "any",
@@ -67,15 +76,21 @@ const OPENAI_REASONING = /(^|[/.])(o[1-9]|gpt-[5-9])/i;
 const MISTRAL = /(^|[/:._-])(mistral|mixtral|codestral|devstral|ministral|magistral|mathstral|pixtral|voxtral)/i;
 const AZURE = /\.(openai|cognitiveservices|services\.ai)\.azure\.com(:\d+)?$/;
 
-/** Vendors. The first row that counts is taken; what it does not say is said by OTHERS. */
-const ROWS: readonly VendorRow[] = [
-  // Source: https://docs.anthropic.com/en/api/messages
-  { vendor: "Anthropic", at: [{ kind: "anthropic" }], dialect: "anthropic", callIds: "anthropic" },
-  // Source: https://ai.google.dev/gemini-api/docs/openai
+/** Vendors. Each row that counts is laid over those before it. docs/http.md tells clients of all of them. */
+export const VENDOR_ROWS: readonly VendorRow[] = [
+  OTHERS,
   {
-    vendor: "Gemini",
-    at: [{ host: /\.googleapis\.com(:\d+)?$/ }, { model: /(^|[/:])gemini/i }],
-    dialect: "gemini",
+    vendor: "Claude behind another server",
+    at: [{ model: /(^|[/.:])(claude|anthropic)/i }],
+    dialect: "portable_claude",
+    callIds: "anthropic",
+  },
+  { vendor: "OpenAI behind another server", at: [{ model: /^openai\/(?!gpt-oss)/i }], callIds: "openai" },
+  // Source: https://openrouter.ai/docs/client-sdks/python/components/chatmessages
+  {
+    vendor: "OpenRouter",
+    at: [{ kind: "openrouter" }, { host: /^openrouter\.ai$/ }],
+    instructions: "as_sent",
   },
   // Source: https://platform.openai.com/docs/api-reference/chat/create
   {
@@ -86,27 +101,42 @@ const ROWS: readonly VendorRow[] = [
     callIds: "openai",
     instructions: "as_sent",
   },
+  { vendor: "Azure", at: [{ host: AZURE }], callIds: "openai", instructions: "as_sent" },
   // Source: https://learn.microsoft.com/azure/ai-foundry/openai/how-to/reasoning
   {
     vendor: "Azure, reasoning models",
     at: [{ host: AZURE, model: OPENAI_REASONING }],
     limit: "max_completion_tokens",
     dialect: "openai",
-    callIds: "openai",
-    instructions: "as_sent",
   },
-  { vendor: "Azure", at: [{ host: AZURE }], callIds: "openai", instructions: "as_sent" },
+  // Source: https://ai.google.dev/gemini-api/docs/openai
   {
-    vendor: "Claude behind another server",
-    at: [{ model: /(^|[/.:])(claude|anthropic)/i }],
-    dialect: "portable_claude",
-    callIds: "anthropic",
+    vendor: "Gemini",
+    at: [{ host: /\.googleapis\.com(:\d+)?$/ }, { model: /(^|[/:])gemini/i }],
+    dialect: "gemini",
   },
   // Source: https://docs.mistral.ai/capabilities/function_calling, and the templates of its models, which other servers use
   { vendor: "Mistral", at: [{ host: /^api\.mistral\.ai$/ }, { model: MISTRAL }], callIds: "mistral" },
   // Source: https://huggingface.co/moonshotai/Kimi-K2-Instruct/blob/main/docs/tool_call_guidance.md
   { vendor: "Kimi", at: [{ model: /(^|[/:._-])kimi/i }], callIds: "kimi" },
-  { vendor: "OpenAI behind another server", at: [{ model: /^openai\/(?!gpt-oss)/i }], callIds: "openai" },
+  // Source: https://docs.anthropic.com/en/api/messages
+  {
+    vendor: "Anthropic",
+    at: [{ kind: "anthropic" }],
+    dialect: "anthropic",
+    callIds: "anthropic",
+    sampling: "all",
+    thinking: "budget",
+  },
+  // Source: https://platform.claude.com/docs/en/about-claude/models/migration-guide
+  { vendor: "Anthropic from 4.1", at: [{ kind: "anthropic", from: 401 }], sampling: "one" },
+  { vendor: "Anthropic from 4.6", at: [{ kind: "anthropic", from: 406 }], takesPrefill: false },
+  {
+    vendor: "Anthropic from 4.7",
+    at: [{ kind: "anthropic", from: 407 }],
+    sampling: "none",
+    thinking: "adaptive",
+  },
 ];
 
 /** Models of one server whose forms are kept. The bound is there since names come from clients */
@@ -146,9 +176,12 @@ function rowOf({ kind, origin }: VendorServer, model: string): VendorForm {
   const host = origin.slice(origin.indexOf("//") + 2);
   const counts = (place: Place) =>
     (place.kind === undefined || place.kind === kind) && (place.host?.test(host) ?? true) &&
-    (place.model?.test(model) ?? true);
-  const row = ROWS.find(({ at }) => at.some(counts));
-  if (row === undefined) return OTHERS;
-  const { at: _, ...form } = row;
-  return { ...OTHERS, ...form };
+    (place.model?.test(model) ?? true) && (place.from === undefined || claudeVersion(model) >= place.from);
+  return VENDOR_ROWS.reduce<VendorForm>((form, { at, ...row }) => at.some(counts) ? { ...form, ...row } : form, OTHERS);
+}
+
+/** Returns the version in a name of Claude, as 407 of `claude-opus-4-7`; 0 without one. A date is none. */
+function claudeVersion(model: string): number {
+  const [, major = 0, minor = 0] = /claude-(?:[a-z]+-)*(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/i.exec(model) ?? [];
+  return Number(major) * 100 + Number(minor);
 }

@@ -172,3 +172,27 @@ test("refusals of several forms are learnt one after the other, in one request",
     [false, false],
   ]);
 });
+
+describe("a server that refuses instructions as they were sent", () => {
+  const refusals: readonly string[] = [
+    "Failed to deserialize the JSON body into the target type: messages[0].role: unknown variant `developer`, expected one of " +
+    "`system`, `user`, `assistant`, `tool`",
+    "Input tag 'developer' found using 'role' does not match any of the expected tags: 'system', 'user', 'assistant', 'tool'",
+    "System message must be at the beginning.",
+  ];
+  for (const message of refusals) {
+    test(`gets one system message from then on: ${message.slice(0, 60)}`, async (t) => {
+      const messages: Message[] = [
+        { role: "system", content: "One" },
+        { role: "developer", content: "Two" },
+        { role: "user", content: "Hi" },
+      ];
+      const { provider, sent } = await start(t, "openai", refusal(400, { error: { message } }), OK);
+      for (const _ of [1, 2]) assert.equal(textOf(await collect(provider, { messages })), "ok");
+      const [first, ...later] = sent().map((body) => body["messages"]);
+      assert.deepEqual(first, messages);
+      const joined = [{ role: "system", content: "One\n\nTwo" }, { role: "user", content: "Hi" }];
+      assert.deepEqual(later, [joined, joined]);
+    });
+  }
+});
