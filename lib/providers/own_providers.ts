@@ -154,7 +154,7 @@ function openOwn(name: string, given: ProgramProvider, services: OwnServices): P
     }
   };
   async function* asked(given: ProviderRequest, call: ProgramProviderCall) {
-    const fitted = fitCallIds(given, { name, ids: () => "any" });
+    const fitted = fitCallIds(given, { provider: name, ids: "any" });
     const request = sees === true ? fitted : { ...fitted, pictures: undefined };
     if (typeof models !== "function" && !models.some((model) => idOf(model) === request.model)) {
       throw unknown(name, request);

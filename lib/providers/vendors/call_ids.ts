@@ -3,14 +3,6 @@ import type { AssistantMessage, Message } from "../../base/records/message.ts";
 import type { ProviderRequest } from "../provider.ts";
 import type { CallIdName } from "./vendor_forms.ts";
 
-/** Provider that a request goes to. */
-export interface CallIdTarget {
-  /** Name of the provider, under which messages keep the ids that it gave */
-  readonly name: string;
-  /** Returns the form of ids that it takes. Called for a request with tool calls alone */
-  readonly ids: () => CallIdName;
-}
-
 /** The ids of tool calls that a vendor takes. */
 interface CallIdForm {
   readonly form: RegExp;
@@ -36,12 +28,16 @@ const FORMS: Readonly<Record<CallIdName, CallIdForm>> = {
  * Gives each tool call of a request, and its result, an id that the vendor takes and that no other call of the request has: the id that
  * this provider gave the call, else the call's own, else one that is made of it. The same history gets the same ids each time. A
  * request whose ids the vendor takes is returned as it is.
+ * @param options.provider name under which messages keep the ids that it gave
  */
-export function fitCallIds(request: ProviderRequest, target: CallIdTarget): ProviderRequest {
+export function fitCallIds(
+  request: ProviderRequest,
+  { provider, ids }: { readonly provider: string; readonly ids: CallIdName },
+): ProviderRequest {
   if (!request.messages.some(hasCalls)) return request;
-  const form = FORMS[target.ids()];
+  const form = FORMS[ids];
   if (areFit(request.messages, form)) return request;
-  const calls = readCalls(request.messages, target.name);
+  const calls = readCalls(request.messages, provider);
   nameCalls(calls, form);
   let at = 0;
   const next = () => (calls.order[at++] as Call).sent; // there is one for each place, in the order of the messages

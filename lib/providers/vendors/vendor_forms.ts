@@ -21,6 +21,8 @@ export interface VendorForm {
   readonly sampling?: "all" | "one" | "none";
   /** Way in which Claude is told how long to think: a budget of tokens, or an effort */
   readonly thinking?: "budget" | "adaptive";
+  /** False when a text of blanks alone is refused with the whole request, and blanks at the end of a last message of the assistant. Default true */
+  readonly takesBlanks?: boolean;
   /** False when the last message may not be one of the assistant, whose reply would go on with it. Default true */
   readonly takesPrefill?: boolean;
 }
@@ -84,6 +86,7 @@ export const VENDOR_ROWS: readonly VendorRow[] = [
     at: [{ model: /(^|[/.:])(claude|anthropic)/i }],
     dialect: "portable_claude",
     callIds: "anthropic",
+    takesBlanks: false,
   },
   { vendor: "OpenAI behind another server", at: [{ model: /^openai\/(?!gpt-oss)/i }], callIds: "openai" },
   // Source: https://openrouter.ai/docs/client-sdks/python/components/chatmessages
@@ -125,6 +128,7 @@ export const VENDOR_ROWS: readonly VendorRow[] = [
     at: [{ kind: "anthropic" }],
     dialect: "anthropic",
     callIds: "anthropic",
+    takesBlanks: false,
     sampling: "all",
     thinking: "budget",
   },

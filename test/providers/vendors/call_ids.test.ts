@@ -54,7 +54,7 @@ const ASKED: Message = { role: "user", content: "Go" };
 function fitted(messages: readonly Message[], vendor: Omit<Vendor, "rule" | "own">) {
   const { model, name } = vendor;
   const request = { ...REQUEST, model, messages };
-  const got = fitCallIds(request, { name, ids: () => new VendorForms(vendor).of(model).callIds });
+  const got = fitCallIds(request, { provider: name, ids: new VendorForms(vendor).of(model).callIds });
   return { isSame: got === request, messages: got.messages, ids: idsOf(got.messages) };
 }
 
@@ -157,7 +157,7 @@ test("a server that nobody knows takes any id, each once", () => {
 
 test("a result without its call keeps an id that the vendor takes", () => {
   const request = { ...REQUEST, messages: [result("D681PevKs"), result("call:1")] };
-  const [kept, made] = fitCallIds(request, { name: "a", ids: () => "mistral" }).messages;
+  const [kept, made] = fitCallIds(request, { provider: "a", ids: "mistral" }).messages;
   assert.deepEqual(kept, result("D681PevKs"));
   assert.match(made?.role === "tool" ? made.tool_call_id : "", /^[a-zA-Z0-9]{9}$/);
 });
