@@ -17,6 +17,8 @@ export interface UpstreamSettings {
   readonly timeoutMs: number;
   /** A new unique id, as `call_...` */
   readonly nextId: () => string;
+  /** Called with the head of each good reply. Default: nothing is called */
+  readonly onReply?: ((exchange: HttpExchange) => void) | undefined;
 }
 
 /** A request to an upstream. */
@@ -49,7 +51,11 @@ export function sendUpstream(settings: UpstreamSettings, call: UpstreamCall): Pr
     signal: call.signal,
     timeoutMs: call.whole ? settings.timeoutMs * WHOLE_PATIENCE : settings.timeoutMs,
     wholeBytes: call.whole ? MAX_WHOLE_BYTES : undefined,
-  }).then((exchange) => exchange.status >= 200 && exchange.status < 300 ? exchange : refused(settings, call, exchange));
+  }).then((exchange) => {
+    if (exchange.status < 200 || exchange.status >= 300) return refused(settings, call, exchange);
+    settings.onReply?.(exchange);
+    return exchange;
+  });
 }
 
 async function refused(
