@@ -1,4 +1,4 @@
-/** What to do with a Windows path in double quotes, where a backslash begins an escape. */
+/** Way out for a Windows path in double quotes, where a backslash begins an escape. */
 export const USE_SINGLE_QUOTES = "write a Windows path in single quotes, as 'C:\\notes'";
 
 /** Place and reason of an error that the TOML parser threw for a text, in the parser's words. Quotes nothing of the text. */
