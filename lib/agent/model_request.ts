@@ -11,7 +11,6 @@ import { checkLength, fitRequest, type FittedRequest } from "./context_window.ts
 import { DeclaredTools, NONE } from "./deferred_tools.ts";
 import type { EventRecorder } from "./event_recorder.ts";
 import { type CallNaming, LiveTurn, type ModelTurn, restoreTurn } from "./model_turn.ts";
-import { hasOwnWork } from "./parked_client_calls.ts";
 import type { CallResult } from "./tool_calls.ts";
 import { createTokenAccount, type TokenAccount } from "./token_budget.ts";
 
@@ -83,8 +82,8 @@ export class ModelRequests implements CallNaming {
     return this.#own.map((tool) => tool.name);
   }
 
-  newCallId(prefix: string): string {
-    return this.#run.random.id(prefix);
+  newCallId(): string {
+    return this.#run.random.id("call_");
   }
 
   ownerOf(name: string): TurnCall["owner"] {
@@ -181,7 +180,7 @@ function ask(
     stamp,
     separator,
     naming,
-    shared: hasOwnWork(loop.added),
+    keepsIds: run.isPlain,
     longest: longestReply(request.parameters),
     // Some vendors let a model think beyond the limit; a budget counts that too
     countsReasoning: requests.account !== undefined,
@@ -212,7 +211,7 @@ function callOf(run: AgentRun, requests: ModelRequests): ProviderCallOptions {
 
 /** In a turn without tools a call is the agent's whatever its name: it is not run, and no client is told of it. */
 function allOwn(requests: CallNaming): CallNaming {
-  return { ownerOf: () => "agent", newCallId: (prefix) => requests.newCallId(prefix) };
+  return { ownerOf: () => "agent", newCallId: () => requests.newCallId() };
 }
 
 function brokenReply(provider: string): ProviderError {
