@@ -123,7 +123,8 @@ export class ModelRequests implements CallNaming {
       return fitLater(request, { findWindow, findListedWindow, account, fixed: this.#run.fixedMessages() });
     }
     const fixed = this.#run.fixedMessages();
-    const fitted = contextWindowTokens > 0 ? fitRequest(request, contextWindowTokens, fixed) : asItIs(request);
+    const window = contextWindowTokens > 0 ? this.#run.learntWindow?.(contextWindowTokens) ?? contextWindowTokens : 0;
+    const fitted = window > 0 ? fitRequest(request, window, fixed) : asItIs(request);
     if (fixed > 0 && contextWindowTokens > 0) checkLength(fitted.request.messages, contextWindowTokens);
     return account === undefined ? fitted : openFitted(fitted, account);
   }
