@@ -60,6 +60,8 @@ export class OpenAiDecoder implements TurnDecoder {
   #usage: Usage | undefined = undefined;
   #model: string | undefined = undefined;
   #empty = true;
+  /** The usage came with or after a finish reason that stood alone: some servers give a finish reason with each part */
+  #isSettled = false;
   #events = 0;
   // Made when the first call, or the first chunk of a stream comes: most replies need only one of the two, or none
   #calls: ToolCallAssembly | undefined = undefined;
@@ -109,6 +111,11 @@ export class OpenAiDecoder implements TurnDecoder {
     return false;
   }
 
+  complete(): "no" | "soon" | "yes" {
+    if (this.#reason === undefined) return "no";
+    return this.#isSettled ? "yes" : "soon";
+  }
+
   end(rest: string | undefined, out: ProviderEvent[]): void {
     try {
       if (rest !== undefined && this.push(rest, out)) return;
@@ -141,7 +148,8 @@ export class OpenAiDecoder implements TurnDecoder {
       throw toUpstreamError(this.#upstream, { status: 200, body: JSON.stringify(parsed) });
     }
     this.#model ??= stringOf(parsed["model"]);
-    this.#usage = usageOf(parsed["usage"]) ?? this.#usage;
+    const usage = usageOf(parsed["usage"]);
+    this.#usage = usage ?? this.#usage;
     const choices = parsed["choices"];
     const first = Array.isArray(choices) ? choices[0] : undefined;
     const choice = isRecord(first) ? first : undefined;
@@ -150,7 +158,9 @@ export class OpenAiDecoder implements TurnDecoder {
     const message = delta && fieldsBeside(delta, DELTA_FIELDS);
     if (this.#givesFields) this.#giveFields({ parsed, choice, message }, out);
     if (delta !== undefined) this.#keepReturned(delta, message);
+    const before = out.length;
     if (choice !== undefined) this.#choice(choice, delta, out);
+    if (usage !== undefined && this.#reason !== undefined) this.#isSettled = out.length === before;
   }
 
   /** Tells of what is beside the known fields. A list that is empty in a part of a stream says nothing */

@@ -299,6 +299,52 @@ const QUIRKS: readonly Quirk[] = [
     calls: [{ name: "a", arguments: '{"b":1}' }],
   },
   {
+    name: "an empty text after the arguments",
+    chunks: [
+      tool({ index: 0, id: "x", function: { name: "a", arguments: "{}" } }),
+      tool({ index: 0, function: { arguments: '""' } }),
+      ...END,
+    ],
+    notices: ["tool_call_arguments_repeated"],
+    calls: [{ name: "a", arguments: "{}" }],
+  },
+  {
+    name: "the arguments said twice",
+    chunks: [
+      tool({ index: 0, id: "x", function: { name: "a", arguments: '{"b":' } }),
+      tool({ index: 0, function: { arguments: '"}{"}' } }),
+      tool({ index: 0, function: { arguments: '{"b":"}{"}' } }),
+      ...END,
+    ],
+    notices: ["tool_call_arguments_repeated"],
+    calls: [{ name: "a", arguments: '{"b":"}{"}' }],
+  },
+  {
+    name: "the call said twice, in parts and then whole",
+    chunks: [
+      tool({ index: 0, id: "x", function: { name: "a", arguments: '{"b":1}' } }),
+      toChunk([{
+        index: 0,
+        delta: { tool_calls: [{ id: "x", type: "function", function: { name: "a", arguments: '{"b":1}' } }] },
+        finish_reason: "tool_calls",
+      }]),
+      USAGE_CHUNK,
+    ],
+    notices: ["tool_call_without_index", "tool_call_name_repeated", "tool_call_arguments_repeated"],
+    calls: [{ name: "a", arguments: '{"b":1}' }],
+  },
+  {
+    name: "an empty object in the place of the arguments that follow",
+    chunks: [
+      tool({ index: 0, id: "x", function: { name: "a", arguments: "{}" } }),
+      tool({ index: 0, function: { arguments: '{"b"' } }),
+      tool({ index: 0, function: { arguments: ":1}\n" } }),
+      ...END,
+    ],
+    notices: [],
+    calls: [{ name: "a", arguments: '{"b":1}' }],
+  },
+  {
     name: "parts of a call without its name",
     chunks: [toDelta({ content: "x" }), tool({ index: 0, function: { arguments: "{}" } }), ...END],
     notices: ["tool_call_lost"],
@@ -544,9 +590,9 @@ const FAILURES: readonly Failing[] = [
   { name: "bytes that are not HTTP", reply: { kind: "not_http" }, code: "provider_error" },
   {
     name: "a giant line",
-    reply: { kind: "giant_line", bytes: 5 * 1024 * 1024 },
+    reply: { kind: "giant_line", bytes: 33 * 1024 * 1024 },
     code: "provider_error",
-    says: /longer than 4194304 bytes/,
+    says: /longer than 33554432 bytes/,
   },
 ];
 
