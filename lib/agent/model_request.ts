@@ -45,6 +45,8 @@ export interface OpenTurn {
   readonly stream: AsyncIterable<Batch> | Iterable<Batch>;
   /** Returns what the turn cost. @throws {ProviderError} the stream ended without a finish */
   readonly usage: () => Usage | Promise<Usage>;
+  /** Counts on the budget what came of a turn that its reader left, by an estimate. undefined: nothing is counted */
+  readonly leave?: (() => Promise<void>) | undefined;
 }
 
 type Batch = readonly ProviderEvent[];
@@ -142,6 +144,11 @@ export class ModelRequests implements CallNaming {
     return usage;
   }
 
+  /** Settles the budget of a turn that was left in the middle of its reply: the provider stops there too. */
+  async leave(request: ProviderRequest, turn: ModelTurn): Promise<void> {
+    await settled(estimateUsage(request, (count) => turn.estimate(count)), this.account);
+  }
+
   #isClients(name: string): boolean {
     return this.#run.clientTools.some((tool) => tool.name === name);
   }
@@ -188,6 +195,7 @@ function ask(
       if (turn.finish === undefined) throw brokenReply(run.provider.name);
       return requests.usageOf(request, turn);
     },
+    leave: requests.account && (() => requests.leave(request, turn)),
   };
 }
 
