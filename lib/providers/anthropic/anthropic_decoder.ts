@@ -3,7 +3,7 @@ import type { FinishReason } from "../../base/records/agent_event.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import type { Usage } from "../../base/records/usage.ts";
 import { CallArguments } from "../upstream/call_arguments.ts";
-import { countOf, type JsonRecord, stringOf } from "../upstream/json_reading.ts";
+import { countOf, fieldsBeside, type JsonRecord, stringOf } from "../upstream/json_reading.ts";
 import type { TurnDecoder } from "../upstream/upstream_http.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "../upstream/upstream_error.ts";
 
@@ -16,6 +16,14 @@ const REASONS: ReadonlyMap<string, FinishReason> = new Map(Object.entries({
   tool_use: "tool_calls",
   refusal: "content_filter",
 }));
+
+/** Fields of a usage that the gateway reads. */
+const COUNTS: ReadonlySet<string> = new Set([
+  "input_tokens",
+  "output_tokens",
+  "cache_read_input_tokens",
+  "cache_creation_input_tokens",
+]);
 
 interface OpenBlock {
   readonly type: string;
@@ -46,6 +54,8 @@ export class AnthropicDecoder implements TurnDecoder {
   #output: number | undefined;
   /** Prompt tokens read from and written to the cache, as far as the vendor says */
   #cached: Record<string, number> | undefined;
+  /** Other figures of the vendor's usage */
+  #figures: Record<string, unknown> | undefined;
   #empty = true;
 
   /** @param notices given at the head of the stream */
@@ -147,6 +157,8 @@ export class AnthropicDecoder implements TurnDecoder {
     if (prompt !== undefined) this.#input = prompt + read + written;
     if (read + written > 0) this.#cached = { cached_tokens: read, cache_write_tokens: written };
     this.#output = countOf(usage["output_tokens"]) ?? this.#output;
+    const figures = fieldsBeside(usage, COUNTS);
+    if (figures !== undefined) this.#figures = { ...this.#figures, ...figures };
   }
 
   #startBlock(index: unknown, block: unknown, out: ProviderEvent[]): void {
@@ -233,6 +245,7 @@ export class AnthropicDecoder implements TurnDecoder {
       completion_tokens: this.#output,
       total_tokens: this.#input + this.#output,
       ...(this.#cached === undefined ? {} : { prompt_tokens_details: this.#cached }),
+      ...(this.#figures === undefined ? {} : { vendor: this.#figures }),
     };
   }
 }

@@ -8,14 +8,13 @@ import {
   CHOICE_FIELDS,
   DELTA_FIELDS,
   DeltaTemplate,
-  fieldsBeside,
   parseData,
   readSingleDelta,
   REPLY_FIELDS,
   returnedFields,
   withContent,
 } from "./openai_chunk.ts";
-import { type JsonRecord, stringOf, usageOf } from "../upstream/json_reading.ts";
+import { fieldsBeside, type JsonRecord, stringOf, usageOf } from "../upstream/json_reading.ts";
 import { ToolCallAssembly } from "./tool_call_assembly.ts";
 import type { TurnDecoder } from "../upstream/upstream_http.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "../upstream/upstream_error.ts";
@@ -48,7 +47,12 @@ const REASONS: ReadonlyMap<string, FinishReason> = new Map(Object.entries({
   function_call: "tool_calls",
   tool_use: "tool_calls",
   content_filter: "content_filter",
+  // z.ai
+  model_context_window_exceeded: "length",
+  sensitive: "content_filter",
 }));
+/** Finish reasons of a reply that failed: OpenRouter, z.ai, DeepSeek */
+const FAILURES: ReadonlySet<string> = new Set(["error", "network_error", "insufficient_system_resource"]);
 
 /**
  * Decodes one turn of the chat-completions format, streamed or whole, with the quirks of local servers mended and reported as
@@ -148,11 +152,12 @@ export class OpenAiDecoder implements TurnDecoder {
       throw toUpstreamError(this.#upstream, { status: 200, body: JSON.stringify(parsed) });
     }
     this.#model ??= stringOf(parsed["model"]);
-    const usage = usageOf(parsed["usage"]);
-    this.#usage = usage ?? this.#usage;
     const choices = parsed["choices"];
     const first = Array.isArray(choices) ? choices[0] : undefined;
     const choice = isRecord(first) ? first : undefined;
+    // Kimi has it in the choice
+    const usage = usageOf(parsed["usage"]) ?? usageOf(choice?.["usage"]);
+    this.#usage = usage ?? this.#usage;
     const given = isRecord(choice?.["delta"]) ? choice["delta"] : choice?.["message"];
     const delta = isRecord(given) ? given : undefined;
     const message = delta && fieldsBeside(delta, DELTA_FIELDS);
@@ -219,8 +224,9 @@ export class OpenAiDecoder implements TurnDecoder {
       if (isRecord(delta["function_call"])) this.#addCall({ index: 0, function: delta["function_call"] }, out);
     }
     const given = stringOf(first["finish_reason"]);
-    if (given === "error") {
-      throw toUpstreamError(this.#upstream, { status: 200, body: JSON.stringify(first["error"] ?? {}) });
+    if (given !== undefined && FAILURES.has(given)) {
+      const error = first["error"] ?? { message: `it stopped with the finish reason "${given}"` };
+      throw toUpstreamError(this.#upstream, { status: 200, body: JSON.stringify(error) });
     }
     this.#reason = given ?? this.#reason;
   }

@@ -64,3 +64,34 @@ test("arguments that are said twice, or followed by a stray text, are one whole 
   assert.deepEqual(decode("{}", '""'), ["{}", true]);
   assert.deepEqual(decode("}", '{"a":1}'), ['}{"a":1}', false], "broken as it came");
 });
+
+test("the vendor's other figures of the usage are kept beside the counts", () => {
+  const finish = finishOf(
+    {
+      type: "message_start",
+      message: {
+        usage: {
+          input_tokens: 5,
+          output_tokens: 1,
+          service_tier: "standard",
+          cache_creation: { ephemeral_5m_input_tokens: 0 },
+        },
+      },
+    },
+    {
+      type: "message_delta",
+      delta: { stop_reason: "end_turn" },
+      usage: { output_tokens: 3, server_tool_use: { web_search_requests: 1 } },
+    },
+  );
+  assert.deepEqual(finish.usage, {
+    prompt_tokens: 5,
+    completion_tokens: 3,
+    total_tokens: 8,
+    vendor: {
+      service_tier: "standard",
+      cache_creation: { ephemeral_5m_input_tokens: 0 },
+      server_tool_use: { web_search_requests: 1 },
+    },
+  });
+});

@@ -135,6 +135,40 @@ test("a server that refuses stream_options is asked without, and never again wit
   assert.deepEqual(upstream.requests.map(({ text }) => text.includes("stream_options")), [true, false, false]);
 });
 
+/** Forms of bodies in which servers refuse a field. */
+const FIELD_REFUSALS = [
+  [{
+    error: { code: 400, message: 'Invalid JSON payload: Unknown name "stream_options"', status: "INVALID_ARGUMENT" },
+  }],
+  {
+    object: "error",
+    message: {
+      detail: [{ type: "extra_forbidden", loc: ["body", "stream_options"], msg: "Extra inputs are not permitted" }],
+    },
+  },
+  { detail: [{ loc: ["body", "stream_options", "include_usage"], msg: "extra fields not permitted" }] },
+  { errors: [{ message: "include_usage is unknown" }], success: false },
+  { error_code: 336_002, error_msg: "unknown field stream_options" },
+  {
+    error: {
+      message: "Provider returned error",
+      code: 400,
+      metadata: { raw: '{"error":{"message":"Unrecognized","param":"stream_options"}}' },
+    },
+  },
+];
+
+for (const [place, body] of FIELD_REFUSALS.entries()) {
+  test(`a field that is refused is left out, in whatever form the refusal is: ${place}`, async (t) => {
+    const { upstream, provider } = await start(t, { kind: "status", status: 400, body }, {
+      kind: "text",
+      chunks: ["ok"],
+    });
+    assert.equal(textOf(await collect(provider)), "ok");
+    assert.deepEqual(upstream.requests.map(({ text }) => text.includes("stream_options")), [true, false]);
+  });
+}
+
 test("a server that refuses reasoning_content is asked without, and one that misses it is told as it is", async (t) => {
   const messages: Message[] = [
     { role: "user", content: "Hello" },
@@ -379,6 +413,35 @@ const QUIRKS: readonly Quirk[] = [
     reason: "stop",
   },
   {
+    name: "z.ai's finish reason of a full window",
+    chunks: [toDelta({ content: "x" }), toDelta({}, "model_context_window_exceeded"), USAGE_CHUNK],
+    notices: [],
+    text: "x",
+    reason: "length",
+  },
+  {
+    name: "z.ai's finish reason of a filter",
+    chunks: [toDelta({ content: "x" }), toDelta({}, "sensitive"), USAGE_CHUNK],
+    notices: [],
+    text: "x",
+    reason: "content_filter",
+  },
+  {
+    name: "usage in the choice, as Kimi gives it",
+    chunks: [
+      toDelta({ content: "x" }),
+      toChunk([{
+        index: 0,
+        delta: {},
+        finish_reason: "stop",
+        usage: { prompt_tokens: 12, completion_tokens: 3, total_tokens: 15, cached_tokens: 7 },
+      }]),
+    ],
+    notices: [],
+    text: "x",
+    reason: "stop",
+  },
+  {
     name: "no usage",
     chunks: [toDelta({ content: "x" }, "stop")],
     notices: ["usage_missing"],
@@ -557,6 +620,21 @@ const FAILURES: readonly Failing[] = [
     reply: { kind: "json", body: { error: "model crashed" } },
     code: "provider_error",
     says: /model crashed/,
+  },
+  {
+    name: "a finish reason that is a failure of z.ai's network",
+    reply: { kind: "chunks", chunks: [toDelta({ content: "x" }), toDelta({}, "network_error"), USAGE_CHUNK] },
+    code: "provider_error",
+    says: /network_error/,
+  },
+  {
+    name: "a finish reason that is a failure of DeepSeek's machines",
+    reply: {
+      kind: "json",
+      body: { choices: [{ message: { content: null }, finish_reason: "insufficient_system_resource" }] },
+    },
+    code: "provider_error",
+    says: /insufficient_system_resource/,
   },
   { name: "plain JSON that is no message", reply: { kind: "json", body: { hello: 1 } }, code: "provider_error" },
   { name: "nothing at all", reply: { kind: "raw", body: "" }, code: "provider_error", says: /empty/ },
