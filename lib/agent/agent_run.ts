@@ -62,9 +62,14 @@ export interface AgentOutcome {
   readonly refused: ProviderError | undefined;
 }
 
-/** A tool call of a turn, under the gateway's own id: the vendor's id may be missing or repeated. */
+/**
+ * A tool call of a turn, under the gateway's own id, since the vendor's may be missing or repeated. In plain mode it has the vendor's where
+ * it can.
+ */
 export interface TurnCall {
   readonly id: string;
+  /** Id that the vendor gave the call, where that is another */
+  readonly vendor_id?: string | undefined;
   readonly name: string;
   arguments: string;
   readonly owner: "agent" | "client";

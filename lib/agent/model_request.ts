@@ -6,12 +6,11 @@ import { hasPictures } from "../providers/picture_parts.ts";
 import type { ProviderCallOptions, ProviderRequest } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun, RecordedTurn, TurnCall } from "./agent_run.ts";
-import { estimateUsage } from "./estimate_tokens.ts";
+import { estimateUsage, longestReply } from "./estimate_tokens.ts";
 import { checkLength, fitRequest, type FittedRequest } from "./context_window.ts";
 import { DeclaredTools, NONE } from "./deferred_tools.ts";
 import type { EventRecorder } from "./event_recorder.ts";
 import { type CallNaming, LiveTurn, type ModelTurn, restoreTurn } from "./model_turn.ts";
-import { hasOwnWork } from "./parked_client_calls.ts";
 import type { CallResult } from "./tool_calls.ts";
 import { createTokenAccount, type TokenAccount } from "./token_budget.ts";
 
@@ -85,8 +84,8 @@ export class ModelRequests implements CallNaming {
     return this.#own.map((tool) => tool.name);
   }
 
-  newCallId(prefix: string): string {
-    return this.#run.random.id(prefix);
+  newCallId(): string {
+    return this.#run.random.id("call_");
   }
 
   ownerOf(name: string): TurnCall["owner"] {
@@ -185,7 +184,15 @@ function ask(
   const request = withPictures(fitted.request, run);
   loop.startTurn(number, fitted);
   const naming = last ? allOwn(requests) : requests;
-  const turn = new LiveTurn({ stamp, separator, naming, shared: hasOwnWork(loop.added) });
+  const turn = new LiveTurn({
+    stamp,
+    separator,
+    naming,
+    keepsIds: run.isPlain,
+    longest: longestReply(request.parameters),
+    // Some vendors let a model think beyond the limit; a budget counts that too
+    countsReasoning: requests.account !== undefined,
+  });
   return {
     turn,
     last,
@@ -213,7 +220,7 @@ function callOf(run: AgentRun, requests: ModelRequests): ProviderCallOptions {
 
 /** In a turn without tools a call is the agent's whatever its name: it is not run, and no client is told of it. */
 function allOwn(requests: CallNaming): CallNaming {
-  return { ownerOf: () => "agent", newCallId: (prefix) => requests.newCallId(prefix) };
+  return { ownerOf: () => "agent", newCallId: () => requests.newCallId() };
 }
 
 function brokenReply(provider: string): ProviderError {

@@ -12,7 +12,7 @@ import { EventRecorder, type TerminalBody, toTerminal } from "./event_recorder.t
 import { afterTools, createLoopGuard, type LoopGuard } from "./loop_guard.ts";
 import { askTurn, type LoopState, ModelRequests, type OpenTurn, replayTurn } from "./model_request.ts";
 import { type ModelTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
-import { hasMoreThanClient } from "./parked_client_calls.ts";
+import { hasMoreThanClient, turnKeys } from "./parked_client_calls.ts";
 import { ReadSkills } from "./read_skills.ts";
 import type { CallResult } from "./tool_calls.ts";
 import { toolWork, type ToolWorkOptions } from "./tool_work.ts";
@@ -306,7 +306,9 @@ class AgentLoop implements LoopState {
   #done(reason: FinishReason, client: readonly string[]): Shown {
     // Kept is what the client will not send back: tool work of the agent, and parts of the vendor's reply
     if (client.length > 0 && hasMoreThanClient(this.added)) {
-      this.run.parked.keep(client, [...this.added], this.run.taint.origins);
+      const { run, messages } = this;
+      const keys = run.isPlain ? turnKeys(messages, messages.length - 1) : client;
+      run.parked.keep(keys, [...this.added], run.taint.origins);
     }
     return this.#end({ type: "done", finish_reason: reason, usage: this.usage });
   }

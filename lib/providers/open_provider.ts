@@ -6,6 +6,7 @@ import { withDialect } from "./dialect/with_dialect.ts";
 import { withVision } from "./models/vision.ts";
 import type { Provider } from "./provider.ts";
 import { type ProviderSettings, readProviderAddress, readProviderKey, VENDORS } from "./provider_settings.ts";
+import { VendorForms } from "./vendors/vendor_forms.ts";
 
 /** Services that a provider over HTTP uses. */
 export interface OpenProviderOptions {
@@ -49,11 +50,12 @@ export async function openProvider(
     nextId: () => random.id("call_"),
   };
   const { kind } = settings;
-  const server = { kind, origin };
+  const forms = new VendorForms({ kind, origin });
   const provider = kind === "anthropic"
-    ? withDialect(withVision((await import("./anthropic/anthropic.ts")).createAnthropic(upstream), settings), server)
-    : withDefaultModel(
-      withDialect(withVision(createOpenAiCompatible({ ...upstream, ownApi: kind === "openai" }), settings), server),
-    );
+    ? withDialect(
+      withVision((await import("./anthropic/anthropic.ts")).createAnthropic(upstream, forms), settings),
+      forms,
+    )
+    : withDefaultModel(withDialect(withVision(createOpenAiCompatible(upstream, forms), settings), forms));
   return { provider, model: settings.model || (VENDORS[settings.kind]?.model ?? "") };
 }

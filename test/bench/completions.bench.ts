@@ -15,6 +15,7 @@ import { validateConfig } from "../../lib/config/validate_config.ts";
 import { createServices } from "../../lib/gateway.ts";
 import { createOpenAiCompatible } from "../../lib/providers/openai/openai_compatible.ts";
 import { createProviderMetrics, withRetries } from "../../lib/providers/retry.ts";
+import { VendorForms } from "../../lib/providers/vendors/vendor_forms.ts";
 import type { Providers } from "../../lib/providers/provider.ts";
 import type { HttpExchange } from "../../lib/system/net/http_exchange.ts";
 import type { ProviderClient } from "../../lib/system/net/provider_client.ts";
@@ -79,7 +80,11 @@ function createProviders(): Providers {
     silenceMs: 1_200_000,
     nextId: () => "call_bench",
   };
-  const provider = withRetries([{ provider: createOpenAiCompatible(settings), model: undefined, maxRetries: 2 }], {
+  const provider = withRetries([{
+    provider: createOpenAiCompatible(settings, new VendorForms({ kind: "openai_compatible", origin: "" })),
+    model: undefined,
+    maxRetries: 2,
+  }], {
     clock: systemClock,
     random: createSystemRandom(),
     log: SILENT,

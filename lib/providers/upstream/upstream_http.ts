@@ -30,6 +30,8 @@ export interface UpstreamCall {
   readonly signal: AbortSignal;
   /** The reply comes in one piece: its head arrives when the whole reply is ready. Default false */
   readonly whole?: boolean;
+  /** Called with the refusal of a server that replied; gives the reply in its place, or throws it. Default: it is thrown */
+  readonly onRefusal?: ((error: ProviderError) => Promise<HttpExchange>) | undefined;
 }
 
 /** Factor of the timeout for a reply in one piece: the upstream is silent until the model has spoken its last word. */
@@ -49,7 +51,7 @@ export function sendUpstream(settings: UpstreamSettings, call: UpstreamCall): Pr
     signal: call.signal,
     ...patienceOf(settings, call.whole === true),
     wholeBytes: call.whole ? MAX_WHOLE_BYTES : undefined,
-  }).then((exchange) => exchange.status >= 200 && exchange.status < 300 ? exchange : refused(settings, exchange));
+  }).then((exchange) => exchange.status >= 200 && exchange.status < 300 ? exchange : refused(settings, call, exchange));
 }
 
 function patienceOf({ timeoutMs, silenceMs }: UpstreamSettings, whole: boolean) {
@@ -57,10 +59,16 @@ function patienceOf({ timeoutMs, silenceMs }: UpstreamSettings, whole: boolean) 
   return { timeoutMs: timeoutMs * WHOLE_PATIENCE, silenceMs: Math.max(silenceMs, timeoutMs * WHOLE_PATIENCE) };
 }
 
-async function refused(settings: UpstreamSettings, exchange: HttpExchange): Promise<never> {
+async function refused(
+  settings: UpstreamSettings,
+  { onRefusal }: UpstreamCall,
+  exchange: HttpExchange,
+): Promise<HttpExchange> {
   const { status } = exchange;
   const { text } = await exchange.text(MAX_ERROR_BYTES);
-  throw toUpstreamError(settings.upstream, { status, body: text, header: (name) => exchange.header(name) });
+  const error = toUpstreamError(settings.upstream, { status, body: text, header: (name) => exchange.header(name) });
+  if (onRefusal !== undefined) return onRefusal(error);
+  throw error;
 }
 
 /** The models of a `{"data":[{"id"}]}` list (OpenAI, Anthropic). @throws {ProviderError} */
