@@ -119,15 +119,23 @@ function wordsOfText(text: string, depth: number): string {
   return wordsOfPage(start.slice(0, MAX_HTML)) || "a web page without text";
 }
 
-/** Returns the title and the heading of a page, else its text. */
+/** Returns the title and the heading of a page, else its text. In linear time: whoever answers may write anything. */
 function wordsOfPage(html: string): string {
-  const [, title = ""] = /<title[^>]*>([^<]*)/i.exec(html) ?? [];
-  const [, heading = ""] = /<h1[^>]*>([^<]*)/i.exec(html) ?? [];
-  const words = [title, heading].map((part) => part.replaceAll(/\s+/g, " ").trim());
-  const told = [...new Set(words)].filter((part) => part !== "").join(": ");
-  if (told !== "") return told;
-  return html.replaceAll(/<(script|style)[\s\S]*?<\/\1>/gi, " ").replaceAll(/<[^>]*>/g, " ").replaceAll(/\s+/g, " ")
-    .trim();
+  const told = new Set([textAfter(html, "<title"), textAfter(html, "<h1")].filter((part) => part !== ""));
+  if (told.size > 0) return [...told].join(": ");
+  const texts = html.split("<").filter((part) => !/^(?:script|style)\b/i.test(part));
+  return plain(texts.map((part) => part.slice(part.indexOf(">") + 1)).join(" "));
+}
+
+/** Returns the text in the first element whose tag begins so. */
+function textAfter(html: string, tag: string): string {
+  const at = html.toLowerCase().indexOf(tag);
+  const start = at < 0 ? 0 : html.indexOf(">", at) + 1;
+  return start === 0 ? "" : plain(html.slice(start).split("<", 1)[0] ?? "");
+}
+
+function plain(text: string): string {
+  return text.replaceAll(/\s+/g, " ").trim();
 }
 
 function parse(text: string): unknown {

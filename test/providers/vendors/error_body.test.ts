@@ -138,7 +138,7 @@ test("words of any depth and length are bounded, and hold no key", () => {
     const started = performance.now();
     const { message } = refused(body);
     assert.ok(message.length < 700 && !message.includes(KEY), message.slice(0, 200));
-    assert.ok(performance.now() - started < 500, `${performance.now() - started} ms`);
+    assert.ok(performance.now() - started < 2_000, `${performance.now() - started} ms`);
   }
 });
 
