@@ -197,6 +197,8 @@ export interface AgentRun {
   readonly findWindow?: (() => Promise<number>) | undefined;
   /** The same as far as the provider's list of models names it; 0 where it does not. Default: nobody does */
   readonly findListedWindow?: (() => Promise<number>) | undefined;
+  /** Returns the lesser of a window of `limits` and of what a refusal of the model told. Default: no refusal told anything */
+  readonly learntWindow?: ((window: number) => number) | undefined;
   /** The agent's own tools; empty for a plain model gateway */
   readonly agentTools: readonly Tool[];
   /** Names of those of them that the model is told of once it has found or called them. Default: none */

@@ -44,6 +44,8 @@ export interface OpenTurn {
   readonly stream: AsyncIterable<Batch> | Iterable<Batch>;
   /** Returns what the turn cost. @throws {ProviderError} the stream ended without a finish */
   readonly usage: () => Usage | Promise<Usage>;
+  /** Counts on the budget what came of a turn that its reader left, by an estimate. undefined: nothing is counted */
+  readonly leave?: (() => Promise<void>) | undefined;
 }
 
 type Batch = readonly ProviderEvent[];
@@ -122,7 +124,8 @@ export class ModelRequests implements CallNaming {
       return fitLater(request, { findWindow, findListedWindow, account, fixed: this.#run.fixedMessages() });
     }
     const fixed = this.#run.fixedMessages();
-    const fitted = contextWindowTokens > 0 ? fitRequest(request, contextWindowTokens, fixed) : asItIs(request);
+    const window = contextWindowTokens > 0 ? this.#run.learntWindow?.(contextWindowTokens) ?? contextWindowTokens : 0;
+    const fitted = window > 0 ? fitRequest(request, window, fixed) : asItIs(request);
     if (fixed > 0 && contextWindowTokens > 0) checkLength(fitted.request.messages, contextWindowTokens);
     return account === undefined ? fitted : openFitted(fitted, account);
   }
@@ -138,6 +141,11 @@ export class ModelRequests implements CallNaming {
     if (!isReported(usage)) return settled(estimateUsage(request, (count) => turn.estimate(count)), this.account);
     this.account?.settle(usage.total_tokens);
     return usage;
+  }
+
+  /** Settles the budget of a turn that was left in the middle of its reply: the provider stops there too. */
+  async leave(request: ProviderRequest, turn: ModelTurn): Promise<void> {
+    await settled(estimateUsage(request, (count) => turn.estimate(count)), this.account);
   }
 
   #isClients(name: string): boolean {
@@ -194,6 +202,7 @@ function ask(
       if (turn.finish === undefined) throw brokenReply(run.provider.name);
       return requests.usageOf(request, turn);
     },
+    leave: requests.account && (() => requests.leave(request, turn)),
   };
 }
 

@@ -67,6 +67,7 @@ function toOwnProvider(name: string, given: ProgramProvider): OwnProvider {
     api_key_env: "",
     api_key_file: "",
     timeout_secs: (given.timeoutMs ?? 120_000) / 1000,
+    silence_secs: 0,
     max_retries: given.maxRetries ?? 2,
     fallback: [],
     vision: given.sees === true ? "on" : "off",
