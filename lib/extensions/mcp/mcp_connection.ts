@@ -121,7 +121,8 @@ export interface McpConnection {
   /** Returns the templates of resources of the server. Empty for one without. @throws {McpError} {CancelError} */
   resourceTemplates(signal: AbortSignal): Promise<readonly ResourceTemplateType[]>;
   /**
-   * Asks the server, over a session that is opened where there is none. Nothing is repeated: `McpError.written` says whether the caller may.
+   * Asks the server, over a session that is opened where there is none. A request that did not reach the server, or that it refused since it
+   * does not know the session any more, is made once more over a new one. For any other, `McpError.written` says whether the caller may repeat it.
    * @throws {McpError} {CancelError} when the signal aborts; the server is told
    */
   request<M extends McpRequestMethod>(

@@ -95,33 +95,24 @@ function mayRepeat({ readOnly, idempotent }: McpToolDefinition["hints"]): boolea
 }
 
 /**
- * Makes a call, and makes it once more where the session broke and no byte of it was written, or where the server claims that a repeat does
- * no harm. A tool error, a refusal and a timeout are answers: nothing is repeated after them.
+ * Makes a call, and makes it once more where its session broke and the server claims that a repeat does no harm. A tool error, a refusal and
+ * a timeout are answers: nothing is repeated after them. The connection repeats what the server did not do.
  * @throws {ToolError} `outcome_unknown` where the session broke and the call may have taken effect; {McpError} {CancelError}
  */
 async function call(options: McpToolOptions, input: JsonObject, context: ToolContext): Promise<ToolResult> {
   const { connection, definition, access } = options;
+  const isHarmless = mayRepeat(definition.hints);
   try {
     return await callOnce(options, input, context);
   } catch (error) {
-    if (!isBroken(error)) throw isLate(error) && !mayRepeat(definition.hints) ? mayHaveHappened(error) : error;
-    if (error.written && !mayRepeat(definition.hints)) {
-      throw access() === "read" ? error : outcomeUnknown(options, error);
-    }
+    if (isLate(error) && !isHarmless) throw mayHaveHappened(error);
+    if (!(error instanceof McpError) || !error.written) throw error;
+    const isLost = error.code === "mcp_lost";
+    if (!isHarmless) throw isLost && access() !== "read" ? outcomeUnknown(options, error) : error;
+    if (!isLost && !(error.isStale && error.code === "mcp_refused")) throw error;
     context.log.info("An MCP call is made once more", { server: connection.name, reason: error.message });
   }
-  try {
-    return await callOnce(options, input, context);
-  } catch (error) {
-    const isUnknown = isBroken(error) && error.written && !mayRepeat(definition.hints) && access() !== "read";
-    throw isUnknown ? outcomeUnknown(options, error) : error;
-  }
-}
-
-/** Tells whether a request failed with its session: nothing answered it. */
-function isBroken(error: unknown): error is McpError {
-  return error instanceof McpError &&
-    (error.code === "mcp_lost" || (error.code === "mcp_unavailable" && !error.written));
+  return await callOnce(options, input, context);
 }
 
 function isLate(error: unknown): error is McpError {

@@ -151,7 +151,6 @@ async function connect(
     ...{ server: name, sdk, clock, watch, onEvent, onLog },
     timeoutMs: settings.timeout_secs * 1000,
     fault: () => transport.fault,
-    onGone: () => void client.close(),
   });
   if (settings.sampling && verdict?.kind === "legacy") session.allowSampling();
   client.onclose = () => {

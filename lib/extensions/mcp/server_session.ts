@@ -40,8 +40,6 @@ export interface ServerSessionOptions {
   readonly onEvent: (event: McpEvent) => void;
   /** Takes lines of the server's log. */
   readonly onLog: (line: string) => void;
-  /** Called when the server does not know the session any more. */
-  readonly onGone: () => void;
   /** Watches the workspace for what the server writes until `after`. Default: it runs elsewhere */
   readonly watch?: (() => Promise<AfterProgram>) | undefined;
   /** Returns the reason of the end as the rest of a sentence about the server. Undefined: nobody knows it */

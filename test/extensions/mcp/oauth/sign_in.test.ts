@@ -76,8 +76,9 @@ function open(
       const provider = await signIn.provider(server);
       // The SDK's own provider has other methods
       if (provider === undefined || !("token" in provider)) throw new Error("There is no provider");
+      const response = new Response(null, { status: 401, headers: { "www-authenticate": "Bearer" } });
       // deno-lint-ignore no-explicit-any
-      return { token: () => provider.token(), refused: () => provider.onUnauthorized?.({} as any) };
+      return { token: () => provider.token(), refused: () => provider.onUnauthorized?.({ response } as any) };
     },
   };
 }
