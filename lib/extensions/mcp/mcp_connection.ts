@@ -45,6 +45,8 @@ export interface McpStatus {
   /** Start of the session. Undefined without one */
   readonly since: number | undefined;
   readonly toolCount: number;
+  /** Sentences about tools that the server lists and that are not offered, each with the reason: at most 11 */
+  readonly leftOut: readonly string[];
   /** Time at which the list of tools was read. Undefined: never */
   readonly listedAt: number | undefined;
 }

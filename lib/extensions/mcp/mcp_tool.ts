@@ -1,7 +1,7 @@
 import { CancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { canonicalDigest, isRecord, type JsonObject, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
-import { createForeignInput, type ForeignInput } from "../../tools/runtime/foreign_input.ts";
+import { createForeignInput, type ForeignInput, withDefaults } from "../../tools/runtime/foreign_input.ts";
 import { SchemaError } from "../../tools/runtime/json_schema.ts";
 import { parseInput } from "../../tools/runtime/parse_input.ts";
 import type { Access, PreparedCall, Tool, ToolContext } from "../../tools/runtime/tool.ts";
@@ -177,20 +177,19 @@ function progressTeller(
 
 /**
  * Returns the reader of a tool's input: by its schema where all of that is understood, else by the names of its fields, and the server checks.
- * Fields that the schema does not name are refused unless it says of them what they may be.
+ * Fields that the schema does not name are refused where it names some and says nothing of others.
  */
 export function createMcpInput(name: string, inputSchema: JsonSchema): ForeignInput {
   const schema = toObjectSchema(inputSchema);
-  const { additionalProperties: others } = inputSchema;
   const nullable = Object.entries(schema.properties).flatMap(([field, form]) => (allowsNull(form) ? [field] : []));
   try {
-    if (others === undefined || others === false) return createForeignInput(name, schema, { nullable });
+    return createForeignInput(name, schema, { nullable });
   } catch (error) {
     if (!(error instanceof SchemaError)) throw error;
   }
   const fields = Object.keys(schema.properties);
   const parsing = { tool: name, fields, required: schema.required ?? [], textField: undefined, nullable };
-  return { schema, read: (text) => parseInput(text, parsing) };
+  return { schema, read: (text) => withDefaults(parseInput(text, parsing), schema) };
 }
 
 /** Tells whether a field's schema names null: some servers take it for "no value any more". */
@@ -204,12 +203,12 @@ function allowsNull(form: unknown): boolean {
 
 /** Returns the schema of a server's tool as those of the gateway's own look: an object with named fields. */
 function toObjectSchema(schema: JsonSchema): ObjectJsonSchema {
-  const { properties, required } = schema;
+  const { properties, required, additionalProperties: others = isRecord(properties) ? false : true } = schema;
   return {
     ...schema,
     type: "object",
     properties: isRecord(properties) ? properties as ObjectJsonSchema["properties"] : {},
     required: Array.isArray(required) ? required.filter((name) => typeof name === "string") : [],
-    additionalProperties: false,
+    additionalProperties: others as JsonSchema | boolean,
   };
 }

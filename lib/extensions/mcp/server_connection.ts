@@ -110,6 +110,7 @@ export class ServerConnection implements McpConnection {
       lastError: this.#diary.lastError,
       since: this.#lane?.since,
       toolCount: this.tools().length,
+      leftOut: this.#known.list?.leftOut ?? [],
       listedAt: this.#known.list?.at,
     };
   }

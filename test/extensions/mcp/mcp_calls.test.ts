@@ -214,6 +214,21 @@ test("images reach a model that sees; everything else is a line, and known secre
   );
 });
 
+for (const era of ["legacy", "modern"] as const) {
+  test(`a block that the protocol does not have is a line beside the others (${era})`, () => {
+    const content = [{ type: "text", text: "one" }, { type: "video\u202e", data: "" }, { type: "text" }, 5];
+    const tools = ["bad", "none"].map((name) => ({ name, inputSchema: { type: "object" } }));
+    return withTools({ era, tools, results: { bad: { content }, none: { content: "text" } } }, async (call) => {
+      const { result } = await call("bad", {});
+      const line = (type: string) => `[a block of the type "${type}": it is none of the protocol]`;
+      assert.deepEqual(result.output.split("\n"), ["one", line("video"), line("text"), line("")]);
+      assert.equal(result.isError, false);
+      const nothing = await call("none", {});
+      assert.match(nothing.result.output, /Invalid result for tools\/call/);
+    });
+  });
+}
+
 test("structured content without a text is given as JSON", () =>
   withTools({
     tools: [{ name: "only", description: "", inputSchema: { type: "object" } }],
