@@ -21,6 +21,8 @@ export interface McpToolOptions {
   readonly access: () => Access;
   /** Limits of the server, in seconds, from the newest configuration. */
   readonly limits: () => { readonly startupSecs: number; readonly callSecs: number };
+  /** Tells whether calls are made once more that may have taken effect: `[security.mcp] retry_lost_calls`. Default: no */
+  readonly repeatsLost?: (() => boolean) | undefined;
   /** Tells whether the operator lets the server ask the run's model. Default: no */
   readonly sampling?: (() => boolean) | undefined;
 }
@@ -95,12 +97,12 @@ function mayRepeat({ readOnly, idempotent }: McpToolDefinition["hints"]): boolea
 }
 
 /**
- * Makes a call, and makes it once more where its session broke and the server claims that a repeat does no harm. A tool error, a refusal and
- * a timeout are answers: nothing is repeated after them. The connection repeats what the server did not do.
+ * Makes a call, and makes it once more where its session broke and the server claims that a repeat does no harm, or the operator wants it all
+ * the same. A tool error, a refusal and a timeout are answers: nothing is repeated after them. The connection repeats what the server did not do.
  * @throws {ToolError} `outcome_unknown` where the session broke and the call may have taken effect; {McpError} {CancelError}
  */
 async function call(options: McpToolOptions, input: JsonObject, context: ToolContext): Promise<ToolResult> {
-  const { connection, definition, access } = options;
+  const { connection, definition, access, repeatsLost = () => false } = options;
   const isHarmless = mayRepeat(definition.hints);
   try {
     return await callOnce(options, input, context);
@@ -108,11 +110,18 @@ async function call(options: McpToolOptions, input: JsonObject, context: ToolCon
     if (isLate(error) && !isHarmless) throw mayHaveHappened(error);
     if (!(error instanceof McpError) || !error.written) throw error;
     const isLost = error.code === "mcp_lost";
-    if (!isHarmless) throw isLost && access() !== "read" ? outcomeUnknown(options, error) : error;
+    if (!isHarmless && !(isLost && repeatsLost())) {
+      throw isLost && access() !== "read" ? outcomeUnknown(options, error) : error;
+    }
     if (!isLost && !(error.isStale && error.code === "mcp_refused")) throw error;
     context.log.info("An MCP call is made once more", { server: connection.name, reason: error.message });
   }
-  return await callOnce(options, input, context);
+  try {
+    return await callOnce(options, input, context);
+  } catch (error) {
+    // Whatever the second one came to, the first may have taken effect
+    throw !isHarmless && error instanceof McpError && access() !== "read" ? outcomeUnknown(options, error) : error;
+  }
 }
 
 function isLate(error: unknown): error is McpError {

@@ -7,7 +7,7 @@ import { McpError } from "../../../lib/extensions/mcp/mcp_error.ts";
 import { type McpBench, NEVER, withMcp } from "../../support/mcp_bench.ts";
 import { createToolBench, type ToolBench } from "../../support/tool_bench.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
-import { withRunningGateway } from "../../support/running_gateway.ts";
+import { configOf, withRunningGateway } from "../../support/running_gateway.ts";
 import { until } from "../../support/until.ts";
 
 type Handler = (request: IncomingMessage, message: Message, response: ServerResponse) => void;
@@ -251,6 +251,33 @@ describe("a server by url", () => {
           assert.equal(server().status().state, "failed");
           assert.equal((await call()).result.output, "done");
           assert.deepEqual(sessions, ["s-1", "s-2"]);
+        });
+      });
+    }
+
+    for (
+      const [what, more, sessions] of [
+        ["that the server calls read-only", { annotations: { readOnlyHint: true } }, ["s-1", "s-2"]],
+        ["with retry_lost_calls", { always: true }, ["s-1", "s-2"]],
+        ["that may have an effect", {}, ["s-1"]],
+      ] as const
+    ) {
+      test(`answers a call ${what} ${sessions.length === 2 ? "once more" : "never again"} after the connection broke`, () => {
+        const { handle, restart, sessions: asked } = restarting(null);
+        const { annotations } = more as { readonly annotations?: object };
+        const listing: Handler = (request, message, response) =>
+          message.method === "tools/list" && annotations !== undefined
+            ? json(response, message.id, { tools: [{ name: "echo", inputSchema: { type: "object" }, annotations }] })
+            : handle(request, message, response);
+        return withTools(listing, async (call, bench) => {
+          if ("always" in more) {
+            const mcp = { enabled: true, allowed_servers: ["one"], retry_lost_calls: "always" };
+            bench.config = { ...bench.config, security: configOf({ security: { mcp } }).security };
+          }
+          await call();
+          restart();
+          assert.equal((await call()).isUnknown, sessions.length === 2 ? undefined : true);
+          assert.deepEqual(asked, sessions);
         });
       });
     }

@@ -6,6 +6,7 @@ import type { ElicitationAnswer } from "../../../lib/tools/runtime/askable_clien
 import type { ElicitationRequest } from "../../../lib/tools/runtime/tool_call.ts";
 import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { type FixtureBehaviour, type McpBench, NEVER, withMcp } from "../../support/mcp_bench.ts";
+import { configOf } from "../../support/running_gateway.ts";
 import { until } from "../../support/until.ts";
 import { createToolBench, type ToolBench } from "../../support/tool_bench.ts";
 
@@ -118,6 +119,16 @@ test("a call whose session broke is not made again, and nobody knows what became
       "again",
       "the next call starts the server again",
     );
+  }));
+
+test("with retry_lost_calls, a call whose session broke is made once more, whatever it may have done", () =>
+  withTools({ only: [{ name: "crash", inputSchema: { type: "object" } }] }, async (call, bench) => {
+    const always = { security: { mcp: { enabled: true, allowed_servers: ["one"], retry_lost_calls: "always" } } };
+    bench.config = { ...bench.config, security: configOf(always).security };
+    const { result, isUnknown } = await call("crash");
+    assert.deepEqual([result.isError, isUnknown], [true, true]);
+    assert.match(result.output, /^Cannot tell what became of "mcp__one__crash"/);
+    assert.equal(countOf(bench, "tools/call"), 2);
   }));
 
 for (const hint of ["readOnlyHint", "idempotentHint"]) {
