@@ -89,7 +89,8 @@ function textOf(frame: Frame, limits: Limits): Promise<string> {
       };
       const body = found as unknown as PageNode;
       if (!isDeep(body)) return body.innerText;
-      return seen(body, true).replace(/ *\n */g, "\n").replace(/\n{3,}/g, "\n\n").trim();
+      const lines = seen(body, true).split("\n").map((line) => line.trim());
+      return lines.join("\n").replace(/\n{3,}/g, "\n\n").trim();
     },
     undefined,
     limits,
