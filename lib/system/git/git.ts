@@ -54,7 +54,7 @@ export interface Repository {
   upstreamOf(branch: string): string | undefined;
   /** The forbidden path that a path relative to the top lies in; undefined: in none */
   forbiddenBy(path: string): string | undefined;
-  /** Whether commands may look for changes inside of submodules, all of which were checked; if not, why, where there is something to say */
+  /** Answer to whether commands may look for changes inside of submodules, all of which were checked; if not, why, where there is something to say */
   readonly submodules: SubmoduleLook;
   /** Names of the filters in the user's own configuration, as `lfs`: they are not run. Where nothing is changed: none */
   readonly userFilters: ReadonlySet<string>;
