@@ -47,6 +47,7 @@ export async function openProvider(
     client: net({ provider: name, origin }),
     basePath,
     timeoutMs: settings.timeout_secs * 1000,
+    silenceMs: (settings.silence_secs || settings.timeout_secs * 10) * 1000,
     nextId: () => random.id("call_"),
   };
   const { kind } = settings;

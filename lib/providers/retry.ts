@@ -147,9 +147,11 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
       observer.onFirstEvents(this.#attempt.provider.name, clock.monotonic() - this.#startedAt);
     }
     if (last?.type === "finish") this.#observe({ finish: last });
-    if (this.#notices === undefined) return result;
-    this.#call.call.onAgain?.(false);
-    const value = [...this.#notices, ...result.value];
+    if (this.#place === 0 && this.#notices === undefined) return result;
+    if (this.#notices !== undefined) this.#call.call.onAgain?.(false);
+    const value = [...this.#notices ?? [], ...result.value];
+    // What a turn keeps for its vendor belongs to the one that answered
+    if (last?.type === "finish") value.splice(-1, 1, { provider: this.#attempt.provider.name, ...last });
     this.#notices = undefined;
     return { done: false, value };
   }

@@ -57,6 +57,8 @@ function answer(stream: boolean): HttpExchange {
     },
     whole: () => Promise.resolve(wholeReply),
     text: () => Promise.resolve({ text: "", cut: false }),
+    said() {},
+    hurry() {},
     release() {},
     drain() {},
   };
@@ -70,7 +72,14 @@ function createProviders(): Providers {
     close: () => Promise.resolve(),
   };
   const upstream = { name: "bench", keySource: undefined, key: undefined, now: () => 0 };
-  const settings = { upstream, client, basePath: "/v1", timeoutMs: 120_000, nextId: () => "call_bench" };
+  const settings = {
+    upstream,
+    client,
+    basePath: "/v1",
+    timeoutMs: 120_000,
+    silenceMs: 1_200_000,
+    nextId: () => "call_bench",
+  };
   const provider = withRetries([{
     provider: createOpenAiCompatible(settings, new VendorForms({ kind: "openai_compatible", origin: "" })),
     model: undefined,

@@ -51,8 +51,8 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
     stream(request, { signal }) {
       /** Names of what the request that was sent last leaves out */
       const notices: ProviderEvent[] = [];
-      const build = (form: VendorForm) => {
-        const { body, ignored } = toAnthropicRequest(request, { provider: upstream.name, form });
+      const build = (fitted: ProviderRequest, form: VendorForm) => {
+        const { body, ignored } = toAnthropicRequest(fitted, { provider: upstream.name, form });
         notices.splice(0, notices.length, ...ignored.map(parameterIgnored));
         return body;
       };
@@ -61,7 +61,7 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
       return new TurnStream({
         upstream,
         // The request is built when it is asked for, so that a refused content part is an error of the stream
-        open: () => sendInForm({ forms, model: request.model, build, post }),
+        open: () => sendInForm({ forms, provider: upstream.name, request, build, post }),
         decoder: new AnthropicDecoder(upstream, notices),
       });
     },
@@ -95,12 +95,14 @@ function toAnthropicRequest(
   { provider, form }: { readonly provider: string; readonly form: VendorForm },
 ): AnthropicRequest {
   const { parameters, messages, tools, stableTools = 0 } = request;
-  const system = messages.flatMap((message) =>
-    message.role === "system" || message.role === "developer" ? [textOf(message.content)] : []
-  );
+  const system = messages
+    .flatMap(({ role, content }) => (role === "system" || role === "developer" ? [textOf(content)] : []))
+    .filter((text) => text !== "");
   const thinking = thinkingTokens(parameters.reasoning_effort ?? "");
   const budget = thinking > 0 && mayThink(messages, provider) ? thinking : 0;
-  const stop = typeof parameters.stop === "string" ? [parameters.stop] : parameters.stop;
+  const asked = (typeof parameters.stop === "string" ? [parameters.stop] : parameters.stop) ?? [];
+  // The vendor refuses sequences of blanks
+  const stop = asked.filter((text) => text.trim() !== "");
   const user = parameters.user ?? parameters.metadata?.["user_id"];
   const turns = toTurns(request, provider);
   if (form.takesPrefill === false && turns.at(-1)?.role === "assistant") throw noPrefill(request.model, provider);
@@ -112,7 +114,7 @@ function toAnthropicRequest(
     stream: true,
     messages: turns,
     ...(system.length === 0 ? {} : { system: toSystem(system.join("\n\n"), stableTools > 0) }),
-    ...(stop === undefined ? {} : { stop_sequences: stop }),
+    ...(stop.length === 0 ? {} : { stop_sequences: stop }),
     ...(user === undefined ? {} : { metadata: { user_id: user } }),
     ...sampling,
     ...(budget > 0 ? toThinking(budget, parameters, form) : {}),
@@ -124,6 +126,7 @@ function toAnthropicRequest(
     body: JSON.stringify(body),
     ignored: [
       ...UNKNOWN.filter((name) => parameters[name] !== undefined),
+      ...(stop.length < asked.length ? ["stop"] : []),
       ...SAMPLING.filter((name) => parameters[name] !== undefined && !(name in sampling)),
       ...(parameters.passed?.names ?? []),
     ],
@@ -161,9 +164,9 @@ function noPrefill(model: string, provider: string): ProviderError {
 /** Ends a part of the prompt that the vendor keeps for the run's next requests, which are then cheaper. */
 const CACHED = { cache_control: { type: "ephemeral" } } as const;
 
-/** The vendor orders a prompt as tools, system, messages: the mark at the system's end covers the tools before it. It refuses marks on empty text. */
+/** The vendor orders a prompt as tools, system, messages: the mark at the system's end covers the tools before it. */
 function toSystem(text: string, isStable: boolean): string | readonly Block[] {
-  return isStable && text.trim() !== "" ? [{ type: "text", text, ...CACHED }] : text;
+  return isStable ? [{ type: "text", text, ...CACHED }] : text;
 }
 
 /** Marks the last stable tool too: what was kept up to it counts also after a found tool was added behind it. */
@@ -236,14 +239,14 @@ function blocksOf(
     const content = typeof text === "string" && images.length === 0 ? text : [...toBlocks(text, provider), ...images];
     // The vendor takes text alone in a result that failed
     const failed = message.is_error === true && images.length === 0 ? { is_error: true } : {};
-    return [{ type: "tool_result", tool_use_id: toToolId(message.tool_call_id), content, ...failed }];
+    return [{ type: "tool_result", tool_use_id: message.tool_call_id, content, ...failed }];
   }
   return [
     ...opaqueOf(message, provider),
     ...(message.content === null ? [] : toBlocks(message.content, provider)),
     ...(message.tool_calls ?? []).map((call) => ({
       type: "tool_use",
-      id: toToolId(call.id),
+      id: call.id,
       name: call.function.name,
       input: parseInput(call.function.arguments),
     })),
@@ -277,11 +280,6 @@ function toBlock(part: ContentPart, provider: string): Block {
 function toSource(url: string): Block {
   const data = readDataUrl(url);
   return data === undefined ? { type: "url", url } : { type: "base64", ...data };
-}
-
-/** The vendor takes letters, digits, `_` and `-` only; ids of other vendors may hold more. */
-function toToolId(id: string): string {
-  return id.replaceAll(/[^a-zA-Z0-9_-]/g, "_");
 }
 
 function parseInput(text: string): unknown {

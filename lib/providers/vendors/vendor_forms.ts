@@ -9,6 +9,8 @@ export interface VendorForm {
   readonly limit: LimitField;
   /** Dialect of JSON Schema in which tools are told */
   readonly dialect: DialectName;
+  /** Form of the ids of tool calls, see `call_ids.ts` */
+  readonly callIds: CallIdName;
   /** Place of instructions: as they were sent, or in one system message at the beginning, without the role `developer` */
   readonly instructions: "as_sent" | "one_system";
   /** True when `stream_options` is taken */
@@ -19,6 +21,8 @@ export interface VendorForm {
   readonly sampling?: "all" | "one" | "none";
   /** Way in which Claude is told how long to think: a budget of tokens, or an effort */
   readonly thinking?: "budget" | "adaptive";
+  /** False when a text of blanks alone is refused with the whole request, and blanks at the end of a last message of the assistant. Default true */
+  readonly takesBlanks?: boolean;
   /** True once a local server has answered that is not known to show the model no tools. Default: it was not asked yet */
   readonly showsTools?: boolean;
   /** False when the last message may not be one of the assistant, whose reply would go on with it. Default true */
@@ -27,6 +31,8 @@ export interface VendorForm {
 
 /** Names of the field that bounds the tokens of the output. */
 export type LimitField = "max_tokens" | "max_completion_tokens";
+/** Forms of the ids of tool calls. */
+export type CallIdName = "any" | "openai" | "anthropic" | "mistral" | "kimi";
 /** Dialects of JSON Schema, see `schema_dialect.ts`. */
 export type DialectName = "openai" | "anthropic" | "gemini" | "portable" | "portable_claude";
 
@@ -62,6 +68,7 @@ const OTHERS: VendorForm & VendorRow = {
   at: [{}],
   limit: "max_tokens",
   dialect: "portable",
+  callIds: "any",
   // Templates of local models know no role `developer`, and often one system message only, at the beginning
   instructions: "one_system",
   takesStreamOptions: true,
@@ -70,6 +77,7 @@ const OTHERS: VendorForm & VendorRow = {
 
 /** Reasoning models of OpenAI, which refuse `max_tokens`. */
 const OPENAI_REASONING = /(^|[/.])(o[1-9]|gpt-[5-9])/i;
+const MISTRAL = /(^|[/:._-])(mistral|mixtral|codestral|devstral|ministral|magistral|mathstral|pixtral|voxtral)/i;
 const AZURE = /\.(openai|cognitiveservices|services\.ai)\.azure\.com(:\d+)?$/;
 
 /** Vendors. Each row that counts is laid over those before it. docs/http.md tells clients of all of them. */
@@ -79,7 +87,10 @@ export const VENDOR_ROWS: readonly VendorRow[] = [
     vendor: "Claude behind another server",
     at: [{ model: /(^|[/.:])(claude|anthropic)/i }],
     dialect: "portable_claude",
+    callIds: "anthropic",
+    takesBlanks: false,
   },
+  { vendor: "OpenAI behind another server", at: [{ model: /^openai\/(?!gpt-oss)/i }], callIds: "openai" },
   // Source: https://openrouter.ai/docs/client-sdks/python/components/chatmessages
   {
     vendor: "OpenRouter",
@@ -92,9 +103,10 @@ export const VENDOR_ROWS: readonly VendorRow[] = [
     at: [{ kind: "openai" }, { host: /^api\.openai\.com$/ }],
     limit: "max_completion_tokens",
     dialect: "openai",
+    callIds: "openai",
     instructions: "as_sent",
   },
-  { vendor: "Azure", at: [{ host: AZURE }], instructions: "as_sent" },
+  { vendor: "Azure", at: [{ host: AZURE }], callIds: "openai", instructions: "as_sent" },
   // Source: https://learn.microsoft.com/azure/ai-foundry/openai/how-to/reasoning
   {
     vendor: "Azure, reasoning models",
@@ -108,8 +120,20 @@ export const VENDOR_ROWS: readonly VendorRow[] = [
     at: [{ host: /\.googleapis\.com(:\d+)?$/ }, { model: /(^|[/:])gemini/i }],
     dialect: "gemini",
   },
+  // Source: https://docs.mistral.ai/capabilities/function_calling, and the templates of its models, which other servers use
+  { vendor: "Mistral", at: [{ host: /^api\.mistral\.ai$/ }, { model: MISTRAL }], callIds: "mistral" },
+  // Source: https://huggingface.co/moonshotai/Kimi-K2-Instruct/blob/main/docs/tool_call_guidance.md
+  { vendor: "Kimi", at: [{ model: /(^|[/:._-])kimi/i }], callIds: "kimi" },
   // Source: https://docs.anthropic.com/en/api/messages
-  { vendor: "Anthropic", at: [{ kind: "anthropic" }], dialect: "anthropic", sampling: "all", thinking: "budget" },
+  {
+    vendor: "Anthropic",
+    at: [{ kind: "anthropic" }],
+    dialect: "anthropic",
+    callIds: "anthropic",
+    takesBlanks: false,
+    sampling: "all",
+    thinking: "budget",
+  },
   // Source: https://platform.claude.com/docs/en/about-claude/models/migration-guide
   { vendor: "Anthropic from 4.1", at: [{ kind: "anthropic", from: 401 }], sampling: "one" },
   { vendor: "Anthropic from 4.6", at: [{ kind: "anthropic", from: 406 }], takesPrefill: false },

@@ -1,4 +1,4 @@
-import type { ObjectJsonSchema } from "../../base/json.ts";
+import { isRecord, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
 import { compileSchema } from "./json_schema.ts";
 import { parseInput, type ParseInputOptions } from "./parse_input.ts";
@@ -6,12 +6,27 @@ import { parseInput, type ParseInputOptions } from "./parse_input.ts";
 /** Reader of the inputs of a tool that has only a JSON Schema, as a plugin's or a program's. */
 export interface ForeignInput {
   readonly schema: ObjectJsonSchema;
-  /**
-   * Parses an input and checks it. A plain text is the value of the first property where that is a text. A required property that is not
-   * there gets its default: some servers call properties with a default required.
-   * @throws {ToolError} `invalid_input`
-   */
+  /** Parses an input and checks it. A plain text is the value of the first property where that is a text. @throws {ToolError} `invalid_input` */
   read(text: string): Readonly<Record<string, unknown>>;
+}
+
+/** Returns an input with the defaults of the required fields that it has not: models leave out what has a default. */
+export function withDefaults(
+  input: Readonly<Record<string, unknown>>,
+  { properties, required }: JsonSchema,
+): Readonly<Record<string, unknown>> {
+  if (!isRecord(properties)) return input;
+  const wanted: readonly unknown[] = Array.isArray(required) ? required : [];
+  const given = Object.entries(properties).flatMap(([name, schema]) => {
+    if (!isRecord(schema)) return [];
+    if (!Object.hasOwn(input, name)) {
+      const isFilled = wanted.includes(name) && schema["default"] !== undefined;
+      return isFilled ? [[name, structuredClone(schema["default"])] as const] : [];
+    }
+    const value = input[name];
+    return isRecord(value) ? [[name, withDefaults(value, schema)] as const] : [];
+  });
+  return given.length === 0 ? input : { ...input, ...Object.fromEntries(given) };
 }
 
 /** Makes the reader of a tool's inputs. @throws {SchemaError} a schema with a part that is not understood */
@@ -24,17 +39,12 @@ export function createForeignInput(
   const fields = Object.keys(schema.properties);
   const [first = ""] = fields;
   const textField = schema.properties[first]?.["type"] === "string" ? first : undefined;
-  const defaults = (schema.required ?? []).flatMap((name) => {
-    const value = schema.properties[name]?.["default"];
-    return value === undefined ? [] : [[name, value] as const];
-  });
-  const parsing = { tool, fields, required: schema.required ?? [], textField, nullable };
+  const isOpen = schema.additionalProperties !== false;
+  const parsing = { tool, fields, required: schema.required ?? [], textField, nullable, isOpen };
   return {
     schema,
     read(text) {
-      const given = parseInput(text, parsing);
-      const missing = defaults.filter(([name]) => given[name] === undefined);
-      const input = missing.length === 0 ? given : { ...given, ...Object.fromEntries(missing) };
+      const input = withDefaults(parseInput(text, parsing), schema);
       const fault = check(input);
       if (fault === undefined) return input;
       const field = fault.path === "" ? "the input" : JSON.stringify(fault.path.slice(0, 200));

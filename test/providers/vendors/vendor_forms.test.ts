@@ -19,6 +19,11 @@ const ROWS: readonly (readonly [kind: string, origin: string, model: string, ven
   ["openrouter", "https://openrouter.ai", "google/gemini-2.5-pro", "Gemini", "max_tokens"],
   ["openrouter", "https://openrouter.ai", "anthropic/claude-sonnet-4.5", "OpenRouter", "max_tokens"],
   ["openrouter", "https://openrouter.ai", "openai/gpt-5", "OpenRouter", "max_tokens"],
+  ["openrouter", "https://openrouter.ai", "moonshotai/kimi-k2", "Kimi", "max_tokens"],
+  ["openai_compatible", "http://127.0.0.1:4000", "openai/gpt-5", "OpenAI behind another server", "max_tokens"],
+  ["openai_compatible", "http://127.0.0.1:4000", "openai/gpt-oss-120b", "all others", "max_tokens"],
+  ["openai_compatible", "https://api.mistral.ai", "any", "Mistral", "max_tokens"],
+  ["ollama", "http://127.0.0.1:11434", "mistral-small3.1:24b", "Mistral", "max_tokens"],
   ["openai_compatible", "http://127.0.0.1:4000", "anthropic/claude-x", "Claude behind another server", "max_tokens"],
   ["ollama", "http://127.0.0.1:11434", "qwen3", "all others", "max_tokens"],
 ];
