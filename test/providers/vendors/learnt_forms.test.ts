@@ -1,8 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
+import fc from "fast-check";
 import { startOpenAiUpstream, type UpstreamReply } from "../../../fixtures/upstream/openai_upstream.ts";
+import { ProviderError } from "../../../lib/base/errors.ts";
 import type { Message } from "../../../lib/base/records/message.ts";
-import { collect, noticesOf, setUp, textOf } from "../support/provider_setup.ts";
+import type { ProviderRequest } from "../../../lib/providers/provider.ts";
+import { sendInForm } from "../../../lib/providers/vendors/send_in_form.ts";
+import { type VendorForm, VendorForms } from "../../../lib/providers/vendors/vendor_forms.ts";
+import type { HttpExchange } from "../../../lib/system/net/http_exchange.ts";
+import { triesOf } from "../../support/seeded_random.ts";
+import { collect, noticesOf, REQUEST, setUp, textOf } from "../support/provider_setup.ts";
 
 type Sent = Readonly<Record<string, unknown>>;
 
@@ -195,4 +202,39 @@ describe("a server that refuses instructions as they were sent", () => {
       assert.deepEqual(later, [joined, joined]);
     });
   }
+});
+
+test("whatever a server refuses, a request goes out once for each form at most, and only a reply teaches", async () => {
+  const refused = (message: string) => new ProviderError("provider_rejected", message, { provider: "p", status: 400 });
+  const words = fc.constantFrom(
+    ...["max_tokens is not supported", "max_completion_tokens: extra fields not permitted", "max_tokens: at most 5"],
+    ...["Unrecognized argument: stream_options", "reasoning_content is unsupported", "unknown variant `developer`"],
+    ...["`temperature` and `top_p` cannot both be specified", "`temperature` is deprecated for this model"],
+    ...["thinking.type.enabled is not supported", "adaptive thinking is not supported", "No", ""],
+  );
+  const kinds = fc.constantFrom("openai", "openai_compatible", "anthropic");
+  await fc.assert(
+    fc.asyncProperty(kinds, fc.array(words, { maxLength: 12 }), async (kind, refusals) => {
+      const forms = new VendorForms({ kind, origin: "http://127.0.0.1" });
+      const before = forms.of("m");
+      const build = (_: ProviderRequest, form: VendorForm) =>
+        JSON.stringify({
+          form,
+          [form.limit]: 5,
+          ...{ role: "user", reasoning_content: "", temperature: 1, top_p: 1, thinking: {}, stream_options: {} },
+        });
+      const sent: string[] = [];
+      const post = (body: string, onRefusal: (error: ProviderError) => Promise<HttpExchange>) => {
+        const refusal = refusals[sent.push(body) - 1];
+        // The reply is handed on as it is
+        return refusal === undefined ? Promise.resolve({} as HttpExchange) : onRefusal(refused(refusal));
+      };
+      const request = { ...REQUEST, model: "m" };
+      const isTaken = await sendInForm({ forms, provider: "p", request, build, post }).then(() => true, () => false);
+      assert.equal(new Set(sent).size, sent.length, "no form goes out twice");
+      assert.equal(build(request, forms.of("m")), isTaken ? sent.at(-1) : build(request, before));
+      assert.equal(isTaken, sent.length === refusals.length + 1);
+    }),
+    { numRuns: triesOf(300) },
+  );
 });
