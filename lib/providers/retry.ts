@@ -66,6 +66,7 @@ export function withRetries(attempts: readonly [Attempt, ...Attempt[]], options:
     toolsAreFree: attempts.every(({ provider }) => provider.toolsAreFree === true),
     // A fallback that does not see is told in words; so it is for every attempt by itself
     sees: provider.sees,
+    takesTools: provider.takesTools,
     close: () => provider.close(),
   };
 }

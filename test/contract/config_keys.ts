@@ -91,6 +91,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "security.git.credentials": false,
   "security.mcp.enabled": false,
   "security.mcp.allowed_servers": [],
+  "security.mcp.retry_lost_calls": "safe",
   "security.audit.enabled": true,
   "security.audit.retention_days": 365,
   "mcp.server.trust_elicitation": false,

@@ -51,8 +51,8 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
     stream(request, { signal }) {
       /** Names of what the request that was sent last leaves out */
       const notices: ProviderEvent[] = [];
-      const build = (form: VendorForm) => {
-        const { body, ignored } = toAnthropicRequest(request, { provider: upstream.name, form });
+      const build = (fitted: ProviderRequest, form: VendorForm) => {
+        const { body, ignored } = toAnthropicRequest(fitted, { provider: upstream.name, form });
         notices.splice(0, notices.length, ...ignored.map(parameterIgnored));
         return body;
       };
@@ -61,7 +61,7 @@ export function createAnthropic(settings: UpstreamSettings, forms: VendorForms):
       return new TurnStream({
         upstream,
         // The request is built when it is asked for, so that a refused content part is an error of the stream
-        open: () => sendInForm({ forms, model: request.model, build, post }),
+        open: () => sendInForm({ forms, provider: upstream.name, request, build, post }),
         decoder: new AnthropicDecoder(upstream, notices),
       });
     },

@@ -2,18 +2,14 @@ import { isRecord, type JsonSchema } from "../../base/json.ts";
 import { lazily } from "../../base/lazily.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "../provider.ts";
-import { leaveOutBlanks } from "../vendors/blanks.ts";
-import { fitCallIds } from "../vendors/call_ids.ts";
 import type { VendorForms } from "../vendors/vendor_forms.ts";
 import type { FittedTools, SchemaCache } from "./fit_tools.ts";
 
 /**
  * Wraps a provider: the tools of its requests are told in the vendor's dialect of JSON Schema and under names that the vendor takes, and
- * calls come back under the tools' own names. A request whose tools every vendor takes goes to the provider as it is. So it is with the
- * texts and the ids of calls in the history.
+ * calls come back under the tools' own names. A request whose tools every vendor takes goes to the provider as it is.
  */
-export function withDialect(given: Provider, forms: VendorForms): Provider {
-  const provider = withFittedHistory(given, forms);
+export function withDialect(provider: Provider, forms: VendorForms): Provider {
   const known = new WeakMap<JsonSchema, boolean>();
   const load = lazily(async () => {
     const [{ fitTools }, { DIALECTS }] = await Promise.all([
@@ -30,18 +26,6 @@ export function withDialect(given: Provider, forms: VendorForms): Provider {
         ? hasPlainNames(request)
         : forms.of(request.model).dialect !== "gemini" && hasPlainNames(request) && hasPlainTools(request, known);
       return isPlain ? provider.stream(request, options) : new FittedStream(provider, { request, options, load });
-    },
-  };
-}
-
-/** Wraps a provider: the history has texts and ids of tool calls that the vendor takes. */
-function withFittedHistory(provider: Provider, forms: VendorForms): Provider {
-  return {
-    ...provider,
-    stream(request, options) {
-      const { callIds: ids, takesBlanks = true } = forms.of(request.model);
-      const filled = takesBlanks ? request : leaveOutBlanks(request);
-      return provider.stream(fitCallIds(filled, { provider: provider.name, ids }), options);
     },
   };
 }

@@ -32,9 +32,8 @@ export function createOpenAiCompatible(settings: UpstreamSettings, forms: Vendor
   }
   const open = (request: ProviderRequest, { signal, whole = false }: ProviderCallOptions) =>
     sendInForm({
-      forms,
-      model: request.model,
-      build: (form) => toOpenAiRequest(request, { form, whole, provider: upstream.name }),
+      ...{ forms, request, provider: upstream.name },
+      build: (fitted, form) => toOpenAiRequest(fitted, { form, whole, provider: upstream.name }),
       post: (body, onRefusal) =>
         sendUpstream(settings, {
           path: "/chat/completions",

@@ -19,6 +19,8 @@ export interface UpstreamSettings {
   readonly silenceMs: number;
   /** A new unique id, as `call_...` */
   readonly nextId: () => string;
+  /** Called with the head of each good reply. Default: nothing is called */
+  readonly onReply?: ((exchange: HttpExchange) => void) | undefined;
 }
 
 /** A request to an upstream. */
@@ -51,7 +53,11 @@ export function sendUpstream(settings: UpstreamSettings, call: UpstreamCall): Pr
     signal: call.signal,
     ...patienceOf(settings, call.whole === true),
     wholeBytes: call.whole ? MAX_WHOLE_BYTES : undefined,
-  }).then((exchange) => exchange.status >= 200 && exchange.status < 300 ? exchange : refused(settings, call, exchange));
+  }).then((exchange) => {
+    if (exchange.status < 200 || exchange.status >= 300) return refused(settings, call, exchange);
+    settings.onReply?.(exchange);
+    return exchange;
+  });
 }
 
 /** Returns the JSON with U+FFFD in the place of half characters, as a cut reply leaves them: vendors refuse the whole request for one. */

@@ -1,13 +1,18 @@
 import type { ProviderError } from "../../base/errors.ts";
 import type { HttpExchange } from "../../system/net/http_exchange.ts";
-import type { LimitField, VendorForm, VendorForms } from "./vendor_forms.ts";
+import type { ProviderRequest } from "../provider.ts";
+import { leaveOutBlanks } from "./blanks.ts";
+import { fitCallIds } from "./call_ids.ts";
+import type { CallIdName, LimitField, VendorForm, VendorForms } from "./vendor_forms.ts";
 
 /** Requests of one model to one server. */
 export interface FormedRequest {
   readonly forms: VendorForms;
-  readonly model: string;
-  /** Returns the JSON of the request in a form */
-  readonly build: (form: VendorForm) => string;
+  /** Name of the provider, under which messages keep what it gave */
+  readonly provider: string;
+  readonly request: ProviderRequest;
+  /** Returns the JSON of a request in a form. The messages of the request have it already */
+  readonly build: (request: ProviderRequest, form: VendorForm) => string;
   /** Sends it. `onRefusal` is called with a refusal of the server, and gives the reply in its place or throws it */
   readonly post: (body: string, onRefusal: (error: ProviderError) => Promise<HttpExchange>) => Promise<HttpExchange>;
 }
@@ -17,9 +22,11 @@ export interface FormedRequest {
  * again in the other one, each form once and before the first byte; what led to a reply is kept. A request that is taken costs nothing.
  * @throws {ProviderError} the last refusal
  */
-export function sendInForm({ forms, model, build, post }: FormedRequest): Promise<HttpExchange> {
+export function sendInForm({ forms, provider, request, build, post }: FormedRequest): Promise<HttpExchange> {
+  const { model } = request;
   const send = (form: VendorForm, taught: Partial<VendorForm>): Promise<HttpExchange> => {
-    const body = build(form);
+    const filled = form.takesBlanks === false ? leaveOutBlanks(request) : request;
+    const body = build(fitCallIds(filled, { provider, ids: form.callIds }), form);
     return post(body, async (error) => {
       const lesson = lessonOf(form, error, body);
       if (lesson === undefined || Object.keys(lesson).some((field) => field in taught)) throw error;
@@ -79,6 +86,17 @@ const LESSONS: readonly Lesson[] = [
     teaches: () => ({ instructions: "one_system" }),
   },
   {
+    fields: () => ["tool_calls"],
+    names: /tool[ _]?(calls?|use)\S*[ ._]ids?\b|toolUseId/i,
+    refuses: (words) => idsIn(words) !== undefined,
+    teaches: (form, words) => ({ callIds: idsIn(words) ?? form.callIds }),
+  },
+  {
+    fields: ({ takesBlanks }) => takesBlanks === false ? [] : ["content"],
+    names: /non-whitespace|trailing whitespace/i,
+    teaches: () => ({ takesBlanks: false }),
+  },
+  {
     fields: ({ thinking }) => thinking === undefined ? [] : ["thinking"],
     names: /thinking\.|adaptive/,
     refuses: refusesField,
@@ -90,6 +108,13 @@ const LESSONS: readonly Lesson[] = [
     teaches: (_, words) => ({ sampling: BOTH.test(words) ? "one" : "none" }),
   },
 ];
+
+/** Returns the form of ids that a refusal of one asks for. */
+function idsIn(words: string): CallIdName | undefined {
+  if (/length (of )?9\b/.test(words)) return "mistral";
+  if (/length (of )?40\b/.test(words)) return "openai";
+  return words.includes("a-zA-Z0-9_-") ? "anthropic" : undefined;
+}
 
 const OTHER_LIMIT: Readonly<Record<LimitField, LimitField>> = {
   max_tokens: "max_completion_tokens",

@@ -23,6 +23,8 @@ export interface VendorForm {
   readonly thinking?: "budget" | "adaptive";
   /** False when a text of blanks alone is refused with the whole request, and blanks at the end of a last message of the assistant. Default true */
   readonly takesBlanks?: boolean;
+  /** True once a local server has answered that is not known to show the model no tools. Default: it was not asked yet */
+  readonly showsTools?: boolean;
   /** False when the last message may not be one of the assistant, whose reply would go on with it. Default true */
   readonly takesPrefill?: boolean;
 }
