@@ -46,6 +46,8 @@ async function startPriced(
   let calls = 0;
   const random = createSeededRandom(7);
   const server = await world.server(({ json }, response) => {
+    // A gateway that is killed may leave half a request
+    if (json === undefined) return void response.destroy();
     const { messages, tools, max_tokens, stream } = json as PricedBody;
     if (max_tokens === undefined || max_tokens < 1) return void response.writeHead(400).end("no limit");
     const prompt = Buffer.byteLength(JSON.stringify(messages)) + Buffer.byteLength(JSON.stringify(tools ?? []));
