@@ -251,6 +251,11 @@ function toMessage(
   const ids = withCalls && calls.some(({ vendor_id }) => vendor_id !== undefined)
     ? calls.map(({ id, vendor_id = id }) => vendor_id)
     : undefined;
+  // A message of a refusal alone is empty for most vendors, and its words are what was said
+  if (text === "" && refusal !== "" && toolCalls.length === 0) {
+    const said = { text: refusal, refusal: "", calls, opaque, provider: answered };
+    return toMessage(said, { provider, calls: withCalls });
+  }
   const isPlain = refusal === "" && toolCalls.length === 0;
   if (isPlain && text === "") return undefined;
   if (isPlain && opaque === undefined) return { role: "assistant", content: text };

@@ -54,6 +54,8 @@ export class AnthropicDecoder implements TurnDecoder {
   #output: number | undefined;
   /** Prompt tokens read from and written to the cache, as far as the vendor says */
   #cached: Record<string, number> | undefined;
+  /** The usage came with or after the stop reason: that of the beginning counts one token of the output */
+  #isSettled = false;
   /** Other figures of the vendor's usage */
   #figures: Record<string, unknown> | undefined;
   #empty = true;
@@ -82,7 +84,7 @@ export class AnthropicDecoder implements TurnDecoder {
         return false;
       case "message_delta":
         if (isRecord(event["delta"])) this.#reason = stringOf(event["delta"]["stop_reason"]) ?? this.#reason;
-        this.#readUsage(event["usage"]);
+        this.#isSettled = this.#reason !== undefined && this.#readUsage(event["usage"]);
         return false;
       case "message_stop":
         if (this.#reason === undefined) throw brokenReply(this.#upstream, "it ended without a stop reason");
@@ -98,7 +100,7 @@ export class AnthropicDecoder implements TurnDecoder {
 
   complete(): "no" | "soon" | "yes" {
     if (this.#reason === undefined) return "no";
-    return this.#output === undefined ? "soon" : "yes";
+    return this.#isSettled ? "yes" : "soon";
   }
 
   end(rest: string | undefined, out: ProviderEvent[]): void {
@@ -149,8 +151,9 @@ export class AnthropicDecoder implements TurnDecoder {
     this.#readUsage(message["usage"]);
   }
 
-  #readUsage(usage: unknown): void {
-    if (!isRecord(usage)) return;
+  /** Returns whether it tells the tokens of the output. */
+  #readUsage(usage: unknown): boolean {
+    if (!isRecord(usage)) return false;
     const prompt = countOf(usage["input_tokens"]);
     const read = countOf(usage["cache_read_input_tokens"]) ?? 0;
     const written = countOf(usage["cache_creation_input_tokens"]) ?? 0;
@@ -159,6 +162,7 @@ export class AnthropicDecoder implements TurnDecoder {
     this.#output = countOf(usage["output_tokens"]) ?? this.#output;
     const figures = fieldsBeside(usage, COUNTS);
     if (figures !== undefined) this.#figures = { ...this.#figures, ...figures };
+    return countOf(usage["output_tokens"]) !== undefined;
   }
 
   #startBlock(index: unknown, block: unknown, out: ProviderEvent[]): void {

@@ -49,7 +49,7 @@ export function sendUpstream(settings: UpstreamSettings, call: UpstreamCall): Pr
     method: call.body === undefined ? "GET" : "POST",
     path: `${settings.basePath}${call.path}`,
     headers: call.headers,
-    body: call.body,
+    body: call.body === undefined ? undefined : wellFormed(call.body),
     signal: call.signal,
     ...patienceOf(settings, call.whole === true),
     wholeBytes: call.whole ? MAX_WHOLE_BYTES : undefined,
@@ -58,6 +58,12 @@ export function sendUpstream(settings: UpstreamSettings, call: UpstreamCall): Pr
     settings.onReply?.(exchange);
     return exchange;
   });
+}
+
+/** Returns the JSON with U+FFFD in the place of half characters, as a cut reply leaves them: vendors refuse the whole request for one. */
+function wellFormed(json: string): string {
+  if (!json.includes("\\ud")) return json;
+  return json.replaceAll(/\\(?:(ud[89a-f][0-9a-f]{2})|.)/g, (whole, half) => half === undefined ? whole : "\\ufffd");
 }
 
 function patienceOf({ timeoutMs, silenceMs }: UpstreamSettings, whole: boolean) {
