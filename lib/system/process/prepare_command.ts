@@ -137,9 +137,12 @@ class CommandPreparation implements Preparation {
     const line = await this.#lineOf(request, { survey, contained: bubblewrap !== undefined });
     if (composed === undefined) return await this.#prepareScreened(line, request, { bubblewrap, skip, survey });
     watch.requireSettled(composed.gitPlaces ?? []);
+    const { reads = [] } = composed;
+    if (reads.length > 0 && watch.isRaced(line.cwd)) throw unsettledOutside(reads);
     const inside = bubblewrap === undefined ? await this.#launched(line) : await containedLine(line, request, {
       bubblewrap,
       copies: composed.copies,
+      shown: reads,
       isRaced: watch.isRaced(line.cwd),
       avoidsLinks: composed.gitPlaces !== undefined,
     });
@@ -280,6 +283,17 @@ async function screenPlaces(
     const inside = unnamable.filter((found) => isWithin(found, path));
     requireSurveyed(command, { finished, unnamable: inside }, { place: shown(path) });
   }
+}
+
+/** Returns the refusal of git on a repository outside the workspace while a program could lead it elsewhere. */
+function unsettledOutside(reads: readonly string[]): ToolError {
+  return new ToolError(
+    "git_unsettled",
+    `Cannot run git: its repository ${
+      shown(reads[0] ?? "")
+    } lies outside the workspace, and a program runs that may write to the ` +
+      "workspace; end the program (process_tool shows commands, and that of a plugin ends by itself)",
+  );
 }
 
 /** Returns the line inside the sandbox. A command of the model may write to the workspace, and has no network but its relay. */
