@@ -53,7 +53,6 @@ function matches({ start, segments }: Rule, names: readonly string[]): boolean {
 
 /** Returns a text whose characters are the bytes of UTF-8. */
 function toBytes(text: string): string {
-  // deno-lint-ignore no-control-regex
   return /^[\0-\x7f]*$/.test(text) ? text : Buffer.from(text).toString("latin1");
 }
 
