@@ -51,7 +51,10 @@ export const contentSearch = defineTool({
     const found = matches.slice(0, limit);
     const notices = noticesOf(result, limit);
     const lines = found.map(matchLine);
-    const none = `No line matches in ${searched} files`;
+    const crossing = /\n|(?<!\\)(?:\\\\){0,50}\\n/.test(pattern)
+      ? ". A pattern meets one line at a time: search for a part without its line break"
+      : "";
+    const none = `No line matches in ${searched} files${crossing}`;
     const shortened = found.some(({ startByte }) => startByte !== undefined);
     return {
       output: [

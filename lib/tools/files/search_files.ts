@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import { ToolError } from "../../base/errors.ts";
+import { utf16Of, utf16ToUtf8 } from "../../base/utf16.ts";
 import { createYielder } from "../../base/tick.ts";
 import type { Files, WalkedFile } from "../../system/files/files.ts";
 import { compileComposedPattern, compileLinePattern, type LinePattern } from "./line_pattern.ts";
@@ -217,9 +218,14 @@ async function readText(
     const buffer = bufferOf(Math.min(open.size, maxBytes));
     // Only the beginning of a large file is read before it is known to be text
     const first = await open.read(buffer.subarray(0, LARGE_BYTES), 0);
-    if (buffer.subarray(0, Math.min(first, BINARY_PROBE_BYTES)).includes(0)) return undefined;
+    const isUtf16 = utf16Of(buffer.subarray(0, first)) !== undefined;
+    if (!isUtf16 && buffer.subarray(0, Math.min(first, BINARY_PROBE_BYTES)).includes(0)) return undefined;
     const rest = first === LARGE_BYTES ? await open.read(buffer.subarray(first), first) : 0;
-    return { path: file.path, bytes: buffer.subarray(0, first + rest), cut: open.size > maxBytes };
+    const cut = open.size > maxBytes;
+    const read = buffer.subarray(0, first + rest);
+    if (!isUtf16) return { path: file.path, bytes: read, cut };
+    const text = utf16ToUtf8(read) ?? (cut ? utf16ToUtf8(read.subarray(0, -2)) : undefined);
+    return text && { path: file.path, bytes: Buffer.from(text.buffer), cut };
   } catch (error) {
     // A file with a private key is left out, like a file with a sensitive name
     if (error instanceof ToolError && error.code === "path_sensitive") return undefined;

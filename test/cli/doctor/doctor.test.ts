@@ -377,8 +377,12 @@ test(
 test("each provider is asked; a refused key, an unlisted model and a dead address fail, and no key is shown", () =>
   onMachine(async (machine) => {
     const key = "sk-key-that-must-not-show-0123456789";
-    const seen = { models: ["small", "large:latest"], status: 200 };
-    const server = await startFakeServer((_request, response) => {
+    const seen = { models: ["small", "large:latest"], status: 200, supports_tools: true };
+    const server = await startFakeServer(({ path }, response) => {
+      if (path === "/props") {
+        const { supports_tools } = seen;
+        return void response.end(JSON.stringify({ chat_template_caps: { supports_tools } }));
+      }
       response.writeHead(seen.status, { "content-type": "application/json" });
       const message = `Incorrect API key provided: ${key}`;
       const data = seen.models.map((id) => ({ id, object: "model" }));
@@ -407,6 +411,11 @@ test("each provider is asked; a refused key, an unlisted model and a dead addres
       const [main = "", dead = ""] = await ask();
       assert.match(main, /^ok: openai_compatible, since [^,]+, answers with 2 models; in use: large$/);
       assert.match(dead, /^failure: .*127\.0\.0\.1:9/);
+      seen.supports_tools = false;
+      assert.match(
+        (await ask())[0] ?? "",
+        /^warning: .*in use: large, whose chat template knows no tools: it is shown none/,
+      );
       config("huge");
       assert.match((await ask())[0] ?? "", /^failure: .*"huge" is not among them/);
       seen.models = [];

@@ -32,6 +32,51 @@ test("finds lines as path:line: text, without ignored, binary and sensitive file
     assert.equal(await output({ pattern: "gate", path: "none" }), 'Cannot open "none": it does not exist');
   }));
 
+test("UTF-16 with its mark is searched and read by the same places, and what only looks like it is not", () => {
+  const text = `\ufeffThe Gate\r\n${"ö".repeat(400)} gate 🚪\nend`;
+  const little = Buffer.from(text, "utf16le");
+  const files = {
+    "le.txt": little,
+    "be.txt": Buffer.from(little).swap16(),
+    "bin.txt": Buffer.from([0xff, 0xfe, 0, 0, 103, 0]),
+  };
+  return withWorkspace(files, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    assert.equal((await call("content_search", "^The")).result.output, "be.txt:1: The Gate\nle.txt:1: The Gate");
+    const found = (await call("content_search", "gate")).result;
+    const places = (found.data as { matches: { path: string; line: number; start_byte: number }[] }).matches;
+    assert.deepEqual(places.map(({ path, line }) => [path, line]), [["be.txt", 2], ["le.txt", 2]]);
+    for (const { path, line, start_byte } of places) {
+      const { output, data } = (await call("read_file", { path, start_line: line, start_byte })).result;
+      assert.equal(output, "gate 🚪\nend");
+      const { encoding, size } = data as { encoding: string; size: number };
+      assert.deepEqual([encoding, size], [`utf-16${path.slice(0, 2)}`, little.length]);
+    }
+    assert.equal((await call("read_file", "le.txt")).result.output, text);
+    assert.match(
+      (await call("read_file", "bin.txt")).result.output,
+      /it is no text in UTF-8, or in UTF-16 with a byte/,
+    );
+  });
+});
+
+test("a pattern with a line break says that it meets one line at a time", () =>
+  withWorkspace({ "a.txt": "one\ntwo\n" }, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    for (const pattern of ["one\\ntwo", "one\ntwo", "one\\\\\\ntwo"]) {
+      assert.match(
+        (await call("content_search", { pattern })).result.output,
+        /in 1 files\. A pattern meets one line at a time/,
+        pattern,
+      );
+    }
+    assert.equal(
+      (await call("content_search", { pattern: "one\\\\ntwo" })).result.output,
+      "No line matches in 1 files",
+    );
+    assert.equal((await call("content_search", { pattern: "^[^\\n]+e$" })).result.output, "a.txt:1: one");
+  }));
+
 test("gives matches as data, and stops at its limit", () =>
   withWorkspace(FILES, async ({ root }) => {
     const { call } = createToolBench({ root });
