@@ -34,20 +34,23 @@ export function parseGitignore(text: string): IgnoreRules {
   }
   return {
     verdict(names, isFolder) {
-      const bytes = names.map(toBytes);
+      const path = toBytes(names.join("/"));
+      const name = [path.slice(path.lastIndexOf("/") + 1)];
       // The last rule that matches decides
       for (let i = rules.length - 1; i >= 0; i--) {
         const rule = rules[i] as Rule; // Below the length
-        if ((!rule.foldersOnly || isFolder) && matches(rule, bytes)) return !rule.negated;
+        if ((!rule.foldersOnly || isFolder) && matches(rule, { path, name })) return !rule.negated;
       }
       return undefined;
     },
   };
 }
 
-function matches({ start, segments }: Rule, names: readonly string[]): boolean {
-  if (start === undefined) return matchSegments(segments, names.slice(-1));
-  const path = names.join("/");
+function matches(
+  { start, segments }: Rule,
+  { path, name }: { readonly path: string; readonly name: readonly string[] },
+): boolean {
+  if (start === undefined) return matchSegments(segments, name);
   return path.startsWith(start) && matchSegments(segments, path.slice(start.length).split("/"));
 }
 
