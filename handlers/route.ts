@@ -80,6 +80,8 @@ export interface RouteReply {
 /** A parameter of the query, or a header of a request or a reply, as /openapi.json describes it. */
 export interface RouteParameter {
   readonly description: string;
+  /** True: without it the route refuses each request. Default false */
+  readonly required?: boolean;
   readonly schema: JsonSchema;
 }
 

@@ -2,6 +2,7 @@ import { Router } from "itty-router";
 import type { HttpError } from "../lib/base/errors.ts";
 import { isCleanPath } from "./request_context.ts";
 import type { Route } from "./route.ts";
+import { missingPath } from "./missing_path.ts";
 import { httpError } from "./wire/http_errors.ts";
 
 /** A route that takes a request, with the decoded parameters of the path. */
@@ -51,17 +52,21 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
     fixed.set(route.path, methods);
   }
   const patterns = [...router.routes];
+  const routeOf = (path: string) => {
+    if (!isCleanPath(path)) return undefined;
+    return fixed.has(path) ? path : patterns.find(([, pattern]) => pattern.test(path))?.[3];
+  };
   const table: RouteTable = {
     find: (method, path) => fixed.get(path)?.get(toRouteMethod(method)),
     route(method, path, visitor) {
-      if (!isCleanPath(path)) return visitor.refuse(notFound());
+      if (!isCleanPath(path)) return visitor.refuse(missingPath(path, routeOf));
       // Host and query are left out: itty-router would parse what the guards have read already
       const request = { method: toRouteMethod(method), url: `http://postern${path}`, path, params: {} };
       return router.fetch(request, visitor);
     },
     refusal(path) {
       const allow = table.allow(path);
-      return allow === undefined ? notFound() : methodNotAllowed(allow);
+      return allow === undefined ? missingPath(path, routeOf) : methodNotAllowed(allow);
     },
     allow(path) {
       if (!isCleanPath(path)) return undefined;
@@ -86,11 +91,6 @@ const METHOD_NAMES = { GET: "get", POST: "post", DELETE: "delete" } as const sat
 
 function toRouteMethod(method: string): string {
   return method === "HEAD" ? "GET" : method;
-}
-
-/** Returns the refusal of a path that no route has. */
-export function notFound(): HttpError {
-  return httpError("not_found", "Cannot find this path: see /openapi.json for those that exist");
 }
 
 function toAllow(methods: ReadonlySet<string>): string {

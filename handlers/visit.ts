@@ -21,9 +21,10 @@ import {
   limitStranger,
   type RateLimitOptions,
 } from "./middleware/rate_limit.ts";
+import { notFound } from "./missing_path.ts";
 import type { GatewayRequestContext } from "./request_context.ts";
 import type { Route } from "./route.ts";
-import { notFound, type RouteMatch, type RouteTable, type RouteVisitor } from "./route_table.ts";
+import type { RouteMatch, RouteTable, RouteVisitor } from "./route_table.ts";
 import type { StrangerPlaces } from "./stranger_places.ts";
 import { errorReply } from "./wire/reply.ts";
 import type { Clock } from "../lib/base/clock.ts";

@@ -241,7 +241,7 @@ export const nodeSocketRoute: Route = {
   path: "/ws/node",
   access: "node_token",
   summary: "The link of a node, with the token of [gateway.node_control]",
-  query: { id: textQuery("Id of the node, one of allowed_node_ids") },
+  query: { id: { ...textQuery("Id of the node, one of allowed_node_ids"), required: true } },
   reply: { status: 101, description: "The connection is a WebSocket" },
   errors: [
     "invalid_request",

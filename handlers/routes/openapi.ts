@@ -242,7 +242,9 @@ function parametersOf(route: Route) {
 const ANY_TEXT: JsonSchema = { type: "string", pattern: "^[^\\u0000-\\u001f\\u007f]+$" };
 
 function parameters(place: "query" | "header", named: Readonly<Record<string, RouteParameter>>) {
-  return Object.entries(named).map(([name, { description, schema }]) => ({ name, in: place, description, schema }));
+  return Object.entries(named).map(([name, { description, required = false, schema }]) => {
+    return { name, in: place, description, ...(required ? { required } : {}), schema };
+  });
 }
 
 const IDEMPOTENCY_KEY: Readonly<Record<string, RouteParameter>> = {

@@ -140,9 +140,16 @@ export const installSkillRoute: Route = strictRoute({
   summary: "Install a skill from an archive: tar, tar.gz or zip",
   rawBody: { type: BYTES, maxBytes: MAX_ARCHIVE_BYTES },
   query: {
-    name: textQuery("Name of the skill"),
+    name: {
+      description: "Name of the skill",
+      required: true,
+      schema: { type: "string", minLength: 1, maxLength: NAME_CHARACTERS },
+    },
     from: textQuery("Path or address of the archive, for the record"),
-    kind: textQuery("What was packed: folder or archive. Default: archive"),
+    kind: {
+      description: "What was packed",
+      schema: { type: "string", enum: ["folder", "archive"], default: "archive" },
+    },
   },
   reply: { status: 201, type: "application/json", schema: skillSchema },
   errors: ["conflict"],

@@ -50,6 +50,7 @@ export const clearTaintRoute: Route = strictRoute({
   query: {
     path: {
       description: "Relative to the workspace, or absolute",
+      required: true,
       schema: { type: "string", minLength: 1, maxLength: MAX_PATH_CHARACTERS },
     },
   },

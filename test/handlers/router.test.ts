@@ -448,3 +448,37 @@ test("the gauge of sockets is there before the first socket", async () => {
   const { send } = createTestRouter();
   assert.match(await (await send("GET", "/metrics")).text(), /^postern_ws_connections 0$/m);
 });
+
+test("a path that is not there is refused with its cause, and with no word of its own", async () => {
+  const { send } = createTestRouter();
+  const cases: readonly (readonly [path: string, says: RegExp])[] = [
+    ["/chat/completions", /it is \/v1\/chat\/completions here; the base URL .* ends with \/v1, once$/],
+    ["/v1/v1/chat/completions", /it is \/v1\/chat\/completions here/],
+    ["/api/v1/chat/completions", /it is \/v1\/chat\/completions here/],
+    ["/openai/v1/models", /it is \/v1\/models here/],
+    ["/models/secret-name", /it is \/v1\/models\/:id\+ here/],
+    ["/v1//chat/completions", /an empty part .*; ask for \/v1\/chat\/completions$/],
+    ["//v1/models", /an empty part .*; ask for \/v1\/models$/],
+    ["/v1/models/", /a slash at the end\); ask for \/v1\/models$/],
+    ["/v1/responses", /no Responses API: the gateway has POST \/v1\/chat\/completions/],
+    ["/v1/messages", /no Messages API of Anthropic/],
+    ["/v1/completions", /no such API/],
+    ["/v1/embeddings", /no such API/],
+    ["/v1/audio/speech", /no such API/],
+    ["/api/tags", /no API of Ollama/],
+    ["/sse", /MCP is at \/mcp/],
+    ["/.well-known/oauth-protected-resource/mcp", /no OAuth: give the client a token/],
+    ["/register", /no OAuth/],
+    ["/nothing/secret-name", /see \/openapi\.json for those that exist$/],
+    ["/v1/../secret-name/%2e%2e/x", /see \/openapi\.json/],
+  ];
+  for (const [path, says] of cases) {
+    const reply = await send("POST", path, { body: {} });
+    const { error } = await reply.json() as { error: { code: string; message: string } };
+    assert.deepEqual([reply.status, error.code], [404, "not_found"], path);
+    assert.match(error.message, says, path);
+    assert.doesNotMatch(error.message, /secret-name/, path);
+  }
+  const other = await send("DELETE", "/v1/models");
+  assert.equal(other.status, 405, "a path that is there has another method");
+});

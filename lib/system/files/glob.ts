@@ -33,18 +33,21 @@ export function compileGlob(pattern: string): PathMatcher {
 
 /** Part of a pattern between two slashes. `any` stands for any number of folders. */
 export type Segment = "any" | readonly Token[];
-/** A string of one character is that character; `star` and `one`, being longer, are none. */
-type Token = string | CharacterSet;
-const STAR = "star";
-const ONE = "one";
+/** Part of a name in a pattern. A string of one character is that character; `star` and `one`, being longer, are none. */
+export type Token = string | CharacterSet;
+/** Any characters of a name. */
+export const STAR = "star";
+/** Any one character of a name. */
+export const ONE = "one";
 
+/** Characters that a place of a name may have. */
 interface CharacterSet {
   readonly negated: boolean;
   readonly ranges: readonly (readonly [string, string])[];
 }
 
 /** Compiles the parts of a pattern without braces. */
-export function compileSegments(pattern: string): readonly Segment[] {
+function compileSegments(pattern: string): readonly Segment[] {
   return splitUnescaped(pattern).map((segment) => (segment === "**" ? "any" : compileTokens([...segment])));
 }
 
@@ -140,8 +143,25 @@ function compileTokens(characters: readonly string[]): readonly Token[] {
   return tokens;
 }
 
-/** `[...]` from `start`; undefined when it is never closed, so that the bracket is a plain character. */
-function compileSet(
+/** Characters of the classes of POSIX, as ranges: `[[:alpha:]]`. */
+const CLASSES: Readonly<Record<string, string>> = {
+  ...{
+    alnum: "09azAZ",
+    alpha: "azAZ",
+    blank: "  \t\t",
+    cntrl: "\0\x1f\x7f\x7f",
+    digit: "09",
+    graph: "!~",
+    lower: "az",
+  },
+  ...{ print: " ~", punct: "!/:@[`{~", space: "  \t\r", upper: "AZ", xdigit: "09afAF" },
+};
+
+/**
+ * Compiles `[...]` from `start`, as git reads it.
+ * @returns undefined when it is never closed, or names a class that is none
+ */
+export function compileSet(
   characters: readonly string[],
   start: number,
 ): { readonly token: CharacterSet; readonly end: number } | undefined {
@@ -149,18 +169,34 @@ function compileSet(
   const negated = characters[i] === "!" || characters[i] === "^";
   if (negated) i++;
   const ranges: (readonly [string, string])[] = [];
-  for (let first = true; i < characters.length; first = false) {
-    if (characters[i] === "]" && !first) return { token: { negated, ranges }, end: i };
-    if (characters[i] === "\\" && i + 1 < characters.length) i++;
-    const from = characters[i] as string; // Below the length
-    const to = characters[i + 2];
-    if (characters[i + 1] === "-" && to !== undefined && to !== "]") {
-      ranges.push([from, to]);
-      i += 3;
-    } else {
-      ranges.push([from, from]);
-      i++;
+  /** Character that a range may begin with */
+  let before: string | undefined;
+  for (let first = true; i < characters.length; first = false, i++) {
+    const character = characters[i] as string; // Below the length
+    if (character === "]" && !first) return { token: { negated, ranges }, end: i };
+    const next = characters[i + 1];
+    if (character === "-" && before !== undefined && next !== undefined && next !== "]") {
+      if (next === "\\") i++;
+      const to = characters[++i];
+      if (to === undefined) return undefined;
+      ranges.push([before, to]);
+      before = undefined;
+      continue;
     }
+    const name = character === "[" && next === ":"
+      ? /^\[:([^\]]*):\]/.exec(characters.slice(i).join(""))?.[1]
+      : undefined;
+    if (name !== undefined) {
+      const found = Object.hasOwn(CLASSES, name) ? CLASSES[name] : undefined;
+      if (found === undefined) return undefined;
+      ranges.push(...(found.match(/[^][^]/g) ?? []).map((range) => [range.charAt(0), range.charAt(1)] as const));
+      before = undefined;
+      i += name.length + 3;
+      continue;
+    }
+    before = character === "\\" ? characters[++i] : character;
+    if (before === undefined) return undefined;
+    ranges.push([before, before]);
   }
   return undefined;
 }

@@ -14,6 +14,10 @@ const FOLDERS: ReadonlySet<string> = new Set([
   ".kube",
   ".docker",
   ".password-store",
+  ".bitcoin",
+  ".ethereum",
+  ".electrum",
+  ".monero",
 ]);
 
 const FILES: ReadonlySet<string> = new Set([
@@ -35,6 +39,25 @@ const FILES: ReadonlySet<string> = new Set([
   ".vault-token",
   "rclone.conf",
   "credentials.json",
+  "token.json",
+  "token.pickle",
+  "wallet.dat",
+  // Commands, with the passwords that somebody typed into them
+  ".bash_history",
+  ".zsh_history",
+  ".zhistory",
+  ".sh_history",
+  ".ksh_history",
+  ".histfile",
+  "fish_history",
+  ".python_history",
+  ".node_repl_history",
+  ".psql_history",
+  ".mysql_history",
+  ".sqlite_history",
+  ".rediscli_history",
+  ".mongo_history",
+  "consolehost_history.txt",
   "credentials.tfrc.json",
   "application_default_credentials.json",
 ]);
@@ -46,6 +69,7 @@ const PAIRS: ReadonlySet<string> = new Set([
   ".cargo/credentials",
   ".cargo/credentials.toml",
   ".gem/credentials",
+  ".config/solana",
 ]);
 
 /** Below `.git`, where the URL of a remote may hold a password, and CI systems leave tokens */
@@ -66,7 +90,9 @@ const PATTERNS: readonly RegExp[] = [
   /\.kubeconfig$/,
   /^id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?![^/]*\.pub$)/,
   /^ssh_host_[^/]*_key$/,
-  /\.(?:pem|key|p12|pfx|pkcs12|p8|ppk|jks|jceks|keystore|kdbx?)$/,
+  // Keystores of Ethereum
+  /^utc--\d{4}-[^/]*--[0-9a-f]{40}(?:\.json)?$/,
+  /\.(?:pem|key|p12|pfx|pkcs12|p8|ppk|jks|jceks|keystore|kdbx?|wallet)$/,
 ];
 
 const SHAPE = new RegExp(PATTERNS.map(({ source }) => source).join("|"));

@@ -17,6 +17,8 @@ const LOGS = /(?:^|\/)logs\//;
 /** Places that git may reach. */
 interface GitReach {
   readonly workspace: string;
+  /** Name of that folder in errors */
+  readonly called: string;
   readonly forbiddenBy: ForbiddenBy;
 }
 
@@ -25,16 +27,20 @@ interface GitReach {
  * (`logs/HEAD`, `config`); hard links of what git writes in place; the common folder of a linked working tree; object stores that are
  * borrowed from.
  * @param gitDir real, absolute, inside the workspace
- * @param forbiddenBy Default: no path is forbidden
+ * @param options.forbiddenBy Default: no path is forbidden
+ * @param options.called name in errors of the folder that stands as the workspace. Default "workspace"
  * @returns the folder with what all working trees share, which is the git folder itself but for a linked one
  * @throws {ToolError} `git_outside`, `git_too_large`
  */
 export async function checkGitFolder(
   gitDir: string,
   workspace: string,
-  forbiddenBy: ForbiddenBy = () => undefined,
+  { forbiddenBy = () => undefined, called = "workspace" }: {
+    readonly forbiddenBy?: ForbiddenBy | undefined;
+    readonly called?: string;
+  } = {},
 ): Promise<string> {
-  const reach: GitReach = { workspace, forbiddenBy };
+  const reach: GitReach = { workspace, called, forbiddenBy };
   const commonDir = await commonFolderOf(gitDir, reach);
   const count = { entries: 0 };
   await checkEntries(commonDir, { ...reach, count });
@@ -115,11 +121,11 @@ async function checkAlternates(objects: string, options: CheckOptions): Promise<
   }
 }
 
-function outside(path: string, { workspace }: GitReach, why: string): ToolError {
+function outside(path: string, { workspace, called }: GitReach, why: string): ToolError {
   const shownPath = shown(relative(workspace, path));
   return new ToolError(
     "git_outside",
-    `Cannot run git: ${shownPath} leads out of the workspace, since ${why} outside it or in a forbidden path; remove it, or run git yourself`,
+    `Cannot run git: ${shownPath} leads out of the ${called}, since ${why} outside it or in a forbidden path; remove it, or run git yourself`,
   );
 }
 

@@ -50,12 +50,12 @@ class CheckedGit implements Git {
 
   async open(opened: OpenOptions): Promise<Repository> {
     await this.#requireVersion(opened);
-    const { folder, scope, files } = opened;
+    const { folder, scope, files, reads } = opened;
     const failing = (error: unknown) => {
       throw fileError("run git in", folder, error);
     };
     const forbiddenBy = await loadForbiddenBy(scope, this.#options);
-    const place = await findRepository(folder, scope.workspaceRoot, { files, forbiddenBy }).catch(failing);
+    const place = await findRepository(folder, scope.workspaceRoot, { files, reads, forbiddenBy }).catch(failing);
     const frozen = await freezePlace(place).catch(failing);
     const entries = await this.#listConfig(place, frozen, opened);
     const overrides = configOverrides(entries, { use: opened.use, ...place });

@@ -4,8 +4,9 @@ import { ToolError } from "../../base/errors.ts";
 import { type ForbiddenBy, isWithin } from "../files/forbidden_paths.ts";
 import { parsePath, shown } from "../files/parse_path.ts";
 import { checkGitFolder, readStart } from "./check_git_folder.ts";
+import { repositoryOfLinked } from "./outside_worktree.ts";
 
-/** Where a repository lies. All paths are real and absolute, and inside the workspace. */
+/** Where a repository lies. All paths are real and absolute, and inside the workspace but for `isOutside`. */
 export interface RepositoryPlace {
   /** The top folder of the working tree */
   readonly top: string;
@@ -16,6 +17,8 @@ export interface RepositoryPlace {
   readonly prefix: string;
   /** Name of the file in that folder that the call named. undefined when the call named a folder */
   readonly file?: string | undefined;
+  /** True: `gitDir` and `commonDir` lie outside the workspace, and are only read. Default false */
+  readonly isOutside?: boolean | undefined;
 }
 
 const MAX_POINTER_BYTES = 4096;
@@ -24,6 +27,7 @@ const MAX_POINTER_BYTES = 4096;
  * Finds the repository a folder belongs to: its own, or that of the nearest folder above it inside the workspace.
  * @param folder relative to the workspace, as the call named it
  * @param options.files true when it may also name a file, which stands for the folder that holds the file. Default false
+ * @param options.reads true when the call only reads: the repository of a linked working tree may then lie outside. Default false
  * @param options.forbiddenBy Default: no path is forbidden
  * @throws {ToolError} `path_invalid`, `path_outside_root`, `not_a_repository`, `git_outside` when its git folder, or what that
  * leads to, lies outside the workspace or in a forbidden path
@@ -31,7 +35,11 @@ const MAX_POINTER_BYTES = 4096;
 export async function findRepository(
   folder: string,
   workspaceRoot: string,
-  { files = false, forbiddenBy }: { readonly files?: boolean; readonly forbiddenBy?: ForbiddenBy } = {},
+  { files = false, reads = false, forbiddenBy }: {
+    readonly files?: boolean;
+    readonly reads?: boolean | undefined;
+    readonly forbiddenBy?: ForbiddenBy;
+  } = {},
 ): Promise<RepositoryPlace> {
   const { names } = parsePath(folder, "run git in");
   const workspace = await realpath(workspaceRoot);
@@ -45,10 +53,15 @@ export async function findRepository(
     throw new ToolError("path_outside_root", `Cannot run git in ${shown(folder)}: it leads outside the workspace`);
   }
   for (let top = start; isWithin(top, workspace); top = dirname(top)) {
-    const gitDir = await gitFolderOf(top, workspace, forbiddenBy);
+    const gitDir = await gitFolderOf(top, workspace, { reads, forbiddenBy });
     if (gitDir !== undefined) {
-      const commonDir = await checkGitFolder(gitDir, workspace, forbiddenBy);
-      return { top, gitDir, commonDir, prefix: relative(top, start).split(sep).join("/"), file };
+      const isOutside = !isWithin(gitDir, workspace);
+      const ground = isOutside ? dirname(dirname(gitDir)) : workspace;
+      const commonDir = await checkGitFolder(gitDir, ground, {
+        forbiddenBy,
+        called: isOutside ? "repository" : "workspace",
+      });
+      return { top, gitDir, commonDir, prefix: relative(top, start).split(sep).join("/"), file, isOutside };
     }
     if (dirname(top) === top) break;
   }
@@ -80,12 +93,16 @@ async function fileAt(path: string, workspace: string): Promise<Start | undefine
 
 /**
  * Returns the git folder of a working tree's top folder; undefined when it has none.
+ * @param options.reads true: it may be that of a linked working tree whose repository lies outside. Default false
  * @throws {ToolError} `git_outside`
  */
 export async function gitFolderOf(
   top: string,
   workspace: string,
-  forbiddenBy: ForbiddenBy = () => undefined,
+  { reads = false, forbiddenBy = () => undefined }: {
+    readonly reads?: boolean | undefined;
+    readonly forbiddenBy?: ForbiddenBy | undefined;
+  } = {},
 ): Promise<string | undefined> {
   const path = join(top, ".git");
   const kind = await lstat(path).catch(() => undefined);
@@ -96,10 +113,17 @@ export async function gitFolderOf(
   if (real === undefined || !(await lstat(real)).isDirectory()) {
     throw new ToolError("not_a_repository", `Cannot run git: ${shown(display)} leads to no git folder`);
   }
-  if (!isWithin(real, workspace)) {
-    throw new ToolError("git_outside", `Cannot run git: ${shown(display)} leads to a git folder outside the workspace`);
+  const repository = isWithin(real, workspace) ? real : await repositoryOfLinked(real, { top, workspace });
+  const isOutside = repository !== real;
+  if (repository === undefined || (isOutside && !reads)) {
+    const way = repository === undefined
+      ? "open the folder that holds the repository as the workspace; or, where this is a linked working tree of it, run git " +
+        "worktree repair there, so that status, diff, log, show and branch work here"
+      : "status, diff, log, show and branch work here; run the others yourself, or with the repository's folder as the workspace";
+    const reason = `${shown(display)} leads to a git folder outside the workspace; ${way}`;
+    throw new ToolError("git_outside", `Cannot run git: ${reason}`);
   }
-  if (forbiddenBy(real) !== undefined) {
+  if (forbiddenBy(real) !== undefined || forbiddenBy(repository) !== undefined) {
     throw new ToolError("git_outside", `Cannot run git: ${shown(display)} leads to a git folder in a forbidden path`);
   }
   return real;

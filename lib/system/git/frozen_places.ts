@@ -11,6 +11,8 @@ export interface FrozenPlaces {
   readonly gitPlaces: readonly string[];
   /** Content of the configurations by absolute path without links, which stands read-only in their place inside the sandbox */
   readonly copies: Map<string, Uint8Array>;
+  /** Git folders outside the workspace that the call may read. Default: none */
+  readonly reads?: readonly string[] | undefined;
 }
 
 /** Bytes of a configuration. It has lines for each branch, and a long-lived one has thousands */
@@ -43,7 +45,7 @@ export async function freezePlace(place: RepositoryPlace, known?: FrozenPlaces):
     copies.set(shared.real, Buffer.concat([shared.content, Buffer.from(NO_WORKTREE_CONFIG)]));
   }
   const gitPlaces = new Set([...known?.gitPlaces ?? [], join(top, ".git"), gitDir, commonDir]);
-  return { gitPlaces: [...gitPlaces], copies };
+  return { gitPlaces: [...gitPlaces], copies, reads: place.isOutside ? [commonDir] : known?.reads };
 }
 
 /** Returns the path of the configuration that all working trees of a repository share. */

@@ -22,6 +22,8 @@ export interface OpenOptions {
   readonly files: boolean;
   readonly scope: GitScope;
   readonly use: GitUse;
+  /** True when the call only reads, whatever it opens the repository for: that of a linked working tree may then lie outside the workspace. Default false */
+  readonly reads?: boolean;
   /** false: nothing in the workspace is changed */
   readonly writes: boolean;
   readonly signal: AbortSignal;
@@ -54,7 +56,7 @@ export interface Repository {
   upstreamOf(branch: string): string | undefined;
   /** The forbidden path that a path relative to the top lies in; undefined: in none */
   forbiddenBy(path: string): string | undefined;
-  /** Answer to whether commands may look for changes inside of submodules, all of which were checked; if not, why, where there is something to say */
+  /** Right to look for changes inside of submodules, which is there when all of them were checked */
   readonly submodules: SubmoduleLook;
   /** Names of the filters in the user's own configuration, as `lfs`: they are not run. Where nothing is changed: none */
   readonly userFilters: ReadonlySet<string>;

@@ -137,6 +137,8 @@ class CommandPreparation implements Preparation {
     const line = await this.#lineOf(request, { survey, contained: bubblewrap !== undefined });
     if (composed === undefined) return await this.#prepareScreened(line, request, { bubblewrap, skip, survey });
     const isRaced = watch.isRaced(line.cwd);
+    const { reads = [] } = composed;
+    if (reads.length > 0 && isRaced) throw unsettledOutside(reads);
     // Programs that begin from here on wait for git. Those that run already make it follow no link
     const ended = composed.gitPlaces === undefined || isRaced ? () => {} : watch.gitRuns(line.cwd);
     try {
@@ -144,6 +146,7 @@ class CommandPreparation implements Preparation {
       const inside = bubblewrap === undefined ? await this.#launched(line) : await containedLine(line, request, {
         bubblewrap,
         copies: composed.copies,
+        shown: reads,
         isRaced,
         avoidsLinks: composed.gitPlaces !== undefined,
       });
@@ -289,6 +292,17 @@ async function screenPlaces(
     const inside = unnamable.filter((found) => isWithin(found, path));
     requireSurveyed(command, { finished, unnamable: inside }, { place: shown(path) });
   }
+}
+
+/** Returns the refusal of git on a repository outside the workspace while a program could lead it elsewhere. */
+function unsettledOutside(reads: readonly string[]): ToolError {
+  return new ToolError(
+    "git_unsettled",
+    `Cannot run git: its repository ${
+      shown(reads[0] ?? "")
+    } lies outside the workspace, and a program runs that may write to the ` +
+      "workspace; end the program (process_tool shows commands, and that of a plugin ends by itself)",
+  );
 }
 
 /** Returns the line inside the sandbox. A command of the model may write to the workspace, and has no network but its relay. */

@@ -54,6 +54,8 @@ export interface ComposedCommand {
   readonly gitPlaces?: readonly string[] | undefined;
   /** Contents that stand read-only in the place of files inside the sandbox, by absolute path. Default: none */
   readonly copies?: ReadonlyMap<string, Uint8Array> | undefined;
+  /** Absolute paths without links of folders outside the workspace that it sees, read-only. Refused while a program may exchange folders. Default: none */
+  readonly reads?: readonly string[] | undefined;
   /** Content of the descriptor FIRST_GIVEN, which it reads to its end. Default: none */
   readonly given?: Uint8Array | undefined;
   /** Milliseconds that it has to clean up once it is told to stop; 0: it is killed at once. Default 1000 */

@@ -241,7 +241,7 @@ export async function contain(
     ? [...options.hidden, ...await socketsBut(localSockets, options.sockets ?? [], workspace)]
     : options.hidden;
   const own = line.given ?? [];
-  const { mounts, meant, given } = workspace === undefined
+  const { mounts, late, meant, given } = workspace === undefined
     ? NOTHING_MOUNTED
     : await mountsOf(workspace, { ...options, hidden, firstGiven: FIRST_GIVEN + own.length });
   const filter = bubblewrap.filters ? callFilter({ localSockets: isOpen }) : undefined;
@@ -253,6 +253,7 @@ export async function contain(
   ];
   const granted = [
     ...shown.flatMap((path) => ["--ro-bind", path, path]),
+    ...late,
     ...writable.flatMap((path) => ["--bind", path, path]),
     ...relay?.mounts ?? [],
   ];
@@ -313,16 +314,18 @@ async function socketsBut(
 /** Options of bubblewrap that show a workspace, and the contents that they name by descriptors. */
 interface WorkspaceMounts {
   readonly mounts: readonly string[];
+  /** Options that come after what is shown beside the workspace */
+  readonly late: readonly string[];
   readonly meant: readonly MeantMount[];
   readonly given: readonly Uint8Array[];
 }
 
-const NOTHING_MOUNTED: WorkspaceMounts = { mounts: [], meant: [], given: [] };
+const NOTHING_MOUNTED: WorkspaceMounts = { mounts: [], late: [], meant: [], given: [] };
 
 /** @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds */
 async function mountsOf(
   workspace: string,
-  { guarded = [], copies = new Map(), hidden, writes = true, isRaced = false, firstGiven }:
+  { guarded = [], copies = new Map(), hidden, shown = [], writes = true, isRaced = false, firstGiven }:
     & Omit<ContainOptions, "workspaceRoot">
     & { readonly firstGiven: number },
 ): Promise<WorkspaceMounts> {
@@ -333,6 +336,7 @@ async function mountsOf(
     realPathsOf(hidden, workspace),
     realPathsOf([...copies.keys()], workspace),
   ]);
+  const copiedOutside = [...copies.keys()].filter((path) => shown.some((folder) => isWithin(path, folder)));
   // A pin inside a guarded folder would make it writable; nothing can be renamed there as it is
   const pins = foldersOnTheWay([...covers, ...copied, ...guards], workspace).filter((path) =>
     !guards.some((folder) => isWithin(path, folder))
@@ -357,11 +361,12 @@ async function mountsOf(
   }
   return {
     mounts: [bindOf(workspace), workspace, workspace, ...mounts],
+    late: copiedOutside.flatMap((path, index) => ["--ro-bind-data", String(firstGiven + copied.length + index), path]),
     meant: [
       ...[workspace, ...folders, ...guards].map((path) => ({ path, shows: true })),
       ...[...copied, ...covered.keys()].map((path) => ({ path, shows: false })),
     ],
-    given: copied.map((path) => copies.get(path) ?? new Uint8Array()),
+    given: [...copied, ...copiedOutside].map((path) => copies.get(path) ?? new Uint8Array()),
   };
 }
 

@@ -96,6 +96,7 @@ async function openCall(
       network: access === "network",
       submodules: SUBMODULES.has(op),
     },
+    reads: access === "read",
     writes,
     signal,
   });

@@ -7,7 +7,13 @@ import { createTestRouter } from "../../support/test_router.ts";
 interface Operation {
   readonly operationId: string;
   readonly security: readonly Record<string, readonly string[]>[];
-  readonly parameters: readonly { name: string; in: string; description?: string; schema: Record<string, unknown> }[];
+  readonly parameters: readonly {
+    name: string;
+    in: string;
+    required?: boolean;
+    description?: string;
+    schema: Record<string, unknown>;
+  }[];
   readonly requestBody?: { required: boolean; content: Record<string, { schema: Record<string, unknown> }> };
   readonly responses: Record<string, { readonly content?: Record<string, unknown> }>;
 }
@@ -20,6 +26,25 @@ async function description(options: Parameters<typeof createTestRouter>[0] & { r
     paths: Record<string, Record<string, Operation>>;
   };
 }
+
+test("a parameter is marked as required where a request without it is refused", async () => {
+  const { paths } = await description();
+  const required = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).flatMap(([method, { parameters }]) =>
+      parameters.filter((one) => one.in !== "path" && one.required).map(({ name }) => `${method} ${path} ${name}`)
+    )
+  );
+  assert.deepEqual(required.sort(), ["delete /v1/tainted-files path", "get /ws/node id", "post /v1/skills name"]);
+  const { send } = createTestRouter();
+  const headers = { "content-type": "application/octet-stream" };
+  for (
+    const [method, path, param] of [["DELETE", "/v1/tainted-files", "path"], ["POST", "/v1/skills", "name"]] as const
+  ) {
+    const reply = await send(method, path, method === "POST" ? { headers, body: "x" } : {});
+    const { error } = await reply.json() as { error: { param: string } };
+    assert.deepEqual([reply.status, error.param], [400, param]);
+  }
+});
 
 test("every route is described once, with its access, parameters and body", async () => {
   const { openapi, paths } = await description();

@@ -81,6 +81,20 @@ const SENSITIVE = [
   ".gitconfig",
   ".gitconfig.bak",
   "keys.kdb",
+  "token.json",
+  "token.json.bak",
+  "token.pickle",
+  ".bash_history",
+  ".zsh_history",
+  "fish/fish_history",
+  ".psql_history",
+  ".node_repl_history",
+  "PSReadLine/ConsoleHost_history.txt",
+  "wallet.dat",
+  "main.wallet",
+  ".electrum/wallets/mine",
+  ".config/solana/id.json",
+  "keystore/UTC--2024-01-02T03-04-05.678Z--0123456789abcdef0123456789abcdef01234567",
 ];
 
 const PLAIN = [
@@ -115,6 +129,14 @@ const PLAIN = [
   "docker",
   "yarnrc.yml",
   "public.asc",
+  "token.ts",
+  "tokens.json",
+  "mytoken.json",
+  "wallet.json",
+  "wallet.ts",
+  ".history/a.ts",
+  "history.md",
+  "solana/id.json",
 ];
 
 test("names that hold credentials are known", () => {

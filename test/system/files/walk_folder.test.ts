@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseGitignore } from "../../../lib/system/files/walk_folder.ts";
+import { parseGitignore } from "../../../lib/system/files/gitignore.ts";
 
 const verdict = (rules: string, path: string) => {
   const isFolder = path.endsWith("/");

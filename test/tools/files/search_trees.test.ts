@@ -4,6 +4,7 @@ import { linkSync, readFileSync, symlinkSync } from "node:fs";
 import { test } from "node:test";
 import { RE2JS } from "re2js";
 import { systemClock } from "../../../lib/base/clock.ts";
+import { utf16Of, utf16ToUtf8 } from "../../../lib/base/utf16.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import type { FileScope } from "../../../lib/system/files/files.ts";
 import { searchFiles } from "../../../lib/tools/files/search_files.ts";
@@ -101,11 +102,14 @@ async function plainSearch({ path }: Workspace, scope: FileScope, { pattern, cas
   let searched = 0;
   for await (const some of files.walk(given.path, scope, { respectGitignore: true, maxEntries: 1000, signal })) {
     for (const file of some.filter(({ below }) => matchesGlob(below))) {
-      const bytes = readFileSync(path(file.path));
+      const raw = readFileSync(path(file.path));
+      const isWide = utf16Of(raw) !== undefined;
+      // A file with the mark of UTF-16 that is no such text is no text
+      const bytes = isWide ? utf16ToUtf8(raw) : raw;
+      if (bytes === undefined) continue;
       const isLinked = file.path === "plain.txt" || file.path === "second.txt";
-      if (found.length > given.limit || isLinked || bytes.subarray(0, 8192).includes(0) || bytes.includes(KEY)) {
-        continue;
-      }
+      const isLeftOut = isLinked || bytes.subarray(0, 8192).includes(0) || raw.includes(KEY);
+      if (found.length > given.limit || isLeftOut) continue;
       searched++;
       const lines = new TextDecoder().decode(bytes).split("\n");
       // Nothing comes after the last line break
