@@ -12,7 +12,8 @@ for (const era of MCP_ERAS) {
       assert.equal(echo?.annotations?.readOnlyHint, true);
       assert.deepEqual(echo?.inputSchema.required, ["text"]);
       const { data } = await ask("GET", "/v1/tools") as { data: { name: string; enabled: boolean }[] };
-      const enabled = data.filter((tool) => tool.enabled).map(({ name }) => name);
+      // Few tools are shown whole, so that there is nothing to search for
+      const enabled = data.filter((tool) => tool.enabled && tool.name !== "tool_search").map(({ name }) => name);
       assert.deepEqual(tools.map(({ name }) => name), enabled);
       const result = await client.callTool({ name: "echo", arguments: { text: "Hi" } });
       assert.deepEqual(result.content, [{ type: "text", text: "Hi" }]);
