@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { isAbsolute } from "node:path";
 import { isRecord } from "../../../base/json.ts";
 import { environmentSecrets, maskSecrets } from "../../../config/secrets.ts";
+import { transportNotSpoken } from "../old_transport.ts";
 import { floatingWarning } from "./floating_command.ts";
 import { isServerName, suggestServerName } from "./package_spec.ts";
 
@@ -143,7 +144,7 @@ function readKind(
     };
   }
   if (type === "sse" || type === "ws" || type === "websocket") {
-    return `its transport is "${type}", and Postern speaks streamable HTTP alone; ask its maker for that address`;
+    return transportNotSpoken(type);
   }
   const address = URL.parse(url);
   if (address === null || !/^https?:$/.test(address.protocol)) return "its url is no http or https address";
