@@ -17,7 +17,6 @@ const BOUNDED: readonly (readonly [path: string, part: string, bound: string])[]
   ["lib/providers/offline/passages.ts", "", "Postern's own documentation"],
   ["lib/providers/upstream/upstream_error.ts", "model", "the first 1,000 characters of a message"],
   ["lib/system/git/create_git.ts", "(\\d+)\\.(\\d+)", "what git says of its version"],
-  ["lib/web/decode_page.ts", "<!--", "the first kilobyte of a page"],
   ["lib/web/read_feed.ts", "DOCTYPE", "the first 4,000 characters of a document"],
   ["lib/tools/git/git_input.ts", "\\p{L}", "a name, of 256 characters at most"],
 ];
@@ -78,7 +77,7 @@ const MADE: readonly (readonly [path: string, part: string, why: string])[] = [
   ["lib/system/git/config_copy.ts", "pattern", "a copy of a constant, which remembers a place"],
   ["lib/tools/mcp/mcp.ts", "DIGEST_LENGTH", "a constant, of fixed length"],
   ["lib/tools/process/command_rules.ts", "[", "constants, of fixed length or a word each"],
-  ["lib/web/main_content.ts", "(?:^|[-_ ", "constants, for 200 characters of a class"],
+  ["lib/web/main_content.ts", "(?<![^-_ ", "constants, for 200 characters of a class"],
   ["lib/web/main_content.ts", "^(?:.*[-_])?", "constants, for 200 characters of an id"],
 ];
 

@@ -16,6 +16,14 @@ export function isCodeBlock(element: HtmlElement): boolean {
   return element.tag === "div" && htmlAttribute(element, "class") === "fragment";
 }
 
+/** Tells whether a block of code is a column of line numbers. */
+export function hasLineNumbers({ parent }: HtmlElement): boolean {
+  for (let cell = parent; cell !== undefined; cell = cell.parent) {
+    if (cell.tag === "td") return LINE_NUMBERS.test(classOf(cell));
+  }
+  return false;
+}
+
 /** Returns the code of a block, without line numbers. */
 export function codeOf(block: HtmlElement, budget: WorkBudget): string {
   const parts: string[] = [];

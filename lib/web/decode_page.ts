@@ -1,5 +1,5 @@
-/** Bytes at the beginning of a page in which its encoding is looked for. */
-const PRESCAN_BYTES = 1024;
+/** Bytes at the beginning of a page in which its encoding is looked for. Browsers read on to a `meta` behind the first 1,024, too. */
+const PRESCAN_BYTES = 65_536;
 /** Characters of the name of an encoding. */
 const MAX_LABEL = 40;
 
@@ -11,8 +11,8 @@ export interface DecodedPage {
 }
 
 /**
- * Decodes the bytes of a page: by its byte order mark, the charset of the reply, or what the first 1,024 bytes say (`meta` of HTML,
- * the declaration of XML). Where none says, it is UTF-8 if it can be, else windows-1252, as in browsers.
+ * Decodes the bytes of a page: by its byte order mark, the charset of the reply, or what its head says (`meta` of HTML, the
+ * declaration of XML). Where none says, it is UTF-8 if it can be, else windows-1252, as in browsers.
  * @param charset from the Content-Type of the reply. undefined: none
  * Source: HTML Living Standard, section 13.2.3; Encoding Standard
  */
@@ -53,13 +53,17 @@ function decoderOf(label: string | undefined): string | undefined {
 function declaredIn(bytes: Uint8Array): string | undefined {
   const head = new TextDecoder("windows-1252").decode(bytes.subarray(0, PRESCAN_BYTES));
   const xml = /^\s*<\?xml\s[^>]*?encoding\s*=\s*["']([^"'\s]{1,40})/i.exec(head)?.[1];
-  const label = xml ?? declaredByMeta(head);
+  const label = xml ?? declaredByMeta(head.split(/<body[\s>]/i, 1)[0] ?? "");
   // A page that can be read so far is not in UTF-16, whatever it says
   return label !== undefined && /^utf-?16/i.test(label) ? "utf-8" : label;
 }
 
 function declaredByMeta(head: string): string | undefined {
-  for (const [, attributes] of head.matchAll(/<!--[^]*?-->|<meta[\s/]([^>]*)/gi)) {
+  for (
+    const [, , attributes] of head.matchAll(
+      /<!--[^]*?(?:-->|$)|<(script|style|title)[\s>][^]*?(?:<\/\1|$)|<meta[\s/]([^>]*)/gi,
+    )
+  ) {
     const charset = /(?:^|[\s/;"'])charset\s*=\s*["']?\s*([^\s"'/>;]{1,40})/i.exec(attributes ?? "")?.[1];
     if (charset !== undefined) return charset;
   }

@@ -1,5 +1,6 @@
 import type { WorkBudget } from "../documents/work_budget.ts";
-import { elementsIn, htmlAttribute, type HtmlElement, isElement } from "./parse_html.ts";
+import { hasLineNumbers, isCodeBlock } from "./code_block.ts";
+import { elementsIn, htmlAttribute, type HtmlElement, isElement, textInside } from "./parse_html.ts";
 
 /** Cells of a row by column. undefined: a cell of another row or column reaches in here. */
 export type TableRow = readonly (HtmlElement | undefined)[];
@@ -22,7 +23,9 @@ export type HtmlTable =
 const MAX_COLUMNS = 60;
 const MAX_ROWSPAN = 1000;
 /** Blocks that a cell of Markdown cannot have. */
-const TOO_BIG = /^(?:table|pre|h[1-6]|blockquote|hr|form)$/;
+const TOO_BIG = /^(?:table|h[1-6]|blockquote|hr|form)$/;
+/** Lines of code that a cell can have, in a table that names its columns. */
+const MAX_CODE_LINES = 20;
 
 /** Reads a table. `colspan` and `rowspan` are bounded whatever the page says. */
 export function readTable(table: HtmlElement, dropped: ReadonlySet<HtmlElement>, budget: WorkBudget): HtmlTable {
@@ -31,13 +34,20 @@ export function readTable(table: HtmlElement, dropped: ReadonlySet<HtmlElement>,
   const cells = rows.flat();
   const grid = placeCells(rows, budget);
   const columns = grid.reduce((most, row) => Math.max(most, row.length), 0);
-  const isLayout = grid.length < 2 || columns < 2 || columns > MAX_COLUMNS ||
-    htmlAttribute(table, "role") === "presentation" ||
-    cells.some((cell) => elementsIn(cell).some(({ tag }) => TOO_BIG.test(tag)));
-  if (isLayout) return { kind: "layout", caption, cells };
   const hasHeader =
     grid[0]?.every((cell) => cell === undefined || cell.tag === "th" || cell.parent?.parent?.tag === "thead") ?? false;
+  const isBig = (inside: HtmlElement) =>
+    TOO_BIG.test(inside.tag) || (isCodeBlock(inside) && !(hasHeader && isShortCode(inside)));
+  const isLayout = grid.length < 2 || columns < 2 || columns > MAX_COLUMNS ||
+    htmlAttribute(table, "role") === "presentation" ||
+    cells.some((cell) => elementsIn(cell).some(isBig));
+  if (isLayout) return { kind: "layout", caption, cells };
   return { kind: "data", caption, rows: grid, columns, hasHeader };
+}
+
+/** Tells whether code fits into a cell. A column of line numbers makes a table that only places its code. */
+function isShortCode(code: HtmlElement): boolean {
+  return !hasLineNumbers(code) && textInside(code).split("\n", MAX_CODE_LINES + 2).length <= MAX_CODE_LINES + 1;
 }
 
 function rowsOf(table: HtmlElement, dropped: ReadonlySet<HtmlElement>, budget: WorkBudget): HtmlElement[][] {

@@ -1,6 +1,6 @@
 import type { WorkBudget } from "../documents/work_budget.ts";
 import { findHiding } from "./hidden_text.ts";
-import { elementsIn, htmlAttribute, type HtmlElement, isElement } from "./parse_html.ts";
+import { elementsIn, htmlAttribute, type HtmlElement, type HtmlNode, isElement, isShadowRoot } from "./parse_html.ts";
 
 /** The part of a page that its readers come for. */
 export interface MainContent {
@@ -9,6 +9,12 @@ export interface MainContent {
   readonly dropped: ReadonlySet<HtmlElement>;
   /** Characters inside the root that the page hides from its readers, and that are left out */
   readonly hiddenCharacters: number;
+  /** Characters outside of links that are left out since a class, an id or `aside` says that they surround the content, or the rest has most of the text */
+  readonly aroundCharacters: number;
+  /** Words that said so, in the order of the page */
+  readonly marks: readonly string[];
+  /** The page has its text in `noscript` alone */
+  readonly isWithoutScripts: boolean;
 }
 
 /** Elements whose text nobody reads as part of the page. */
@@ -21,27 +27,36 @@ const AROUND_ROLES = words(
 );
 /** Elements that are left out for a word in their class. A word on an inline element says how it looks. */
 const BLOCKS = words("div section table td ul ol dl p header form center fieldset article a figure");
+/** Elements whose id is the anchor of a text more often than the name of a part. */
+const ANCHORS = words("a p figure dl");
+/** Elements of forms. They have no text of their own, or none that counts. */
+const CONTROLS = words("input select textarea button");
 /** Elements that the content can be, when no landmark says what it is. */
 const CONTAINERS = words("body div section article main td table tbody tr form center blockquote font span");
 /** Words in the class of what surrounds the content. */
 const AROUND = new RegExp(
-  `(?:^|[-_ \\d])(?:${
-    ("nav nav(?:bar|igation|igate|header|footer|box|links|panel|menu|frame) menu(?:bar)? submenu mainmenu side-?bar breadcrumbs? " +
+  `(?<![^-_ \\d])(?:${
+    ("nav nav(?:bar|igation|igate|header|footer|box|links|panel|path|menu|frame) menu(?:bar)? submenu mainmenu side-?bar breadcrumbs? " +
       "crumbs? footer masthead topbar toolbar skip(?:link|nav)? share sharing social related recommend(?:ed|ations)? newsletter " +
-      "subscribe promo sponsor(?:ed)? advert(?:isement)?s? ads? banner cookies? consent popup modal comments? disqus pagination pager " +
-      "prevnext tags? widget searchbox search toc tocframe most-?(?:read|popular) trending signup login print editsection headerlink " +
-      "spirit-nav nosearch outbrain taboola").replaceAll(" ", "|")
-  })(?:$|[-_ \\d])`,
-  "i",
+      "subscribe promo sponsor(?:ed)? advert(?:isement)?s? ads? banner cookies? consent popup modal disqus pagination pager " +
+      "prevnext toc tocframe most-?(?:read|popular) trending signup editsection headerlink spirit-nav nosearch outbrain taboola " +
+      "tags? widget searchbox search login print").replaceAll(" ", "|")
+  })(?![^-_ \\d])`,
+  "gi",
 );
+/** Words of these that are in the classes of content as well. They count for what is a list of links or a form only. */
+const WEAK = /^(?:tags?|widget|searchbox|search|login|print)$/;
 /** An id is often made of a heading, so that only its last word counts. */
 const AROUND_ID = new RegExp(
-  `^(?:.*[-_])?(?:${
+  `^(?:.*[-_])?(${
     ("nav(?:bar|igation|header|footer)? menu submenu sidebar breadcrumbs? footer masthead topbar toolbar share sharing social related " +
-      "newsletter cookies? comments? disqus pagination search toc tocframe").replaceAll(" ", "|")
+      "newsletter cookies? disqus pagination search toc tocframe").replaceAll(" ", "|")
   })\\d{0,9}$`,
   "i",
 );
+/** Words in the class of a note in the middle of the content, which some pages write as `aside`. */
+const NOTE =
+  /(?:^|[-_ ])(?:notes?|footnotes?|endnotes?|admonition|callout|tip|warning|caution|danger|important|hint|topic|starlight-aside)(?:$|[-_ ])/i;
 /** Words that say that it is the content all the same. */
 const CONTENT =
   /(?:^|[-_ ])(?:article|body|content|main|entry|post|story|page|text|document|column|wrapper|container)(?:$|[-_ ])/i;
@@ -50,15 +65,20 @@ const MAX_NAME = 200;
 
 /** Share of the page's text that an element which is left out for its class has at most. */
 const MAX_AROUND_SHARE = 0.4;
+/** Share of the text outside of links that is left out at most, for marks, and beside the part that holds the most. */
+const MAX_LOST_SHARE = 0.2;
+/** Looks at a page for marks. Each takes the word that has the most text off the list of marks. */
+const MAX_LOOKS = 12;
+/** Elements beside each other, with one class and text of their own, from which they are the content. */
+const SIBLINGS = 3;
 /** Share of a text in links from which the text is a list of links. */
 const LIST_OF_LINKS = 0.5;
 /** Characters, and share of the page's text, that a landmark needs to count. */
 const MIN_LENGTH = 140;
 const MIN_LANDMARK_SHARE = 0.2;
 /** Share of the text outside of links from which a part is the content without the rest. */
-const SURE_SHARE = 0.9;
-/** Share that is enough where the rest is lists of links, as from `REST_IN_LINKS` on. */
-const PART_SHARE = 0.5;
+const SURE_SHARE = 0.95;
+/** Share of the rest in links from which the rest is a list of links. */
 const REST_IN_LINKS = 0.3;
 
 /** Share of the page's text from which what is set aside is what a script brings into sight. */
@@ -81,12 +101,19 @@ interface Measures {
  */
 export function findMainContent(document: HtmlElement, budget: WorkBudget): MainContent {
   const body = elementsIn(document).find(({ tag }) => tag === "body") ?? document;
-  const { silent, hidden, whole } = measureSeen(document, body, budget);
+  const { silent, hidden, whole, isWithoutScripts } = measureSeen(document, body, budget);
   const landmark = findLandmark(body, whole);
-  const around = findAround(landmark ?? body, whole, budget);
+  const found = findAround(landmark ?? body, whole, budget);
+  const around = new Set(found.map(({ element }) => element));
   const dropped = new Set([...silent, ...hidden, ...around]);
-  const root = landmark ?? densestPart(body, dropped, budget);
-  return { root, dropped, hiddenCharacters: charactersIn(hidden, { root, around: new Set(around), budget }) };
+  const { root, lost } = landmark === undefined ? densestPart(body, dropped, budget) : { root: landmark, lost: 0 };
+  const marked = found.filter(({ element, mark }) => mark !== undefined && isInside(element, new Set([root])));
+  return {
+    ...{ root, dropped, isWithoutScripts },
+    aroundCharacters: marked.reduce((sum, { element }) => sum + ownText(of(whole, element)), lost),
+    hiddenCharacters: charactersIn(hidden, { root, around, budget }),
+    marks: [...new Set(marked.map(({ mark = "" }) => mark))],
+  };
 }
 
 /** Elements of a page that its readers do not see, and the amounts of the rest. */
@@ -94,29 +121,67 @@ interface SeenPage {
   readonly silent: ReadonlySet<HtmlElement>;
   readonly hidden: ReadonlySet<HtmlElement>;
   readonly whole: AllMeasures;
+  readonly isWithoutScripts: boolean;
 }
 
-/** Measures what the readers of a page see. Where most of the text is set aside, a script brings it into sight, and it counts. */
+/**
+ * Measures what the readers of a page see. Where most of the text is set aside, a script brings it into sight, and it counts. Where scripts
+ * make the page, what it has in `noscript` counts.
+ */
 function measureSeen(document: HtmlElement, body: HtmlElement, budget: WorkBudget): SeenPage {
   const hidingOf = findHiding(document, budget);
-  const silent = new Set<HtmlElement>();
-  const hidden = new Set<HtmlElement>();
-  const aside: HtmlElement[] = [];
-  const skip = (element: HtmlElement) => {
-    if (SILENT.has(element.tag)) return silent.add(element) !== undefined;
-    const hiding = hidingOf(element);
-    if (hiding === "set_aside") aside.push(element);
-    return hiding === "hidden" && hidden.add(element) !== undefined;
+  const isTitle = createTitleCheck();
+  const look = (isWithoutScripts: boolean) => {
+    const silent = new Set<HtmlElement>();
+    const hidden = new Set<HtmlElement>();
+    const aside: HtmlElement[] = [];
+    const skip = (element: HtmlElement) => {
+      const isShown = isTitle(element) || isShadowRoot(element) || (isWithoutScripts && element.tag === "noscript");
+      if (SILENT.has(element.tag) && !isShown) {
+        return silent.add(element) !== undefined;
+      }
+      const hiding = hidingOf(element);
+      if (hiding === "set_aside") aside.push(element);
+      return hiding === "hidden" && hidden.add(element) !== undefined;
+    };
+    return { silent, hidden, aside, whole: measure(body, { budget, skip }), isWithoutScripts };
   };
-  const whole = measure(body, { budget, skip });
+  let seen = look(false);
+  if (of(seen.whole, body).text < MIN_LENGTH && [...seen.silent].some(({ tag }) => tag === "noscript")) {
+    const more = look(true);
+    if (of(more.whole, body).text >= MIN_LENGTH) seen = more;
+  }
+  const { silent, hidden, aside, whole } = seen;
   // The outer one of elements inside each other counts
   const asides = new Set(aside);
   const outer = aside.filter((element) => !isInside(element, asides));
   const text = outer.reduce((sum, element) => sum + of(whole, element).text, 0);
-  if (outer.length === 0 || text > of(whole, body).text * REVEALED_SHARE) return { silent, hidden, whole };
+  if (outer.length === 0 || text > of(whole, body).text * REVEALED_SHARE) return seen;
   for (const element of outer) hidden.add(element);
-  return { silent, hidden, whole: measure(body, { budget, skip: (one) => silent.has(one) || hidden.has(one) }) };
+  return { ...seen, whole: measure(body, { budget, skip: (one) => silent.has(one) || hidden.has(one) }) };
 }
+
+/** Elements above a button that are looked at for one that it is the title of */
+const TITLE_LEVELS = 4;
+
+/** Tells whether an element is a button that is all the text of a heading, as in a list of questions that open. */
+function createTitleCheck(): (element: HtmlElement) => boolean {
+  const known = new Map<HtmlElement, boolean>();
+  return ({ tag, parent }) => {
+    if (tag !== "button") return false;
+    let title = parent;
+    for (let level = 1; level < TITLE_LEVELS && title !== undefined && !TITLE.test(title.tag); level++) {
+      title = title.parent;
+    }
+    if (title === undefined || !TITLE.test(title.tag)) return false;
+    const isAll = known.get(title) ?? !/[\p{L}\p{N}]/u.test(seenText(title));
+    known.set(title, isAll);
+    return isAll;
+  };
+}
+
+const HEADING = /^h[1-6]$/;
+const TITLE = /^(?:h[1-6]|dt|summary|legend)$/;
 
 /** Returns the number of characters in hidden elements of the content. What holds no word is an icon or a mark. */
 function charactersIn(
@@ -200,61 +265,198 @@ function findLandmark(body: HtmlElement, measures: AllMeasures): HtmlElement | u
   return articles.length === 1 ? articles.find(isEnough) : undefined;
 }
 
-/** Finds the outermost elements inside the root that surround the content. */
-function findAround(root: HtmlElement, measures: AllMeasures, budget: WorkBudget): readonly HtmlElement[] {
-  const found: HtmlElement[] = [];
-  const { text: all } = of(measures, root);
-  const visit = ({ children }: HtmlElement) => {
+/** Element that surrounds the content. */
+interface Around {
+  readonly element: HtmlElement;
+  /** Word that says so, where the element does not say it by its nature, as `nav` */
+  readonly mark: string | undefined;
+}
+
+/**
+ * Finds the outermost elements inside the root that surround the content. Words in classes and ids say so only of a small part of the text:
+ * as long as there is more, the word that has the most of it is no mark on this page.
+ */
+function findAround(root: HtmlElement, measures: AllMeasures, budget: WorkBudget): readonly Around[] {
+  const noMarks = new Set<string>();
+  const options = { root, measures, noMarks, budget, classes: new Map<HtmlElement, readonly string[]>() };
+  for (let look = 1;; look++) {
+    const known = noMarks.size;
+    const found = lookAround(options);
+    if (look === MAX_LOOKS) return found.filter(({ mark }) => mark === undefined);
+    if (noMarks.size > known) continue;
+    const amounts = new Map<string, number>();
+    let rest = ownText(of(measures, root));
+    let sum = 0;
+    for (const { element, mark } of found) {
+      const text = ownText(of(measures, element));
+      if (mark === undefined) rest -= text;
+      else if (text > of(measures, element).text * LIST_OF_LINKS) {
+        sum += text;
+        amounts.set(mark, (amounts.get(mark) ?? 0) + text);
+      }
+    }
+    if (sum <= Math.max(rest * MAX_LOST_SHARE, MIN_LENGTH)) return found;
+    const [[most = ""] = []] = [...amounts].sort(([, a], [, b]) => b - a);
+    noMarks.add(most);
+  }
+}
+
+interface LookOptions {
+  readonly root: HtmlElement;
+  readonly measures: AllMeasures;
+  /** Words that are no marks on this page. Weak ones that the content has are added. */
+  readonly noMarks: Set<string>;
+  /** Words of `AROUND` in the classes of elements that were looked at */
+  readonly classes: Map<HtmlElement, readonly string[]>;
+  readonly budget: WorkBudget;
+}
+
+function lookAround(options: LookOptions): readonly Around[] {
+  const { root, measures, budget } = options;
+  const found: Around[] = [];
+  const visit = ({ children }: HtmlElement, heading: HtmlElement | undefined) => {
+    let row: ReadonlySet<HtmlElement> | undefined;
     for (const child of children) {
       budget.step(8);
       if (!isElement(child) || !measures.has(child)) continue;
-      if (isAround(child, of(measures, child), all)) found.push(child);
-      // Classes inside code are those of a highlighter
-      else if (child.tag !== "pre") visit(child);
+      const isPart = heading === undefined || of(measures, child).text < of(measures, heading).text;
+      const mark = isPart ? markOf(child, heading !== undefined, options) : undefined;
+      if (isPart && heading === undefined && isAroundByNature(child, options)) {
+        found.push({ element: child, mark: undefined });
+      } else if (mark !== undefined && !(row ??= inRows(children, options)).has(child)) {
+        found.push({ element: child, mark });
+      } // Classes inside code are those of a highlighter
+      else if (child.tag !== "pre") visit(child, HEADING.test(child.tag) ? child : heading);
     }
   };
-  visit(root);
+  visit(root, undefined);
   return found;
 }
 
-function isAround(element: HtmlElement, { text, linked }: Measures, all: number): boolean {
+/** Returns elements that stand in a row of one tag and class and have text of their own: parts of the content, whatever their class is. */
+function inRows(children: readonly HtmlNode[], { measures, budget }: LookOptions): ReadonlySet<HtmlElement> {
+  const inRow = new Set<HtmlElement>();
+  let row: HtmlElement[] = [];
+  const close = () => {
+    const text = row.reduce((sum, element) => sum + of(measures, element).text, 0);
+    const own = row.reduce((sum, element) => sum + ownText(of(measures, element)), 0);
+    if (row.length >= SIBLINGS && own >= MIN_LENGTH && own > text * LIST_OF_LINKS) {
+      for (const element of row) inRow.add(element);
+    }
+    row = [];
+  };
+  for (const child of children.filter(isElement)) {
+    budget.step(4);
+    const [first = child] = row;
+    if (first.tag !== child.tag || nameOf(first, "class") !== nameOf(child, "class")) close();
+    row.push(child);
+  }
+  close();
+  return inRow;
+}
+
+function isAroundByNature(element: HtmlElement, { root, measures, budget }: LookOptions): boolean {
   const { tag } = element;
-  if (tag === "nav" || tag === "aside" || tag === "footer") return true;
-  if (AROUND_ROLES.has(htmlAttribute(element, "role") ?? "")) return true;
-  if (tag === "header") return !elementsIn(element).some((inside) => /^h[1-3]$/.test(inside.tag));
-  if (!BLOCKS.has(tag) || text > all * MAX_AROUND_SHARE) return false;
+  if (tag === "nav" || tag === "footer" || AROUND_ROLES.has(htmlAttribute(element, "role") ?? "")) return true;
+  if (/^(?:.* )?footer(?: .*)?$/.test(nameOf(element, "class")) || nameOf(element, "id") === "footer") {
+    return BLOCKS.has(tag) && of(measures, element).text <= of(measures, root).text * MAX_AROUND_SHARE;
+  }
+  return tag === "header" && firstInside(element, ({ tag: inside }) => /^h[1-3]$/.test(inside), budget) === undefined;
+}
+
+/** Returns the word that says that an element surrounds the content. Inside of a heading only what stands beside it does. */
+function markOf(
+  element: HtmlElement,
+  isInHeading: boolean,
+  { root, measures, noMarks, classes, budget }: LookOptions,
+): string | undefined {
+  const { tag } = element;
+  const own = of(measures, element);
   const names = nameOf(element, "class");
-  if (!AROUND.test(names) && !AROUND_ID.test(nameOf(element, "id"))) return false;
-  return !CONTENT.test(names) || linked > text * LIST_OF_LINKS;
+  if (tag === "aside") return noMarks.has(tag) || isNote(element, names) ? undefined : tag;
+  const isList = own.linked > own.text * LIST_OF_LINKS;
+  const isLarge = own.text > of(measures, root).text * MAX_AROUND_SHARE;
+  if (!BLOCKS.has(tag) || isLarge || (CONTENT.test(names) && !isList)) return undefined;
+  const found = classes.get(element) ?? [...names.matchAll(AROUND)].map(([word]) => word.toLowerCase());
+  classes.set(element, found);
+  for (const word of found) {
+    // A list of links is no text that people come for
+    if (
+      (noMarks.has(word) && (!isList || WEAK.test(word))) || (isInHeading && !/^(?:headerlink|editsection)$/.test(word))
+    ) continue;
+    if (!WEAK.test(word) || isList || firstInside(element, ({ tag: inside }) => CONTROLS.has(inside), budget)) {
+      return word;
+    }
+    if (ownText(own) >= MIN_LENGTH) noMarks.add(word);
+  }
+  const word = AROUND_ID.exec(nameOf(element, "id"))?.[1]?.toLowerCase();
+  if (word === undefined || isInHeading || ((noMarks.has(word) || ANCHORS.has(tag)) && !isList)) return undefined;
+  const heading = firstInside(element, ({ tag: inside }) => HEADING.test(inside), budget);
+  // The id of a section is made of its heading
+  return heading !== undefined && seenText(heading).toLowerCase().includes(word) ? undefined : word;
 }
 
-/** Follows the element that has nearly all of the text down from the body, until the text is spread. */
-function densestPart(body: HtmlElement, dropped: ReadonlySet<HtmlElement>, budget: WorkBudget): HtmlElement {
+function isNote(element: HtmlElement, names: string): boolean {
+  return NOTE.test(names) || /^(?:note$|doc-)/.test(htmlAttribute(element, "role") ?? "");
+}
+
+/** Finds the first element inside an element, in the order of the page. */
+function firstInside(
+  { children }: HtmlElement,
+  test: (element: HtmlElement) => boolean,
+  budget: WorkBudget,
+): HtmlElement | undefined {
+  for (const child of children) {
+    budget.step(2);
+    if (!isElement(child)) continue;
+    const found = test(child) ? child : firstInside(child, test, budget);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** Follows the element that has nearly all of the text down from the body, until the text is spread or too much of the page would be lost. */
+function densestPart(
+  body: HtmlElement,
+  dropped: ReadonlySet<HtmlElement>,
+  budget: WorkBudget,
+): { readonly root: HtmlElement; /** Characters outside of links that are beside the part */ readonly lost: number } {
   const measures = measure(body, { budget, skip: (element) => dropped.has(element) });
-  let at = body;
-  for (let next: HtmlElement | undefined = body; next !== undefined; next = heaviestPart(at, measures)) at = next;
-  return at;
+  const all = ownText(of(measures, body));
+  let root = body;
+  for (let next: HtmlElement | undefined = body; next !== undefined;) {
+    root = next;
+    next = heaviestPart(root, { least: all * (1 - MAX_LOST_SHARE), measures });
+  }
+  return { root, lost: all - ownText(of(measures, root)) };
 }
 
-function heaviestPart(element: HtmlElement, measures: AllMeasures): HtmlElement | undefined {
+function heaviestPart(
+  element: HtmlElement,
+  { least, measures }: { readonly least: number; readonly measures: AllMeasures },
+): HtmlElement | undefined {
   let part: HtmlElement | undefined;
   let most = 0;
   for (const child of element.children) {
     if (!isElement(child)) continue;
-    const { text, linked } = of(measures, child);
-    if (text - linked > most) [part, most] = [child, text - linked];
+    const own = ownText(of(measures, child));
+    if (own > most) [part, most] = [child, own];
   }
-  if (part === undefined || most < MIN_LENGTH || !CONTAINERS.has(part.tag)) return undefined;
+  if (part === undefined || most < MIN_LENGTH || most < least || !CONTAINERS.has(part.tag)) return undefined;
   const whole = of(measures, element);
-  const share = most / (whole.text - whole.linked);
-  if (share >= SURE_SHARE) return part;
+  if (most >= ownText(whole) * SURE_SHARE) return part;
   const inside = of(measures, part);
   const restInLinks = (whole.linked - inside.linked) / (whole.text - inside.text);
-  return share >= PART_SHARE && restInLinks > REST_IN_LINKS ? part : undefined;
+  return restInLinks > REST_IN_LINKS ? part : undefined;
 }
 
 function of(measures: AllMeasures, element: HtmlElement): Measures {
   return measures.get(element) ?? { text: 0, linked: 0 };
+}
+
+/** Returns the characters outside of links. */
+function ownText({ text, linked }: Measures): number {
+  return text - linked;
 }
 
 /** Returns the number of characters, with runs of white space counted as one and none at the ends. */

@@ -128,6 +128,20 @@ class GrowingText {
 const DOCUMENT = "#document";
 const FRAGMENT = "#fragment";
 
+/** Shadow tree that a page declares, while its host is parsed. */
+interface ShadowTree {
+  readonly root: HtmlElement;
+  /** By name, "" for what names none. undefined: the host has no other child so far */
+  slots: ReadonlyMap<string, { readonly slot: HtmlElement; isFilled: boolean }> | undefined;
+  /** Holds the children for which there is no slot */
+  unseen: HtmlElement | undefined;
+}
+
+/** Tells whether a `template` is the shadow tree of the element it is in, which is seen in its place. */
+export function isShadowRoot(element: HtmlElement): boolean {
+  return element.tag === "template" && /^(?:open|closed)$/i.test(htmlAttribute(element, "shadowrootmode") ?? "");
+}
+
 function createTreeAdapter(budget: WorkBudget, growing: GrowingText): TreeAdapter<PageTree> {
   const namespaces = new WeakMap<HtmlElement, html.NS>();
   const contents = new WeakMap<HtmlElement, HtmlElement>();
@@ -142,15 +156,43 @@ function createTreeAdapter(budget: WorkBudget, growing: GrowingText): TreeAdapte
     budget.keep(1);
     return { text, parent: undefined };
   };
+  const shadows = new Map<HtmlElement, ShadowTree>();
   const insert = (parent: HtmlElement, node: HtmlNode, before?: HtmlNode) => {
     budget.step(8);
-    let place = parent;
+    let place = placeOf(parent, node);
+    if (isElement(node) && isShadowRoot(node) && !shadows.has(parent)) {
+      shadows.set(parent, { root: node, slots: undefined, unseen: undefined });
+    }
     while (place.depth >= MAX_DEPTH && place.parent !== undefined) place = place.parent;
     node.parent = place;
     if (isElement(node)) node.depth = place.depth + 1;
     const at = before === undefined ? -1 : indexOf(place, before);
     if (at === -1) place.children.push(node);
     else place.children.splice(at, 0, node);
+  };
+  /** Returns where a child is seen: that of an element with a shadow tree in its slot there, and nowhere without one. */
+  const placeOf = (parent: HtmlElement, node: HtmlNode): HtmlElement => {
+    const shadow = shadows.get(parent);
+    if (shadow === undefined || (!isElement(node) && node.text.trim() === "")) return parent;
+    if (shadow.slots === undefined) {
+      const slots = elementsIn(shadow.root).filter(({ tag }) => tag === "slot").reverse();
+      budget.keep(slots.length);
+      shadow.slots = new Map(slots.map((slot) => [htmlAttribute(slot, "name") ?? "", { slot, isFilled: false }]));
+    }
+    const found = shadow.slots.get(isElement(node) ? htmlAttribute(node, "slot") ?? "" : "");
+    if (found === undefined) {
+      if (shadow.unseen === undefined) {
+        shadow.unseen = create("div", [{ name: "hidden", value: "" }]);
+        shadow.unseen.parent = parent;
+        shadow.unseen.depth = parent.depth + 1;
+        parent.children.push(shadow.unseen);
+      }
+      return shadow.unseen;
+    }
+    // What a slot has itself is seen as long as nothing is put into it
+    if (!found.isFilled) found.slot.children.length = 0;
+    found.isFilled = true;
+    return found.slot;
   };
   /** The wanted node is nearly always the last one. A search counts, as page after page of misplaced table content needs many. */
   const indexOf = ({ children }: HtmlElement, node: HtmlNode): number => {
@@ -180,7 +222,10 @@ function createTreeAdapter(budget: WorkBudget, growing: GrowingText): TreeAdapte
     insertBefore(parent, node, before) {
       if (isElement(node) || node.text !== "") insert(parent, node, before);
     },
-    insertText: (parent, text) => insertText(parent, text, parent.children.at(-1)),
+    insertText(parent, text) {
+      const place = shadows.has(parent) ? placeOf(parent, { text, parent }) : parent;
+      insertText(place, text, place.children.at(-1));
+    },
     insertTextBefore(parent, text, before) {
       const at = indexOf(parent, before);
       insertText(parent, text, at > 0 ? parent.children[at - 1] : undefined, before);
@@ -196,7 +241,7 @@ function createTreeAdapter(budget: WorkBudget, growing: GrowingText): TreeAdapte
       budget.step(known.size + added.length);
       element.attributes.push(...added);
     },
-    setTemplateContent: (template, content) => void contents.set(template, content),
+    setTemplateContent: (template, content) => void contents.set(template, isShadowRoot(template) ? template : content),
     getTemplateContent: (template) => contents.get(template) ?? template,
     setDocumentType() {},
     setDocumentMode: (_document, next) => void (mode = next),

@@ -2,7 +2,7 @@ import { isShallow } from "../base/json.ts";
 import { DocumentError } from "../documents/document_error.ts";
 import { createWorkBudget, type WorkLimits } from "../documents/work_budget.ts";
 import { charsetOf, decodePage } from "./decode_page.ts";
-import { findMainContent } from "./main_content.ts";
+import { findMainContent, type MainContent } from "./main_content.ts";
 import { oneLine, type PageMetadata, readMetadata } from "./page_metadata.ts";
 import { elementsIn, htmlAttribute, parseHtml } from "./parse_html.ts";
 import { plainText } from "./plain_text.ts";
@@ -98,16 +98,26 @@ function htmlPage(whole: string, url: string, job: { stopped(): boolean }): WebP
       return { ...metadata, kind: "html", ...fallback(html, "it may be made by scripts, which are not run", job) };
     }
     const tooLong = written.isCut ? ["The page is longer than what is written of it: its end is missing"] : [];
-    const { hiddenCharacters } = content;
-    const left = hiddenCharacters > 0
-      ? [`${hiddenCharacters} characters that the page hides from its readers were left out`]
-      : [];
-    return { kind: "html", ...metadata, text: written.text, notices: [...cut, ...tooLong, ...left] };
+    return { kind: "html", ...metadata, text: written.text, notices: [...cut, ...tooLong, ...leftOut(content)] };
   } catch (error) {
     // A stack that is too small is a page that is too deep. Whatever else fails, the page still has its text
     const reason = error instanceof DocumentError ? error.message : "its structure could not be read";
     return { kind: "html", ...NO_METADATA, title: titleOf(html), ...fallback(html, reason, job, cut) };
   }
+}
+
+/** Most words that a notice names. */
+const MAX_MARKS = 5;
+
+function leftOut({ hiddenCharacters, aroundCharacters, marks, isWithoutScripts }: MainContent): readonly string[] {
+  const named = marks.length === 0 ? "" : `, as parts that it calls ${marks.slice(0, MAX_MARKS).join(", ")}`;
+  return [
+    ...(isWithoutScripts ? ["This is what the page has for readers without scripts"] : []),
+    ...(hiddenCharacters > 0
+      ? [`${hiddenCharacters} characters that the page hides from its readers were left out`]
+      : []),
+    ...(aroundCharacters > 0 ? [`${aroundCharacters} characters around the content were left out${named}`] : []),
+  ];
 }
 
 function fallback(

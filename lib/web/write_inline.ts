@@ -1,4 +1,5 @@
 import type { WorkBudget } from "../documents/work_budget.ts";
+import { codeOf } from "./code_block.ts";
 import { codeSpan, escapeText } from "./markdown_syntax.ts";
 import { elementsIn, htmlAttribute, type HtmlElement, type HtmlNode, isElement, textInside } from "./parse_html.ts";
 
@@ -17,6 +18,8 @@ type InlineMark = "strong" | "emphasis" | "strike" | "link";
 
 /** Stands for a line break until a paragraph is written. A page cannot have this character. */
 export const BREAK = "\0";
+/** Stands for a space of code until white space is collapsed. */
+const SPACE = "\x01";
 /** UTF-16 units of an address. A longer one is left out, since it says nothing to a reader. */
 const MAX_URL = 2000;
 /** UTF-16 units of a text between two looks at the clock. */
@@ -46,7 +49,7 @@ export class InlineWriter {
     for (const node of nodes) this.#part(node, parts);
     const text = parts.join("");
     this.#options.budget.step(text.length >> 3);
-    return text.replace(/[ \t\n\r\f\u00a0]+/g, " ").replace(/^[\0 ]+/, "").replace(/ $/, "");
+    return text.replace(/[ \t\n\r\f\u00a0]+/g, " ").replace(/^[\0 ]+/, "").replace(/ $/, "").replaceAll(SPACE, " ");
   }
 
   #part(node: HtmlNode, parts: string[]): void {
@@ -93,12 +96,20 @@ export class InlineWriter {
       case "rp":
         return;
       case "pre":
-        return void parts.push(BREAK, codeSpan(textInside(node)), BREAK);
+        return void parts.push(BREAK, this.#code(node), BREAK);
       default:
         if (isBlock) parts.push(BREAK);
         all(parts);
         if (isBlock) parts.push(BREAK);
     }
+  }
+
+  /** Returns a block of code in the middle of a line: a span for each of its lines, indented as they are. */
+  #code(block: HtmlElement): string {
+    const lines = codeOf(block, this.#options.budget).split("\n");
+    return lines.map((line) => codeSpan(line.trimEnd().replace(/\s/g, SPACE))).filter((line) => line !== "").join(
+      BREAK,
+    );
   }
 
   /** Escapes a text in slices, since one text may be the whole page. */

@@ -127,16 +127,20 @@ class MarkdownWriter {
   }
 
   #list(list: HtmlElement): void {
-    let number = list.tag === "ol" ? Number.parseInt(htmlAttribute(list, "start") ?? "1", 10) : Number.NaN;
-    if (list.tag === "ol" && !(number >= 0 && number < 100_000_000)) number = 1;
+    const isOrdered = list.tag === "ol";
+    const items = list.children.filter((child): child is HtmlElement => isElement(child) && !this.#dropped.has(child));
+    const isReversed = htmlAttribute(list, "reversed") !== undefined;
+    let number = numberOf(list, "start") ?? (isReversed ? items.length : 1);
     if (this.#prefix === "" && this.#firstPrefix === undefined) this.#needsBlank = this.#lines.length > 0;
     else this.#needsBlank = false;
-    for (const child of list.children) {
-      if (!isElement(child) || this.#dropped.has(child) || this.isFull) continue;
-      const marker = Number.isNaN(number) ? "- " : `${number++}. `;
+    for (const child of items) {
+      if (this.isFull) return;
+      number = numberOf(child, "value") ?? number;
+      const marker = isOrdered ? markerOf(number, htmlAttribute(child, "type") ?? htmlAttribute(list, "type")) : "- ";
+      number = Math.max(0, number + (isReversed ? -1 : 1));
       // A list right inside a list belongs to the item before it
-      const items = child.tag === "li" ? child.children : [child];
-      this.#inside(marker, " ".repeat(marker.length), () => this.blocks(items));
+      const nodes = child.tag === "li" ? child.children : [child];
+      this.#inside(marker, " ".repeat(marker.length), () => this.blocks(nodes));
       this.#needsBlank = false;
     }
     this.#needsBlank = true;
@@ -225,6 +229,36 @@ class MarkdownWriter {
     return has;
   }
 }
+
+/** Returns the number that an attribute gives to an item. A number of Markdown has nine digits at most, and no sign. */
+function numberOf(element: HtmlElement, name: "start" | "value"): number | undefined {
+  const number = Number.parseInt(htmlAttribute(element, name) ?? "", 10);
+  return number >= 0 && number < 100_000_000 ? number : undefined;
+}
+
+/** Returns the marker of an item. Markdown has no letters for markers, so that they stand behind a bullet. */
+function markerOf(number: number, type: string | undefined): string {
+  if (number === 0 || number > MAX_LETTERED || !/^[aAiI]$/.test(type ?? "")) return `${number}. `;
+  const letters = type?.toLowerCase() === "a" ? lettersOf(number) : romanOf(number);
+  return `- ${type === "a" || type === "i" ? letters : letters.toUpperCase()}. `;
+}
+
+/** Numbers up to which an item of a list by letters has letters */
+const MAX_LETTERED = 3999;
+
+function lettersOf(number: number): string {
+  const rest = Math.floor((number - 1) / 26);
+  return (rest === 0 ? "" : lettersOf(rest)) + String.fromCharCode(97 + (number - 1) % 26);
+}
+
+function romanOf(number: number): string {
+  const [sign = "", worth = 0] = ROMAN.find(([, least]) => least <= number) ?? [];
+  return worth === 0 ? "" : sign + romanOf(number - worth);
+}
+
+const ROMAN = (
+  "m1000 cm900 d500 cd400 c100 xc90 l50 xl40 x10 ix9 v5 iv4 i1".split(" ")
+).map((word): readonly [string, number] => [word.replace(/\d+/, ""), Number(word.replace(/\D+/, ""))]);
 
 const BLOCK_TAGS = new Set(
   ("address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure footer form " +

@@ -251,6 +251,7 @@ function provider(table: string, kind: string): Record<string, unknown> {
     [`${table}.api_key_env`]: "",
     [`${table}.api_key_file`]: "",
     [`${table}.timeout_secs`]: 120,
+    [`${table}.silence_secs`]: 0,
     [`${table}.max_retries`]: 2,
     [`${table}.vision`]: "auto",
     [`${table}.fallback`]: [],

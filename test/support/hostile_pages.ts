@@ -31,6 +31,11 @@ export const HOSTILE_PAGES: Readonly<Record<string, () => string>> = {
   "svg": () => `${many("<svg><g>", 300_000)}x`,
   "math": () => `${many("<math><mi>", 300_000)}x`,
   "template": () => `${many("<template>", 300_000)}x`,
+  "shadow trees in slots": () => many("<x-a><template shadowrootmode=open><slot></slot></template>", 50_000),
+  "100,000 children of a shadow host": () =>
+    `<x-a><template shadowrootmode=open>${many("<slot name=b>", 1000)}</template>${many("<b slot=b>x</b>", 100_000)}`,
+  "buttons in a heading": () => `<h1>${many("<button>x</button>", 100_000)}`,
+  "nested ids of marks": () => `${many("<div id=search>", 190)}${many("<p>x y z</p>", 60_000)}`,
   "select": () => many("<select><option>", 300_000),
   "400,000 comments": () => `${many("<!-- x -->", 400_000)}x`,
   "open comment": () => `<!--${many("-", 4_000_000)}`,

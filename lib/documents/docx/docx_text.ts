@@ -197,6 +197,8 @@ export function renderTable(table: XmlElement, textOf: (cell: XmlElement) => str
   const rows = childrenNamed(table, "w:tr").map((row) => {
     // More would be cut anyway
     if (length > MAX_TABLE_TEXT) return [];
+    const before = toInteger(valueOf(childOf(row, "w:trPr"), "w:gridBefore")) ?? 0;
+    const skipped = Array<string>(Math.min(Math.max(before, 0), MAX_COLUMNS)).fill("");
     const cells = childrenNamed(row, "w:tc").slice(0, MAX_COLUMNS).flatMap((cell) => {
       const properties = childOf(cell, "w:tcPr");
       const merge = properties === undefined ? undefined : childOf(properties, "w:vMerge");
@@ -204,7 +206,7 @@ export function renderTable(table: XmlElement, textOf: (cell: XmlElement) => str
       const columns = Math.min(Math.max(toInteger(valueOf(properties, "w:gridSpan")) ?? 1, 1), MAX_COLUMNS);
       return [continuesMerge ? "" : cellText(textOf(cell)), ...Array<string>(columns - 1).fill("")];
     });
-    const shown = cells.slice(0, MAX_COLUMNS);
+    const shown = cells.length === 0 ? [] : [...skipped, ...cells].slice(0, MAX_COLUMNS);
     length += shown.reduce((sum, text) => sum + text.length + 3, 0);
     return shown;
   }).filter((cells) => cells.length > 0);

@@ -6,8 +6,18 @@ import { wordAttribute } from "./open_docx.ts";
 export const MAX_ADDRESS = 2000;
 const MAX_TARGETS = 100_000;
 
-/** Returns the address of a link: a page, a bookmark of the document as `#name`, or a place in a page. "" without either. */
+/**
+ * Returns the address of a link: a page, a bookmark of the document as `#name`, or a place in a page. "" without either, and for a page
+ * whose scheme is not http, https or mailto, as in `javascript:`.
+ */
 export function joinAddress(page: string, bookmark: string | undefined): string {
+  if (
+    !/^(?:https?|mailto):$/.test(
+      URL.parse(page.slice(0, MAX_ADDRESS), "https://relative.invalid")?.protocol ?? "https:",
+    )
+  ) {
+    return "";
+  }
   const place = bookmark === undefined || bookmark === "" || page.includes("#") ? "" : `#${bookmark}`;
   return `${page}${place}`.slice(0, MAX_ADDRESS);
 }

@@ -3,6 +3,8 @@ import { type Colour, damaged, type Exif, type ImageProperties, requireSize } fr
 import { MAX_EXIF_BYTES, readExif } from "./read_tiff.ts";
 
 const MAX_CHUNKS = 4096;
+/** Bytes that each frame of an animated PNG takes at least, so that a count beyond them is none */
+const FRAME_BYTES = 38;
 const INCHES_PER_METRE = 39.3701;
 const PNG_COLOURS: Readonly<Record<number, readonly [Colour, alpha: boolean]>> = {
   0: ["gray", false],
@@ -22,7 +24,7 @@ export async function readPng(source: ByteSource): Promise<ImageProperties> {
   const [colour, opaqueAlpha] = PNG_COLOURS[header.getUint8(17)] ?? [];
   if (colour === undefined) throw damaged("its colour type is unknown");
   let alpha = opaqueAlpha;
-  let frames = 1;
+  let frames: number | undefined = 1;
   let dpi: readonly [number, number] | undefined;
   let exif: Exif | undefined;
   let at = 33;
@@ -33,7 +35,10 @@ export async function readPng(source: ByteSource): Promise<ImageProperties> {
     const content = at + 8;
     if (name === "IEND" || content + length > source.size) break;
     if (name === "tRNS") alpha = true;
-    if (name === "acTL" && length === 8) frames = (await source.part(content, 4)).getUint32(0);
+    if (name === "acTL" && length === 8) {
+      const count = (await source.part(content, 4)).getUint32(0);
+      frames = count > 0 && count * FRAME_BYTES <= source.size ? count : undefined;
+    }
     if (name === "pHYs" && length === 9) dpi = pngDensity(await source.part(content, 9));
     if (name === "eXIf" && length <= MAX_EXIF_BYTES) {
       exif = await readExif(memorySource(await source.part(content, length)));

@@ -6,6 +6,7 @@ import { type BrowserDownloads, type DownloadedFile, openAttachment } from "./br
 import { FilledSecrets, type SecretFill, type SecretGuards } from "./filled_secrets.ts";
 import { reachesLogin } from "./login_hosts.ts";
 import { type StepOptions, takeStep } from "./browser_step.ts";
+import { visibleText, waitForText } from "./visible_text.ts";
 import { BrowserWindows, type BrowserWindowsOptions, type PageState, quotedWords } from "./browser_windows.ts";
 
 /** File that is given to a page. */
@@ -136,10 +137,10 @@ export class BrowserPages {
     return shown;
   }
 
-  /** Returns the visible text of the page. */
+  /** Returns the visible text of the page and its frames. */
   async text(options: StepOptions): Promise<string> {
     const page = this.#windows.current;
-    return cut(await this.#load(page, "read the page", options, () => page.locator("body").innerText(limits(options))));
+    return cut(await this.#load(page, "read the page", options, () => visibleText(page, limits(options))));
   }
 
   async click(ref: string, options: StepOptions): Promise<void> {
@@ -215,14 +216,13 @@ export class BrowserPages {
     await takeStep("scroll", options, () => page.mouse.wheel(isSideways ? sign : 0, isSideways ? 0 : sign));
   }
 
-  /** Waits until a text is visible. @throws {ToolError} `browser_timeout` */
+  /** Waits until a text is visible, in a frame too. @throws {ToolError} `browser_timeout` */
   async waitFor(text: string, options: StepOptions): Promise<void> {
     const page = this.#windows.current;
-    const element = page.getByText(text).first();
     await takeStep(
       `find ${JSON.stringify(text)} on the page`,
       options,
-      () => element.waitFor({ ...limits(options), state: "visible" }),
+      () => waitForText(page, text, limits(options)),
     );
   }
 

@@ -1,3 +1,4 @@
+import { utf16Of } from "../../base/utf16.ts";
 import { Buffer } from "node:buffer";
 import { withoutEnd } from "../../base/text.ts";
 
@@ -150,7 +151,11 @@ const FORMS: readonly RegExp[] = [
  * @param head its first KEY_HEAD_BYTES, or all of a shorter file
  */
 export function holdsPrivateKey(head: Uint8Array): boolean {
-  const bytes = Buffer.from(head.buffer, head.byteOffset, Math.min(head.byteLength, KEY_HEAD_BYTES));
+  const read = head.subarray(0, KEY_HEAD_BYTES);
+  const encoding = utf16Of(read);
+  const bytes = encoding === undefined
+    ? Buffer.from(read.buffer, read.byteOffset, read.byteLength)
+    : Buffer.from(new TextDecoder(encoding).decode(read));
   if (!WORDS.some((word) => bytes.includes(word))) return false;
   const text = bytes.toString("latin1");
   return FORMS.some((form) => form.test(text));

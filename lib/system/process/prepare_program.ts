@@ -142,7 +142,7 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
     contained: true,
     async start() {
       // A program outlives the call that started it where it waits for the next one
-      const ended = note === undefined ? () => {} : options.watch.runs(note);
+      const ended = note === undefined ? () => {} : await options.watch.runs(note, signal);
       const cleanAll = () => clean().finally(ended);
       let relay: CommandRelay | undefined;
       try {
@@ -344,7 +344,9 @@ async function seenWorkspace(
   const seen = { ...await watch.coversOf(before, scope), workspaceRoot: root, writes };
   const note = { ...noteOf(root, skip, before.guarded), changes: changesFrom(clock, taint) };
   const isRaced = watch.isRaced(root);
-  return writes ? { seen, note, isRaced, ...await watch.watch(note, true) } : { seen, isRaced, ...unwatched(false) };
+  return writes
+    ? { seen, note, isRaced, ...await watch.watch(note, { signal }) }
+    : { seen, isRaced, ...unwatched(false) };
 }
 
 function running(

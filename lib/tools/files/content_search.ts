@@ -51,10 +51,18 @@ export const contentSearch = defineTool({
     const found = matches.slice(0, limit);
     const notices = noticesOf(result, limit);
     const lines = found.map(matchLine);
-    const none = `No line matches in ${searched} files`;
+    const crossing = /\n|(?<!\\)(?:\\\\){0,50}\\n/.test(pattern)
+      ? ". A pattern meets one line at a time: search for a part without its line break"
+      : "";
+    const none = `No line matches in ${searched} files${crossing}`;
     const shortened = found.some(({ startByte }) => startByte !== undefined);
     return {
-      output: [...(lines.length === 0 ? [none] : lines), ...(shortened ? [SHORTENED] : []), ...notices].join("\n"),
+      output: [
+        ...(lines.length === 0 ? [none] : lines),
+        ...(shortened ? [SHORTENED] : []),
+        ...(result.isComposed ? [COMPOSED] : []),
+        ...notices,
+      ].join("\n"),
       isError: false,
       data: { matches: found.map(matchData), files: searched, truncated: notices.length > 0 },
       reads: [...new Set(found.map(({ path }) => path))],
@@ -64,6 +72,8 @@ export const contentSearch = defineTool({
 
 const SHORTENED =
   '[Long lines are shortened around their match: read_file with the "start_line" and "start_byte" goes on at the match]';
+
+const COMPOSED = "[No line has the code points of the pattern: these have the same text in others]";
 
 function matchLine({ path, line, text, startByte }: FileMatch): string {
   return `${pathLine(path)}:${line}: ${text}${startByte === undefined ? "" : ` [start_byte ${startByte}]`}`;

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { decodeText, type FilePart, type NoPart, readPart, type TextPlace } from "./read_text.ts";
+import { asUtf8, decodeText, type FilePart, type NoPart, readPart, type TextPlace } from "./read_text.ts";
 import { readScope } from "./file_scope.ts";
 
 const line = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000_000_000));
@@ -31,22 +31,23 @@ export const readFile = defineTool({
   effects: ({ path }) => ({ root: "read_file", paths: [path] }),
   async run({ path, start_line: startLine = 1, start_byte: startByte = 1, line_count: lineCount }, context) {
     const { max_read_bytes: maxBytes, allow_binary: allowBinary } = context.config.security.read_file;
-    const file = await context.services.files.open(path, readScope(context));
+    const opened = await context.services.files.open(path, readScope(context));
     try {
+      const { file, encoding } = await asUtf8(opened, path);
       const part = await readPart(file, { startLine, startByte, lineCount, maxBytes, signal: context.signal });
       if (part.kind !== "part") throw outOfRange(part, { path, startLine, startByte });
       const text = decodeText(part.bytes);
       if (text === undefined && !allowBinary) {
         throw new ToolError(
           "binary_file",
-          `Cannot read "${path}": it is not UTF-8 text; [security.read_file] allow_binary = true returns such files as base64`,
+          `Cannot read "${path}": it is no text in UTF-8, or in UTF-16 with a byte order mark; [security.read_file] allow_binary = true returns such files as base64`,
         );
       }
       const next = text === undefined ? undefined : part.next;
       const data = {
         path,
-        size: file.size,
-        encoding: text === undefined ? "base64" : "utf-8",
+        size: opened.size,
+        encoding: text === undefined ? "base64" : encoding,
         truncated: part.cut,
         ...(startByte === 1 ? {} : { start_byte: part.startByte }),
         ...(next === undefined ? {} : { next_line: next.line }),
@@ -61,7 +62,7 @@ export const readFile = defineTool({
       ];
       return { output: [body, ...notices].join("\n"), isError: false, data };
     } finally {
-      await file.close();
+      await opened.close();
     }
   },
 });

@@ -1,4 +1,6 @@
 import { cancelError } from "../../base/cancel.ts";
+import { ToolError } from "../../base/errors.ts";
+import { type Utf16, utf16Of, utf16ToUtf8 } from "../../base/utf16.ts";
 import type { OpenFile } from "../../system/files/files.ts";
 
 const CHUNK_BYTES = 65_536;
@@ -62,6 +64,39 @@ export async function readPart(file: OpenFile, options: ReadPartOptions): Promis
     ? { line: startLine + newlines, byte: 1 }
     : { line: startLine, byte: startByte + bytes.length };
   return { kind: "part", bytes, startByte, cut: true, next: bytes.length === 0 ? undefined : next };
+}
+
+/** Bytes of a UTF-16 file that is read: all of its text is held in memory. */
+const MAX_UTF16_BYTES = 33_554_432;
+
+/**
+ * Returns a UTF-16 file with a byte order mark as one of UTF-8, and any other file as it is.
+ * @param path for the error
+ * @throws {ToolError} `file_too_large`
+ */
+export async function asUtf8(
+  file: OpenFile,
+  path: string,
+): Promise<{ readonly file: OpenFile; readonly encoding: "utf-8" | Utf16 }> {
+  const mark = new Uint8Array(2);
+  await file.read(mark, 0);
+  const encoding = utf16Of(mark);
+  if (encoding === undefined) return { file, encoding: "utf-8" };
+  if (file.size > MAX_UTF16_BYTES) {
+    throw new ToolError(
+      "file_too_large",
+      `Cannot read "${path}": it is UTF-16 of ${file.size} bytes, and at most ${MAX_UTF16_BYTES} are read; save it as UTF-8`,
+    );
+  }
+  const bytes = new Uint8Array(file.size);
+  const text = utf16ToUtf8(bytes.subarray(0, await file.read(bytes, 0)));
+  if (text === undefined) return { file, encoding: "utf-8" };
+  const read = (buffer: Uint8Array, position: number) => {
+    const part = text.subarray(position, position + buffer.length);
+    buffer.set(part);
+    return Promise.resolve(part.length);
+  };
+  return { file: { size: text.length, read, close: () => file.close() }, encoding };
 }
 
 /** Returns the text of bytes and keeps a byte order mark. undefined for NUL or invalid UTF-8. */

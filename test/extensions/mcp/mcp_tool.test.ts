@@ -38,3 +38,17 @@ test("null stays where the schema names it, and means absent elsewhere", () => {
   const { read } = createMcpInput("mcp__s__t", { type: "object", properties });
   assert.deepEqual(read('{"a":null,"b":null,"c":null}'), { a: null, b: null });
 });
+
+test("a required property with a default gets it where the call leaves it out, and no other property does", () => {
+  const type = { type: "string", enum: ["png", "jpeg"], default: "png" };
+  const schema = {
+    type: "object",
+    properties: { type, quality: { type: "number", default: 80 }, name: { type: "string" } },
+    required: ["type", "name"],
+  };
+  const { read } = createMcpInput("mcp__browser__browser_take_screenshot", schema);
+  assert.deepEqual(read('{"name":"a"}'), { name: "a", type: "png" });
+  assert.deepEqual(read('{"name":"a","type":"jpeg"}'), { name: "a", type: "jpeg" });
+  assert.throws(() => read("{}"), { code: "invalid_input", message: /"name"/ });
+  assert.throws(() => read('{"name":"a","type":null}'), { code: "invalid_input" });
+});

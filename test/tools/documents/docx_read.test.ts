@@ -272,6 +272,27 @@ test("nested tables and merged cells stay one table", () => {
   );
 });
 
+test("a row that begins behind columns of the grid has empty cells there", () => {
+  const cell = (text: string) => `<w:tc>${paragraph(text)}</w:tc>`;
+  const body = `<w:tbl><w:tr>${cell("a")}${cell("b")}${cell("c")}</w:tr>` +
+    `<w:tr><w:trPr><w:gridBefore w:val="2"/></w:trPr>${cell("d")}</w:tr>` +
+    `<w:tr><w:trPr><w:gridBefore w:val="-9"/></w:trPr>${cell("e")}</w:tr></w:tbl>`;
+  assert.equal(textOf({ body }), "| a | b | c |\n| --- | --- | --- |\n|  |  | d |\n| e |  |  |");
+});
+
+test("an address that no page or mailbox has is no link, and its text stays", () => {
+  for (
+    const address of ["javascript:alert(1)", " JavaScript:x", "data:text/html,x", "file:///etc/passwd", "vbscript:x"]
+  ) {
+    const link = `<w:p><w:hyperlink r:id="l" w:anchor="part">${run("here")}</w:hyperlink></w:p>`;
+    assert.equal(textOf({ body: link, links: { l: address } }), "here", address);
+    assert.equal(shown(field(` HYPERLINK "${address}" `, run("here"))), "here", address);
+  }
+  for (const address of ["https://a.example/x", "mailto:a@b.example", "other.docx"]) {
+    assert.equal(shown(field(` HYPERLINK "${address}" `, run("here"))), `[here](${address})`);
+  }
+});
+
 test("a long document is cut with a notice", () =>
   withWorkspace({ "long.docx": makeDocx({ body: paragraph("wörter ".repeat(1000)).repeat(60) }) }, async ({ root }) => {
     const { result } = await createToolBench({ root }).call("docx_read", "long.docx");

@@ -93,6 +93,14 @@ test("every format made by a real program is read", async () => {
   }
 });
 
+test("a count of frames that the file has no room for is none", async () => {
+  for (const [count, frames] of [[2, 2], [0, undefined], [0xffffffff, undefined], [1_000_000, undefined]] as const) {
+    const png = Buffer.from(documentFixture("images/moving.png"));
+    png.writeUInt32BE(count, png.indexOf("acTL") + 4);
+    assert.equal((await read(png)).frames, frames, String(count));
+  }
+});
+
 test("AVIF and HEIC are told by their brands, the general ones by what they are compatible with", async () => {
   const branded = async (brand: string) => {
     const bytes = documentFixture("images/photo.avif");

@@ -32,6 +32,51 @@ test("finds lines as path:line: text, without ignored, binary and sensitive file
     assert.equal(await output({ pattern: "gate", path: "none" }), 'Cannot open "none": it does not exist');
   }));
 
+test("UTF-16 with its mark is searched and read by the same places, and what only looks like it is not", () => {
+  const text = `\ufeffThe Gate\r\n${"ö".repeat(400)} gate 🚪\nend`;
+  const little = Buffer.from(text, "utf16le");
+  const files = {
+    "le.txt": little,
+    "be.txt": Buffer.from(little).swap16(),
+    "bin.txt": Buffer.from([0xff, 0xfe, 0, 0, 103, 0]),
+  };
+  return withWorkspace(files, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    assert.equal((await call("content_search", "^The")).result.output, "be.txt:1: The Gate\nle.txt:1: The Gate");
+    const found = (await call("content_search", "gate")).result;
+    const places = (found.data as { matches: { path: string; line: number; start_byte: number }[] }).matches;
+    assert.deepEqual(places.map(({ path, line }) => [path, line]), [["be.txt", 2], ["le.txt", 2]]);
+    for (const { path, line, start_byte } of places) {
+      const { output, data } = (await call("read_file", { path, start_line: line, start_byte })).result;
+      assert.equal(output, "gate 🚪\nend");
+      const { encoding, size } = data as { encoding: string; size: number };
+      assert.deepEqual([encoding, size], [`utf-16${path.slice(0, 2)}`, little.length]);
+    }
+    assert.equal((await call("read_file", "le.txt")).result.output, text);
+    assert.match(
+      (await call("read_file", "bin.txt")).result.output,
+      /it is no text in UTF-8, or in UTF-16 with a byte/,
+    );
+  });
+});
+
+test("a pattern with a line break says that it meets one line at a time", () =>
+  withWorkspace({ "a.txt": "one\ntwo\n" }, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    for (const pattern of ["one\\ntwo", "one\ntwo", "one\\\\\\ntwo"]) {
+      assert.match(
+        (await call("content_search", { pattern })).result.output,
+        /in 1 files\. A pattern meets one line at a time/,
+        pattern,
+      );
+    }
+    assert.equal(
+      (await call("content_search", { pattern: "one\\\\ntwo" })).result.output,
+      "No line matches in 1 files",
+    );
+    assert.equal((await call("content_search", { pattern: "^[^\\n]+e$" })).result.output, "a.txt:1: one");
+  }));
+
 test("gives matches as data, and stops at its limit", () =>
   withWorkspace(FILES, async ({ root }) => {
     const { call } = createToolBench({ root });
@@ -56,6 +101,30 @@ test("gives matches as data, and stops at its limit", () =>
       truncated: false,
     });
   }));
+
+test("lines with the same text in other code points are found where none has those of the pattern", () =>
+  withWorkspace(
+    { "a.md": "x\nCafe\u0301 noir\n", "b.md": `${"-".repeat(400)}e\u0301te\u0301${"-".repeat(400)}` },
+    async ({ root, write }) => {
+      const { call } = createToolBench({ root });
+      const search = async (pattern: string) => (await call("content_search", { pattern })).result;
+      const told = "[No line has the code points of the pattern: these have the same text in others]";
+      assert.equal((await search("caf\u00e9|Caf\u00e9 n")).output, `a.md:2: Cafe\u0301 noir\n${told}`);
+      assert.deepEqual((await search("\u00e9t\u00e9")).data, {
+        matches: [{
+          path: "b.md",
+          line: 1,
+          text: `...${"-".repeat(100)}e\u0301te\u0301${"-".repeat(195)}...`,
+          start_byte: 401,
+        }],
+        files: 2,
+        truncated: false,
+      });
+      assert.equal((await search("caf\u00e8")).output, "No line matches in 2 files");
+      write("c.md", "Caf\u00e9 noir\n");
+      assert.equal((await search("Caf\u00e9")).output, "c.md:1: Caf\u00e9 noir");
+    },
+  ));
 
 test("shows a long line around its match, with the byte that read_file goes on at", () =>
   withWorkspace({ "a.txt": `no\n${"é".repeat(50_000)}needle${"y".repeat(1000)}` }, async ({ root }) => {

@@ -88,6 +88,14 @@ test("a key is found up to the end of what is looked at", () => {
   assert.equal(found(last + 1), false);
 });
 
+test("a key in UTF-16 with its mark is one", () => {
+  for (const key of Object.values(KEYS)) {
+    const little = Buffer.from(`\ufeff${key}`, "utf16le");
+    assert.equal(holdsPrivateKey(little), true);
+    assert.equal(holdsPrivateKey(Buffer.from(little).swap16()), true);
+  }
+});
+
 test("no text makes the look slow", () => {
   const parts = fc.constantFrom("-----BEGIN ", "PRIVATE KEY", "-----", "\n", "A: b\n", " ", "AAAA", '"private_key": "');
   fc.assert(fc.property(fc.array(parts, { maxLength: 2000 }), (pieces) => {

@@ -66,6 +66,12 @@ before(async () => {
     // Chromium tells each page whether it shows a window
     "/window":
       "<title></title><h1>Here</h1><script>document.title = /Headless/.test(navigator.userAgent) ? 'hidden' : 'shown'</script>",
+    "/parts":
+      `<title>Parts</title><p>Own text<gate-card><b slot=title>Oak</b>Body <i>here</i></gate-card><iframe src=/late></iframe>
+      <iframe src=/ hidden></iframe><script>customElements.define("gate-card", class extends HTMLElement { connectedCallback() {
+      this.attachShadow({ mode: "open" }).innerHTML = "<h2>Card <slot name=title></slot></h2><p hidden>not seen</p><p><slot></slot>";
+    } })</script>`,
+    "/late": "<p>Frame text<script>setTimeout(() => document.body.append('Late in a frame'), 300)</script>",
     "/busy": "<title>Busy</title><script>for (;;) {}</script>",
   });
 });
@@ -200,6 +206,31 @@ test(
         assert.match((await call({ op: "back" })).output, /there is no page before this one|about:blank/);
       },
     ),
+);
+
+test(
+  "text and wait see open shadow trees and visible frames, as snapshot does",
+  { skip },
+  () =>
+    withBrowserBench({ config: LIGHT }, async ({ call }) => {
+      await call({ op: "navigate", url: `${site.origin}/parts` });
+      await call({ op: "wait", for: "Late in a frame" });
+      await call({ op: "wait", for: "Card" });
+      const { output } = await call({ op: "text" });
+      const body = output.slice(output.indexOf("Own text")).split("\n").map((line) => line.trim()).filter((line) =>
+        line !== ""
+      );
+      assert.deepEqual(body, [
+        "Own text",
+        "Card Oak",
+        "Body here",
+        `[Frame "${site.origin}/late"]`,
+        "Frame text",
+        "Late in a frame",
+      ], output);
+      const missing = await call({ op: "wait", for: "Nowhere", timeout_secs: 1 });
+      assert.match(missing.output, /Cannot find "Nowhere" on the page: it was not done within 1 s/);
+    }),
 );
 
 test("addresses are refused by the policy before a browser is opened, and each refusal names its key", () =>
