@@ -61,7 +61,7 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
     },
     refusal(path) {
       const allow = table.allow(path);
-      return allow === undefined ? notFound() : methodNotAllowed(allow);
+      return allow === undefined ? notFound(path) : methodNotAllowed(allow);
     },
     allow(path) {
       if (!isCleanPath(path)) return undefined;
@@ -88,8 +88,16 @@ function toRouteMethod(method: string): string {
   return method === "HEAD" ? "GET" : method;
 }
 
+/** Paths that a client of MCP asks which got a 401, and looks for an OAuth server. Source: MCP 2025-03-26 "Authorization" */
+const OAUTH = /^\/(?:register|authorize|token|\.well-known\/(?:oauth-|openid-configuration).*)$/;
+
 /** Returns the refusal of a path that no route has. */
-export function notFound(): HttpError {
+export function notFound(path = ""): HttpError {
+  if (OAUTH.test(path)) {
+    const way =
+      'make a token with "postern token create --scope tools", and give it to the client as the header "Authorization: Bearer <token>"';
+    return httpError("not_found", `Cannot sign in here: this gateway has no OAuth; ${way}`);
+  }
   return httpError("not_found", "Cannot find this path: see /openapi.json for those that exist");
 }
 

@@ -8,7 +8,7 @@ import type { Tool } from "../runtime/tool.ts";
 
 /** Name of the tool that finds deferred tools. */
 export const TOOL_SEARCH = "tool_search";
-/** Its name where the client of a run has a `tool_search` of its own. */
+/** Name of that tool where the client of a run has a `tool_search` of its own. */
 export const OTHER_TOOL_SEARCH = "agent_tool_search";
 
 const DEFAULT_LIMIT = 5;
