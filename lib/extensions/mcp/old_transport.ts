@@ -19,12 +19,12 @@ export function transportNotSpoken(transport: string): string {
  */
 export async function speaksSseAlone(
   url: URL,
-  { fetch, clock, signal }: { readonly fetch: FetchLike; readonly clock: Clock; readonly signal: AbortSignal },
+  { fetch: reach, clock, signal }: { readonly fetch: FetchLike; readonly clock: Clock; readonly signal: AbortSignal },
 ): Promise<boolean> {
   const limit = clock.timeoutSignal(STREAM_MS);
   try {
     const headers = { accept: "text/event-stream" };
-    const { ok, headers: given, body } = await fetch(url, { headers, signal: AbortSignal.any([signal, limit.signal]) });
+    const { ok, headers: given, body } = await reach(url, { headers, signal: AbortSignal.any([signal, limit.signal]) });
     const isStream = ok && given.get("content-type")?.startsWith("text/event-stream") === true;
     if (!isStream || body === null) {
       await body?.cancel();
