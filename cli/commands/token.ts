@@ -45,7 +45,7 @@ export const tokenListCommand = defineCliCommand({
       ) => [
         token.id,
         token.label,
-        token.scopes.join(","),
+        token.scopes.join(",") + (token.tools === null ? "" : ` (${token.tools.join(",")})`),
         token.created_at,
         token.expires_at ?? "never",
         token.idle_ttl_seconds === null ? "" : `after ${toTime(token.idle_ttl_seconds)}`,
@@ -87,17 +87,24 @@ export const tokenCreateCommand = defineCliCommand({
       description:
         "Completions with this token go to the model without the agent's tools, for a client with tools of its own",
     },
+    tools: {
+      type: "string",
+      valueHint: "list",
+      description:
+        "Tools that it may call, joined by commas, as read_*,mcp__files__* (default: all); needs --scope tools",
+    },
     label: { type: "string", valueHint: "text", description: "Purpose of the token, shown in lists" },
   },
   example: "postern token create --scope chat,tools --ttl 30d --label my-script",
   run: (context, args) =>
     withGateway(context, async (gateway) => {
-      const { scope, ttl, label, plain, "idle-ttl": idleTtl } = args;
+      const { scope, ttl, label, plain, tools, "idle-ttl": idleTtl } = args;
       const body = {
         ...(scope === undefined ? {} : { scopes: parseScopes(scope) }),
         ...(ttl === undefined ? {} : { ttl_seconds: parseTtl("--ttl", ttl) }),
         ...(idleTtl === undefined ? {} : { idle_ttl_seconds: parseTtl("--idle-ttl", idleTtl) }),
         ...(plain === true ? { plain } : {}),
+        ...(tools === undefined ? {} : { tools: tools.split(",").map((pattern) => pattern.trim()) }),
         ...(label === undefined ? {} : { label }),
       };
       const token = await gateway.request({ method: "POST", path: "/v1/tokens", body }) as TokenRecord & {
@@ -106,8 +113,8 @@ export const tokenCreateCommand = defineCliCommand({
       context.print(token, token.token);
       if (!context.flags.json) {
         context.say(
-          `Token ${token.id}, scopes ${token.scopes.join(", ")}${
-            token.plain ? ", plain completions" : ""
+          `Token ${token.id}, scopes ${token.scopes.join(", ")}${token.plain ? ", plain completions" : ""}${
+            token.tools === null ? "" : `, tools ${token.tools.join(", ")}`
           }. It is shown this once only.`,
         );
       }

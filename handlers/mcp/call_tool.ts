@@ -12,6 +12,7 @@ import { UNTAINTED } from "../../lib/base/taint.ts";
 import type { Services } from "../../lib/services.ts";
 import type { ClientAbility } from "../../lib/tools/runtime/askable_client.ts";
 import type { Approver } from "../../lib/tools/runtime/tool_call.ts";
+import { foundNames, TOOL_SEARCH } from "../../lib/tools/agents/tool_search.ts";
 import type { ToolContent } from "../../lib/tools/runtime/tool_content.ts";
 import type { ToolCallOutcome, ToolCallRequest, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { checkScope } from "../door.ts";
@@ -23,6 +24,7 @@ import type { ClientWay } from "./asking_work.ts";
 import { invalidParams, type McpSdk } from "./mcp_errors.ts";
 import { mcpCallerOf, type McpRequest, requestOf } from "./mcp_request.ts";
 import type { TaskWish } from "./offer_tasks.ts";
+import { allowedTools, type FoundTools, isDeferred, type OfferedTo } from "./offered_tools.ts";
 import type { RunTasks } from "./run_tasks.ts";
 import { callRunTool, isRunTool, RUN_TOOLS, type RunToolName, startClientRun } from "./run_tools.ts";
 
@@ -35,6 +37,17 @@ export interface CallParts {
   readonly tasks: RunTasks;
   /** Requests that ask their clients */
   readonly held: HeldRequests;
+  readonly found: FoundTools;
+}
+
+/** Returns the client of a request as its list of tools depends on it. */
+export function offeredTo(
+  { identity }: McpRequest,
+  { services, found }: Pick<CallParts, "services" | "found">,
+): OfferedTo {
+  const { scopes, tokenId, tools: own } = identity;
+  const allowed = allowedTools(services.tools, { offered: services.config().mcp.server.tools, own });
+  return { scopes, allowed, found: found.of(tokenId) };
 }
 
 /** A call of a tool as the SDK hands it over. */
@@ -63,9 +76,11 @@ export async function callTool(
   if (state !== undefined && "held" in state) {
     return await held.resume<CallToolResult>(state, { call: requestDigest(call.params), context });
   }
-  const tool = services.tools.get(name);
+  const offered = offeredTo(asked, parts);
+  const isAllowed = offered.allowed?.includes(name) !== false;
+  const tool = isAllowed ? services.tools.get(name) : undefined;
   if (tool === undefined) {
-    if (isRunTool(name)) return await callForRun(name, call, parts);
+    if (isAllowed && isRunTool(name)) return await callForRun(name, call, parts);
     throw invalidParams(sdk, `Cannot call ${JSON.stringify(name.slice(0, 64))}: there is no such tool; see tools/list`);
   }
   if (call.taskWish === "asked") throw noTasks(sdk, name);
@@ -76,7 +91,11 @@ export async function callTool(
   if (typeof approver !== "function") return approver;
   const work = async (way: ClientWay) => {
     approval.follow(way);
-    const outcome = await services.tools.call(toRequest(call, { asked, approver, way, services }));
+    const { allowed } = offered;
+    const outcome = await services.tools.call(toRequest(call, { asked, allowed, approver, way, services }));
+    const { isError, output } = outcome.result;
+    if (name === TOOL_SEARCH) parts.found.add(asked.identity.tokenId, isError ? [] : foundNames(output));
+    else if (isDeferred(name, services.tools, offered)) parts.found.add(asked.identity.tokenId, [name]);
     // Only a call that did not run waits for an approval, so it is the first request that is answered
     const question = outcome.ran || outcome.approvalId === undefined
       ? undefined
@@ -89,12 +108,17 @@ export async function callTool(
 /** The request of a call, its approver and the way to its client. */
 interface ClientCall {
   readonly asked: McpRequest;
+  /** Names of the tools that it may call, see `allowedTools` */
+  readonly allowed: readonly string[] | undefined;
   readonly approver: Approver;
   readonly way: ClientWay;
   readonly services: Services;
 }
 
-function toRequest({ params, can }: AskedCall, { asked, approver, way, services }: ClientCall): ToolCallRequest {
+function toRequest(
+  { params, can }: AskedCall,
+  { asked, allowed, approver, way, services }: ClientCall,
+): ToolCallRequest {
   const { name, arguments: input = {} } = params;
   const { random } = services;
   const { requestId } = asked;
@@ -108,6 +132,7 @@ function toRequest({ params, can }: AskedCall, { asked, approver, way, services 
     callId,
     requestId,
     caller,
+    allowed,
     depth: 0,
     direct: true,
     sees: true,

@@ -18,6 +18,7 @@ import { type McpDoor, type McpRequest, requestOf, toAuthInfo } from "./mcp_requ
 import { type McpSession, McpSessions } from "./mcp_sessions.ts";
 import { type McpStream, McpStreams } from "./mcp_streams.ts";
 import { refuseTaskStream } from "./offer_tasks.ts";
+import { FoundTools } from "./offered_tools.ts";
 import { RunTasks } from "./run_tasks.ts";
 
 /** Loads the SDK. @throws {HttpError} 501 not_implemented where it is not installed */
@@ -83,9 +84,10 @@ export class McpEndpoint implements McpDoor {
     } as const;
     this.#standalone = sdk.createMcpHandler(factory, handlerOptions);
     const { notify } = this.#standalone;
-    this.#notices = new McpNotices({ sdk, services, sessions: this.#sessions, notify });
+    const found = new FoundTools();
+    this.#notices = new McpNotices({ sdk, services, sessions: this.#sessions, notify, found });
     this.#parts = {
-      ...{ sdk, services, states, held: this.#held, watch: this.#notices.resources },
+      ...{ sdk, services, states, found, held: this.#held, watch: this.#notices.resources },
       tasks: new RunTasks({ sdk, services }),
     };
     this.#calls = sdk.createMcpHandler(factory, { ...handlerOptions, responseMode: "sse" });
@@ -93,6 +95,7 @@ export class McpEndpoint implements McpDoor {
       this.#streams.closeToken(tokenId);
       this.#sessions.endToken(tokenId);
       this.#held.endToken(tokenId);
+      found.forget(tokenId);
     });
     services.metrics.gaugeOf(
       "postern_mcp_sessions",

@@ -10,7 +10,7 @@ import type { McpSdk } from "./mcp_errors.ts";
 import { doorOfResource, isConversation, RESOURCE_DOORS } from "./mcp_methods.ts";
 import type { McpSessions } from "./mcp_sessions.ts";
 import { MAX_SUBSCRIBED } from "./offer_resources.ts";
-import { toOfferedTools } from "./offered_tools.ts";
+import type { FoundTools } from "./offered_tools.ts";
 import { ResourceWatch } from "./resource_watch.ts";
 
 /** Parts of the endpoint that notices need. */
@@ -20,6 +20,7 @@ export interface McpNoticesParts {
   readonly sessions: McpSessions;
   /** Tells the streams of clients without a session */
   readonly notify: ServerNotifier;
+  readonly found: Pick<FoundTools, "changes">;
 }
 
 /** How often the tools and the newest conversations are compared while a client wants to know of changes, in milliseconds. */
@@ -35,14 +36,19 @@ export class McpNotices {
   readonly #resourceList: ListWatch;
 
   constructor(parts: McpNoticesParts) {
-    const { sdk, services } = parts;
+    const { sdk, services, found } = parts;
     const { clock } = services;
     const conversations = new ConversationResources({ sdk, services });
     this.#parts = parts;
     this.resources = new ResourceWatch({ conversations, clock });
     this.#toolList = new ListWatch({
       ...{ clock, everyMs: LOOK_AT_TOOLS_MS },
-      read: () => toOfferedTools(services.tools, []),
+      // What is offered to whom follows from all that is enabled, the patterns, and what was found
+      read: () => [
+        services.tools.list().filter(({ enabled }) => enabled),
+        services.config().mcp.server.tools,
+        found.changes,
+      ],
       onChange: () => this.#tellTools(),
     });
     this.#resourceList = new ListWatch({

@@ -89,6 +89,8 @@ const tokenSchema = v.object({
   idle_ttl_seconds: v.nullable(v.number()),
   /** Tells whether completions with this token go to the model without the agent's own tools */
   plain: v.boolean(),
+  /** Patterns of the tools that it may call; null: all */
+  tools: v.nullable(v.array(v.string())),
   last_used_at: v.nullable(v.string()),
 });
 
@@ -98,6 +100,8 @@ const createSchema = v.strictObject({
   ...termsFields,
   /** true: completions with this token go to the model without the agent's own tools. Default false */
   plain: v.optional(v.boolean()),
+  /** Patterns of the tools that it may call, as `read_*`, for the scope tools alone. Default: all */
+  tools: v.optional(v.array(v.pipe(v.string(), v.maxLength(129)))),
 });
 
 /** GET /v1/tokens: records of tokens, never the tokens themselves. */
@@ -138,10 +142,10 @@ export const createTokenRoute: Route = strictRoute({
   reply: { status: 201, type: "application/json", schema: v.object({ token: v.string(), ...tokenSchema.entries }) },
   idempotency: "refused",
   async handler(request, context) {
-    const { scopes = ["chat"], label = "", ttl_seconds: ttlSeconds, idle_ttl_seconds: idleTtlSeconds, plain } =
+    const { scopes = ["chat"], label = "", ttl_seconds: ttlSeconds, idle_ttl_seconds: idleTtlSeconds, plain, tools } =
       (await readJson(request, context, createSchema, { optional: true })) ?? {};
     checkSubset(context, scopes);
-    const terms = { label, ttlSeconds, idleTtlSeconds, plain };
+    const terms = { label, ttlSeconds, idleTtlSeconds, plain, tools };
     const { token, record } = await context.services.tokens.issue({
       scopes: [...new Set(scopes)],
       ...terms,

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { CLIENT_ABILITIES } from "../../lib/tools/runtime/askable_client.ts";
+import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
@@ -31,7 +32,8 @@ export const toolsRoute: Route = {
   summary: "Tools, enabled or not",
   reply: { status: 200, type: "application/json", schema: listSchema(toolSchema) },
   handler(_request, context) {
-    const tools = context.services.tools.list();
+    const allowed = context.identity?.tools ?? ["*"];
+    const tools = context.services.tools.list().filter(({ name }) => matchesPatterns(name, allowed));
     return placedListReply(context, tools, { hasMore: false, lastId: tools.at(-1)?.name ?? null });
   },
 };

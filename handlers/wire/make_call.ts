@@ -1,9 +1,11 @@
 import * as v from "valibot";
 import { hasScope } from "../../lib/base/records/caller.ts";
+import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import { isStorageAway } from "../../lib/storage/read_records.ts";
 import type { RequestContext } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { askByReply } from "./ask_by_reply.ts";
+import { httpError } from "./http_errors.ts";
 import { errorReply, jsonReply } from "./reply.ts";
 
 /** Fields of a body that calls a tool. */
@@ -44,6 +46,10 @@ export async function makeCall(
   { name, input, approved = false, approval_id: given }: MadeCall,
 ): Promise<Response> {
   const { services } = context;
+  const allowed = context.identity?.tools;
+  if (allowed !== undefined && !matchesPatterns(name, allowed)) {
+    throw httpError("insufficient_scope", `Cannot call "${name}": the tools of this token do not name it`);
+  }
   // A repeat must find the call, so it outlives its client (docs/design/http.md "Idempotency")
   const signal = context.claim === undefined ? context.signal : new AbortController().signal;
   const caller = callerOf(context, "http");
@@ -56,6 +62,7 @@ export async function makeCall(
       callId: services.random.id("call_"),
       requestId: context.requestId,
       caller,
+      allowed,
       depth: 0,
       direct: true,
       signal,

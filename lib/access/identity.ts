@@ -8,6 +8,8 @@ export interface Identity {
   readonly scopes: readonly Scope[];
   /** Completions are plain: the model gets no tools of the agent. Default false */
   readonly plain?: boolean;
+  /** Patterns of the tools that it may call, as `[agent] tools` has them. Default: all */
+  readonly tools?: readonly string[];
 }
 
 /** Id of the command line's token. Each start makes another token, and none of them is ever revoked. */
@@ -24,6 +26,8 @@ export interface TokenRecord {
   readonly idle_ttl_seconds: number | null;
   /** Completions with it go to the model without the agent's own tools. */
   readonly plain: boolean;
+  /** Patterns of the tools that it may call; null: all. */
+  readonly tools: readonly string[] | null;
   readonly last_used_at: string | null;
 }
 
@@ -35,6 +39,8 @@ export interface TokenTerms {
   readonly idleTtlSeconds?: number | undefined;
   /** Completions are plain. Default false */
   readonly plain?: boolean | undefined;
+  /** Patterns of the tools that it may call. Default: all */
+  readonly tools?: readonly string[] | undefined;
 }
 
 /** A token just made: the only moment its text exists outside the client. */

@@ -11,6 +11,7 @@ export const TOKEN_LIMITS = {
   labelCharacters: 128,
   /** Ten years */
   ttlSeconds: 315_360_000,
+  toolPatterns: 64,
 } as const;
 
 const bodySchema = storedObject({
@@ -26,6 +27,8 @@ const bodySchema = storedObject({
   idle_ttl_seconds: v.optional(v.number()),
   /** Completions with it go to the model without the agent's own tools. Absent: they have them */
   plain: v.optional(v.literal(true)),
+  /** Patterns of the tools that may be called with it. Absent: all */
+  tools: v.optional(v.array(v.string())),
   last_used_at: v.nullable(v.string()),
 });
 
@@ -65,7 +68,13 @@ export class KeptToken {
   constructor(body: TokenBody, { version, change }: { readonly version: number; readonly change: number }) {
     this.body = body;
     this.change = change;
-    this.identity = { tokenId: body.id, scopes: body.scopes, ...(body.plain ? { plain: true } : {}) };
+    const { tools } = body;
+    this.identity = {
+      tokenId: body.id,
+      scopes: body.scopes,
+      ...(body.plain ? { plain: true } : {}),
+      ...(tools === undefined ? {} : { tools }),
+    };
     this.#version = version;
     this.#expiresAt = body.expires_at === null ? Infinity : Date.parse(body.expires_at);
     this.#idleMs = body.idle_ttl_seconds === undefined ? Infinity : body.idle_ttl_seconds * 1000;
@@ -111,10 +120,19 @@ export class KeptToken {
 
   /** Returns the token as lists show it. */
   toRecord(): TokenRecord {
-    const { id, label, scopes, created_at, expires_at, idle_ttl_seconds = null, plain = false, last_used_at } =
-      this.body;
+    const {
+      id,
+      label,
+      scopes,
+      created_at,
+      expires_at,
+      idle_ttl_seconds = null,
+      plain = false,
+      tools = null,
+      last_used_at,
+    } = this.body;
     const lastUsed = this.#lastUsed === undefined ? last_used_at : new Date(this.#lastUsed).toISOString();
-    return { id, label, scopes, created_at, expires_at, idle_ttl_seconds, plain, last_used_at: lastUsed };
+    return { id, label, scopes, created_at, expires_at, idle_ttl_seconds, plain, tools, last_used_at: lastUsed };
   }
 }
 
@@ -129,8 +147,9 @@ export function secretHash(secret: string): string {
 }
 
 /** @throws {HttpError} 400 invalid_request naming the field */
-export function checkNewToken({ scopes, label, ttlSeconds, idleTtlSeconds }: NewToken): void {
+export function checkNewToken({ scopes, label, ttlSeconds, idleTtlSeconds, tools }: NewToken): void {
   checkScopes(scopes);
+  if (tools !== undefined) checkTools(tools, scopes);
   if (label.length > TOKEN_LIMITS.labelCharacters) {
     throw invalid("label", `it must be at most ${TOKEN_LIMITS.labelCharacters} characters`);
   }
@@ -142,6 +161,18 @@ function checkScopes(scopes: readonly Scope[]): void {
   if (scopes.length === 0 || scopes.some((scope) => !SCOPES.some((known) => known === scope))) {
     throw invalid("scopes", `it must name at least one of ${SCOPES.join(", ")} and nothing else`);
   }
+}
+
+/** A name, or the beginning of names and `*`. */
+const TOOL_PATTERN = /^(?:\*|[a-zA-Z][a-zA-Z0-9_-]{0,127}\*?)$/;
+
+function checkTools(tools: readonly string[], scopes: readonly Scope[]): void {
+  if (tools.length === 0 || tools.length > TOKEN_LIMITS.toolPatterns || !tools.every((one) => TOOL_PATTERN.test(one))) {
+    throw invalid("tools", `it must be 1-${TOKEN_LIMITS.toolPatterns} names of tools, or beginnings as "read_*"`);
+  }
+  // Runs have the tools of the agent, whoever asks for them
+  const isBounded = scopes.includes("tools") && scopes.every((scope) => scope === "tools" || scope === "approve");
+  if (!isBounded) throw invalid("tools", "it bounds the scope tools alone: give no other scope beside it than approve");
 }
 
 function checkSeconds(field: string, seconds: number | undefined): void {

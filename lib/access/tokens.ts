@@ -338,7 +338,7 @@ class StoredTokens implements Tokens {
     return { token, record: this.#remember(body, 1).toRecord() };
   }
 
-  #toBody({ scopes, label, ttlSeconds, idleTtlSeconds, plain }: NewToken, hash: string): TokenBody {
+  #toBody({ scopes, label, ttlSeconds, idleTtlSeconds, plain, tools }: NewToken, hash: string): TokenBody {
     const now = this.#options.clock.now();
     return {
       v: 1,
@@ -350,6 +350,7 @@ class StoredTokens implements Tokens {
       expires_at: ttlSeconds === undefined ? null : new Date(now + ttlSeconds * 1000).toISOString(),
       ...(idleTtlSeconds === undefined ? {} : { idle_ttl_seconds: idleTtlSeconds }),
       ...(plain ? { plain } : {}),
+      ...(tools === undefined ? {} : { tools: [...tools] }),
       last_used_at: null,
     };
   }

@@ -1,5 +1,5 @@
 import type { ToolChoice, ToolDeclaration } from "../providers/provider.ts";
-import { foundNames, TOOL_SEARCH } from "../tools/agents/tool_search.ts";
+import { foundNames, OTHER_TOOL_SEARCH, TOOL_SEARCH } from "../tools/agents/tool_search.ts";
 import { toldWords } from "../tools/runtime/told_words.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { CallResult } from "./tool_calls.ts";
@@ -39,11 +39,24 @@ export function chooseTools(tools: readonly Tool[], options: ChooseToolsOptions)
   const { mode, clientTools, toolChoice, isFree } = options;
   const others = tools.filter(({ name }) => name !== TOOL_SEARCH);
   const forced = typeof toolChoice === "object" ? toolChoice.name : undefined;
-  const canSearch = others.length < tools.length && !clientTools.some(({ name }) => name === TOOL_SEARCH);
+  const canSearch = besideClientTools(tools.filter((tool) => !others.includes(tool)), clientTools).length > 0;
   const isWanted = mode === "on" || (mode === "auto" && (others.length > AUTO_ABOVE || areLong(others)));
   const rare = others.filter((tool) => tool.alwaysOffered !== true && tool.name !== forced);
   if (!canSearch || !isWanted || isFree || rare.length === 0) return { agentTools: others, deferred: NONE };
   return { agentTools: tools, deferred: new Set(rare.map(({ name }) => name)) };
+}
+
+/** Returns the tools of the agent that those of the client do not hide, each by the name that it has beside them. */
+export function besideClientTools(
+  tools: readonly Tool[],
+  clientTools: readonly Pick<ToolDeclaration, "name">[],
+): readonly Tool[] {
+  const isClients = (name: string) => clientTools.some((tool) => tool.name === name);
+  return tools.flatMap((tool) => {
+    if (!isClients(tool.name)) return [tool];
+    const { otherName: name } = tool;
+    return name === undefined || isClients(name) ? [] : [{ ...tool, name }];
+  });
 }
 
 /** The set without a deferred tool. */
@@ -106,7 +119,7 @@ export class DeclaredTools {
   takeResults(results: readonly CallResult[]): void {
     if (this.#waiting.size === 0) return;
     const names = results.flatMap(({ call, output, isError }) => {
-      if (call.name !== TOOL_SEARCH) return [call.name];
+      if (call.name !== TOOL_SEARCH && call.name !== OTHER_TOOL_SEARCH) return [call.name];
       return isError ? [] : foundNames(output);
     });
     const found: ToolDeclaration[] = [];

@@ -8,7 +8,7 @@ import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun, RecordedTurn, TurnCall } from "./agent_run.ts";
 import { estimateUsage, longestReply } from "./estimate_tokens.ts";
 import { checkLength, fitRequest, type FittedRequest } from "./context_window.ts";
-import { DeclaredTools, NONE } from "./deferred_tools.ts";
+import { besideClientTools, DeclaredTools, NONE } from "./deferred_tools.ts";
 import type { EventRecorder } from "./event_recorder.ts";
 import { type CallNaming, LiveTurn, type ModelTurn, restoreTurn } from "./model_turn.ts";
 import type { CallResult } from "./tool_calls.ts";
@@ -70,7 +70,7 @@ export class ModelRequests implements CallNaming {
       contextWindowTokens: run.limits.contextWindowTokens,
       signal: run.signal,
     });
-    this.#own = agentTools.length === 0 ? agentTools : agentTools.filter((tool) => !this.#isClients(tool.name));
+    this.#own = agentTools.length === 0 ? agentTools : besideClientTools(agentTools, clientTools);
     this.#tools = new DeclaredTools(this.#own, { deferred: run.deferred ?? NONE, clientTools });
   }
 

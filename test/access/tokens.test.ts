@@ -33,6 +33,7 @@ test("an issued token is pst_ and 32 bytes, and verify() knows who it is", async
     expires_at: null,
     idle_ttl_seconds: null,
     plain: false,
+    tools: null,
     last_used_at: null,
   });
 });

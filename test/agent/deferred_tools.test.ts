@@ -1,13 +1,24 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chooseTools, type ChooseToolsOptions, DeclaredTools, toDeclaration } from "../../lib/agent/deferred_tools.ts";
+import {
+  besideClientTools,
+  chooseTools,
+  type ChooseToolsOptions,
+  DeclaredTools,
+  toDeclaration,
+} from "../../lib/agent/deferred_tools.ts";
 import type { CallResult } from "../../lib/agent/tool_calls.ts";
 import { describeFound } from "../../lib/tools/agents/tool_search.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import { foreignTool, foreignTools } from "../support/foreign_tools.ts";
 
 const read: Tool = { ...foreignTool("read_file"), source: "builtin", alwaysOffered: true };
-const search: Tool = { ...foreignTool("tool_search"), source: "builtin", alwaysOffered: true };
+const search: Tool = {
+  ...foreignTool("tool_search"),
+  source: "builtin",
+  alwaysOffered: true,
+  otherName: "agent_tool_search",
+};
 const AUTO: ChooseToolsOptions = { mode: "auto", clientTools: [], toolChoice: undefined, isFree: false };
 
 function names(tools: readonly { readonly name: string }[]): readonly string[] {
@@ -35,10 +46,18 @@ test("on defers always, off and a run without tool_search never", () => {
   assert.deepEqual(chooseTools([read, search], { ...AUTO, mode: "on" }), { agentTools: [read], deferred: new Set() });
 });
 
-test("nothing is deferred for a provider without costs, or where the client's tool hides tool_search", () => {
+test("nothing is deferred for a provider without costs, or where the client's tools hide tool_search by both its names", () => {
   const tools = [read, ...foreignTools(40), search];
   assert.equal(chooseTools(tools, { ...AUTO, isFree: true }).deferred.size, 0);
-  assert.equal(chooseTools(tools, { ...AUTO, clientTools: [{ name: "tool_search" }] }).deferred.size, 0);
+  const clientTools = [{ name: "tool_search" }];
+  const { agentTools, deferred } = chooseTools(tools, { ...AUTO, clientTools });
+  assert.ok(deferred.size > 0, "a client's tool of that name does not turn it off");
+  const beside = names(besideClientTools(agentTools, clientTools));
+  assert.ok(beside.includes("agent_tool_search") && !beside.includes("tool_search"));
+  assert.equal(
+    chooseTools(tools, { ...AUTO, clientTools: [...clientTools, { name: "agent_tool_search" }] }).deferred.size,
+    0,
+  );
 });
 
 test("the tool that the request forces is not deferred", () => {

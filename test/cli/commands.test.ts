@@ -81,6 +81,15 @@ for (const [way, within] of WAYS) {
         assert.equal(plain.plain, true);
         assert.match((await run(["token", "list"])).stdout, /COMPLETIONS[\s\S]*plain/);
         await run(["token", "revoke", plain.id]);
+        assert.equal((await run(["token", "create", "--scope", "tools", "--tools", "read_*, echo"])).code, 0);
+        const [bounded] = JSON.parse((await run(["token", "list", "--json"])).stdout);
+        assert.deepEqual(bounded.tools, ["read_*", "echo"]);
+        assert.match((await run(["token", "list"])).stdout, /tools \(read_\*,echo\)/);
+        await run(["token", "revoke", bounded.id]);
+        assert.match(
+          (await run(["token", "create", "--tools", "echo"])).stderr,
+          /"tools": it bounds the scope tools alone/,
+        );
         for (
           const [argv, list] of [
             [["token", "revoke", "tok_unknown"], "token list"],

@@ -94,6 +94,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "security.mcp.retry_lost_calls": "safe",
   "security.audit.enabled": true,
   "security.audit.retention_days": 365,
+  "mcp.server.tools": ["*"],
   "mcp.server.trust_elicitation": false,
   "mcp.client_metadata_url": "",
   "mcp.servers.<name>.command": "",

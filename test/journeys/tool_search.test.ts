@@ -34,3 +34,18 @@ test('with tool_search = "off" the model is told of all tools, and there is no t
     const results = gateway.provider.requests[1]?.messages.filter(({ role }) => role === "tool") ?? [];
     assert.match(JSON.stringify(results), /Cannot call .*tool_search/);
   }));
+
+test("a client's own tool_search stays the client's, and the agent searches under another name", () => {
+  const search = { name: "agent_tool_search", arguments: { query: "data of an image", limit: 1 } };
+  const script = [{ toolCalls: [search] }, ...SCRIPT.slice(1, 2), {
+    toolCalls: [{ name: "tool_search", arguments: {} }],
+  }];
+  const tools = [{ type: "function", function: { name: "tool_search", parameters: { type: "object" } } }];
+  return withRunningGateway({ script, files: FILES }, async (gateway) => {
+    const reply = await jsonOf(gateway.call("/v1/chat/completions", { body: { ...BODY, tools } }));
+    assert.equal(reply.choices[0].message.tool_calls[0].function.name, "tool_search");
+    assert.deepEqual(told(gateway), [[9, "tool_search"], [10, "image_info"], [10, "image_info"]]);
+    const results = gateway.provider.requests[2]?.messages.filter(({ role }) => role === "tool") ?? [];
+    assert.match(JSON.stringify(results), /image_info: Tells format.*30/s);
+  });
+});

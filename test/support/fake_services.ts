@@ -203,6 +203,7 @@ function issued(token: string, scopes: readonly Scope[], terms: Partial<TokenTer
     expires_at: null,
     idle_ttl_seconds: terms.idleTtlSeconds ?? null,
     plain: terms.plain ?? false,
+    tools: terms.tools ?? null,
     last_used_at: null,
   };
   return { token, record };

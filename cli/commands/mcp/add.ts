@@ -20,8 +20,10 @@ import {
 } from "../../../lib/extensions/mcp/install/package_spec.ts";
 import { installFromPypi } from "../../../lib/extensions/mcp/install/python_package.ts";
 import { programEntry, urlEntry } from "../../../lib/extensions/mcp/install/server_entry.ts";
+import { speaksSseAlone, transportNotSpoken } from "../../../lib/extensions/mcp/old_transport.ts";
+import { createServerFetch } from "../../../lib/extensions/mcp/server_fetch.ts";
 import { createOwnAddress } from "../../../lib/system/net/address.ts";
-import { createGuardedFetch } from "../../../lib/system/net/guarded_fetch.ts";
+import { createGuardedFetch, type GuardedFetch } from "../../../lib/system/net/guarded_fetch.ts";
 import { createUrlPolicy } from "../../../lib/system/net/url_policy.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../../command.ts";
 import { enterInConfiguration, howToEnable } from "./enter_servers.ts";
@@ -105,6 +107,14 @@ async function addUrl(
     context.say(`Warning: requests to ${hostname} are not encrypted: everybody on the way can read and change them`);
   }
   const shown = maskSecrets(url);
+  const fetch = createServerFetch({ name, settings: { url, headers: {} } }, {
+    guardedFetch: () => Promise.resolve(createFetch(context, loaded)),
+    config: () => loaded.config,
+    secrets: { fill: (settings) => Promise.resolve(settings as Readonly<Record<string, string>>) },
+  });
+  if (await speaksSseAlone(new URL(url), { fetch, clock: systemClock, signal: new AbortController().signal })) {
+    throw new CommandError(`Cannot add the server "${name}": ${transportNotSpoken("sse")}`);
+  }
   const file = await enterInConfiguration(context, loaded, {
     ...{ entries: [urlEntry(name, url)], enable },
     changes: [{ server: name, action: "added", source: shown, integrity: null }],
@@ -148,23 +158,29 @@ async function addInstalled(
   return EXIT.ok;
 }
 
+function createFetch({ io: { env } }: CommandContext, { config }: LoadedConfig): GuardedFetch {
+  return createGuardedFetch({
+    policy: createUrlPolicy({ own: createOwnAddress([]).gateway }),
+    clock: systemClock,
+    userAgent: `postern/${VERSION}`,
+    proxy: () => ({ ...config.proxy, environment: (name) => env[name] }),
+  });
+}
+
 /** Installs a package with the programs of this machine. Ctrl-C ends it, and nothing is left. */
 async function install(
-  { io, say }: CommandContext,
-  { config, dataDir, workspace }: LoadedConfig,
+  context: CommandContext,
+  loaded: LoadedConfig,
   { spec, program }: { readonly spec: PackageSpec; readonly program: string | undefined },
 ): Promise<InstalledPackage> {
+  const { io, say } = context;
+  const { config, dataDir, workspace } = loaded;
   const ending = new AbortController();
   const forget = io.onInterrupt(() => ending.abort(new CancelError("cancelled", "Nothing was installed")));
   const { env, home } = io;
   try {
     await prepareDataDir(dataDir);
-    const fetch = createGuardedFetch({
-      policy: createUrlPolicy({ own: createOwnAddress([]).gateway }),
-      clock: systemClock,
-      userAgent: `postern/${VERSION}`,
-      proxy: () => ({ ...config.proxy, environment: (name) => env[name] }),
-    });
+    const fetch = createFetch(context, loaded);
     const registry = spec.registry ??
       await findRegistry(spec.name, { fetch, rules: config.url_access, env, signal: ending.signal });
     const programs = openInstallers({ env, home, workspace, clock: systemClock, signal: ending.signal });

@@ -44,7 +44,10 @@ export const mcpImportCommand = defineCliCommand({
       secrets: secrets.filter(({ server }) => server === name).map((secret) => secret.name),
     }));
     if (taken.length === 0) {
-      context.print({ files, added, refused, file: null }, "Nothing was entered");
+      const reason = refused.length === 0
+        ? `${files.join(" and ")} ${files.length === 1 ? "has" : "have"} no server, under "mcpServers" or "servers"`
+        : "none of these servers can be taken";
+      context.print({ files, added, refused, file: null }, `Nothing was entered: ${reason}`);
       return EXIT.ok;
     }
     if (!yes) await askToEnter(context, taken);

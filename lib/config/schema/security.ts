@@ -178,6 +178,7 @@ export const securitySchema = v.strictObject({
 
 /** `[mcp.server]`: the gateway as a server of MCP. */
 export const mcpOfferSchema = v.strictObject({
+  tools: about("Tools that agents of others get: `*`, names, or beginnings as `read_*`", texts(["*"])),
   trust_elicitation: about(
     "Lets a client of MCP whose token has the scope `approve` answer approvals of its own calls in its own window. Some clients answer for " +
       "their agent, without a person",

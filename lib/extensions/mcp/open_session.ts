@@ -8,11 +8,12 @@ import { loadSdk, type McpClientSdk } from "./load_sdk.ts";
 import { foreignWords, McpError } from "./mcp_error.ts";
 import { mendResult } from "./mend_reply.ts";
 import type { MendResult } from "./message_filter.ts";
+import { speaksSseAlone, transportNotSpoken } from "./old_transport.ts";
 import { OutputBrake } from "./output_brake.ts";
 import { type EraVerdict, probeProgram } from "./probe_program.ts";
 import { createServerFetch, type FetchServices } from "./server_fetch.ts";
 import { SDK_TIMEOUT_MS, ServerSession, type ServerSessionOptions } from "./server_session.ts";
-import { toStartError } from "./session_error.ts";
+import { notReached, toStartError } from "./session_error.ts";
 import { type McpServerSettings, notStarted, type ProgramPlaces, startProgram, watchServer } from "./start_program.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 
@@ -138,7 +139,11 @@ async function openRemote(options: OpenSessionOptions, sdk: McpClientSdk): Promi
     return await open(opened.verdict);
   } catch (error) {
     if (signal.aborted) throw cancelError(signal);
-    throw error;
+    // Such a server has nothing for a POST at the address of its stream
+    const { status = 0 } = error instanceof McpError && error.cause instanceof sdk.SdkHttpError ? error.cause : {};
+    const isOld = [400, 404, 405].includes(status) && await speaksSseAlone(server.url, { fetch, clock, signal });
+    if (signal.aborted) throw cancelError(signal);
+    throw isOld ? notReached(name, transportNotSpoken("sse"), error) : error;
   }
 }
 

@@ -38,7 +38,7 @@ const UNSENT = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EADD
  * where it leads.
  */
 export function createServerFetch(
-  { name, settings }: { readonly name: string; readonly settings: McpServerSettings },
+  { name, settings }: { readonly name: string; readonly settings: Pick<McpServerSettings, "url" | "headers"> },
   services: FetchServices,
 ): FetchLike {
   const home = new URL(settings.url).origin;

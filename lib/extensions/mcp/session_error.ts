@@ -58,11 +58,7 @@ export function toStartError(
 ): McpError {
   const { server, sdk, hasHeaders, fault } = session;
   if (error instanceof McpError) return error;
-  const fail = (reason: string) =>
-    new McpError("mcp_unavailable", `Cannot reach the MCP server "${server}": ${reason}`, {
-      ...{ server, cause: error },
-      written: false,
-    });
+  const fail = (reason: string) => notReached(server, reason, error);
   if (error instanceof sdk.InsufficientScopeError) return fail(wantsScope(server, error.requiredScope));
   if (error instanceof sdk.UnauthorizedError || (error instanceof sdk.SdkHttpError && error.status === 401)) {
     const token = hasHeaders ? `the headers of [mcp.servers.${server}]` : "a sign-in";
@@ -78,6 +74,12 @@ export function toStartError(
   if (error instanceof sdk.SdkError && error.cause instanceof Error) return toStartError(error.cause, session);
   if (error instanceof sdk.ProtocolError && error.code === STREAM_ENDED.code) return fail(ENDED_STREAM);
   return fail(fault() ?? answerFault(error) ?? foreignWords(messageOf(error)));
+}
+
+/** Returns the error of a server by `url` with which no session began. @param reason rest of a sentence about it */
+export function notReached(server: string, reason: string, cause: unknown): McpError {
+  const message = `Cannot reach the MCP server "${server}": ${reason}`;
+  return new McpError("mcp_unavailable", message, { server, cause, written: false });
 }
 
 const ENDED_STREAM = "it ended the stream of the request before it answered";

@@ -486,8 +486,8 @@ export function loginEvent(event: LoginEvent): BrowserLoginEvent {
   return { type: "browser_login", action, site, hosts, ...place, by: storedActor(caller) };
 }
 
-function tokenFields({ id, label, scopes, expires_at, idle_ttl_seconds }: TokenRecord) {
-  return { token_id: id, label, scopes, expires_at, idle_ttl_seconds };
+function tokenFields({ id, label, scopes, expires_at, idle_ttl_seconds, tools }: TokenRecord) {
+  return { token_id: id, label, scopes, expires_at, idle_ttl_seconds, ...(tools === null ? {} : { tools }) };
 }
 
 function actorOf(by: Actor | null): AuditActor | null {

@@ -151,7 +151,7 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
         return running(own, { ...relay && { relay }, clean: cleanAll });
       } catch (error) {
         ended();
-        await relay?.close();
+        await Promise.all([relay?.close(), clean()]);
         throw error;
       }
     },
@@ -255,7 +255,14 @@ async function prepareUncontained(
     ...request.workspace === undefined ? unwatched(false) : await watchedWorkspace(request, { watch, clock }),
     key: keyOf([launched.file, ...launched.args], []),
     contained: false,
-    start: () => Promise.resolve().then(() => running(launched, { clean })),
+    async start() {
+      try {
+        return running(launched, { clean });
+      } catch (error) {
+        await clean();
+        throw error;
+      }
+    },
   };
 }
 

@@ -8,6 +8,8 @@ import type { Tool } from "../runtime/tool.ts";
 
 /** Name of the tool that finds deferred tools. */
 export const TOOL_SEARCH = "tool_search";
+/** Name of that tool where the client of a run has a `tool_search` of its own. */
+export const OTHER_TOOL_SEARCH = "agent_tool_search";
 
 const DEFAULT_LIMIT = 5;
 const MAX_LIMIT = 10;
@@ -19,6 +21,7 @@ const MAX_QUERY_WORDS = 16;
 /** `tool_search`: finds tools that the model is not told of in each turn (docs/design/tools.md "Deferred tools"). */
 export const toolSearch = defineTool({
   name: TOOL_SEARCH,
+  otherName: OTHER_TOOL_SEARCH,
   description:
     "Finds more tools for the next turns: documents, plans, processes, git, schedules, sub-agents, procedures, boards, other machines, MCP servers",
   access: "read",

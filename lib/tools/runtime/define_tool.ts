@@ -57,6 +57,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly enabled: "always" | ((config: Config) => boolean);
   /** Setting that enables the tool, as `[cron] enabled = true`. Required unless `enabled` is `always` */
   readonly enabledBy?: string;
+  /** Name that the tool is called by in a run whose client has a tool of its name. Default: the client's hides it */
+  readonly otherName?: string;
   /** Set when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
   readonly alwaysOffered?: boolean;
   /** Set when calls need this machine though no service in `needs` does. Default: as the services say */
@@ -187,6 +189,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     verbatim: definition.verbatim,
     enabled: definition.enabled,
     enabledBy: definition.enabledBy,
+    otherName: definition.otherName,
     alwaysOffered: definition.alwaysOffered,
     local: definition.local ?? definition.needs.some((service) => LOCAL_SERVICES[service]),
     needs: definition.needs,

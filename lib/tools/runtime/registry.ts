@@ -81,7 +81,7 @@ export function createCatalogue(
   policy: Pick<ToolPolicy, "isEnabled" | "whyOff" | "accessOf">,
 ): ToolCatalogue {
   const registry = registryNow(options);
-  const find = (name: string) => registry().get(name);
+  const find = (name: string) => registry().get(name) ?? registry().tools.find(({ otherName }) => otherName === name);
   const toInfo = (tool: Tool): ToolInfo => {
     const whyOff = policy.whyOff(tool);
     return {

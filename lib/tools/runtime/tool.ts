@@ -60,6 +60,8 @@ export interface Tool {
   readonly outside?: boolean | undefined;
   /** Set when an output that is no error is what was read, without a word of the input: its links are none of the model's. Default false */
   readonly verbatim?: boolean | undefined;
+  /** Name that the tool is called by in a run whose client has a tool of its name. Default: the client's hides it */
+  readonly otherName?: string | undefined;
   /** Set when the model is told of the tool in each turn. Default false: `tool_search` finds it in a run with many tools */
   readonly alwaysOffered?: boolean | undefined;
   /** Kinds of questions that a client of MCP must answer to call the tool. Default: none */

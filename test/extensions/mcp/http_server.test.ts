@@ -330,6 +330,25 @@ describe("a server by url", () => {
     });
   });
 
+  test("one that speaks HTTP with SSE alone is named as such", async () => {
+    const server = createServer((request, response) => {
+      if (request.method !== "GET") return void response.writeHead(405).end();
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.write(": hello\r\n\r\nevent: endpoint\r\ndata: /messages?session=1\r\n\r\n");
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    try {
+      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/sse`;
+      await withMcp(servers(url), async ({ server: one }) => {
+        const { message } = await fails(one().freshTools(NEVER));
+        assert.match(message, /its transport is "sse", and Postern speaks streamable HTTP alone/);
+      });
+    } finally {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    }
+  });
+
   test("its era is found out once, over restarts of the gateway too, and again after a day", async () => {
     const clock = createFakeClock();
     const asked: string[] = [];

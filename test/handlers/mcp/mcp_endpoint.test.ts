@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { registerClient } from "@modelcontextprotocol/client";
 import { MCP_ERAS, withMcpGateway } from "../../support/mcp_gateway.ts";
 
 for (const era of MCP_ERAS) {
@@ -12,7 +13,8 @@ for (const era of MCP_ERAS) {
       assert.equal(echo?.annotations?.readOnlyHint, true);
       assert.deepEqual(echo?.inputSchema.required, ["text"]);
       const { data } = await ask("GET", "/v1/tools") as { data: { name: string; enabled: boolean }[] };
-      const enabled = data.filter((tool) => tool.enabled).map(({ name }) => name);
+      // Few tools are shown whole, so that there is nothing to search for
+      const enabled = data.filter((tool) => tool.enabled && tool.name !== "tool_search").map(({ name }) => name);
       assert.deepEqual(tools.map(({ name }) => name), enabled);
       const result = await client.callTool({ name: "echo", arguments: { text: "Hi" } });
       assert.deepEqual(result.content, [{ type: "text", text: "Hi" }]);
@@ -27,3 +29,15 @@ for (const era of MCP_ERAS) {
     });
   });
 }
+
+test("a client without a token that tries to register is told how to get one", () =>
+  withMcpGateway({}, async ({ gateway }) => {
+    const fetchFn = (url: string | URL, init?: RequestInit) => gateway.request(new URL(url).pathname, init ?? {});
+    const registering = registerClient("http://127.0.0.1", { clientMetadata: { redirect_uris: [] }, fetchFn });
+    await assert.rejects(Promise.resolve(registering), /postern token create --scope tools/);
+    for (const path of ["/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"]) {
+      const reply = await gateway.request(path, {});
+      assert.equal(reply.status, 404);
+      assert.match(await reply.text(), /this gateway has no OAuth/);
+    }
+  }));

@@ -95,6 +95,23 @@ test("a temporary folder that lies in the workspace is not used: the agent write
     assert.equal(existsSync(folder), false, "it goes with the gateway");
   }));
 
+test("a program that cannot be started leaves no temporary folder", () =>
+  withWorkspace({}, async ({ root }) => {
+    const marker = `unstarted-${process.pid}`;
+    const processes = createWorkspaceProcesses(root, { marker });
+    const prepared = await processes.prepareProgram({
+      ...{ title: "a server", file: process.execPath, args: ["x".repeat(4_000_000)], folder: root, taint: ["mcp a"] },
+      ...{ hosts: { entries: [], key: "" }, section: "[mcp.servers.a]", sandbox: "off", signal: NEVER },
+      scope: scopeOf(root),
+      ownEnvironment: { values: {}, temporary: join(dirname(root), "own") },
+    });
+    assert.equal(readdirSync(temporaryFolder(marker)).length, 1);
+    await assert.rejects(prepared.start(), { code: "command_not_started" });
+    assert.deepEqual(readdirSync(temporaryFolder(marker)), []);
+    await processes.close();
+    assert.equal(existsSync(temporaryFolder(marker)), false);
+  }));
+
 test("a temporary folder that others may write is not used", () =>
   withWorkspace({}, async ({ root }) => {
     const marker = `others-${process.pid}`;

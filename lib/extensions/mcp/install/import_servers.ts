@@ -1,7 +1,8 @@
 import * as v from "valibot";
 import { isAbsolute } from "node:path";
-import { isRecord } from "../../../base/json.ts";
+import { canonicalJson, isRecord } from "../../../base/json.ts";
 import { environmentSecrets, maskSecrets } from "../../../config/secrets.ts";
+import { transportNotSpoken } from "../old_transport.ts";
 import { floatingWarning } from "./floating_command.ts";
 import { isServerName, suggestServerName } from "./package_spec.ts";
 
@@ -75,7 +76,7 @@ const VARIABLE = /\$\{[^{}]*\}/;
  * @throws {Error} the text is no such configuration; with the reason
  */
 export function readServers(text: string, taken: ReadonlySet<string>): ImportedServers {
-  const entries = Object.entries(serversOf(parseLoose(text)));
+  const entries = serversOf(parseLoose(text));
   if (entries.length > MAX_SERVERS) throw new Error(`it has more than ${MAX_SERVERS} servers`);
   const names = new Set(taken);
   const result: { taken: ImportedServer[]; refused: UntakenServer[] } = { taken: [], refused: [] };
@@ -143,7 +144,7 @@ function readKind(
     };
   }
   if (type === "sse" || type === "ws" || type === "websocket") {
-    return `its transport is "${type}", and Postern speaks streamable HTTP alone; ask its maker for that address`;
+    return transportNotSpoken(type);
   }
   const address = URL.parse(url);
   if (address === null || !/^https?:$/.test(address.protocol)) return "its url is no http or https address";
@@ -180,14 +181,20 @@ function variableOf({ command = "", args, env, url = "", serverUrl = "", headers
   return undefined;
 }
 
-/** Returns the table of servers: `mcpServers` of Claude and Cursor, `servers` of VS Code, `mcp.servers` of its settings. */
-function serversOf(config: unknown): Readonly<Record<string, unknown>> {
+/**
+ * Returns the servers: `mcpServers` of Claude and Cursor, also those of the `projects` of Claude Code, each once; `servers` of VS Code,
+ * `mcp.servers` of its settings.
+ */
+function serversOf(config: unknown): readonly (readonly [name: string, entry: unknown])[] {
   if (!isRecord(config)) throw new Error("it is no JSON object");
   const { mcp } = config;
   const inSettings = config["mcp.servers"] ?? (isRecord(mcp) ? mcp["servers"] : undefined);
   const found = config["mcpServers"] ?? config["servers"] ?? inSettings ?? {};
   if (!isRecord(found)) throw new Error("its servers are no table");
-  return found;
+  const projects = isRecord(config["projects"]) ? Object.values(config["projects"]) : [];
+  const ofProjects = projects.map((project) => isRecord(project) ? project["mcpServers"] : undefined).filter(isRecord);
+  const all = [found, ...ofProjects].flatMap((table) => Object.entries(table));
+  return [...new Map(all.map((entry) => [canonicalJson(entry), entry])).values()];
 }
 
 /** Parses JSON with comments and trailing commas. @throws {Error} without a part of the text, which may be a secret */

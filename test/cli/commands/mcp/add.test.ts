@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { delimiter, join } from "node:path";
 import { test } from "node:test";
 import { systemClock } from "../../../../lib/base/clock.ts";
@@ -196,6 +198,16 @@ test("mcp add enters an address, and refuses one with a password", () =>
     assert.match(added.stdout, /The agent may use it/);
     const plain = await machine.run(["mcp", "add", "http://mcp.plain.test/", "--name", "plain"]);
     assert.match(plain.stderr, /requests to mcp\.plain\.test are not encrypted/);
+    const old = createServer((_request, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" }).write("event: endpoint\ndata: /messages\n\n");
+    });
+    await new Promise<void>((resolve) => old.listen(0, "127.0.0.1", resolve));
+    const address = `http://127.0.0.1:${(old.address() as AddressInfo).port}/sse`;
+    const unspoken = await machine.run(["mcp", "add", address, "--name", "old"]);
+    old.closeAllConnections();
+    old.close();
+    assert.equal(unspoken.code, 1);
+    assert.match(unspoken.stderr, /its transport is "sse", and Postern speaks streamable HTTP alone/);
     const refused = await machine.run(["mcp", "add", "https://u:hunter2@acme.test/"]);
     assert.equal(refused.code, 1);
     assert.doesNotMatch(refused.stderr, /hunter2/);

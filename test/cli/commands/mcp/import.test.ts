@@ -74,7 +74,13 @@ test("mcp import shows what it would enter, asks, and keeps secrets out of the c
     const started = await machine.withGateway([], () => Promise.resolve());
     assert.match(started.stderr, /\[mcp\.servers\.notes\] .*npx.* fetches its program at each start/);
     const again = await machine.run(["mcp", "import", "claude", "--yes"]);
-    assert.deepEqual([again.code, again.stdout], [0, "Nothing was entered\n"]);
+    assert.deepEqual([again.code, again.stdout], [0, "Nothing was entered: none of these servers can be taken\n"]);
+    put(machine, ".claude.json", { numStartups: 1, projects: { "/a": { mcpServers: {} } } });
+    const empty = await machine.run(["mcp", "import", "--file", join(machine.home, ".claude.json")]);
+    assert.match(
+      empty.stdout,
+      /^Nothing was entered: \/.*\.claude\.json has no server, under "mcpServers" or "servers"$/m,
+    );
     assert.match(again.stderr, /- "files" is not taken: there is a \[mcp\.servers\.files\] already/);
     const audit = await machine.run(["audit", "show", "--type", "mcp_server", "--json"]);
     assert.deepEqual(

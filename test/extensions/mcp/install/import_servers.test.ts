@@ -45,6 +45,16 @@ test("readServers() warns about a secret in the arguments, and does not repeat i
   assert.doesNotMatch(JSON.stringify(taken[0]?.warnings), /hunter2/);
 });
 
+test("servers of the projects of Claude Code are read, each once", () => {
+  const [a, b] = [{ type: "stdio", command: "/bin/a", args: [], env: {} }, { type: "http", url: "https://b.test/mcp" }];
+  const projects = { "/one": { mcpServers: { a, b }, history: [] }, "/two": { mcpServers: { a } }, "/three": {} };
+  const { taken, refused } = readServers(JSON.stringify({ mcpServers: {}, projects }), new Set());
+  assert.deepEqual([taken.map(({ name }) => name), refused], [["a", "b"], []]);
+  const other = { ...projects, "/two": { mcpServers: { a: { command: "/bin/other" } } } };
+  const [refusal] = readServers(JSON.stringify({ projects: other }), new Set()).refused;
+  assert.match(refusal?.reason ?? "", /there is a \[mcp\.servers\.a\] already/);
+});
+
 test("names of JavaScript's own are names as any other, or are refused", () => {
   const { taken, refused } = readServers(
     '{"mcpServers":{"__proto__":{"command":"a"},"constructor":{"command":"b"}}}',
