@@ -66,11 +66,7 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
     },
     refusal(path) {
       const allow = table.allow(path);
-<<<<<<< HEAD
       return allow === undefined ? missingPath(path, routeOf) : methodNotAllowed(allow);
-=======
-      return allow === undefined ? notFound(path) : methodNotAllowed(allow);
->>>>>>> 8cb08b413b6ff437f538396b8f27a10374898a8f
     },
     allow(path) {
       if (!isCleanPath(path)) return undefined;
@@ -97,22 +93,6 @@ function toRouteMethod(method: string): string {
   return method === "HEAD" ? "GET" : method;
 }
 
-<<<<<<< HEAD
-=======
-/** Paths that a client of MCP asks which got a 401, and looks for an OAuth server. Source: MCP 2025-03-26 "Authorization" */
-const OAUTH = /^\/(?:register|authorize|token|\.well-known\/(?:oauth-|openid-configuration).*)$/;
-
-/** Returns the refusal of a path that no route has. */
-export function notFound(path = ""): HttpError {
-  if (OAUTH.test(path)) {
-    const way =
-      'make a token with "postern token create --scope tools", and give it to the client as the header "Authorization: Bearer <token>"';
-    return httpError("not_found", `Cannot sign in here: this gateway has no OAuth; ${way}`);
-  }
-  return httpError("not_found", "Cannot find this path: see /openapi.json for those that exist");
-}
-
->>>>>>> 8cb08b413b6ff437f538396b8f27a10374898a8f
 function toAllow(methods: ReadonlySet<string>): string {
   return [...methods, ...(methods.has("GET") ? ["HEAD"] : []), "OPTIONS"].join(", ");
 }

@@ -467,7 +467,7 @@ test("a path that is not there is refused with its cause, and with no word of it
     ["/v1/audio/speech", /no such API/],
     ["/api/tags", /no API of Ollama/],
     ["/sse", /MCP is at \/mcp/],
-    ["/.well-known/oauth-protected-resource/mcp", /no OAuth: give the client a token/],
+    ["/.well-known/oauth-protected-resource/mcp", /no OAuth; make a token with/],
     ["/register", /no OAuth/],
     ["/nothing/secret-name", /see \/openapi\.json for those that exist$/],
     ["/v1/../secret-name/%2e%2e/x", /see \/openapi\.json/],

@@ -38,6 +38,6 @@ test("a client without a token that tries to register is told how to get one", (
     for (const path of ["/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"]) {
       const reply = await gateway.request(path, {});
       assert.equal(reply.status, 404);
-      assert.match(await reply.text(), /this gateway has no OAuth/);
+      assert.match(await reply.text(), /it has no OAuth; make a token with/);
     }
   }));
