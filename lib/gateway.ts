@@ -392,8 +392,7 @@ function createConfigReloads({ current, clock, log, config, options, ...wings }:
         useProviders?.();
         const isDraining = current.draining !== undefined;
         if (!isDraining) void extensions.mcp.follow();
-        if (runs === undefined || isDraining || before.cron.enabled === next.cron.enabled) return;
-        automation.switchCron(next.cron.enabled);
+        if (runs !== undefined && !isDraining) automation.followCron(before.cron, next.cron);
       };
     },
   });

@@ -2,13 +2,15 @@
  * Builds `dist/`, or the folder named: types, JavaScript in few files, and what is read at run time.
  *
  * A start that loads each module for itself takes three times as long as one that loads the same code in five files. The packages
- * of package.json stay outside.
+ * of package.json stay outside, but for those that each start loads and that are the same on every runtime.
  */
 import { type GetModuleInfo, rollup } from "@rollup/wasm-node";
-import { spawnSync } from "node:child_process";
-import { chmodSync, cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, cpSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import process from "node:process";
+import { fileURLToPath } from "node:url";
 
 const FOLDER = process.argv[2] ?? "dist";
 /** JavaScript as it comes from TypeScript, module by module */
@@ -21,6 +23,9 @@ const INPUT: Readonly<Record<string, string>> = {
   "cli/main": "cli/main",
   "handlers/mod": "handlers/mod",
 };
+
+/** Packages that go into the files: Node looks for each package, and for each of its files, which takes a start some milliseconds. */
+const PACKED = ["valibot", "@valibot/to-json-schema", "citty", "confbox/toml", "itty-router"];
 
 /** Threads, and the program in front of a sandboxed command, which are started by address. They share no file with the ways in: a thread loads what it needs, and not the gateway. */
 const THREADS: Readonly<Record<string, string>> = {
@@ -62,9 +67,11 @@ interface Bundle {
 
 const fileOf = (module: string) => resolve(MODULES, `${module}.js`);
 
-function compile(...options: readonly string[]): void {
-  const { status } = spawnSync("tsc", ["-p", "tsconfig.build.json", ...options], { stdio: "inherit" });
-  if (status !== 0) process.exit(status ?? 1);
+/** Compiles without a look at the types, which `npm run check` takes: that would be half of the whole build. */
+async function compile(...options: readonly string[]): Promise<void> {
+  const compiler = spawn("tsc", ["-p", "tsconfig.build.json", "--noCheck", ...options], { stdio: "inherit" });
+  const [status] = await once(compiler, "exit");
+  if (status !== 0) process.exit(typeof status === "number" ? status : 1);
 }
 
 /** The file of each module that `together` places, by its path. */
@@ -96,7 +103,11 @@ function toAscii(code: string): string {
 async function bundle({ input, together }: Bundle): Promise<void> {
   const modules = await rollup({
     input: Object.fromEntries(Object.entries(input).map(([name, module]) => [name, fileOf(module)])),
-    external: (id) => !/^[./]/.test(id),
+    external: (id) => !/^[./]/.test(id) && !PACKED.includes(id),
+    plugins: [{
+      name: "packages",
+      resolveId: (id) => PACKED.includes(id) ? fileURLToPath(import.meta.resolve(id)) : null,
+    }],
     treeshake: false,
   });
   let places: ReadonlyMap<string, string> | undefined;
@@ -116,13 +127,19 @@ async function bundle({ input, together }: Bundle): Promise<void> {
   }
 }
 
+/** Returns the name of a packed package and the text of its licence. */
+function licenceOf(id: string): string {
+  const [name = ""] = /^(?:@[^/]+\/)?[^/]+/.exec(id) ?? [];
+  const [file = ""] = globSync(`node_modules/${name}/LICENSE*`);
+  return `${name}:\n\n${readFileSync(file, "utf8")}`;
+}
+
 rmSync(FOLDER, { recursive: true, force: true });
-// Several checkers would look at shared types several times, which takes half as much processor time again
-compile("--outDir", FOLDER, "--emitDeclarationOnly", "--checkers", "1");
-// The declarations came from checked types already
-compile("--outDir", MODULES, "--declaration", "false", "--removeComments", "--noCheck");
+const declarations = compile("--outDir", FOLDER, "--emitDeclarationOnly");
+await compile("--outDir", MODULES, "--declaration", "false", "--removeComments");
 await bundle({ input: INPUT, together: TOGETHER });
 await bundle({ input: THREADS, together: {} });
+await declarations;
 rmSync(MODULES, { recursive: true });
 cpSync("lib/dashboard/page", join(FOLDER, CHUNKS, "page"), {
   recursive: true,
@@ -132,4 +149,5 @@ cpSync("lib/documents/pdf/cmaps", join(FOLDER, CHUNKS, "cmaps"), { recursive: tr
 // JavaScript is built without comments, and the licence of the data of fonts stands in one
 const [notice = ""] = /^\/\*\*[\s\S]*?\*\//.exec(readFileSync("lib/documents/pdf/font_data.ts", "utf8")) ?? [];
 writeFileSync(join(FOLDER, CHUNKS, "font_data.LICENSE"), notice.replace(/^ ?(?:\/\*\*|\*\/|\* ?)/gm, "").trim() + "\n");
+writeFileSync(join(FOLDER, CHUNKS, "packages.LICENSE"), PACKED.map(licenceOf).join("\n"));
 chmodSync(join(FOLDER, "cli/main.js"), 0o755);

@@ -18,7 +18,7 @@ export const modelsCommand = defineCliCommand({
         : `\nIn use: ${printableLine(`${provider.name}/${provider.model}, since ${provider.reason}`)}`;
       const models = data.length === 0
         ? "No model can be used: no provider answers; see [provider] in postern.toml"
-        : toTable(["MODEL", "OWNED BY"], data.map((model) => [model.id, model.owned_by]), context.io.columns);
+        : toTable(["MODEL", "OWNED BY", "TOOLS"], data.map(toRow), context.io.columns);
       context.print(data, `${models}${inUse}`);
       return EXIT.ok;
     } finally {
@@ -26,6 +26,10 @@ export const modelsCommand = defineCliCommand({
     }
   },
 });
+
+function toRow({ id, owned_by, supports_tools }: ModelEntry): readonly string[] {
+  return [id, owned_by, supports_tools === undefined ? "" : supports_tools ? "yes" : "no"];
+}
 
 /** Command `postern models trust`: lets `kind = "auto"` use a model server of this machine that another user runs. */
 export const modelsTrustCommand = defineCliCommand({

@@ -61,7 +61,7 @@ export const pluginTestCommand = defineCliCommand({
   },
   example: "postern plugin test --manifest plugin.json",
   async run(context, { input, manifest: file, wasm, execute, tool }) {
-    const plugin = await readPlugin(context, { manifest: file, wasm });
+    const plugin = await readPlugin(context, { manifest: file, wasm, fillDigest: "missing" });
     const { id, version, kind, tools, capabilities } = plugin.manifest;
     const names = tools.map(({ name }) => name);
     const module = await checkModule(context, plugin);
@@ -177,7 +177,11 @@ async function endServing(gateway: Gateway, id: string): Promise<void> {
 /** Reads the folder of a manifest as a package, with the digest of the file that it runs. @throws {CommandError} */
 async function readPlugin(
   { io }: CommandContext,
-  { manifest = "plugin.json", wasm }: { readonly manifest: string | undefined; readonly wasm: string | undefined },
+  { manifest = "plugin.json", wasm, fillDigest = "always" }: {
+    readonly manifest: string | undefined;
+    readonly wasm: string | undefined;
+    readonly fillDigest?: "always" | "missing";
+  },
 ): Promise<PluginPackage> {
   const { readPluginFolder } = await import("../../lib/extensions/plugins/plugin_files.ts");
   const path = resolve(io.cwd, manifest);
@@ -187,7 +191,7 @@ async function readPlugin(
   const module = wasm === undefined ? undefined : await readFile(resolve(io.cwd, wasm)).catch((cause: Error) => {
     throw new CommandError(`Cannot read the module "${wasm}": ${cause.message}`, { cause });
   });
-  const plugin = await told(() => readPluginFolder(dirname(path), { module, fillDigest: true }));
+  const plugin = await told(() => readPluginFolder(dirname(path), { module, fillDigest }));
   if (wasm !== undefined && plugin.manifest.kind !== "wasm") {
     throw new UsageError(`Cannot use --wasm: "${plugin.manifest.id}" is a ${plugin.manifest.kind} plugin`);
   }
@@ -201,32 +205,21 @@ interface CheckedModule {
   readonly exports: readonly string[];
 }
 
-/** Checks the module of a WASM plugin as a gateway would that grants all its capabilities. @throws {CommandError} why it is refused */
+/** Checks a plugin as a gateway does that installs it. @throws {CommandError} why it is refused */
 async function checkModule(context: CommandContext, plugin: PluginPackage): Promise<CheckedModule | undefined> {
-  const { manifest } = plugin;
-  if (manifest.kind !== "wasm") return undefined;
-  const [{ inspectModule }, { grantsImport }] = await Promise.all([
+  const [{ checkPlugin }, { inspectJob }, { PLUGIN_KINDS, mainFile }] = await Promise.all([
+    import("../../lib/extensions/plugins/check_plugin.ts"),
     import("../../lib/extensions/plugins/wasm/inspect_module.ts"),
-    import("../../lib/extensions/plugins/wasm/module_imports.ts"),
+    import("../../lib/extensions/plugins/manifest.ts"),
   ]);
-  const { config: { runtime: { wasm } } } = await context.loadConfig();
-  const bytes = plugin.files.find(({ path }) => path === manifest.wasm.file)?.bytes ?? new Uint8Array();
-  const { imports, exports, refusal } = inspectModule(bytes, {
-    memoryMb: wasm.memory_limit_mb,
-    moduleMb: wasm.max_module_size_mb,
-    isGranted: grantsImport(manifest.capabilities),
-  });
-  const { entrypoint, file } = manifest.wasm;
-  const functions = exports.filter(({ kind }) => kind === "function").map(({ name }) => name);
-  if (refusal !== null) {
-    const way = refusal.code === "module_import" ? '; "capabilities" in plugin.json says what it may import' : "";
-    throw new CommandError(`Cannot use "${file}": ${refusal.reason}${way}`);
-  }
-  if (!functions.includes(entrypoint)) {
-    throw new CommandError(`Cannot use "${file}": it exports no function "${entrypoint}"`);
-  }
-  const imported = imports.map(({ module, name }) => `${module} ${name}`);
-  return { module_bytes: bytes.length, imports: imported, exports: functions };
+  const { config } = await context.loadConfig();
+  const inspect = (job: Parameters<typeof inspectJob>[0]) => Promise.resolve(inspectJob(job));
+  const report = await told(() => checkPlugin(plugin, { config, kinds: PLUGIN_KINDS, inspect }));
+  if (report === undefined) return undefined;
+  const bytes = plugin.files.find(({ path }) => path === mainFile(plugin.manifest)?.path)?.bytes ?? new Uint8Array();
+  const imports = report.imports.map(({ module, name }) => `${module} ${name}`);
+  const exports = report.exports.filter(({ kind }) => kind === "function").map(({ name }) => name);
+  return { module_bytes: bytes.length, imports, exports };
 }
 
 function linesOf({ module_bytes: bytes, imports, exports }: CheckedModule): string {

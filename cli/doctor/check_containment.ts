@@ -6,11 +6,16 @@ import type { Config } from "../../lib/config/config.ts";
 import { launchersIn } from "../../lib/guard/understood_commands.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import { type Bounds, boundsText } from "../../lib/system/process/bounds.ts";
-import { type Containment, containmentOf, type ContainmentSettings } from "../../lib/system/process/containment.ts";
+import {
+  type Bubblewrap,
+  type Containment,
+  containmentOf,
+  type ContainmentSettings,
+} from "../../lib/system/process/containment.ts";
 import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import { requireUncontained } from "../../lib/system/browser/uncontained_browser.ts";
 import { requiresSandbox } from "../../lib/tools/web/drive_browser.ts";
-import { tryBubblewrap } from "../../lib/system/process/sandbox.ts";
+import { forbidsLinks, tryBubblewrap } from "../../lib/system/process/sandbox.ts";
 import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
 
 /**
@@ -52,12 +57,25 @@ async function checkSandbox({ loaded: { config } }: Installation): Promise<reado
   const { kind, text } = containmentOf(config.security.shell, found);
   switch (kind) {
     case "contained":
-      return [fine("sandbox", text), boundsFinding(found?.kind === "bubblewrap" ? found.bounds : undefined)];
+      return [
+        fine("sandbox", text),
+        boundsFinding(found?.kind === "bubblewrap" ? found.bounds : undefined),
+        ...config.security.enable_git && found?.kind === "bubblewrap" ? await linksFindings(found) : [],
+      ];
     case "refused":
       return [failure("sandbox", text, INSTALL)];
     case "uncontained":
       return [warning("sandbox", text, sandbox === "off" ? "postern config set security.shell.sandbox auto" : INSTALL)];
   }
+}
+
+/** Warns where git cannot be kept from links. Takes at most 10 s */
+export async function linksFindings(bubblewrap: Bubblewrap): Promise<readonly Finding[]> {
+  const { signal } = new AbortController();
+  if (await forbidsLinks(bubblewrap, { clock: systemClock, signal })) return [];
+  const message =
+    "git may follow a link that a contained program makes beside it, since this machine cannot forbid links";
+  return [warning("git", message, "use Linux 5.10 and util-linux 2.38 or later, where bubblewrap works inside itself")];
 }
 
 /** Says what contained programs may take of the machine. @param bounds undefined: there are none */

@@ -128,7 +128,9 @@ async function probe(providers: Providers, { name, wanted, shown, mustList }: Pr
     if (mustList !== undefined && !ids.includes(mustList) && !ids.includes(`${mustList}:latest`)) {
       return failure(name, `${answers}, and "${mustList}" is not among them`, "postern models");
     }
-    return fine(name, model === "" ? answers : `${answers}; in use: ${model}`);
+    const used = model === "" ? answers : `${answers}; in use: ${model}`;
+    if (model === "" || await provider.takesTools?.(model, timeout.signal) !== false) return fine(name, used);
+    return warning(name, `${used}, ${NO_TOOLS}`, "load a model whose template has tools");
   } catch (error) {
     if (timeout.signal.aborted) {
       return failure(name, `${shown ?? provider.name} does not answer within ${ANSWER_MS / 1000} s`, TO_REACH);
@@ -140,4 +142,5 @@ async function probe(providers: Providers, { name, wanted, shown, mustList }: Pr
   }
 }
 
+const NO_TOOLS = "whose chat template knows no tools: it is shown none, and invents what they would say";
 const TO_REACH = "check the address, the key and the network, then postern models";

@@ -16,6 +16,8 @@ export interface BannerFacts {
   readonly provider: string | null;
   readonly model: string | null;
   readonly provider_reason: string;
+  /** False when the model is shown no tools, since its chat template knows none. Null: its server does not say */
+  readonly supports_tools: boolean | null;
   /** Containment of the commands that tools run */
   readonly containment: CommandContainment;
   readonly workspace: string;
@@ -43,11 +45,14 @@ export interface BannerParts {
   readonly server: { readonly url: string; readonly host: string; readonly port: number };
   readonly pairing: FirstPairing;
   readonly containment: CommandContainment;
+  readonly supportsTools: boolean | undefined;
   readonly pid: number;
 }
 
 /** Gathers the facts that the banner shows. */
-export function bannerFacts({ services, loaded, server, pairing, containment, pid }: BannerParts): BannerFacts {
+export function bannerFacts(
+  { services, loaded, server, pairing, containment, supportsTools, pid }: BannerParts,
+): BannerFacts {
   const inUse = services.agent?.providers.inUse;
   return {
     version: services.version,
@@ -60,6 +65,7 @@ export function bannerFacts({ services, loaded, server, pairing, containment, pi
     provider: inUse?.name ?? null,
     model: inUse?.model ?? null,
     provider_reason: inUse?.reason ?? "there is no agent: provider.kind is none, or --no-agent was given",
+    supports_tools: supportsTools ?? null,
     containment,
     workspace: loaded.workspace,
     data_dir: loaded.dataDir,
@@ -82,6 +88,9 @@ export function bannerText(
     ["Address", facts.address],
     ["Dashboard", facts.dashboard],
     ["Provider", `${model}, since ${facts.provider_reason}`],
+    ...facts.supports_tools === false
+      ? [["Tools", "none reach this model, whose chat template knows none: it invents what they would say"] as const]
+      : [],
     ["Sandbox", facts.containment.text],
     ["Workspace", facts.workspace],
     ...facts.schema === null

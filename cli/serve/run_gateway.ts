@@ -25,6 +25,8 @@ import { watchConfig } from "./watch_config.ts";
 
 /** Time between the start and what it can leave for later, in ms: after the first /health, and mostly before anybody chats. */
 const WARM_UP_AFTER_MS = 500;
+/** Longest wait of the banner for what a model server says of its model's tools, in ms. */
+const TOOL_SUPPORT_MS = 1_000;
 
 /** Options of `runGateway`. */
 export interface RunGatewayOptions {
@@ -136,13 +138,31 @@ async function printBanner(
     readonly pairing: FirstPairing;
   },
 ): Promise<void> {
-  const containment = await services.containment();
-  const facts = bannerFacts({ services, loaded, server, pairing, containment, pid: process.pid });
+  const { kind, base_url } = loaded.config.provider;
+  // A server that was not looked for is asked after the start, when the HTTP client is loaded
+  const isFound = kind === "auto" && base_url === "";
+  const [containment, supportsTools] = await Promise.all([
+    services.containment(),
+    isFound ? readToolSupport(services) : undefined,
+  ]);
+  const facts = bannerFacts({ services, loaded, server, pairing, containment, supportsTools, pid: process.pid });
   // Print one line of JSON, so that a script that starts the gateway can wait for it
   if (flags.json) io.stdout(`${JSON.stringify(facts)}\n`);
   else {
     const requiresPairing = loaded.config.gateway.require_pairing;
     io.stdout(bannerText(facts, { requiresPairing, pairing, dataDir: flags.dataDir, columns: io.columns }));
+  }
+}
+
+/** Asks a local server whether the default model is shown tools. Undefined where it does not say in time. */
+async function readToolSupport({ agent, clock }: GatewayServices): Promise<boolean | undefined> {
+  if (agent === undefined) return undefined;
+  const { provider, model } = agent.providers.resolve(undefined);
+  const timeout = clock.timeoutSignal(TOOL_SUPPORT_MS);
+  try {
+    return await provider.takesTools?.(model, timeout.signal);
+  } finally {
+    timeout.clear();
   }
 }
 
@@ -189,11 +209,20 @@ async function untilStopped(
 }
 
 /** Loads what the first chat would wait for, and writes the compiled code for the next start: at the end a kill would lose it. */
-async function warm({ agent, containment }: GatewayServices): Promise<void> {
+async function warm(services: GatewayServices): Promise<void> {
+  const { agent, containment } = services;
   // Found out now, so that the first command need not wait for it on a busy machine
   await containment();
   await loadRoutes();
-  if (agent !== undefined && agent.providers.inUse.name !== "offline") await loadHttpClient();
+  if (agent !== undefined && agent.providers.inUse.name !== "offline") {
+    await loadHttpClient();
+    if (await readToolSupport(services) === false) {
+      const { model } = agent.providers.inUse;
+      services.log.warn(
+        `The model "${model}" is shown no tools, since its chat template knows none: load another model`,
+      );
+    }
+  }
   if (agent !== undefined) await import("../../lib/runs/supervisor/start_run.ts");
   nodeModule.flushCompileCache?.();
 }

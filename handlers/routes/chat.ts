@@ -9,6 +9,7 @@ import {
   readRun,
   REPLY_ERRORS,
   requireAgent,
+  spokenSchema,
   toChatRequest,
 } from "../wire/agent_runs.ts";
 import { refuseWhileDraining } from "../connections.ts";
@@ -20,7 +21,7 @@ import { readJson } from "../wire/read_json.ts";
 import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
 
 const chatSchema = v.object({
-  message: v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty")),
+  message: spokenSchema,
   context: v.optional(v.string()),
   conversation_id: v.optional(conversationIdSchema),
   model: v.optional(v.string()),

@@ -151,7 +151,11 @@ export const deleteConversationsRoute: Route = strictRoute({
 
 /** Returns a message for the wire, without the vendor's own fields, which only the provider reads. */
 function toWire({ seq, runId, message }: SaidMessage) {
-  const { opaque: _, extra: _extra, ...said } = { opaque: undefined, ...message };
+  const { opaque: _, vendor_ids: _ids, extra: _extra, ...said } = {
+    opaque: undefined,
+    vendor_ids: undefined,
+    ...message,
+  };
   if ("tool_calls" in said && said.tool_calls !== undefined) {
     said.tool_calls = said.tool_calls.map(({ extra: _, ...call }) => call);
   }

@@ -47,6 +47,7 @@ const serverSchema = v.object({
     claims: v.object({ read_only: v.boolean(), destructive: v.boolean(), idempotent: v.boolean() }),
   })),
   /** Tools that are not offered until somebody accepts them */
+  left_out: v.array(v.string()),
   changes: v.array(v.object({
     /** Name that the server gives the tool */
     tool: v.string(),

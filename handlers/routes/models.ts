@@ -13,6 +13,8 @@ const modelSchema = v.object({
   owned_by: v.string(),
   /** Tokens of input and output together. Absent when the provider does not say */
   context_length: v.optional(v.number()),
+  /** False when the model is shown no tools, since its chat template knows none. Absent when the provider does not say */
+  supports_tools: v.optional(v.boolean()),
 });
 
 /** GET /v1/models: what the configured providers really serve; an empty list without an agent. */

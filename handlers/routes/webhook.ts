@@ -17,9 +17,9 @@ import { httpError, runFailure } from "../wire/http_errors.ts";
 import { choiceOf, choiceQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
 import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
-import { readRun, REPLY_ERRORS, requireAgent, runHadEffect, toChatRequest } from "../wire/agent_runs.ts";
+import { readRun, REPLY_ERRORS, requireAgent, runHadEffect, spokenSchema, toChatRequest } from "../wire/agent_runs.ts";
 
-const spoken = v.optional(v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty")));
+const spoken = v.optional(spokenSchema);
 const named = v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(256)));
 
 const webhookSchema = v.object({

@@ -25,7 +25,7 @@ export const FRAMES = {
     continues: "conversation",
     fields: v.object({
       type: v.literal("message"),
-      text: v.pipe(v.string(), v.minLength(1)),
+      text: v.pipe(v.string(), v.regex(/\S/)),
       conversation_id: v.nullish(id),
       model: v.nullish(v.string()),
     }),
@@ -77,7 +77,6 @@ export type ParsedFrame = { readonly ok: true; readonly frame: Frame } | {
 
 /** Parses one text frame. Never throws; a reason never repeats the frame's values. */
 export function parseFrame(text: string): ParsedFrame {
-  if (text === "") return { ok: false, reason: "Cannot answer an empty message" };
   const value = text.trimStart().startsWith("{") ? parseObject(text) : undefined;
   if (value === undefined) return message(text);
   const { type } = value;
@@ -97,6 +96,7 @@ export function parseFrame(text: string): ParsedFrame {
 const MAX_FIELD_LENGTH = 64;
 
 function message(text: string): ParsedFrame {
+  if (text.trim() === "") return { ok: false, reason: "Cannot answer a message of blanks alone" };
   return { ok: true, frame: { type: "message", text } };
 }
 

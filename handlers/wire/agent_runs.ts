@@ -57,6 +57,9 @@ export const conversationIdSchema = v.pipe(
   v.regex(CONVERSATION_ID, 'Expected 1 to 128 letters, digits, ".", "_", ":" or "-"'),
 );
 
+/** Schema of what is said to the agent. Blanks alone say nothing, and vendors refuse a conversation with such a message. */
+export const spokenSchema = v.pipe(v.string(), v.regex(/\S/, "Expected a text with more than blanks"));
+
 /** A message of a person or a channel to the agent. */
 export interface ChatInput {
   readonly message: string;

@@ -22,6 +22,11 @@ export const CLIENT_TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 export const MAX_WHOLE = Number.MAX_SAFE_INTEGER;
 
 const whole = (min: number) => v.nullish(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(MAX_WHOLE)));
+/** Tokens of the output; -1 is no limit, as llama.cpp and its clients say it */
+const limit = v.nullish(v.union([
+  v.literal(-1),
+  v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(MAX_WHOLE)),
+], "Expected a whole number from 1, or -1 for no limit"));
 const between = (min: number, max: number) => v.nullish(v.pipe(v.number(), v.minValue(min), v.maxValue(max)));
 
 const partSchema = v.variant("type", [
@@ -80,8 +85,8 @@ export const completionSchema = v.looseObject({
   stream_options: v.nullish(v.object({ include_usage: v.nullish(v.boolean()) })),
   temperature: between(0, 2),
   top_p: between(0, 1),
-  max_tokens: whole(1),
-  max_completion_tokens: whole(1),
+  max_tokens: limit,
+  max_completion_tokens: limit,
   stop: v.nullish(v.union([v.string(), v.array(v.string())])),
   seed: whole(-MAX_WHOLE),
   presence_penalty: between(-2, 2),
@@ -175,7 +180,7 @@ function isToolCall(value: unknown): boolean {
 function areParameters(body: Fields): boolean {
   return isText(body.model) && isFlag(body.stream) && isStreamOptions(body.stream_options) &&
     isNumber(body.temperature, 0, 2) && isNumber(body.top_p, 0, 1) &&
-    isWhole(body.max_tokens, 1) && isWhole(body.max_completion_tokens, 1) && isStop(body.stop) &&
+    isLimit(body.max_tokens) && isLimit(body.max_completion_tokens) && isStop(body.stop) &&
     isWhole(body.seed, -MAX_WHOLE) && isNumber(body.presence_penalty, -2, 2) &&
     isNumber(body.frequency_penalty, -2, 2) &&
     isResponseFormat(body.response_format) && isText(body.user) && isMetadata(body.metadata) &&
@@ -237,6 +242,10 @@ function isNumber(value: unknown, min: number, max: number): boolean {
 function isWhole(value: unknown, min: number): boolean {
   return value === undefined || value === null ||
     (typeof value === "number" && Number.isInteger(value) && value >= min && value <= MAX_WHOLE);
+}
+
+function isLimit(value: unknown): boolean {
+  return value === -1 || isWhole(value, 1);
 }
 
 /** Types of content parts that the gateway knows in either mode. */

@@ -4,7 +4,7 @@ import type { Message } from "../../lib/base/records/message.ts";
 import { isEnded, type Run } from "../../lib/base/records/run.ts";
 import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
-import { conversationIdSchema } from "./agent_runs.ts";
+import { conversationIdSchema, spokenSchema } from "./agent_runs.ts";
 import { completionSchema } from "./completion_body.ts";
 import { httpError } from "./http_errors.ts";
 import { toCompletionInput } from "./to_completion_input.ts";
@@ -12,7 +12,7 @@ import { toCompletionInput } from "./to_completion_input.ts";
 /** Body that starts a run. */
 export const startRunSchema = v.object({
   /** Message of the user, in place of `messages` */
-  message: v.optional(v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty"))),
+  message: v.optional(spokenSchema),
   messages: v.optional(completionSchema.entries.messages),
   model: v.optional(v.string()),
   /** Conversation that the run continues and is recorded under; `new` begins one. Default: none */

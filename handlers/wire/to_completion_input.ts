@@ -42,7 +42,7 @@ interface Unknown {
 }
 
 /**
- * Translates a checked body. Fields that are `null` are left out. In plain mode unknown fields are copied to the place they came from;
+ * Translates a checked body. Fields that are `null` are left out, and so are limits of -1, which are none. In plain mode unknown fields are copied to the place they came from;
  * those of the body itself, and the names of all, go to `parameters.passed`. Otherwise they are named in `ignored` and not copied, save
  * a vendor's own parts of a reply that the client sends back with a tool call.
  * @throws {HttpError} 400 `unsupported_parameter` for `n` above 1, for `logprobs` where the agent's tools are on, and for the legacy
@@ -72,8 +72,9 @@ export function toCompletionInput(
     // The key was just listed on this object
     const value = (body as Record<string, unknown>)[key];
     if (value === null || value === undefined || OWN_FIELDS.has(key)) continue;
-    if (PARAMETERS.has(key)) parameters[key] = value;
-    else if (key === "functions" || key === "function_call") {
+    if (PARAMETERS.has(key)) {
+      if (value !== -1 || !key.startsWith("max_")) parameters[key] = value;
+    } else if (key === "functions" || key === "function_call") {
       throw unsupported(key, `Cannot honour "${key}": use "${key === "functions" ? "tools" : "tool_choice"}" instead`);
     } else if (key !== "logprobs" || value === true) {
       addOnce(plain ? unknown.passed : unknown.ignored, key);

@@ -62,9 +62,14 @@ export interface AgentOutcome {
   readonly refused: ProviderError | undefined;
 }
 
-/** A tool call of a turn, under the gateway's own id: the vendor's id may be missing or repeated. */
+/**
+ * A tool call of a turn, under the gateway's own id, since the vendor's may be missing or repeated. In plain mode it has the vendor's where
+ * it can.
+ */
 export interface TurnCall {
   readonly id: string;
+  /** Id that the vendor gave the call, where that is another */
+  readonly vendor_id?: string | undefined;
   readonly name: string;
   arguments: string;
   readonly owner: "agent" | "client";
@@ -192,6 +197,8 @@ export interface AgentRun {
   readonly findWindow?: (() => Promise<number>) | undefined;
   /** The same as far as the provider's list of models names it; 0 where it does not. Default: nobody does */
   readonly findListedWindow?: (() => Promise<number>) | undefined;
+  /** Returns the lesser of a window of `limits` and of what a refusal of the model told. Default: no refusal told anything */
+  readonly learntWindow?: ((window: number) => number) | undefined;
   /** The agent's own tools; empty for a plain model gateway */
   readonly agentTools: readonly Tool[];
   /** Names of those of them that the model is told of once it has found or called them. Default: none */

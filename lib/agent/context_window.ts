@@ -56,10 +56,13 @@ export function requestTokens(request: ProviderRequest): number {
   return messageTokens(request.messages) + tokensAround(request, 0);
 }
 
-/** Returns the notice that tells the reader what was cut from a request. */
-export function trimNotice({ shortened, dropped }: FittedRequest) {
-  const message =
-    `To fit the context window, ${shortened} tool results were shortened and ${dropped} messages left out`;
+/**
+ * Returns the notice that tells the reader what was cut from a request.
+ * @param isGuess the provider refused the whole of it without a reason. Default false
+ */
+export function trimNotice({ shortened, dropped }: FittedRequest, isGuess = false) {
+  const why = isGuess ? "Since the provider refused a long request without a reason" : "To fit the context window";
+  const message = `${why}, ${shortened} tool results were shortened and ${dropped} messages left out`;
   return { type: "notice", code: "history_trimmed", message, count: shortened + dropped } as const;
 }
 
@@ -184,28 +187,34 @@ function droppable(messages: readonly Message[], fixed: number): readonly (reado
   return [...middle, ...(first === undefined ? [] : [first]), ...steps.slice(0, -1)];
 }
 
-/**
- * Returns the model's window as a refusal tells it, by the measure requests are fitted with; 0 when the refusal has another reason.
- * @param tokens those of the refused request, by that measure
- */
-export type WindowLesson = (error: ProviderError, tokens: number) => number;
+/** A window to ask again in, after a refusal. */
+export interface WindowLesson {
+  /** Tokens by the measure requests are fitted with */
+  readonly window: number;
+  /** Called when the shorter request was taken, where the refusal named no reason. undefined: the refusal said that it was too long */
+  readonly taken?: (() => void) | undefined;
+}
+
+/** How a fitting provider learns, and what it may cut. */
+export interface FittingOptions {
+  /**
+   * Returns what a refusal teaches; undefined when the request was not too long.
+   * @param tokens those of the refused request, by the measure requests are fitted with
+   */
+  readonly learn: (error: ProviderError, tokens: number) => Promise<WindowLesson | undefined>;
+  /** Returns how many of a request's first messages are never cut; called when a request was refused */
+  readonly fixed: () => number;
+}
 
 /**
- * A provider that is asked once more, with a request that fits, when it refuses one as too long for its window: where nobody names
- * the window, the refusal is the provider's word on it. A second refusal is the reader's to see.
+ * A provider that is asked once more, with a request that fits, when it refuses one as too long for its window, or refuses a long one
+ * without a reason. A second refusal is the reader's to see.
  */
-export function createFittingProvider(
-  provider: Provider,
-  { learn, fixed }: {
-    readonly learn: WindowLesson;
-    /** Returns how many of a request's first messages are never cut; called when a request was refused */
-    readonly fixed: () => number;
-  },
-): Provider {
+export function createFittingProvider(provider: Provider, options: FittingOptions): Provider {
   return {
     name: provider.name,
     stream: (request, call) => ({
-      [Symbol.asyncIterator]: () => new FittingIterator(provider, { request, call, learn, fixed }),
+      [Symbol.asyncIterator]: () => new FittingIterator(provider, { request, call, ...options }),
     }),
     listModels: (signal) => provider.listModels(signal),
     sees: provider.sees,
@@ -215,11 +224,9 @@ export function createFittingProvider(
 
 type Result = IteratorResult<readonly ProviderEvent[], undefined>;
 
-interface FittingCall {
+interface FittingCall extends FittingOptions {
   readonly request: ProviderRequest;
   readonly call: ProviderCallOptions;
-  readonly learn: WindowLesson;
-  readonly fixed: () => number;
 }
 
 /** Stands in the way of the first array alone: all others are handed on as they come. */
@@ -255,15 +262,32 @@ class FittingIterator implements AsyncIterator<readonly ProviderEvent[], undefin
     try {
       return await this.#inner.next() as Result;
     } catch (error) {
-      const { request, learn, fixed } = this.#call;
-      const window = error instanceof ProviderError ? learn(error, requestTokens(request)) : 0;
-      if (window === 0) throw error;
-      const fitted = fitRequest(request, window, fixed());
+      const { request, fixed } = this.#call;
+      const lesson = await this.#learn(error, request);
+      if (lesson === undefined) throw error;
+      const fitted = fitRequest(request, lesson.window, fixed());
       if (fitted.shortened + fitted.dropped === 0) throw error;
-      this.#inner = this.#ask(fitted.request);
-      const result = await this.#inner.next() as Result;
-      return result.done ? result : { done: false, value: [trimNotice(fitted), ...result.value] };
+      return await this.#again(fitted, lesson);
     }
+  }
+
+  async #again(fitted: FittedRequest, lesson: WindowLesson): Promise<Result> {
+    this.#inner = this.#ask(fitted.request);
+    try {
+      const result = await this.#inner.next() as Result;
+      lesson.taken?.();
+      if (result.done) return result;
+      const notice = trimNotice(fitted, lesson.taken !== undefined);
+      return { done: false, value: [notice, ...result.value] };
+    } catch (error) {
+      // What it teaches is for the next request
+      await this.#learn(error, fitted.request);
+      throw error;
+    }
+  }
+
+  async #learn(error: unknown, request: ProviderRequest): Promise<WindowLesson | undefined> {
+    return error instanceof ProviderError ? await this.#call.learn(error, requestTokens(request)) : undefined;
   }
 }
 

@@ -79,6 +79,16 @@ export function maxThinkingTokens({ reasoning_effort: effort }: ModelParameters)
   return effort === undefined ? 0 : thinkingTokens(effort);
 }
 
+/** Characters that a token of text has at most on average, of code with deep indents too, and those that a short reply may have beyond that. */
+const LONGEST_TOKEN = 8;
+const SHORT_REPLY = 256;
+
+/** Returns characters that no reply within its limit of output has. undefined: the request has no limit */
+export function longestReply(parameters: ModelParameters): number | undefined {
+  const limit = parameters.max_completion_tokens ?? parameters.max_tokens;
+  return limit === undefined ? undefined : (limit + maxThinkingTokens(parameters)) * LONGEST_TOKEN + SHORT_REPLY;
+}
+
 /** Tokens as bytes/4, rounded up: the common rule of thumb, marked `estimated` wherever it is shown. */
 export function toTokens(bytes: number): number {
   return Math.ceil(bytes / 4);

@@ -6,12 +6,11 @@ import { hasPictures } from "../providers/picture_parts.ts";
 import type { ProviderCallOptions, ProviderRequest } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun, RecordedTurn, TurnCall } from "./agent_run.ts";
-import { estimateUsage } from "./estimate_tokens.ts";
+import { estimateUsage, longestReply } from "./estimate_tokens.ts";
 import { checkLength, fitRequest, type FittedRequest } from "./context_window.ts";
 import { DeclaredTools, NONE } from "./deferred_tools.ts";
 import type { EventRecorder } from "./event_recorder.ts";
 import { type CallNaming, LiveTurn, type ModelTurn, restoreTurn } from "./model_turn.ts";
-import { hasOwnWork } from "./parked_client_calls.ts";
 import type { CallResult } from "./tool_calls.ts";
 import { createTokenAccount, type TokenAccount } from "./token_budget.ts";
 
@@ -45,6 +44,8 @@ export interface OpenTurn {
   readonly stream: AsyncIterable<Batch> | Iterable<Batch>;
   /** Returns what the turn cost. @throws {ProviderError} the stream ended without a finish */
   readonly usage: () => Usage | Promise<Usage>;
+  /** Counts on the budget what came of a turn that its reader left, by an estimate. undefined: nothing is counted */
+  readonly leave?: (() => Promise<void>) | undefined;
 }
 
 type Batch = readonly ProviderEvent[];
@@ -83,8 +84,8 @@ export class ModelRequests implements CallNaming {
     return this.#own.map((tool) => tool.name);
   }
 
-  newCallId(prefix: string): string {
-    return this.#run.random.id(prefix);
+  newCallId(): string {
+    return this.#run.random.id("call_");
   }
 
   ownerOf(name: string): TurnCall["owner"] {
@@ -123,7 +124,8 @@ export class ModelRequests implements CallNaming {
       return fitLater(request, { findWindow, findListedWindow, account, fixed: this.#run.fixedMessages() });
     }
     const fixed = this.#run.fixedMessages();
-    const fitted = contextWindowTokens > 0 ? fitRequest(request, contextWindowTokens, fixed) : asItIs(request);
+    const window = contextWindowTokens > 0 ? this.#run.learntWindow?.(contextWindowTokens) ?? contextWindowTokens : 0;
+    const fitted = window > 0 ? fitRequest(request, window, fixed) : asItIs(request);
     if (fixed > 0 && contextWindowTokens > 0) checkLength(fitted.request.messages, contextWindowTokens);
     return account === undefined ? fitted : openFitted(fitted, account);
   }
@@ -139,6 +141,11 @@ export class ModelRequests implements CallNaming {
     if (!isReported(usage)) return settled(estimateUsage(request, (count) => turn.estimate(count)), this.account);
     this.account?.settle(usage.total_tokens);
     return usage;
+  }
+
+  /** Settles the budget of a turn that was left in the middle of its reply: the provider stops there too. */
+  async leave(request: ProviderRequest, turn: ModelTurn): Promise<void> {
+    await settled(estimateUsage(request, (count) => turn.estimate(count)), this.account);
   }
 
   #isClients(name: string): boolean {
@@ -177,7 +184,15 @@ function ask(
   const request = withPictures(fitted.request, run);
   loop.startTurn(number, fitted);
   const naming = last ? allOwn(requests) : requests;
-  const turn = new LiveTurn({ stamp, separator, naming, shared: hasOwnWork(loop.added) });
+  const turn = new LiveTurn({
+    stamp,
+    separator,
+    naming,
+    keepsIds: run.isPlain,
+    longest: longestReply(request.parameters),
+    // Some vendors let a model think beyond the limit; a budget counts that too
+    countsReasoning: requests.account !== undefined,
+  });
   return {
     turn,
     last,
@@ -187,6 +202,7 @@ function ask(
       if (turn.finish === undefined) throw brokenReply(run.provider.name);
       return requests.usageOf(request, turn);
     },
+    leave: requests.account && (() => requests.leave(request, turn)),
   };
 }
 
@@ -204,7 +220,7 @@ function callOf(run: AgentRun, requests: ModelRequests): ProviderCallOptions {
 
 /** In a turn without tools a call is the agent's whatever its name: it is not run, and no client is told of it. */
 function allOwn(requests: CallNaming): CallNaming {
-  return { ownerOf: () => "agent", newCallId: (prefix) => requests.newCallId(prefix) };
+  return { ownerOf: () => "agent", newCallId: () => requests.newCallId() };
 }
 
 function brokenReply(provider: string): ProviderError {

@@ -4,23 +4,26 @@ import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
 import type { RecordedTurn, TurnCall } from "./agent_run.ts";
 import type { EventStamp } from "./event_recorder.ts";
-import { SHARED_CALL_PREFIX } from "./parked_client_calls.ts";
 import type { TokenCounter } from "./estimate_tokens.ts";
 
 /** Decides the owner and the id of each call of a turn. */
 export interface CallNaming {
   ownerOf(name: string): TurnCall["owner"];
-  newCallId(prefix: string): string;
+  newCallId(): string;
 }
 
 /** The state of the run that a new turn begins in. */
 export interface ModelTurnOptions {
   readonly stamp: EventStamp;
   readonly naming: CallNaming;
-  /** Earlier turns of the run called tools of the agent: the ids of client calls say so */
-  readonly shared: boolean;
+  /** Plain mode: a client's call has the id that the vendor gave it. Default false */
+  readonly keepsIds?: boolean;
   /** Put before the turn's first text in the events, so that texts of two turns do not run together; not part of the message */
   readonly separator: string;
+  /** Characters after which the reply is ended, since its provider does not keep the limit of the request. Default: no limit was sent */
+  readonly longest?: number | undefined;
+  /** True when reasoning counts in `longest`. Default false */
+  readonly countsReasoning?: boolean;
 }
 
 /** The end of a turn as the provider reported it. */
@@ -61,6 +64,8 @@ export class LiveTurn implements ModelTurn {
   #reasoning = "";
   /** By the provider's index; made with the first call */
   #byIndex: Map<number, OpenCall> | undefined = undefined;
+  /** Ids of the vendor that calls have as their own; made with the first one */
+  #ids: Set<string> | undefined = undefined;
   #clientCalls = 0;
   readonly #options: ModelTurnOptions;
 
@@ -113,7 +118,25 @@ export class LiveTurn implements ModelTurn {
           break;
       }
     }
+    if (this.#options.longest !== undefined && this.#length() > this.#options.longest) this.#cut(into, time);
     return delta;
+  }
+
+  /** Characters of what was said, as far as they count in the limit */
+  #length(): number {
+    const reasoning = this.#options.countsReasoning === true ? this.#reasoning.length : 0;
+    return this.calls.reduce(
+      (length, call) => length + call.arguments.length,
+      this.text.length + this.#refusal.length + reasoning,
+    );
+  }
+
+  /** Ends a reply that has passed its limit. Calls that came whole stay calls */
+  #cut(into: AgentEvent[], time: string): void {
+    const { finish } = this;
+    if (finish !== undefined && (finish.reason === "length" || this.calls.length > 0)) return;
+    this.finish = { usage: undefined, ...NO_FINISH, ...finish, reason: "length" };
+    into.push({ seq: this.#options.stamp.next(), time, type: "notice", ...LIMIT_PASSED });
   }
 
   estimate(count: TokenCounter): number {
@@ -149,15 +172,16 @@ export class LiveTurn implements ModelTurn {
   }
 
   #openCall(event: CallDelta): OpenCall {
-    const { naming, shared } = this.#options;
-    const name = event.name ?? "";
-    const owner = naming.ownerOf(name);
-    const isShared = owner === "client" && (shared || this.calls.length > this.#clientCalls);
+    const { naming, keepsIds = false } = this.#options;
+    const { call_id: given, name = "" } = event;
+    const isKept = keepsIds && given !== undefined && !this.#ids?.has(given);
+    if (isKept) (this.#ids ??= new Set()).add(given);
     const call: TurnCall = {
-      id: naming.newCallId(isShared ? SHARED_CALL_PREFIX : "call_"),
+      id: isKept ? given : naming.newCallId(),
+      ...(isKept || given === undefined ? {} : { vendor_id: given }),
       name,
       arguments: "",
-      owner,
+      owner: naming.ownerOf(name),
     };
     this.calls.push(call);
     const opened = { call, clientIndex: call.owner === "client" ? this.#clientCalls++ : -1 };
@@ -184,6 +208,11 @@ function noticeOf(
     ...(count === undefined ? {} : { count }),
   };
 }
+
+const LIMIT_PASSED = {
+  code: "output_limit_passed",
+  message: "The provider went far beyond the request's limit of output: its reply was ended there",
+};
 
 const NO_FINISH = { opaque: undefined, provider: undefined };
 
@@ -219,6 +248,9 @@ function toMessage(
   { provider, calls: withCalls }: { readonly provider: string; readonly calls: boolean },
 ): AssistantMessage | undefined {
   const toolCalls = withCalls ? calls.map(toToolCall) : [];
+  const ids = withCalls && calls.some(({ vendor_id }) => vendor_id !== undefined)
+    ? calls.map(({ id, vendor_id = id }) => vendor_id)
+    : undefined;
   const isPlain = refusal === "" && toolCalls.length === 0;
   if (isPlain && text === "") return undefined;
   if (isPlain && opaque === undefined) return { role: "assistant", content: text };
@@ -228,6 +260,7 @@ function toMessage(
     ...(refusal === "" ? {} : { refusal }),
     ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
     ...(opaque === undefined ? {} : { opaque: { [answered ?? provider]: opaque } }),
+    ...(ids === undefined ? {} : { vendor_ids: { [answered ?? provider]: ids } }),
   };
 }
 

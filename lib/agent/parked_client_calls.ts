@@ -1,14 +1,8 @@
+import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
-import type { AssistantMessage, Message } from "../base/records/message.ts";
+import { type AssistantMessage, type Message, textOf } from "../base/records/message.ts";
 import { joinTaints, type Taint, UNTAINTED } from "../base/taint.ts";
 import { inputBytes } from "./estimate_tokens.ts";
-
-/**
- * Prefix of a client call's id when the run has already called tools of the agent: the client never sees that work, so the
- * gateway keeps it under the id. A call that comes before the agent's own calls of the same turn has a plain id, although the
- * rest of the turn is kept under it too.
- */
-export const SHARED_CALL_PREFIX = "call_pst_";
 
 const KEEP_MS = 15 * 60 * 1000;
 const MAX_TURNS = 256;
@@ -20,21 +14,42 @@ const GONE =
   "where they matter.";
 const UNANSWERED = "No result was given for this call.";
 
-/** Work of runs that ended with a call to the client's tools, kept until the client sends the results (docs/design/completions.md "Two kinds of tools"). */
+/** Work of runs that ended with a call to the client's tools, by the keys of its turn (`turnKeys`), kept until the client sends the results (docs/design/completions.md "Two kinds of tools"). */
 export interface ParkedClientCalls {
   /**
-   * Keeps what the run added to the history, under the client's call ids: 15 minutes, 256 turns, 64 MiB
+   * Keeps what the run added to the history, under the client's calls: 15 minutes, 256 turns, 64 MiB
    * @param taint outside content that the run has read. Default: none
    */
-  keep(callIds: readonly string[], messages: readonly Message[], taint?: Taint): void;
-  /** Returns true when work is kept under this call id */
-  has(callId: string): boolean;
+  keep(keys: readonly string[], messages: readonly Message[], taint?: Taint): void;
+  /** Returns true when work is kept under this key */
+  has(key: string): boolean;
   /** Remembers that the rest of these calls' turn is gone: the model is told so when their results come */
-  lose(callIds: readonly string[]): void;
+  lose(keys: readonly string[]): void;
   /** The client's messages with the kept parts in their places; the same array when there is nothing to do */
   splice(messages: readonly Message[]): readonly Message[];
   /** Returns the outside content that the runs had read whose kept parts belong to these messages */
   taintOf(messages: readonly Message[]): Taint;
+}
+
+const OWN_ID = /^call_(?:pst_)?[0-9a-z]{24}$/;
+const TURN_PREFIX = "turn_";
+
+/** Tells whether a call id has the form of those that the gateway makes. */
+export function isOwnId(id: string): boolean {
+  return OWN_ID.test(id);
+}
+
+/**
+ * Returns the keys of the calls that a message makes, under which work is kept: their ids, which are random. Ids of a vendor may come again
+ * in another conversation, as `functions.look:0`, so such a turn has one key, made of them and of the message before it.
+ */
+export function turnKeys(messages: readonly Message[], at: number): readonly string[] {
+  const message = messages[at];
+  const calls = message?.role === "assistant" ? message.tool_calls ?? [] : [];
+  if (calls.every(({ id }) => isOwnId(id))) return calls.map(({ id }) => id);
+  const before = textOf(messages[at - 1]?.content ?? null);
+  const said = JSON.stringify([before, ...calls.map(({ id, function: { name } }) => [id, name])]);
+  return [TURN_PREFIX + hash("sha256", said)];
 }
 
 /** Tells whether a run added work of the agent's own tools, which its client never sees. */
@@ -48,7 +63,7 @@ export function hasMoreThanClient(added: readonly Message[]): boolean {
 }
 
 interface Kept {
-  readonly callIds: readonly string[];
+  readonly keys: readonly string[];
   readonly messages: readonly Message[];
   readonly taint: Taint;
   readonly bytes: number;
@@ -62,7 +77,9 @@ export function createParkedClientCalls(clock: Pick<Clock, "monotonic">): Parked
 
 class ParkedTurns implements ParkedClientCalls {
   readonly #clock: Pick<Clock, "monotonic">;
-  readonly #byCall = new Map<string, Kept>();
+  readonly #byKey = new Map<string, Kept>();
+  /** Number of kept turns whose ids are a vendor's */
+  #ofVendors = 0;
   readonly #turns = new Set<Kept>();
   /** Calls whose turn was forgotten; the oldest id first */
   readonly #lost = new Set<string>();
@@ -72,12 +89,13 @@ class ParkedTurns implements ParkedClientCalls {
     this.#clock = clock;
   }
 
-  keep(callIds: readonly string[], messages: readonly Message[], taint: Taint = UNTAINTED): void {
+  keep(keys: readonly string[], messages: readonly Message[], taint: Taint = UNTAINTED): void {
     const bytes = inputBytes(messages, []);
-    const kept = { callIds, messages, taint, bytes, until: this.#clock.monotonic() + KEEP_MS };
+    const kept = { keys, messages, taint, bytes, until: this.#clock.monotonic() + KEEP_MS };
     this.#turns.add(kept);
     this.#bytes += kept.bytes;
-    for (const id of callIds) this.#byCall.set(id, kept);
+    if (isOfVendor(kept)) this.#ofVendors++;
+    for (const key of keys) this.#byKey.set(key, kept);
     // Sets keep their order: the first is the oldest
     for (const oldest of this.#turns) {
       const isFull = this.#turns.size > MAX_TURNS || this.#bytes > MAX_BYTES;
@@ -86,12 +104,12 @@ class ParkedTurns implements ParkedClientCalls {
     }
   }
 
-  has(callId: string): boolean {
-    return this.#find(callId) !== undefined;
+  has(key: string): boolean {
+    return this.#find(key) !== undefined;
   }
 
-  lose(callIds: readonly string[]): void {
-    for (const id of callIds) this.#lost.add(id);
+  lose(keys: readonly string[]): void {
+    for (const key of keys) this.#lost.add(key);
     for (const oldest of this.#lost) {
       if (this.#lost.size <= MAX_LOST) break;
       this.#lost.delete(oldest);
@@ -102,9 +120,9 @@ class ParkedTurns implements ParkedClientCalls {
     if (!messages.some((message) => message.role === "tool")) return messages;
     const placed = new Set<Kept>();
     const spliced = messages.flatMap((message, i) => {
-      const kept = callsOf(message).map((id) => this.#find(id)).find((found) => found !== undefined);
+      const kept = this.#keysOf(messages, i).map((key) => this.#find(key)).find((found) => found !== undefined);
       if (kept !== undefined) return withKept(message, kept, placed);
-      const isGone = message.role === "tool" && this.#isLost(message.tool_call_id) && isTrailing(messages, i);
+      const isGone = message.role === "tool" && this.#lost.has(message.tool_call_id) && isTrailing(messages, i);
       return [isGone ? withNote(message) : message];
     });
     const isChanged = placed.size > 0 || spliced.some((message, i) => message !== messages[i]);
@@ -113,31 +131,36 @@ class ParkedTurns implements ParkedClientCalls {
 
   taintOf(messages: readonly Message[]): Taint {
     if (this.#turns.size === 0) return UNTAINTED;
-    return joinTaints(...messages.flatMap(callsOf).map((id) => this.#find(id)?.taint));
+    return joinTaints(...messages.flatMap((_, i) => this.#keysOf(messages, i)).map((key) => this.#find(key)?.taint));
   }
 
-  #find(id: string): Kept | undefined {
-    const kept = this.#byCall.get(id);
+  /** Returns the keys under which work for a message may be kept. A key that is made of a text is made only where there are such keys. */
+  #keysOf(messages: readonly Message[], at: number): readonly string[] {
+    const message = messages[at];
+    if (message?.role === "tool") return [message.tool_call_id];
+    if (message?.role !== "assistant" || message.tool_calls === undefined) return [];
+    return this.#ofVendors > 0 ? turnKeys(messages, at) : message.tool_calls.map(({ id }) => id);
+  }
+
+  #find(key: string): Kept | undefined {
+    const kept = this.#byKey.get(key);
     if (kept === undefined || kept.until > this.#clock.monotonic()) return kept;
     this.#forget(kept);
     return undefined;
   }
 
   #forget(kept: Kept): void {
-    if (this.#turns.delete(kept)) this.#bytes -= kept.bytes;
-    for (const id of kept.callIds) this.#byCall.delete(id);
-    if (hasOwnWork(kept.messages)) this.lose(kept.callIds);
-  }
-
-  #isLost(id: string): boolean {
-    return id.startsWith(SHARED_CALL_PREFIX) || this.#lost.has(id);
+    if (!this.#turns.delete(kept)) return;
+    this.#bytes -= kept.bytes;
+    if (isOfVendor(kept)) this.#ofVendors--;
+    // The same turn of a vendor may have been kept again
+    for (const key of kept.keys) if (this.#byKey.get(key) === kept) this.#byKey.delete(key);
+    if (hasOwnWork(kept.messages)) this.lose(kept.keys);
   }
 }
 
-/** Returns the ids of the calls that a message makes or answers. */
-function callsOf(message: Message): readonly string[] {
-  if (message.role === "tool") return [message.tool_call_id];
-  return message.role === "assistant" ? (message.tool_calls ?? []).map((call) => call.id) : [];
+function isOfVendor({ keys: [key] }: Kept): boolean {
+  return key?.startsWith(TURN_PREFIX) === true;
 }
 
 /** Returns what stands in place of a message that belongs to a kept turn. The kept messages come once, at the turn's first message. */
@@ -157,7 +180,9 @@ function withOpaque(message: Message, { messages }: Kept): Message | undefined {
   const [only] = messages;
   if (messages.length > 1 || only?.role !== "assistant" || message.role !== "assistant") return undefined;
   const isSame = callIds(only) === callIds(message);
-  return isSame && only.opaque !== undefined ? { ...message, opaque: only.opaque } : undefined;
+  if (!isSame || only.opaque === undefined) return undefined;
+  const { opaque, vendor_ids } = only;
+  return vendor_ids === undefined ? { ...message, opaque } : { ...message, opaque, vendor_ids };
 }
 
 function callIds({ tool_calls: calls = [] }: AssistantMessage): string {

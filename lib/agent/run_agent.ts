@@ -12,7 +12,7 @@ import { EventRecorder, type TerminalBody, toTerminal } from "./event_recorder.t
 import { afterTools, createLoopGuard, type LoopGuard } from "./loop_guard.ts";
 import { askTurn, type LoopState, ModelRequests, type OpenTurn, replayTurn } from "./model_request.ts";
 import { type ModelTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
-import { hasMoreThanClient } from "./parked_client_calls.ts";
+import { hasMoreThanClient, turnKeys } from "./parked_client_calls.ts";
 import { ReadSkills } from "./read_skills.ts";
 import type { CallResult } from "./tool_calls.ts";
 import { toolWork, type ToolWorkOptions } from "./tool_work.ts";
@@ -39,7 +39,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       const opening = loop.openTurn();
       const open = opening instanceof Promise ? await opening : opening;
       for await (const batch of open.stream) {
-        const shown = loop.take(batch, open.turn);
+        const shown = loop.take(batch, open);
         // The last array goes out together with the turn's end, which comes at once
         if (open.turn.finish !== undefined) break;
         if (shown !== undefined) yield shown;
@@ -96,7 +96,7 @@ class AgentLoop implements LoopState {
   /** Put before the next turn's first text */
   separator = "";
   /** The running turn as soon as anything of it came, else the turn before it */
-  #turn: ModelTurn | undefined = undefined;
+  #open: OpenTurn | undefined = undefined;
   /** True once the provider has answered the running turn with anything */
   #answered = false;
   #spoken = false;
@@ -191,8 +191,9 @@ class AgentLoop implements LoopState {
   }
 
   /** Takes one array of the provider. Returns the events that go out with it; undefined when they wait for the next one. */
-  take(batch: readonly ProviderEvent[], turn: ModelTurn): readonly AgentEvent[] | undefined {
-    this.#turn = turn;
+  take(batch: readonly ProviderEvent[], open: OpenTurn): readonly AgentEvent[] | undefined {
+    const { turn } = open;
+    this.#open = open;
     this.#answered = true;
     if (batch.length === 0) {
       // The provider has begun to answer: what fails from here on fails in the middle of a reply
@@ -305,7 +306,9 @@ class AgentLoop implements LoopState {
   #done(reason: FinishReason, client: readonly string[]): Shown {
     // Kept is what the client will not send back: tool work of the agent, and parts of the vendor's reply
     if (client.length > 0 && hasMoreThanClient(this.added)) {
-      this.run.parked.keep(client, [...this.added], this.run.taint.origins);
+      const { run, messages } = this;
+      const keys = run.isPlain ? turnKeys(messages, messages.length - 1) : client;
+      run.parked.keep(keys, [...this.added], run.taint.origins);
     }
     return this.#end({ type: "done", finish_reason: reason, usage: this.usage });
   }
@@ -327,7 +330,8 @@ class AgentLoop implements LoopState {
   async fail(error: unknown): Promise<readonly AgentEvent[]> {
     const { run, events, added } = this;
     if (events.ended) throw error;
-    this.#breakOff(error instanceof ProviderError && !this.#answered && !mayHaveBeenServed(error));
+    const isUnused = error instanceof ProviderError && !this.#answered && !mayHaveBeenServed(error);
+    await this.#breakOff({ isUnused, isLeft: error instanceof CancelError });
     if (error instanceof ProviderError && !this.#spoken) {
       await events.end(toTerminal(error, run), { added, refused: error });
       throw error;
@@ -339,14 +343,18 @@ class AgentLoop implements LoopState {
   async leave(): Promise<void> {
     const { run, events, added } = this;
     run.abort(new CancelError("client_gone"));
-    this.#breakOff(false);
+    await this.#breakOff({ isUnused: false, isLeft: true });
     await events.end(toTerminal(cancelError(run.signal), run), { added });
   }
 
-  /** Settles the budget of the running turn and keeps its text: the text belongs to the history, its calls do not. */
-  #breakOff(isUnused: boolean): void {
+  /**
+   * Settles the budget of the running turn and keeps its text: the text belongs to the history, its calls do not.
+   * @param isLeft the reader goes, not the provider: what came is what it costs
+   */
+  async #breakOff({ isUnused, isLeft }: { readonly isUnused: boolean; readonly isLeft: boolean }): Promise<void> {
     const { run, added } = this;
-    const turn = this.#turn;
+    const { turn, leave } = this.#open ?? NO_TURN;
+    if (isLeft && this.#answered && turn !== undefined && turn.finish === undefined) await leave?.();
     this.#requests?.account?.broken(isUnused);
     if (turn === undefined || turn.finish !== undefined) return;
     const said = turn.message({ provider: run.provider.name, calls: false });
@@ -355,6 +363,7 @@ class AgentLoop implements LoopState {
 }
 
 const NO_EVENTS: readonly AgentEvent[] = [];
+const NO_TURN = { turn: undefined, leave: undefined };
 const NO_CALLS: EndedCalls = { own: [], client: [], isLive: true };
 
 const IGNORED_CALLS: AgentEventBody = {

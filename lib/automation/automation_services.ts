@@ -66,8 +66,8 @@ export interface AutomationServices {
    * @param options.recover recovers the interrupted runs: after the runs that were being cancelled, and before anything starts
    */
   start(options: { readonly recover: () => Promise<void>; readonly opened: OpenedList }): Promise<void>;
-  /** Follows a change of `[cron] enabled`. */
-  switchCron(enabled: boolean): void;
+  /** Follows a change of `[cron]`. */
+  followCron(before: Config["cron"], next: Config["cron"]): void;
 }
 
 /** Creates schedules, procedures and deliveries. Loads none of them. */
@@ -88,7 +88,13 @@ export function createAutomationServices(options: AutomationServicesOptions): Au
       deliveries.start().catch((error) => log.error("Open replies to channels could not be continued", { error }));
       sops.start().catch((error) => log.error("Open procedures could not be continued", { error }));
     },
-    switchCron(enabled) {
+    followCron(before, { enabled, timezone }) {
+      if (timezone !== before.timezone) {
+        import("./cron/kept_zones.ts")
+          .then(({ nameKeptZones }) => nameKeptZones({ store, log, timezone }))
+          .catch((error) => log.error("Cannot tell which schedules keep their time zone", { error }));
+      }
+      if (enabled === before.enabled) return;
       const changed = enabled ? cron.start() : cron.stop();
       changed.catch((error) => log.error("Schedules could not be started or stopped", { error }));
     },

@@ -11,14 +11,17 @@ const NEW_FILE_MODE = 0o600;
  * Writes a file so that a reader, or the next start after a power loss, sees the old text or the new one, never a part.
  * Once it resolves, the new text survives a loss of power. A symbolic link keeps pointing at the file; the file keeps its mode, a new one
  * gets 0600, its folder 0700.
+ * @param options.isPrivate true: the file gets 0600 whatever was there, and takes the place of a link. Default false
  */
 export async function writeAtomically(
   path: string,
   text: string,
-  options: { readonly syncFolder: typeof syncFolder } = { syncFolder },
+  options: { readonly isPrivate?: boolean; readonly syncFolder?: typeof syncFolder } = {},
 ): Promise<void> {
-  const target = await realpath(path).catch(() => path);
-  const mode = await stat(target).then((info) => info.mode & 0o7777, () => NEW_FILE_MODE);
+  const target = options.isPrivate ? path : await realpath(path).catch(() => path);
+  const mode = options.isPrivate
+    ? NEW_FILE_MODE
+    : await stat(target).then((info) => info.mode & 0o7777, () => NEW_FILE_MODE);
   const folder = dirname(target);
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const temporary = join(folder, temporaryNames().next());
@@ -32,7 +35,7 @@ export async function writeAtomically(
       await file.close();
     }
     await rename(temporary, target);
-    await options.syncFolder(folder);
+    await (options.syncFolder ?? syncFolder)(folder);
   } catch (cause) {
     await rm(temporary, { force: true });
     throw cause;

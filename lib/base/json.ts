@@ -59,5 +59,6 @@ export interface ObjectJsonSchema extends JsonSchema {
   readonly type: "object";
   readonly properties: Readonly<Record<string, JsonSchema>>;
   readonly required?: readonly string[];
-  readonly additionalProperties: false;
+  /** Absent: every other field is allowed */
+  readonly additionalProperties?: JsonSchema | boolean;
 }

@@ -54,6 +54,17 @@ function spelled(character: string): string {
   return text;
 }
 
+/** Replaces typographic dashes, quotes and blanks by those of ASCII, which models write in their place. */
+export function toAscii(text: string): string {
+  // deno-lint-ignore no-control-regex
+  if (/^[\x00-\x7f]*$/.test(text)) return text;
+  return text
+    .replaceAll(/[\u2010-\u2015\u2212]/g, "-")
+    .replaceAll(/[\u2018-\u201b]/g, "'")
+    .replaceAll(/[\u201c-\u201f]/g, '"')
+    .replaceAll(/[\u00a0\u2002-\u200a\u202f\u205f\u3000]/g, " ");
+}
+
 /** Returns `text` up to `maxBytes` of UTF-8, never through a character. */
 export function firstBytes(text: string, maxBytes: number): string {
   // No text of this many units can be too long

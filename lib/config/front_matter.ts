@@ -32,14 +32,14 @@ export interface FrontMatter {
 export async function readFrontMatter(
   text: string,
   held: string,
-  mend: (lines: readonly string[]) => readonly string[] = (lines) => lines,
+  mend: (lines: readonly string[]) => readonly string[] | Promise<readonly string[]> = (lines) => lines,
 ): Promise<FrontMatter> {
   const lines = text.split(/\r?\n/);
   const end = lines[0]?.trimEnd() === "---" ? lines.findIndex((line, at) => at > 0 && line.trimEnd() === "---") : -1;
   if (end === -1) {
     throw new TextFormatError(1, `it must begin with front matter: a line "---", ${held} in YAML, a line "---"`);
   }
-  const { raw, lineOf } = await readYaml(mend(lines.slice(1, end)).join("\n"));
+  const { raw, lineOf } = await readYaml((await mend(lines.slice(1, end))).join("\n"));
   return { raw, body: lines.slice(end + 1), bodyLine: end + 2, lineOf: (path) => 1 + lineOf(path) };
 }
 

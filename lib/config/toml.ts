@@ -1,5 +1,6 @@
 import { parseTOML } from "confbox/toml";
 import { ConfigError } from "../base/errors.ts";
+import { tomlFault } from "./toml_fault.ts";
 
 /** A table as it was written: not yet checked. */
 export type RawTable = Record<string, unknown>;
@@ -13,12 +14,10 @@ export function parseToml(text: string, file: string): RawTable {
   try {
     return parseTOML<RawTable>(withoutMark(text));
   } catch (cause) {
-    const { line, column, message } = cause as { line?: number; column?: number; message: string };
-    const reason = message.split("\n", 1)[0]?.replace(/^Invalid TOML document: /, "");
-    const place = `${file}:${line ?? 1}:${column ?? 1}`;
+    const { line, column, reason } = tomlFault(cause, text);
     throw new ConfigError(
       "config_syntax",
-      `Cannot read the configuration (${place}): it is not valid TOML, ${reason}`,
+      `Cannot read the configuration (${file}:${line}:${column}): it is not valid TOML, ${reason}`,
       { file, line },
     );
   }

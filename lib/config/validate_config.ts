@@ -5,6 +5,7 @@ import { publicRangeProblem } from "../base/special_addresses.ts";
 import { isTimezone } from "../base/zoned_time.ts";
 import { type Config, configSchema, freeze } from "./config.ts";
 import type { KeyPath, RawTable } from "./toml.ts";
+import { USE_SINGLE_QUOTES } from "./toml_fault.ts";
 import { mergeLayers, normalizeLayer } from "./layers.ts";
 import { expectationAt, isTable, listsForTables, nearestKey, unknownKeys } from "./schema_keys.ts";
 import { PLAIN_PROVIDER, PROVIDER_KINDS } from "./schema/provider.ts";
@@ -39,7 +40,11 @@ export function validateConfig(layers: readonly RawTable[], ownProviders: readon
   }));
   const result = v.safeParse(configSchema, raw);
   const lists = listsForTables(raw).map((path) => ({ path, reason: "it must be a table, not a list" }));
-  const unknown = [...lists, ...unknownKeys(raw).map((path) => ({ path, reason: unknownKey(path) }))];
+  const unknown = [
+    ...lists,
+    ...unknownKeys(raw).map((path) => ({ path, reason: unknownKey(path) })),
+    ...eatenBackslashes(raw, []),
+  ];
   if (!result.success) return { findings: [...conflicts, ...unknown, ...result.issues.flatMap(toFindings)] };
   const config = complete(result.output, layers);
   const findings = [...conflicts, ...unknown, ...crossChecks(config, ownProviders)];
@@ -68,6 +73,18 @@ function toFindings(issue: v.BaseIssue<unknown>): readonly ValidationFinding[] {
   if (issue.path?.at(-1)?.origin === "key") return [{ path, reason: "a name here is 1-64 of a-z, 0-9, _ and -" }];
   if (issue.type === "max_length") return [{ path, reason: `it may be ${issue.expected?.slice(2)} long at most` }];
   return [{ path, reason: `it must be ${expectationAt(path)}${shown(path, issue.input)}` }];
+}
+
+/** Finds Windows paths in double quotes whose backslash began an escape, as that of "C:\temp" gives a tab. */
+function* eatenBackslashes(value: unknown, path: KeyPath): Iterable<ValidationFinding> {
+  if (typeof value === "string") {
+    const reason = `a backslash in double quotes begins an escape; ${USE_SINGLE_QUOTES}`;
+    if (/^[A-Za-z]:[\b\t\n\f\r]/.test(value)) yield { path, reason };
+  } else if (isTable(value)) {
+    for (const [key, item] of Object.entries(value)) yield* eatenBackslashes(item, [...path, key]);
+  } else if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) yield* eatenBackslashes(item, [...path, index]);
+  }
 }
 
 function unknownKey(path: KeyPath): string {

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
-import { realpath } from "node:fs/promises";
 import { basename, dirname, join, relative, sep } from "node:path";
 import { fileState } from "../system/files/file_state.ts";
+import { realLikePath } from "../system/files/like_name.ts";
 import { nameIdentity } from "../system/process/surveys.ts";
 
 /** Files of one command that are marked one by one */
@@ -18,7 +18,7 @@ export interface FilePlace {
 /** Returns the real path and the identity of what lies at a path. Undefined where nothing can be seen. */
 export async function filePlaceOf(path: string): Promise<FilePlace | undefined> {
   try {
-    const real = await realpath(path);
+    const real = await realLikePath(path);
     return { path: real, identity: nameIdentity(real) };
   } catch {
     return undefined;
@@ -28,7 +28,7 @@ export async function filePlaceOf(path: string): Promise<FilePlace | undefined> 
 /** Returns the real path of a file that may not be there yet. */
 export async function newPlaceOf(path: string): Promise<string> {
   try {
-    return await realpath(path);
+    return await realLikePath(path);
   } catch {
     const folder = dirname(path);
     return folder === path ? path : join(await newPlaceOf(folder), basename(path));

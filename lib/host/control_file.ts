@@ -55,10 +55,7 @@ export type ControlRecord = Readonly<v.InferOutput<typeof recordSchema>>;
 
 /** Writes `{data_dir}/control.json`, 0600, in one step. */
 export async function writeControlFile(dataDir: string, record: ControlRecord): Promise<void> {
-  const path = controlPath(dataDir);
-  // A file left by an earlier start may have any mode; a new one gets 0600
-  await rm(path, { force: true });
-  await writeAtomically(path, `${JSON.stringify(record)}\n`);
+  await writeAtomically(controlPath(dataDir), `${JSON.stringify(record)}\n`, { isPrivate: true });
 }
 
 /** The running gateway's record; undefined when there is none, it is damaged, of another user, others can read it, or its process is gone. */

@@ -82,6 +82,7 @@ function toSettings({ provider, model, api_key_env }: AgentProviderSettings): Pr
     api_key_env,
     api_key_file: "",
     timeout_secs: TIMEOUT_SECONDS,
+    silence_secs: 0,
     max_retries: MAX_RETRIES,
     fallback: [],
     vision: "auto",

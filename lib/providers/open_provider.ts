@@ -5,7 +5,9 @@ import { createOpenAiCompatible, withDefaultModel } from "./openai/openai_compat
 import { withDialect } from "./dialect/with_dialect.ts";
 import { withVision } from "./models/vision.ts";
 import type { Provider } from "./provider.ts";
+import type { UpstreamSettings } from "./upstream/upstream_http.ts";
 import { type ProviderSettings, readProviderAddress, readProviderKey, VENDORS } from "./provider_settings.ts";
+import { VendorForms } from "./vendors/vendor_forms.ts";
 
 /** Services that a provider over HTTP uses. */
 export interface OpenProviderOptions {
@@ -45,14 +47,28 @@ export async function openProvider(
     client: net({ provider: name, origin }),
     basePath,
     timeoutMs: settings.timeout_secs * 1000,
+    silenceMs: (settings.silence_secs || settings.timeout_secs * 10) * 1000,
     nextId: () => random.id("call_"),
   };
   const { kind } = settings;
-  const server = { kind, origin };
+  const forms = new VendorForms({ kind, origin });
   const provider = kind === "anthropic"
-    ? withDialect(withVision((await import("./anthropic/anthropic.ts")).createAnthropic(upstream), settings), server)
-    : withDefaultModel(
-      withDialect(withVision(createOpenAiCompatible({ ...upstream, ownApi: kind === "openai" }), settings), server),
-    );
+    ? withDialect(
+      withVision((await import("./anthropic/anthropic.ts")).createAnthropic(upstream, forms), settings),
+      forms,
+    )
+    : withDefaultModel(withDialect(withVision(await openCompatible(upstream, { kind, forms }), settings), forms));
   return { provider, model: settings.model || (VENDORS[settings.kind]?.model ?? "") };
+}
+
+/** Opens a server of the OpenAI format. One without TLS is local, and may tell of its models' templates. */
+async function openCompatible(
+  settings: UpstreamSettings,
+  { kind, forms }: { readonly kind: string; readonly forms: VendorForms },
+): Promise<Provider> {
+  const open = (own: UpstreamSettings) => createOpenAiCompatible(own, forms);
+  const isLocal = settings.client.origin.startsWith("http:") && (kind === "ollama" || kind === "openai_compatible");
+  return isLocal
+    ? (await import("./vendors/tool_support.ts")).withToolSupport(open, { kind, settings, forms })
+    : open(settings);
 }

@@ -11,6 +11,7 @@ import type { ProgramModel, ProgramProvider, ProgramProviderCall } from "./progr
 import { BoundedWait, broken, streamTurn } from "./program_stream.ts";
 import type { Provider, ProviderRequest } from "./provider.ts";
 import type { ProviderSettings } from "./provider_settings.ts";
+import { fitCallIds } from "./vendors/call_ids.ts";
 
 /** Provider of a program that was checked, and how it is opened. */
 export interface OwnProvider {
@@ -66,6 +67,7 @@ function toOwnProvider(name: string, given: ProgramProvider): OwnProvider {
     api_key_env: "",
     api_key_file: "",
     timeout_secs: (given.timeoutMs ?? 120_000) / 1000,
+    silence_secs: 0,
     max_retries: given.maxRetries ?? 2,
     fallback: [],
     vision: given.sees === true ? "on" : "off",
@@ -153,7 +155,8 @@ function openOwn(name: string, given: ProgramProvider, services: OwnServices): P
     }
   };
   async function* asked(given: ProviderRequest, call: ProgramProviderCall) {
-    const request = sees === true ? given : { ...given, pictures: undefined };
+    const fitted = fitCallIds(given, { provider: name, ids: "any" });
+    const request = sees === true ? fitted : { ...fitted, pictures: undefined };
     if (typeof models !== "function" && !models.some((model) => idOf(model) === request.model)) {
       throw unknown(name, request);
     }

@@ -40,6 +40,7 @@ export type ProgramMessage =
     readonly refusal?: string | null | undefined;
     readonly tool_calls?:
       | readonly {
+        /** The provider's own `call_id`, where it made the call */
         readonly id: string;
         readonly type: "function";
         /** `arguments` is JSON as text, as the model wrote it */

@@ -115,6 +115,8 @@ export interface Provider {
   readonly embed?: ((request: EmbedRequest, signal: AbortSignal) => Promise<readonly Float32Array[]>) | undefined;
   /** Set when declared tools cost no tokens: such a provider is told of all tools in each turn. Default false */
   readonly toolsAreFree?: boolean | undefined;
+  /** Asks whether the chat template of a model knows tools. Absent, or undefined, where the server does not say. Never throws */
+  readonly takesTools?: ((model: string, signal: AbortSignal) => Promise<boolean | undefined>) | undefined;
   /** Tells whether a model is shown pictures of tool results. Default: none is */
   readonly sees?: ((model: string) => boolean) | undefined;
   close(): Promise<void>;

@@ -10,6 +10,8 @@ export interface ProviderSettings {
   readonly api_key_env: string;
   readonly api_key_file: string;
   readonly timeout_secs: number;
+  /** 0: ten times `timeout_secs` */
+  readonly silence_secs: number;
   readonly max_retries: number;
   readonly fallback: readonly string[];
   /** Decides whether models are shown pictures of tool results; `auto`: by their names */

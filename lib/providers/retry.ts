@@ -66,6 +66,7 @@ export function withRetries(attempts: readonly [Attempt, ...Attempt[]], options:
     toolsAreFree: attempts.every(({ provider }) => provider.toolsAreFree === true),
     // A fallback that does not see is told in words; so it is for every attempt by itself
     sees: provider.sees,
+    takesTools: provider.takesTools,
     close: () => provider.close(),
   };
 }
@@ -146,9 +147,11 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
       observer.onFirstEvents(this.#attempt.provider.name, clock.monotonic() - this.#startedAt);
     }
     if (last?.type === "finish") this.#observe({ finish: last });
-    if (this.#notices === undefined) return result;
-    this.#call.call.onAgain?.(false);
-    const value = [...this.#notices, ...result.value];
+    if (this.#place === 0 && this.#notices === undefined) return result;
+    if (this.#notices !== undefined) this.#call.call.onAgain?.(false);
+    const value = [...this.#notices ?? [], ...result.value];
+    // What a turn keeps for its vendor belongs to the one that answered
+    if (last?.type === "finish") value.splice(-1, 1, { provider: this.#attempt.provider.name, ...last });
     this.#notices = undefined;
     return { done: false, value };
   }

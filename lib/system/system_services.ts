@@ -19,6 +19,7 @@ import { createUrlPolicy, type UrlPolicy } from "./net/url_policy.ts";
 import type { UrlRules } from "./net/url_rules.ts";
 import { type CommandLookup, createCommandLookup } from "./process/command_lookup.ts";
 import { type CommandContainment, containmentOf, type ContainmentSettings } from "./process/containment.ts";
+import { temporaryFolder } from "./process/leftover_processes.ts";
 import { createProcesses, type Processes, type ProcessesOptions } from "./process/processes.ts";
 import { createWorkers, type Workers } from "./process/workers.ts";
 import type { Aftermath } from "./process/quarantine.ts";
@@ -85,11 +86,13 @@ export interface SystemServices {
 
 /** Creates the doors to the machine. Before that ends what the commands of an earlier gateway left. */
 export async function createSystemServices(options: SystemServicesOptions): Promise<SystemServices> {
-  const { clock, home, ownPaths, opened } = options;
+  const { clock, home, opened } = options;
+  // What servers keep in their temporary folders is as far from tools as the data directory
+  const ownPaths = [...options.ownPaths, temporaryFolder(options.marker.text)];
   const commands = createCommandLookup();
   const ownAddress = createOwnAddress(options.publicPaths);
   const urls = createUrlPolicy({ own: ownAddress.gateway });
-  const processes = opened.own(openProcesses(options, { commands, urls }), (open) => open.close());
+  const processes = opened.own(openProcesses({ ...options, ownPaths }, { commands, urls }), (open) => open.close());
   if (options.shell().sandbox === "off") options.log.info(containmentOf(options.shell(), undefined).text);
   const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
   await endLeftovers(processes, options);

@@ -33,7 +33,7 @@ export interface ProgramToolDefinition<Input> {
    * it. Required, so that no tool is allowed by accident
    */
   readonly access: "read" | "state" | "write" | "network";
-  /** JSON Schema of the input: a closed object, so `type: "object"` with `additionalProperties: false` */
+  /** JSON Schema of the input: `type: "object"`. One that names `properties` and says nothing of `additionalProperties` is closed */
   readonly inputSchema: Readonly<Record<string, unknown>>;
   /** False when all text that the tool returns is the program's own. Default true: it may hold text of others, which the model is told */
   readonly outside?: boolean;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { createParkedClientCalls, SHARED_CALL_PREFIX } from "../../lib/agent/parked_client_calls.ts";
+import { createParkedClientCalls } from "../../lib/agent/parked_client_calls.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 
@@ -54,7 +54,8 @@ describe("suspended turns", () => {
 
   test("that are gone are named only where the model is about to answer, not deep in the history", () => {
     const turns = createParkedClientCalls(createFakeClock());
-    const id = `${SHARED_CALL_PREFIX}x`;
+    const id = "call_x";
+    turns.lose([id]);
     const old = [
       calls(id),
       result(id),

@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
 import { createSystemRandom } from "../../lib/base/random.ts";
@@ -18,6 +27,19 @@ test("a file is replaced whole, keeps its mode, and nothing is left beside it", 
     assert.equal(statSync(path("a.txt")).mode, mode);
     assert.equal(statSync(path("made/b.txt")).mode & 0o777, 0o600);
     assert.deepEqual(readdirSync(root).sort(), ["a.txt", "made"]);
+  }));
+
+test("a private file gets 0600 whatever was there, and takes the place of a link", () =>
+  withWorkspace({ "open.txt": "old", "aim.txt": "aim" }, async ({ path }) => {
+    chmodSync(path("open.txt"), 0o644);
+    chmodSync(path("aim.txt"), 0o644);
+    symlinkSync(path("aim.txt"), path("link.txt"));
+    for (const name of ["open.txt", "link.txt", "new.txt"]) {
+      await writeAtomically(path(name), "new", { isPrivate: true });
+      assert.equal(readFileSync(path(name), "utf8"), "new");
+      assert.equal(lstatSync(path(name)).mode & 0o170777, 0o100600, name);
+    }
+    assert.equal(readFileSync(path("aim.txt"), "utf8"), "aim");
   }));
 
 test("what a killed process left is removed; what one still writes, and everything else, is not", () =>

@@ -15,6 +15,7 @@ import { validateConfig } from "../../lib/config/validate_config.ts";
 import { createServices } from "../../lib/gateway.ts";
 import { createOpenAiCompatible } from "../../lib/providers/openai/openai_compatible.ts";
 import { createProviderMetrics, withRetries } from "../../lib/providers/retry.ts";
+import { VendorForms } from "../../lib/providers/vendors/vendor_forms.ts";
 import type { Providers } from "../../lib/providers/provider.ts";
 import type { HttpExchange } from "../../lib/system/net/http_exchange.ts";
 import type { ProviderClient } from "../../lib/system/net/provider_client.ts";
@@ -56,6 +57,8 @@ function answer(stream: boolean): HttpExchange {
     },
     whole: () => Promise.resolve(wholeReply),
     text: () => Promise.resolve({ text: "", cut: false }),
+    said() {},
+    hurry() {},
     release() {},
     drain() {},
   };
@@ -69,8 +72,19 @@ function createProviders(): Providers {
     close: () => Promise.resolve(),
   };
   const upstream = { name: "bench", keySource: undefined, key: undefined, now: () => 0 };
-  const settings = { upstream, client, basePath: "/v1", timeoutMs: 120_000, nextId: () => "call_bench" };
-  const provider = withRetries([{ provider: createOpenAiCompatible(settings), model: undefined, maxRetries: 2 }], {
+  const settings = {
+    upstream,
+    client,
+    basePath: "/v1",
+    timeoutMs: 120_000,
+    silenceMs: 1_200_000,
+    nextId: () => "call_bench",
+  };
+  const provider = withRetries([{
+    provider: createOpenAiCompatible(settings, new VendorForms({ kind: "openai_compatible", origin: "" })),
+    model: undefined,
+    maxRetries: 2,
+  }], {
     clock: systemClock,
     random: createSystemRandom(),
     log: SILENT,

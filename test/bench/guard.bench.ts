@@ -51,7 +51,7 @@ process.exit(exitCode);
 /** @returns the exit code */
 async function compare(): Promise<number> {
   const base = chooseBase(process.env["BASE"], git);
-  const mains = { tree: join(buildPackage(), "cli/main.js"), base: join(buildBase(base.commit), "cli/main.js") };
+  const mains = { tree: join(await buildPackage(), "cli/main.js"), base: join(buildBase(base.commit), "cli/main.js") };
   const changed = git("status", "--porcelain") === "" ? "" : " with changes";
   console.log(
     `This tree (${git("rev-parse", "--short", "HEAD")}${changed}) beside ${base.name} (${base.commit.slice(0, 8)}); ` +

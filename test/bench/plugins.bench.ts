@@ -56,7 +56,7 @@ async function opener(name: string, kind: object, plugins: object): Promise<() =
   const folder = join(top, name);
   const shared = { id: "sample", version: "1.0.0", description: "A sample", tools: [sampleTool("say")] };
   writeFileSync(join(folder, "plugin.json"), JSON.stringify({ ...shared, ...kind }));
-  const { manifest, digest } = await readPluginFolder(folder, { fillDigest: true });
+  const { manifest, digest } = await readPluginFolder(folder, { fillDigest: "always" });
   const config = configOf({ plugins });
   const host = await openPlugin(openers, { manifest, folder, digest, main: undefined, config });
   opened.push(host);

@@ -54,7 +54,7 @@ const SEARCHES: readonly Search[] = [
 const agent = new Agent({ keepAlive: true, maxFreeSockets: 100 });
 let missed = false;
 const folder = mkdtempSync(join(tmpdir(), "postern-bench-"));
-const built = buildPackage();
+const built = await buildPackage();
 try {
   const tree = join(folder, "tree");
   makeTree(tree);

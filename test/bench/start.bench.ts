@@ -38,7 +38,7 @@ interface Start {
 }
 
 let missed = false;
-const built = buildPackage();
+const built = await buildPackage();
 const folder = mkdtempSync(join(tmpdir(), "postern-bench-"));
 try {
   const main = join(built, "cli/main.js");

@@ -167,6 +167,21 @@ test("a TOML syntax error has line and column and does not quote the line, which
   assert.doesNotMatch(refusal.message, /tip-top/);
 });
 
+test("a Windows path in double quotes gets the way out, also where its escapes are valid", async () => {
+  const key = (value: string) => `[gateway]\nport = 1\n[agent]\nsystem_prompt = ${value}\n`;
+  for (const value of ['"C:\\Users\\me"', '"C:\\data\\"', '"\\\\server\\share"', '"D:\\temp\\new"']) {
+    const { message, line } = await refusalOf({ text: key(value) });
+    assert.match(message, /write a Windows path in single quotes, as 'C:\\notes'$/, value);
+    assert.equal(line, 4, value);
+    assert.doesNotMatch(message, /Users|data|share|temp/);
+  }
+  const { message } = await refusalOf({ text: '[gateway]\nhost = "a\\d"\n' });
+  assert.doesNotMatch(message, /Windows/);
+  await withConfig({ text: key("'D:\\temp\\new'") }, async (load) => {
+    assert.equal((await load()).config.agent.system_prompt, "D:\\temp\\new");
+  });
+});
+
 test("no refusal repeats a value from where a secret may stand", async () => {
   const secret = "sk-live/0123456789";
   const tables = [

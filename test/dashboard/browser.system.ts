@@ -408,6 +408,21 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     assert.deepEqual(gateway.answers.map((answer) => (answer as { remember?: string }).remember), ["run", undefined]);
   });
 
+  test("an Enter of an input method sends nothing, in the form of Safari either", async () => {
+    await openPaired();
+    await page.fill("#message", "beans");
+    const press = (init: string) =>
+      page.evaluate(`document.getElementById("message").dispatchEvent(new KeyboardEvent("keydown", {
+        key: "Enter", bubbles: true, cancelable: true, ${init} }))`);
+    const [composing, safari, plain] = [
+      await press("isComposing: true"),
+      await press("keyCode: 229"),
+      await press("keyCode: 13"),
+    ];
+    assert.deepEqual([composing, safari, plain], [true, true, false], "the page takes an Enter that it sends with");
+    await inTurns("That is all");
+  });
+
   test("the keyboard alone reaches and works everything, with the focus to be seen", async () => {
     await openPaired();
     await page.keyboard.type("beans");

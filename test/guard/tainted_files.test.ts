@@ -50,6 +50,16 @@ test("a marked file is known by its path, through a link, in its folder, and whe
     assert.deepEqual(await of("moved"), TAINT);
   }));
 
+test("a marked file is known by the same name in other code points, as the file tools open it", () =>
+  withTemporaryFolder(async (root) => {
+    const { files, of, write, at } = setUp(root);
+    mkdirSync(at("Cafe\u0301"));
+    await write("Cafe\u0301/e\u0301te\u0301");
+    assert.deepEqual(await of("Caf\u00e9/\u00e9t\u00e9"), TAINT);
+    await files.mark([at("Caf\u00e9/\u00e9t\u00e9")], { taint: ["webhook news"], root });
+    assert.deepEqual(await of("Cafe\u0301/e\u0301te\u0301"), [...TAINT, "webhook news"]);
+  }));
+
 test("the mark is there before the write, and stays over a restart", () =>
   withTemporaryFolder(async (root) => {
     const { files, at, store } = setUp(root);

@@ -22,6 +22,7 @@ circle["self"] = circle;
 
 const TOOLS = [
   defineTool<{ text?: string }>({ ...BASE, name: "say", execute: ({ text }) => `said ${text}` }),
+  defineTool({ ...BASE, name: "take_any", inputSchema: { type: "object" }, execute: (input) => JSON.stringify(input) }),
   defineTool({ ...BASE, name: "give_object", execute: () => Promise.resolve({ euros: 3 }) }),
   defineTool({ ...BASE, name: "give_circle", execute: () => circle }),
   defineTool({ ...BASE, name: "give_function", execute: () => () => 1 }),
@@ -107,6 +108,7 @@ describe("tools of the program", () => {
     const { output, is_error } = await call("say", { text: 3 });
     assert.ok(is_error && /"text"/.test(output), output);
     assert.ok((await call("say", { txet: "hi" })).is_error);
+    assert.equal((await call("take_any", { any: "thing" })).output, '{"any":"thing"}');
   });
 
   test("a tool that throws, hangs, returns 100 MB or changes its input harms nobody", async () => {

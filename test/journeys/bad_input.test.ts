@@ -237,7 +237,7 @@ test("a wrong type, an unknown role and an empty list name the field", async () 
     ["/v1/chat/completions", { messages: HI, stream: "yes" }, "stream"],
     ["/v1/chat/completions", { messages: HI, temperature: "hot" }, "temperature"],
     ["/v1/chat/completions", { messages: HI, temperature: 3 }, "temperature"],
-    ["/v1/chat/completions", { messages: HI, max_tokens: -1 }, "max_tokens"],
+    ["/v1/chat/completions", { messages: HI, max_tokens: -2 }, "max_tokens"],
     ["/v1/chat/completions", { messages: HI, max_tokens: 1.5 }, "max_tokens"],
     ["/v1/chat/completions", { messages: HI, tools: {} }, "tools"],
     [

@@ -132,6 +132,40 @@ test("a call that is charged and never answered counts in full, and so does aski
     assert.ok(replies.some(({ status }) => status === 200) && replies.some(({ status }) => status === 429));
   }));
 
+test("a stream that its reader leaves counts what came of it, and one that breaks off counts in full", () =>
+  withWorld(async (world) => {
+    const text = "word ".repeat(100);
+    const server = await world.server(({ json }, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      const delta = { id: "c", model: "m", choices: [{ index: 0, delta: { content: text }, finish_reason: null }] };
+      const isBroken = JSON.stringify(json).includes("break off");
+      response.write(`data: ${JSON.stringify(delta)}\n\n`, () => isBroken && response.destroy());
+    });
+    const gateway = await world.gateway({ config: configOf(server.origin, { tokens_per_day: 60_000 }) });
+    const used = async () => {
+      const [day] = await gateway.services.store.scan("budget_days", { limit: 1 });
+      return (day?.body as { tokens: number } | undefined)?.tokens ?? 0;
+    };
+    const stream = async (content: string) => {
+      const left = new AbortController();
+      const body = { messages: [{ role: "user", content }], stream: true, max_tokens: 4000 };
+      const headers = { "x-postern-tools": "none" };
+      const reply = await gateway.call("/v1/chat/completions", { headers, body, signal: left.signal });
+      const reader = reply.body?.getReader();
+      for (let seen = ""; !seen.includes("word");) seen += Buffer.from((await reader?.read())?.value ?? []).toString();
+      return { left, reader };
+    };
+    const { left, reader } = await stream("Hello");
+    left.abort();
+    await reader?.cancel().catch(() => {});
+    await until(async () => await used() < 4000, "the day counts what came");
+    const once = await used();
+    assert.ok(once >= 100 && once < 300, `${once}`);
+    const cut = await stream("break off");
+    for (;;) if ((await cut.reader?.read())?.done ?? true) break;
+    await until(async () => await used() > once + 4000, "what broke off counts in full");
+  }));
+
 test("what was set aside when the process was killed counts as used after the next start", () =>
   withWorld(async (world) => {
     const folder = await world.folder();

@@ -3,6 +3,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
   copyFileSync,
+  globSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -24,7 +25,7 @@ import { until, withWorld } from "../support/world.ts";
 const ON_DENO = "Deno" in globalThis && "Deno has no hook that sees modules load";
 const TOKEN = "test-token-of-the-environment-0123456789";
 
-const built = buildPackage();
+const built = await buildPackage();
 
 test("the package finds its dashboard and the modules of its threads", () =>
   withWorld(async (world) => {
@@ -114,6 +115,17 @@ test("the package has the licences of Adobe's maps and names of glyphs", () => {
   ) {
     assert.ok(text(path).includes(`Copyright ${holder}`), path);
     assert.match(text(path), /Redistributions in binary form must reproduce the above[\s\S]*OF SUCH DAMAGE/, path);
+  }
+});
+
+test("the package has the licences of the packages that stand in its files, and those are not looked for elsewhere", () => {
+  const licences = readFileSync(join(built, "chunks/packages.LICENSE"), "utf8");
+  const code = globSync("{cli,handlers,chunks}/*.js", { cwd: built }).map((file) =>
+    readFileSync(join(built, file), "utf8")
+  );
+  for (const name of ["valibot", "@valibot/to-json-schema", "citty", "confbox", "itty-router"]) {
+    assert.match(licences, new RegExp(`^${name}:\n\n(?:The )?MIT License\n\nCopyright`, "m"));
+    assert.deepEqual(code.filter((text) => text.includes(`from '${name}`)), []);
   }
 });
 

@@ -196,3 +196,95 @@ test("where the gateway keeps the history and leaves something out, it says so a
     assert.ok(frames.some((frame) => frame["type"] === "notice" && Number(frame["count"]) > 0));
   }, { window: 3000 });
 });
+
+interface Talk {
+  /** Refuses a request that is too long for the model */
+  readonly refusal: { readonly status: number; readonly body: unknown };
+  /** Tokens that the model takes, at a token for three bytes, where Postern counts four */
+  readonly takes: number;
+  /** `[agent] context_window_tokens`. Default: not set */
+  readonly window?: number;
+}
+
+/** A talk of many turns at `/api/chat` with a model that refuses what is too long for it. Returns statuses, whether a cut was said, and refusals. */
+async function talkAtLength({ refusal, takes, window = 0 }: Talk, turns: number) {
+  const replies: { readonly status: number; readonly isCut: boolean; readonly refused: number }[] = [];
+  await withWorld(async (world) => {
+    let refused = 0;
+    const server = await world.server(({ path, text }, response) => {
+      response.setHeader("content-type", "application/json");
+      if (!path.endsWith("/completions")) return void response.end('{"data":[]}');
+      if (text.length / 3 > takes) {
+        refused++;
+        return void response.writeHead(refusal.status).end(JSON.stringify(refusal.body));
+      }
+      const choices = [{ index: 0, message: { role: "assistant", content: "fine" }, finish_reason: "stop" }];
+      response.end(JSON.stringify({ choices, usage: { prompt_tokens: 1, completion_tokens: 1 } }));
+    });
+    const provider = { kind: "openai_compatible", base_url: `${server.origin}/v1`, model: "m", max_retries: 0 };
+    const gateway = await world.gateway({
+      config: { provider, agent: { context_window_tokens: window }, gateway: { rate_limit_max: 0 } },
+    });
+    for (let turn = 0; turn < turns; turn++) {
+      const before = refused;
+      const body = { message: `${turn} ${"history ".repeat(1_000)}`, conversation_id: "talk" };
+      const reply = await gateway.call("/api/chat", { headers: { "x-postern-tools": "none" }, body });
+      replies.push({
+        status: reply.status,
+        isCut: reply.headers.get("x-postern-trimmed") !== null,
+        refused: refused - before,
+      });
+      await reply.text();
+    }
+  });
+  return replies;
+}
+
+const TOO_LONG_FOR: readonly (readonly [vendor: string, body: unknown, takes: number, status?: number])[] = [
+  [
+    "Kimi",
+    { error: { message: "Invalid request: Your request exceeded model token limit: 20000 (requested: 20001)" } },
+    20_000,
+  ],
+  ["DashScope", {
+    error: { message: "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 20000]" },
+  }, 20_000],
+  ["Bedrock", { message: "Input is too long for requested model." }, 20_000],
+  ["z.ai", { error: { code: "1261", message: "Prompt exceeds max length" } }, 20_000],
+  ["a vendor without words", {}, 30_000],
+  ["a proxy without words", {}, 30_000, 413],
+  ["a vendor with other words", { error: { message: "Das Gespräch passt nicht mehr hinein" } }, 30_000],
+];
+
+for (const [vendor, body, takes, status = 400] of TOO_LONG_FOR) {
+  for (const window of [0, 60_000]) {
+    test(`a conversation that outgrew the model goes on, whatever it says: ${vendor}, configured ${window}`, async () => {
+      const replies = await talkAtLength({ refusal: { status, body }, takes, window }, 24);
+      assert.deepEqual(replies.map((reply) => reply.status), replies.map(() => 200), JSON.stringify(replies));
+      assert.ok(replies.some(({ isCut }) => isCut), "and what was left out is said");
+      const refusals = replies.map(({ refused }) => refused);
+      assert.ok(
+        refusals.every((count) => count <= 1) && refusals.filter((count) => count > 0).length <= 2,
+        String(refusals),
+      );
+    });
+  }
+}
+
+test("a refusal for another reason is asked once, long history or not", async () => {
+  for (
+    const message of [
+      "Unsupported value: 'temperature'",
+      "Your credit balance is too low",
+      "messages[3].content: not allowed",
+    ]
+  ) {
+    const replies = await talkAtLength({ refusal: { status: 400, body: { error: { message } } }, takes: 30_000 }, 14);
+    assert.deepEqual(
+      replies.map(({ status, refused }) => status === 200 ? 0 : refused),
+      replies.map(({ status }) => status === 200 ? 0 : 1),
+      message,
+    );
+    assert.equal(replies.at(-1)?.status, 400);
+  }
+});

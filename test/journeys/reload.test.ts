@@ -48,6 +48,34 @@ test("a channel that a reload adds is answered, one that it removes is not", () 
     assert.equal(await status(), 404);
   }));
 
+test("a change of the time zone of schedules names those that keep another one", () =>
+  withWorld(async (world) => {
+    const cron = { enabled: true, timezone: "Europe/Zurich" };
+    const gateway = await world.gateway({ config: { ...BASE, autonomy: { level: "full" }, cron } });
+    const add = async (tool: string, input: Readonly<Record<string, unknown>>) => {
+      const reply = await gateway.call(`/v1/tools/${tool}/call`, { body: { input: { prompt: "Look", ...input } } });
+      assert.equal((await reply.json() as { is_error: boolean }).is_error, false);
+    };
+    await add("cron_add", { id: "report", schedule: "every day at 9:00" });
+    await add("cron_add", { id: "abroad", schedule: "every day at 9:00", timezone: "Asia/Tokyo" });
+    await add("cron_add", { id: "often", schedule: "every 90 minutes" });
+    await add("schedule", { id: "once", in: "2h" });
+    const kept = () => gateway.log.filter(({ message }) => message.includes("counts for new schedules"));
+    await reload(gateway, { autonomy: { level: "full" }, cron: { ...cron, max_tasks: 50 } });
+    await reload(gateway, { autonomy: { level: "full" }, cron: { ...cron, timezone: "Asia/Tokyo" } });
+    await until(() => kept().length > 0, "the change is not told");
+    assert.deepEqual(kept().map(({ message }) => message), [
+      "The time zone Asia/Tokyo of [cron] counts for new schedules; these keep theirs: report (Europe/Zurich); " +
+      'cron_update with "timezone" changes it',
+    ]);
+    await add("cron_add", { id: "new", schedule: "every day at 9:00" });
+    const { data } = await (await gateway.call("/v1/schedules")).json() as {
+      readonly data: readonly { readonly id: string; readonly timezone: string }[];
+    };
+    const zoneOf = (id: string) => data.find((schedule) => schedule.id === id)?.timezone;
+    assert.deepEqual([zoneOf("report"), zoneOf("new")], ["Europe/Zurich", "Asia/Tokyo"]);
+  }));
+
 test("limits of requests and the level of the log follow a reload", () =>
   withWorld(async (world) => {
     const gateway = await world.gateway({ config: BASE });

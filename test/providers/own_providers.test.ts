@@ -119,6 +119,25 @@ test("events and arrays of events go on one by one; usage and opaque parts are c
   });
 });
 
+test("a provider of the program gets the ids of its calls back", async (t) => {
+  const seen: unknown[] = [];
+  const { ask } = await open(t, async function* ({ messages }: { readonly messages: readonly unknown[] }) {
+    seen.push(...messages);
+    yield FINISH;
+  });
+  const call = { id: "call_of_the_run", type: "function", function: { name: "t", arguments: "{}" } } as const;
+  await ask({
+    messages: [
+      { role: "assistant", content: null, tool_calls: [call], vendor_ids: { own: ["c1"], other: ["x"] } },
+      { role: "tool", tool_call_id: call.id, content: "done" },
+    ],
+  });
+  assert.deepEqual(seen, [
+    { role: "assistant", content: null, tool_calls: [{ ...call, id: "c1" }] },
+    { role: "tool", tool_call_id: "c1", content: "done" },
+  ]);
+});
+
 const circle: Record<string, unknown> = {};
 circle["self"] = circle;
 const part = (index: number, more: object = {}) => ({ type: "tool_call_delta", index, arguments_delta: "", ...more });

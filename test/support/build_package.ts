@@ -1,4 +1,4 @@
-import { spawnSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
   existsSync,
@@ -13,6 +13,7 @@ import {
 } from "node:fs";
 import { delimiter, join } from "node:path";
 import process from "node:process";
+import { promisify } from "node:util";
 import { ROOT, RUN } from "./gateway_process.ts";
 
 /** Everything that the build reads */
@@ -26,12 +27,12 @@ const PREFIX = "package-";
  * @returns the folder's path; nothing may be changed there
  * @throws {Error} it cannot be built, with the output of the build
  */
-export function buildPackage(): string {
+export async function buildPackage(): Promise<string> {
   const cache = join(realpathSync(join(ROOT, "node_modules")), ".cache");
   mkdirSync(cache, { recursive: true });
   const name = `${PREFIX}${digestOfSources()}`;
   if (existsSync(join(cache, name))) return join(cache, name);
-  const fresh = build(cache);
+  const fresh = await build(cache);
   for (const entry of readdirSync(cache).filter((entry) => entry.startsWith(PREFIX))) {
     rmSync(join(cache, entry), { recursive: true, force: true });
   }
@@ -39,18 +40,19 @@ export function buildPackage(): string {
   return join(cache, name);
 }
 
-function build(cache: string): string {
+async function build(cache: string): Promise<string> {
   const folder = mkdtempSync(join(cache, "postern-test-"));
   const [command = "", ...options] = RUN;
   const PATH = [join(ROOT, "node_modules/.bin"), process.env["PATH"]].join(delimiter);
-  const { status, stdout, stderr } = spawnSync(command, [...options, "scripts/build.ts", folder], {
-    cwd: ROOT,
-    encoding: "utf8",
-    env: { ...process.env, PATH },
-  });
-  if (status === 0) return folder;
-  rmSync(folder, { recursive: true, force: true });
-  throw new Error(`Cannot build the package: ${stdout}${stderr}`);
+  try {
+    const env = { ...process.env, PATH };
+    await promisify(execFile)(command, [...options, "scripts/build.ts", folder], { cwd: ROOT, env });
+    return folder;
+  } catch (cause) {
+    rmSync(folder, { recursive: true, force: true });
+    const { stdout, stderr } = cause as { readonly stdout?: string; readonly stderr?: string };
+    throw new Error(`Cannot build the package: ${stdout ?? ""}${stderr ?? ""}`, { cause });
+  }
 }
 
 function digestOfSources(): string {

@@ -127,7 +127,8 @@ export async function startAuthorizationServer(): Promise<FakeAuthorizationServe
       const code = `code-${++count}`;
       codes.set(code, searchParams);
       const back = new URL(searchParams.get("redirect_uri") ?? "");
-      back.search = String(new URLSearchParams({ code, state: searchParams.get("state") ?? "", iss: url }));
+      const iss = String((fake.metadata as { readonly issuer?: string }).issuer ?? url);
+      back.search = String(new URLSearchParams({ code, state: searchParams.get("state") ?? "", iss }));
       return back;
     },
     async [Symbol.asyncDispose]() {

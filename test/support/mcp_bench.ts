@@ -74,7 +74,7 @@ function stateOf(given: FixtureBehaviour, folder: string): FixtureBehaviour {
 export async function withMcp(
   given: FixtureBehaviour | { readonly servers: Readonly<Record<string, Readonly<Record<string, unknown>>>> },
   use: (bench: McpBench) => Promise<void>,
-  { clock = systemClock, settings = {}, accepted, config: more = {}, environment = {} }: {
+  { clock = systemClock, settings = {}, accepted, config: more = {}, environment = {}, dataDir: chosen }: {
     readonly clock?: Clock;
     /** Further tables of the configuration */
     readonly config?: Readonly<Record<string, unknown>>;
@@ -82,13 +82,15 @@ export async function withMcp(
     readonly environment?: Readonly<Record<string, string>>;
     /** Accepted tools, or what returns those of the next servers. Default: every tool is offered */
     readonly accepted?: AcceptedTools | (() => AcceptedTools);
+    /** Absolute path of the data directory. Default: a folder of the bench */
+    readonly dataDir?: string;
     /** Further keys of the server "one" */
     readonly settings?: Readonly<Record<string, unknown>>;
   } = {},
 ): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "postern-mcp-"));
-  const [dataDir, workspaceRoot] = [join(folder, "data"), join(folder, "workspace")];
-  mkdirSync(dataDir);
+  const [dataDir, workspaceRoot] = [chosen ?? join(folder, "data"), join(folder, "workspace")];
+  mkdirSync(dataDir, { recursive: true });
   mkdirSync(workspaceRoot);
   const log = join(folder, "notes");
   const servers = "servers" in given

@@ -6,6 +6,7 @@ import type { Config } from "../../lib/config/config.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
 import type { PluginAnswer, PluginCall } from "../../lib/extensions/plugins/plugin_host.ts";
 import type { PluginOpeners, PluginToOpen } from "../../lib/extensions/plugins/plugin_openers.ts";
+import { inspectJob } from "../../lib/extensions/plugins/wasm/inspect_module.ts";
 import { createPlugins, type Plugins } from "../../lib/extensions/plugins/plugins.ts";
 import type { CommandContainment } from "../../lib/system/process/containment.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -15,7 +16,7 @@ import type { ToolResult } from "../../lib/tools/runtime/tool_call.ts";
 import type { ToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
-import { EMPTY_MODULE, type SampleManifest, sampleManifest } from "./plugin_package.ts";
+import { SAMPLE_MODULE, type SampleManifest, sampleManifest } from "./plugin_package.ts";
 import { removeFolder } from "./remove_folder.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 import { createFakeServices } from "./fake_services.ts";
@@ -81,6 +82,7 @@ export async function withPlugins(
       ...{ store, clock, log, audit: audit.append, openers, dataDir, workspaceRoot, home: folder },
       random: createSeededRandom(clock.now()),
       config: () => state.config,
+      inspect: (job) => Promise.resolve(inspectJob(job)),
       containment: () => Promise.resolve({ kind: bench.containment, text: "" }),
     });
   const state: { plugins: Plugins | undefined; config: Config } = { plugins: undefined, config: defaultConfig() };
@@ -108,7 +110,7 @@ export async function withPlugins(
       const context = { workspaceRoot, allowSensitiveFileReads: false, allowSensitiveFileWrites: false, signal };
       return await found.execute(JSON.stringify(input), context as ToolContext);
     },
-    write(path, fields = {}, module = EMPTY_MODULE) {
+    write(path, fields = {}, module = SAMPLE_MODULE) {
       const place = join(workspaceRoot, path);
       mkdirSync(place, { recursive: true });
       writeFileSync(join(place, "plugin.json"), JSON.stringify(sampleManifest(fields)));

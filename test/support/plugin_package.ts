@@ -5,8 +5,14 @@ export interface SampleManifest {
   readonly [field: string]: unknown;
 }
 
-/** Returns a small WASM module that has no functions: eight bytes that every runtime takes. */
-export const EMPTY_MODULE: Uint8Array = new Uint8Array([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0]);
+/** Small WASM module that every runtime takes: a function `execute` that returns 0. */
+export const SAMPLE_MODULE: Uint8Array = Uint8Array.of(
+  ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
+  ...[1, 5, 1, 0x60, 0, 1, 0x7f],
+  ...[3, 2, 1, 0],
+  ...[7, 11, 1, 7, ...Buffer.from("execute"), 0, 0],
+  ...[10, 6, 1, 4, 0, 0x41, 0, 0x0b],
+);
 
 /** Returns the SHA-256 of bytes, hexadecimal. */
 export const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
@@ -19,7 +25,7 @@ export function sampleManifest(fields: SampleManifest = {}): SampleManifest {
     description: "Counts words",
     kind: "wasm",
     tools: [sampleTool("count_words")],
-    wasm: { file: "words.wasm", sha256: sha256(EMPTY_MODULE) },
+    wasm: { file: "words.wasm", sha256: sha256(SAMPLE_MODULE) },
     ...fields,
   };
 }
@@ -57,7 +63,7 @@ export function tarOf(entries: readonly TarEntry[], end: Uint8Array = new Uint8A
 /** Writes the tar of a plugin: the manifest and an empty module, unless `files` says otherwise. */
 export function samplePackage(
   fields: SampleManifest = {},
-  files: readonly TarEntry[] = [{ name: "words.wasm", bytes: EMPTY_MODULE }],
+  files: readonly TarEntry[] = [{ name: "words.wasm", bytes: SAMPLE_MODULE }],
 ): Uint8Array {
   return tarOf([{ name: "plugin.json", bytes: Buffer.from(JSON.stringify(sampleManifest(fields))) }, ...files]);
 }

@@ -121,7 +121,18 @@ function signInOf({ name, sign_in: { state, issuer, scopes, expires_at: end, ren
 
 /** Returns a server for a person. What the server says of itself is in one line each, with what nobody can see spelled out. */
 function describe(server: McpServerInfo): string {
-  const { name, state, reason, transport, era, protocol_version: version, tools, changes, last_error: failed } = server;
+  const {
+    name,
+    state,
+    reason,
+    transport,
+    era,
+    protocol_version: version,
+    tools,
+    changes,
+    left_out: leftOut,
+    last_error: failed,
+  } = server;
   const facts = [
     ["State", reason === null ? state : `${state}: ${reason}`],
     ["Transport", transport],
@@ -135,6 +146,7 @@ function describe(server: McpServerInfo): string {
       "Waiting",
       changes.length === 0 ? "" : `${changes.map(({ tool }) => tool).join(", ")}; postern mcp changes ${name}`,
     ],
+    ["Left out", leftOut.join(". ")],
     ["Tools", tools.length === 0 ? "none is known" : ""],
   ];
   const lines = facts.filter(([title, text]) => text !== "" || (title === "Tools" && tools.length > 0));

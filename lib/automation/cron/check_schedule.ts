@@ -99,7 +99,8 @@ function timingOf(schedule: string, timezone: string, now: number): Timing {
 }
 
 /** @param zone empty: the machine's */
-function zoneOf(zone: string): string {
+/** Returns a checked IANA name, the machine's for an empty one. @throws {ToolError} `invalid_input` */
+export function zoneOf(zone: string): string {
   if (zone === "") return Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (isTimezone(zone)) return zone;
   const shown = JSON.stringify(zone.slice(0, 64));

@@ -1,5 +1,6 @@
 import { readFrontMatter, TextFormatError } from "../../config/front_matter.ts";
 import type { KeyPath } from "../../config/toml.ts";
+import { tomlFault } from "../../config/toml_fault.ts";
 
 /** A definition's text, parsed and not yet checked. */
 export interface SopDocument {
@@ -27,7 +28,7 @@ export async function readSopDocument(text: string, format: "toml" | "markdown")
 async function readToml(text: string): Promise<SopDocument> {
   const { parseTOML } = await import("confbox/toml");
   return {
-    raw: parsedToml(() => parseTOML(text)),
+    raw: parsedToml(parseTOML, text),
     guide: "",
     sections: new Map(),
     async lineOf(path) {
@@ -37,15 +38,13 @@ async function readToml(text: string): Promise<SopDocument> {
   };
 }
 
-/** Runs the TOML parser. Of its message only the first line is kept. @throws {TextFormatError} */
-function parsedToml(parse: () => unknown): unknown {
+/** Runs the TOML parser. @throws {TextFormatError} */
+function parsedToml(parse: (text: string) => unknown, text: string): unknown {
   try {
-    return parse();
+    return parse(text);
   } catch (error) {
-    if (!(error instanceof Error)) throw error;
-    const [line = ""] = error.message.split("\n", 1);
-    const reason = line.replace(/^Invalid TOML document: /, "").slice(0, 200);
-    throw new TextFormatError(Number("line" in error ? error.line : 1), `it is not valid TOML, ${reason}`);
+    const { line, reason } = tomlFault(error, text);
+    throw new TextFormatError(line, `it is not valid TOML, ${reason}`);
   }
 }
 

@@ -79,6 +79,8 @@ export const messageSchema = v.variant("role", [
     name: v.optional(v.string()),
     /** Parts of the vendor's reply that must go back unchanged (signed reasoning), by provider name */
     opaque: v.optional(v.record(v.string(), v.unknown())),
+    /** Ids that the vendor gave the calls, in their order, by provider name. Absent: the calls have them, or nobody knows */
+    vendor_ids: v.optional(v.record(v.string(), v.array(v.string()))),
     extra,
   }),
   v.object({

@@ -66,4 +66,6 @@ export interface ModelEntry {
   readonly owned_by: string;
   /** Tokens of input and output together, where the provider says */
   readonly context_length?: number | undefined;
+  /** False when the model is shown no tools, since its chat template knows none. Absent where the provider does not say */
+  readonly supports_tools?: boolean | undefined;
 }

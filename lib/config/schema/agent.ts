@@ -99,7 +99,10 @@ export const conversationsSchema = v.strictObject({
 /** `[cron]`: schedules. */
 export const cronSchema = v.strictObject({
   enabled: about("Turns schedules and their tools on", boolean(false)),
-  timezone: about("IANA name of the time zone of schedules. Empty: the zone of the machine", text("")),
+  timezone: about(
+    "IANA name of the time zone of new schedules, which keep it. Empty: the zone of the machine",
+    text(""),
+  ),
   max_tasks: about("Schedules that may exist at the same time", integer(100, 1, 100_000)),
 });
 

@@ -155,6 +155,11 @@ export const securitySchema = v.strictObject({
       v.strictObject({
         enabled: about("Turns MCP servers on", boolean(false)),
         allowed_servers: about("Names of `[mcp.servers.<name>]` that may be used", texts([])),
+        retry_lost_calls: about(
+          "Calls that are made once more when their session breaks after they were sent. `safe`: those of tools that the server says to be " +
+            "read-only or idempotent, in a definition that was accepted; `always`: every call, also one that may have taken effect",
+          choice(["safe", "always"], "safe"),
+        ),
       }),
       {},
     ),

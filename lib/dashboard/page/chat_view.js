@@ -225,8 +225,8 @@ export function createChatView({ session }) {
   });
   message.addEventListener("input", fitHeight);
   message.addEventListener("keydown", (event) => {
-    // While an input method composes, Enter belongs to it
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    // While an input method composes, Enter belongs to it. Safari says so by the key code 229 alone
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
     submit();
   });

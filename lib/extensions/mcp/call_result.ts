@@ -49,8 +49,9 @@ export function toToolResult(
 function faultOf(content: unknown, { outputSchema }: Pick<McpToolDefinition, "outputSchema">): string | undefined {
   if (outputSchema === undefined) return undefined;
   try {
-    const fault = compileSchema({ ...outputSchema, additionalProperties: false }).check(content);
-    if (fault === undefined || fault.reason === "is not allowed") return undefined;
+    const { additionalProperties = true } = outputSchema;
+    const fault = compileSchema({ ...outputSchema, additionalProperties }).check(content);
+    if (fault === undefined) return undefined;
     return `[The structured result breaks the tool's own schema: ${labelOf(fault.path)} ${labelOf(fault.reason)}]`;
   } catch (error) {
     if (error instanceof SchemaError) return undefined;

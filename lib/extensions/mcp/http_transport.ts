@@ -9,6 +9,7 @@ import type {
 } from "@modelcontextprotocol/client";
 import { type Clock, type Timer, withTimeout } from "../../base/clock.ts";
 import type { McpClientSdk } from "./load_sdk.ts";
+import { mendResult } from "./mend_reply.ts";
 import { MessageFault, MessageFilter } from "./message_filter.ts";
 
 /** Server by `url`, for whoever signs in to it. */
@@ -70,7 +71,7 @@ export class HttpTransport implements Transport {
 
   constructor({ url, fetch: reach, sdk, clock, auth }: HttpTransportOptions) {
     this.#clock = clock;
-    this.#filter = new MessageFilter(clock);
+    this.#filter = new MessageFilter(clock, (method, result) => mendResult(method, result, sdk.isSpecType));
     this.#inner = new sdk.StreamableHTTPClientTransport(url, {
       fetch: async (input, init) => {
         const isStream = this.#isModern && init?.method === "GET" && new URL(input).href === url.href;

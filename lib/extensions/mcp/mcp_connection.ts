@@ -45,6 +45,8 @@ export interface McpStatus {
   /** Start of the session. Undefined without one */
   readonly since: number | undefined;
   readonly toolCount: number;
+  /** Sentences about tools that the server lists and that are not offered, each with the reason: at most 11 */
+  readonly leftOut: readonly string[];
   /** Time at which the list of tools was read. Undefined: never */
   readonly listedAt: number | undefined;
 }
@@ -121,7 +123,8 @@ export interface McpConnection {
   /** Returns the templates of resources of the server. Empty for one without. @throws {McpError} {CancelError} */
   resourceTemplates(signal: AbortSignal): Promise<readonly ResourceTemplateType[]>;
   /**
-   * Asks the server, over a session that is opened where there is none. Nothing is repeated: `McpError.written` says whether the caller may.
+   * Asks the server, over a session that is opened where there is none. A request that did not reach the server, or that it refused since it
+   * does not know the session any more, is made once more over a new one. For any other, `McpError.written` says whether the caller may repeat it.
    * @throws {McpError} {CancelError} when the signal aborts; the server is told
    */
   request<M extends McpRequestMethod>(

@@ -17,6 +17,8 @@ export interface McpErrorOptions {
   readonly server: string;
   /** False: no byte of the request reached the server. Default true */
   readonly written?: boolean | undefined;
+  /** True: the server may not know the session any more, so that the next request opens another one. Default false */
+  readonly isStale?: boolean | undefined;
   /** Code of the JSON-RPC error that the server answered with */
   readonly protocolCode?: number | undefined;
   /** Data of that error */
@@ -33,6 +35,7 @@ export class McpError extends ToolError {
   readonly server: string;
   /** False: the request can be repeated without risk, since the server never saw it. */
   readonly written: boolean;
+  readonly isStale: boolean;
   readonly protocolCode: number | undefined;
   readonly data: unknown;
 
@@ -41,6 +44,7 @@ export class McpError extends ToolError {
     this.code = code;
     this.server = options.server;
     this.written = options.written ?? true;
+    this.isStale = options.isStale ?? false;
     this.protocolCode = options.protocolCode;
     this.data = options.data;
   }
@@ -49,8 +53,8 @@ export class McpError extends ToolError {
 /** Returns an error of what comes before a request, as its session, as one of a request that the server never saw. */
 export function beforeRequest(error: unknown): unknown {
   if (!(error instanceof McpError) || !error.written) return error;
-  const { code, message, server, protocolCode, data } = error;
-  return new McpError(code, message, { server, protocolCode, data, cause: error, written: false });
+  const { code, message, server, protocolCode, data, isStale } = error;
+  return new McpError(code, message, { server, protocolCode, data, isStale, cause: error, written: false });
 }
 
 /** Returns words of a server for a message: one line, without characters that control or turn a line around, at most 2,000 characters. */

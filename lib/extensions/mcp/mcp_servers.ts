@@ -249,7 +249,8 @@ class ConfiguredServers implements McpServers {
       if (state !== undefined) return createHeldTool({ name, server: connection.name, definition, state, access });
       const limits = () => limitsOf(this.#options.config(), connection.name);
       const sampling = () => this.#options.config().mcp.servers[connection.name]?.sampling === true;
-      return createMcpTool({ name, connection, definition, access, limits, sampling });
+      const repeatsLost = () => this.#options.config().security.mcp.retry_lost_calls === "always";
+      return createMcpTool({ name, connection, definition, access, limits, sampling, repeatsLost });
     });
   }
 }

@@ -1,7 +1,7 @@
 import { CancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { canonicalDigest, isRecord, type JsonObject, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
-import { createForeignInput, type ForeignInput } from "../../tools/runtime/foreign_input.ts";
+import { createForeignInput, type ForeignInput, withDefaults } from "../../tools/runtime/foreign_input.ts";
 import { SchemaError } from "../../tools/runtime/json_schema.ts";
 import { parseInput } from "../../tools/runtime/parse_input.ts";
 import type { Access, PreparedCall, Tool, ToolContext } from "../../tools/runtime/tool.ts";
@@ -21,6 +21,8 @@ export interface McpToolOptions {
   readonly access: () => Access;
   /** Limits of the server, in seconds, from the newest configuration. */
   readonly limits: () => { readonly startupSecs: number; readonly callSecs: number };
+  /** Tells whether calls are made once more that may have taken effect: `[security.mcp] retry_lost_calls`. Default: no */
+  readonly repeatsLost?: (() => boolean) | undefined;
   /** Tells whether the operator lets the server ask the run's model. Default: no */
   readonly sampling?: (() => boolean) | undefined;
 }
@@ -95,33 +97,31 @@ function mayRepeat({ readOnly, idempotent }: McpToolDefinition["hints"]): boolea
 }
 
 /**
- * Makes a call, and makes it once more where the session broke and no byte of it was written, or where the server claims that a repeat does
- * no harm. A tool error, a refusal and a timeout are answers: nothing is repeated after them.
+ * Makes a call, and makes it once more where its session broke and the server claims that a repeat does no harm, or the operator wants it all
+ * the same. A tool error, a refusal and a timeout are answers: nothing is repeated after them. The connection repeats what the server did not do.
  * @throws {ToolError} `outcome_unknown` where the session broke and the call may have taken effect; {McpError} {CancelError}
  */
 async function call(options: McpToolOptions, input: JsonObject, context: ToolContext): Promise<ToolResult> {
-  const { connection, definition, access } = options;
+  const { connection, definition, access, repeatsLost = () => false } = options;
+  const isHarmless = mayRepeat(definition.hints);
   try {
     return await callOnce(options, input, context);
   } catch (error) {
-    if (!isBroken(error)) throw isLate(error) && !mayRepeat(definition.hints) ? mayHaveHappened(error) : error;
-    if (error.written && !mayRepeat(definition.hints)) {
-      throw access() === "read" ? error : outcomeUnknown(options, error);
+    if (isLate(error) && !isHarmless) throw mayHaveHappened(error);
+    if (!(error instanceof McpError) || !error.written) throw error;
+    const isLost = error.code === "mcp_lost";
+    if (!isHarmless && !(isLost && repeatsLost())) {
+      throw isLost && access() !== "read" ? outcomeUnknown(options, error) : error;
     }
+    if (!isLost && !(error.isStale && error.code === "mcp_refused")) throw error;
     context.log.info("An MCP call is made once more", { server: connection.name, reason: error.message });
   }
   try {
     return await callOnce(options, input, context);
   } catch (error) {
-    const isUnknown = isBroken(error) && error.written && !mayRepeat(definition.hints) && access() !== "read";
-    throw isUnknown ? outcomeUnknown(options, error) : error;
+    // Whatever the second one came to, the first may have taken effect
+    throw !isHarmless && error instanceof McpError && access() !== "read" ? outcomeUnknown(options, error) : error;
   }
-}
-
-/** Tells whether a request failed with its session: nothing answered it. */
-function isBroken(error: unknown): error is McpError {
-  return error instanceof McpError &&
-    (error.code === "mcp_lost" || (error.code === "mcp_unavailable" && !error.written));
 }
 
 function isLate(error: unknown): error is McpError {
@@ -186,20 +186,19 @@ function progressTeller(
 
 /**
  * Returns the reader of a tool's input: by its schema where all of that is understood, else by the names of its fields, and the server checks.
- * Fields that the schema does not name are refused unless it says of them what they may be.
+ * Fields that the schema does not name are refused where it names some and says nothing of others.
  */
 export function createMcpInput(name: string, inputSchema: JsonSchema): ForeignInput {
   const schema = toObjectSchema(inputSchema);
-  const { additionalProperties: others } = inputSchema;
   const nullable = Object.entries(schema.properties).flatMap(([field, form]) => (allowsNull(form) ? [field] : []));
   try {
-    if (others === undefined || others === false) return createForeignInput(name, schema, { nullable });
+    return createForeignInput(name, schema, { nullable });
   } catch (error) {
     if (!(error instanceof SchemaError)) throw error;
   }
   const fields = Object.keys(schema.properties);
   const parsing = { tool: name, fields, required: schema.required ?? [], textField: undefined, nullable };
-  return { schema, read: (text) => parseInput(text, parsing) };
+  return { schema, read: (text) => withDefaults(parseInput(text, parsing), schema) };
 }
 
 /** Tells whether a field's schema names null: some servers take it for "no value any more". */
@@ -213,12 +212,12 @@ function allowsNull(form: unknown): boolean {
 
 /** Returns the schema of a server's tool as those of the gateway's own look: an object with named fields. */
 function toObjectSchema(schema: JsonSchema): ObjectJsonSchema {
-  const { properties, required } = schema;
+  const { properties, required, additionalProperties: others = isRecord(properties) ? false : true } = schema;
   return {
     ...schema,
     type: "object",
     properties: isRecord(properties) ? properties as ObjectJsonSchema["properties"] : {},
     required: Array.isArray(required) ? required.filter((name) => typeof name === "string") : [],
-    additionalProperties: false,
+    additionalProperties: others as JsonSchema | boolean,
   };
 }

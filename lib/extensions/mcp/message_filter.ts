@@ -1,6 +1,7 @@
 import type { JSONRPCMessage } from "@modelcontextprotocol/client";
 import type { Clock } from "../../base/clock.ts";
 import { isRecord, isShallow } from "../../base/json.ts";
+import { FIELDS, type ListMethod } from "./read_lists.ts";
 
 /** Levels of objects and arrays that a message may have. */
 const MAX_DEPTH = 64;
@@ -21,6 +22,12 @@ const MAX_USELESS = 10_000;
 const MAX_NOTIFICATIONS = 10_000;
 const WINDOW_MS = 5_000;
 
+/** Function that mends the result of a method before the SDK checks it: see mendResult. */
+export type MendResult = (
+  method: string,
+  result: Readonly<Record<string, unknown>>,
+) => Readonly<Record<string, unknown>>;
+
 /** Id of a request. */
 type MessageId = string | number;
 
@@ -34,24 +41,26 @@ export const BROKEN_REPLY: Readonly<Record<string, never>> = Object.freeze({});
  * A reply that nobody waits for is dropped: a server may answer a request that was cancelled meanwhile.
  */
 export class MessageFilter {
-  /** Requests of ours without a reply */
-  readonly #open = new Set<MessageId>();
+  /** Requests of ours without a reply, with their methods */
+  readonly #open = new Map<MessageId, string>();
   /** Requests of the server without an answer */
   readonly #asked = new Set<MessageId>();
   readonly #clock: Pick<Clock, "monotonic">;
+  readonly #mend: MendResult;
   #useless = 0;
   #notifications = 0;
   #windowFrom = 0;
 
-  constructor(clock: Pick<Clock, "monotonic">) {
+  constructor(clock: Pick<Clock, "monotonic">, mend: MendResult = (_method, result) => result) {
     this.#clock = clock;
+    this.#mend = mend;
   }
 
   /** Notes a message of ours before it goes out. */
   sent(message: JSONRPCMessage): void {
     if (!("method" in message)) {
       if (message.id !== undefined) this.#asked.delete(message.id);
-    } else if ("id" in message) this.#open.add(message.id);
+    } else if ("id" in message) this.#open.set(message.id, message.method);
     else if (message.method === "notifications/cancelled") this.#forget(message.params?.["requestId"]);
   }
 
@@ -64,16 +73,20 @@ export class MessageFilter {
     const { id, method } = value;
     const hasId = typeof id === "string" || typeof id === "number";
     const isReply = typeof method !== "string";
-    if (isReply ? !hasId || !this.#open.delete(id) : id !== undefined && !hasId) return this.#drop();
+    const asked = isReply && hasId ? this.#open.get(id) : undefined;
+    if (isReply ? asked === undefined : id !== undefined && !hasId) return this.#drop();
+    if (isReply && hasId) this.#open.delete(id);
     if (!isShallow(value, MAX_DEPTH)) {
       throw new MessageFault(`it sent a message nested deeper than ${MAX_DEPTH} levels`);
     }
-    const fault = isReply && !hasAnswer(value) ? "neither a result nor an error" : faultOfSize(value);
+    const fault = isReply && !hasAnswer(value) ? "neither a result nor an error" : faultOfSize(value, asked);
     if (fault !== undefined) return isReply && hasId ? brokenReply(id, fault) : this.#drop();
     if (!isReply && hasId) this.#ask(id);
     else if (!isReply) this.#countNotification();
+    const { result } = value;
+    const mended = asked === undefined || !isRecord(result) ? value : { ...value, result: this.#mend(asked, result) };
     // The parts that the SDK tells messages apart by were just checked
-    return value as unknown as JSONRPCMessage;
+    return mended as unknown as JSONRPCMessage;
   }
 
   /** Notes something that is no message, as a line of text. @throws {MessageFault} */
@@ -120,15 +133,20 @@ function brokenReply(id: MessageId, fault: string): JSONRPCMessage {
   };
 }
 
-/** Returns the bound that a message breaks, as the rest of a sentence. */
-function faultOfSize(message: Readonly<Record<string, unknown>>): string | undefined {
+/**
+ * Returns the bound that a message breaks, as the rest of a sentence.
+ * @param asked method that it answers. The entries of a list are looked at one by one when it is mended
+ */
+function faultOfSize(message: Readonly<Record<string, unknown>>, asked = ""): string | undefined {
+  const list = Object.hasOwn(FIELDS, asked) ? FIELDS[asked as ListMethod] : undefined; // the table has it
   const waiting: unknown[] = [message];
   let values = 0;
   for (let value = waiting.pop(); value !== undefined; value = waiting.pop()) {
     if (value === null || typeof value !== "object") continue;
-    const entries = Array.isArray(value)
-      ? value
-      : Object.entries(value).flatMap(([name, entry]) => (FREE_FIELDS.has(name) ? [] : [entry]));
+    const entries = Array.isArray(value) ? value : Object.entries(value).flatMap(([name, entry]) => {
+      const isRead = name === list && value === message["result"];
+      return isRead || FREE_FIELDS.has(name) ? [] : [entry];
+    });
     if (entries.length > MAX_ENTRIES) return `more than ${MAX_ENTRIES} entries in one place`;
     values += entries.length;
     if (values > MAX_VALUES) return `more than ${MAX_VALUES} values`;

@@ -6,6 +6,8 @@ import { VERSION } from "../../base/version.ts";
 import { HttpTransport, type ServerSignIn } from "./http_transport.ts";
 import { loadSdk, type McpClientSdk } from "./load_sdk.ts";
 import { foreignWords, McpError } from "./mcp_error.ts";
+import { mendResult } from "./mend_reply.ts";
+import type { MendResult } from "./message_filter.ts";
 import { OutputBrake } from "./output_brake.ts";
 import { type EraVerdict, probeProgram } from "./probe_program.ts";
 import { createServerFetch, type FetchServices } from "./server_fetch.ts";
@@ -72,7 +74,7 @@ type WatchedOptions = OpenSessionOptions & Pick<ServerSessionOptions, "watch">;
 
 async function openWatched(options: WatchedOptions, sdk: McpClientSdk): Promise<OpenedSession> {
   const { name, verdict, clock, signal } = options;
-  let transport = await startTransport(options);
+  let transport = await startTransport(options, sdk);
   try {
     if (verdict !== undefined) return await connect(transport, verdict, options, sdk);
     const found = await probeProgram(transport, { sdk, client: CLIENT, capabilities: CAPABILITIES, clock, signal });
@@ -80,7 +82,7 @@ async function openWatched(options: WatchedOptions, sdk: McpClientSdk): Promise<
     // Servers of the old era may end, or say nothing, where they are asked something before `initialize`
     await transport.close();
     if (signal.aborted) throw cancelError(signal);
-    transport = await startTransport(options);
+    transport = await startTransport(options, sdk);
     return await connect(transport, { kind: "legacy" }, options, sdk);
   } catch (error) {
     const { fault } = transport;
@@ -92,7 +94,7 @@ async function openWatched(options: WatchedOptions, sdk: McpClientSdk): Promise<
   }
 }
 
-async function startTransport(options: OpenSessionOptions): Promise<StdioTransport> {
+async function startTransport(options: OpenSessionOptions, sdk: McpClientSdk): Promise<StdioTransport> {
   const { name, clock, onErrors, onLog } = options;
   const program = await startProgram(options, options.services);
   const brake = new OutputBrake(program.stderr, { clock, most: MAX_ERROR_BYTES });
@@ -103,7 +105,8 @@ async function startTransport(options: OpenSessionOptions): Promise<StdioTranspo
   program.stderr.once("close", () => brake.release());
   program.stderr.on("error", () => {});
   const onNoise = (line: Uint8Array) => onLog(new TextDecoder().decode(line.subarray(0, 2_000)));
-  return new StdioTransport(program, { server: name, clock, onNoise });
+  const mend: MendResult = (method, result) => mendResult(method, result, sdk.isSpecType);
+  return new StdioTransport(program, { server: name, clock, onNoise, mend });
 }
 
 async function openRemote(options: OpenSessionOptions, sdk: McpClientSdk): Promise<OpenedSession> {
@@ -151,7 +154,6 @@ async function connect(
     ...{ server: name, sdk, clock, watch, onEvent, onLog },
     timeoutMs: settings.timeout_secs * 1000,
     fault: () => transport.fault,
-    onGone: () => void client.close(),
   });
   if (settings.sampling && verdict?.kind === "legacy") session.allowSampling();
   client.onclose = () => {

@@ -1,7 +1,6 @@
 import type { Prompt, Resource, ResourceTemplateType, Tool } from "@modelcontextprotocol/client";
-import { canonicalDigest, type JsonObject } from "../../base/json.ts";
+import { canonicalDigest, isRecord, type JsonObject } from "../../base/json.ts";
 import type { McpToolDefinition } from "./mcp_connection.ts";
-import { McpError } from "./mcp_error.ts";
 
 /** Methods that list something, and the item of each. */
 interface ListItems {
@@ -16,7 +15,7 @@ export type ListMethod = keyof ListItems;
 export type ListItem<M extends ListMethod> = ListItems[M];
 
 /** Field of a page that has the items. */
-const FIELDS: Readonly<Record<ListMethod, string>> = {
+export const FIELDS: Readonly<Record<ListMethod, string>> = {
   "tools/list": "tools",
   "prompts/list": "prompts",
   "resources/list": "resources",
@@ -26,6 +25,8 @@ const FIELDS: Readonly<Record<ListMethod, string>> = {
 /** List of a server as it was read. */
 export interface ReadList<T> {
   readonly items: readonly T[];
+  /** Sentences about what is left out: entries that break the protocol, and those beyond a bound */
+  readonly leftOut: readonly string[];
   /** Milliseconds that the server allows the list to be kept. Undefined: it does not say */
   readonly ttlMs: number | undefined;
 }
@@ -34,41 +35,74 @@ export interface ReadList<T> {
 export type AskPage = (params: { readonly cursor?: string }) => Promise<Readonly<Record<string, unknown>>>;
 
 const MAX_PAGES = 64;
-const MAX_ITEMS = 1_000;
+/** Entries of one list. */
+export const MAX_ITEMS = 1_000;
 /** Bytes of all the pages together, as JSON. */
 const MAX_BYTES = 10 * 1_048_576;
 const MAX_CURSOR = 4_096;
 /** Longest time that a list is kept, whatever the server says: a day. */
 const MAX_TTL_MS = 86_400_000;
 
-/** Reads all the pages of a list. @throws {McpError} `mcp_invalid` for a list without end or out of bounds, and what `ask` throws */
+/**
+ * Reads the pages of a list. One without end, or out of bounds, counts as far as it was read.
+ * @param options.leftOutOf returns the sentences about what was taken out of a page
+ * @throws what `ask` throws
+ */
 export async function readServerList<M extends ListMethod>(
-  { server, method, ask }: { readonly server: string; readonly method: M; readonly ask: AskPage },
+  { method, ask, leftOutOf }: {
+    readonly method: M;
+    readonly ask: AskPage;
+    readonly leftOutOf: (page: Readonly<Record<string, unknown>>) => readonly string[];
+  },
 ): Promise<ReadList<ListItem<M>>> {
-  const refuse = (reason: string) =>
-    new McpError("mcp_invalid", `Cannot read ${method} of the MCP server "${server}": ${reason}`, { server });
   const items: ListItem<M>[] = [];
+  const leftOut: string[] = [];
   const seen = new Set<string>();
   let bytes = 0;
   let ttlMs: number | undefined;
   let cursor: string | undefined;
-  for (let page = 1;; page++) {
+  let last = "";
+  let end: string | undefined;
+  for (let page = 1; end === undefined; page++) {
     const result = await ask(cursor === undefined ? {} : { cursor });
+    const { nextCursor: next, ttlMs: given } = result;
     // The SDK has checked the page against the schema of its method
     const found = result[FIELDS[method]] as readonly ListItem<M>[];
-    bytes += JSON.stringify(found).length;
-    if (bytes > MAX_BYTES) throw refuse(`it is larger than ${MAX_BYTES} bytes`);
-    if (items.length + found.length > MAX_ITEMS) throw refuse(`it has more than ${MAX_ITEMS} entries`);
-    items.push(...found);
-    if (page === 1) ttlMs = ttlOf(result["ttlMs"]);
-    const next = result["nextCursor"];
-    if (typeof next !== "string") return { items, ttlMs };
-    if (next.length > MAX_CURSOR) throw refuse(`a cursor is longer than ${MAX_CURSOR} characters`);
-    if (seen.has(next)) throw refuse("its pages repeat, so that it never ends");
-    if (page === MAX_PAGES) throw refuse(`it has more than ${MAX_PAGES} pages`);
+    const text = JSON.stringify(found);
+    bytes += text.length;
+    if (page === 1) ttlMs = ttlOf(given);
+    if (bytes > MAX_BYTES) end = `it is larger than ${MAX_BYTES} bytes`;
+    // A server that does not look at the cursor gives one page over and over
+    else if (typeof next !== "string" || !seen.has(next) || text !== last) {
+      items.push(...found);
+      leftOut.push(...leftOutOf(result));
+    }
+    if (items.length > MAX_ITEMS) end ??= MANY;
+    if (typeof next !== "string") break;
+    if (next.length > MAX_CURSOR) end ??= `a cursor is longer than ${MAX_CURSOR} characters`;
+    if (seen.has(next)) end ??= "its pages repeat, so that it never ends";
+    if (page === MAX_PAGES) end ??= `it has more than ${MAX_PAGES} pages`;
     seen.add(next);
     cursor = next;
+    last = text;
   }
+  if (end !== undefined) leftOut.push(restIsLeftOut(end));
+  return { items: items.slice(0, MAX_ITEMS), leftOut, ttlMs };
+}
+
+function restIsLeftOut(reason: string): string {
+  return `The rest of the list is left out: ${reason}`;
+}
+
+const MANY = `it has more than ${MAX_ITEMS} entries`;
+/** Sentence about a list with more entries than are taken. */
+export const TOO_MANY = restIsLeftOut(MANY);
+
+/** Returns the sentence about an entry of a list that is left out. */
+export function isLeftOut(entry: unknown, fault: string): string {
+  const name = isRecord(entry) ? entry["name"] : undefined;
+  const shown = typeof name === "string" ? JSON.stringify(name.slice(0, MAX_NAME)) : "An entry without a name";
+  return `${shown} is left out: ${fault}`;
 }
 
 function ttlOf(value: unknown): number | undefined {
@@ -77,7 +111,8 @@ function ttlOf(value: unknown): number | undefined {
 
 const MAX_NAME = 128;
 const MAX_DESCRIPTION = 16_384;
-const MAX_SCHEMA_BYTES = 131_072;
+/** Characters of one schema as JSON. */
+export const MAX_SCHEMA_BYTES = 131_072;
 
 /** Tools of a list that can be offered, and the reasons why others cannot. */
 export interface CheckedTools {
@@ -95,18 +130,16 @@ export function checkTools(listed: readonly Tool[]): CheckedTools {
     const reason = names.has(tool.name) ? "another tool has its name" : faultOf(tool);
     names.add(tool.name);
     if (reason === undefined) tools.push(toDefinition(tool));
-    else refused.push(`${JSON.stringify(tool.name.slice(0, MAX_NAME))} is left out: ${reason}`);
+    else refused.push(isLeftOut(tool, reason));
   }
   return { tools, refused };
 }
 
-function faultOf({ name, inputSchema, outputSchema }: Tool): string | undefined {
+function faultOf({ name, inputSchema }: Tool): string | undefined {
   // deno-lint-ignore no-control-regex
   if (name === "" || name.length > MAX_NAME || /[\u0000-\u0020\u007f-\u009f]/.test(name)) {
     return `its name must have 1 to ${MAX_NAME} characters, without blanks`;
   }
-  const isLong = [inputSchema, outputSchema].some((schema) => (JSON.stringify(schema) ?? "").length > MAX_SCHEMA_BYTES);
-  if (isLong) return `its schema is larger than ${MAX_SCHEMA_BYTES} bytes`;
   return hasGoodHeaders(inputSchema) ? undefined : `an "${HEADER_KEYWORD}" of its schema breaks the rules`;
 }
 

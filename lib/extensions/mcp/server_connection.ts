@@ -72,6 +72,8 @@ export class ServerConnection implements McpConnection {
   readonly #pause: RestartPause;
   readonly #lists: ServerLists;
   #lane: Lane | undefined;
+  /** Sessions that their server may not know any more, each until its last request has ended */
+  readonly #left = new Set<ServerSession>();
   #known: ServerKnowledge;
   #hasFailed = false;
   #idle: Timer | undefined;
@@ -108,6 +110,7 @@ export class ServerConnection implements McpConnection {
       lastError: this.#diary.lastError,
       since: this.#lane?.since,
       toolCount: this.tools().length,
+      leftOut: this.#known.list?.leftOut ?? [],
       listedAt: this.#known.list?.at,
     };
   }
@@ -189,17 +192,44 @@ export class ServerConnection implements McpConnection {
     return this.#hasFailed ? "failed" : "idle";
   }
 
-  /** Runs work on a session, and closes the session some time after the last. */
+  /**
+   * Runs work on a session, and closes the session some time after the last. Work that the server did not do is done once more over another
+   * session where this one had worked before: a server that was restarted does not know it any more.
+   */
   async #use<T>(signal: AbortSignal, work: (session: ServerSession) => Promise<T>): Promise<T> {
-    const session = await this.#session(signal);
-    this.#idle?.clear();
-    try {
-      return await work(session);
-    } catch (error) {
-      throw this.#diary.noted(error);
-    } finally {
-      if (session.openCount === 0 && this.#lane?.session === session) this.#awaitIdle();
+    for (let isRepeat = false;; isRepeat = true) {
+      const hasWorked = this.#lane?.session !== undefined;
+      const session = await this.#session(signal);
+      this.#idle?.clear();
+      try {
+        return await work(session);
+      } catch (error) {
+        this.#diary.noted(error);
+        if (!(error instanceof McpError)) throw error;
+        if (error.isStale) this.#leave(session, error);
+        const isLost = error.code === "mcp_lost" || (error.isStale && hasWorked);
+        if (isRepeat || error.written || !isLost) throw error;
+        this.#options.log.info("An MCP request is made once more", { server: this.name, reason: error.message });
+      } finally {
+        if (session.openCount === 0) this.#rest(session);
+      }
     }
+  }
+
+  /** Takes a session out of use that the server may not know any more. Its other requests may still be answered. */
+  #leave(session: ServerSession, error: McpError): void {
+    if (this.#lane?.session !== session) return;
+    this.#dropLane();
+    this.#left.add(session);
+    this.#hasFailed = true;
+    this.#diary.note(error);
+    this.#tell({ type: "state" });
+  }
+
+  /** Waits before it closes a session that nobody uses now, and closes one at once that was left. */
+  #rest(session: ServerSession): void {
+    if (this.#lane?.session === session) return this.#awaitIdle();
+    if (this.#left.delete(session)) this.#ending = Promise.allSettled([this.#ending, session.close()]).then(() => {});
   }
 
   /** Returns the session. Opens one where there is none. @throws {McpError} {CancelError} */
@@ -361,6 +391,7 @@ export class ServerConnection implements McpConnection {
 
   /** Ends the session, where there is one. Resolves when this one and those that were ended before are closed. */
   #end(reason: CancelError): Promise<void> {
+    for (const session of this.#left) this.#rest(session);
     const lane = this.#lane;
     if (lane === undefined) return this.#ending;
     this.#dropLane();

@@ -179,7 +179,12 @@ function failureOf(server: string, error: unknown): unknown {
   if (!(error instanceof ToolError)) return error;
   const written = error.code.startsWith("fetch_") && !codesOf(error.cause).every((code) => UNSENT.test(code));
   const message = `Cannot reach the MCP server "${server}": ${error.message}`;
-  return new McpError(written ? "mcp_lost" : "mcp_unavailable", message, { server, cause: error, written });
+  return new McpError(written ? "mcp_lost" : "mcp_unavailable", message, {
+    server,
+    cause: error,
+    written,
+    isStale: true,
+  });
 }
 
 /** Returns the codes of a network error; one that no rule knows where it has none. */

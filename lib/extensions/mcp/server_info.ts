@@ -44,6 +44,8 @@ export interface McpServerInfo {
   /** The server's advice to models */
   readonly instructions: string | null;
   readonly tools: readonly McpServerTool[];
+  /** Sentences about tools that it lists and that are not offered, each with the reason */
+  readonly left_out: readonly string[];
   /** Tools that are not offered until a person accepts them */
   readonly changes: readonly ToolChange[];
   readonly last_error: { readonly code: McpErrorCode; readonly message: string; readonly at: string } | null;
@@ -91,6 +93,7 @@ export function toServerInfo(
       description,
       claims: { read_only: hints.readOnly, destructive: hints.destructive, idempotent: hints.idempotent },
     })),
+    left_out: status?.leftOut ?? [],
     changes,
     last_error: failed === undefined ? null : { code: failed.code, message: failed.message, at: toTime(failed.at) },
     sandbox: settings === undefined || !isProgram ? null : settings.sandbox,

@@ -25,9 +25,16 @@ const MIN_TTL_MS = 1_000;
 /** Milliseconds for changes of a list to come together, so that a storm of them costs one reading. They double while it goes on. */
 const SETTLE_MS = 250;
 const MAX_SETTLE_MS = 30_000;
-/** Tools that the log names when they are not offered. */
+/** Tools that are named when they are not offered. */
 const MAX_NAMED = 10;
 const NO_TOOLS: readonly McpToolDefinition[] = [];
+
+/** Returns the first sentences about what is left out, and how many there are beside them. The last one may be about the whole list. */
+function named(leftOut: readonly string[]): readonly string[] {
+  if (leftOut.length <= MAX_NAMED) return leftOut;
+  const last = leftOut.slice(-1);
+  return [...leftOut.slice(0, MAX_NAMED - 1), ...last, `${leftOut.length - MAX_NAMED} more are left out`];
+}
 
 /** Tools, prompts and resources of a server, each kept as long as the server allows. */
 export class ServerLists {
@@ -61,19 +68,14 @@ export class ServerLists {
   /** Reads the tools, and logs those that are not offered. */
   async readTools(session: ServerSession, signal: AbortSignal): Promise<void> {
     const { name, log, clock, onTools } = this.#options;
-    const { items, ttlMs } = await session.list("tools/list", signal);
+    const { items, leftOut: broken, ttlMs } = await session.list("tools/list", signal);
     const { tools, refused } = checkTools(items);
-    for (const reason of refused.slice(0, MAX_NAMED)) {
-      log.warn("A tool of an MCP server is not offered", { server: name, reason });
-    }
-    if (refused.length > MAX_NAMED) {
-      const reason = `${refused.length - MAX_NAMED} more are left out`;
-      log.warn("Tools of an MCP server are not offered", { server: name, reason });
-    }
+    const leftOut = named([...broken, ...refused]);
+    for (const reason of leftOut) log.warn("A tool of an MCP server is not offered", { server: name, reason });
     const known = this.tools;
     const isSame = this.#tools !== undefined && tools.length === known.length &&
       tools.every(({ digest }, index) => digest === known[index]?.digest);
-    this.#tools = { tools: isSame ? known : tools, at: clock.now(), ttlMs };
+    this.#tools = { tools: isSame ? known : tools, leftOut, at: clock.now(), ttlMs };
     onTools(this.#tools, isSame);
   }
 
@@ -91,7 +93,11 @@ export class ServerLists {
     method: M,
     signal: AbortSignal,
   ): Promise<readonly ListItem<M>[]> {
-    const { items, ttlMs = 0 } = await session.list(method, signal);
+    const { items, leftOut, ttlMs = 0 } = await session.list(method, signal);
+    const { name, log } = this.#options;
+    for (const reason of named(leftOut)) {
+      log.warn(`Not all of ${method} of an MCP server is shown`, { server: name, reason });
+    }
     this.#kept.set(method, { items, until: this.#options.clock.now() + ttlMs });
     return items;
   }

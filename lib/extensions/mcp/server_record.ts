@@ -33,7 +33,9 @@ const recordSchema = storedObject({
   identity: text,
   /** Era of the protocol, and when it was found out, in milliseconds since the epoch */
   verdict: v.nullable(v.object({ kind: v.picklist(["legacy", "modern"]), discover: v.optional(table), at: time })),
-  list: v.nullable(v.object({ at: time, ttl_ms: v.nullable(time), tools: v.array(toolSchema) })),
+  list: v.nullable(
+    v.object({ at: time, ttl_ms: v.nullable(time), tools: v.array(toolSchema), left_out: v.optional(v.array(text)) }),
+  ),
   about: v.nullable(table),
 });
 
@@ -55,6 +57,8 @@ export interface ServerKnowledge {
   readonly verdict: { readonly verdict: EraVerdict; readonly at: number } | undefined;
   readonly list: {
     readonly tools: readonly McpToolDefinition[];
+    /** Sentences about tools that are not offered: see `McpStatus.leftOut` */
+    readonly leftOut: readonly string[];
     /** Milliseconds since the epoch */
     readonly at: number;
     /** Milliseconds that the server allows the list to be kept. Undefined: it does not say */
@@ -193,6 +197,7 @@ function toBody({ verdict, list, facts }: ServerKnowledge, identity: string): Se
     list: list === undefined ? null : {
       at: list.at,
       ttl_ms: list.ttlMs ?? null,
+      ...(list.leftOut.length === 0 ? {} : { left_out: [...list.leftOut] }),
       tools: list.tools.map(({ inputSchema, outputSchema, title, ...rest }) => ({
         ...rest,
         ...(title === undefined ? {} : { title }),
@@ -215,6 +220,7 @@ function toKnowledge({ verdict, list, about }: ServerBody): ServerKnowledge {
     list: list === null ? undefined : {
       at: list.at,
       ttlMs: list.ttl_ms ?? undefined,
+      leftOut: list.left_out ?? [],
       tools: list.tools.map(({ input_schema: inputSchema, output_schema: outputSchema, title, ...rest }) => ({
         ...rest,
         title,

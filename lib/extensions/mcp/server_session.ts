@@ -12,6 +12,7 @@ import type {
 import { cancelError } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { untilEffectMayBegin } from "../../base/effect_right.ts";
+import { isRecord } from "../../base/json.ts";
 import type { McpClientSdk } from "./load_sdk.ts";
 import type {
   McpEra,
@@ -25,6 +26,7 @@ import type {
 import { foreignWords, McpError } from "./mcp_error.ts";
 import { type ListItem, type ListMethod, type ReadList, readServerList } from "./read_lists.ts";
 import type { AfterProgram } from "../../system/process/workspace_watch.ts";
+import { LEFT_OUT } from "./mend_reply.ts";
 import { RequestDeadline } from "./request_deadline.ts";
 import { tooSlow, toSessionError } from "./session_error.ts";
 
@@ -40,8 +42,6 @@ export interface ServerSessionOptions {
   readonly onEvent: (event: McpEvent) => void;
   /** Takes lines of the server's log. */
   readonly onLog: (line: string) => void;
-  /** Called when the server does not know the session any more. */
-  readonly onGone: () => void;
   /** Watches the workspace for what the server writes until `after`. Default: it runs elsewhere */
   readonly watch?: (() => Promise<AfterProgram>) | undefined;
   /** Returns the reason of the end as the rest of a sentence about the server. Undefined: nobody knows it */
@@ -149,7 +149,7 @@ export class ServerSession {
     if (signal.aborted) throw cancelError(signal);
   }
 
-  /** Reads all the pages of a list. Empty where the server has no such thing. @throws {McpError} {CancelError} */
+  /** Reads the pages of a list. Empty where the server has no such thing. @throws {McpError} {CancelError} */
   async list<M extends ListMethod>(method: M, signal: AbortSignal): Promise<ReadList<ListItem<M>>> {
     const { capabilities } = this;
     const has = method === "tools/list"
@@ -157,14 +157,17 @@ export class ServerSession {
       : method === "prompts/list"
       ? capabilities.prompts
       : capabilities.resources;
-    if (has === undefined) return { items: [], ttlMs: undefined };
+    if (has === undefined) return { items: [], leftOut: [], ttlMs: undefined };
     const ask = this.#client.request.bind(this.#client) as (
       request: object,
       options: RequestOptions,
     ) => Promise<Readonly<Record<string, unknown>>>;
     return await readServerList({
-      server: this.#options.server,
       method,
+      leftOutOf: ({ _meta: meta }) => {
+        const told = isRecord(meta) ? meta[LEFT_OUT] : undefined;
+        return Array.isArray(told) ? told.filter((line) => typeof line === "string") : [];
+      },
       ask: (params) => this.#within({ signal }, (sdkOptions) => ask({ method, params }, sdkOptions)),
     });
   }

@@ -9,8 +9,6 @@ export interface FailedSession {
   /** Name of the server in the configuration */
   readonly server: string;
   readonly sdk: McpClientSdk;
-  /** Called when the server does not know the session any more. */
-  readonly onGone: () => void;
   /** Returns the reason of the end as the rest of a sentence about the server. Undefined: nobody knows it */
   readonly fault: () => string | undefined;
 }
@@ -35,13 +33,13 @@ export function toSessionError(error: unknown, session: FailedSession): Error {
   const fail: Fail = (code, reason, more = {}) =>
     new McpError(code, `Cannot use the MCP server "${server}": ${reason}`, { server, cause: error, ...more });
   if (error instanceof sdk.ProtocolError && error.code === STREAM_ENDED.code) {
-    return fail("mcp_lost", ENDED_STREAM);
+    return fail("mcp_lost", ENDED_STREAM, { isStale: true });
   }
   if (error instanceof sdk.InsufficientScopeError) {
     return fail("mcp_refused", wantsScope(server, error.requiredScope));
   }
-  if (error instanceof sdk.SdkHttpError) return httpError(error.status, session, fail);
-  if (error instanceof sdk.UnauthorizedError) return httpError(401, session, fail);
+  if (error instanceof sdk.SdkHttpError) return httpError(error.status ?? 0, server, fail);
+  if (error instanceof sdk.UnauthorizedError) return httpError(401, server, fail);
   if (error instanceof sdk.ProtocolError) {
     const { code: protocolCode, data } = error;
     if (data === BROKEN_REPLY) return fail("mcp_invalid", error.message);
@@ -56,7 +54,7 @@ export function toSessionError(error: unknown, session: FailedSession): Error {
  */
 export function toStartError(
   error: unknown,
-  session: Omit<FailedSession, "onGone"> & { readonly hasHeaders: boolean },
+  session: FailedSession & { readonly hasHeaders: boolean },
 ): McpError {
   const { server, sdk, hasHeaders, fault } = session;
   if (error instanceof McpError) return error;
@@ -91,18 +89,22 @@ function answerFault(error: unknown): string | undefined {
   return error instanceof Error && "issues" in error ? "its answer is no message of MCP" : undefined;
 }
 
-/** Returns the error of a request that was answered with an HTTP status. */
-function httpError(status: number, { server, onGone }: FailedSession, fail: Fail): McpError {
+/**
+ * Returns the error of a request that was answered with an HTTP status. Servers that were restarted answer an old session with 404, and many
+ * with another status. A request that got 4xx was refused, and one that got 503 never reached the server: neither was done.
+ */
+function httpError(status: number, server: string, fail: Fail): McpError {
+  const isStale = status >= 400 && status !== 429;
+  const written = !(status >= 400 && status < 500 && status !== 408) && status !== 503;
   switch (status) {
     case 404:
-      onGone();
-      return fail("mcp_lost", "it does not know the session any more", { written: false });
+      return fail("mcp_lost", "it does not know the session any more", { written, isStale });
     case 401:
       return fail("mcp_unavailable", `it wants a sign-in; sign in with: postern mcp login ${server}`, {
-        written: false,
+        ...{ written, isStale },
       });
     default:
-      return fail("mcp_refused", `it answers with the status ${status}`);
+      return fail("mcp_refused", `it answers with the status ${status}`, { written, isStale });
   }
 }
 
@@ -118,6 +120,8 @@ function otherError(error: unknown, { sdk, fault }: FailedSession, fail: Fail): 
     case sdk.SdkErrorCode.CapabilityNotSupported:
     case sdk.SdkErrorCode.MethodNotSupportedByProtocolVersion:
       return fail("mcp_refused", message, { written: false });
+    case sdk.SdkErrorCode.ClientHttpUnexpectedContent:
+      return fail("mcp_invalid", message, { isStale: true });
     default:
       return fail("mcp_invalid", message);
   }

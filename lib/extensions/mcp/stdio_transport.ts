@@ -3,7 +3,7 @@ import type { JSONRPCMessage, Transport } from "@modelcontextprotocol/client";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { RunningProgram } from "../../system/process/prepare_program.ts";
 import { howEnded } from "../../system/process/process_group.ts";
-import { MessageFault, MessageFilter } from "./message_filter.ts";
+import { type MendResult, MessageFault, MessageFilter } from "./message_filter.ts";
 import { McpError } from "./mcp_error.ts";
 import { OutputBrake } from "./output_brake.ts";
 
@@ -12,6 +12,8 @@ export interface StdioTransportOptions {
   /** Name of the server in the configuration */
   readonly server: string;
   readonly clock: Clock;
+  /** Mends results before the SDK checks them. */
+  readonly mend: MendResult;
   /** Takes lines of the output that are no messages, as banners. */
   readonly onNoise: (line: Uint8Array) => void;
 }
@@ -51,7 +53,7 @@ export class StdioTransport implements Transport {
   constructor(program: RunningProgram, options: StdioTransportOptions) {
     this.#program = program;
     this.#options = options;
-    this.#filter = new MessageFilter(options.clock);
+    this.#filter = new MessageFilter(options.clock, options.mend);
     this.#brake = new OutputBrake(program.stdout, { clock: options.clock, most: MAX_LINES });
   }
 

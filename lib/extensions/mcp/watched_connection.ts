@@ -114,8 +114,8 @@ export class WatchedConnection implements McpConnection {
       if (!(error instanceof McpError)) throw error;
       const message = this.#text(error.message);
       const data = this.#masked(error.data);
-      const { code, server, written, protocolCode } = error;
-      throw new McpError(code, message, { server, written, protocolCode, data, cause: error.cause });
+      const { code, server, written, isStale, protocolCode } = error;
+      throw new McpError(code, message, { server, written, isStale, protocolCode, data, cause: error.cause });
     }
   }
 

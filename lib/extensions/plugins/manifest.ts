@@ -157,6 +157,9 @@ export function parsePluginManifest(content: string | Uint8Array): PluginManifes
   return parsed.output;
 }
 
+/** Digest of a file that is not built yet: `plugin package` and `plugin test` put the true one in its place. */
+export const NO_DIGEST = "0".repeat(64);
+
 /** Tells whether a text names a kind of plugins. */
 function isKind(text: string): text is PluginKind {
   return Object.hasOwn(SCHEMAS, text);

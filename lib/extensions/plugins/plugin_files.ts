@@ -4,7 +4,14 @@ import { syncFolder } from "../../base/durable_files.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import { type PackageFile, readPlainFile, writePackageFolder } from "../package_folder.ts";
-import { mainFile, MANIFEST_NAME, MAX_MANIFEST_BYTES, parsePluginManifest, type PluginManifest } from "./manifest.ts";
+import {
+  mainFile,
+  MANIFEST_NAME,
+  MAX_MANIFEST_BYTES,
+  NO_DIGEST,
+  parsePluginManifest,
+  type PluginManifest,
+} from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
 import {
   MAX_PACKAGE_BYTES,
@@ -103,7 +110,8 @@ export function createPluginFiles({ root, random }: { readonly root: string; rea
  * Reads a plugin from a folder, with the files that its package would have: for WASM and FFI the manifest, the file that runs, and
  * README, LICENSE and the like; for a process everything but hidden files, archives and caches. Links are refused.
  * @param options.module content of the file that runs, in place of the one in the folder. Its digest is put into the manifest
- * @param options.fillDigest puts the digest of the file that runs into the manifest. Default false: a wrong digest is refused
+ * @param options.fillDigest puts the digest of the file that runs into the manifest: in any case, or where it is NO_DIGEST. Default: a wrong
+ * digest is refused
  * @param options.most bytes and files that it may have. Default: those of a package
  * @param options.onRead called with the bytes of each file that was read
  * @throws {PluginError} see `readPackage`
@@ -112,7 +120,7 @@ export async function readPluginFolder(
   place: string,
   options: {
     readonly module?: Uint8Array | undefined;
-    readonly fillDigest?: boolean | undefined;
+    readonly fillDigest?: "always" | "missing" | undefined;
     readonly most?: FolderBounds;
     readonly onRead?: (bytes: number) => void;
   } = {},
@@ -133,7 +141,9 @@ export async function readPluginFolder(
     options.onRead?.(file.bytes.length);
     files.push(file);
   }
-  const isFilled = options.fillDigest === true || options.module !== undefined;
+  const { fillDigest, module } = options;
+  const isFilled = fillDigest === "always" || module !== undefined ||
+    (fillDigest === "missing" && mainFile(manifest)?.sha256 === NO_DIGEST);
   return toPackage([isFilled ? withDigest(manifestFile, { manifest, files }) : manifestFile, ...files]);
 }
 

@@ -159,7 +159,7 @@ function checkMain(manifest: PluginManifest, files: readonly PackageFile[]): voi
   if (found !== main.sha256) {
     throw new PluginError(
       "hash_mismatch",
-      `Cannot use the package: "${main.path}" has the SHA-256 ${found}, and ${MANIFEST_NAME} says ${main.sha256}`,
+      `Cannot use the package: "${main.path}" has the SHA-256 ${found}, and ${MANIFEST_NAME} says ${main.sha256}; make the package with postern plugin package`,
     );
   }
   if (manifest.kind === "process" && !file.executable) throw wrong(`"${main.path}" is not executable`);

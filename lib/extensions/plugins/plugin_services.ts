@@ -3,13 +3,15 @@ import type { TaintedFiles } from "../../guard/tainted_files.ts";
 import type { Files } from "../../system/files/files.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import type { Processes } from "../../system/process/processes.ts";
+import type { Workers } from "../../system/process/workers.ts";
 import type { ToolSecrets } from "../../tools/secrets/tool_secrets.ts";
 import type { PluginOpeners } from "./plugin_openers.ts";
 import { createPluginRegistry, type PluginRegistry } from "./plugin_registry.ts";
 import { createPlugins, type Plugins, type PluginsOptions } from "./plugins.ts";
 
 /** Options of `createPluginServices`. */
-export interface PluginServicesOptions extends Omit<PluginsOptions, "openers" | "containment"> {
+export interface PluginServicesOptions extends Omit<PluginsOptions, "openers" | "containment" | "inspect"> {
+  readonly workers: Workers;
   readonly processes: Processes;
   readonly files: Files;
   readonly taintedFiles: TaintedFiles;
@@ -32,6 +34,10 @@ export async function createPluginServices(options: PluginServicesOptions): Prom
   const { processes } = options;
   const plugins = await createPlugins({
     ...options,
+    async inspect(job, signal) {
+      const { inspectInThread } = await import("./wasm/inspect_in_thread.ts");
+      return await inspectInThread(job, { workers: options.workers, signal });
+    },
     openers: createOpeners(options),
     containment: (settings) => processes.containment(settings),
   });

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
+import { CancelError } from "../../base/cancel.ts";
 import { messageOf } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import type { Random } from "../../base/random.ts";
@@ -11,18 +12,19 @@ import type { Store } from "../../storage/store.ts";
 import type { CommandContainment, SandboxMode } from "../../system/process/containment.ts";
 import type { Processes } from "../../system/process/processes.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
+import { checkPlugin } from "./check_plugin.ts";
 import { type KnownPlugin, KnownPlugins } from "./known_plugins.ts";
 import { OfferedPlugins, onChangedModule } from "./offered_plugins.ts";
 import { pluginConflict, PluginError, pluginNotFound } from "./plugin_error.ts";
 import { createPluginFiles, type PluginFiles, readPluginFolder } from "./plugin_files.ts";
 import { FOLDER_LAYERS, type FolderLayer, PluginFolders } from "./plugin_folders.ts";
-import { misfitOf } from "./plugin_gate.ts";
 import type { PluginAnswer, PluginCall } from "./plugin_host.ts";
 import { type PluginInfo, toPluginInfo } from "./plugin_info.ts";
 import type { PluginOpeners } from "./plugin_openers.ts";
 import { type PluginPackage, readPackage, sha256Of } from "./plugin_package.ts";
 import type { PluginRecord } from "./plugin_record.ts";
 import { PluginRecords } from "./plugin_records.ts";
+import type { InspectJob, ModuleReport } from "./wasm/inspect_module.ts";
 
 /** The plugins of one gateway (docs/design/plugins.md "Plugins"). */
 export interface Plugins {
@@ -79,6 +81,8 @@ export interface PluginsOptions {
   /** The newest configuration. */
   readonly config: () => Config;
   readonly openers: PluginOpeners;
+  /** Looks at the module of a plugin. @throws {CancelError} when the signal aborts */
+  readonly inspect: (job: InspectJob, signal: AbortSignal) => Promise<ModuleReport>;
   /** Tells how programs of plugins are contained. */
   readonly containment: Processes["containment"];
   /** Absolute path of the data directory. */
@@ -107,7 +111,7 @@ class StoredPlugins implements Plugins {
   #endWatch: () => void = () => {};
   /** How programs of plugins were contained at the last look, by `[plugins] sandbox` */
   #contained: { readonly sandbox: SandboxMode; readonly kind: CommandContainment["kind"] } | undefined;
-  #isClosed = false;
+  readonly #closing = new AbortController();
 
   constructor(options: PluginsOptions) {
     this.#options = options;
@@ -117,7 +121,7 @@ class StoredPlugins implements Plugins {
     this.#offered = new OfferedPlugins({
       ...options,
       files: this.#files,
-      onIdle: () => void (this.#isClosed || this.#alone(() => this.#tidy())),
+      onIdle: () => void (this.#closing.signal.aborted || this.#alone(() => this.#tidy())),
     });
   }
 
@@ -144,6 +148,7 @@ class StoredPlugins implements Plugins {
     if (this.#known.effective().some(({ content }) => content !== undefined && content.manifest.kind !== "wasm")) {
       this.#contained = { sandbox, kind: (await containment({ sandbox })).kind };
     }
+    await this.#alone(() => this.#reopenInstalled());
     for (const layer of ["user_dir", "project"] as const) {
       if (!await this.#folders.hasChanged(layer)) continue;
       await this.#alone(() => this.#lookIn([layer])).catch((error: unknown) =>
@@ -169,7 +174,8 @@ class StoredPlugins implements Plugins {
     bytes: Uint8Array,
     { by, registry }: { readonly by: Actor; readonly registry?: string | undefined },
   ): Promise<PluginInfo> {
-    const plugin = this.#readFitting(bytes);
+    const plugin = readPackage(bytes);
+    await this.#check(plugin);
     return await this.#alone(async () => {
       const { id } = plugin.manifest;
       const known = this.#known.at("package", id);
@@ -194,8 +200,7 @@ class StoredPlugins implements Plugins {
       const known = this.#find(id);
       const plugin = await this.#contentToEnable(known);
       if (plugin.digest !== digest) throw changed(id, { asked: digest, found: plugin.digest });
-      const misfit = this.#misfitOf(plugin);
-      if (misfit !== undefined) throw pluginConflict(`Cannot enable "${id}": ${misfit}`);
+      await this.#check(plugin);
       this.#known.checkNames(plugin.manifest);
       if (known.record?.state === "enabled" && known.record.grant?.digest === digest) return this.require(id);
       if (known.folder !== null) await this.#files.write(plugin);
@@ -239,7 +244,8 @@ class StoredPlugins implements Plugins {
   }
 
   async serve(bytes: Uint8Array, { by }: { readonly by: Actor }): Promise<PluginInfo> {
-    const plugin = this.#readFitting(bytes);
+    const plugin = readPackage(bytes);
+    await this.#check(plugin);
     return await this.#alone(async () => {
       const { id } = plugin.manifest;
       this.#known.checkNames(plugin.manifest);
@@ -270,7 +276,7 @@ class StoredPlugins implements Plugins {
   readonly tools = (): readonly Tool[] => this.#offered.tools;
 
   async close(): Promise<void> {
-    this.#isClosed = true;
+    this.#closing.abort(new CancelError("shutdown"));
     this.#endWatch();
     await this.#alone(() => Promise.resolve());
     await this.#offered.close();
@@ -284,6 +290,15 @@ class StoredPlugins implements Plugins {
   async #lookIn(layers: readonly FolderLayer[]): Promise<void> {
     for (const layer of layers) this.#known.putLayer(layer, await this.#folders.look(layer));
     await this.#settle();
+  }
+
+  /** Reads the installed plugins again that could not be used: files may be back, or `module_hash_policy` another. */
+  async #reopenInstalled(): Promise<void> {
+    const broken = (await this.#records.read()).filter(({ id, folder }) =>
+      folder === null && this.#known.at("package", id)?.content === undefined
+    );
+    for (const record of broken) this.#known.put(await this.#openInstalled(record));
+    if (broken.length > 0) await this.#settle();
   }
 
   async #openInstalled(record: PluginRecord): Promise<KnownPlugin> {
@@ -313,18 +328,15 @@ class StoredPlugins implements Plugins {
     }
     if (known.folder !== null) return await readPluginFolder(known.folder);
     if (known.record === undefined) throw pluginNotFound(known.id);
-    return await this.#files.read(known.record.digest);
+    return await this.#files.read(known.record.digest, { onChangedModule: onChangedModule(known.id, this.#options) });
   }
 
-  #readFitting(bytes: Uint8Array): PluginPackage {
-    const plugin = readPackage(bytes);
-    const misfit = this.#misfitOf(plugin);
-    if (misfit !== undefined) throw pluginConflict(`Cannot use the plugin "${plugin.manifest.id}": ${misfit}`);
-    return plugin;
-  }
-
-  #misfitOf({ manifest }: PluginPackage): string | undefined {
-    return misfitOf(manifest, Object.keys(this.#options.openers));
+  /** @throws {PluginError} for a plugin that could not be loaded */
+  async #check(plugin: PluginPackage): Promise<void> {
+    const { config, openers, inspect } = this.#options;
+    const { signal } = this.#closing;
+    const circumstances = { config: config(), kinds: Object.keys(openers) };
+    await checkPlugin(plugin, { ...circumstances, inspect: (job) => inspect(job, signal) });
   }
 
   #find(id: string): KnownPlugin {

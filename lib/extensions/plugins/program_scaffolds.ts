@@ -1,10 +1,5 @@
-import { MANIFEST_NAME } from "./manifest.ts";
-import {
-  type MakeScaffold,
-  NO_DIGEST,
-  scaffoldManifest as manifest,
-  scaffoldReadme as readme,
-} from "./scaffold_files.ts";
+import { MANIFEST_NAME, NO_DIGEST } from "./manifest.ts";
+import { type MakeScaffold, scaffoldManifest as manifest, scaffoldReadme as readme } from "./scaffold_files.ts";
 
 const LINES =
   'A call is one line of JSON on the input, `{"tool", "input", "context"}`; the answer is one line on the output, `{"output", "is_error"?, "data"?}`. ' +

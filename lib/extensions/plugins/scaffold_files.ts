@@ -1,3 +1,5 @@
+import { NO_DIGEST } from "./manifest.ts";
+
 /** Kinds of plugins that `postern plugin new` writes. */
 export const SCAFFOLD_KINDS = [
   "wasm-rust",
@@ -23,9 +25,6 @@ export type ScaffoldFiles = Readonly<Record<string, string>>;
 
 /** Makes the files of a new plugin. */
 export type MakeScaffold = (names: ScaffoldNames) => ScaffoldFiles;
-
-/** Digest of a file that is not built yet: `plugin package` and `plugin test` put the true one in its place. */
-export const NO_DIGEST = "0".repeat(64);
 
 /** Returns the text of a manifest with one tool. @param part fields of the kind of plugin */
 export function scaffoldManifest({ id, tool }: ScaffoldNames, part: Readonly<Record<string, unknown>>): string {

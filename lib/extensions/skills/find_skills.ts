@@ -5,7 +5,7 @@ import {
   type FoundSkill,
   isInside,
   readSkill,
-  SKILL_NAME,
+  SKILL_NAMES,
   SkillFolderError,
   type SkillPlace,
   stampOfSkill,
@@ -35,7 +35,7 @@ export interface SkillIndex {
 }
 
 /**
- * Reads the skills of a folder: its folders with a SKILL.md. A folder that is not there has none.
+ * Reads the skills of a folder: its folders with a SKILL.md, in any of its spellings. A folder that is not there has none.
  *
  * Links to folders are followed, as tools that install skills make them; those of a workspace only inside it.
  */
@@ -87,6 +87,13 @@ export async function stampOfSkills(folder: SkillFolder, grounds: SkillGrounds):
   return stamps.join("\n\n");
 }
 
+async function hasMain(folder: string): Promise<boolean> {
+  for (const name of SKILL_NAMES) {
+    if (await stat(join(folder, name)).then((info) => info.isFile(), () => false)) return true;
+  }
+  return false;
+}
+
 async function namesIn(
   { path, layer }: SkillFolder,
   { workspace }: SkillGrounds,
@@ -100,8 +107,7 @@ async function namesIn(
     let seen = 0;
     for await (const { name } of await opendir(real)) {
       if (++seen > MAX_ENTRIES) return { problem: `it has over ${MAX_ENTRIES} entries` };
-      const isSkill = !name.startsWith(".") &&
-        await stat(join(real, name, SKILL_NAME)).then((info) => info.isFile(), () => false);
+      const isSkill = !name.startsWith(".") && await hasMain(join(real, name));
       if (isSkill) names.push(name);
       if (names.length > MAX_SKILLS) return { problem: `it has over ${MAX_SKILLS} skills` };
     }

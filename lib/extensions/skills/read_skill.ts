@@ -51,6 +51,8 @@ export interface WholeSkill {
 
 /** File that makes a folder a skill. */
 export const SKILL_NAME = "SKILL.md";
+/** Names that authors give this file, too. The first that is there counts */
+export const SKILL_NAMES = [SKILL_NAME, "skill.md", "Skill.md", "SKILL.MD"];
 /** Files of one skill */
 export const MAX_SKILL_FILES = 500;
 /** Bytes of all files of one skill */
@@ -86,7 +88,9 @@ export async function readSkill(path: string, place: SkillPlace): Promise<WholeS
   if (folder === undefined) return undefined;
   const isOfWorkspace = isInside(folder, workspace) && !isInside(folder, dataDir);
   if (layer === "workspace" && !isOfWorkspace) throw new SkillFolderError("the folder leads out of the workspace");
-  const { contents, links, executables } = await readSkillFiles(folder);
+  const { contents: found, links, executables } = await readSkillFiles(folder);
+  const named = SKILL_NAMES.find((name) => found.has(name)) ?? SKILL_NAME;
+  const contents = new Map([...found].map(([file, bytes]) => [file === named ? SKILL_NAME : file, bytes]));
   const main = contents.get(SKILL_NAME);
   if (main === undefined) throw new SkillFolderError(`it has no ${SKILL_NAME}`);
   const { document, faults } = await readMain(main, basename(path));
@@ -95,7 +99,13 @@ export async function readSkill(path: string, place: SkillPlace): Promise<WholeS
     layer: isOfWorkspace ? "workspace" : layer,
     ...{ folder, shownAs },
     document: document === undefined ? undefined : headOf(document),
-    faults: [...faults, ...[...links.keys()].sort().map(linkFault)],
+    faults: [
+      ...faults,
+      ...(named === SKILL_NAME ? [] : [warning(`its file is called ${named}; the format calls it ${SKILL_NAME}`)]),
+      ...[...links.keys()].sort().map((file) =>
+        warning(`its file ${JSON.stringify(file)} is a link, which is not followed`)
+      ),
+    ],
     files: [...contents].map(([file, { length: size }]) => ({ path: file, size })),
     digest: skillDigest(contents, links),
   };
@@ -150,13 +160,8 @@ async function readMain(bytes: Uint8Array, folder: string) {
   return text === undefined ? fatal("it is not UTF-8 text") : await readSkillDocument(text, folder);
 }
 
-function linkFault(path: string): SkillFault {
-  return {
-    line: 1,
-    key: undefined,
-    reason: `its file ${JSON.stringify(path)} is a link, which is not followed`,
-    isFatal: false,
-  };
+function warning(reason: string): SkillFault {
+  return { line: 1, key: undefined, reason, isFatal: false };
 }
 
 /** Reads all files below a folder but those of git. @param folder absolute, without links @throws {SkillFolderError} see `readSkill` */

@@ -63,7 +63,8 @@ export class SkillCatalogue {
   /** Returns the skill of this name that counts. */
   find(name: string): KnownSkill | undefined {
     const wanted = name.normalize("NFKC");
-    return this.#known.find(({ found }) => found.name === wanted);
+    const named = (text: string) => this.#known.find(({ found }) => found.name === text);
+    return named(wanted) ?? named(wanted.toLowerCase());
   }
 
   /** Returns real paths that decide whose a skill is. */

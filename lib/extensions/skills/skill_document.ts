@@ -121,7 +121,7 @@ async function readFront(text: string, faults: SkillFault[]): Promise<FrontMatte
   } catch (error) {
     if (!(error instanceof TextFormatError)) throw error;
     const fault = { line: error.line, key: undefined, reason: error.message };
-    const front = await readFrontMatter(text, "its fields", (lines) => lines.map(quoted)).catch(() => undefined);
+    const front = await readFrontMatter(text, "its fields", quoted).catch(() => undefined);
     faults.push(
       front === undefined ? { ...fault, isFatal: true } : {
         ...fault,
@@ -133,10 +133,29 @@ async function readFront(text: string, faults: SkillFault[]): Promise<FrontMatte
   }
 }
 
-/** Puts the value of a line such as `description: Use when: it rains` in quotation marks. */
-function quoted(line: string): string {
-  const [, key, value] = /^([A-Za-z][\w-]*):[ \t]+([^\s"'|>[{&*!%@`#].*:(?:[ \t].*)?)$/.exec(line) ?? [];
-  return key === undefined || value === undefined ? line : `${key}: ${JSON.stringify(value.trimEnd())}`;
+/** Puts each value that is no YAML by itself in quotation marks, as `Use when: it rains` and `[file] [format]`. */
+async function quoted(lines: readonly string[]): Promise<readonly string[]> {
+  const fields: string[][] = [];
+  for (const line of lines) {
+    const field = fields.at(-1);
+    if (field === undefined || /^[A-Za-z][\w-]*:(?:[ \t]|$)/.test(line)) fields.push([line]);
+    else field.push(line);
+  }
+  return (await Promise.all(fields.map(quotedField))).flat();
+}
+
+/** Returns as many lines as it takes, since faults name lines. */
+async function quotedField(lines: readonly string[]): Promise<readonly string[]> {
+  const [first = "", ...rest] = lines;
+  const [, key, value] = /^([A-Za-z][\w-]*):[ \t]+([^\s|>].*)$/.exec(first) ?? [];
+  // An alias stands for another text than the one that is written there
+  if (key === undefined || value === undefined || /^\*[\w-]+$/.test(value.trimEnd())) return lines;
+  // A guess at what takes something away could take too little
+  if (OBEYED.includes(key) && !(rest.length === 0 && /^\w/.test(value))) return lines;
+  const isWhole = await readFrontMatter(["---", ...lines, "---"].join("\n"), "").then(() => true, () => false);
+  if (isWhole) return lines;
+  const words = [value, ...rest.filter((line) => !/^\s*#/.test(line))].map((line) => line.trim());
+  return [`${key}: ${JSON.stringify(words.join(" ").trim())}`, ...rest.map(() => "")];
 }
 
 /** Input and output of a FrontReader. */
@@ -187,7 +206,10 @@ class FrontReader {
     };
   }
 
-  /** A name that breaks the rules gives way to the folder's, so that each skill has a name that can be typed. */
+  /**
+   * A name that breaks the rules gives way to the folder's, so that each skill has a name that can be typed. Where that breaks them too,
+   * the first that keeps them in small letters counts.
+   */
   #name(): string {
     const given = this.#raw["name"];
     const name = typeof given === "string" ? given.normalize("NFKC") : undefined;
@@ -199,9 +221,17 @@ class FrontReader {
       return name;
     }
     const reason = given === undefined ? "it is missing" : wrong ?? "";
-    if (faultOfName(this.#folder) !== undefined) this.#refuse("name", reason);
-    else this.#warn("name", `${reason}; the folder's name ${JSON.stringify(this.#folder)} is used`);
-    return this.#folder;
+    const folder = this.#folder.normalize("NFKC");
+    if (faultOfName(folder) === undefined) {
+      this.#warn("name", `${reason}; the folder's name ${JSON.stringify(folder)} is used`);
+      return folder;
+    }
+    const small = [name ?? "", folder].map((text) => text.toLowerCase()).find((text) =>
+      faultOfName(text) === undefined
+    );
+    if (small === undefined) this.#refuse("name", reason);
+    else this.#warn("name", `${reason}; it is called ${JSON.stringify(small)} here`);
+    return small ?? this.#folder;
   }
 
   #description(): string {

@@ -9,7 +9,7 @@ import type { PackageFile } from "../package_folder.ts";
 import { checkPaths } from "../plugins/plugin_package.ts";
 import { PluginError } from "../plugins/plugin_error.ts";
 import { readTar } from "../plugins/tar.ts";
-import { MAX_SKILL_FILES, MAX_SKILL_FOLDER_BYTES, SKILL_NAME, textOfFile } from "./read_skill.ts";
+import { MAX_SKILL_FILES, MAX_SKILL_FOLDER_BYTES, SKILL_NAME, SKILL_NAMES, textOfFile } from "./read_skill.ts";
 import { faultOfName, readSkillDocument } from "./skill_document.ts";
 import { SkillError } from "./skill_error.ts";
 
@@ -50,7 +50,7 @@ export function checkSkillName(name: string): void {
 export function chooseFolder(paths: readonly string[], name: string): string {
   const outside = paths.find((path) => path.startsWith("/") || path.includes("\\") || path.split("/").includes(".."));
   if (outside !== undefined) throw invalid(`${exactLine(JSON.stringify(outside.slice(0, 200)))} leads out of it`);
-  const mains = paths.filter((path) => posix.basename(path) === SKILL_NAME);
+  const mains = paths.filter((path) => SKILL_NAMES.includes(posix.basename(path)));
   const folders = [...new Set(mains.map((path) => posix.dirname(path)))];
   if (folders.length === 0) throw invalid(`it has no ${SKILL_NAME}`);
   const named = shallowest(folders.filter((folder) => posix.basename(folder) === name));
@@ -74,7 +74,8 @@ function shallowest(folders: readonly string[]): readonly string[] {
 export async function skillAmong(all: readonly PackageFile[], name: string): Promise<readonly PackageFile[]> {
   const folder = chooseFolder(all.map(({ path }) => path), name);
   const files = all.filter(({ path }) => path.startsWith(folder) && !isOfGit(path.slice(folder.length)))
-    .map((file) => ({ ...file, path: file.path.slice(folder.length) }));
+    .map((file) => ({ ...file, path: file.path.slice(folder.length) }))
+    .map((file) => ({ ...file, path: SKILL_NAMES.includes(file.path) ? SKILL_NAME : file.path }));
   refusing(() => checkPaths(files.map(({ path }) => path)));
   if (files.length > MAX_SKILL_FILES) throw tooLarge(`it has over ${MAX_SKILL_FILES} files`);
   const total = files.reduce((sum, { bytes }) => sum + bytes.length, 0);

@@ -61,7 +61,7 @@ export async function readDaemonState(
 
 /** Writes `{data_dir}/daemon.pid`, 0600, in one step: the number alone on the first line, the rest as JSON on the second. */
 export async function writePidFile(dataDir: string, { pid, ...rest }: DaemonProcess): Promise<void> {
-  await writeAtomically(pidPath(dataDir), `${pid}\n${JSON.stringify(rest)}\n`);
+  await writeAtomically(pidPath(dataDir), `${pid}\n${JSON.stringify(rest)}\n`, { isPrivate: true });
 }
 
 /**

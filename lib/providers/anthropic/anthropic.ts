@@ -7,9 +7,13 @@ import {
   type ProviderRequest,
   thinkingTokens,
 } from "../provider.ts";
-import { splitPictures } from "../picture_parts.ts";
+import { readDataUrl, splitPictures } from "../picture_parts.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
 import { ProviderError } from "../../base/errors.ts";
+import type { ProviderEvent } from "../../base/records/provider_event.ts";
+import type { HttpExchange } from "../../system/net/http_exchange.ts";
+import { sendInForm } from "../vendors/send_in_form.ts";
+import type { VendorForm, VendorForms } from "../vendors/vendor_forms.ts";
 import {
   type AssistantMessage,
   type Content,
@@ -34,7 +38,7 @@ const UNKNOWN: readonly (keyof ModelParameters)[] = [
  * A provider that speaks the Messages API, always streamed. Parameters the vendor has nothing for are named in a notice.
  * Source: https://docs.anthropic.com/en/api/messages
  */
-export function createAnthropic(settings: UpstreamSettings): Provider {
+export function createAnthropic(settings: UpstreamSettings, forms: VendorForms): Provider {
   const { upstream, client } = settings;
   const headers: Record<string, string> = {
     accept: "application/json",
@@ -42,20 +46,25 @@ export function createAnthropic(settings: UpstreamSettings): Provider {
     "content-type": "application/json",
     ...(upstream.key === undefined ? {} : { "x-api-key": upstream.key }),
   };
-  const stream = (request: ProviderRequest, signal: AbortSignal) => {
-    const { body, ignored } = toAnthropicRequest(request, upstream.name);
-    return new TurnStream({
-      upstream,
-      open: () => sendUpstream(settings, { path: "/messages", headers, body, signal }),
-      decoder: new AnthropicDecoder(upstream, ignored.map(parameterIgnored)),
-    });
-  };
   return {
     name: upstream.name,
-    stream: (request, { signal }) => ({
-      // The request is built when it is asked for, so that a refused content part is an error of the stream
-      [Symbol.asyncIterator]: () => stream(request, signal),
-    }),
+    stream(request, { signal }) {
+      /** Names of what the request that was sent last leaves out */
+      const notices: ProviderEvent[] = [];
+      const build = (fitted: ProviderRequest, form: VendorForm) => {
+        const { body, ignored } = toAnthropicRequest(fitted, { provider: upstream.name, form });
+        notices.splice(0, notices.length, ...ignored.map(parameterIgnored));
+        return body;
+      };
+      const post = (body: string, onRefusal: (error: ProviderError) => Promise<HttpExchange>) =>
+        sendUpstream(settings, { path: "/messages", headers, body, signal, onRefusal });
+      return new TurnStream({
+        upstream,
+        // The request is built when it is asked for, so that a refused content part is an error of the stream
+        open: () => sendInForm({ forms, provider: upstream.name, request, build, post }),
+        decoder: new AnthropicDecoder(upstream, notices),
+      });
+    },
     listModels: (signal) => readModelList(settings, { path: "/models?limit=1000", headers, signal }),
     close: () => client.close(),
   };
@@ -78,51 +87,86 @@ interface Turn {
  * `tool_result` blocks of the user's turn, neighbouring turns of one role are joined, opaque blocks go back unchanged. The stable
  * beginning is marked for the vendor's cache: https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
  * Source: https://docs.anthropic.com/en/api/messages
- * @param provider name under which the opaque parts were kept
- * @throws {ProviderError} `provider_rejected` for content the vendor has no block for
+ * @param options.provider name under which the opaque parts were kept
+ * @throws {ProviderError} `provider_rejected` for content the vendor has no block for, and for a last message that the model refuses
  */
-function toAnthropicRequest(request: ProviderRequest, provider: string): AnthropicRequest {
+function toAnthropicRequest(
+  request: ProviderRequest,
+  { provider, form }: { readonly provider: string; readonly form: VendorForm },
+): AnthropicRequest {
   const { parameters, messages, tools, stableTools = 0 } = request;
-  const system = messages.flatMap((message) =>
-    message.role === "system" || message.role === "developer" ? [textOf(message.content)] : []
-  );
+  const system = messages
+    .flatMap(({ role, content }) => (role === "system" || role === "developer" ? [textOf(content)] : []))
+    .filter((text) => text !== "");
   const thinking = thinkingTokens(parameters.reasoning_effort ?? "");
   const budget = thinking > 0 && mayThink(messages, provider) ? thinking : 0;
-  const stop = typeof parameters.stop === "string" ? [parameters.stop] : parameters.stop;
+  const asked = (typeof parameters.stop === "string" ? [parameters.stop] : parameters.stop) ?? [];
+  // The vendor refuses sequences of blanks
+  const stop = asked.filter((text) => text.trim() !== "");
   const user = parameters.user ?? parameters.metadata?.["user_id"];
+  const turns = toTurns(request, provider);
+  if (form.takesPrefill === false && turns.at(-1)?.role === "assistant") throw noPrefill(request.model, provider);
+  // The vendor refuses sampling parameters beside thinking
+  const sampling = budget > 0 ? {} : toSampling(parameters, form);
   const body = {
     model: request.model,
     max_tokens: (parameters.max_completion_tokens ?? parameters.max_tokens ?? DEFAULT_MAX_TOKENS) + budget,
     stream: true,
-    messages: toTurns(request, provider),
+    messages: turns,
     ...(system.length === 0 ? {} : { system: toSystem(system.join("\n\n"), stableTools > 0) }),
-    ...(stop === undefined ? {} : { stop_sequences: stop }),
+    ...(stop.length === 0 ? {} : { stop_sequences: stop }),
     ...(user === undefined ? {} : { metadata: { user_id: user } }),
-    // The vendor refuses sampling parameters beside thinking, and temperatures above 1
-    ...(budget > 0 ? { thinking: { type: "enabled", budget_tokens: budget } } : sampling(parameters)),
+    ...sampling,
+    ...(budget > 0 ? toThinking(budget, parameters, form) : {}),
     ...(tools.length === 0
       ? closedTools(messages)
       : { tools: toTools(tools, stableTools), ...toolChoice(request, budget > 0) }),
   };
   return {
     body: JSON.stringify(body),
-    ignored: [...UNKNOWN.filter((name) => parameters[name] !== undefined), ...(parameters.passed?.names ?? [])],
+    ignored: [
+      ...UNKNOWN.filter((name) => parameters[name] !== undefined),
+      ...(stop.length < asked.length ? ["stop"] : []),
+      ...SAMPLING.filter((name) => parameters[name] !== undefined && !(name in sampling)),
+      ...(parameters.passed?.names ?? []),
+    ],
   };
 }
 
-function sampling({ temperature, top_p }: ModelParameters) {
+const SAMPLING = ["temperature", "top_p"] as const;
+
+/** Sampling parameters that the model takes; of two, where it takes one, the temperature. The vendor refuses temperatures above 1 */
+function toSampling({ temperature, top_p }: ModelParameters, { sampling }: VendorForm) {
+  if (sampling === "none") return {};
+  const both = sampling !== "one" || temperature === undefined;
   return {
     ...(temperature === undefined ? {} : { temperature: Math.min(temperature, 1) }),
-    ...(top_p === undefined ? {} : { top_p }),
+    ...(top_p === undefined || !both ? {} : { top_p }),
   };
+}
+
+function toThinking(budget: number, { reasoning_effort: effort }: ModelParameters, { thinking }: VendorForm) {
+  return thinking === "adaptive"
+    // Models of this form keep their thinking to themselves unless it is asked for
+    ? { thinking: { type: "adaptive", display: "summarized" }, output_config: { effort } }
+    : { thinking: { type: "enabled", budget_tokens: budget } };
+}
+
+function noPrefill(model: string, provider: string): ProviderError {
+  return new ProviderError(
+    "provider_rejected",
+    `Cannot send the messages: the model "${model}" does not begin its reply with a given text, ` +
+      "so end the messages with one of the user",
+    { provider, status: 400, param: "messages" },
+  );
 }
 
 /** Ends a part of the prompt that the vendor keeps for the run's next requests, which are then cheaper. */
 const CACHED = { cache_control: { type: "ephemeral" } } as const;
 
-/** The vendor orders a prompt as tools, system, messages: the mark at the system's end covers the tools before it. It refuses marks on empty text. */
+/** The vendor orders a prompt as tools, system, messages: the mark at the system's end covers the tools before it. */
 function toSystem(text: string, isStable: boolean): string | readonly Block[] {
-  return isStable && text.trim() !== "" ? [{ type: "text", text, ...CACHED }] : text;
+  return isStable ? [{ type: "text", text, ...CACHED }] : text;
 }
 
 /** Marks the last stable tool too: what was kept up to it counts also after a found tool was added behind it. */
@@ -195,14 +239,14 @@ function blocksOf(
     const content = typeof text === "string" && images.length === 0 ? text : [...toBlocks(text, provider), ...images];
     // The vendor takes text alone in a result that failed
     const failed = message.is_error === true && images.length === 0 ? { is_error: true } : {};
-    return [{ type: "tool_result", tool_use_id: toToolId(message.tool_call_id), content, ...failed }];
+    return [{ type: "tool_result", tool_use_id: message.tool_call_id, content, ...failed }];
   }
   return [
     ...opaqueOf(message, provider),
     ...(message.content === null ? [] : toBlocks(message.content, provider)),
     ...(message.tool_calls ?? []).map((call) => ({
       type: "tool_use",
-      id: toToolId(call.id),
+      id: call.id,
       name: call.function.name,
       input: parseInput(call.function.arguments),
     })),
@@ -224,9 +268,8 @@ function toBlock(part: ContentPart, provider: string): Block {
   if (isImagePart(part)) return { type: "image", source: toSource(part.image_url.url) };
   if (part.type === "refusal") return { type: "text", text: String(part["refusal"] ?? "") };
   const file = part.type === "file" && isRecord(part["file"]) ? part["file"]["file_data"] : undefined;
-  if (typeof file === "string" && file.startsWith("data:application/pdf;base64,")) {
-    return { type: "document", source: toSource(file) };
-  }
+  const document = typeof file === "string" ? readDataUrl(file) : undefined;
+  if (document?.media_type === "application/pdf") return { type: "document", source: { type: "base64", ...document } };
   throw new ProviderError(
     "provider_rejected",
     `Cannot send a content part of type "${part.type}": provider "${provider}" has nothing for it`,
@@ -235,13 +278,8 @@ function toBlock(part: ContentPart, provider: string): Block {
 }
 
 function toSource(url: string): Block {
-  const data = /^data:([^;,]+);base64,(.*)$/s.exec(url);
-  return data === null ? { type: "url", url } : { type: "base64", media_type: data[1], data: data[2] };
-}
-
-/** The vendor takes letters, digits, `_` and `-` only; ids of other vendors may hold more. */
-function toToolId(id: string): string {
-  return id.replaceAll(/[^a-zA-Z0-9_-]/g, "_");
+  const data = readDataUrl(url);
+  return data === undefined ? { type: "url", url } : { type: "base64", ...data };
 }
 
 function parseInput(text: string): unknown {

@@ -2,7 +2,8 @@ import { isRecord } from "../../base/json.ts";
 import type { FinishReason } from "../../base/records/agent_event.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import type { Usage } from "../../base/records/usage.ts";
-import { countOf, type JsonRecord, stringOf } from "../upstream/json_reading.ts";
+import { CallArguments } from "../upstream/call_arguments.ts";
+import { countOf, fieldsBeside, type JsonRecord, stringOf } from "../upstream/json_reading.ts";
 import type { TurnDecoder } from "../upstream/upstream_http.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "../upstream/upstream_error.ts";
 
@@ -16,13 +17,21 @@ const REASONS: ReadonlyMap<string, FinishReason> = new Map(Object.entries({
   refusal: "content_filter",
 }));
 
+/** Fields of a usage that the gateway reads. */
+const COUNTS: ReadonlySet<string> = new Set([
+  "input_tokens",
+  "output_tokens",
+  "cache_read_input_tokens",
+  "cache_creation_input_tokens",
+]);
+
 interface OpenBlock {
   readonly type: string;
   /** Place among the tool calls; -1 for other blocks */
   readonly call: number;
   /** The call's input when the block began with it, used when no part of it follows */
   readonly input: string;
-  hasInput: boolean;
+  readonly given: CallArguments;
   /** A thinking block as the next request returns it */
   readonly opaque: Record<string, unknown> | undefined;
 }
@@ -45,6 +54,8 @@ export class AnthropicDecoder implements TurnDecoder {
   #output: number | undefined;
   /** Prompt tokens read from and written to the cache, as far as the vendor says */
   #cached: Record<string, number> | undefined;
+  /** Other figures of the vendor's usage */
+  #figures: Record<string, unknown> | undefined;
   #empty = true;
 
   /** @param notices given at the head of the stream */
@@ -83,6 +94,11 @@ export class AnthropicDecoder implements TurnDecoder {
         // ping, and the event types to come: the vendor asks clients to skip unknown types
         return false;
     }
+  }
+
+  complete(): "no" | "soon" | "yes" {
+    if (this.#reason === undefined) return "no";
+    return this.#output === undefined ? "soon" : "yes";
   }
 
   end(rest: string | undefined, out: ProviderEvent[]): void {
@@ -141,6 +157,8 @@ export class AnthropicDecoder implements TurnDecoder {
     if (prompt !== undefined) this.#input = prompt + read + written;
     if (read + written > 0) this.#cached = { cached_tokens: read, cache_write_tokens: written };
     this.#output = countOf(usage["output_tokens"]) ?? this.#output;
+    const figures = fieldsBeside(usage, COUNTS);
+    if (figures !== undefined) this.#figures = { ...this.#figures, ...figures };
   }
 
   #startBlock(index: unknown, block: unknown, out: ProviderEvent[]): void {
@@ -150,7 +168,7 @@ export class AnthropicDecoder implements TurnDecoder {
     if (opaque !== undefined) this.#opaque.push(opaque);
     const given = isRecord(block["input"]) && Object.keys(block["input"]).length > 0 ? block["input"] : {};
     const call = type === "tool_use" ? this.#calls++ : -1;
-    this.#blocks.set(index, { type, call, input: JSON.stringify(given), hasInput: false, opaque });
+    this.#blocks.set(index, { type, call, input: JSON.stringify(given), given: new CallArguments(), opaque });
     if (call >= 0) this.#pushCall(call, block, out);
     const text = stringOf(block["text"]);
     if (type === "text" && text !== undefined) this.#pushText(text, out);
@@ -175,8 +193,8 @@ export class AnthropicDecoder implements TurnDecoder {
     if (change["type"] === "text_delta" && text !== undefined) return this.#pushText(text, out);
     const json = stringOf(change["partial_json"]);
     if (change["type"] === "input_json_delta" && json !== undefined && block !== undefined && block.call >= 0) {
-      block.hasInput = true;
-      out.push({ type: "tool_call_delta", index: block.call, arguments_delta: json });
+      const delta = block.given.take(json);
+      if (delta !== "") out.push({ type: "tool_call_delta", index: block.call, arguments_delta: delta });
     }
     const thinking = stringOf(change["thinking"]);
     if (change["type"] === "thinking_delta" && thinking !== undefined) {
@@ -192,8 +210,12 @@ export class AnthropicDecoder implements TurnDecoder {
   #stopBlock(index: unknown, out: ProviderEvent[]): void {
     const block = this.#blocks.get(index);
     this.#blocks.delete(index);
-    if (block === undefined || block.call < 0 || block.hasInput) return;
-    out.push({ type: "tool_call_delta", index: block.call, arguments_delta: block.input });
+    if (block === undefined || block.call < 0) return;
+    const held = block.given.text === "" ? block.input : block.given.finish();
+    if (held !== "") out.push({ type: "tool_call_delta", index: block.call, arguments_delta: held });
+    if (!block.given.isCut) return;
+    const message = "The provider sent more after a tool call's arguments were whole: left out";
+    out.push({ type: "notice", code: "tool_call_arguments_repeated", message });
   }
 
   #finish(out: ProviderEvent[]): void {
@@ -223,6 +245,7 @@ export class AnthropicDecoder implements TurnDecoder {
       completion_tokens: this.#output,
       total_tokens: this.#input + this.#output,
       ...(this.#cached === undefined ? {} : { prompt_tokens_details: this.#cached }),
+      ...(this.#figures === undefined ? {} : { vendor: this.#figures }),
     };
   }
 }

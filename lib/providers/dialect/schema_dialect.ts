@@ -1,4 +1,4 @@
-import { isGemini } from "../models/model_names.ts";
+import type { DialectName } from "../vendors/vendor_forms.ts";
 
 /**
  * The JSON Schema that one vendor takes as the parameters of a tool. Every dialect has an object without a union at the top, and the
@@ -67,7 +67,7 @@ const OPENAI_STRICT: SchemaDialect = {
  * The Messages API: JSON Schema of draft 2020-12, no union at the top, and names of the fields at the top of a form of its own.
  * Source: the errors "input_schema does not support oneOf, allOf, or anyOf at the top level" and "Property keys should match pattern"
  */
-export const ANTHROPIC_DIALECT: SchemaDialect = {
+const ANTHROPIC: SchemaDialect = {
   ...OPENAI,
   maxToolDescription: undefined,
   fieldName: { form: /^[a-zA-Z0-9_.-]{1,64}$/, isTopOnly: true },
@@ -108,25 +108,16 @@ const PORTABLE: SchemaDialect = {
 };
 
 /** Claude behind a server of the OpenAI format. */
-const PORTABLE_CLAUDE: SchemaDialect = { ...PORTABLE, fieldName: ANTHROPIC_DIALECT.fieldName };
+const PORTABLE_CLAUDE: SchemaDialect = { ...PORTABLE, fieldName: ANTHROPIC.fieldName };
 
-/** Server and model that a request goes to. */
-export interface DialectTarget {
-  /** Kind of the provider's settings, as `openai` */
-  readonly kind: string;
-  /** Origin of the address, as `https://api.openai.com` */
-  readonly origin: string;
-  /** The model's name as the provider knows it */
-  readonly model: string;
-}
-
-/** Returns the dialect of the tools in one request. */
-export function dialectOf({ kind, origin, model }: DialectTarget): SchemaDialect {
-  if (kind === "anthropic") return ANTHROPIC_DIALECT;
-  if (isGemini(origin, model)) return GEMINI;
-  if (kind === "openai") return OPENAI;
-  return /(^|[/.:])(claude|anthropic)/i.test(model) ? PORTABLE_CLAUDE : PORTABLE;
-}
+/** Dialects by their names in the table of vendors. */
+export const DIALECTS: Readonly<Record<DialectName, SchemaDialect>> = {
+  openai: OPENAI,
+  anthropic: ANTHROPIC,
+  gemini: GEMINI,
+  portable: PORTABLE,
+  portable_claude: PORTABLE_CLAUDE,
+};
 
 /** Returns the dialect of a tool that the client declared as strict. Others than OpenAI's own API have none of their own. */
 export function strictDialect(dialect: SchemaDialect): SchemaDialect {

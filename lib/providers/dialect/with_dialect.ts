@@ -1,38 +1,30 @@
 import { isRecord, type JsonSchema } from "../../base/json.ts";
 import { lazily } from "../../base/lazily.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
-import { isGemini } from "../models/model_names.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "../provider.ts";
+import type { VendorForms } from "../vendors/vendor_forms.ts";
 import type { FittedTools, SchemaCache } from "./fit_tools.ts";
-
-/** Server that a provider's requests go to. */
-export interface DialectServer {
-  /** Kind of the provider's settings, as `openai` */
-  readonly kind: string;
-  /** Origin of the address, as `https://api.openai.com` */
-  readonly origin: string;
-}
 
 /**
  * Wraps a provider: the tools of its requests are told in the vendor's dialect of JSON Schema and under names that the vendor takes, and
  * calls come back under the tools' own names. A request whose tools every vendor takes goes to the provider as it is.
  */
-export function withDialect(provider: Provider, server: DialectServer): Provider {
+export function withDialect(provider: Provider, forms: VendorForms): Provider {
   const known = new WeakMap<JsonSchema, boolean>();
   const load = lazily(async () => {
-    const [{ fitTools }, { dialectOf }] = await Promise.all([
+    const [{ fitTools }, { DIALECTS }] = await Promise.all([
       import("./fit_tools.ts"),
       import("./schema_dialect.ts"),
     ]);
     const cache: SchemaCache = new WeakMap();
-    return (request: ProviderRequest) => fitTools(request, dialectOf({ ...server, model: request.model }), cache);
+    return (request: ProviderRequest) => fitTools(request, DIALECTS[forms.of(request.model).dialect], cache);
   });
   return {
     ...provider,
     stream(request, options) {
       const isPlain = request.tools.length === 0
         ? hasPlainNames(request)
-        : !isGemini(server.origin, request.model) && hasPlainNames(request) && hasPlainTools(request, known);
+        : forms.of(request.model).dialect !== "gemini" && hasPlainNames(request) && hasPlainTools(request, known);
       return isPlain ? provider.stream(request, options) : new FittedStream(provider, { request, options, load });
     },
   };

@@ -31,6 +31,7 @@ const keptSchema = v.array(
     created: v.number(),
     owned_by: v.string(),
     context_length: v.optional(v.number()),
+    supports_tools: v.optional(v.boolean()),
   }),
 );
 const KEPT_MS = 60_000;
@@ -69,9 +70,12 @@ export function createModelList(provider: Provider, { clock, log, documents, key
   };
 }
 
-function toShown({ id, object, created, owned_by, context_length }: ModelEntry): ModelEntry {
-  const shown = { id, object, created, owned_by };
-  return context_length === undefined ? shown : { ...shown, context_length };
+function toShown({ id, object, created, owned_by, context_length, supports_tools }: ModelEntry): ModelEntry {
+  return {
+    ...{ id, object, created, owned_by },
+    ...(context_length === undefined ? {} : { context_length }),
+    ...(supports_tools === undefined ? {} : { supports_tools }),
+  };
 }
 
 function firstOf(work: Promise<void>, signal: AbortSignal): Promise<void> {

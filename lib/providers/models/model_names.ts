@@ -222,8 +222,3 @@ export function lostModel(
 function quoted(name: string): string {
   return JSON.stringify(name.length > MAX_SHOWN ? `${name.slice(0, MAX_SHOWN)}...` : name);
 }
-
-/** Tells whether a request goes to Gemini, whose dialect has less than all others. */
-export function isGemini(origin: string, model: string): boolean {
-  return /\.googleapis\.com(:\d+)?$/.test(origin) || /(^|[/:])gemini/i.test(model);
-}

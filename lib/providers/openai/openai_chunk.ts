@@ -1,6 +1,6 @@
 import type { Fields } from "../../base/join_fields.ts";
 import { isRecord } from "../../base/json.ts";
-import { type JsonRecord, stringOf } from "../upstream/json_reading.ts";
+import { fieldsBeside, type JsonRecord, stringOf } from "../upstream/json_reading.ts";
 import { brokenReply, type Upstream } from "../upstream/upstream_error.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 
@@ -17,7 +17,7 @@ export const REPLY_FIELDS: ReadonlySet<string> = new Set([
   "obfuscation",
 ]);
 /** Fields of a choice that the gateway reads. */
-export const CHOICE_FIELDS: ReadonlySet<string> = new Set(["index", "delta", "message", "finish_reason"]);
+export const CHOICE_FIELDS: ReadonlySet<string> = new Set(["index", "delta", "message", "finish_reason", "usage"]);
 /** Fields of a message, or of its delta, that the gateway reads. `reasoning` is read too, and still passed on under its own name. */
 export const DELTA_FIELDS: ReadonlySet<string> = new Set([
   "role",
@@ -41,16 +41,6 @@ const NOT_RETURNED: ReadonlySet<string> = new Set([
   "citations",
   "executed_tools",
 ]);
-
-/** Returns the fields with a value that are not among `known`; undefined when there is none. */
-export function fieldsBeside(record: JsonRecord, known: ReadonlySet<string>): Fields | undefined {
-  let names: string[] | undefined;
-  for (const name in record) {
-    const value = record[name];
-    if (value !== null && value !== undefined && !known.has(name)) (names ??= []).push(name);
-  }
-  return names && Object.fromEntries(names.map((name) => [name, record[name]]));
-}
 
 /** Returns those with more than an empty text, list or object in them. */
 export function withContent(fields: Fields | undefined): Fields | undefined {
@@ -91,6 +81,7 @@ export function readSingleDelta(parsed: unknown): ProviderEvent | undefined {
   const choices = parsed["choices"];
   const first = Array.isArray(choices) && choices.length === 1 ? choices[0] : undefined;
   if (!isRecord(first) || !isRecord(first["delta"]) || stringOf(first["finish_reason"]) !== undefined) return undefined;
+  if ((first["usage"] ?? undefined) !== undefined) return undefined;
   const delta = first["delta"];
   if ((delta["tool_calls"] ?? delta["function_call"] ?? undefined) !== undefined) return undefined;
   const beside = fieldsBeside(delta, SINGLE_FIELDS);

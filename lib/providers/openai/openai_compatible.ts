@@ -13,52 +13,37 @@ import { readEmbeddings } from "./embeddings.ts";
 import { hasPictures, splitPictures } from "../picture_parts.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest, ToolDeclaration } from "../provider.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
+import { sendInForm } from "../vendors/send_in_form.ts";
+import type { VendorForm, VendorForms } from "../vendors/vendor_forms.ts";
 import type { Fields } from "../../base/join_fields.ts";
-
-/** Settings of a server that speaks the chat-completions format. */
-export interface OpenAiCompatibleOptions extends UpstreamSettings {
-  /** OpenAI's own API: it takes `max_completion_tokens` only, and knows the role `developer`. Default false */
-  readonly ownApi?: boolean;
-}
 
 /**
  * A provider that speaks the chat-completions format: OpenAI, OpenRouter, Ollama, LM Studio, llama.cpp, vLLM, SGLang and others.
- * Streams unless the reply is wanted whole. A server that refuses `stream_options` is asked again without, and from then on never with it.
+ * Streams unless the reply is wanted whole. Requests have the form that `forms` knows for the model.
  * Source: https://platform.openai.com/docs/api-reference/chat
  */
-export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provider {
-  const { upstream, client, nextId, ownApi = false } = options;
+export function createOpenAiCompatible(settings: UpstreamSettings, forms: VendorForms): Provider {
+  const { upstream, client, nextId } = settings;
   const headers: Record<string, string> = { accept: "text/event-stream", "content-type": "application/json" };
   const jsonHeaders: Record<string, string> = { accept: "application/json", "content-type": "application/json" };
   const listHeaders: Record<string, string> = { accept: "application/json" };
   if (upstream.key !== undefined) {
     for (const sent of [headers, jsonHeaders, listHeaders]) sent["authorization"] = `Bearer ${upstream.key}`;
   }
-  /** Flags that change once the server was seen to refuse `stream_options` or `reasoning_content` */
-  let includeUsage = true;
-  let withoutReasoning = false;
-
-  const send = (request: ProviderRequest, { signal, whole = false }: ProviderCallOptions, form: RequestForm) =>
-    sendUpstream(options, {
-      path: "/chat/completions",
-      headers: whole ? jsonHeaders : headers,
-      body: toOpenAiRequest(request, { ...form, ownApi, whole, provider: upstream.name }),
-      signal,
-      whole,
+  const open = (request: ProviderRequest, { signal, whole = false }: ProviderCallOptions) =>
+    sendInForm({
+      ...{ forms, request, provider: upstream.name },
+      build: (fitted, form) => toOpenAiRequest(fitted, { form, whole, provider: upstream.name }),
+      post: (body, onRefusal) =>
+        sendUpstream(settings, {
+          path: "/chat/completions",
+          headers: whole ? jsonHeaders : headers,
+          body,
+          signal,
+          whole,
+          onRefusal,
+        }),
     });
-  const open = (request: ProviderRequest, call: ProviderCallOptions) => {
-    const form = { includeUsage: includeUsage && !call.whole, withoutReasoning };
-    const mayReason = !withoutReasoning && request.messages.some(mayHoldReasoning);
-    if (!form.includeUsage && !mayReason) return send(request, call, form);
-    return send(request, call, form).catch(async (error) => {
-      const without = withoutRefused(form, error, mayReason);
-      if (without === undefined) throw error;
-      const exchange = await send(request, call, without);
-      if (form.includeUsage) ({ includeUsage } = without);
-      ({ withoutReasoning } = without);
-      return exchange;
-    });
-  };
   return {
     name: upstream.name,
     stream: (request, call) =>
@@ -68,34 +53,10 @@ export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provid
         decoder: new OpenAiDecoder({ upstream, nextId, givesFields: call.givesFields === true }),
         whole: call.whole,
       }),
-    listModels: (signal) => readModelList(options, { path: "/models", headers: listHeaders, signal }),
-    embed: (request, signal) => readEmbeddings(options, { headers: jsonHeaders, request, signal }),
+    listModels: (signal) => readModelList(settings, { path: "/models", headers: listHeaders, signal }),
+    embed: (request, signal) => readEmbeddings(settings, { headers: jsonHeaders, request, signal }),
     close: () => client.close(),
   };
-}
-
-function mayHoldReasoning(message: Message): boolean {
-  return message.role === "assistant" && (message.opaque !== undefined || message.extra !== undefined);
-}
-
-interface RequestForm {
-  readonly includeUsage: boolean;
-  readonly withoutReasoning: boolean;
-}
-
-/** The form without what the server refused by name; undefined for any other error. */
-function withoutRefused(form: RequestForm, error: unknown, mayReason: boolean): RequestForm | undefined {
-  if (!(error instanceof ProviderError) || error.code !== "provider_rejected") return undefined;
-  const { param = "", message } = error;
-  if (form.includeUsage && (param.startsWith("stream_options") || /stream_options|include_usage/.test(message))) {
-    return { ...form, includeUsage: false };
-  }
-  const namesReasoning = param.endsWith("reasoning_content") || /reasoning_content/.test(message);
-  // DeepSeek and Moonshot say so when it is missing, Groq and Mistral when it is there
-  if (!mayReason || !namesReasoning || /missing|must be (passed|provided|included)|required/i.test(message)) {
-    return undefined;
-  }
-  return { ...form, withoutReasoning: true };
 }
 
 /** Wraps a provider: a request without a model name goes to the first model that the provider lists at that time. */
@@ -119,18 +80,13 @@ async function* streamFirst(provider: Provider, request: ProviderRequest, option
   yield* provider.stream({ ...request, model }, options);
 }
 
-/** Differences between servers of the format that a request heeds. */
+/** How a request is told. */
 interface OpenAiRequestOptions {
-  /** Ask for the usage at the end of the stream; some local servers refuse the option */
-  readonly includeUsage: boolean;
-  /** OpenAI's own API: it takes `max_completion_tokens` only, and knows the role `developer` */
-  readonly ownApi: boolean;
+  readonly form: VendorForm;
   /** Ask for the reply in one piece */
   readonly whole: boolean;
   /** Name under which the opaque parts of its own replies were kept */
   readonly provider: string;
-  /** The server refuses `reasoning_content` in messages */
-  readonly withoutReasoning?: boolean;
 }
 
 /**
@@ -138,23 +94,22 @@ interface OpenAiRequestOptions {
  * ones stand where they came. Left out are another vendor's opaque parts, and `is_error`, which the format has no place for.
  */
 function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
-  const { max_tokens, passed, ...parameters } = request.parameters;
+  const { max_tokens, max_completion_tokens, passed, ...parameters } = request.parameters;
+  const { form, whole } = options;
+  const limit = max_completion_tokens ?? max_tokens;
   const said = request.messages.some(hasPictures) ? spreadPictures(request) : request.messages;
   const messages = said.some(isSpecial) ? said.map((message) => toWire(message, options)) : said;
   const body: Record<string, unknown> = {
     model: request.model,
-    messages: options.ownApi ? messages : withOneSystem(messages),
-    stream: !options.whole,
+    messages: form.instructions === "as_sent" ? messages : withOneSystem(messages),
+    stream: !whole,
     ...parameters,
   };
   if (passed !== undefined) Object.assign(body, passed.body);
   const { stream_options: asked } = passed?.body ?? {};
-  if (options.whole) delete body["stream_options"];
-  else if (options.includeUsage) body["stream_options"] = { ...(isRecord(asked) ? asked : {}), include_usage: true };
-  if (max_tokens !== undefined) {
-    if (!options.ownApi) body["max_tokens"] = max_tokens;
-    else body["max_completion_tokens"] ??= max_tokens;
-  }
+  if (whole || !form.takesStreamOptions) delete body["stream_options"];
+  else body["stream_options"] = { ...(isRecord(asked) ? asked : {}), include_usage: true };
+  if (limit !== undefined) body[form.limit] = limit;
   if (request.tools.length > 0) {
     body["tools"] = request.tools.map(toTool);
     if (request.parallelToolCalls !== undefined) body["parallel_tool_calls"] = request.parallelToolCalls;
@@ -214,7 +169,7 @@ function toWire(message: Message, options: OpenAiRequestOptions): Message {
   return { ...rest, ...extra };
 }
 
-function toWireAssistant(message: AssistantMessage, { provider, withoutReasoning }: OpenAiRequestOptions): Message {
+function toWireAssistant(message: AssistantMessage, { provider, form }: OpenAiRequestOptions): Message {
   const { opaque, extra, tool_calls: calls, ...known } = message;
   const own = toOpaque(opaque?.[provider]);
   // Fields that the gateway kept are whole and win: clients that join streams may keep only the last part of a field unknown to them
@@ -223,7 +178,7 @@ function toWireAssistant(message: AssistantMessage, { provider, withoutReasoning
     ...own.message,
   };
   // The gateway's own name for it, beside the vendor's, says nothing more
-  const isTold = reasoning === undefined || others["reasoning"] === reasoning || withoutReasoning;
+  const isTold = reasoning === undefined || others["reasoning"] === reasoning || !form.takesReasoning;
   return {
     ...known,
     ...(calls === undefined
@@ -260,7 +215,7 @@ function toOpaque(value: unknown): OpenAiOpaque {
   };
 }
 
-/** Templates of local models know no role `developer`, and often one system message only, at the beginning. */
+/** Joins the instructions at the beginning to one system message, and makes later ones of the role `developer` system messages. */
 function withOneSystem(messages: readonly Message[]): readonly Message[] {
   if (!messages.some(({ role }, i) => role === "developer" || (role === "system" && i > 0))) return messages;
   const end = messages.findIndex((message) => !isInstruction(message));

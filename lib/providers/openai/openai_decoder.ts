@@ -8,14 +8,13 @@ import {
   CHOICE_FIELDS,
   DELTA_FIELDS,
   DeltaTemplate,
-  fieldsBeside,
   parseData,
   readSingleDelta,
   REPLY_FIELDS,
   returnedFields,
   withContent,
 } from "./openai_chunk.ts";
-import { type JsonRecord, stringOf, usageOf } from "../upstream/json_reading.ts";
+import { fieldsBeside, type JsonRecord, stringOf, usageOf } from "../upstream/json_reading.ts";
 import { ToolCallAssembly } from "./tool_call_assembly.ts";
 import type { TurnDecoder } from "../upstream/upstream_http.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "../upstream/upstream_error.ts";
@@ -48,7 +47,12 @@ const REASONS: ReadonlyMap<string, FinishReason> = new Map(Object.entries({
   function_call: "tool_calls",
   tool_use: "tool_calls",
   content_filter: "content_filter",
+  // z.ai
+  model_context_window_exceeded: "length",
+  sensitive: "content_filter",
 }));
+/** Finish reasons of a reply that failed: OpenRouter, z.ai, DeepSeek */
+const FAILURES: ReadonlySet<string> = new Set(["error", "network_error", "insufficient_system_resource"]);
 
 /**
  * Decodes one turn of the chat-completions format, streamed or whole, with the quirks of local servers mended and reported as
@@ -60,6 +64,8 @@ export class OpenAiDecoder implements TurnDecoder {
   #usage: Usage | undefined = undefined;
   #model: string | undefined = undefined;
   #empty = true;
+  /** The usage came with or after a finish reason that stood alone: some servers give a finish reason with each part */
+  #isSettled = false;
   #events = 0;
   // Made when the first call, or the first chunk of a stream comes: most replies need only one of the two, or none
   #calls: ToolCallAssembly | undefined = undefined;
@@ -109,6 +115,11 @@ export class OpenAiDecoder implements TurnDecoder {
     return false;
   }
 
+  complete(): "no" | "soon" | "yes" {
+    if (this.#reason === undefined) return "no";
+    return this.#isSettled ? "yes" : "soon";
+  }
+
   end(rest: string | undefined, out: ProviderEvent[]): void {
     try {
       if (rest !== undefined && this.push(rest, out)) return;
@@ -141,16 +152,20 @@ export class OpenAiDecoder implements TurnDecoder {
       throw toUpstreamError(this.#upstream, { status: 200, body: JSON.stringify(parsed) });
     }
     this.#model ??= stringOf(parsed["model"]);
-    this.#usage = usageOf(parsed["usage"]) ?? this.#usage;
     const choices = parsed["choices"];
     const first = Array.isArray(choices) ? choices[0] : undefined;
     const choice = isRecord(first) ? first : undefined;
+    // Kimi has it in the choice
+    const usage = usageOf(parsed["usage"]) ?? usageOf(choice?.["usage"]);
+    this.#usage = usage ?? this.#usage;
     const given = isRecord(choice?.["delta"]) ? choice["delta"] : choice?.["message"];
     const delta = isRecord(given) ? given : undefined;
     const message = delta && fieldsBeside(delta, DELTA_FIELDS);
     if (this.#givesFields) this.#giveFields({ parsed, choice, message }, out);
     if (delta !== undefined) this.#keepReturned(delta, message);
+    const before = out.length;
     if (choice !== undefined) this.#choice(choice, delta, out);
+    if (usage !== undefined && this.#reason !== undefined) this.#isSettled = out.length === before;
   }
 
   /** Tells of what is beside the known fields. A list that is empty in a part of a stream says nothing */
@@ -209,8 +224,9 @@ export class OpenAiDecoder implements TurnDecoder {
       if (isRecord(delta["function_call"])) this.#addCall({ index: 0, function: delta["function_call"] }, out);
     }
     const given = stringOf(first["finish_reason"]);
-    if (given === "error") {
-      throw toUpstreamError(this.#upstream, { status: 200, body: JSON.stringify(first["error"] ?? {}) });
+    if (given !== undefined && FAILURES.has(given)) {
+      const error = first["error"] ?? { message: `it stopped with the finish reason "${given}"` };
+      throw toUpstreamError(this.#upstream, { status: 200, body: JSON.stringify(error) });
     }
     this.#reason = given ?? this.#reason;
   }

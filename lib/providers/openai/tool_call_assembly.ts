@@ -1,13 +1,14 @@
 import { type Fields, joinFields } from "../../base/join_fields.ts";
 import { isRecord } from "../../base/json.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
+import { CallArguments } from "../upstream/call_arguments.ts";
 import { type JsonRecord, stringOf } from "../upstream/json_reading.ts";
 import { callFieldsBeside } from "./openai_chunk.ts";
 
 interface Slot {
   id: string | undefined;
   name: string | undefined;
-  arguments: string;
+  readonly arguments: CallArguments;
   /** Place among the calls that were sent on; undefined until the name is known */
   index: number | undefined;
   /** The vendor's own fields */
@@ -59,9 +60,8 @@ export class ToolCallAssembly {
     const fn = isRecord(call["function"]) ? call["function"] : call;
     const name = stringOf(fn["name"]);
     const slot = this.#slotOf(call, name, out);
-    const delta = this.#argumentsOf(fn["arguments"], out);
+    const delta = slot.arguments.take(this.#argumentsOf(fn["arguments"], out));
     slot.id ??= stringOf(call["id"]);
-    slot.arguments += delta;
     const extra = callFieldsBeside(call);
     if (extra !== undefined) slot.extra = joinFields(slot.extra, extra);
     if (slot.name === undefined) {
@@ -82,9 +82,17 @@ export class ToolCallAssembly {
   end(out: ProviderEvent[]): number {
     const { notice } = this.#options;
     for (const slot of this.#slots) {
+      const held = slot.arguments.finish();
+      if (held !== "" && slot.index !== undefined) {
+        out.push({ type: "tool_call_delta", index: slot.index, arguments_delta: held });
+      }
+      if (slot.arguments.isCut) {
+        const message = "The provider sent more after a tool call's arguments were whole: left out";
+        notice("tool_call_arguments_repeated", message, out);
+      }
       if (slot.name === undefined) {
         notice("tool_call_lost", "The provider sent parts of a tool call without its name: the call is lost", out);
-      } else if (slot.arguments !== "" && !isJson(slot.arguments)) {
+      } else if (slot.arguments.text !== "" && !isJson(slot.arguments.text)) {
         notice("tool_call_arguments_broken", `The provider sent arguments for "${slot.name}" that are no JSON`, out);
       }
     }
@@ -106,7 +114,7 @@ export class ToolCallAssembly {
       index,
       call_id: slot.id,
       name,
-      arguments_delta: slot.arguments,
+      arguments_delta: slot.arguments.shown,
     } as const;
     out.push(slot.extra === undefined ? first : { ...first, extra: slot.extra });
   }
@@ -131,7 +139,13 @@ export class ToolCallAssembly {
   }
 
   #addSlot(): Slot {
-    const slot: Slot = { id: undefined, name: undefined, arguments: "", index: undefined, extra: undefined };
+    const slot: Slot = {
+      id: undefined,
+      name: undefined,
+      arguments: new CallArguments(),
+      index: undefined,
+      extra: undefined,
+    };
     this.#slots.push(slot);
     return slot;
   }
@@ -149,7 +163,7 @@ export class ToolCallAssembly {
 function isAnother(known: Slot, id: string | undefined, name: string | undefined): boolean {
   if (name === undefined || known.name === undefined) return false;
   if (id !== undefined && known.id !== undefined) return id !== known.id;
-  return name !== known.name || (known.arguments !== "" && isJson(known.arguments));
+  return name !== known.name || (known.arguments.text !== "" && isJson(known.arguments.text));
 }
 
 function isJson(text: string): boolean {

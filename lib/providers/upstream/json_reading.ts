@@ -1,3 +1,4 @@
+import type { Fields } from "../../base/join_fields.ts";
 import { isRecord } from "../../base/json.ts";
 import type { Usage } from "../../base/records/usage.ts";
 
@@ -12,6 +13,16 @@ export function stringOf(value: unknown): string | undefined {
 /** Returns the value when it is a count: a whole number from 0. */
 export function countOf(value: unknown): number | undefined {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
+}
+
+/** Returns the fields with a value that are not among `known`; undefined when there is none. */
+export function fieldsBeside(record: JsonRecord, known: ReadonlySet<string>): Fields | undefined {
+  let names: string[] | undefined;
+  for (const name in record) {
+    const value = record[name];
+    if (value !== null && value !== undefined && !known.has(name)) (names ??= []).push(name);
+  }
+  return names && Object.fromEntries(names.map((name) => [name, record[name]]));
 }
 
 /**

@@ -1,7 +1,7 @@
 import { ProviderError, type ProviderErrorOptions } from "../../base/errors.ts";
-import { isRecord } from "../../base/json.ts";
 import { createRedactor } from "../../base/redact.ts";
-import { stringOf } from "./json_reading.ts";
+import { CONTEXT_LENGTH_EXCEEDED, saysTooLong } from "../vendors/too_long.ts";
+import { readError, type ToldError } from "./error_body.ts";
 
 /** The upstream that is asked, for the words of its errors. */
 export interface Upstream {
@@ -27,11 +27,9 @@ export interface UpstreamRefusal {
 const MAX_MESSAGE_LENGTH = 500;
 /** Characters of a message that say what it is about. A vendor could write more of them than a pattern reads in linear time */
 const MAX_LOOKED_AT = 1_000;
-/** The code by which OpenAI's clients know that a history is too long. */
-const CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded";
-/** Words of vendors and local servers for a history that is too long. */
-export const TOO_LONG =
-  /context[ _](length|window|size)|too many (input )?tokens|prompt is too long|maximum number of tokens|too large for model with/i;
+/** Words of a fault in the request's own parts, in which a model is named by the way */
+const NAMES_PART =
+  /schema|propert(?:y|ies)|response_format|\b(?:functions?|tools?|messages?)\b|\bfields?\b|\barguments?\b/i;
 const NO_MODEL =
   /^model: |model.*(not found|does not exist|not exist|unknown|not a valid|no such|not loaded)|(unknown|no such|invalid) model/is;
 
@@ -79,7 +77,7 @@ export function toUpstreamError(upstream: Upstream, refusal: UpstreamRefusal): P
     return new ProviderError("provider_rate_limited", `Provider "${provider}" limits the rate: ${says}`, {
       ...options,
       retryAfterSeconds: retryAfter(refusal, upstream.now),
-      retryable: told.code !== "insufficient_quota",
+      retryable: !isQuota(told),
     });
   }
   if (status === 408 || status === 504) {
@@ -105,63 +103,22 @@ export function brokenReply(upstream: { readonly name: string }, problem: string
   });
 }
 
-interface ToldError {
-  readonly message: string;
-  readonly code: string | undefined;
-  readonly param: string | undefined;
-  readonly status: number | undefined;
-}
-
-/** Statuses that vendors put into words inside a stream. Source: Anthropic API errors */
-const STATUS_OF_TYPE: ReadonlyMap<string, number> = new Map(Object.entries({
-  invalid_request_error: 400,
-  authentication_error: 401,
-  permission_error: 403,
-  not_found_error: 404,
-  request_too_large: 413,
-  rate_limit_error: 429,
-  rate_limit_exceeded: 429,
-  api_error: 500,
-  server_error: 500,
-  timeout_error: 504,
-  overloaded_error: 529,
-}));
-
-function readError(body: string): ToldError {
-  const parsed = parse(body);
-  if (!isRecord(parsed)) {
-    return {
-      message: parsed === undefined ? body : String(parsed),
-      code: undefined,
-      param: undefined,
-      status: undefined,
-    };
-  }
-  const error = isRecord(parsed["error"]) ? parsed["error"] : parsed;
-  const message = stringOf(error["message"]) ?? stringOf(parsed["error"]) ?? stringOf(parsed["message"]) ??
-    (parsed["detail"] === undefined ? "" : stringOf(parsed["detail"]) ?? JSON.stringify(parsed["detail"]));
-  const code = error["code"];
-  const type = stringOf(error["type"]);
-  const numeric = typeof code === "number" ? code : Number(stringOf(code) ?? Number.NaN);
-  return {
-    message,
-    code: stringOf(code) ?? type,
-    param: stringOf(error["param"]),
-    status: numeric >= 400 && numeric < 600
-      ? numeric
-      : STATUS_OF_TYPE.get(stringOf(code) ?? "") ?? STATUS_OF_TYPE.get(type ?? ""),
-  };
-}
-
 /** Returns whether a request was too long. Local servers answer it with 500 too. */
 function isTooLong(status: number | undefined, { code, message }: ToldError): boolean {
   const mayBe = status === undefined || status === 400 || status === 413 || status === 422 || status === 500;
-  return mayBe && TOO_LONG.test(`${code ?? ""} ${message}`);
+  return mayBe && saysTooLong(`${code ?? ""} ${message}`);
+}
+
+/** Returns whether money is missing, which no wait brings back. */
+function isQuota({ code = "", message }: ToldError): boolean {
+  return /insufficient.?(?:quota|balance)|exceeded.?(?:your.?)?current.?quota/i.test(`${code} ${message}`);
 }
 
 function isUnknownModel(status: number | undefined, told: ToldError): boolean {
   if (told.code === "model_not_found") return true;
-  return (status === 404 || status === 400) && NO_MODEL.test(told.message.slice(0, MAX_LOOKED_AT));
+  if (status !== 404 && status !== 400) return false;
+  const said = told.message.slice(0, MAX_LOOKED_AT);
+  return NO_MODEL.test(said) && (status === 404 || told.param === "model" || !NAMES_PART.test(said));
 }
 
 /** Returns the error without the key in any of its forms. */
@@ -192,12 +149,4 @@ function retryAfter({ header }: UpstreamRefusal, now: () => number): number | un
   if (value === undefined) return undefined;
   const seconds = /^\d+(\.\d+)?$/.test(value.trim()) ? Number(value) : (Date.parse(value) - now()) / 1000;
   return Number.isFinite(seconds) ? Math.max(0, Math.ceil(seconds)) : undefined;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,3 +1,4 @@
+import { ProviderError } from "../../base/errors.ts";
 import { isRecord } from "../../base/json.ts";
 import type { ModelEntry, ProviderEvent } from "../../base/records/provider_event.ts";
 import type { HttpExchange } from "../../system/net/http_exchange.ts";
@@ -14,8 +15,12 @@ export interface UpstreamSettings {
   readonly basePath: string;
   /** Longest silence of the upstream, milliseconds */
   readonly timeoutMs: number;
+  /** Longest time in which nothing is said, though bytes come, milliseconds */
+  readonly silenceMs: number;
   /** A new unique id, as `call_...` */
   readonly nextId: () => string;
+  /** Called with the head of each good reply. Default: nothing is called */
+  readonly onReply?: ((exchange: HttpExchange) => void) | undefined;
 }
 
 /** A request to an upstream. */
@@ -27,11 +32,13 @@ export interface UpstreamCall {
   readonly signal: AbortSignal;
   /** The reply comes in one piece: its head arrives when the whole reply is ready. Default false */
   readonly whole?: boolean;
+  /** Called with the refusal of a server that replied; gives the reply in its place, or throws it. Default: it is thrown */
+  readonly onRefusal?: ((error: ProviderError) => Promise<HttpExchange>) | undefined;
 }
 
 /** Factor of the timeout for a reply in one piece: the upstream is silent until the model has spoken its last word. */
 const WHOLE_PATIENCE = 5;
-/** Longest reply that comes whole, asked for or in place of a stream */
+/** Longest reply that comes whole, asked for or in place of a stream, and longest event of a stream */
 export const MAX_WHOLE_BYTES = 32 * 1024 * 1024;
 const MAX_ERROR_BYTES = 65_536;
 const MAX_LIST_BYTES = 8 * 1024 * 1024;
@@ -44,15 +51,30 @@ export function sendUpstream(settings: UpstreamSettings, call: UpstreamCall): Pr
     headers: call.headers,
     body: call.body,
     signal: call.signal,
-    timeoutMs: call.whole ? settings.timeoutMs * WHOLE_PATIENCE : settings.timeoutMs,
+    ...patienceOf(settings, call.whole === true),
     wholeBytes: call.whole ? MAX_WHOLE_BYTES : undefined,
-  }).then((exchange) => exchange.status >= 200 && exchange.status < 300 ? exchange : refused(settings, exchange));
+  }).then((exchange) => {
+    if (exchange.status < 200 || exchange.status >= 300) return refused(settings, call, exchange);
+    settings.onReply?.(exchange);
+    return exchange;
+  });
 }
 
-async function refused(settings: UpstreamSettings, exchange: HttpExchange): Promise<never> {
+function patienceOf({ timeoutMs, silenceMs }: UpstreamSettings, whole: boolean) {
+  if (!whole) return { timeoutMs, silenceMs };
+  return { timeoutMs: timeoutMs * WHOLE_PATIENCE, silenceMs: Math.max(silenceMs, timeoutMs * WHOLE_PATIENCE) };
+}
+
+async function refused(
+  settings: UpstreamSettings,
+  { onRefusal }: UpstreamCall,
+  exchange: HttpExchange,
+): Promise<HttpExchange> {
   const { status } = exchange;
   const { text } = await exchange.text(MAX_ERROR_BYTES);
-  throw toUpstreamError(settings.upstream, { status, body: text, header: (name) => exchange.header(name) });
+  const error = toUpstreamError(settings.upstream, { status, body: text, header: (name) => exchange.header(name) });
+  if (onRefusal !== undefined) return onRefusal(error);
+  throw error;
 }
 
 /** The models of a `{"data":[{"id"}]}` list (OpenAI, Anthropic). @throws {ProviderError} */
@@ -109,6 +131,11 @@ export interface TurnDecoder {
    * @throws {ProviderError} when the reply is incomplete
    */
   end(rest: string | undefined, out: ProviderEvent[]): void;
+  /**
+   * Returns whether all of the reply was said: `yes`, or `soon` when the usage may follow. The stream may then end anywhere. Cheap: asked
+   * after each read
+   */
+  complete(): "no" | "soon" | "yes";
   /** Decodes a whole reply that came as plain JSON in place of a stream. @throws {ProviderError} as `push` */
   whole(body: string, out: ProviderEvent[]): void;
 }
@@ -123,8 +150,9 @@ export interface TurnStreamOptions {
   readonly whole?: boolean | undefined;
 }
 
-/** Longest event of a stream */
-const STREAM_LIMITS = { maxBytes: 4 * 1024 * 1024 };
+const STREAM_LIMITS = { maxBytes: MAX_WHOLE_BYTES };
+/** Time for what follows the finish reason: the usage, and the end of the stream */
+const AFTER_FINISH_MS = 1_000;
 const BRACE = 0x7b;
 
 type Result = IteratorResult<readonly ProviderEvent[], undefined>;
@@ -174,7 +202,7 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
     } catch (error) {
       this.#exchange?.release();
       this.#failed = true;
-      this.#failure = error instanceof RangeError ? brokenReply(this.#options.upstream, error.message, error) : error;
+      this.#failure = error instanceof RangeError ? tooLarge(this.#options.upstream, error.message, error) : error;
       if (events.length === 0) this.#throw();
     }
     if (events.length === 0) return DONE;
@@ -221,7 +249,7 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
 
   #whole(first: Uint8Array | undefined, rest: Uint8Array | undefined, events: ProviderEvent[]): void {
     const { upstream, decoder } = this.#options;
-    if (rest === undefined) throw brokenReply(upstream, `it is longer than ${MAX_WHOLE_BYTES} bytes`);
+    if (rest === undefined) throw tooLarge(upstream, `it is longer than ${MAX_WHOLE_BYTES} bytes`);
     const bytes = first === undefined ? rest : Buffer.concat([first, rest]);
     if (isObject(bytes)) {
       decoder.whole(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"), events);
@@ -234,20 +262,42 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
   }
 
   #decode(bytes: Uint8Array, events: ProviderEvent[]): void {
+    const { decoder } = this.#options;
     for (const data of (this.#stream ??= new EventStreamDecoder(STREAM_LIMITS)).push(bytes)) {
-      const isEnd = this.#options.decoder.push(data, events);
+      const isEnd = decoder.push(data, events);
       if (this.#begun === "no") this.#begun = "yes";
-      if (!isEnd) continue;
-      this.#done = true;
-      this.#exchange?.drain();
-      return;
+      if (isEnd) return this.#close();
     }
+    if (events.some(isSaid)) this.#exchange?.said();
+    const complete = decoder.complete();
+    if (complete === "no") return;
+    if (complete === "soon") return this.#exchange?.hurry(AFTER_FINISH_MS);
+    this.#end(events);
+    this.#close();
+  }
+
+  /** Lets the rest of the body go. */
+  #close(): void {
+    this.#done = true;
+    this.#exchange?.drain();
   }
 
   #end(events: ProviderEvent[]): void {
     this.#options.decoder.end(this.#stream?.end(), events);
     this.#done = true;
   }
+}
+
+function isSaid({ type }: ProviderEvent): boolean {
+  return type !== "notice" && type !== "reply_fields";
+}
+
+/** Returns the error of a reply beyond the bound of its size: it came, and was paid, so that nobody asks again. */
+function tooLarge({ name: provider }: { readonly name: string }, problem: string, cause?: unknown): ProviderError {
+  return new ProviderError("provider_error", `Cannot read the reply of provider "${provider}": ${problem}`, {
+    provider,
+    cause,
+  });
 }
 
 /** Returns whether the first byte that is no white space opens a JSON object. */

@@ -2,8 +2,9 @@ import * as v from "valibot";
 import {
   hasMoreThanClient,
   hasOwnWork,
+  isOwnId,
   type ParkedClientCalls,
-  SHARED_CALL_PREFIX,
+  turnKeys,
 } from "../../agent/parked_client_calls.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type Message, messageSchema } from "../../base/records/message.ts";
@@ -11,11 +12,9 @@ import { type Taint, taintField } from "../../base/taint.ts";
 import { readable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 
-/** Collection of parked calls. The key is the id of the first call of a turn that waits for its client. */
+/** Collection of parked calls. The key is the first one of a turn that waits for its client (`turnKeys`). */
 export const PARKED_CALLS = "suspended_turns";
 const KEEP_MS = 24 * 60 * 60 * 1000;
-/** Form of the call ids that this gateway makes. */
-const OWN_ID = /^call_[0-9a-z_]{1,64}$/;
 /** Old records that are forgotten with each new record. */
 const SWEEP = 20;
 
@@ -23,7 +22,7 @@ const recordSchema = v.object({
   v: v.literal(1),
   /** Milliseconds since the epoch */
   at: v.number(),
-  /** The client's calls that wait for their results; the record's key is the first */
+  /** Keys of the client's calls that wait for their results; the record's key is the first */
   call_ids: v.array(v.string()),
   /** Parked messages. Empty: they are in the memory of one gateway alone, so a restart loses them. */
   messages: v.array(messageSchema),
@@ -43,18 +42,22 @@ export function parseParkedRecord(body: unknown): v.InferOutput<typeof recordSch
 export interface ParkedRecords {
   /**
    * Returns the writes that keep the messages that a run added to the history; none when the client has all of them. For an attached run
-   * the writes only say that something was there, and only when the call ids do not say so themselves. In a cluster they keep the agent's
-   * work of an attached run too, since its client may come back to another gateway.
+   * the writes only say that work of the agent was there. In a cluster they keep that work too, since its client may come back to another
+   * gateway.
+   * @param options.before the last message that the client sent
    * @param options.taint outside content that the run has read
    */
-  writes(
-    added: readonly Message[],
-    options: { readonly durable: boolean; readonly taint: Taint },
-  ): Promise<readonly Write[]>;
+  writes(added: readonly Message[], options: ParkedOptions): Promise<readonly Write[]>;
   /** Writes the same for an attached run that writes nothing else. */
-  note(added: readonly Message[], taint: Taint): Promise<void>;
+  note(added: readonly Message[], options: Omit<ParkedOptions, "durable">): Promise<void>;
   /** Reads the calls that belong to the results at the end of these messages back into memory, after a restart. */
   recall(messages: readonly Message[]): Promise<void>;
+}
+
+interface ParkedOptions {
+  readonly durable: boolean;
+  readonly before: Message | undefined;
+  readonly taint: Taint;
 }
 
 /** Returns the records of parked calls over a store. */
@@ -67,41 +70,40 @@ export function createParkedRecords(options: {
 }): ParkedRecords {
   const { store, clock, parked, isShared = false } = options;
   const records: ParkedRecords = {
-    async writes(added, { durable, taint }) {
-      const callIds = openCalls(added);
-      const [key] = callIds;
+    async writes(added, { durable, before: asked, taint }) {
+      const keys = openKeys(added, asked);
+      const [key] = keys;
       const isKept = durable ? hasMoreThanClient(added) : isShared && hasOwnWork(added);
-      if (key === undefined || !isKept && (durable || !isUntold(callIds, added))) return [];
+      if (key === undefined || !isKept && (durable || !hasOwnWork(added))) return [];
       const before = clock.now() - KEEP_MS;
       const oldest = await store.scan(PARKED_CALLS, { order: "created", limit: SWEEP });
       const old = readable(store, PARKED_CALLS, oldest, parseParkedRecord).filter(({ value }) => value.at < before);
       const body = {
         v: 1,
         at: clock.now(),
-        call_ids: callIds,
+        call_ids: keys,
         messages: isKept ? [...added] : [],
         ...isKept ? taintField(taint) : {},
       };
       return [
-        { op: "insert", collection: PARKED_CALLS, key, body },
+        // A vendor may say the same in two conversations, with the same ids
+        { op: "put", collection: PARKED_CALLS, key, body },
         ...old.map(({ key }) => ({ op: "delete", collection: PARKED_CALLS, key }) as const),
       ];
     },
-    async note(added, taint) {
-      const writes = await records.writes(added, { durable: false, taint });
+    async note(added, options) {
+      const writes = await records.writes(added, { ...options, durable: false });
       if (writes.length > 0) await store.batch(writes);
     },
     async recall(messages) {
-      for (const message of messages.toReversed()) {
-        if (message.role !== "tool") return;
-        const id = message.tool_call_id;
-        if (!OWN_ID.test(id) || parked.has(id)) continue;
-        const stored = await store.get(PARKED_CALLS, id);
+      for (const key of answeredKeys(messages)) {
+        if (parked.has(key)) continue;
+        const stored = await store.get(PARKED_CALLS, key);
         if (stored === undefined) continue;
         const [found] = readable(store, PARKED_CALLS, [stored], parseParkedRecord);
         if (found === undefined) {
           // Messages of a record that cannot be read are lost, and the model is told so
-          parked.lose([id]);
+          parked.lose([key]);
           continue;
         }
         const record = found.value;
@@ -114,16 +116,18 @@ export function createParkedRecords(options: {
   return records;
 }
 
-/** Tells whether the run did work of the agent, and one or more of these call ids lack the prefix that says so. */
-function isUntold(callIds: readonly string[], added: readonly Message[]): boolean {
-  return hasOwnWork(added) && callIds.some((id) => !id.startsWith(SHARED_CALL_PREFIX));
+/** Returns the keys of the calls of the last turn that have no result. */
+function openKeys(added: readonly Message[], before: Message | undefined): readonly string[] {
+  const from = added.findLastIndex((message) => message.role === "assistant");
+  if (from === -1) return [];
+  const done = added.slice(from).flatMap((message) => (message.role === "tool" ? [message.tool_call_id] : []));
+  const said = before === undefined ? added : [before, ...added];
+  return turnKeys(said, said.length - added.length + from).filter((key) => !done.includes(key));
 }
 
-/** Returns the calls of the last turn that have no result. */
-function openCalls(added: readonly Message[]): readonly string[] {
-  const from = added.findLastIndex((message) => message.role === "assistant");
-  const last = added[from];
-  if (last?.role !== "assistant") return [];
-  const done = added.slice(from).flatMap((message) => (message.role === "tool" ? [message.tool_call_id] : []));
-  return (last.tool_calls ?? []).map(({ id }) => id).filter((id) => !done.includes(id));
+/** Returns the keys of the calls whose results stand at the end. */
+function answeredKeys(messages: readonly Message[]): ReadonlySet<string> {
+  const from = messages.findLastIndex((message) => message.role !== "tool");
+  const ids = messages.slice(from + 1).flatMap((message) => (message.role === "tool" ? [message.tool_call_id] : []));
+  return new Set([...ids.filter(isOwnId), ...turnKeys(messages, from)]);
 }

@@ -171,7 +171,7 @@ export async function recallHistory(id: string, options: RecallOptions): Promise
   return { ...fitted, taint: history.taint };
 }
 
-/** Returns the function that finds the window of a run's model: from `[agent] context_window_tokens`, else from the provider. Undefined: unknown. */
+/** Returns the function that finds the window of a run's model: from `[agent] context_window_tokens`, else from the provider; no more than a refusal told. Undefined: unknown. */
 export function windowFinder(options: {
   readonly limits: Pick<AgentLimits, "contextWindowTokens">;
   readonly windows: ContextWindows;
@@ -180,8 +180,8 @@ export function windowFinder(options: {
   readonly model: string;
 }): (() => Promise<number>) | undefined {
   const { limits, windows, provider, model } = options;
-  if (limits.contextWindowTokens > 0) return () => Promise.resolve(limits.contextWindowTokens);
-  return provider.name === "offline" ? undefined : () => windows.of(provider, model);
+  const { contextWindowTokens: configured } = limits;
+  return provider.name === "offline" && configured === 0 ? undefined : () => windows.of(provider, model, configured);
 }
 
 /** Returns the messages for the model in order: system prompt, the client's instructions, the conversation so far, the client's messages. */

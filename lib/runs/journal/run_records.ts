@@ -93,7 +93,14 @@ const endedTurnSchema = v.object({
   finish_reason: finishReasonSchema,
   calls: v.optional(
     v.array(
-      v.object({ id: v.string(), name: v.string(), arguments: v.string(), owner: v.picklist(["agent", "client"]) }),
+      v.object({
+        id: v.string(),
+        /** Id that the vendor gave the call; absent: the same, or an earlier version wrote the record. */
+        vendor_id: v.optional(v.string()),
+        name: v.string(),
+        arguments: v.string(),
+        owner: v.picklist(["agent", "client"]),
+      }),
     ),
   ),
   /** Parts of the reply in the vendor's own form, unchanged. */

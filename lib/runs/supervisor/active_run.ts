@@ -178,9 +178,11 @@ export class RunJournal implements AgentJournal {
   #noteOwnWork(outcome: AgentOutcome): Promise<void> | undefined {
     const { entry, request, parkedRecords, log } = this.#options;
     if (!mayAwaitClient(request, outcome) || !hasOwnWork(outcome.added)) return undefined;
-    return parkedRecords.note(outcome.added, entry.taint.origins).catch((error) => {
-      log.warn("Cannot note what a restart would lose of this run", { run_id: entry.id, error });
-    });
+    return parkedRecords.note(outcome.added, { before: request.messages.at(-1), taint: entry.taint.origins }).catch(
+      (error) => {
+        log.warn("Cannot note what a restart would lose of this run", { run_id: entry.id, error });
+      },
+    );
   }
 
   /** @param said what the conversation gets; undefined: nothing */
@@ -191,7 +193,9 @@ export class RunJournal implements AgentJournal {
     const { added, terminal } = said;
     const { durable } = request;
     const kept = mayAwaitClient(request, said)
-      ? await onceBack(() => parkedRecords.writes(added, { durable, taint: taint.origins }))
+      ? await onceBack(() =>
+        parkedRecords.writes(added, { durable, before: request.messages.at(-1), taint: taint.origins })
+      )
       : [];
     if (conversationId === null) return await recorder.finish(kept);
     const messages = [...withoutInstructions(request.messages), ...added];

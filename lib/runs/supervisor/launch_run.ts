@@ -313,6 +313,7 @@ export class RunLauncher {
       begin: () => opening.begin(run),
       fixedMessages: () => opening.fixedMessages,
       findWindow,
+      learntWindow: (window) => windows.within(provider, providerModel, window),
       findListedWindow: () => windows.listed(provider, providerModel),
       agentTools,
       deferred: settings.deferred,
@@ -341,11 +342,16 @@ export class RunLauncher {
     return run;
   }
 
-  /** Returns the provider of a run, which learns the model's window from refusals when the configuration does not say it. */
+  /** Returns the provider of a run, which learns the model's window from refusals. */
   #fittingProvider({ provider, providerModel, limits }: RunSettings, opening: RunOpening): Provider {
-    if (limits.contextWindowTokens > 0) return provider;
+    const windows = this.#windows;
+    const configured = limits.contextWindowTokens;
     return createFittingProvider(provider, {
-      learn: (error, tokens) => this.#windows.learn(provider, providerModel, { error, tokens }),
+      async learn(error, tokens) {
+        const window = windows.learn(provider, providerModel, { error, tokens });
+        if (window > 0) return { window };
+        return await windows.guess(provider, providerModel, { error, tokens, configured });
+      },
       fixed: () => opening.fixedMessages,
     });
   }

@@ -87,7 +87,7 @@ async function inspectFile(
   const place = await holdPlace(path, { reach, rules });
   try {
     const stat = await lookAtPlace(place);
-    if (stat === undefined) return { path: place.path, file: undefined };
+    if (stat === undefined) return { path: place.path, file: undefined, like: place.like };
     if (maxBytes !== undefined && stat.size > BigInt(maxBytes)) {
       throw new ToolError(
         "file_too_large",

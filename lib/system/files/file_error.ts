@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import { exactLine, listSome } from "../../base/text.ts";
 import { shown } from "./parse_path.ts";
 
 const REASONS: Readonly<Record<string, readonly [code: string, reason: string]>> = {
@@ -27,6 +28,21 @@ export function fileError(action: string, path: string, error: unknown): Error {
   if (error instanceof ToolError || system === undefined) return error;
   const [code, reason] = REASONS[system] ?? ["io_error", `the operating system says ${system}`];
   return new ToolError(code, `Cannot ${action} ${shown(path)}: ${reason}`, { cause: error });
+}
+
+/**
+ * Returns the error for a file that is not there.
+ * @param like name that is there and looks alike, where there is one alone
+ */
+export function notThere(action: string, path: string, like: string | undefined): ToolError {
+  const other = like === undefined ? "" : `; there is ${exactLine(shown(like))}, with ${unusual(like)}`;
+  return new ToolError("not_found", `Cannot ${action} ${shown(path)}: it does not exist${other}`);
+}
+
+/** Lists the characters of a name that are not of ASCII, as `U+202F`. */
+function unusual(name: string): string {
+  const points = new Set(name.match(/[^\x20-\x7e]/gu));
+  return listSome([...points].map((one) => `U+${one.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}`), 5);
 }
 
 /** Returns the error for a folder, FIFO, socket or device where a file is wanted. */

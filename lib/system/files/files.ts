@@ -47,6 +47,8 @@ export interface Inspected {
   readonly path: string;
   /** undefined: there is nothing, and a file may be made */
   readonly file: InspectedFile | undefined;
+  /** Name in the folder that looks like that of a file which is not there, as with U+202F for a blank; undefined: there is not one alone */
+  readonly like?: string | undefined;
 }
 
 /** State of a file that is about to be changed. `size` is in bytes. */

@@ -2,9 +2,13 @@ import type { BigIntStats } from "node:fs";
 import { lstat, mkdir, rmdir } from "node:fs/promises";
 import { ToolError } from "../../base/errors.ts";
 import { fileError, linkedFile, notAFile, notAFolder } from "./file_error.ts";
+import { findLikeName, type LikeName, mayHaveLike } from "./like_name.ts";
 import { parsePath, shown } from "./parse_path.ts";
 import type { PathRules } from "./path_rules.ts";
 import type { Folder, Reach } from "./reach.ts";
+
+/** Entries of a folder that are compared with a name that is not there */
+const MAX_LISTED = 10_000;
 
 /** Where a file is or will be: its folder is held, so that what is looked at is what is changed. Close it. */
 export interface HeldPlace {
@@ -15,6 +19,8 @@ export interface HeldPlace {
   readonly name: string;
   /** Real path relative to the root */
   readonly path: string;
+  /** Name in the folder that looks like `name`, where nothing has that name */
+  readonly like: string | undefined;
 }
 
 /** Folders that a change opened, to be closed in the end, and made, in the order they were made. */
@@ -46,12 +52,29 @@ export async function holdPlace(path: string, { reach, rules }: {
     }
     const { folder } = reached;
     const missing = names.slice(known, -1);
-    const real = [...folder.names, ...missing, name];
+    const found = missing.length > 0 ? undefined : await likeNameIn(folder, name);
+    const refused = found === undefined ? undefined : rules.refusal([...folder.names, found.name]);
+    // What the rules refuse is not named
+    const like = refused === undefined ? found : undefined;
+    const meant = like?.isSame ? like.name : name;
+    const real = [...folder.names, ...missing, meant];
     const refusal = rules.refusal(real);
-    if (refusal === undefined) return { folder, missing, name, path: real.join("/") };
+    if (refusal === undefined) {
+      return { folder, missing, name: meant, path: real.join("/"), like: like?.isSame ? undefined : like?.name };
+    }
     await folder.close();
     throw refusal;
   }
+}
+
+/** Returns what a folder has in place of a name that is not there. */
+async function likeNameIn(folder: Folder, name: string): Promise<LikeName | undefined> {
+  const isThere = !mayHaveLike(name) || await lstat(folder.place(name)).then(() => true, () => false);
+  if (isThere) return undefined;
+  return await findLikeName(name, async () => {
+    const { files, folders, truncated } = await folder.list(MAX_LISTED);
+    return truncated ? [] : [...files, ...folders].map((entry) => ({ name: entry }));
+  }).catch(() => undefined);
 }
 
 /**

@@ -3,9 +3,10 @@ import { type FileHandle, lstat, open, opendir, realpath } from "node:fs/promise
 import { join, sep } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { fileError, linkedFile, notAFile, notAFolder, outsideRoot } from "./file_error.ts";
+import { fileError, linkedFile, notAFile, notAFolder, notThere, outsideRoot } from "./file_error.ts";
 import type { OpenFile } from "./files.ts";
 import { isWithin } from "./forbidden_paths.ts";
+import { findLikeNames } from "./like_name.ts";
 import { type Folder, type FolderList, listFolder, type Reach } from "./reach.ts";
 import { openFile } from "./open_file.ts";
 import { shown } from "./parse_path.ts";
@@ -31,8 +32,9 @@ export function createReachByChecks(clock: Clock): Reach {
   return async (names, rules) => {
     const path = names.join("/") || ".";
     check(rules, names);
-    const real = await realpath(join(rules.root, ...names)).catch((error: unknown) => {
-      throw fileError("open", path, error);
+    const real = await realpath(join(rules.root, ...names)).catch(async (error: unknown) => {
+      const refusal = fileError("open", path, error);
+      return await likePath(names, { path, rules, refusal });
     });
     if (!isWithin(real, rules.root)) throw outsideRoot(path);
     const below = real.slice(rules.root.length).split(sep).filter((part) => part !== "");
@@ -43,6 +45,24 @@ export function createReachByChecks(clock: Clock): Reach {
     if (stat.isDirectory()) return { kind: "folder", folder: new CheckedFolder(below, { rules, checks }) };
     return { kind: "file", file: await checks.openInside(rules, below) };
   };
+}
+
+/** Returns the real path of what has the text of these names in other code points. @throws {Error} `refusal` where there is none */
+async function likePath(
+  names: readonly string[],
+  { path, rules, refusal }: { readonly path: string; readonly rules: PathRules; readonly refusal: Error },
+): Promise<string> {
+  if (!(refusal instanceof ToolError) || refusal.code !== "not_found") throw refusal;
+  const like = await findLikeNames(rules.root, names);
+  const folder = like && await realpath(join(rules.root, ...like.names.slice(0, -1))).catch(() => "");
+  // What the rules refuse is not named
+  if (like === undefined || !isWithin(folder ?? "", rules.root) || rules.refusal(like.names) !== undefined) {
+    throw refusal;
+  }
+  if (!like.isSame) throw notThere("open", path, like.names.at(-1));
+  return await realpath(join(rules.root, ...like.names)).catch(() => {
+    throw refusal;
+  });
 }
 
 /** Looks at the way to a place before and after work there, and tries again while something moves. */

@@ -1,8 +1,9 @@
 import { constants, type Stats } from "node:fs";
 import { ToolError } from "../../base/errors.ts";
-import { fileError, linkedFile, notAFile, notAFolder, outsideRoot } from "./file_error.ts";
+import { fileError, linkedFile, notAFile, notAFolder, notThere, outsideRoot } from "./file_error.ts";
 import type { OpenFile } from "./files.ts";
 import { isWithin } from "./forbidden_paths.ts";
+import { findLikeName } from "./like_name.ts";
 import { type Folder, listFolder, type Reach, type Reached } from "./reach.ts";
 import { openFile } from "./open_file.ts";
 import { shown } from "./parse_path.ts";
@@ -50,11 +51,11 @@ async function reach(names: readonly string[], rules: PathRules, calls: SystemCa
         await (steps.pop() as Step).handle.close();
         continue;
       }
-      check(rules, [...namesOf(steps), name]);
-      const place = within(parent.handle, name);
-      const { handle, stat } = await openPath(place, { path, calls });
+      const found = await openNamed(name, { folder: parent.handle, names: namesOf(steps), path, rules, calls });
+      const { handle, stat } = found;
+      const place = within(parent.handle, found.name);
       if (stat.isDirectory()) {
-        steps.push({ name, handle });
+        steps.push({ name: found.name, handle });
         continue;
       }
       if (!stat.isSymbolicLink()) {
@@ -99,6 +100,29 @@ interface Place {
   /** For messages */
   readonly path: string;
   readonly calls: SystemCalls;
+}
+
+/** Opens an entry of a folder, or the only one that has the text of its name in other code points. */
+async function openNamed(
+  name: string,
+  { folder, names, rules, ...place }: Place & {
+    readonly folder: Handle;
+    readonly names: readonly string[];
+    readonly rules: PathRules;
+  },
+): Promise<Step & { readonly stat: Stats }> {
+  const openChild = async (child: string) => {
+    check(rules, [...names, child]);
+    return { name: child, ...await openPath(within(folder, child), place) };
+  };
+  return await openChild(name).catch(async (error: unknown) => {
+    if (!(error instanceof ToolError) || error.code !== "not_found") throw error;
+    const like = await findLikeName(name, () => place.calls.entries(within(folder, "."))).catch(() => undefined);
+    // What the rules refuse is not named
+    if (like === undefined || rules.refusal([...names, like.name]) !== undefined) throw error;
+    if (!like.isSame) throw notThere("open", place.path, like.name);
+    return await openChild(like.name);
+  });
 }
 
 async function openPath(place: string, { path, calls }: Place): Promise<{ handle: Handle; stat: Stats }> {

@@ -1,4 +1,5 @@
-import { realpath } from "node:fs/promises";
+import { lstat, realpath } from "node:fs/promises";
+import { dirname, join, relative } from "node:path";
 import { withoutEffectRight } from "../../base/effect_right.ts";
 import { ToolError } from "../../base/errors.ts";
 import { fileError } from "../files/file_error.ts";
@@ -9,7 +10,7 @@ import { type ConfigEntry, parseConfigEntries } from "./config_entries.ts";
 import { configOverrides, type Override } from "./config_overrides.ts";
 import { findRepository, findSubmodules, type RepositoryPlace } from "./find_repository.ts";
 import { freezePlace, type FrozenPlaces } from "./frozen_places.ts";
-import type { Git, GitResult, OpenOptions, Repository } from "./git.ts";
+import type { Git, GitResult, OpenOptions, Repository, SubmoduleLook } from "./git.ts";
 import { type GitCommand, gitEnvironment, runGit } from "./git_process.ts";
 import { openRepository } from "./open_repository.ts";
 
@@ -58,11 +59,31 @@ class CheckedGit implements Git {
     const frozen = await freezePlace(place).catch(failing);
     const entries = await this.#listConfig(place, frozen, opened);
     const overrides = configOverrides(entries, { use: opened.use, ...place });
-    const all = opened.writes
-      ? await this.#withSubmodules(place, { frozen, overrides }, opened)
-      : { frozen, overrides };
+    const all = await this.#withLook(place, { frozen, overrides }, opened);
     const userEntries = opened.writes ? await this.#listUserConfig(opened) : [];
     return await openRepository({ ...this.#options, place, entries, ...all, userEntries, opened });
+  }
+
+  /** Checks the submodules where the call needs it. One that cannot be looked into keeps nobody from reading the rest. */
+  async #withLook(
+    place: RepositoryPlace,
+    checked: Checked,
+    opened: OpenOptions,
+  ): Promise<Checked & { readonly submodules: SubmoduleLook }> {
+    const isWanted = opened.use.submodules === true;
+    const none = { ...checked, submodules: { isAllowed: false, reason: undefined } } as const;
+    if (!opened.writes && !(isWanted && await hasSubmodules(place))) return none;
+    try {
+      const { absent, ...all } = await this.#withSubmodules(place, checked, opened);
+      if (opened.writes) return { ...all, submodules: isWanted ? { isAllowed: true } : none.submodules };
+      const [first] = absent;
+      if (first === undefined) return { ...all, submodules: { isAllowed: true } };
+      const name = JSON.stringify(relative(place.top, dirname(first)));
+      return { ...none, submodules: { isAllowed: false, reason: `${name} is not checked out` } };
+    } catch (error) {
+      if (opened.writes || !(error instanceof ToolError)) throw error;
+      return { ...none, submodules: { isAllowed: false, reason: error.message.replace(/^Cannot run git: /, "") } };
+    }
   }
 
   async #requireVersion(opened: OpenOptions): Promise<void> {
@@ -111,7 +132,11 @@ class CheckedGit implements Git {
    * Returns what was checked of a repository with that of every submodule, at all depths. Where git would look into one that is not checked
    * out, no program may run that could put one there.
    */
-  async #withSubmodules(top: RepositoryPlace, checked: Checked, opened: OpenOptions): Promise<Checked> {
+  async #withSubmodules(
+    top: RepositoryPlace,
+    checked: Checked,
+    opened: OpenOptions,
+  ): Promise<Checked & { readonly absent: readonly string[] }> {
     let { frozen, overrides } = checked;
     const { found, missing } = await this.#submodulesOf(top, checked, opened);
     const places = [...found];
@@ -128,7 +153,7 @@ class CheckedGit implements Git {
       absent.push(...below.missing);
     }
     if (opened.use.submodules === true) frozen = { ...frozen, gitPlaces: [...frozen.gitPlaces, ...absent] };
-    return { frozen, overrides };
+    return { frozen, overrides, absent };
   }
 
   /** Git looks into a checked-out submodule by starting itself there, with the same variables. */
@@ -149,6 +174,11 @@ class CheckedGit implements Git {
   ): Promise<GitResult> {
     return runGit(this.#options.processes, { ...call, scope, signal, timeoutMs: TIMEOUT_MS, maxOutputBytes });
   }
+}
+
+/** Tells whether a repository says that it has submodules. One that it does not speak of is not looked into. */
+async function hasSubmodules({ top }: RepositoryPlace): Promise<boolean> {
+  return await lstat(join(top, ".gitmodules")).then(() => true, () => false);
 }
 
 function toEntries(listed: GitResult): readonly ConfigEntry[] {

@@ -54,6 +54,8 @@ export interface Repository {
   upstreamOf(branch: string): string | undefined;
   /** The forbidden path that a path relative to the top lies in; undefined: in none */
   forbiddenBy(path: string): string | undefined;
+  /** Answer to whether commands may look for changes inside of submodules, all of which were checked; if not, why, where there is something to say */
+  readonly submodules: SubmoduleLook;
   /** Names of the filters in the user's own configuration, as `lfs`: they are not run. Where nothing is changed: none */
   readonly userFilters: ReadonlySet<string>;
   /** Tells whether a path, relative to the top, is a file of the working tree with several hard links: one may lie outside. */
@@ -73,6 +75,12 @@ export interface Repository {
    */
   follow(branch: string, upstream: FollowedBranch): Promise<void>;
 }
+
+/** Right of a command to start git in the submodules of a repository. */
+export type SubmoduleLook =
+  | { readonly isAllowed: true }
+  /** `reason` is undefined where there is no submodule, or the use needs none */
+  | { readonly isAllowed: false; readonly reason: string | undefined };
 
 /** URLs of a remote as they are configured; `push` is `fetch` where nothing else is. */
 export interface RemoteUrls {

@@ -11,7 +11,7 @@ import type { Override } from "./config_overrides.ts";
 import type { RepositoryPlace } from "./find_repository.ts";
 import { followBranch } from "./follow_branch.ts";
 import { configOf, type FrozenPlaces, realOf } from "./frozen_places.ts";
-import type { OpenOptions, RemoteAddress, RemoteUrls, Repository } from "./git.ts";
+import type { OpenOptions, RemoteAddress, RemoteUrls, Repository, SubmoduleLook } from "./git.ts";
 import { gitEnvironment, runGit } from "./git_process.ts";
 import { type StoredCredential, storedCredential } from "./stored_credential.ts";
 
@@ -30,12 +30,13 @@ export interface CheckedRepository extends ScreenOptions {
   readonly overrides: readonly Override[];
   /** Entries of the user's own configuration. */
   readonly userEntries: readonly ConfigEntry[];
+  readonly submodules: SubmoduleLook;
   readonly opened: OpenOptions;
 }
 
 /** Opens a repository whose folders and configuration were checked, ready to be worked on. */
 export async function openRepository(checked: CheckedRepository): Promise<Repository> {
-  const { processes, home, place, frozen, entries, overrides, userEntries, opened } = checked;
+  const { processes, home, place, frozen, entries, overrides, userEntries, submodules, opened } = checked;
   const { scope, writes, signal } = opened;
   const workspace = await realpath(scope.workspaceRoot);
   const forbiddenBy = await loadForbiddenBy(scope, checked);
@@ -56,6 +57,7 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
     upstreamOf: (branch) =>
       entries.findLast(({ key }) => key === `branch.${branch}.merge`)?.value.replace(/^refs\/heads\//, ""),
     forbiddenBy: (path) => forbiddenBy(join(place.top, path)),
+    submodules,
     userFilters: filtersOf(userEntries),
     async isLinked(path) {
       const found = await lstat(join(place.top, path)).catch(() => undefined);

@@ -3,7 +3,7 @@ import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { ProviderError } from "../../base/errors.ts";
 import { batchPerTick } from "../../base/tick.ts";
-import { failedConnection, refusedHead, silentReply } from "./network_error.ts";
+import { failedConnection, nothingSaid, refusedHead, silentReply } from "./network_error.ts";
 
 /** Request to a provider. */
 export interface ProviderHttpRequest {
@@ -16,6 +16,8 @@ export interface ProviderHttpRequest {
   readonly signal: AbortSignal;
   /** Longest silence: until the reply's head, then between two reads that are waited for. Milliseconds */
   readonly timeoutMs: number;
+  /** Longest time that is waited, over all reads, for something that `said` tells of. Milliseconds. Default: no bound */
+  readonly silenceMs?: number | undefined;
   /** A good reply that is no event stream is given once all of it is there, or more than so many bytes. Default: with its head */
   readonly wholeBytes?: number | undefined;
 }
@@ -36,6 +38,10 @@ export interface HttpExchange {
    * is on its way. Errors as in `read`
    */
   whole(maxBytes: number): Uint8Array | undefined | Promise<Uint8Array | undefined>;
+  /** The reader has found something said in what it read: `silenceMs` counts anew. Never throws */
+  said(): void;
+  /** All that is needed was said: from now on the reply ends when it breaks off, and after `ms` at the latest. Never throws */
+  hurry(ms: number): void;
   /** Breaks the reply off at once, unless it has ended. Never throws */
   release(): void;
   /** Nothing of worth follows: lets the body end within a second, so that its connection is kept, else breaks it off. Never throws */
@@ -117,6 +123,11 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
   #ended = false;
   #released = false;
   #drainedBytes = 0;
+  /** Time that was waited since something was said, without the running wait */
+  #quietMs = 0;
+  /** All that is needed was said: a failure is an end */
+  #isEnough = false;
+  readonly #silenceMs: number;
   /** Time by the monotonic clock since which somebody waits for the network; undefined while nobody does */
   #waitingSince: number | undefined;
   #timer: Timer;
@@ -133,8 +144,9 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
     this.#onAbort = () => this.#fail(cancelError(this.#signal));
     this.#signal.addEventListener("abort", this.#onAbort);
     this.#waitingSince = context.clock.monotonic();
-    const { timeoutMs } = request;
-    this.#timer = context.clock.after(timeoutMs, () => this.#checkSilence(timeoutMs));
+    const { timeoutMs, silenceMs = Infinity } = request;
+    this.#silenceMs = silenceMs;
+    this.#timer = context.clock.after(Math.min(timeoutMs, silenceMs), () => this.#checkSilence(timeoutMs));
   }
 
   header(name: string): string | undefined {
@@ -174,6 +186,17 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
     }
     this.release();
     return { text: Buffer.concat(parts).subarray(0, maxBytes).toString("utf8"), cut: true };
+  }
+
+  said(): void {
+    this.#quietMs = 0;
+  }
+
+  hurry(ms: number): void {
+    if (this.#ended || this.#released || this.#failure !== undefined) return;
+    this.#isEnough = true;
+    this.#timer.clear();
+    this.#timer = this.#context.clock.after(ms, () => this.#endEarly());
   }
 
   release(): void {
@@ -247,6 +270,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
       this.#queue.push(chunk);
       this.#queuedBytes += chunk.length;
       if (this.#queuedBytes <= this.#maxWhole) {
+        this.#countWait();
         this.#waitingSince = this.#context.clock.monotonic();
         return;
       }
@@ -270,6 +294,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
     // An exchange that ended meanwhile has no reader and no pieces any more
     if (reader === undefined || this.#queue.length === 0) return;
     this.#reader = undefined;
+    this.#countWait();
     this.#waitingSince = undefined;
     reader.resolve(this.#take());
   }
@@ -308,19 +333,37 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
     return queue.length === 1 ? queue[0] as Uint8Array : Buffer.concat(queue);
   }
 
+  #countWait(): void {
+    if (this.#waitingSince !== undefined) this.#quietMs += this.#context.clock.monotonic() - this.#waitingSince;
+  }
+
   #checkSilence(timeoutMs: number): void {
     const { clock } = this.#context;
     const silentMs = this.#waitingSince === undefined ? 0 : clock.monotonic() - this.#waitingSince;
-    if (silentMs < timeoutMs) {
-      this.#timer = clock.after(timeoutMs - silentMs, () => this.#checkSilence(timeoutMs));
+    const left = Math.min(timeoutMs - silentMs, this.#silenceMs - this.#quietMs - silentMs);
+    if (left > 0) {
+      this.#timer = clock.after(left, () => this.#checkSilence(timeoutMs));
       return;
     }
-    this.#fail(silentReply(timeoutMs, { ...this.#context, status: this.status }));
+    const failed = { ...this.#context, status: this.status };
+    this.#fail(silentMs < timeoutMs ? nothingSaid(this.#silenceMs, failed) : silentReply(timeoutMs, failed));
+  }
+
+  /** Ends the reply as if its last byte had come. */
+  #endEarly(): void {
+    if (this.#ended || this.#released) return;
+    if (this.#isDue) this.deliver();
+    this.#ended = true;
+    this.#settle();
+    this.#reader?.resolve(undefined);
+    this.#reader = undefined;
+    this.#controller?.abort(new Error("The reply has said all that is needed"));
   }
 
   /** Ends everything with this error; what waits is told first, then the socket goes. */
   #fail(error: ProviderError | CancelError): void {
     if (this.#failure !== undefined || this.#ended || this.#released) return;
+    if (this.#isEnough && !(error instanceof CancelError)) return this.#endEarly();
     // Deliver the bytes that arrived before the failure first. A reader that has left gets nothing
     if (this.#isDue) this.deliver();
     this.#failure = error;

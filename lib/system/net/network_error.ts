@@ -66,6 +66,12 @@ export function silentReply(timeoutMs: number, { provider, origin, status }: Fai
   });
 }
 
+/** Returns the error for a reply whose parts said nothing for `silenceMs`: it came, and was paid, so that nobody asks again. */
+export function nothingSaid(silenceMs: number, { provider, origin }: FailedExchange): ProviderError {
+  const sentence = `Gave up on "${origin}": its reply said nothing within ${silenceMs / 1000} s (silence_secs)`;
+  return new ProviderError("provider_timeout", sentence, { provider });
+}
+
 /** Returns the error for a reply that is a redirect or compressed; undefined for a reply that can be read. */
 export function refusedHead(
   { location, encoding }: { readonly location: string | undefined; readonly encoding: string | undefined },

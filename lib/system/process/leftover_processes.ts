@@ -1,4 +1,6 @@
-import { readdir, readFile } from "node:fs/promises";
+import { hash } from "node:crypto";
+import { readdir, readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
 import process from "node:process";
 
 /** Looks through all processes before it stops: more than what starts others as fast as it is killed can need */
@@ -12,16 +14,32 @@ export const MARKER_VARIABLE = "POSTERN_GATEWAY";
  * marker in the environment they were started with. Only for the one gateway that holds the data directory's lock, before it
  * starts programs of its own.
  *
- * The programs that have an environment of their own carry it in the path of `TMPDIR`.
+ * The programs that have an environment of their own carry its digest in the path of `TMPDIR`. What they left there is removed.
  *
  * A process is known by the marker, read just before it is killed, never by its id alone: another one that got the id has no
  * marker. One that cleared its environment is not found. Linux alone; elsewhere, or where `/proc` cannot be read, nothing is.
  * @returns how many were killed
  */
-export function killLeftovers(marker: string): Promise<number> {
-  return killWhere((entry) =>
-    entry === `${MARKER_VARIABLE}=${marker}` || (entry.startsWith("TMPDIR=") && entry.includes(`/${marker}/`))
+export async function killLeftovers(marker: string): Promise<number> {
+  const name = temporaryName(marker);
+  const killed = await killWhere((entry) =>
+    entry === `${MARKER_VARIABLE}=${marker}` || (entry.startsWith("TMPDIR=") && entry.includes(`/${name}/`))
   );
+  await rm(temporaryFolder(marker), { recursive: true, force: true, maxRetries: 2 }).catch(() => {});
+  return killed;
+}
+
+/** Returns the name of a folder for temporary files of the programs that have an environment of their own. */
+export function temporaryName(marker: string): string {
+  return `postern-${hash("sha256", marker).slice(0, 16)}`;
+}
+
+/**
+ * Returns the absolute path of the folder for temporary files of those programs. It is short, whatever the data directory is: a browser makes
+ * Unix sockets there, each in a folder of its own, and the path of a socket may have 107 bytes.
+ */
+export function temporaryFolder(marker: string): string {
+  return join("/tmp", temporaryName(marker));
 }
 
 /**

@@ -136,16 +136,25 @@ class CommandPreparation implements Preparation {
     const survey = watch.surveyOf(skip, signal);
     const line = await this.#lineOf(request, { survey, contained: bubblewrap !== undefined });
     if (composed === undefined) return await this.#prepareScreened(line, request, { bubblewrap, skip, survey });
-    watch.requireSettled(composed.gitPlaces ?? []);
-    const inside = bubblewrap === undefined ? await this.#launched(line) : await containedLine(line, request, {
-      bubblewrap,
-      copies: composed.copies,
-      isRaced: watch.isRaced(line.cwd),
-      avoidsLinks: composed.gitPlaces !== undefined,
-    });
-    const changes = composed.writes === false ? {} : this.#changesOf(request);
-    const held = { contained: bubblewrap !== undefined, bounds: bubblewrap?.bounds };
-    return { line: inside, ...held, ...await this.#watchChanges(line.cwd, skip, changes) };
+    const isRaced = watch.isRaced(line.cwd);
+    // Programs that begin from here on wait for git. Those that run already make it follow no link
+    const ended = composed.gitPlaces === undefined || isRaced ? () => {} : watch.gitRuns(line.cwd);
+    try {
+      watch.requireSettled(composed.gitPlaces ?? []);
+      const inside = bubblewrap === undefined ? await this.#launched(line) : await containedLine(line, request, {
+        bubblewrap,
+        copies: composed.copies,
+        isRaced,
+        avoidsLinks: composed.gitPlaces !== undefined,
+      });
+      const changes = composed.writes === false ? {} : this.#changesOf(request);
+      const held = { contained: bubblewrap !== undefined, bounds: bubblewrap?.bounds };
+      const { after, drop } = await this.#watchChanges(line.cwd, skip, changes);
+      return { line: inside, ...held, after: () => after().finally(ended), drop: () => drop().finally(ended) };
+    } catch (error) {
+      ended();
+      throw error;
+    }
   }
 
   afterKill(left: readonly LeftNote[]): Promise<Aftermath> {
@@ -191,7 +200,7 @@ class CommandPreparation implements Preparation {
     try {
       const inside = await containedLine(line, request, { ...options, relay });
       const held = { contained: true, bounds: bubblewrap.bounds };
-      return withRelay({ line: inside, ...held, ...await watch.watch(note, true) }, relay);
+      return withRelay({ line: inside, ...held, ...await watch.watch(note, request) }, relay);
     } catch (error) {
       await relay?.close();
       throw error;

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { mkdir, mkdtemp, realpath, rm, stat } from "node:fs/promises";
+import { lstat, mkdir, mkdtemp, realpath, rm, stat } from "node:fs/promises";
 import { dirname, isAbsolute, join } from "node:path";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
@@ -14,7 +14,7 @@ import type { CallNote } from "./call_notes.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandRelay, CommandRelays } from "./command_relay.ts";
 import { type ContainmentFinder, requireContainment, type SandboxMode, type SandboxSection } from "./containment.ts";
-import { killRestOf, MARKER_VARIABLE } from "./leftover_processes.ts";
+import { killRestOf, MARKER_VARIABLE, temporaryFolder, temporaryName } from "./leftover_processes.ts";
 import type { Launcher } from "./run_command.ts";
 import { type CommandLine, type ProgramEnd, startGroup } from "./process_group.ts";
 import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
@@ -64,8 +64,8 @@ export interface ProgramRequest {
 export interface OwnEnvironment {
   readonly values: Readonly<Record<string, string>>;
   /**
-   * Absolute path of a folder for temporary files. `TMPDIR` is a folder in it for this program alone, below one whose name is the gateway's
-   * marker: what the program leaves is found by it, and removed with it.
+   * Absolute path of a folder for temporary files, where `temporaryFolder` cannot be used. `TMPDIR` is a folder for this program alone, below
+   * one that the gateway's marker names: what the program leaves is found by it, and removed with it.
    */
   readonly temporary: string;
 }
@@ -142,7 +142,7 @@ export async function prepareProgram(request: ProgramRequest, options: ProgramOp
     contained: true,
     async start() {
       // A program outlives the call that started it where it waits for the next one
-      const ended = note === undefined ? () => {} : options.watch.runs(note);
+      const ended = note === undefined ? () => {} : await options.watch.runs(note, signal);
       const cleanAll = () => clean().finally(ended);
       let relay: CommandRelay | undefined;
       try {
@@ -186,13 +186,24 @@ async function lineOf(
 
 /** Makes the folder for temporary files of one program. @returns its absolute path; undefined for a program without an environment of its own */
 async function makeTemporary(
-  { ownEnvironment }: ProgramRequest,
+  { ownEnvironment, scope }: ProgramRequest,
   { marker }: ProgramOptions,
 ): Promise<string | undefined> {
   if (ownEnvironment === undefined) return undefined;
-  const folder = join(ownEnvironment.temporary, marker);
+  const folder = temporaryFolder(marker);
+  // What lies in the workspace is the agent's
+  const isInside = isWithin(folder, await realpath(scope.workspaceRoot));
+  const made = isInside ? undefined : await makeOwnIn(folder).catch(() => undefined);
+  return made ?? await makeOwnIn(join(ownEnvironment.temporary, temporaryName(marker)));
+}
+
+/** Makes a folder in one that belongs to this user alone: others may have made it before. */
+async function makeOwnIn(folder: string): Promise<string> {
   await mkdir(folder, { recursive: true, mode: 0o700 });
-  return await mkdtemp(join(folder, "run-"));
+  const found = await lstat(folder);
+  const isOwn = found.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0;
+  if (!isOwn) throw new ToolError("command_not_started", `Cannot use "${folder}": others can use it too; remove it`);
+  return await mkdtemp(join(folder, "/"));
 }
 
 /** Kills what a program has left that had this folder in `TMPDIR`, and removes the folder. Never throws */
@@ -333,7 +344,9 @@ async function seenWorkspace(
   const seen = { ...await watch.coversOf(before, scope), workspaceRoot: root, writes };
   const note = { ...noteOf(root, skip, before.guarded), changes: changesFrom(clock, taint) };
   const isRaced = watch.isRaced(root);
-  return writes ? { seen, note, isRaced, ...await watch.watch(note, true) } : { seen, isRaced, ...unwatched(false) };
+  return writes
+    ? { seen, note, isRaced, ...await watch.watch(note, { signal }) }
+    : { seen, isRaced, ...unwatched(false) };
 }
 
 function running(

@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs";
+import { rmdir } from "node:fs/promises";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { untilEffectMayBegin } from "../../base/effect_right.ts";
@@ -20,7 +21,7 @@ import {
   createContainmentFinder,
 } from "./containment.ts";
 import type { Bounds } from "./bounds.ts";
-import { killLeftovers } from "./leftover_processes.ts";
+import { killLeftovers, temporaryFolder } from "./leftover_processes.ts";
 import { RightUncertain } from "./gated_start.ts";
 import type { AnyRequest, Preparation, PreparedCommand } from "./prepare_command.ts";
 import type { PreparedProgram, ProgramOptions, ProgramRequest, RunningProgram, WriteWatch } from "./prepare_program.ts";
@@ -227,6 +228,8 @@ class ToolProcesses implements Processes {
     await Promise.all(this.#working);
     await Promise.all([this.#table.killAll(), ...[...this.#programs].map((program) => program.end())]);
     await (await this.#runner.made())?.surveys.close();
+    // With files that could not be removed it stays, for the next start
+    await rmdir(temporaryFolder(this.#options.marker)).catch(() => {});
   }
 
   #track<T>(work: Promise<T>): Promise<T> {

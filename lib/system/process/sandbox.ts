@@ -139,6 +139,17 @@ export async function tryBubblewrap({ commands, clock, signal, bounds: changes }
   return { kind: "bubblewrap", file, filters, endsNamespaces, nests, bounds: isBounded ? bounds : undefined };
 }
 
+/** Tells whether a git process beside a contained program can be kept from links (Linux 5.10, util-linux 2.38). */
+export async function forbidsLinks(
+  { file, filters, nests }: Bubblewrap,
+  services: { readonly clock: Clock; readonly signal: AbortSignal },
+): Promise<boolean> {
+  if (!filters || !nests) return false;
+  const tried = ["/bin/sh", "-c", "mount -o remount,bind,nosymfollow /tmp"];
+  const args = [...baseOptions(), ...LINKLESS_OPTIONS, "--", ...tried];
+  return await runBubblewrap({ file, args, cwd: "/", env: {}, given: [] }, services) === "works";
+}
+
 type Missing = Exclude<Containment, { readonly kind: "bubblewrap" }>;
 
 const NO_SUCH_WALL: Missing = { kind: "none", reason: "this machine does not have it" };

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import process from "node:process";
 import type { Logger } from "../../base/telemetry/log.ts";
-import { MARKER_VARIABLE } from "./leftover_processes.ts";
+import { MARKER_VARIABLE, temporaryName } from "./leftover_processes.ts";
 
 /** Kills the programs of a gateway whose heartbeats stop, from a process of its own: the gateway may be paused or gone. */
 export interface Watchdog {
@@ -25,9 +25,9 @@ export interface WatchdogOptions {
  * the gateway.
  */
 const PROGRAM = `import("node:fs").then(({ readdirSync, readFileSync }) => {
-  const marker = process.env.POSTERN_WATCHED;
+  const { POSTERN_WATCHED: marker, POSTERN_TEMPORARY: temporary } = process.env;
   const isMark = (entry) => entry === "${MARKER_VARIABLE}=" + marker ||
-    (entry.startsWith("TMPDIR=") && entry.includes("/" + marker + "/"));
+    (entry.startsWith("TMPDIR=") && entry.includes("/" + temporary + "/"));
   const killAll = () => {
     for (let pass = 0, found = true; pass < 10 && found; pass++) {
       found = false;
@@ -93,7 +93,10 @@ class ChildWatchdog implements Watchdog {
       // Not in the group of the gateway: a signal to the group must not end the watch
       detached: true,
       stdio: ["pipe", "ignore", "ignore"],
-      env: { PATH, HOME, POSTERN_WATCHED: marker, ...(DENO_DIR === undefined ? {} : { DENO_DIR }) },
+      env: {
+        ...{ PATH, HOME, POSTERN_WATCHED: marker, POSTERN_TEMPORARY: temporaryName(marker) },
+        ...(DENO_DIR === undefined ? {} : { DENO_DIR }),
+      },
     });
     const end = (reason: unknown) => {
       if (this.#child !== child) return;

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { realpath } from "node:fs/promises";
 import { dirname, relative } from "node:path";
+import { unlessAborted } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Taint } from "../../base/taint.ts";
@@ -61,11 +62,16 @@ export interface WorkspaceWatch {
   requireRoom(title: string): Promise<void>;
   /**
    * Writes the note of a program. Where this gateway is killed before `after`, the next start finds it (`afterKill`).
-   * @param isContained true: what is guarded the program finds read-only. Default false
+   * @param contained of a program that finds read-only what is guarded: what ends its wait, as in `runs`
    */
-  watch(note: CallNote, isContained?: boolean): Promise<AfterProgram>;
-  /** Counts a contained program as one that runs until the returned function is called, for `requireSettled`. */
-  runs(note: CallNote): () => void;
+  watch(note: CallNote, contained?: { readonly signal: AbortSignal }): Promise<AfterProgram>;
+  /**
+   * Counts a contained program as one that runs until the returned function is called, for `requireSettled` and `isRaced`. Waits for git
+   * processes that began before it: they would follow a link that it made in the place of a folder. @throws {CancelError}
+   */
+  runs(note: CallNote, signal: AbortSignal): Promise<() => void>;
+  /** Counts a git process that follows links as one that runs until the returned function is called. @param workspace real path */
+  gitRuns(workspace: string): () => void;
   /** Tells whether a contained program runs that may write to a workspace. @param workspace real path */
   isRaced(workspace: string): boolean;
   /**
@@ -89,6 +95,8 @@ class SurveyedWorkspace implements WorkspaceWatch {
   readonly #options: WorkspaceWatchOptions;
   /** Notes of the contained programs that run */
   readonly #running = new Set<CallNote>();
+  /** Ends of the git processes that began while no contained program ran, with their workspaces */
+  readonly #gits = new Map<Promise<void>, string>();
 
   constructor(options: WorkspaceWatchOptions) {
     this.#options = options;
@@ -134,15 +142,33 @@ class SurveyedWorkspace implements WorkspaceWatch {
     );
   }
 
-  runs(note: CallNote): () => void {
+  async runs(note: CallNote, signal: AbortSignal): Promise<() => void> {
     // Two programs may have one note
     const own = { ...note };
+    // First: a git process that begins from here on knows of the program, and follows no link
     this.#running.add(own);
-    return () => void this.#running.delete(own);
+    const end = () => void this.#running.delete(own);
+    const gits = [...this.#gits].filter(([, workspace]) => areNested(workspace, note.workspace));
+    try {
+      await unlessAborted(Promise.all(gits.map(([ended]) => ended)), signal);
+      return end;
+    } catch (error) {
+      end();
+      throw error;
+    }
   }
 
-  async watch(note: CallNote, isContained = false): Promise<AfterProgram> {
-    const end = isContained ? this.runs(note) : () => {};
+  gitRuns(workspace: string): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#gits.set(promise, workspace);
+    return () => {
+      this.#gits.delete(promise);
+      resolve();
+    };
+  }
+
+  async watch(note: CallNote, contained?: { readonly signal: AbortSignal }): Promise<AfterProgram> {
+    const end = contained === undefined ? () => {} : await this.runs(note, contained.signal);
     const drop = await this.#options.notes.write(note).catch((error: unknown) => {
       end();
       throw error;
@@ -154,9 +180,7 @@ class SurveyedWorkspace implements WorkspaceWatch {
   }
 
   isRaced(workspace: string): boolean {
-    return [...this.#running].some((note) =>
-      isWithin(note.workspace, workspace) || isWithin(workspace, note.workspace)
-    );
+    return [...this.#running].some((note) => areNested(note.workspace, workspace));
   }
 
   requireSettled(gitPlaces: readonly string[]): void {
@@ -221,6 +245,10 @@ class SurveyedWorkspace implements WorkspaceWatch {
       return false;
     }
   }
+}
+
+function areNested(one: string, other: string): boolean {
+  return isWithin(one, other) || isWithin(other, one);
 }
 
 /** Tells whether a path, or a folder above it, has one of these identities. */

@@ -3,6 +3,7 @@ import { shown } from "../../system/files/parse_path.ts";
 import { createLineIndex, splitLines, type TextLine } from "./line_index.ts";
 import { BYTE_ORDER_MARK, type Hunk, type HunkLine } from "./parse_patch.ts";
 import { oldLinesOf, type PlacedHunk, placeHunks } from "./place_hunks.ts";
+import { keepOwn } from "./same_text.ts";
 import { createReindent, pairIndentations } from "./reindent.ts";
 
 /**
@@ -10,6 +11,7 @@ import { createReindent, pairIndentations } from "./reindent.ts";
  *
  * Kept lines stay as they are in the file, white space included. A byte order mark stays at the start, unless the patch shows it and takes
  * it away. The last line keeps its newline, or the lack of one, unless `\ No newline at end of file` in the patch tells it.
+ * Where a changed line was found by other code points or ASCII quotes and dashes, the new one keeps the file's own in all that it repeats.
  * New lines end as the patch says when its lines have CRLF where the file has it, else like the old lines of their hunk. Where a place was
  * found by ignoring indentation, new lines are indented like the file.
  * @param path for messages
@@ -80,6 +82,7 @@ function newLines(hunk: Hunk, { number, place, file }: HunkPlace): readonly Text
   const pairs = ignoresIndentation(place) ? pairIndentations(old, oldTexts.map(({ text }) => text)) : [];
   const reindent = createReindent(pairs);
   const endingOf = createEndings(hunk, { number, place, file });
+  const ownOf = pairChanged(hunk, oldTexts);
   let done = 0;
   return hunk.lines.flatMap((line): readonly TextLine[] => {
     if (line.kind !== "add") {
@@ -87,7 +90,7 @@ function newLines(hunk: Hunk, { number, place, file }: HunkPlace): readonly Text
       return line.kind === "keep" && own !== undefined ? [own] : [];
     }
     const text = reindent(line.text);
-    if (text !== undefined) return [{ text, ending: endingOf(line, done) }];
+    if (text !== undefined) return [{ text: keepBody(text, ownOf.get(line)), ending: endingOf(line, done) }];
     throw mismatch(
       file.path,
       number,
@@ -96,6 +99,40 @@ function newLines(hunk: Hunk, { number, place, file }: HunkPlace): readonly Text
       }; copy the old lines with their white space`,
     );
   });
+}
+
+/** Line that a hunk removes, as the patch has it and as the file has it. */
+interface RemovedLine {
+  readonly old: string;
+  readonly own: string;
+}
+
+/** Pairs the added lines with the removed ones between the same kept lines, in their order. */
+function pairChanged(hunk: Hunk, oldTexts: readonly TextLine[]): ReadonlyMap<HunkLine, RemovedLine> {
+  const pairs = new Map<HunkLine, RemovedLine>();
+  let changed: { readonly removed: RemovedLine[]; readonly added: HunkLine[] } = { removed: [], added: [] };
+  const settle = () => {
+    for (const [i, removed] of changed.removed.entries()) {
+      const line = changed.added[i];
+      if (line !== undefined) pairs.set(line, removed);
+    }
+    changed = { removed: [], added: [] };
+  };
+  let done = 0;
+  for (const line of hunk.lines) {
+    const own = line.kind === "add" ? "" : oldTexts[done++]?.text ?? "";
+    if (line.kind === "keep") settle();
+    else if (line.kind === "add") changed.added.push(line);
+    else changed.removed.push({ old: line.text.trim(), own: own.trim() });
+  }
+  settle();
+  return pairs;
+}
+
+function keepBody(text: string, removed: RemovedLine | undefined): string {
+  if (removed === undefined || removed.old === removed.own) return text;
+  const body = text.trimStart();
+  return text.slice(0, text.length - body.length) + keepOwn(body, removed);
 }
 
 function ignoresIndentation({ exactness }: PlacedHunk): boolean {

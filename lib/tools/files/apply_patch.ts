@@ -1,9 +1,10 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
+import { notThere } from "../../system/files/file_error.ts";
 import type { FileChange, Inspected } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
-import { editableText, maxEditedBytes, toWritable, writeScope } from "./file_scope.ts";
+import { editableText, likeFile, maxEditedBytes, toWritable, writeScope } from "./file_scope.ts";
 import { parsePatch, type PatchSection, pathsOf } from "./parse_patch.ts";
 import { pathLine } from "./search_pattern.ts";
 
@@ -45,7 +46,11 @@ interface Planned {
   /** Line of the output, as `M src/a.ts` */
   readonly line: string;
   /** The same as data for programs */
-  readonly done: { readonly kind: PatchSection["kind"] | "move"; readonly path: string; readonly from?: string };
+  readonly done: {
+    readonly kind: Exclude<PatchSection["kind"], "rewrite"> | "move";
+    readonly path: string;
+    readonly from?: string;
+  };
 }
 
 /** Looks at the files of one patch. A file that the patch names twice is refused. */
@@ -101,10 +106,17 @@ async function planSection(section: PatchSection, { inspector, context }: PlanCo
       return { changes: [change], line: `A ${pathLine(path)}`, done: { kind: "add", path } };
     }
     case "delete": {
-      const { file } = await inspector.inspect(path);
-      if (file === undefined) throw new ToolError("not_found", `Cannot delete ${shown(path)}: it does not exist`);
+      const { file, like } = await inspector.inspect(path);
+      if (file === undefined) throw notThere("delete", path, like);
       const change = { kind: "remove", path, expected: file.version } as const;
       return { changes: [change], line: `D ${pathLine(path)}`, done: { kind: "delete", path } };
+    }
+    case "rewrite": {
+      const { file, like } = await inspector.inspect(path, maxEditedBytes(context));
+      if (file === undefined) throw notThere("delete", path, like);
+      const content = toWritable(path, likeFile(section.content, file), context);
+      const change = { kind: "write", path, content, expected: file.version } as const;
+      return { changes: [change], line: `M ${pathLine(path)}`, done: { kind: "update", path } };
     }
     case "update":
       return await planUpdate(section, { inspector, context });
@@ -115,9 +127,10 @@ async function planUpdate(
   { path, moveTo, hunks }: Extract<PatchSection, { kind: "update" }>,
   { inspector, context }: PlanContext,
 ): Promise<Planned> {
-  const { file } = await inspector.inspect(path, maxEditedBytes(context));
+  const found = await inspector.inspect(path, maxEditedBytes(context));
+  const { file } = found;
   const { applyHunks } = await import("./apply_hunks.ts");
-  const content = toWritable(moveTo ?? path, applyHunks(editableText(path, file), hunks, path), context);
+  const content = toWritable(moveTo ?? path, applyHunks(editableText(path, found), hunks, path), context);
   // editableText refuses a file that is not there
   const { version: expected = "", mode = 0 } = file ?? {};
   if (moveTo === undefined) {

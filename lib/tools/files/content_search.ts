@@ -57,7 +57,12 @@ export const contentSearch = defineTool({
     const none = `No line matches in ${searched} files${crossing}`;
     const shortened = found.some(({ startByte }) => startByte !== undefined);
     return {
-      output: [...(lines.length === 0 ? [none] : lines), ...(shortened ? [SHORTENED] : []), ...notices].join("\n"),
+      output: [
+        ...(lines.length === 0 ? [none] : lines),
+        ...(shortened ? [SHORTENED] : []),
+        ...(result.isComposed ? [COMPOSED] : []),
+        ...notices,
+      ].join("\n"),
       isError: false,
       data: { matches: found.map(matchData), files: searched, truncated: notices.length > 0 },
       reads: [...new Set(found.map(({ path }) => path))],
@@ -67,6 +72,8 @@ export const contentSearch = defineTool({
 
 const SHORTENED =
   '[Long lines are shortened around their match: read_file with the "start_line" and "start_byte" goes on at the match]';
+
+const COMPOSED = "[No line has the code points of the pattern: these have the same text in others]";
 
 function matchLine({ path, line, text, startByte }: FileMatch): string {
   return `${pathLine(path)}:${line}: ${text}${startByte === undefined ? "" : ` [start_byte ${startByte}]`}`;

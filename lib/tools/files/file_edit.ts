@@ -38,11 +38,11 @@ export const fileEdit = defineTool({
   effects: ({ path }) => ({ root: "write_file", paths: [path] }),
   async run({ path, edits, dry_run: dryRun = false }, context) {
     const { files } = context.services;
-    const { file } = await files.inspect(path, writeScope(context), { maxBytes: maxEditedBytes(context) });
+    const found = await files.inspect(path, writeScope(context), { maxBytes: maxEditedBytes(context) });
     const { editText } = await import("./edit_text.ts");
-    const content = toWritable(path, editText(editableText(path, file), edits, path), context);
+    const content = toWritable(path, editText(editableText(path, found), edits, path), context);
     if (!dryRun) {
-      const change = { kind: "write", path, content, expected: file?.version } as const;
+      const change = { kind: "write", path, content, expected: found.file?.version } as const;
       await files.change([change], writeScope(context), { signal: context.signal });
     }
     return {

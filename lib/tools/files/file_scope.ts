@@ -1,8 +1,11 @@
 import { ToolError } from "../../base/errors.ts";
-import type { FileScope, InspectedFile } from "../../system/files/files.ts";
+import { notThere } from "../../system/files/file_error.ts";
+import type { FileScope, Inspected, InspectedFile } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import type { ToolContext } from "../runtime/tool.ts";
+import { BYTE_ORDER_MARK } from "./parse_patch.ts";
 import { decodeText } from "./read_text.ts";
+import { uniformEnding, withEnding } from "./same_text.ts";
 
 /** Returns the files that the reading tools may reach under the newest configuration. */
 export function readScope(
@@ -53,6 +56,17 @@ export function toWritable(path: string, text: string, context: Pick<ToolContext
   );
 }
 
+/**
+ * Returns a whole text in the form of the file that it replaces: with a byte order mark, and CRLF where all lines of the file end so. A text
+ * with one of its own keeps it.
+ */
+export function likeFile(text: string, file: InspectedFile | undefined): string {
+  const before = decodeText(file?.content ?? new Uint8Array(0)) ?? "";
+  const mark = before.startsWith(BYTE_ORDER_MARK) && !text.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : "";
+  const isCrlf = !text.includes("\r") && uniformEnding(before) === "\r\n";
+  return mark + (isCrlf ? withEnding(text, "\r\n") : text);
+}
+
 /** Returns the largest size, in bytes, of a file to edit: a file over the limit may be below it after the edit. */
 export function maxEditedBytes({ config }: Pick<ToolContext, "config">): number {
   return config.security.write_file.max_write_bytes + MAX_INPUT_BYTES;
@@ -62,8 +76,8 @@ export function maxEditedBytes({ config }: Pick<ToolContext, "config">): number 
  * Returns the text of a file that is about to be edited.
  * @throws {ToolError} `not_found` when there is no file, `binary_file` when it is no UTF-8 text
  */
-export function editableText(path: string, file: InspectedFile | undefined): string {
-  if (file === undefined) throw new ToolError("not_found", `Cannot edit ${shown(path)}: it does not exist`);
+export function editableText(path: string, { file, like }: Inspected): string {
+  if (file === undefined) throw notThere("edit", path, like);
   const text = decodeText(file.content ?? new Uint8Array(0));
   if (text !== undefined) return text;
   throw new ToolError("binary_file", `Cannot edit ${shown(path)}: it is not UTF-8 text`);

@@ -44,7 +44,7 @@ function findInner(heading: string, outer: readonly number[], index: LineIndex):
 
 /** From this length on, in bytes, git (80) and diff (40) may have cut a heading, at the end or inside a character. */
 const CUT_BYTES = 39;
-const WHOLE: readonly Exactness[] = ["text", "trimmed_end", "trimmed", "ascii"];
+const WHOLE: readonly Exactness[] = ["text", "composed", "trimmed_end", "trimmed", "ascii"];
 
 /** Returns the lines that a heading stands for: those that equal it most exactly, or begin with it when it may have been cut. */
 export function findHeading(heading: string, index: LineIndex): readonly number[] {

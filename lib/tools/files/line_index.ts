@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import { toAscii } from "../../base/text.ts";
 
 /** Line of a text file. */
 export interface TextLine {
@@ -12,18 +13,20 @@ export interface TextLine {
  * How much of a line counts when a line of a patch is compared with a line of a file, from the strictest:
  * - `ending`: the text, and CRLF at its end or not
  * - `text`: the text
- * - `trimmed_end`: the text without white space at its end
- * - `trimmed`: the text without white space around it
+ * - `composed`: the text, in composed characters (NFC)
+ * - `trimmed_end`: as `composed`, without white space at its end
+ * - `trimmed`: as `composed`, without white space around it
  * - `ascii`: as `trimmed`, and typographic dashes, quotes and blanks equal those of ASCII
  */
-export type Exactness = "ending" | "text" | "trimmed_end" | "trimmed" | "ascii";
+export type Exactness = "ending" | "text" | "composed" | "trimmed_end" | "trimmed" | "ascii";
 
 const FORMS: Readonly<Record<Exactness, (text: string, crlf: boolean) => string>> = {
   ending: (text, crlf) => (crlf ? `${text}\r` : text),
   text: (text) => text,
-  trimmed_end: (text) => text.trimEnd(),
-  trimmed: (text) => text.trim(),
-  ascii: (text) => toAscii(text).trim(),
+  composed: (text) => text.normalize("NFC"),
+  trimmed_end: (text) => text.normalize("NFC").trimEnd(),
+  trimmed: (text) => text.normalize("NFC").trim(),
+  ascii: (text) => toAscii(text.normalize("NFC")).trim(),
 };
 
 /** Steps from line to line for one file: they take about 0.5 s */
@@ -190,15 +193,4 @@ function rarestOf(
     if (best === undefined || known.length < best.length) [offset, best] = [i, known];
   }
   return { offset, places: best ?? [] };
-}
-
-/** Replaces typographic dashes, quotes and blanks: models write the ASCII ones where a file has these. */
-function toAscii(text: string): string {
-  // deno-lint-ignore no-control-regex
-  if (/^[\x00-\x7f]*$/.test(text)) return text;
-  return text
-    .replaceAll(/[\u2010-\u2015\u2212]/g, "-")
-    .replaceAll(/[\u2018-\u201b]/g, "'")
-    .replaceAll(/[\u201c-\u201f]/g, '"')
-    .replaceAll(/[\u00a0\u2002-\u200a\u202f\u205f\u3000]/g, " ");
 }

@@ -1,5 +1,6 @@
 import { RE2JS } from "re2js";
 import { ToolError } from "../../base/errors.ts";
+import { foldText } from "./same_text.ts";
 
 /** Compiled pattern over single lines. */
 export interface LinePattern {
@@ -44,6 +45,23 @@ export function compileLinePattern(pattern: string, options: { readonly caseInse
     indexIn(line) {
       const matcher = compiled.matcher(line);
       return matcher.find() ? matcher.start() : 0;
+    },
+  };
+}
+
+/**
+ * Compiles a pattern that meets the same text in other code points: pattern and lines are composed (NFC).
+ * @throws {ToolError} `pattern_invalid`
+ */
+export function compileComposedPattern(pattern: string, options: { readonly caseInsensitive: boolean }): LinePattern {
+  const plain = compileLinePattern(pattern.normalize("NFC"), options);
+  return {
+    maxLine: plain.maxLine,
+    required: undefined,
+    test: (line) => plain.test(line.normalize("NFC")),
+    indexIn(line) {
+      const folded = foldText(line);
+      return folded.at(plain.indexIn(folded.text)) ?? 0;
     },
   };
 }

@@ -4,6 +4,8 @@ import { ToolError } from "../../base/errors.ts";
 export type PatchSection =
   | { readonly kind: "add"; readonly path: string; readonly content: string }
   | { readonly kind: "delete"; readonly path: string }
+  /** A file that the patch deletes and adds again */
+  | { readonly kind: "rewrite"; readonly path: string; readonly content: string }
   | {
     readonly kind: "update";
     readonly path: string;
@@ -87,7 +89,19 @@ export function parsePatch(patch: string): readonly PatchSection[] {
     sections.push(parseSection(cursor));
   }
   if (sections.length === 0) throw malformed(end + 1, "the patch changes no file");
-  return sections;
+  return joinRewrites(sections);
+}
+
+/** Makes one section of a deletion and the addition of the same path behind it. */
+function joinRewrites(sections: readonly PatchSection[]): readonly PatchSection[] {
+  const isIn = (some: readonly PatchSection[], { path }: PatchSection, wanted: PatchSection["kind"]) =>
+    some.some((other) => other.kind === wanted && other.path === path);
+  return sections.flatMap((section, at): readonly PatchSection[] => {
+    if (section.kind === "delete" && isIn(sections.slice(at + 1), section, "add")) return [];
+    return section.kind === "add" && isIn(sections.slice(0, at), section, "delete")
+      ? [{ ...section, kind: "rewrite" }]
+      : [section];
+  });
 }
 
 /** Returns every path that a patch names, for the policy. */

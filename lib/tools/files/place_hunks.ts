@@ -90,7 +90,7 @@ interface Refusal {
   readonly reason: string;
 }
 
-const LEVELS: readonly Exactness[] = ["ending", "text", "trimmed_end", "trimmed", "ascii"];
+const LEVELS: readonly Exactness[] = ["ending", "text", "composed", "trimmed_end", "trimmed", "ascii"];
 
 /** Returns the levels for a hunk, from the strictest. Line endings count only where the hunk has CRLF: most patches have none for any file. */
 function levelsOf(old: readonly HunkLine[]): readonly Exactness[] {

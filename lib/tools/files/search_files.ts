@@ -3,7 +3,7 @@ import { ToolError } from "../../base/errors.ts";
 import { utf16Of, utf16ToUtf8 } from "../../base/utf16.ts";
 import { createYielder } from "../../base/tick.ts";
 import type { Files, WalkedFile } from "../../system/files/files.ts";
-import { compileLinePattern, type LinePattern } from "./line_pattern.ts";
+import { compileComposedPattern, compileLinePattern, type LinePattern } from "./line_pattern.ts";
 import type { FileSearch, SearchContext } from "./search_job.ts";
 import { matching, SEARCH_LIMITS, type SearchLimits, searchPattern } from "./search_pattern.ts";
 import { type FoundLine, searchBytes } from "./search_bytes.ts";
@@ -24,6 +24,8 @@ export interface FilesSearched {
   readonly maxLine: number;
   /** The limit at which the search ended before its end */
   readonly ended: "entries" | "bytes" | undefined;
+  /** Set when the lines have the text of the pattern in other code points alone */
+  readonly isComposed?: boolean;
 }
 
 /** Line of a file. The number counts from 1. */
@@ -48,7 +50,8 @@ export interface FileSearchOptions extends SearchContext {
 }
 
 /**
- * Searches the text files below a path, in the order of their names; ends at the first limit it meets, without reading on.
+ * Searches the text files below a path, in the order of their names; ends at the first limit it meets, without reading on. Where no line
+ * has the letters of the pattern, lines with the same text in other code points (NFC) are looked for.
  * @throws {ToolError} as `Files.walk`, and for a bad pattern or glob
  * @throws {CancelError} when the signal aborts
  */
@@ -57,8 +60,21 @@ export async function searchFiles(
   search: FileSearch,
   options: FileSearchOptions,
 ): Promise<FilesSearched> {
-  const { scope, signal, check, limits = SEARCH_LIMITS } = options;
-  const found = new FoundMatches(search, { check, limits });
+  const exact = await searchOnce(files, search, { ...options, pattern: compileLinePattern(search.pattern, search) });
+  // deno-lint-ignore no-control-regex
+  if (exact.matches.length > 0 || /^[\x00-\x7f]*$/.test(search.pattern)) return exact;
+  const pattern = compileComposedPattern(search.pattern, search);
+  const composed = await searchOnce(files, search, { ...options, pattern });
+  return composed.matches.length > 0 ? { ...composed, isComposed: true } : exact;
+}
+
+async function searchOnce(
+  files: Files,
+  search: FileSearch,
+  options: FileSearchOptions & { readonly pattern: LinePattern },
+): Promise<FilesSearched> {
+  const { scope, signal, check, pattern, limits = SEARCH_LIMITS } = options;
+  const found = new FoundMatches(search, { check, limits, pattern });
   const matchesGlob = search.glob === undefined ? undefined : searchPattern(search.glob, { anywhere: true });
   const yielder = createYielder(options);
   const walk = files.walk(search.path, scope, { respectGitignore: true, maxEntries: limits.entries, signal });
@@ -91,8 +107,15 @@ class FoundMatches {
   #cutLines = 0;
   readonly #cutAt: LineOfFile[] = [];
 
-  constructor(search: FileSearch, { check, limits }: { readonly check: () => void; readonly limits: SearchLimits }) {
-    this.#pattern = compileLinePattern(search.pattern, search);
+  constructor(
+    search: FileSearch,
+    { check, limits, pattern }: {
+      readonly check: () => void;
+      readonly limits: SearchLimits;
+      readonly pattern: LinePattern;
+    },
+  ) {
+    this.#pattern = pattern;
     this.#limit = search.limit;
     this.#limits = limits;
     this.#check = check;

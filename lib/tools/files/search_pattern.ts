@@ -29,7 +29,12 @@ export function searchPattern(glob: string, options: { readonly anywhere: boolea
       `Cannot use the glob ${shown(glob.slice(0, 200))}: it must be relative to the searched folder, without ".."`,
     );
   }
-  return compileGlob(options.anywhere && !glob.includes("/") ? `**/${glob}` : glob);
+  const whole = options.anywhere && !glob.includes("/") ? `**/${glob}` : glob;
+  const matches = compileGlob(whole);
+  // deno-lint-ignore no-control-regex
+  if (/^[\x00-\x7f]*$/.test(glob)) return matches;
+  const composed = compileGlob(whole.normalize("NFC"));
+  return (path) => matches(path) || composed(path.normalize("NFC"));
 }
 
 /** Returns the files of a folder that match. Gives way to other work in between: a long name takes time, and a folder may have many. */

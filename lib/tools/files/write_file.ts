@@ -1,9 +1,12 @@
+import { hash } from "node:crypto";
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { shown } from "../../system/files/parse_path.ts";
-import { defineTool } from "../runtime/define_tool.ts";
+import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { pathLine } from "./search_pattern.ts";
-import { toWritable, writeScope } from "./file_scope.ts";
+import { likeFile, maxEditedBytes, toWritable, writeScope } from "./file_scope.ts";
+
+type WritingContext = Pick<ContextWith<"files">, "services" | "config" | "workspaceRoot" | "allowSensitiveFileWrites">;
 
 /** `write_file`: makes a file, or replaces one in one step (docs/design/tools.md "Files"). */
 export const writeFile = defineTool({
@@ -24,10 +27,14 @@ export const writeFile = defineTool({
     dry_run: v.optional(v.pipe(v.boolean(), v.description("Checks and writes nothing. Default false"))),
   }),
   effects: ({ path }) => ({ root: "write_file", paths: [path] }),
+  async bind({ path, content }, context) {
+    const { bytes, kept } = await toWrite({ path, content }, context);
+    const name = `${path} as it will be written, ${bytes.length} bytes`;
+    return { shown: kept ? [{ kind: "file", name, sha256: hash("sha256", bytes) }] : [], throughFiles: true };
+  },
   async run({ path, content, overwrite = false, dry_run: dryRun = false }, context) {
     const { files } = context.services;
-    const bytes = toWritable(path, content, context);
-    const { file } = await files.inspect(path, writeScope(context), { maxBytes: undefined });
+    const { bytes, file, kept } = await toWrite({ path, content }, context);
     if (file !== undefined && !overwrite) {
       throw new ToolError(
         "file_exists",
@@ -41,9 +48,27 @@ export const writeFile = defineTool({
       await files.change([change], writeScope(context), { signal: context.signal });
     }
     return {
-      output: `dry_run=${dryRun} path=${pathLine(path)} bytes=${bytes.length} overwrite=${overwrite}`,
+      output: [
+        `dry_run=${dryRun} path=${pathLine(path)} bytes=${bytes.length} overwrite=${overwrite}`,
+        ...(kept ? ["[The byte order mark and the CRLF line ends of the file are kept]"] : []),
+      ].join("\n"),
       isError: false,
       data: { dry_run: dryRun, path, bytes: bytes.length, overwrite, created: file === undefined },
     };
   },
 });
+
+/** Returns what a call writes, in the form of the file that is there, and that file. `kept`: it has another form than the given text. */
+async function toWrite(
+  { path, content }: { readonly path: string; readonly content: string },
+  context: WritingContext,
+) {
+  const inspect = async (maxBytes: number | undefined) =>
+    (await context.services.files.inspect(path, writeScope(context), { maxBytes })).file;
+  const there = await inspect(undefined);
+  // A file that is too long to be edited may be replaced all the same
+  const isRead = there !== undefined && there.size <= maxEditedBytes(context);
+  const file = isRead ? await inspect(maxEditedBytes(context)) : there;
+  const text = likeFile(content, file);
+  return { bytes: toWritable(path, text, context), file, kept: text !== content };
+}

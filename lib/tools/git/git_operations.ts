@@ -22,7 +22,7 @@ const CONTENT: ReadonlySet<GitOp> = new Set(["add", "commit", "checkout", "stash
 const SHOWS_FILES: ReadonlySet<GitOp> = new Set(["diff", "show"]);
 const MERGES: ReadonlySet<GitOp> = new Set(["stash", "pull"]);
 /** Operations in which git looks for changes of submodules. */
-const SUBMODULES: ReadonlySet<GitOp> = new Set(["add", "stash"]);
+const SUBMODULES: ReadonlySet<GitOp> = new Set(["status", "add", "stash"]);
 
 /**
  * `git_operations`: runs git on a repository of the workspace, and no program that the repository brings.

@@ -14,18 +14,24 @@ const PATCH = [...COMPARE, "--src-prefix=a/", "--dst-prefix=b/"];
 /** Names that a command can leave out */
 const MAX_LEFT_OUT = 200;
 
-/** Runs `git status`, in short form. */
+/** Runs `git status`, in short form, with renames and, where all submodules were checked, what changed inside of them. */
 export async function status(call: GitCall): Promise<ToolResult> {
+  const { submodules } = call.repository;
   const args = [
     "status",
     "--short",
     "--branch",
-    "--no-renames",
-    "--ignore-submodules=dirty",
+    "--find-renames",
+    `--ignore-submodules=${submodules.isAllowed ? "none" : "dirty"}`,
     "--untracked-files=normal",
   ];
   const { stdout, truncated } = await succeed(call, [...args, "--", ...pathspecs(call)]);
-  return toResult(stdout, { empty: "nothing to show", truncated });
+  const result = toResult(stdout, { empty: "nothing to show", truncated });
+  if (submodules.isAllowed || submodules.reason === undefined) return result;
+  return {
+    ...result,
+    output: `${result.output}\n[Changes inside of submodules are not shown: ${submodules.reason}]`,
+  };
 }
 
 /** Runs `git diff`, without hidden files. */
@@ -93,8 +99,19 @@ export async function log(call: GitCall): Promise<ToolResult> {
     ...from,
     "--",
   ];
+  const unborn = rev === undefined ? await unbornBranch(call) : undefined;
+  if (unborn !== undefined) return toResult("", { empty: `no commits yet on branch ${unborn}` });
   const { stdout, truncated } = await succeed(call, [...args, ...pathspecs(call)]);
   return toResult(stdout, { empty: "no commits", truncated });
+}
+
+/** Returns the name of the branch that is checked out and has no commit yet. */
+async function unbornBranch({ repository }: GitCall): Promise<string | undefined> {
+  // Of a branch whose commit is missing, which is a damage that git itself tells of, the name of the commit is there
+  const { code } = await repository.run(["rev-parse", "--quiet", "--verify", "HEAD"]);
+  if (code === 0) return undefined;
+  const head = await repository.run(["symbolic-ref", "--quiet", "--short", "HEAD"]);
+  return head.code === 0 ? head.stdout.trim() : undefined;
 }
 
 /** Lists the branches, newest first, and the remotes. */

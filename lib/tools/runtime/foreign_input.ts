@@ -1,4 +1,4 @@
-import type { ObjectJsonSchema } from "../../base/json.ts";
+import { isRecord, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
 import { compileSchema } from "./json_schema.ts";
 import { parseInput, type ParseInputOptions } from "./parse_input.ts";
@@ -8,6 +8,25 @@ export interface ForeignInput {
   readonly schema: ObjectJsonSchema;
   /** Parses an input and checks it. A plain text is the value of the first property where that is a text. @throws {ToolError} `invalid_input` */
   read(text: string): Readonly<Record<string, unknown>>;
+}
+
+/** Returns an input with the defaults of the required fields that it has not: models leave out what has a default. */
+export function withDefaults(
+  input: Readonly<Record<string, unknown>>,
+  { properties, required }: JsonSchema,
+): Readonly<Record<string, unknown>> {
+  if (!isRecord(properties)) return input;
+  const wanted: readonly unknown[] = Array.isArray(required) ? required : [];
+  const given = Object.entries(properties).flatMap(([name, schema]) => {
+    if (!isRecord(schema)) return [];
+    if (!Object.hasOwn(input, name)) {
+      const isFilled = wanted.includes(name) && schema["default"] !== undefined;
+      return isFilled ? [[name, structuredClone(schema["default"])] as const] : [];
+    }
+    const value = input[name];
+    return isRecord(value) ? [[name, withDefaults(value, schema)] as const] : [];
+  });
+  return given.length === 0 ? input : { ...input, ...Object.fromEntries(given) };
 }
 
 /** Makes the reader of a tool's inputs. @throws {SchemaError} a schema with a part that is not understood */
@@ -20,11 +39,12 @@ export function createForeignInput(
   const fields = Object.keys(schema.properties);
   const [first = ""] = fields;
   const textField = schema.properties[first]?.["type"] === "string" ? first : undefined;
-  const parsing = { tool, fields, required: schema.required ?? [], textField, nullable };
+  const isOpen = schema.additionalProperties !== false;
+  const parsing = { tool, fields, required: schema.required ?? [], textField, nullable, isOpen };
   return {
     schema,
     read(text) {
-      const input = parseInput(text, parsing);
+      const input = withDefaults(parseInput(text, parsing), schema);
       const fault = check(input);
       if (fault === undefined) return input;
       const field = fault.path === "" ? "the input" : JSON.stringify(fault.path.slice(0, 200));

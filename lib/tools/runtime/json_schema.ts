@@ -42,13 +42,16 @@ const TYPES = ["string", "number", "integer", "boolean", "object", "array", "nul
 /**
  * Makes a JSON Schema ready to check inputs. Knows the keywords of draft 2020-12 but those of references, conditions and dynamic
  * properties. A pattern is of RE2, whose time grows with the text alone: no schema can hang the gateway.
- * @throws {SchemaError} a keyword that is not known or is used wrongly, and a schema whose top is no closed object
+ *
+ * A schema that names `properties` and says nothing of `additionalProperties` is closed: who lists the fields means no other.
+ * @throws {SchemaError} a keyword that is not known or is used wrongly, and a schema whose top is no object
  */
-export function compileSchema(schema: unknown): CheckedSchema {
-  if (!isRecord(schema)) throw new SchemaError("it must be an object");
-  if (schema["type"] !== "object") throw new SchemaError('its "type" must be "object"');
-  if (!isRecord(schema["properties"])) throw new SchemaError('"properties" must be an object');
-  if (schema["additionalProperties"] !== false) throw new SchemaError('its "additionalProperties" must be false');
+export function compileSchema(given: unknown): CheckedSchema {
+  if (!isRecord(given)) throw new SchemaError("it must be an object");
+  if (given["type"] !== "object") throw new SchemaError('its "type" must be "object"');
+  const { properties = {}, additionalProperties = given["properties"] === undefined ? undefined : false } = given;
+  if (!isRecord(properties)) throw new SchemaError('"properties" must be an object');
+  const schema = { ...given, properties, ...(additionalProperties === undefined ? {} : { additionalProperties }) };
   for (const keyword of ["anyOf", "oneOf", "allOf", "not"]) {
     if (Object.hasOwn(schema, keyword)) throw new SchemaError(`"${keyword}" is not allowed at its top`);
   }
@@ -62,8 +65,8 @@ export function compileSchema(schema: unknown): CheckedSchema {
     return compileTable(part, path, (inner, at) => compile(inner, at, depth + 1));
   };
   const check = compile(schema, "", 0);
-  // The top was just checked to be a closed object
-  return { schema: schema as ObjectJsonSchema, check: (value) => check(value, "") };
+  // The top was just checked to be an object with fields
+  return { schema: schema as unknown as ObjectJsonSchema, check: (value) => check(value, "") };
 }
 
 type CompileInner = (part: unknown, path: string) => Check;

@@ -18,6 +18,8 @@ export interface ParseInputOptions {
   readonly textField: string | undefined;
   /** Optional fields for which null is a value of its own. Default: none, so that null means absent */
   readonly nullable?: readonly string[] | undefined;
+  /** True: fields that are not named are allowed too. Default false */
+  readonly isOpen?: boolean | undefined;
   /** Reads a plain text as the values of several fields. undefined when the tool has no such form */
   readonly parseText?: ((text: string) => Readonly<Record<string, unknown>>) | undefined;
 }
@@ -38,10 +40,11 @@ export function parseInput(input: string, options: ParseInputOptions): Readonly<
   if (parsed === undefined) {
     if (options.parseText !== undefined) return options.parseText(input);
     if (options.textField !== undefined) return { [options.textField]: input };
+    const only = options.isOpen === true ? "a JSON object" : "the JSON object {}";
     throw new ToolError(
       "invalid_input",
       `Cannot call "${options.tool}": the input must be ${
-        options.fields.length === 0 ? "the JSON object {}" : `a JSON object with ${named(options)}`
+        options.fields.length === 0 ? only : `a JSON object with ${named(options)}`
       }`,
     );
   }

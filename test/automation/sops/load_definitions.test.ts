@@ -177,6 +177,7 @@ describe("what is wrong is said with file, line, key and the way out", () => {
   const toml:
     readonly (readonly [what: string, text: string, line: number, key: string | undefined, reason: RegExp])[] = [
       ["broken TOML", `${STEP}id = = 3`, 5, undefined, /it is not valid TOML/],
+      ["a Windows path", `${STEP}manual = "C:\\Users"`, 5, undefined, /write a Windows path in single quotes/],
       ["an unknown key", `nmae = "x"\n${STEP}`, 1, "nmae", /there is no such key; did you mean "name"\?/],
       [
         "an unknown key of a step",

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { parseToml } from "../../../lib/config/toml.ts";
 import { validateConfig } from "../../../lib/config/validate_config.ts";
-import { EMPTY_MODULE, sampleManifest, samplePackage, sampleTool } from "../../support/plugin_package.ts";
+import { SAMPLE_MODULE, sampleManifest, samplePackage, sampleTool } from "../../support/plugin_package.ts";
 import { until } from "../../support/until.ts";
 import { onMachine } from "../support/run_in.ts";
 
@@ -165,7 +165,7 @@ test("config check, doctor and a start know the tools of plugins, installed or f
     assert.equal((await run(["plugin", "install", "--package", "words.tar"])).code, 0);
     const found = sampleManifest({ id: "found", tools: [sampleTool("found_words")] });
     write(join(cwd, ".plugins/found/plugin.json"), JSON.stringify(found));
-    writeFileSync(join(cwd, ".plugins/found/words.wasm"), EMPTY_MODULE);
+    writeFileSync(join(cwd, ".plugins/found/words.wasm"), SAMPLE_MODULE);
     write(join(cwd, "plugins/odd/plugin.json"), "{");
     const [only, ...more] = await warnings();
     assert.deepEqual([only?.line, more], [2, []]);

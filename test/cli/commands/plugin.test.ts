@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { samplePackage, tarOf } from "../../support/plugin_package.ts";
+import { sampleManifest, samplePackage, sha256, tarOf } from "../../support/plugin_package.ts";
 import { createPublisher, writeRegistry } from "../../support/plugin_registry.ts";
 import { until } from "../../support/until.ts";
+import { answering } from "../../support/wasm_modules.ts";
 import { type Machine, onMachine } from "../support/run_in.ts";
 
 const ALLOWED = { POSTERN__PLUGINS__ALLOW_PROCESS: "true", POSTERN__PLUGINS__SANDBOX: "off" };
@@ -105,6 +106,33 @@ test("wrong command lines are 2, refusals are 1 with their reason, and nothing i
     }
     assert.equal(existsSync(join(dataDir, "plugins")), false);
     assert.deepEqual(readdirSync(cwd).sort(), ["evil.tar", "words.tar"]);
+  }));
+
+test("plugin test and plugin install refuse the same module with the same words; a digest that is not there yet is put in", () =>
+  onMachine(async ({ run, cwd }) => {
+    const imports = [{ module: "extism:host/user", name: "workspace_read", type: "I:I" }] as const;
+    const module = answering(undefined, { imports });
+    mkdirSync(join(cwd, "words"));
+    writeFileSync(join(cwd, "words/words.wasm"), module);
+    const write = (digest: string) => {
+      const manifest = sampleManifest({ wasm: { file: "words.wasm", sha256: digest } });
+      writeFileSync(join(cwd, "words/plugin.json"), JSON.stringify(manifest));
+      writeFileSync(join(cwd, "words.tar"), samplePackage(manifest, [{ name: "words.wasm", bytes: module }]));
+    };
+    const refusals = async () => {
+      const tested = await run(["plugin", "test", "--manifest", "words/plugin.json"]);
+      const installed = await run(["plugin", "install", "--package", "words.tar"]);
+      assert.deepEqual([tested.code, installed.code, installed.stderr], [1, 1, tested.stderr]);
+      return tested.stderr;
+    };
+    write(sha256(module));
+    assert.match(await refusals(), /Cannot use the plugin "words": "words\.wasm": .*workspace_read.*"capabilities"/);
+    write("1".repeat(64));
+    assert.match(await refusals(), /has the SHA-256 [0-9a-f]{64}, and plugin\.json says 1{64}; make the package with/);
+    writeFileSync(join(cwd, "words/words.wasm"), answering());
+    write("0".repeat(64));
+    assert.equal((await run(["plugin", "test", "--manifest", "words/plugin.json"])).code, 0);
+    assert.match((await run(["plugin", "install", "--package", "words.tar"])).stderr, /plugin\.json says 0{64}/);
   }));
 
 test("enable shows what a new version asks for beyond the old one, and --digest holds it to one content", () =>

@@ -211,7 +211,7 @@ test("stop without a daemon fails; status without one does not", () =>
     assert.deepEqual([code, stderr], [1, "Cannot stop: no daemon is running\n"]);
   }));
 
-test("after kill -9 status says stale, stop cleans up, and the next start works", () =>
+test("after kill -9 status says stale, stop cleans up, and the next start works, also over a file that others can read", () =>
   withDaemon(async (machine) => {
     for (const cleans of [true, false]) {
       const { pid } = await machine.start();
@@ -222,6 +222,7 @@ test("after kill -9 status says stale, stop cleans up, and the next start works"
       assert.equal((await machine.run(["daemon", "stop"])).code, 1);
       assert.equal(existsSync(join(machine.dataDir, "daemon.pid")), false);
     }
+    chmodSync(join(machine.dataDir, "daemon.pid"), 0o644);
     assert.equal((await machine.start())["state"], "running");
   }));
 

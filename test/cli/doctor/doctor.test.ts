@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import { release } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
@@ -7,15 +9,18 @@ import { test } from "node:test";
 import { type Check, type Finding, findingsText } from "../../../cli/doctor/finding.ts";
 import { startFakeServer } from "../../../fixtures/upstream/fake_server.ts";
 import { startLocalServer } from "../../../fixtures/upstream/local_servers.ts";
-import { boundsFinding, browserFinding } from "../../../cli/doctor/check_containment.ts";
+import { boundsFinding, browserFinding, linksFindings } from "../../../cli/doctor/check_containment.ts";
 import { defaultConfig } from "../../../lib/config/config.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
+import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
+import { tryBubblewrap } from "../../../lib/system/process/sandbox.ts";
 import { takeGatewayLock } from "../../../lib/storage/gateway_lock.ts";
 import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
 import { until } from "../../support/until.ts";
 import { samplePackage } from "../../support/plugin_package.ts";
 import { type Machine, onMachine } from "../support/run_in.ts";
 
+const { signal: NEVER } = new AbortController();
 const skip = process.platform === "win32" ? "there are no modes and no locks of this kind on Windows" : false;
 /** Deno counts a process's time from the start of the file's own worker, so that there nobody knows */
 const skipClock = process.platform === "linux" && !("Deno" in globalThis)
@@ -372,8 +377,12 @@ test(
 test("each provider is asked; a refused key, an unlisted model and a dead address fail, and no key is shown", () =>
   onMachine(async (machine) => {
     const key = "sk-key-that-must-not-show-0123456789";
-    const seen = { models: ["small", "large:latest"], status: 200 };
-    const server = await startFakeServer((_request, response) => {
+    const seen = { models: ["small", "large:latest"], status: 200, supports_tools: true };
+    const server = await startFakeServer(({ path }, response) => {
+      if (path === "/props") {
+        const { supports_tools } = seen;
+        return void response.end(JSON.stringify({ chat_template_caps: { supports_tools } }));
+      }
       response.writeHead(seen.status, { "content-type": "application/json" });
       const message = `Incorrect API key provided: ${key}`;
       const data = seen.models.map((id) => ({ id, object: "model" }));
@@ -402,6 +411,11 @@ test("each provider is asked; a refused key, an unlisted model and a dead addres
       const [main = "", dead = ""] = await ask();
       assert.match(main, /^ok: openai_compatible, since [^,]+, answers with 2 models; in use: large$/);
       assert.match(dead, /^failure: .*127\.0\.0\.1:9/);
+      seen.supports_tools = false;
+      assert.match(
+        (await ask())[0] ?? "",
+        /^warning: .*in use: large, whose chat template knows no tools: it is shown none/,
+      );
       config("huge");
       assert.match((await ask())[0] ?? "", /^failure: .*"huge" is not among them/);
       seen.models = [];
@@ -562,6 +576,28 @@ test("which bounds hold for contained programs is said, and where one is missing
     /^warning: .*any number of processes.* -> run the gateway as a /,
   );
   assert.match(told(undefined), /^warning: Contained programs have no bounds .* -> apt install util-linux/);
+});
+
+test("a machine that cannot keep git from links is told of", async () => {
+  const missing = { file: "/nowhere/bwrap", filters: true, endsNamespaces: true, bounds: undefined };
+  for (const nests of [true, false]) {
+    const [{ state, message, fix }, ...rest] = await linksFindings({ ...missing, nests }) as [Finding, ...Finding[]];
+    assert.match(
+      `${state}: ${message} -> ${fix}`,
+      /^warning: git may follow a link .* -> use Linux 5\.10 and util-linux/,
+    );
+    assert.equal(rest.length, 0);
+  }
+  const found = await tryBubblewrap({ commands: createCommandLookup(), clock: systemClock, signal: NEVER });
+  if (found.kind !== "bubblewrap" || !found.nests) return;
+  const versions = [
+    release(),
+    spawnSync("mount", ["--version"], { encoding: "utf8" }).stdout.replace("mount from util-linux ", ""),
+  ];
+  const [linux = 0, mount = 0] = versions.map((text) =>
+    Number(/^(\d+)\.(\d+)/.exec(text)?.slice(1).map((part) => part.padStart(3, "0")).join(""))
+  );
+  assert.equal((await linksFindings(found)).length, linux >= 5_010 && mount >= 2_038 ? 0 : 1);
 });
 
 test("what lies in quarantine is said, and nothing where nothing does", () =>

@@ -6,6 +6,7 @@ const FACTS: BannerFacts = {
   ...{ version: "0.1.0", pid: 7, address: "http://127.0.0.1:42617/", dashboard: "http://127.0.0.1:42617/" },
   ...{ host: "127.0.0.1", port: 42617, pairing_code: null, provider: "offline", model: "assistant" },
   provider_reason: "no API key was found",
+  supports_tools: null,
   containment: { kind: "uncontained", text: "Commands are not contained" },
   ...{ workspace: "/work", data_dir: "/data", schema: null, gateway: null, advertise_url: null, config_file: null },
 };
@@ -30,4 +31,9 @@ test("the banner says where the records are, and which gateway of a cluster this
   assert.match(member, /Cluster +gw_1; postern cluster status shows all gateways\n/);
   const reached = shown({ gateway: "gw_1", advertise_url: "https://gw-1.example" });
   assert.match(reached, /Cluster +gw_1, which the others reach at https:\/\/gw-1\.example; postern cluster status/);
+});
+
+test("the banner says when the model is shown no tools", () => {
+  assert.match(shown({ supports_tools: false }), /Tools +none reach this model, whose chat template knows none/);
+  for (const supports_tools of [true, null]) assert.doesNotMatch(shown({ supports_tools }), /Tools/);
 });

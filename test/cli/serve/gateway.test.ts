@@ -3,8 +3,10 @@ import { existsSync, statSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
+import { startLocalServer } from "../../../fixtures/upstream/local_servers.ts";
 import { readControlFile } from "../../../lib/host/control_file.ts";
 import { takeGatewayLock } from "../../../lib/storage/gateway_lock.ts";
+import { until } from "../../support/until.ts";
 import { onMachine } from "../support/run_in.ts";
 
 test("the banner tells address, provider and why, and a pairing code on a plain line that works", () =>
@@ -47,6 +49,26 @@ test("with --json the start is one object, and a paired gateway prints no code u
       assert.match(JSON.parse(banner).pairing_code, /^\w{4}-\w{4}$/);
       assert.deepEqual(JSON.parse((await run(["token", "list", "--json"])).stdout), []);
     });
+  }));
+
+test("a model whose template knows no tools is named in the banner and in the list of models, and a configured one in the log", () =>
+  onMachine(async ({ withGateway, run, dataDir }) => {
+    const server = await startLocalServer("llama_cpp_without_tools");
+    const env = { POSTERN__PROVIDER__KIND: "auto", OLLAMA_HOST: server.origin };
+    try {
+      await withGateway([], async ({ banner }) => {
+        assert.match(banner, /^ +Tools +none reach this model, whose chat template knows none/m);
+        assert.match((await run(["models"])).stdout, /^gemma\.gguf +llamacpp +no$/m);
+      }, { env });
+      const configured = { POSTERN__PROVIDER__KIND: "openai_compatible", POSTERN__PROVIDER__BASE_URL: server.origin };
+      await withGateway([], async ({ address }) => {
+        const headers = { authorization: `Bearer ${(await readControlFile(dataDir))?.token}` };
+        const log = async () => await (await fetch(`${address}v1/logs`, { headers })).text();
+        await until(async () => /gemma\.gguf\W* is shown no tools/.test(await log()));
+      }, { env: { ...configured, POSTERN__PROVIDER__MODEL: "gemma.gguf" } });
+    } finally {
+      await server.close();
+    }
   }));
 
 test("--no-agent serves without an agent", () =>

@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import { describe, test } from "node:test";
 import { McpError } from "../../../lib/extensions/mcp/mcp_error.ts";
-import { NEVER, withMcp } from "../../support/mcp_bench.ts";
+import { type McpBench, NEVER, withMcp } from "../../support/mcp_bench.ts";
+import { createToolBench, type ToolBench } from "../../support/tool_bench.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
-import { withRunningGateway } from "../../support/running_gateway.ts";
+import { configOf, withRunningGateway } from "../../support/running_gateway.ts";
 import { until } from "../../support/until.ts";
 
 type Handler = (request: IncomingMessage, message: Message, response: ServerResponse) => void;
@@ -56,7 +58,7 @@ const legacy = (call: (id: unknown, response: ServerResponse) => void): Handler 
         capabilities: { tools: {} },
         serverInfo: { name: "h", version: "1" },
       };
-      return json(response, id, result, { "mcp-session-id": "s-1" });
+      return json(response, id, result, response.hasHeader("mcp-session-id") ? {} : { "mcp-session-id": "s-1" });
     }
     case "tools/list":
       return json(response, id, { tools: [{ name: "echo", inputSchema: { type: "object" } }] });
@@ -181,6 +183,152 @@ describe("a server by url", () => {
           assert.equal(error.code, code, error.message);
         })));
   }
+
+  describe("a server that was restarted", () => {
+    /** Answers as a server of the old era that answers a session from before `restart()` with a status; `null` breaks the connection. */
+    const restarting = (status: number | null, call: Parameters<typeof legacy>[0] = DONE) => {
+      let run = 1;
+      const sessions: unknown[] = [];
+      const good = legacy((id, response) => {
+        sessions.push(`s-${run}`);
+        call(id, response);
+      });
+      const handle: Handler = (request, message, response) => {
+        const { "mcp-session-id": session } = request.headers;
+        if (message.method === "initialize") response.setHeader("mcp-session-id", `s-${run}`);
+        else if (session !== undefined && session !== `s-${run}`) {
+          return status === null ? void response.destroy() : void response.writeHead(status).end("No valid session ID");
+        }
+        good(request, message, response);
+      };
+      return { handle, restart: () => void run++, sessions };
+    };
+    const DONE = (id: unknown, response: ServerResponse) =>
+      json(response, id, { content: [{ type: "text", text: "done" }] });
+    const withTools = (
+      handle: Handler,
+      use: (
+        call: () => ReturnType<ToolBench["call"]>,
+        bench: McpBench,
+        requests: readonly IncomingMessage[],
+      ) => Promise<void>,
+    ) =>
+      withHttp(handle, (url, requests) =>
+        withMcp(servers(url), async (bench) => {
+          await bench.server().freshTools(NEVER);
+          const tools = createToolBench({
+            root: join(bench.folder, "workspace"),
+            foreign: () => bench.servers.tools(),
+          });
+          const approver = () => Promise.resolve({ decision: "approve", reason: "" } as const);
+          await use(() => tools.call("mcp__one__echo", {}, { approver }), bench, requests);
+        }));
+
+    for (const status of [404, 400, 401, 403, 503]) {
+      test(`answers a call once after ${status}, over a new session`, () => {
+        const { handle, restart, sessions } = restarting(status);
+        return withTools(handle, async (call, { server }) => {
+          for (const session of ["s-1", "s-2", "s-3"]) {
+            const { result, isUnknown } = await call();
+            assert.deepEqual([result.output, result.isError, isUnknown], ["done", false, undefined]);
+            assert.equal(sessions.at(-1), session);
+            assert.equal(server().status().state, "ready");
+            restart();
+          }
+          assert.equal(sessions.length, 3, "each call was made once");
+        });
+      });
+    }
+
+    for (const status of [500, 502, 504]) {
+      test(`is not asked again after ${status}, which may come after the effect, but the next call has a new session`, () => {
+        const { handle, restart, sessions } = restarting(status);
+        return withTools(handle, async (call, { server }) => {
+          await call();
+          restart();
+          const { result } = await call();
+          assert.match(result.output, new RegExp(`it answers with the status ${status}`));
+          assert.equal(server().status().state, "failed");
+          assert.equal((await call()).result.output, "done");
+          assert.deepEqual(sessions, ["s-1", "s-2"]);
+        });
+      });
+    }
+
+    for (
+      const [what, more, sessions] of [
+        ["that the server calls read-only", { annotations: { readOnlyHint: true } }, ["s-1", "s-2"]],
+        ["with retry_lost_calls", { always: true }, ["s-1", "s-2"]],
+        ["that may have an effect", {}, ["s-1"]],
+      ] as const
+    ) {
+      test(`answers a call ${what} ${sessions.length === 2 ? "once more" : "never again"} after the connection broke`, () => {
+        const { handle, restart, sessions: asked } = restarting(null);
+        const { annotations } = more as { readonly annotations?: object };
+        const listing: Handler = (request, message, response) =>
+          message.method === "tools/list" && annotations !== undefined
+            ? json(response, message.id, { tools: [{ name: "echo", inputSchema: { type: "object" }, annotations }] })
+            : handle(request, message, response);
+        return withTools(listing, async (call, bench) => {
+          if ("always" in more) {
+            const mcp = { enabled: true, allowed_servers: ["one"], retry_lost_calls: "always" };
+            bench.config = { ...bench.config, security: configOf({ security: { mcp } }).security };
+          }
+          await call();
+          restart();
+          assert.equal((await call()).isUnknown, sessions.length === 2 ? undefined : true);
+          assert.deepEqual(asked, sessions);
+        });
+      });
+    }
+
+    test("of which the answer is not known has another session for the next call", () => {
+      const { handle, restart, sessions } = restarting(null);
+      return withTools(handle, async (call, { server }) => {
+        await call();
+        restart();
+        assert.equal((await call()).isUnknown, true);
+        assert.equal(server().status().state, "failed");
+        assert.equal((await call()).result.output, "done");
+        assert.deepEqual(sessions, ["s-1", "s-2"]);
+      });
+    });
+
+    for (const status of [404, 400, 500]) {
+      test(`and answers every call with ${status} is asked twice at most, and is not ready`, () => {
+        const { handle, sessions } = restarting(null, (_id, response) => void response.writeHead(status).end());
+        return withTools(handle, async (call, { server }) => {
+          const { result, isUnknown } = await call();
+          assert.deepEqual([result.isError, isUnknown], [true, undefined]);
+          assert.ok(sessions.length <= 2, `${sessions.length} calls`);
+          assert.equal(server().status().state, "failed");
+          assert.equal(
+            server().status().lastError?.message.includes(status === 404 ? "session" : String(status)),
+            true,
+          );
+        });
+      });
+    }
+
+    test("still answers what it was asked before", () => {
+      const answers: (() => void)[] = [];
+      let isBroken = false;
+      const { handle } = restarting(null, (id, response) => {
+        if (isBroken) return void response.writeHead(500).end();
+        answers.push(() => DONE(id, response));
+      });
+      return withTools(handle, async (call, { server }, requests) => {
+        const first = call();
+        await until(() => answers.length === 1, "it is asked");
+        isBroken = true;
+        assert.equal((await call()).result.isError, true);
+        assert.equal(server().status().state, "failed");
+        answers[0]?.();
+        assert.equal((await first).result.output, "done");
+        await until(() => requests.some(({ method }) => method === "DELETE"), "the old session is ended");
+      });
+    });
+  });
 
   test("its era is found out once, over restarts of the gateway too, and again after a day", async () => {
     const clock = createFakeClock();

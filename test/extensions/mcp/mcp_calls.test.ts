@@ -6,6 +6,7 @@ import type { ElicitationAnswer } from "../../../lib/tools/runtime/askable_clien
 import type { ElicitationRequest } from "../../../lib/tools/runtime/tool_call.ts";
 import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { type FixtureBehaviour, type McpBench, NEVER, withMcp } from "../../support/mcp_bench.ts";
+import { configOf } from "../../support/running_gateway.ts";
 import { until } from "../../support/until.ts";
 import { createToolBench, type ToolBench } from "../../support/tool_bench.ts";
 
@@ -120,6 +121,16 @@ test("a call whose session broke is not made again, and nobody knows what became
     );
   }));
 
+test("with retry_lost_calls, a call whose session broke is made once more, whatever it may have done", () =>
+  withTools({ only: [{ name: "crash", inputSchema: { type: "object" } }] }, async (call, bench) => {
+    const always = { security: { mcp: { enabled: true, allowed_servers: ["one"], retry_lost_calls: "always" } } };
+    bench.config = { ...bench.config, security: configOf(always).security };
+    const { result, isUnknown } = await call("crash");
+    assert.deepEqual([result.isError, isUnknown], [true, true]);
+    assert.match(result.output, /^Cannot tell what became of "mcp__one__crash"/);
+    assert.equal(countOf(bench, "tools/call"), 2);
+  }));
+
 for (const hint of ["readOnlyHint", "idempotentHint"]) {
   test(`a call that the server says to be harmless to repeat (${hint}) is made once more, and no third time`, () => {
     const crash = {
@@ -213,6 +224,21 @@ test("images reach a model that sees; everything else is a line, and known secre
     },
   );
 });
+
+for (const era of ["legacy", "modern"] as const) {
+  test(`a block that the protocol does not have is a line beside the others (${era})`, () => {
+    const content = [{ type: "text", text: "one" }, { type: "video\u202e", data: "" }, { type: "text" }, 5];
+    const tools = ["bad", "none"].map((name) => ({ name, inputSchema: { type: "object" } }));
+    return withTools({ era, tools, results: { bad: { content }, none: { content: "text" } } }, async (call) => {
+      const { result } = await call("bad", {});
+      const line = (type: string) => `[a block of the type "${type}": it is none of the protocol]`;
+      assert.deepEqual(result.output.split("\n"), ["one", line("video"), line("text"), line("")]);
+      assert.equal(result.isError, false);
+      const nothing = await call("none", {});
+      assert.match(nothing.result.output, /Invalid result for tools\/call/);
+    });
+  });
+}
 
 test("structured content without a text is given as JSON", () =>
   withTools({

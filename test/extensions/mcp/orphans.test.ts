@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { isGone } from "../../support/is_gone.ts";
@@ -18,15 +18,15 @@ test("what a server started in a process group of its own ends with the session,
     for (const act of ["leaves_child", "leaves_child_and_ends"]) {
       const log = join(folder, act);
       const args = [join(PROJECT_ROOT, "fixtures/mcp/hostile_server.mjs"), JSON.stringify({ at: "call", act, log })];
-      await withMcp({ servers: { one: { command: "node", args } } }, async ({ server, dataDir }) => {
+      await withMcp({ servers: { one: { command: "node", args } } }, async ({ server }) => {
         await server().request("tools/call", { name: "echo" }, { signal: NEVER }).catch(() => {});
         const left = () => /^left (\d+)$/m.exec(readFileSync(log, "utf8"))?.[1];
         await until(() => left() !== undefined, "the server started a program");
         await server().close();
         assert.ok(await isGone(left() ?? ""), act);
-        const temporary = join(dataDir, "mcp/servers/one/tmp");
-        const runs = () => readdirSync(temporary).flatMap((name) => readdirSync(join(temporary, name)));
-        await until(() => runs().length === 0, () => `its temporary files are removed: ${runs()}`);
+        const temporary = /^TMPDIR (.+)$/m.exec(readFileSync(log, "utf8"))?.[1] ?? "";
+        assert.match(temporary, /^\/tmp\/postern-[0-9a-f]{16}\//);
+        await until(() => !existsSync(temporary), "its temporary files are removed");
       });
     }
   }));

@@ -30,6 +30,8 @@ const failureOf = async (work: Promise<unknown>): Promise<McpError> => {
 const startsOf = (notes: readonly string[]) =>
   notes.filter((note) => note.startsWith("start ")).map((note) => note.slice(6));
 
+/** Tools that the fixture has by itself. */
+const FIXTURE_TOOLS = 9;
 const COLOUR = { action: "accept", content: { colour: "red" } } as const;
 
 describe("a program of the old era", () => {
@@ -173,14 +175,55 @@ describe("lists", () => {
       assert.deepEqual(names.slice(9), ["extra_1", "extra_2", "extra_3"]);
     }));
 
-  for (const [pages, reason] of [[0, /more than 64 pages/], [-1, /never ends/]] as const) {
-    test(`a list ${pages === 0 ? "without end" : "whose pages repeat"} is refused`, () =>
-      withMcp({ pages }, async ({ server }) => {
-        const { code, message } = await failureOf(server().freshTools(NEVER));
-        assert.equal(code, "mcp_invalid");
-        assert.match(message, reason);
-        assert.deepEqual(server().tools(), []);
+  for (
+    const [what, behaviour, count, reason] of [
+      ["without end", { pages: 0 }, FIXTURE_TOOLS + 63, /more than 64 pages/],
+      ["whose cursor does not move", { pages: -1 }, 2, /never ends/],
+      ["whose page repeats", { pages: -2 }, FIXTURE_TOOLS, /never ends/],
+      ["of more than 1,000 tools", { many: 1_500 }, 1_000, /more than 1000 entries/],
+    ] as const
+  ) {
+    test(`a list ${what} counts as far as it was read, and the rest is told`, () =>
+      withMcp(behaviour, async ({ server }) => {
+        assert.equal((await server().freshTools(NEVER)).length, count);
+        const { leftOut } = server().status();
+        assert.equal(leftOut.length, 1, leftOut.join("; "));
+        assert.match(leftOut[0] ?? "", reason);
       }));
+  }
+
+  for (const era of ["legacy", "modern"] as const) {
+    test(`a tool that breaks the protocol is left out and named, and the others stay, also after a restart (${era})`, () => {
+      const inputSchema = { type: "object" };
+      const good = { name: "good", inputSchema, outputSchema: { type: "object" } };
+      const only = [
+        good,
+        { name: "missing" },
+        { name: "empty", inputSchema: {} },
+        { name: "output", inputSchema, outputSchema: { properties: {} } },
+        { name: "nothing", inputSchema, description: null },
+        { name: "claims", inputSchema, annotations: { readOnlyHint: "yes" } },
+        "no tool",
+      ];
+      return withMcp({ era, only }, async ({ server, restart }) => {
+        // The new era lets an outputSchema be of any type
+        const offered = era === "legacy" ? ["good"] : ["good", "output"];
+        const check = () => {
+          assert.deepEqual(server().tools().map(({ name }) => name), offered);
+          const told = server().status().leftOut.join("\n");
+          for (const { name } of only.filter((tool) => typeof tool === "object")) {
+            assert.equal(told.includes(`"${name}" is left out: `), !offered.includes(name), told);
+          }
+          assert.match(told, /"missing" is left out: its inputSchema has no "type": "object"/);
+          assert.match(told, /"nothing" is left out: its description is no text/);
+          assert.match(told, /An entry without a name is left out/);
+        };
+        await server().freshTools(NEVER);
+        check();
+        await restart();
+        check();
+      });
+    });
   }
 
   test("tools with a name twice, without a name or with too large a schema are left out, and the others stay", () =>

@@ -22,7 +22,7 @@ test("a list of tools that is too large is not kept, which the log says once for
   const store = createMemoryStore();
   const config = configOf(mcpConfig({ one: fixtureServer(), two: fixtureServer() }));
   const read = () => KnownServers.read({ store, log, config: () => config });
-  const listOf = (description: string) => ({ tools: [{ ...TOOL, description }], at: 1, ttlMs: undefined });
+  const listOf = (description: string) => ({ tools: [{ ...TOOL, description }], at: 1, ttlMs: undefined, leftOut: [] });
   const known = await read();
   const large = { ...NOTHING_KNOWN, list: listOf("x".repeat(2 * 1_048_576)) };
   await known.write("one", large);

@@ -14,7 +14,7 @@ import { test } from "node:test";
 import { createPluginFiles, readPluginFolder, stampOfFolder } from "../../../lib/extensions/plugins/plugin_files.ts";
 import { readPackage } from "../../../lib/extensions/plugins/plugin_package.ts";
 import { BY, withPlugins } from "../../support/plugin_bench.ts";
-import { EMPTY_MODULE, sampleManifest, samplePackage, sampleTool, sha256 } from "../../support/plugin_package.ts";
+import { SAMPLE_MODULE, sampleManifest, samplePackage, sampleTool, sha256 } from "../../support/plugin_package.ts";
 import { atEveryMoment, type Exchange, NO_EXCHANGER, withExchanger } from "../../support/exchanger.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
@@ -105,8 +105,8 @@ test("a change whose record cannot be written changes nothing, now and after a r
 test("a hostile package writes nothing at all", () =>
   withPlugins(async (bench) => {
     const traversal = samplePackage({}, [
-      { name: "words.wasm", bytes: EMPTY_MODULE },
-      { name: "../../evil", bytes: EMPTY_MODULE },
+      { name: "words.wasm", bytes: SAMPLE_MODULE },
+      { name: "../../evil", bytes: SAMPLE_MODULE },
     ]);
     await assert.rejects(bench.plugins.install(traversal, { by: BY }), { code: "package_invalid" });
     assert.equal(existsSync(join(bench.dataDir, "plugins")), false);
@@ -123,7 +123,7 @@ test("readPluginFolder() takes what belongs to a package: for WASM the module an
     }
     write("README.md", "x");
     write("words-1.0.0.tar", "x");
-    write("words.wasm", EMPTY_MODULE);
+    write("words.wasm", SAMPLE_MODULE);
     write("plugin.json", JSON.stringify(sampleManifest()));
     assert.deepEqual(await names(), ["README.md", "plugin.json", "words.wasm"]);
     const process = { kind: "process", wasm: undefined, process: { command: "node", args: ["src/x"] } };
@@ -170,9 +170,9 @@ test("stampOfFolder() sees each change of a plugin, and is not hindered by a fol
       assert.ok(!stamps.includes(stamp), what);
       stamps.push(stamp);
     };
-    write("words.wasm", EMPTY_MODULE);
+    write("words.wasm", SAMPLE_MODULE);
     await changed("a module that comes");
-    write("words.wasm", new Uint8Array([...EMPTY_MODULE, 0]));
+    write("words.wasm", new Uint8Array([...SAMPLE_MODULE, 0]));
     await changed("a module that changes");
     write("plugin.json", JSON.stringify(sampleManifest({ version: "1.0.1" })));
     await changed("a manifest that changes");
@@ -184,13 +184,13 @@ test("stampOfFolder() sees each change of a plugin, and is not hindered by a fol
 
 test("readPluginFolder() puts the digest of a module into the manifest when it is asked to", () =>
   withTemporaryFolder(async (folder) => {
-    const module = new Uint8Array([...EMPTY_MODULE, 0]);
+    const module = new Uint8Array([...SAMPLE_MODULE, 0]);
     writeFileSync(join(folder, "words.wasm"), module);
     writeFileSync(join(folder, "plugin.json"), JSON.stringify(sampleManifest()));
     await assert.rejects(readPluginFolder(folder), { code: "hash_mismatch" });
-    const filled = await readPluginFolder(folder, { fillDigest: true });
+    const filled = await readPluginFolder(folder, { fillDigest: "always" });
     assert.equal(filled.manifest.kind === "wasm" && filled.manifest.wasm.sha256, sha256(module));
-    const other = await readPluginFolder(folder, { module: EMPTY_MODULE });
-    assert.equal(other.manifest.kind === "wasm" && other.manifest.wasm.sha256, sha256(EMPTY_MODULE));
-    assert.deepEqual(other.files.at(-1)?.bytes, EMPTY_MODULE);
+    const other = await readPluginFolder(folder, { module: SAMPLE_MODULE });
+    assert.equal(other.manifest.kind === "wasm" && other.manifest.wasm.sha256, sha256(SAMPLE_MODULE));
+    assert.deepEqual(other.files.at(-1)?.bytes, SAMPLE_MODULE);
   }));

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { readPackage, toPackage, writePackage } from "../../../lib/extensions/plugins/plugin_package.ts";
 import { PluginError } from "../../../lib/extensions/plugins/plugin_error.ts";
 import {
-  EMPTY_MODULE,
+  SAMPLE_MODULE,
   sampleManifest,
   samplePackage,
   sampleTool,
@@ -14,7 +14,7 @@ import {
 
 const bytes = (text: string) => Buffer.from(text);
 const MANIFEST: TarEntry = { name: "plugin.json", bytes: bytes(JSON.stringify(sampleManifest())) };
-const MODULE: TarEntry = { name: "words.wasm", bytes: EMPTY_MODULE };
+const MODULE: TarEntry = { name: "words.wasm", bytes: SAMPLE_MODULE };
 /** The sample's files and some more. */
 const withMore = (...more: readonly TarEntry[]) => tarOf([MANIFEST, MODULE, ...more]);
 const good = samplePackage();

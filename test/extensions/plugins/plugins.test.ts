@@ -8,7 +8,7 @@ import type { PluginAnswer } from "../../../lib/extensions/plugins/plugin_host.t
 import type { ToolContext } from "../../../lib/tools/runtime/tool.ts";
 import { BY, type PluginBench, withPlugins } from "../../support/plugin_bench.ts";
 import {
-  EMPTY_MODULE,
+  SAMPLE_MODULE,
   type SampleManifest,
   sampleManifest,
   samplePackage,
@@ -17,6 +17,7 @@ import {
 } from "../../support/plugin_package.ts";
 import { configOf } from "../../support/running_gateway.ts";
 import { until } from "../../support/until.ts";
+import { answering, i32, wasmModule } from "../../support/wasm_modules.ts";
 
 const eventsOf = (bench: PluginBench) => bench.audit.events.map((event) => (event as PluginEvent).action);
 const filesOf = ({ dataDir }: PluginBench) => readdirSync(join(dataDir, "plugins")).sort();
@@ -114,6 +115,71 @@ test("module_hash_policy decides about a module that has changed, and about noth
     writeFileSync(join(folder, "plugin.json"), JSON.stringify(sampleManifest({ version: "6.6.6" })));
     await bench.restart();
     assert.match(bench.plugins.get("words")?.reason ?? "", /digest/);
+  }));
+
+describe("what could not be loaded is refused when it is installed, served and enabled, and installs nothing", () => {
+  const big = answering(undefined, { tail: [[0, [1, 0x78, ...new Uint8Array(1_100_000)]]] });
+  const cases: readonly (readonly [what: string, module: Uint8Array, code: string, message: RegExp])[] = [
+    [
+      "a module over max_module_size_mb",
+      big,
+      "package_too_large",
+      /^Cannot use the plugin "words": "words\.wasm": it has \d+ bytes, and \[runtime\.wasm\] max_module_size_mb is 1$/,
+    ],
+    [
+      "a host function that it does not ask for",
+      answering(undefined, { imports: [{ module: "extism:host/user", name: "workspace_read", type: "I:I" }] }),
+      "package_invalid",
+      /workspace_read.*"capabilities" in plugin\.json/,
+    ],
+    ["no entrypoint", wasmModule({ execute: () => [...i32(0)], entrypoint: "run" }), "package_invalid", /"execute"/],
+    [
+      "a module that no runtime takes",
+      wasmModule({ execute: () => [0x6a] }),
+      "package_invalid",
+      /the runtime refuses it/,
+    ],
+    ["no module at all", Uint8Array.of(1, 2, 3), "package_invalid", /it is no WASM/],
+  ];
+  for (const [what, module, code, message] of cases) {
+    test(what, () =>
+      withPlugins(async (bench) => {
+        const bytes = samplePackage({ wasm: { file: "words.wasm", sha256: sha256(module) } }, [
+          { name: "words.wasm", bytes: module },
+        ]);
+        const { plugins } = bench;
+        bench.config = configOf({ runtime: { wasm: { max_module_size_mb: 1 } } });
+        await assert.rejects(plugins.install(bytes, { by: BY }), { code, message });
+        await assert.rejects(plugins.serve(bytes, { by: BY }), { code, message });
+        assert.deepEqual([plugins.list(), eventsOf(bench)], [[], []]);
+        bench.write("plugins/words", { wasm: { file: "words.wasm", sha256: sha256(module) } }, module);
+        await bench.restart();
+        await assert.rejects(enable(bench), { code, message });
+      }));
+  }
+});
+
+test("enable() goes by the configuration of now, and by module_hash_policy as a call does", () =>
+  withPlugins(async (bench) => {
+    const module = answering(undefined, { tail: [[0, [1, 0x78, ...new Uint8Array(1_100_000)]]] });
+    const fields = { wasm: { file: "words.wasm", sha256: sha256(module) } };
+    await bench.plugins.install(samplePackage(fields, [{ name: "words.wasm", bytes: module }]), { by: BY });
+    bench.config = configOf({ runtime: { wasm: { max_module_size_mb: 1 } } });
+    await assert.rejects(enable(bench), { code: "package_too_large" });
+    bench.config = configOf({});
+    const { digest } = await enable(bench);
+    await bench.plugins.disable("words", { by: BY });
+    writeFileSync(join(bench.dataDir, "plugins", digest ?? "", "words.wasm"), SAMPLE_MODULE);
+    await assert.rejects(enable(bench), { code: "plugin_changed" });
+    await bench.restart();
+    bench.config = configOf({ runtime: { wasm: { security: { module_hash_policy: "warn" } } } });
+    await bench.plugins.look();
+    assert.equal((await enable(bench)).on, true);
+    assert.equal((await bench.call("count_words")).output, "1.0.0");
+    assert.match(bench.logged.map(({ message }) => message).join(), /has changed, and module_hash_policy lets it run/);
+    writeFileSync(join(bench.dataDir, "plugins", digest ?? "", "words.wasm"), "other");
+    await bench.plugins.disable("words", { by: BY });
+    await assert.rejects(enable(bench), { code: "package_invalid" }, "also then it must be one that loads");
   }));
 
 test("enable() counts for exactly one content", () =>
@@ -517,7 +583,7 @@ test("its rights are told as they are on this machine", () =>
     const ffi = {
       kind: "ffi",
       wasm: undefined,
-      ffi: { library: "words.wasm", sha256: sha256(EMPTY_MODULE), symbol: "f" },
+      ffi: { library: "words.wasm", sha256: sha256(SAMPLE_MODULE), symbol: "f" },
     };
     await bench.plugins.install(samplePackage({ ...ffi, version: "2.0.0" }), { by: BY });
     assert.match(await rights(), /library of machine code: it cannot run here/);

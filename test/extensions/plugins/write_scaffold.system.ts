@@ -25,7 +25,7 @@ async function callScaffold(root: string, kind: ScaffoldKind, build?: readonly [
   const folder = join(root, "made-by-me");
   await writeScaffold({ id: "made-by-me", kind, folder });
   if (build !== undefined) execFileSync(build[0], build.slice(1), { cwd: folder, stdio: "pipe" });
-  const { manifest, digest } = await readPluginFolder(folder, { fillDigest: true });
+  const { manifest, digest } = await readPluginFolder(folder, { fillDigest: "always" });
   const { processes } = createToolBench({ root });
   const services = { processes, clock: systemClock, secrets: NO_SECRETS };
   const openers: PluginOpeners = { process: createProcessOpener(services), ffi: createFfiOpener(services) };

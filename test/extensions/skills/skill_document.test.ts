@@ -34,7 +34,7 @@ test("a skill has the fields of the format, and the instructions behind them", a
 });
 
 suite("what other programs let pass is told of, with its line", () => {
-  const cases: readonly (readonly [string, readonly string[], number, RegExp])[] = [
+  const cases: readonly (readonly [string, readonly string[], number, RegExp, folder?: string])[] = [
     ["a name that is not the folder's", ["name: forms", "description: D"], 2, /must be the name of the skill's folder/],
     ["no name", ["description: D"], 2, /it is missing; the folder's name "pdf-forms" is used/],
     ["capitals", ["description: D", "name: PDF-Forms"], 3, /lowercase letters/],
@@ -44,18 +44,53 @@ suite("what other programs let pass is told of, with its line", () => {
     ["a long description", ["name: pdf-forms", `description: ${"d".repeat(1025)}`], 3, /1025 characters/],
     ["a field of others", [...GOOD, "model: opus"], 4, /no such field/],
     ["a colon in a value", ["name: pdf-forms", "description: Use when: it rains"], 3, /as if .* quotation marks/],
+    ["several brackets", [...GOOD, "allowed-tools: [a] [b]"], 4, /as if .* quotation marks/],
+    ["capitals in name and folder", ["name: PDF", "description: D"], 2, /it is called "pdf" here/, "PDF"],
+    ["a folder in decomposed letters", ["description: D"], 2, /the folder's name "caf\u00e9" is used/, "cafe\u0301"],
     ["metadata that are a list", [...GOOD, "metadata: [1]"], 4, /list of fields/],
     ["allowed tools that are none", [...GOOD, "allowed-tools: 5"], 4, /names of tools/],
     ["a long requirement", [...GOOD, `compatibility: ${"c".repeat(501)}`], 4, /501 characters and may have 500/],
   ];
-  for (const [what, lines, line, reason] of cases) {
+  for (const [what, lines, line, reason, folder = "pdf-forms"] of cases) {
     test(what, async () => {
-      const { document, faults } = await readSkillDocument(front(...lines), "pdf-forms");
+      const { document, faults } = await readSkillDocument(front(...lines), folder);
       assert.ok(document);
       assert.equal(faults.length, 1, JSON.stringify(faults));
       assert.equal(faults[0]?.line, line);
       assert.equal(faults[0]?.isFatal, false);
       assert.match(faults[0]?.reason ?? "", reason);
+    });
+  }
+});
+
+suite("a description that its author forgot to quote is the text that is written there", () => {
+  const cases: readonly (readonly [given: readonly string[], text: string])[] = [
+    [["Use when: it rains"], "Use when: it rains"],
+    [["[Beta] Fills forms"], "[Beta] Fills forms"],
+    [["{name} fills forms"], "{name} fills forms"],
+    [["`qpdf` fills forms"], "`qpdf` fills forms"],
+    [["**Fills** forms"], "**Fills** forms"],
+    [["**Fills**"], "**Fills**"],
+    [["* fills forms"], "* fills forms"],
+    [['"Forms" are filled'], '"Forms" are filled'],
+    [["'Forms' are filled: all"], "'Forms' are filled: all"],
+    [["@team fills forms"], "@team fills forms"],
+    [["!important: fills forms"], "!important: fills forms"],
+    [["%d forms"], "%d forms"],
+    [
+      ["Fills forms.", "  Use when: it rains,", "  # not this", "  or snows."],
+      "Fills forms. Use when: it rains, or snows.",
+    ],
+    [["[Beta]", "  Fills: forms"], "[Beta] Fills: forms"],
+    [["Fills forms", "at: all times"], "Fills forms"],
+  ];
+  for (const [[first = "", ...more], text] of cases) {
+    test([first, ...more].join(" / "), async () => {
+      const lines = ["name: pdf-forms", `description: ${first}`, ...more, "argument-hint: [file] [format]", "x: y"];
+      const { document, faults } = await readSkillDocument(front(...lines), "pdf-forms");
+      assert.equal(document?.description, text);
+      assert.equal(faults.find(({ key }) => key === "x")?.line, lines.length + 1);
+      assert.deepEqual(faults.filter(({ reason }) => /quotation marks/.test(reason)).length, 1);
     });
   }
 });
@@ -66,8 +101,15 @@ suite("a skill is refused for", () => {
     ["a front matter without end", "---\nname: pdf\ndescription: D", "pdf", 1, /must begin with front matter/],
     ["a front matter that is no list of fields", "---\n- a\n---\n", "pdf", 2, /list of fields/],
     ["an empty front matter", "---\n---\n", "pdf", 2, /list of fields/],
-    ["YAML that cannot be read", "---\nname: 'pdf\n---\n", "pdf", 2, /not valid YAML/],
+    ["YAML that cannot be read", "---\nmetadata:\n  by: 'me\n---\n", "pdf", 3, /not valid YAML/],
     ["an alias", "---\nname: &a pdf\ndescription: *a\n---\n", "pdf", 3, /aliases are not taken/],
+    [
+      "forbidden tools in several brackets",
+      front(...GOOD, "disallowed-tools: [a] [b]"),
+      "pdf-forms",
+      4,
+      /not valid YAML/,
+    ],
     ["no description", "---\nname: pdf\n---\n", "pdf", 2, /it is missing; it tells the model/],
     ["an empty description", "---\nname: pdf\ndescription: ' '\n---\n", "pdf", 3, /not empty/],
     ["no name and a folder that cannot be one", "---\ndescription: D\n---\n", "My PDFs", 2, /it is missing/],

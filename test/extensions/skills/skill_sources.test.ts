@@ -36,6 +36,10 @@ suite("a skill is taken from", () => {
     ],
     ["a zip without a folder", zipOf([{ name: "SKILL.md", text: MAIN }, { name: "scripts/run.sh", text: "" }])],
     [
+      "a zip with skill.md",
+      zipOf([{ name: "pdf/skill.md", text: MAIN }, { name: "pdf/scripts/run.sh", text: "" }]),
+    ],
+    [
       "a repository with other skills, by its name",
       zipOf([
         { name: "repo-main/skills/pdf/SKILL.md", text: MAIN },

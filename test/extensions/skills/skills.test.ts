@@ -66,6 +66,20 @@ test("what lies in the workspace is the workspace's, whichever folder leads to i
     },
   }));
 
+suite("a skill whose file is called otherwise is found, with a warning", () => {
+  for (const name of ["skill.md", "Skill.md", "SKILL.MD"]) {
+    test(name, () =>
+      withSkills(async ({ skills }) => {
+        assert.deepEqual(await states(skills), ["pdf on own"]);
+        const [skill] = (await skills.list()).skills;
+        assert.deepEqual(skill?.warnings.map(({ reason }) => reason), [
+          `its file is called ${name}; the format calls it SKILL.md`,
+        ]);
+        assert.match((await skills.read("PDF")).text, /Do it/);
+      }, { files: { [`data/skills/pdf/${name}`]: skillText("pdf") } }));
+  }
+});
+
 suite("a trusted skill of the workspace is off again when", () => {
   const changes: readonly (readonly [string, (at: (path: string) => string) => void])[] = [
     ["its instructions change", (at) => writeFileSync(at("SKILL.md"), skillText("pdf", { body: "Send it to me." }))],

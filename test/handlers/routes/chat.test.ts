@@ -66,6 +66,7 @@ test("bad bodies name the field", async () => {
   const bad: readonly [unknown, string | null][] = [
     [{}, "message"],
     [{ message: "" }, "message"],
+    [{ message: " \n\u00a0" }, "message"],
     [{ message: 5 }, "message"],
     [{ message: "x", context: {} }, "context"],
     [{ message: "x", conversation_id: "c".repeat(129) }, "conversation_id"],
@@ -74,6 +75,13 @@ test("bad bodies name the field", async () => {
   for (const [body, param] of bad) {
     await assert.rejects(chat(body).response, { status: 400, code: "invalid_request", param });
   }
+});
+
+test("a message of blanks alone is refused with the reason", async () => {
+  await assert.rejects(
+    chat({ message: "\n\n" }).response,
+    /^HttpError: Cannot accept "message": expected a text with more than blanks$/,
+  );
 });
 
 test("unknown fields are named, not refused", async () => {

@@ -256,6 +256,13 @@ test("what the provider has nothing for is named too, in JSON and in a stream", 
   }
 });
 
+test("a limit of -1 is none", async () => {
+  const limits = { max_tokens: -1, max_completion_tokens: -1 };
+  const { response, runs } = ask({ ...hello, ...limits, presence_penalty: -1, seed: -1 });
+  assert.equal((await response).status, 200);
+  assert.deepEqual(runs.started[0]?.request.parameters, { presence_penalty: -1, seed: -1 });
+});
+
 test("a tool_choice without any tool is named as ignored", async () => {
   const headers = { "x-postern-tools": "none" };
   const { response } = ask({ ...hello, tool_choice: "required", parallel_tool_calls: false }, { headers });
@@ -296,6 +303,8 @@ const REFUSED: readonly [name: string, body: unknown, param: string | null, code
   ["a temperature out of range", { ...hello, temperature: 3 }, "temperature"],
   ["a temperature that is text", { ...hello, temperature: "hot" }, "temperature"],
   ["half a token", { ...hello, max_tokens: 0.5 }, "max_tokens"],
+  ["no token at all", { ...hello, max_completion_tokens: 0 }, "max_completion_tokens"],
+  ["a limit below none", { ...hello, max_tokens: -2 }, "max_tokens"],
   ["stream that is text", { ...hello, stream: "yes" }, "stream"],
   ["stop with a number", { ...hello, stop: ["a", 1] }, "stop[1]"],
   [

@@ -63,6 +63,7 @@ test("a run without a message, or with one too many, names the field", async () 
     const [body, param] of [
       [{}, "message"],
       [{ message: "" }, "message"],
+      [{ message: "\t" }, "message"],
       [{ message: "x", messages: [{ role: "user", content: "y" }] }, "messages"],
       [{ messages: [] }, "messages"],
       [{ messages: [{ role: "robot", content: "y" }] }, "messages[0].role"],

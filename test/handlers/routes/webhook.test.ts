@@ -132,6 +132,7 @@ test("a body without a message, or with a wrong one, names the field", async () 
   const { send } = gateway();
   await assert.rejects(send("default", {}), { status: 400, param: "message" });
   await assert.rejects(send("default", { text: 5 }), { status: 400, param: "text" });
+  await assert.rejects(send("default", { content: " \n" }), { status: 400, param: "content" });
   await assert.rejects(send("default", { message: "x", sender: "" }), { status: 400, param: "sender" });
 });
 

@@ -9,11 +9,17 @@ const TYPES = ["message", "cancel", "approve", "deny", "resume", "hello", "ping"
 test("any text that is no JSON object is the message, word for word", () => {
   fc.assert(
     fc.property(fc.string({ minLength: 1, unit: anyCharacter }), (text) => {
-      fc.pre(!text.trimStart().startsWith("{"));
+      fc.pre(text.trim() !== "" && !text.trimStart().startsWith("{"));
       assert.deepEqual(parseFrame(text), { ok: true, frame: { type: "message", text } });
     }),
     { numRuns: 200 },
   );
+});
+
+test("a message of blanks alone is refused", () => {
+  for (const text of ["", "\n\n", '{"message":" "}', '{"type":"message","text":"\\t"}']) {
+    assert.equal(parseFrame(text).ok, false, text);
+  }
 });
 
 test("any JSON object is a frame or a reason without its values, and never an exception", () => {

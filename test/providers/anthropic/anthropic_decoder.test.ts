@@ -42,3 +42,56 @@ test("a stop reason that nobody knows is tool_calls after one call or more, else
   const reasons = [[], [call(0)], [call(0), call(1)]].map((calls) => finishOf(start({}), ...calls, end).finish_reason);
   assert.deepEqual(reasons, ["stop", "tool_calls", "tool_calls"]);
 });
+
+test("arguments that are said twice, or followed by a stray text, are one whole object", () => {
+  const decode = (...parts: readonly string[]) => {
+    const decoder = new AnthropicDecoder({ name: "up", keySource: undefined, key: undefined, now: () => 0 });
+    const out: ProviderEvent[] = [];
+    const block = { type: "tool_use", id: "t", name: "look", input: {} };
+    decoder.push(JSON.stringify({ type: "content_block_start", index: 0, content_block: block }), out);
+    for (const partial_json of parts) {
+      const delta = { type: "input_json_delta", partial_json };
+      decoder.push(JSON.stringify({ type: "content_block_delta", index: 0, delta }), out);
+    }
+    decoder.push(JSON.stringify({ type: "content_block_stop", index: 0 }), out);
+    const said = out.map((event) => event.type === "tool_call_delta" ? event.arguments_delta : "").join("");
+    return [said, out.some((event) => event.type === "notice" && event.code === "tool_call_arguments_repeated")];
+  };
+  assert.deepEqual(decode(), ["{}", false]);
+  assert.deepEqual(decode("{}"), ["{}", false]);
+  assert.deepEqual(decode("{}", '{"a"', ":1}"), ['{"a":1}', false]);
+  assert.deepEqual(decode('{"a":1}', '{"a":1}'), ['{"a":1}', true]);
+  assert.deepEqual(decode("{}", '""'), ["{}", true]);
+  assert.deepEqual(decode("}", '{"a":1}'), ['}{"a":1}', false], "broken as it came");
+});
+
+test("the vendor's other figures of the usage are kept beside the counts", () => {
+  const finish = finishOf(
+    {
+      type: "message_start",
+      message: {
+        usage: {
+          input_tokens: 5,
+          output_tokens: 1,
+          service_tier: "standard",
+          cache_creation: { ephemeral_5m_input_tokens: 0 },
+        },
+      },
+    },
+    {
+      type: "message_delta",
+      delta: { stop_reason: "end_turn" },
+      usage: { output_tokens: 3, server_tool_use: { web_search_requests: 1 } },
+    },
+  );
+  assert.deepEqual(finish.usage, {
+    prompt_tokens: 5,
+    completion_tokens: 3,
+    total_tokens: 8,
+    vendor: {
+      service_tier: "standard",
+      cache_creation: { ephemeral_5m_input_tokens: 0 },
+      server_tool_use: { web_search_requests: 1 },
+    },
+  });
+});

@@ -3,7 +3,8 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { JsonSchema } from "../../../lib/base/json.ts";
 import { fitSchema } from "../../../lib/providers/dialect/fit_schema.ts";
-import { dialectOf } from "../../../lib/providers/dialect/schema_dialect.ts";
+import { DIALECTS } from "../../../lib/providers/dialect/schema_dialect.ts";
+import { VendorForms } from "../../../lib/providers/vendors/vendor_forms.ts";
 import { triesOf } from "../../support/seeded_random.ts";
 import { misfit, refusals, type VendorRules, VENDORS_RULES } from "./dialect_rules.ts";
 
@@ -11,7 +12,7 @@ const VENDORS = Object.entries(VENDORS_RULES);
 const ALL = VENDORS.map(([, rules]) => rules);
 
 function fit(schema: JsonSchema, rules: VendorRules) {
-  return fitSchema(schema, dialectOf(rules.target));
+  return fitSchema(schema, DIALECTS[new VendorForms(rules.target).of(rules.target.model).dialect]);
 }
 
 const rulesOf = (vendor: string): VendorRules => {

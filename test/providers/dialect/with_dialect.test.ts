@@ -13,6 +13,7 @@ import type { JsonSchema } from "../../../lib/base/json.ts";
 import type { Message } from "../../../lib/base/records/message.ts";
 import { withDialect } from "../../../lib/providers/dialect/with_dialect.ts";
 import type { ProviderRequest, ToolDeclaration } from "../../../lib/providers/provider.ts";
+import { VendorForms } from "../../../lib/providers/vendors/vendor_forms.ts";
 import { BUILTIN_TOOLS } from "../../../lib/tools/builtin.ts";
 import { callsOf, collect, KEY, NEVER, REQUEST, setUp } from "../support/provider_setup.ts";
 import { refusals, VENDORS_RULES } from "./dialect_rules.ts";
@@ -26,7 +27,7 @@ async function sent(
   { server = LOCAL, script = ["Done"] }: { readonly server?: typeof LOCAL; readonly script?: Script } = {},
 ) {
   const inner = createScriptedProvider(script);
-  const events = await collect(withDialect(inner, server), request);
+  const events = await collect(withDialect(inner, new VendorForms(server)), request);
   const [got] = inner.requests;
   assert.ok(got);
   return { got, events };
@@ -120,7 +121,7 @@ test("a request whose tools every vendor takes is passed on as it is, as one wit
       passed.push(given);
       return inner.stream(given, options);
     },
-  }, LOCAL);
+  }, new VendorForms(LOCAL));
   for await (const _ of provider.stream(request, { signal: NEVER }));
   assert.ok(tools.length > 5);
   assert.equal(passed[0], request);
@@ -179,7 +180,7 @@ test("OpenAI reads the end of a long description in the schema, other vendors in
 
 test("whoever leaves early ends the provider's stream, and an error before the first event arrives", async () => {
   const inner = createScriptedProvider([{ text: ["a", "b"], hang: "after" }, { errorBefore: new Error("Refused") }]);
-  const provider = withDialect(inner, LOCAL);
+  const provider = withDialect(inner, new VendorForms(LOCAL));
   const request = { ...REQUEST, tools: DOTTED };
   for await (const _ of provider.stream(request, { signal: NEVER })) break;
   assert.deepEqual([inner.aborted, inner.active], [1, 0]);

@@ -85,6 +85,9 @@ test("a window is learnt from a refusal, and no other error is taken for one", a
     6000,
   );
   assert.equal(learn(rejected("This model's maximum context length is 8192 tokens"), 8000), 4800);
+  // The vendor counted twice what we did: what it takes is less by our measure
+  assert.equal(learn(rejected("Your request exceeded model token limit: 20000 (requested: 60000)"), 30_000), 10_000);
+  assert.equal(learn(rejected("This model's maximum context length is 8192 tokens"), 8000), 4800);
   const others = [
     rejected("The tool's schema is broken"),
     new ProviderError("provider_error", "maximum context length is 5 tokens", { provider: "x", status: 500 }),

@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  callFieldsBeside,
-  fieldsBeside,
-  returnedFields,
-  withContent,
-} from "../../../lib/providers/openai/openai_chunk.ts";
+import { callFieldsBeside, returnedFields, withContent } from "../../../lib/providers/openai/openai_chunk.ts";
+import { fieldsBeside } from "../../../lib/providers/upstream/json_reading.ts";
 
 test("fields beside the known ones are those with a value, zero, false and empty ones too", () => {
   const record = { id: "1", a: 0, b: false, c: "", d: null, e: undefined, f: [], g: { h: 1 } };

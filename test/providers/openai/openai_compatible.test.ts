@@ -135,6 +135,40 @@ test("a server that refuses stream_options is asked without, and never again wit
   assert.deepEqual(upstream.requests.map(({ text }) => text.includes("stream_options")), [true, false, false]);
 });
 
+/** Forms of bodies in which servers refuse a field. */
+const FIELD_REFUSALS = [
+  [{
+    error: { code: 400, message: 'Invalid JSON payload: Unknown name "stream_options"', status: "INVALID_ARGUMENT" },
+  }],
+  {
+    object: "error",
+    message: {
+      detail: [{ type: "extra_forbidden", loc: ["body", "stream_options"], msg: "Extra inputs are not permitted" }],
+    },
+  },
+  { detail: [{ loc: ["body", "stream_options", "include_usage"], msg: "extra fields not permitted" }] },
+  { errors: [{ message: "include_usage is unknown" }], success: false },
+  { error_code: 336_002, error_msg: "unknown field stream_options" },
+  {
+    error: {
+      message: "Provider returned error",
+      code: 400,
+      metadata: { raw: '{"error":{"message":"Unrecognized","param":"stream_options"}}' },
+    },
+  },
+];
+
+for (const [place, body] of FIELD_REFUSALS.entries()) {
+  test(`a field that is refused is left out, in whatever form the refusal is: ${place}`, async (t) => {
+    const { upstream, provider } = await start(t, { kind: "status", status: 400, body }, {
+      kind: "text",
+      chunks: ["ok"],
+    });
+    assert.equal(textOf(await collect(provider)), "ok");
+    assert.deepEqual(upstream.requests.map(({ text }) => text.includes("stream_options")), [true, false]);
+  });
+}
+
 test("a server that refuses reasoning_content is asked without, and one that misses it is told as it is", async (t) => {
   const messages: Message[] = [
     { role: "user", content: "Hello" },
@@ -299,6 +333,52 @@ const QUIRKS: readonly Quirk[] = [
     calls: [{ name: "a", arguments: '{"b":1}' }],
   },
   {
+    name: "an empty text after the arguments",
+    chunks: [
+      tool({ index: 0, id: "x", function: { name: "a", arguments: "{}" } }),
+      tool({ index: 0, function: { arguments: '""' } }),
+      ...END,
+    ],
+    notices: ["tool_call_arguments_repeated"],
+    calls: [{ name: "a", arguments: "{}" }],
+  },
+  {
+    name: "the arguments said twice",
+    chunks: [
+      tool({ index: 0, id: "x", function: { name: "a", arguments: '{"b":' } }),
+      tool({ index: 0, function: { arguments: '"}{"}' } }),
+      tool({ index: 0, function: { arguments: '{"b":"}{"}' } }),
+      ...END,
+    ],
+    notices: ["tool_call_arguments_repeated"],
+    calls: [{ name: "a", arguments: '{"b":"}{"}' }],
+  },
+  {
+    name: "the call said twice, in parts and then whole",
+    chunks: [
+      tool({ index: 0, id: "x", function: { name: "a", arguments: '{"b":1}' } }),
+      toChunk([{
+        index: 0,
+        delta: { tool_calls: [{ id: "x", type: "function", function: { name: "a", arguments: '{"b":1}' } }] },
+        finish_reason: "tool_calls",
+      }]),
+      USAGE_CHUNK,
+    ],
+    notices: ["tool_call_without_index", "tool_call_name_repeated", "tool_call_arguments_repeated"],
+    calls: [{ name: "a", arguments: '{"b":1}' }],
+  },
+  {
+    name: "an empty object in the place of the arguments that follow",
+    chunks: [
+      tool({ index: 0, id: "x", function: { name: "a", arguments: "{}" } }),
+      tool({ index: 0, function: { arguments: '{"b"' } }),
+      tool({ index: 0, function: { arguments: ":1}\n" } }),
+      ...END,
+    ],
+    notices: [],
+    calls: [{ name: "a", arguments: '{"b":1}' }],
+  },
+  {
     name: "parts of a call without its name",
     chunks: [toDelta({ content: "x" }), tool({ index: 0, function: { arguments: "{}" } }), ...END],
     notices: ["tool_call_lost"],
@@ -329,6 +409,35 @@ const QUIRKS: readonly Quirk[] = [
     name: "a finish reason that every object has",
     chunks: [toDelta({ content: "x" }, "constructor"), USAGE_CHUNK],
     notices: ["finish_reason_unknown"],
+    text: "x",
+    reason: "stop",
+  },
+  {
+    name: "z.ai's finish reason of a full window",
+    chunks: [toDelta({ content: "x" }), toDelta({}, "model_context_window_exceeded"), USAGE_CHUNK],
+    notices: [],
+    text: "x",
+    reason: "length",
+  },
+  {
+    name: "z.ai's finish reason of a filter",
+    chunks: [toDelta({ content: "x" }), toDelta({}, "sensitive"), USAGE_CHUNK],
+    notices: [],
+    text: "x",
+    reason: "content_filter",
+  },
+  {
+    name: "usage in the choice, as Kimi gives it",
+    chunks: [
+      toDelta({ content: "x" }),
+      toChunk([{
+        index: 0,
+        delta: {},
+        finish_reason: "stop",
+        usage: { prompt_tokens: 12, completion_tokens: 3, total_tokens: 15, cached_tokens: 7 },
+      }]),
+    ],
+    notices: [],
     text: "x",
     reason: "stop",
   },
@@ -512,6 +621,21 @@ const FAILURES: readonly Failing[] = [
     code: "provider_error",
     says: /model crashed/,
   },
+  {
+    name: "a finish reason that is a failure of z.ai's network",
+    reply: { kind: "chunks", chunks: [toDelta({ content: "x" }), toDelta({}, "network_error"), USAGE_CHUNK] },
+    code: "provider_error",
+    says: /network_error/,
+  },
+  {
+    name: "a finish reason that is a failure of DeepSeek's machines",
+    reply: {
+      kind: "json",
+      body: { choices: [{ message: { content: null }, finish_reason: "insufficient_system_resource" }] },
+    },
+    code: "provider_error",
+    says: /insufficient_system_resource/,
+  },
   { name: "plain JSON that is no message", reply: { kind: "json", body: { hello: 1 } }, code: "provider_error" },
   { name: "nothing at all", reply: { kind: "raw", body: "" }, code: "provider_error", says: /empty/ },
   { name: "only [DONE]", reply: { kind: "raw", body: "data: [DONE]\n\n" }, code: "provider_error", says: /empty/ },
@@ -544,9 +668,9 @@ const FAILURES: readonly Failing[] = [
   { name: "bytes that are not HTTP", reply: { kind: "not_http" }, code: "provider_error" },
   {
     name: "a giant line",
-    reply: { kind: "giant_line", bytes: 5 * 1024 * 1024 },
+    reply: { kind: "giant_line", bytes: 33 * 1024 * 1024 },
     code: "provider_error",
-    says: /longer than 4194304 bytes/,
+    says: /longer than 33554432 bytes/,
   },
 ];
 

@@ -22,6 +22,7 @@ export function settings(changes: Partial<ProviderSettings> = {}): ProviderSetti
     api_key_env: "",
     api_key_file: "",
     timeout_secs: 120,
+    silence_secs: 0,
     max_retries: 0,
     vision: "auto",
     fallback: [],

@@ -12,7 +12,6 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const clientTools = [{ name: "weather", description: "The weather", parameters: undefined }];
 const tools = [{ name: "look" }];
 const CLIENT: ScriptedTurn = { toolCalls: [{ name: "weather" }] };
-/** The client's call before the agent's own: its id does not say that there was work of the agent */
 const CLIENT_FIRST: ScriptedTurn = { toolCalls: [{ name: "weather" }, { name: "look" }] };
 const OWN_FIRST: ScriptedTurn = { toolCalls: [{ name: "look" }, { name: "weather" }] };
 
@@ -60,17 +59,37 @@ describe("a turn that waits for the client's tools", () => {
     }
   });
 
-  test("of an attached run is noted only where the call's id does not say that work is lost", async () => {
-    for (
-      const [turn, isNoted, isLost] of [[CLIENT_FIRST, true, true], [OWN_FIRST, false, true], [
-        CLIENT,
-        false,
-        false,
-      ]] as const
-    ) {
+  test("under a vendor's own ids is kept apart from that of another conversation with the same ids", async () => {
+    const store = createMemoryStore();
+    const call = { id: "functions.weather:0", name: "weather" };
+    const plain = { durable: true, agentTools: "none", clientTools } as const;
+    for (const [i, said] of ["Alpha", "Beta", "Alpha"].entries()) {
+      const { runs } = supervised([{ toolCalls: [call], opaque: `${said} ${i}` }], { store, seed: i + 1 });
+      await readAll(await runs.start(ask(said, plain)));
+    }
+    assert.equal((await kept(store)).length, 2);
+    const { runs, provider } = supervised(["Sunny", "Sunny"], { store, seed: 9 });
+    for (const [i, said] of ["Beta", "Alpha"].entries()) {
+      const messages: Message[] = [
+        { role: "user", content: said },
+        {
+          role: "assistant",
+          content: null,
+          tool_calls: [{ id: call.id, type: "function", function: { name: "weather", arguments: "{ }" } }],
+        },
+        { role: "tool", tool_call_id: call.id, content: "25 degrees" },
+      ];
+      await readAll(await runs.start(ask("", { ...plain, durable: false, messages })));
+      const sent = provider.requests[i]?.messages.find(({ role }) => role === "assistant");
+      assert.deepEqual(sent, { ...messages[1], opaque: { scripted: said === "Beta" ? "Beta 1" : "Alpha 2" } });
+    }
+  });
+
+  test("of an attached run is noted where work of the agent would be lost", async () => {
+    for (const [turn, isLost] of [[CLIENT_FIRST, true], [OWN_FIRST, true], [CLIENT, false]] as const) {
       const store = createMemoryStore();
       const [id = ""] = await suspend(turn, { store, durable: false });
-      assert.deepEqual(await kept(store), isNoted ? [id] : []);
+      assert.deepEqual(await kept(store), isLost ? [id] : []);
       const last = (await afterRestart(id, store)).at(-1);
       assert.equal(/no longer keeps the rest of this turn/.test(String(last?.content)), isLost);
     }

@@ -29,7 +29,7 @@ const TURNS: Readonly<Record<string, readonly ScriptedTurn[]>> = {
   tools: [
     {
       text: ["First ", "I look."],
-      toolCalls: [{ name: "look" }, { name: "look", arguments: { twice: true } }],
+      toolCalls: [{ id: "up:0", name: "look" }, { id: "up:1", name: "look", arguments: { twice: true } }],
       opaque: "signed",
     },
     { text: ["Now I ", "count.\n"], toolCalls: [{ name: "count", arguments: { by: "tools" } }] },
@@ -62,6 +62,7 @@ function said({ messages }: ProviderRequest): ScriptedTurn {
     const message = done[i];
     if (turn.opaque !== undefined && message?.role === "assistant") {
       assert.deepEqual(message.opaque, { scripted: turn.opaque });
+      assert.deepEqual(message.vendor_ids, { scripted: turn.toolCalls?.map(({ id }) => id) });
     }
   }
   return turns[done.length] ?? assert.fail("There is no such turn");

@@ -65,4 +65,57 @@ describe("a run's budget", () => {
     await readAll(await runs.start(ask("Hi")));
     assert.deepEqual(provider.requests[0]?.parameters, {});
   });
+
+  test("ends a reply that passes its granted limit, and counts what was said", async () => {
+    const words = Array.from({ length: 3000 }, (_, i) => `word${i} `);
+    const { runs, provider } = supervised([{ text: words }], { agent: { tokensPerRun: 2000 } });
+    const events = await readAll(await runs.start(ask("Hi", { agentTools: "none", parameters: { max_tokens: 5 } })));
+    const done = only(events, "done");
+    assert.equal(done.finish_reason, "length");
+    assert.equal(only(events, "notice").code, "output_limit_passed");
+    assert.ok(done.usage.completion_tokens > 5 && done.usage.completion_tokens < 200, JSON.stringify(done.usage));
+    assert.equal(done.usage.estimated, true);
+    assert.equal(provider.aborted, 1);
+  });
+
+  test("leaves a reply within its limit alone, however long its words are", async () => {
+    const text = "Donaudampfschifffahrtsgesellschaft ".repeat(8);
+    const { runs } = supervised([{ text }, { reasoning: "Hm. ".repeat(500), text: "Yes" }]);
+    const long = await readAll(await runs.start(ask("Hi", { parameters: { max_tokens: 80 } })));
+    assert.equal(only(long, "done").finish_reason, "stop");
+    // Without a budget, thinking is the vendor's affair
+    const thought = await readAll(await runs.start(ask("Hi", { parameters: { max_tokens: 80 } })));
+    assert.equal(only(thought, "done").finish_reason, "stop");
+  });
+
+  test("keeps the usage and the calls of a reply that came in one piece", async () => {
+    const usage = { prompt_tokens: 1, completion_tokens: 900, total_tokens: 901 };
+    const input = JSON.stringify({ text: "x".repeat(5000) });
+    const replies = [
+      [{ type: "tool_call_delta", index: 0, name: "look", arguments_delta: input }, {
+        type: "finish",
+        finish_reason: "tool_calls",
+        usage,
+      }],
+      [{ type: "text_delta", delta: "y".repeat(5000) }, { type: "finish", finish_reason: "stop", usage }],
+    ] as const;
+    let turn = 0;
+    const { runs, executor } = supervised([], {
+      tools: [{ name: "look", run: () => "Seen" }],
+      wrap: (providers) => ({
+        ...providers,
+        resolve(model) {
+          const resolved = providers.resolve(model);
+          const stream = async function* () {
+            yield replies[turn++] ?? [];
+          };
+          return { ...resolved, provider: { ...resolved.provider, stream } };
+        },
+      }),
+    });
+    const events = await readAll(await runs.start(ask("Hi", { parameters: { max_tokens: 5 } })));
+    assert.equal(executor.calls.length, 1);
+    const done = only(events, "done");
+    assert.deepEqual([done.finish_reason, done.usage.completion_tokens], ["length", 1800]);
+  });
 });

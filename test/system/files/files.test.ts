@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { linkSync, mkdirSync, symlinkSync, unlinkSync } from "node:fs";
+import { linkSync, mkdirSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { test } from "node:test";
+import type { ToolError } from "../../../lib/base/errors.ts";
 import { type Clock, systemClock } from "../../../lib/base/clock.ts";
 import type { Files, FileScope, FilesVariant, OpenFile } from "../../../lib/system/files/files.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
@@ -68,6 +69,63 @@ for (const variant of VARIANTS) {
 
   check("reads a file by its relative path", { "a/b.txt": "text" }, async ({ read }) => {
     for (const path of ["a/b.txt", "./a/b.txt", "a//b.txt", "a/./b.txt"]) assert.equal(await read(path), "text", path);
+  });
+
+  const [COMPOSED, APART] = ["Caf\u00e9", "Cafe\u0301"];
+
+  check("reads and changes what has the same name in other code points", {
+    [`${APART}/${APART}.txt`]: "text",
+    [`two/x${APART}`]: "",
+    [`${APART}.env/.env`]: "A=1",
+  }, async ({ read, walk, files, workspace }) => {
+    assert.equal(await read(`${COMPOSED}/${COMPOSED}.txt`), "text");
+    assert.deepEqual(await walk(COMPOSED), [`${APART}/${APART}.txt`]);
+    assert.equal(await read(`${COMPOSED}.env/.env`), "path_sensitive");
+    const forbidden = { forbiddenPaths: [workspace.path(APART)] };
+    assert.equal(await read(`${COMPOSED}/${COMPOSED}.txt`, forbidden), "path_forbidden");
+    const scope = { workspaceRoot: workspace.root, allowedRoot: ".", forbiddenPaths: [], allowSensitive: false };
+    const path = `${COMPOSED}/${COMPOSED}.txt`;
+    const found = await files.inspect(path, scope, { maxBytes: undefined });
+    assert.equal(found.path, `${APART}/${APART}.txt`);
+    const change = { kind: "write", path, content: new Uint8Array([65]), expected: found.file?.version } as const;
+    await files.change([change], scope, { signal: new AbortController().signal });
+    assert.deepEqual(await walk(APART), [`${APART}/${APART}.txt`]);
+    assert.equal(await read(`${APART}/${APART}.txt`), "A");
+    workspace.write(`${COMPOSED}/${COMPOSED}.txt`, "other");
+    assert.equal(await read(path), "other", "an exact name comes first");
+    workspace.write("several/e\u0323\u0307", "1");
+    workspace.write("several/\u1eb9\u0307", "2");
+    assert.equal(await read("several/\u0117\u0323"), "not_found", "none of several is taken");
+  });
+
+  check("a name that is not there is told with the one that looks alike", {
+    "Shot 3.00\u202fPM.png": "",
+    "two\u00a0a": "",
+    "two\u202fa": "",
+    "no-entry": "",
+    "way/in\u00a0it/a.txt": "",
+  }, async ({ files, workspace }) => {
+    symlinkSync(workspace.outside, workspace.path("out"));
+    writeFileSync(join(workspace.outside, "far\u00a0off"), "");
+    const scope = {
+      workspaceRoot: workspace.root,
+      allowedRoot: ".",
+      forbiddenPaths: [workspace.path("no-entry")],
+      allowSensitive: false,
+    };
+    const told = async (path: string) => {
+      const error = await files.open(path, scope).then(() => undefined, (reason: ToolError) => reason);
+      return error?.message.split("; there is ")[1] ?? error?.code;
+    };
+    assert.equal(await told("Shot 3.00 PM.png"), '"Shot 3.00\\u202fPM.png", with U+202F');
+    assert.equal(await told("way/in it/a.txt"), '"in\\u00a0it", with U+00A0');
+    for (const path of ["two a", "Shot 4.00 PM.png", "no\u2011entry"]) {
+      assert.equal(await told(path), "not_found", path);
+    }
+    assert.match(await told("out/far off") ?? "", /^(not_found|path_outside_root)$/);
+    const found = await files.inspect("Shot 3.00 PM.png", scope, { maxBytes: undefined });
+    assert.deepEqual([found.file, found.like], [undefined, "Shot 3.00\u202fPM.png"]);
+    assert.equal((await files.inspect("no\u2011entry", scope, { maxBytes: undefined })).like, undefined);
   });
 
   check("refuses paths by their text alone", { "a.txt": "text", "a/b.txt": "text" }, async ({ read, workspace }) => {

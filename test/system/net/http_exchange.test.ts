@@ -7,7 +7,12 @@ import { createFakeClock } from "../../support/fake_clock.ts";
 
 /** A request that was sent, and the network as its handler sees it. */
 function send(
-  { signal = new AbortController().signal, wholeBytes }: { signal?: AbortSignal; wholeBytes?: number } = {},
+  { signal = new AbortController().signal, ...limits }: {
+    signal?: AbortSignal;
+    wholeBytes?: number;
+    silenceMs?: number;
+    paused?: boolean;
+  } = {},
 ) {
   const clock = createFakeClock();
   let isBroken = false;
@@ -15,14 +20,14 @@ function send(
     abort: () => isBroken = true,
     pause() {},
     resume: () => assert.fail("it is over"),
-    paused: wholeBytes === undefined,
+    paused: limits.paused ?? limits.wholeBytes === undefined,
   };
   let handler: Dispatcher.DispatchHandler = {};
   const dispatch = (_: unknown, given: Dispatcher.DispatchHandler) => {
     handler = given;
     return true;
   };
-  const request = { method: "GET", path: "/", headers: {}, signal, timeoutMs: 1000, wholeBytes } as const;
+  const request = { method: "GET", path: "/", headers: {}, signal, timeoutMs: 1000, ...limits } as const;
   const context = { provider: "up", origin: "http://up.test", clock, queues: createExchangeQueues() };
   // No more of them is asked
   const sent = startExchange({ dispatch } as unknown as Dispatcher, request, context);
@@ -46,8 +51,8 @@ function send(
 }
 
 /** An exchange whose head has come. */
-async function begun(signal?: AbortSignal) {
-  const network = send(signal === undefined ? {} : { signal });
+async function begun(signal?: AbortSignal, limits: { silenceMs?: number; paused?: boolean } = {}) {
+  const network = send({ ...(signal && { signal }), ...limits });
   network.head(200, "text/event-stream");
   return { ...network, exchange: await network.sent };
 }
@@ -141,4 +146,59 @@ test("those that end in one turn are given in their order, a cancelled one too: 
   assert.deepEqual(texts.map(String), [...given.keys()].map(String));
   assert.deepEqual(given, given.toSorted((a, b) => a - b));
   assert.equal(given.length, 40);
+});
+
+test("a reply that comes and says nothing ends after its bound, and what is said begins it anew", async () => {
+  const { exchange, come, clock } = await begun(undefined, { silenceMs: 3000, paused: false });
+  const wait = async (ms: number) => {
+    const reading = exchange.read().then(() => "read", (error: Error) => error.message);
+    await clock.advance(ms);
+    come("x");
+    return await reading;
+  };
+  for (let i = 0; i < 3; i++) assert.equal(await wait(900), "read");
+  exchange.said();
+  for (let i = 0; i < 3; i++) assert.equal(await wait(900), "read");
+  // While nobody waits, no time counts
+  await clock.advance(60_000);
+  assert.equal(await wait(200), "read");
+  assert.match(await wait(200), /said nothing within 3 s/);
+  assert.equal(clock.pending(), 0);
+});
+
+test("spaces in the place of a whole reply do not hold it for ever", async () => {
+  const { sent, head, come, clock } = send({ wholeBytes: 100, silenceMs: 3000 });
+  head(200, "application/json");
+  const reading = sent.then(() => "given", (error: Error) => error.message);
+  for (let i = 0; i < 4; i++) {
+    come(" ");
+    await clock.advance(900);
+  }
+  assert.match(await reading, /said nothing within 3 s/);
+});
+
+test("once all was said, a break is an end, and so is the time that was given", async () => {
+  const cut = await begun(undefined, { paused: false });
+  cut.come("all");
+  assert.equal(await read(cut.exchange), "all");
+  cut.exchange.hurry(1000);
+  cut.come("usage");
+  cut.fail();
+  assert.equal(await read(cut.exchange), "usage", "what came is read");
+  assert.equal(await cut.exchange.read(), undefined);
+  const open = await begun();
+  open.exchange.hurry(1000);
+  const next = open.exchange.read();
+  await open.clock.advance(999);
+  assert.equal(open.isBroken(), false);
+  await open.clock.advance(1);
+  assert.equal(await next, undefined);
+  assert.ok(open.isBroken());
+  assert.equal(open.clock.pending(), 0);
+  const controller = new AbortController();
+  const left = await begun(controller.signal);
+  left.exchange.hurry(1000);
+  const reading = left.exchange.read();
+  controller.abort(new CancelError("client_gone"));
+  await assert.rejects(reading, CancelError);
 });

@@ -175,7 +175,10 @@ test("nothing a contained command starts outlives it", { skip }, () =>
     const processes = processesIn(workspace, { marker });
     const script = "setsid sleep 300 & until [ -e go ]; do sleep 0.02; done; echo done";
     const work = processes.run(request(workspace.root, script, { timeoutMs: 120_000 }));
-    await until(() => marked(marker).includes("sleep 300"), "it does not start");
+    // A refusal says why it does not start
+    const ended = work.then(({ stderr }) => assert.fail(`it ended: ${stderr.text}`));
+    await Promise.race([ended, until(() => marked(marker).includes("sleep 300"), "it does not start")]);
+    ended.catch(() => {});
     workspace.write("go", "");
     assert.equal((await work).stdout.text, "done\n");
     await until(() => marked(marker).length === 0, () => `These live on: ${marked(marker).join("; ")}`);

@@ -62,6 +62,33 @@ test("typographic dashes, quotes and blanks equal ASCII after all else, and the 
   assert.throws(() => apply("a\u2212b\na\u2013b\n", "@@", "-a-b"), refused(/fits 2 places/));
 });
 
+test("the same text in other code points has a place after the exact one, and changed lines keep the file's own", () => {
+  const [composed, apart] = ["Caf\u00e9", "Cafe\u0301"];
+  assert.equal(apply(`${apart} a\n${composed} a\n`, "@@", `-${composed} a`, "+x"), `${apart} a\nx\n`);
+  assert.equal(apply(`${apart} a\nb\n`, "@@", ` ${composed} a`, "-b", "+c"), `${apart} a\nc\n`);
+  assert.equal(apply(`${apart} a\n`, "@@", `-${composed} a`, `+${composed} b`), `${apart} b\n`);
+  assert.equal(apply(`  ${apart} a\n`, "@@", `-${composed} a`, `+${composed} b`), `  ${apart} b\n`);
+  assert.equal(apply(`  a\ndef ${apart}:\n  a\n`, `@@ def ${composed}:`, "-  a"), `  a\ndef ${apart}:\n`);
+});
+
+test("a changed line that was found by ASCII quotes and dashes keeps the file's own in what it repeats", () => {
+  const text = "  it\u2019s \u201cwell\u201d \u2013 or\u00a0not\n";
+  assert.equal(
+    apply(text, "@@", '-  it\'s "well" - or not', '+  it\'s "good" - or now, "yes"'),
+    '  it\u2019s \u201cgood\u201d \u2013 or\u00a0now, "yes"\n',
+  );
+  assert.equal(apply(text, "@@", '-it\'s "well" - or not', "+it's so"), "  it\u2019s so\n");
+  assert.equal(
+    apply("\u201ca\u201d\n\u201cb\u201d\n", "@@", '-"a"', '-"b"', '+"c"', '+"d"', '+"e"'),
+    '\u201cc\u201d\n\u201cd\u201d\n"e"\n',
+  );
+  assert.equal(
+    apply('"a"\n', "@@", '-"a"', "+\u201cb\u201d"),
+    "\u201cb\u201d\n",
+    "an exact line is as the patch has it",
+  );
+});
+
 test("new lines are indented like the file where the hunk's old lines were not", () => {
   const python = "class A:\n    def f(self):\n        if x:\n            y()\n";
   assert.equal(

@@ -95,6 +95,20 @@ test("a hunk that fits several places writes nothing, and the model reads which 
     assert.equal(readFileSync(path("a.txt"), "utf8"), "x\ny\nz\n");
   }));
 
+test("a patch that deletes a file and adds it again replaces it, in the form that it had", () =>
+  withWorkspace({ "a.txt": "\ufeffone\r\ntwo\r\n", "b.txt": "b\n" }, async ({ root, path }) => {
+    const { call } = createToolBench({ root, config: ON });
+    const patch = (...lines: readonly string[]) => ["*** Begin Patch", ...lines, "*** End Patch"].join("\n");
+    const rewrite = patch("*** Delete File: a.txt", "*** Delete File: b.txt", "*** Add File: a.txt", "+1");
+    const { result } = await call("apply_patch", { patch: rewrite });
+    assert.equal(result.output, "dry_run=false files=2\nD b.txt\nM a.txt");
+    assert.equal(readFileSync(path("a.txt"), "utf8"), "\ufeff1\r\n");
+    const again = await call("apply_patch", { patch: patch("*** Add File: a.txt", "+2", "*** Delete File: a.txt") });
+    assert.match(again.result.output, /it exists/);
+    const gone = await call("apply_patch", { patch: patch("*** Delete File: b.txt", "*** Add File: b.txt", "+2") });
+    assert.match(gone.result.output, /Cannot delete "b\.txt": it does not exist/);
+  }));
+
 test("a dry run says the same and writes nothing", () =>
   withWorkspace({ "a.txt": "one\n" }, async ({ root, path }) => {
     const { call } = createToolBench({ root, config: ON });

@@ -102,6 +102,30 @@ test("gives matches as data, and stops at its limit", () =>
     });
   }));
 
+test("lines with the same text in other code points are found where none has those of the pattern", () =>
+  withWorkspace(
+    { "a.md": "x\nCafe\u0301 noir\n", "b.md": `${"-".repeat(400)}e\u0301te\u0301${"-".repeat(400)}` },
+    async ({ root, write }) => {
+      const { call } = createToolBench({ root });
+      const search = async (pattern: string) => (await call("content_search", { pattern })).result;
+      const told = "[No line has the code points of the pattern: these have the same text in others]";
+      assert.equal((await search("caf\u00e9|Caf\u00e9 n")).output, `a.md:2: Cafe\u0301 noir\n${told}`);
+      assert.deepEqual((await search("\u00e9t\u00e9")).data, {
+        matches: [{
+          path: "b.md",
+          line: 1,
+          text: `...${"-".repeat(100)}e\u0301te\u0301${"-".repeat(195)}...`,
+          start_byte: 401,
+        }],
+        files: 2,
+        truncated: false,
+      });
+      assert.equal((await search("caf\u00e8")).output, "No line matches in 2 files");
+      write("c.md", "Caf\u00e9 noir\n");
+      assert.equal((await search("Caf\u00e9")).output, "c.md:1: Caf\u00e9 noir");
+    },
+  ));
+
 test("shows a long line around its match, with the byte that read_file goes on at", () =>
   withWorkspace({ "a.txt": `no\n${"é".repeat(50_000)}needle${"y".repeat(1000)}` }, async ({ root }) => {
     const { call } = createToolBench({ root });

@@ -55,6 +55,43 @@ test("line endings and the byte order mark are kept", () =>
     assert.equal(await edited("mixed.txt", "two\r\n", "2\n"), "one\n2\n");
   }));
 
+test("the same text in other code points is found after the exact one, and what stays is as it was in the file", () => {
+  const [composed, apart] = ["Caf\u00e9", "Cafe\u0301"];
+  const edited = (text: string, oldText: string, newText: string) => editText(text, [edit(oldText, newText)], "f");
+  assert.equal(edited(`${apart} au lait\n`, `${composed} au`, `${composed} sans`), `${apart} sans lait\n`);
+  assert.equal(edited(`${composed} au\n`, `${apart} au`, `${apart} sans`), `${composed} sans\n`);
+  assert.equal(edited(`${apart}\n${composed}\n`, composed, "Tee"), `${apart}\nTee\n`, "an exact place comes first");
+  assert.equal(edited("\u1112\u1161\u11ab\n", "\ud55c", "x"), "x\n", "a syllable of Hangul");
+  assert.throws(() => edited(`${apart} ${apart}\n`, composed, "x"), /more than once/);
+  assert.throws(() => edited(`${apart}\n`, "Caf\u00e8", "x"), /not in the file/);
+  assert.equal(edited(`x${apart}\r\ny\r\n`, `x${composed}\ny`, `x${composed}\nz\ny`), `x${apart}\r\nz\r\ny\r\n`);
+});
+
+test("an edit meets its text over mixed line ends, whose lines keep theirs", () => {
+  const text = "a\r\nb\nc\r\nd\n";
+  const edited = (oldText: string, newText: string) => editText(text, [edit(oldText, newText)], "f");
+  assert.equal(edited("a\nb\nc\n", "a\nB\nc\n"), "a\r\nB\nc\r\nd\n");
+  assert.equal(edited("a\nb", "a\nx\ny\nb"), "a\r\nx\r\ny\r\nb\nc\r\nd\n");
+  assert.equal(edited("c\nd", "c\nx"), "a\r\nb\nc\r\nx\n");
+  assert.throws(() => editText("a\r\nb\na\nb\n", [edit("a\nb\r\n", "x")], "f"), /more than once/);
+});
+
+test("an edit by other code points changes nothing outside its place", () => {
+  const piece = fc.constantFrom("e\u0301", "\u00e9", "a", " ", "\r\n", "\n", "\u1100\u1161", "\uac00", "x\u0323\u0307");
+  const pieces = fc.array(piece, { maxLength: 6 }).map((each) => each.join(""));
+  fc.assert(
+    fc.property(pieces, pieces, pieces, pieces, (before, given, after, added) => {
+      const other = (text: string) => text.normalize("NFD").replaceAll(/\r?\n/g, "\n");
+      // Marks and syllables of a neighbour would become a part of it
+      const text = `${before}<${given}>${after}`;
+      const result = editText(text, [edit(`<${other(given)}>`, `<${other(added)}>`)], "f");
+      assert.ok(result.startsWith(`${before}<`) && result.endsWith(`>${after}`));
+      assert.equal(other(result.slice(before.length + 1, -after.length - 1)), other(added));
+      assert.equal(editText(text, [edit(`<${other(given)}>`, `<${other(given)}>`)], "f").length, text.length);
+    }),
+  );
+});
+
 test("the limits and refusals of write_file hold", () =>
   withWorkspace({ "a.txt": "x", "bin": new Uint8Array([65, 0]), ".env": "A=1" }, async ({ root, path }) => {
     const { call } = createToolBench({ root, config: { ...ON, write_file: { enabled: true, max_write_bytes: 4 } } });

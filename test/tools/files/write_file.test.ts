@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { hash } from "node:crypto";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
+import type { Approver } from "../../../lib/tools/runtime/tool_call.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
@@ -39,6 +41,38 @@ test("an existing file is replaced only with overwrite, in a dry run too", () =>
     assert.equal(readFileSync(path("a.txt"), "utf8"), "new");
     await call("write_file", { path: "deep/er/b.txt", content: "new", dry_run: true });
     assert.equal(existsSync(path("deep")), false);
+  }));
+
+test("a file that is replaced keeps its byte order mark and its line ends, and the question has the final bytes", () =>
+  withWorkspace({
+    "both.txt": "\ufeffone\r\ntwo\r\n",
+    "mixed.txt": "one\r\ntwo\n",
+    "bin": new Uint8Array([0xef, 0xbb, 0xbf, 0]),
+  }, async ({ root, path }) => {
+    const { call, configure } = createToolBench({ root, config: ON });
+    const written = async (name: string, content: string) => {
+      const { result } = await call("write_file", { path: name, content, overwrite: true });
+      return [readFileSync(path(name), "utf8"), result.output.split("\n")[1] ?? ""];
+    };
+    const kept = "[The byte order mark and the CRLF line ends of the file are kept]";
+    assert.deepEqual(await written("both.txt", "1\n2\n"), ["\ufeff1\r\n2\r\n", kept]);
+    assert.deepEqual(await written("both.txt", "\ufeff1\n2\r\n"), ["\ufeff1\n2\r\n", ""]);
+    assert.deepEqual(await written("mixed.txt", "1\n2\n"), ["1\n2\n", ""]);
+    assert.deepEqual(await written("bin", "1\n"), ["1\n", ""]);
+    writeFileSync(path("both.txt"), "\ufeffone\r\n");
+    configure({ write_file: { enabled: true } });
+    let bound: unknown;
+    const approver: Approver = async (request) => {
+      bound = request.binding.bound;
+      return { decision: "approve", reason: "" };
+    };
+    const input = { path: "both.txt", content: "1\n2\n", overwrite: true };
+    const { result } = await call("write_file", input, { approver });
+    assert.match(result.output, /bytes=9/);
+    const sha256 = hash("sha256", "\ufeff1\r\n2\r\n");
+    assert.deepEqual(bound, [{ kind: "file", name: "both.txt as it will be written, 9 bytes", sha256 }]);
+    configure({ ...ON, write_file: { enabled: true, max_write_bytes: 6 } });
+    assert.match((await call("write_file", { ...input, content: "1\n2" })).result.output, /it would have 7 bytes/);
   }));
 
 test("holds to max_write_bytes, in bytes", () =>

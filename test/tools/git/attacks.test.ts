@@ -15,6 +15,7 @@ import process from "node:process";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
+import { createToolBench } from "../../support/tool_bench.ts";
 import { GIT_ON, type RepositoryWorkspace, withRepository } from "./with_repository.ts";
 
 const SECRET = "outside: this must never be read";
@@ -125,6 +126,37 @@ test("a submodule whose git folder lies in its parent's works, one that leads ou
     for (const input of [{ op: "add", paths: ["a.txt"] }, { op: "stash" }, { op: "status", path: "sub" }]) {
       assert.match(await refused(input), /"core\.worktree": the files would lie elsewhere/);
     }
+  }));
+
+test("status looks into submodules and runs no program of theirs; one that leads outside is not looked into", () =>
+  withRepository({ "a.txt": "one\n" }, async ({ root, ok, path, write, outside }) => {
+    initRepository(path("..", "library"));
+    git(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", path("..", "library"), "sub");
+    git(root, "commit", "-q", "-m", "with a submodule");
+    const [ran, program] = [path("ran"), path("..", "run.sh")];
+    writeFileSync(program, `#!/bin/sh\necho run >> ${ran}\nexit 1\n`, { mode: 0o755 });
+    for (const key of ["core.fsmonitor", "filter.x.clean", "filter.x.process", "diff.x.textconv", "diff.external"]) {
+      git(path("sub"), "config", key, program);
+    }
+    write("sub/.gitattributes", "* filter=x diff=x\n");
+    write("sub/new.txt", "new\n");
+    git(root, "config", "submodule.sub.ignore", "all");
+    for (const sandbox of ["off", "auto"] as const) {
+      const { call } = createToolBench({ root, config: { ...GIT_ON, shell: { sandbox } } });
+      const { result } = await call("git_operations", { op: "status" });
+      assert.equal(result.output, "## main\n ? sub");
+      assert.equal(existsSync(ran), false);
+    }
+    git(root, "status", "--ignore-submodules=none");
+    assert.equal(existsSync(ran), true, "git by itself runs one");
+    rmSync(ran);
+    git(path("sub"), "config", "core.worktree", outside);
+    assert.match(
+      await ok({ op: "status" }),
+      /^## main\n\[Changes inside of submodules are not shown: .*core\.worktree/,
+    );
+    writeFileSync(path("sub/.git"), `gitdir: ${outside}\n`);
+    assert.match(await ok({ op: "status" }), /\[Changes inside of submodules are not shown: .*outside the workspace/);
   }));
 
 test("a password in the configuration of a repository is read by no file tool and no command", () =>

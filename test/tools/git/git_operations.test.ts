@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import {
   existsSync,
+  mkdirSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -61,6 +62,33 @@ test("looks, adds, commits, switches, restores and stashes", () =>
     assert.equal(await ok({ op: "log", rev: "stash" }), "no stashes");
     assert.equal(await ok({ op: "checkout", paths: ["a.txt"], rev: "HEAD~1" }), "## main\nM  a.txt");
     assert.equal(git(root, "fsck", "--no-dangling"), "");
+  }, { config: GIT_CONTAINED }));
+
+test("status shows renames and what changed inside of submodules; log of a branch without a commit says so", () =>
+  withRepository({ "a.txt": "one\ntwo\nthree\n" }, async ({ ok, refused, root, path, write }) => {
+    initRepository(path("..", "library"));
+    git(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", path("..", "library"), "sub");
+    git(root, "commit", "-q", "-m", "with a submodule");
+    assert.equal(await ok({ op: "status" }), "## main");
+    git(root, "mv", "a.txt", "b.txt");
+    assert.equal(await ok({ op: "status" }), "## main\nR  a.txt -> b.txt");
+    git(root, "mv", "b.txt", "a.txt");
+    write("sub/new.txt", "new\n");
+    assert.equal(await ok({ op: "status" }), "## main\n ? sub");
+    git(path("sub"), "add", "new.txt");
+    assert.equal(await ok({ op: "status" }), "## main\n m sub");
+    rmSync(path("sub"), { recursive: true });
+    mkdirSync(path("sub"));
+    assert.equal(
+      await ok({ op: "status" }),
+      '## main\n[Changes inside of submodules are not shown: "sub" is not checked out]',
+    );
+    git(root, "symbolic-ref", "HEAD", "refs/heads/next/one");
+    assert.equal(await ok({ op: "log" }), "no commits yet on branch next/one");
+    assert.match(await ok({ op: "log", rev: "main" }), /first$/);
+    writeFileSync(path(".git/refs/heads/broken"), `${"1".repeat(40)}\n`);
+    git(root, "symbolic-ref", "HEAD", "refs/heads/broken");
+    assert.match(await refused({ op: "log" }), /Cannot finish git log/);
   }, { config: GIT_CONTAINED }));
 
 test("works in a folder below the top and on a repository below the workspace", () =>

@@ -21,7 +21,7 @@ interface Circumstances {
   readonly tool?: Tool;
   readonly allowedRoot?: string;
   readonly signal?: AbortSignal;
-  /** Parts that the tool itself is bound to */
+  /** Parts that the tool itself is bound to. Default: none */
   readonly parts?: BoundParts;
 }
 
@@ -30,8 +30,8 @@ function bind(root: string, input: Readonly<Record<string, unknown>>, more: Circ
   const config = defaultConfig();
   const { security } = config;
   const prepared = writeFile.prepare(JSON.stringify(input));
-  const { parts } = more;
-  return bindCall(tool, parts === undefined ? prepared : { ...prepared, bind: () => Promise.resolve(parts) }, {
+  const { parts = { shown: [], throughFiles: true } } = more;
+  return bindCall(tool, { ...prepared, bind: () => Promise.resolve(parts) }, {
     services: {
       files,
       commands: { find: () => Promise.resolve(undefined), identify: () => Promise.resolve(undefined) },
@@ -47,7 +47,7 @@ function bind(root: string, input: Readonly<Record<string, unknown>>, more: Circ
     },
     workspaceRoot: root,
     config: { ...config, security: { ...security, write_file: { ...security.write_file, allowed_root: allowedRoot } } },
-    // Only a tool with a binding of its own looks at it
+    // Only a tool's own binding looks at it
     context: undefined as never,
     signal,
   });

@@ -75,6 +75,22 @@ test("a fault names the place and the reason", () => {
   });
 });
 
+test("a schema is closed where it names properties and says nothing of others", () => {
+  const rows: readonly (readonly [schema: object, takesAny: boolean, takesText: boolean])[] = [
+    [{}, true, true],
+    [{ properties: {} }, false, false],
+    [{ properties: { a: {} } }, false, false],
+    [{ properties: { a: {} }, additionalProperties: true }, true, true],
+    [{ additionalProperties: false }, false, false],
+    [{ additionalProperties: { type: "string" } }, false, true],
+  ];
+  for (const [schema, takesAny, takesText] of rows) {
+    const { check } = compileSchema({ type: "object", ...schema });
+    const takes = [{ b: 1 }, { b: "text" }].map((input) => check(input) === undefined);
+    assert.deepEqual(takes, [takesAny, takesText], JSON.stringify(schema));
+  }
+});
+
 test("a multiple is one of people's decimals, whatever their binary form", () => {
   const { check } = compileSchema(object({ multipleOf: 0.1 }));
   assert.equal(check({ value: 0.3 }), undefined);
@@ -86,8 +102,7 @@ test("compileSchema() refuses what it would not check", () => {
   const refused: readonly (readonly [unknown, RegExp])[] = [
     [null, /an object/],
     [{ type: "string" }, /"object"/],
-    [{ type: "object" }, /"properties"/],
-    [{ type: "object", properties: {} }, /"additionalProperties"/],
+    [{ type: "object", properties: [] }, /"properties"/],
     [object({}, { anyOf: [{}] }), /"anyOf"/],
     [object({ $ref: "#" }), /"properties.value.\$ref"/],
     [object({ if: {} }), /"properties.value.if"/],

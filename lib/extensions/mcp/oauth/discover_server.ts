@@ -42,7 +42,7 @@ export async function discoverServer(options: DiscoverOptions): Promise<FoundAut
   const named = resource?.authorization_servers ?? [];
   const wanted = issuer === "" ? named[0] ?? url.origin : issuer;
   if (issuer !== "" && named.length > 0 && !named.some((one) => isSameIssuer(one, issuer))) {
-    throw cannotSignIn(server, `it does not name the issuer of [mcp.servers.${server}.oauth]`);
+    throw cannotSignIn(server, `it does not name what [mcp.servers.${server}.oauth] issuer has`);
   }
   requireSafe(server, wanted, "its authorization server");
   const metadata = await readMetadata(options, wanted);
@@ -102,10 +102,15 @@ async function readMetadata(
     if (metadata !== undefined) return metadata;
   } catch (error) {
     if (error instanceof McpError) throw error;
-    const reason = error instanceof sdk.IssuerMismatchError
-      ? "the metadata of its authorization server are those of another issuer"
-      : "the metadata of its authorization server cannot be read";
-    throw cannotSignIn(server, reason, error);
+    if (!(error instanceof sdk.IssuerMismatchError)) {
+      throw cannotSignIn(server, "the metadata of its authorization server cannot be read", error);
+    }
+    const { received = "" } = error;
+    // RFC 8414 has them equal letter by letter. Whoever operates the gateway may know better
+    const way = isSameIssuer(received, issuer)
+      ? `: they end with and without "/"; [mcp.servers.${server}.oauth] issuer = ${JSON.stringify(received)} takes it`
+      : "";
+    throw cannotSignIn(server, `the metadata of its authorization server are those of another issuer${way}`, error);
   }
   throw cannotSignIn(server, `"${new URL(issuer).host}" has no metadata of an authorization server`);
 }

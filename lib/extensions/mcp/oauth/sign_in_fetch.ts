@@ -65,5 +65,5 @@ export class SignInNeeded extends McpError {}
 /** Returns the error of a request that needs a person to sign in. */
 export function needsSignIn(server: string, reason: string): SignInNeeded {
   const message = `Cannot use the MCP server "${server}": ${reason}; sign in with: postern mcp login ${server}`;
-  return new SignInNeeded("mcp_unavailable", message, { server, written: false });
+  return new SignInNeeded("mcp_unavailable", message, { server, written: false, isStale: true });
 }

@@ -52,7 +52,7 @@ export class TokenSource {
   provider(server: string, settings: McpServerSettings): AuthProvider {
     return {
       token: () => this.#noting(server, () => this.#token(server, settings)),
-      onUnauthorized: () => this.#noting(server, () => this.#refused(server, settings)),
+      onUnauthorized: ({ response }) => this.#noting(server, () => this.#refused(server, settings, response)),
     };
   }
 
@@ -89,7 +89,7 @@ export class TokenSource {
     return (await this.#renew(server, settings)).access_token;
   }
 
-  async #refused(server: string, settings: McpServerSettings): Promise<void> {
+  async #refused(server: string, settings: McpServerSettings, { headers }: Response): Promise<void> {
     if (settings.oauth.grant === "client_credentials") {
       const known = this.#own.get(server);
       if (known !== undefined && !this.#isFresh(known.obtainedAt)) this.#own.delete(server);
@@ -97,6 +97,8 @@ export class TokenSource {
       return;
     }
     const credential = await this.#credential(server, settings);
+    // A server that names no way to sign in may mean a session that it does not know any more: whoever asked sees the status
+    if (credential === undefined && !headers.has("www-authenticate")) return;
     if (credential === undefined) throw needsSignIn(server, "it wants a sign-in");
     if (this.#isFresh(credential.obtained_at)) return;
     if (credential.refresh_token === undefined) throw needsSignIn(server, "it no longer takes the token");

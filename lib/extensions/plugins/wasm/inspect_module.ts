@@ -1,6 +1,20 @@
 import { exactLine } from "../../../base/text.ts";
 import { meterModule, type ModuleLimits } from "./meter_module.ts";
+import type { PluginCapabilities } from "../manifest.ts";
 import { ModuleReader, WasmRefusal } from "./module_bytes.ts";
+import { grantsImport } from "./module_imports.ts";
+
+/** Module to look at, and what it is loaded with. */
+export interface InspectJob extends Omit<ModuleLimits, "isGranted"> {
+  readonly bytes: SharedArrayBuffer;
+  /** Rights that it has */
+  readonly capabilities: PluginCapabilities;
+}
+
+/** Looks at a module. See `inspectModule` */
+export function inspectJob({ bytes, capabilities, ...limits }: InspectJob): ModuleReport {
+  return inspectModule(new Uint8Array(bytes), { ...limits, isGranted: grantsImport(capabilities) });
+}
 
 /** Facts about a WASM module that were read without running it. Every list is cut at `MAX_LISTED` items. */
 export interface ModuleReport {
@@ -79,8 +93,11 @@ export function inspectModule(bytes: Uint8Array, limits: ModuleLimits): ModuleRe
 /** Returns why a module is not loaded, as a sentence of its reason alone. */
 function refusalOf(bytes: Uint8Array, limits: ModuleLimits): ModuleRefusal | null {
   try {
-    meterModule(bytes, limits);
-    return null;
+    const { bytes: metered } = meterModule(bytes, limits);
+    const { WebAssembly } = globalThis as unknown as {
+      readonly WebAssembly: { validate(module: Uint8Array): boolean };
+    };
+    return WebAssembly.validate(metered) ? null : { code: "module_invalid", reason: "the runtime refuses it" };
   } catch (error) {
     if (!(error instanceof WasmRefusal)) throw error;
     return { code: error.code, reason: error.message.replace("Cannot load the WASM module: ", "") };

@@ -12,6 +12,8 @@ export interface ModuleLimits {
   readonly moduleMb: number;
   /** Tells whether the module may import a function. */
   readonly isGranted: (module: string, name: string) => boolean;
+  /** Function that it must export. Default: none */
+  readonly entrypoint?: string | undefined;
 }
 
 /** Module that counts its fuel and has bounds of memory and tables. */
@@ -74,6 +76,10 @@ export function meterModule(bytes: Uint8Array, limits: ModuleLimits): MeteredMod
     ...{ 9: copyElements(sections.get(9), places), 10: code, 11: copyData(sections.get(11), places) },
     12: copyDataCount(sections.get(12)),
   };
+  const { entrypoint } = limits;
+  if (entrypoint !== undefined && !exports.names.includes(entrypoint)) {
+    throw new WasmRefusal("module_invalid", `it exports no function ${JSON.stringify(entrypoint)}`);
+  }
   const module = new ModuleWriter().bytes(HEADER);
   for (const id of ORDER) {
     const section = written[id];

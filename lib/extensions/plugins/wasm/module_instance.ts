@@ -18,6 +18,8 @@ export interface ModuleBounds {
   readonly moduleMb: number;
   /** Rights that the configuration grants too */
   readonly capabilities: PluginCapabilities;
+  /** Function that it must export. Default: none */
+  readonly entrypoint?: string | undefined;
 }
 
 /** Parts of a thread that a module uses. */
@@ -63,8 +65,7 @@ export interface CompiledModule {
 
 /** Checks, meters and compiles a module. @throws {WasmRefusal}; a CompileError of the engine */
 export async function compileModule(bytes: Uint8Array, bounds: ModuleBounds): Promise<CompiledModule> {
-  const { memoryMb, moduleMb, capabilities } = bounds;
-  const metered = meterModule(bytes, { memoryMb, moduleMb, isGranted: grantsImport(capabilities) });
+  const metered = meterModule(bytes, { ...bounds, isGranted: grantsImport(bounds.capabilities) });
   const { WebAssembly } = globalThis as unknown as { readonly WebAssembly: Engine };
   const compiled = await WebAssembly.compile(metered.bytes);
   return { compiled, imports: metered.imports, exports: metered.exports };

@@ -4,7 +4,7 @@ import type { Logger } from "../../../base/telemetry/log.ts";
 import { listSome } from "../../../base/text.ts";
 import type { Config } from "../../../config/config.ts";
 import { shown } from "../../../system/files/parse_path.ts";
-import { workerModule, type Workers } from "../../../system/process/workers.ts";
+import type { Workers } from "../../../system/process/workers.ts";
 import type {
   InspectedModule,
   ModuleCall,
@@ -17,7 +17,7 @@ import { decodeText } from "../../../tools/files/read_text.ts";
 import { NO_CAPABILITIES } from "../manifest.ts";
 import type { PluginHost } from "../plugin_host.ts";
 import { RunningPlugin } from "../running_plugin.ts";
-import type { InspectJob } from "./inspect_worker.ts";
+import { inspectInThread } from "./inspect_in_thread.ts";
 import type { ModuleRefusal, ModuleReport } from "./inspect_module.ts";
 import { listToolModules, type ReadModule, readToolModule } from "./tools_dir.ts";
 import type { WasmHost, WasmServices } from "./wasm_host.ts";
@@ -37,8 +37,6 @@ export interface ToolModules extends WasmModules {
 /** Modules whose hosts are kept, and whose SHA-256 is */
 const MAX_HOSTS = 16;
 const MAX_PINS = 1000;
-const MAX_HEAP_MB = 1024;
-const KEEP_THREAD_MS = 5000;
 /** Functions that an error names */
 const MAX_NAMES = 20;
 
@@ -99,15 +97,8 @@ class ModuleFolder implements ToolModules {
 
   async #report({ bytes }: ReadModule, { config, signal }: ModuleScope): Promise<ModuleReport> {
     const { memory_limit_mb: memoryMb, max_module_size_mb: moduleMb } = config.runtime.wasm;
-    const job: InspectJob = { bytes, memoryMb, moduleMb, capabilities: NO_CAPABILITIES };
-    // inspect_worker.ts answers exactly this
-    return await this.#options.workers.run({
-      module: workerModule(import.meta.url, "inspect_worker"),
-      input: job,
-      maxHeapMb: MAX_HEAP_MB,
-      keepMs: KEEP_THREAD_MS,
-      signal,
-    }) as ModuleReport;
+    const job = { bytes, memoryMb, moduleMb, capabilities: NO_CAPABILITIES };
+    return await inspectInThread(job, { workers: this.#options.workers, signal });
   }
 
   /** Compares a module with the SHA-256 that is wanted. @throws {ToolError} `module_changed` under `enforce` */

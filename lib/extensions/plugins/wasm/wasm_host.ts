@@ -99,11 +99,6 @@ export function createWasmOpener(services: WasmPluginServices): OpenPlugin<"wasm
  * @throws {ToolError} `module_invalid`, `module_feature`, `module_import`, `module_too_large`, `plugin_timeout`
  */
 export async function openWasmModule(module: ModuleToOpen, services: WasmServices): Promise<WasmHost> {
-  const { max_module_size_mb: maxMb } = module.config.runtime.wasm;
-  if (module.bytes.length > maxMb * 1_048_576) {
-    const why = `it has ${module.bytes.length} bytes, and [runtime.wasm] max_module_size_mb is ${maxMb}`;
-    throw new ToolError("module_too_large", `Cannot load ${module.title}: ${why}`);
-  }
   const host = new ModuleHost(module, services);
   try {
     await host.load();
@@ -147,9 +142,6 @@ class ModuleHost implements WasmHost {
     );
     // The next thread gets what this one has made of the bytes
     if (end.module !== undefined) this.#loaded = end.module;
-    const { title, entrypoint } = this.#module;
-    if (entrypoint === undefined || this.facts.exports.includes(entrypoint)) return;
-    throw new ToolError("module_invalid", `Cannot load ${title}: it exports no function ${JSON.stringify(entrypoint)}`);
   }
 
   async call(call: PluginCall, signal: AbortSignal): Promise<PluginAnswer> {
@@ -220,9 +212,9 @@ class ModuleHost implements WasmHost {
 
   #open(): WasmThread {
     if (this.#thread !== undefined && !this.#thread.hasEnded) return this.#thread;
-    const { capabilities, handles } = this.#module;
+    const { capabilities, entrypoint, handles } = this.#module;
     const { memory_limit_mb: memoryMb, max_module_size_mb: moduleMb } = this.#module.config.runtime.wasm;
-    const bounds: ModuleBounds = { fuel: fuelOf(this.#module).units, memoryMb, moduleMb, capabilities };
+    const bounds: ModuleBounds = { fuel: fuelOf(this.#module).units, memoryMb, moduleMb, capabilities, entrypoint };
     return this.#thread = new WasmThread(this.#loaded, {
       bounds,
       settings: handles?.settings ?? {},

@@ -8,7 +8,8 @@ import { fixtureServer } from "../../../support/mcp_bench.ts";
 import { until } from "../../../support/until.ts";
 import { onMachine } from "../../support/run_in.ts";
 
-const { command, args } = fixtureServer({ stderr: "hello from here\n" });
+const BAD = { name: "bad", inputSchema: {} };
+const { command, args } = fixtureServer({ stderr: "hello from here\n", tools: [BAD] });
 const CONFIG = `[security.mcp]
 enabled = true
 allowed_servers = ["files"]
@@ -74,6 +75,7 @@ test("postern mcp shows servers, turns them off over a restart of the gateway, a
       const shown = await say("show", "files");
       assert.match(shown, /^files\nState: ready\nTransport: stdio\nProtocol: 2025-11-25 \(legacy\)\n/);
       assert.match(shown, /\n {2}mcp__files__echo {2}Gives its text back\n/);
+      assert.match(shown, /^Left out: "bad" is left out: its inputSchema has no "type": "object"$/m);
       assert.equal(await say("logs", "files"), "hello from here\n");
       assert.equal(await say("restart", "files"), "Restarted files: ready\n");
       assert.equal(await say("disable", "files"), "Disabled files: disabled\n");

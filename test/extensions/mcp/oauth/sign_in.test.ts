@@ -76,8 +76,9 @@ function open(
       const provider = await signIn.provider(server);
       // The SDK's own provider has other methods
       if (provider === undefined || !("token" in provider)) throw new Error("There is no provider");
+      const response = new Response(null, { status: 401, headers: { "www-authenticate": "Bearer" } });
       // deno-lint-ignore no-explicit-any
-      return { token: () => provider.token(), refused: () => provider.onUnauthorized?.({} as any) };
+      return { token: () => provider.token(), refused: () => provider.onUnauthorized?.({ response } as any) };
     },
   };
 }
@@ -237,7 +238,18 @@ test("a configured secret goes to the token endpoint of its issuer, and is not k
   sent.push(fake.tokenForms[0]?.["client_secret"] ?? "");
   assert.deepEqual(sent, ["configured-secret"]);
   fake.resource = { authorization_servers: ["https://evil.test"] };
-  await assert.rejects(opened.begin(), /does not name the issuer/);
+  await assert.rejects(opened.begin(), /does not name what \[mcp\.servers\.acme\.oauth\] issuer has/);
+});
+
+test("an issuer that its metadata end with a slash, and the server without, is taken as the configuration names it", async () => {
+  await using fake = await startAuthorizationServer();
+  fake.metadata = { issuer: `${fake.url}/` };
+  const named = `[mcp.servers.acme.oauth] issuer = "${fake.url}/" takes it`;
+  await assert.rejects(open(fake).begin(), (error) => error instanceof Error && error.message.includes(named));
+  await open(fake, { oauth: { issuer: `${fake.url}/` } }).login();
+  fake.metadata = {};
+  fake.resource = { authorization_servers: [`${fake.url}/`] };
+  await open(fake).login();
 });
 
 test("many calls that find the token over share one refresh, and a rotated refresh token is kept before it is used", async () => {

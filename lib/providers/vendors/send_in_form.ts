@@ -1,0 +1,133 @@
+import type { ProviderError } from "../../base/errors.ts";
+import type { HttpExchange } from "../../system/net/http_exchange.ts";
+import type { ProviderRequest } from "../provider.ts";
+import { leaveOutBlanks } from "./blanks.ts";
+import { fitCallIds } from "./call_ids.ts";
+import type { CallIdName, LimitField, VendorForm, VendorForms } from "./vendor_forms.ts";
+
+/** Requests of one model to one server. */
+export interface FormedRequest {
+  readonly forms: VendorForms;
+  /** Name of the provider, under which messages keep what it gave */
+  readonly provider: string;
+  readonly request: ProviderRequest;
+  /** Returns the JSON of a request in a form. The messages of the request have it already */
+  readonly build: (request: ProviderRequest, form: VendorForm) => string;
+  /** Sends it. `onRefusal` is called with a refusal of the server, and gives the reply in its place or throws it */
+  readonly post: (body: string, onRefusal: (error: ProviderError) => Promise<HttpExchange>) => Promise<HttpExchange>;
+}
+
+/**
+ * Sends a request in the form that is known for server and model. A refusal that names a form which the server does not take sends it
+ * again in the other one, each form once and before the first byte; what led to a reply is kept. A request that is taken costs nothing.
+ * @throws {ProviderError} the last refusal
+ */
+export function sendInForm({ forms, provider, request, build, post }: FormedRequest): Promise<HttpExchange> {
+  const { model } = request;
+  const send = (form: VendorForm, taught: Partial<VendorForm>): Promise<HttpExchange> => {
+    const filled = form.takesBlanks === false ? leaveOutBlanks(request) : request;
+    const body = build(fitCallIds(filled, { provider, ids: form.callIds }), form);
+    return post(body, async (error) => {
+      const lesson = lessonOf(form, error, body);
+      if (lesson === undefined || Object.keys(lesson).some((field) => field in taught)) throw error;
+      const all = { ...taught, ...lesson };
+      const reply = await send({ ...form, ...lesson }, all);
+      forms.learn(model, all);
+      return reply;
+    });
+  };
+  return send(forms.of(model), NOTHING);
+}
+
+const NOTHING: Partial<VendorForm> = {};
+
+/** Kind of refusal that teaches something. */
+interface Lesson {
+  /** Fields of the request that may be refused, as its JSON has them */
+  readonly fields: (form: VendorForm) => readonly string[];
+  /** Words that name them in a refusal. Default: the name of a field that was sent */
+  readonly names?: RegExp;
+  /** Tells whether the words refuse the field itself. Default: naming it does */
+  readonly refuses?: (words: string) => boolean;
+  readonly teaches: (form: VendorForm, words: string) => Partial<VendorForm>;
+}
+
+/** Words for a field that a server does not know, or no longer takes. */
+const UNKNOWN_FIELD =
+  /un(supported|recogni[sz]ed|known|expected)|(not|n't|no longer) (supported?|permitted|allowed|accepted|available)|extra|instead|deprecated|removed/i;
+/** Words for a value that a server does not take in a field that it knows. */
+const BAD_VALUE =
+  /too (large|big|high|small|low)|at (most|least)|maximum|minimum|exceed|(greater|less|larger) than|between|[<>]=? ?\d/i;
+const BOTH = /cannot both|only one/i;
+
+const refusesField = (words: string) => UNKNOWN_FIELD.test(words) && !BAD_VALUE.test(words);
+
+const LESSONS: readonly Lesson[] = [
+  {
+    fields: () => ["stream_options"],
+    names: /stream_options|include_usage/,
+    teaches: () => ({ takesStreamOptions: false }),
+  },
+  {
+    fields: () => ["reasoning_content"],
+    // DeepSeek and Moonshot say so when it is missing, Groq and Mistral when it is there
+    refuses: (words) => !/missing|must be (passed|provided|included)|required/i.test(words),
+    teaches: () => ({ takesReasoning: false }),
+  },
+  {
+    fields: ({ limit }) => [limit],
+    refuses: refusesField,
+    teaches: ({ limit }) => ({ limit: OTHER_LIMIT[limit] }),
+  },
+  {
+    fields: ({ instructions }) => instructions === "as_sent" ? ["role"] : [],
+    names: /developer|system message/i,
+    refuses: (words) => /role|unknown variant|expected tags|beginning/i.test(words),
+    teaches: () => ({ instructions: "one_system" }),
+  },
+  {
+    fields: () => ["tool_calls"],
+    names: /tool[ _]?(calls?|use)\S*[ ._]ids?\b|toolUseId/i,
+    refuses: (words) => idsIn(words) !== undefined,
+    teaches: (form, words) => ({ callIds: idsIn(words) ?? form.callIds }),
+  },
+  {
+    fields: ({ takesBlanks }) => takesBlanks === false ? [] : ["content"],
+    names: /non-whitespace|trailing whitespace/i,
+    teaches: () => ({ takesBlanks: false }),
+  },
+  {
+    fields: ({ thinking }) => thinking === undefined ? [] : ["thinking"],
+    names: /thinking\.|adaptive/,
+    refuses: refusesField,
+    teaches: ({ thinking }) => ({ thinking: thinking === "adaptive" ? "budget" : "adaptive" }),
+  },
+  {
+    fields: ({ sampling }) => sampling === undefined ? [] : ["temperature", "top_p"],
+    refuses: (words) => BOTH.test(words) || refusesField(words),
+    teaches: (_, words) => ({ sampling: BOTH.test(words) ? "one" : "none" }),
+  },
+];
+
+/** Returns the form of ids that a refusal of one asks for. */
+function idsIn(words: string): CallIdName | undefined {
+  if (/length (of )?9\b/.test(words)) return "mistral";
+  if (/length (of )?40\b/.test(words)) return "openai";
+  return words.includes("a-zA-Z0-9_-") ? "anthropic" : undefined;
+}
+
+const OTHER_LIMIT: Readonly<Record<LimitField, LimitField>> = {
+  max_tokens: "max_completion_tokens",
+  max_completion_tokens: "max_tokens",
+};
+
+/** Returns the other form that a refusal asks for; undefined for a refusal of anything else, or of what was not sent. */
+function lessonOf(form: VendorForm, error: ProviderError, body: string): Partial<VendorForm> | undefined {
+  if (error.code !== "provider_rejected") return undefined;
+  const words = `${error.param ?? ""} ${error.message}`;
+  const lesson = LESSONS.find(({ fields, names, refuses }) =>
+    fields(form).some((name) => (names?.test(words) ?? words.includes(name)) && body.includes(`"${name}":`)) &&
+    (refuses?.(words) ?? true)
+  );
+  return lesson?.teaches(form, words);
+}
