@@ -1,5 +1,5 @@
 /**
- * Main content that `web_fetch` gives of real pages, compared word by word with the container that each page's generator marks as the
+ * Sections of the documentation of 100 packages, and main content that `web_fetch` gives of real pages, compared word by word with the container that each page's generator marks as the
  * content, and with what other extractors give; and the time and memory of hostile pages.
  *
  * The packages of `corpora.json` come through apt-get, from the registry that it is configured for; nothing of a package is run. Where a
@@ -9,7 +9,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, join } from "node:path";
 import process from "node:process";
@@ -44,6 +44,10 @@ const WANTED = 0.96;
 const MAX_MS = 2000;
 const MAX_MB = 200;
 
+/** Share of the sections of all pages that may lack more than 30 % of their words */
+const MAX_LOST_SECTIONS = 0.005;
+const SECTION_WORDS = 12;
+
 interface PageSource {
   readonly name: string;
   /** Part of the path of each page */
@@ -56,6 +60,20 @@ interface PageSource {
 const SOURCES: readonly PageSource[] = corpora.flatMap((entry) =>
   "keep" in entry && entry.keep !== undefined ? [entry as PageSource] : []
 );
+
+/** Packages whose generators are told by their marks, beside those of `SOURCES`: 100 in all */
+const MORE: readonly Pick<PageSource, "name" | "versions">[] = corpora.filter(({ registry }) =>
+  registry === "debian documentation"
+);
+/** Containers of the content by generator, and what inside them is none: themes of Sphinx, Doxygen, Javadoc of two ages, others */
+const CONTAINERS: readonly (readonly [keep: string, drop: string])[] = [
+  ["[role=main]", ".headerlink"],
+  [".contents", ".navpath, .ttc, .footer"],
+  ["main", ""],
+  [".contentContainer", ""],
+  [".body", ".headerlink"],
+  ["article", ""],
+];
 
 /** A page with its content as text. */
 interface Sample {
@@ -75,7 +93,7 @@ function run(program: string, args: readonly string[], folder: string): string |
 }
 
 /** Fetches a package and takes its files out. Returns what failed, or undefined. */
-function fetchPackage({ name, versions }: PageSource, folder: string): string | undefined {
+function fetchPackage({ name, versions }: Pick<PageSource, "name" | "versions">, folder: string): string | undefined {
   const [release] = versions;
   mkdirSync(folder);
   const failed = run("apt-get", ["download", "--quiet", `${name}=${release?.version}`], folder);
@@ -86,21 +104,10 @@ function fetchPackage({ name, versions }: PageSource, folder: string): string | 
   return run("dpkg-deb", ["--extract", file, "."], folder);
 }
 
-/** Returns the pages of a package, in an order that only their names decide. */
+/** Returns pages of a package, in an order that only their names decide. */
 function samplesOf(source: PageSource, folder: string): readonly Sample[] {
-  const order = (path: string) => createHash("sha256").update(`page ${basename(path)}`).digest("hex");
-  const files = readdirSync(folder, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile() && /\.x?html?$/.test(entry.name))
-    .filter(({ name }) =>
-      !/index|search|toc|contents|modules|all(?:class|package)|hierarchy|_source|-members/i.test(name)
-    )
-    .map((entry) => join(entry.parentPath, entry.name))
-    .filter((path) =>
-      path.includes(source.under) && statSync(path).size >= MIN_BYTES && statSync(path).size <= MAX_BYTES
-    )
-    .sort((a, b) => order(a) < order(b) ? -1 : 1);
   const samples: Sample[] = [];
-  for (const file of files.slice(0, MAX_PAGES * 5)) {
+  for (const file of pagesOf(source.under, folder).slice(0, MAX_PAGES * 5)) {
     const bytes = new Uint8Array(readFileSync(file));
     const truth = contentOf(bytes, source);
     if (truth === undefined || truth.replace(/\s/g, "").length < MIN_LETTERS) continue;
@@ -108,6 +115,18 @@ function samplesOf(source: PageSource, folder: string): readonly Sample[] {
     if (samples.length === MAX_PAGES) break;
   }
   return samples;
+}
+
+function pagesOf(under: string, folder: string): readonly string[] {
+  const order = (path: string) => createHash("sha256").update(`page ${basename(path)}`).digest("hex");
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && /\.x?html?$/.test(entry.name))
+    .filter(({ name }) =>
+      !/index|search|toc|contents|modules|all(?:class|package)|hierarchy|_source|-members/i.test(name)
+    )
+    .map((entry) => join(entry.parentPath, entry.name))
+    .filter((path) => path.includes(under) && statSync(path).size >= MIN_BYTES && statSync(path).size <= MAX_BYTES)
+    .sort((a, b) => order(a) < order(b) ? -1 : 1);
 }
 
 function contentOf(bytes: Uint8Array, { keep, drop }: PageSource): string | undefined {
@@ -136,6 +155,27 @@ const INLINE = new Set(
     .split(" "),
 );
 const SILENT = new Set("script style noscript template svg form button select iframe head".split(" "));
+
+/** Returns the words of each section of a page's content, in the order of their first places. */
+function sectionsOf(bytes: Uint8Array, containers: typeof CONTAINERS): readonly ReadonlySet<string>[] {
+  const budget = createWorkBudget({ timeMs: 60_000, maxParts: 5_000_000, maxInflatedBytes: 0 }, {
+    stopped: () => false,
+  });
+  const all = elementsIn(parseHtml(decodePage(bytes, undefined).text, budget));
+  const [keep, drop] = containers.find(([selectors]) => all.some((element) => matches(element, selectors))) ?? ["", ""];
+  const root = all.find((element) => matches(element, keep));
+  const texts = [""];
+  const visit = (node: HtmlNode) => {
+    if (isElement(node) && (SILENT.has(node.tag) || matches(node, drop))) return;
+    if (isElement(node) && /^h[1-6]$/.test(node.tag)) texts.push("");
+    const edge = isElement(node) && !INLINE.has(node.tag) ? "\n" : "";
+    texts[texts.length - 1] += edge + (isElement(node) ? "" : node.text);
+    if (isElement(node)) node.children.forEach(visit);
+    texts[texts.length - 1] += edge;
+  };
+  if (root !== undefined) visit(root);
+  return texts.map((text) => new Set(wordsOf(text))).filter(({ size }) => size >= SECTION_WORDS);
+}
 
 /** Returns the text of a container, its blocks apart. */
 function textOf(node: HtmlNode, drop: string): string {
@@ -263,6 +303,42 @@ test("real pages have the words of the content that their generators mark", asyn
     }
     assert.ok(mean(ours) >= WANTED, `the mean word F1 is ${mean(ours)}`);
     for (const [name, theirs] of scores) assert.ok(mean(ours) >= mean(theirs), `${name} finds more of the content`);
+  });
+});
+
+test("the documentation of 100 packages loses no section that its readers see", async (context) => {
+  for (const program of ["apt-get", "dpkg-deb"]) {
+    if (spawnSync(program, ["--version"]).error !== undefined) return context.skip(`${program} is not installed`);
+  }
+  await withTemporaryFolder(async (root) => {
+    const lost: string[] = [];
+    let sections = 0;
+    for (const source of [...SOURCES, ...MORE] as readonly (PageSource | typeof MORE[number])[]) {
+      const folder = join(root, source.name);
+      const failed = fetchPackage(source, folder);
+      if (failed !== undefined) return context.skip(`cannot fetch "${source.name}": ${failed}`);
+      const containers = "keep" in source ? [[source.keep, source.drop] as const] : CONTAINERS;
+      for (const file of pagesOf("under" in source ? source.under : "", folder).slice(0, MAX_PAGES)) {
+        const bytes = new Uint8Array(readFileSync(file));
+        const body = { bytes, contentType: "text/html", url: "https://docs.example/" };
+        const page = await readPage(body, { stopped: () => false });
+        // What a page hides is not what its readers see
+        if (page?.notices.some((notice) => /that the page hides|plain text of the whole/.test(notice))) continue;
+        const shown = new Set(wordsOf(withoutMarks(page?.text ?? "")));
+        for (const words of sectionsOf(bytes, containers)) {
+          sections++;
+          const missing = [...words].filter((word) => !shown.has(word));
+          if (missing.length > words.size * 0.3) {
+            lost.push(`${source.name} ${basename(file)}: ${missing.slice(0, 8).join(" ")}`);
+          }
+        }
+      }
+      rmSync(folder, { recursive: true });
+    }
+    console.log(`${sections} sections, lost: ${lost.length}`);
+    for (const line of lost) console.log(`  ${line}`);
+    assert.equal(SOURCES.length + MORE.length, 100);
+    assert.ok(lost.length <= sections * MAX_LOST_SECTIONS, `${lost.length} of ${sections} sections are lost`);
   });
 });
 

@@ -140,14 +140,14 @@ export function toCode(bytes: string): number {
 }
 
 function textOf(token: PdfToken | undefined, decoder: { decode(bytes: Uint8Array): string }): string | undefined {
-  if (!isString(token) || token.bytes.length === 0) return undefined;
+  if (!isString(token)) return undefined;
   const bytes = token.bytes.slice(0, MAX_TEXT);
   return bytes.length === 1 ? bytes : decoder.decode(Buffer.from(bytes, "latin1"));
 }
 
 /** The text of a later code of a range: its last character counts on. */
 function advanced(text: string, by: number): string {
-  if (by === 0) return text;
+  if (by === 0 || text === "") return text;
   const last = text.charCodeAt(text.length - 1) + by;
   // Past the end of a plane of surrogates nothing is meant
   return text.slice(0, -1) + String.fromCharCode(last & 0xffff);

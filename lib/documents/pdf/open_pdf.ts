@@ -28,6 +28,8 @@ export interface PdfFile {
   readonly trailer: PdfDict;
   /** True when the cross references are damaged or cut off, so that the objects were looked for: pages may be missing */
   readonly isRepaired: boolean;
+  /** All objects in the order of their numbers, without those that cannot be read. @throws {DocumentError} over a bound */
+  objects(): Iterable<PdfObject>;
   /** The content of a stream. @throws {DocumentError} */
   decode(stream: PdfStream): Uint8Array;
   /** Returns a predefined CMap by its name, loaded once for the whole file; undefined when there is none of that name. */
@@ -48,22 +50,21 @@ export function openPdf(all: Uint8Array, budget: WorkBudget): PdfFile {
   try {
     const found = readCrossReferences(bytes, { budget, streamAt: (offset) => readAt(bytes, offset, { budget }) });
     const file = openWith(bytes, found, budget);
-    if (file !== undefined) return { ...file, isRepaired: false };
+    if (file?.reader.dict(file.catalog, "Pages") !== undefined) return { ...file, isRepaired: false };
   } catch (error) {
     if (!(error instanceof DocumentError) || error.code !== "document_invalid") throw error;
   }
   const file = openWith(
     bytes,
+    // A page may be there without the tree of pages
     searchObjects(bytes, { budget, readAt: (offset) => readAt(bytes, offset, { budget }) }),
     budget,
   );
-  if (file === undefined) {
-    throw new DocumentError("document_invalid", "it is damaged or cut off: it has no list of pages");
-  }
+  if (file === undefined) throw new DocumentError("document_invalid", "it is damaged or cut off: it has no catalog");
   return { ...file, isRepaired: true };
 }
 
-/** @returns undefined when the references do not lead to a catalog with pages */
+/** @returns undefined when the references do not lead to a catalog */
 function openWith(
   bytes: Uint8Array,
   { places, trailer }: CrossReferences,
@@ -112,12 +113,22 @@ function openWith(
     loaded.clear();
   }
   const catalog = reader.dict(trailer, "Root");
-  if (catalog === undefined || reader.dict(catalog, "Pages") === undefined) return undefined;
+  if (catalog === undefined) return undefined;
   const maps = new Map<string, CharacterMap | undefined>();
   return {
     reader,
     catalog,
     trailer,
+    *objects() {
+      for (const number of [...places.keys()].sort((a, b) => a - b)) {
+        budget.step(20);
+        try {
+          yield load(number);
+        } catch (error) {
+          if (!(error instanceof DocumentError) || error.code !== "document_invalid") throw error;
+        }
+      }
+    },
     decode: (stream) => decodeStream(stream, reader, budget),
     predefinedMap(name) {
       if (!maps.has(name)) maps.set(name, readPredefinedMap(name, budget));

@@ -266,9 +266,9 @@ function orNothing<T>(read: () => T): T | undefined {
   }
 }
 
-/** Some writers map what they do not know to NUL. */
+/** Some writers map what they do not know to NUL. What is mapped to nothing has no text. */
 function textOf(text: string | undefined): string | undefined {
-  return text === undefined || text === "" || text.startsWith("\0") ? undefined : text;
+  return text?.startsWith("\0") ? undefined : text;
 }
 
 /** Widths of ! to ~ in thousandths of the size, for the fonts that every reader has. Source: Adobe Core 14 AFM */

@@ -47,7 +47,7 @@ export interface PdfTextOptions {
  */
 export function pdfText(bytes: Uint8Array, { start, end, budget }: PdfTextOptions): PdfText {
   const file = openPdf(bytes, budget);
-  const pages = listPages(file, budget);
+  const { pages, isRepaired } = findPages(file, budget);
   if (pages.length === 0) {
     throw new DocumentError("document_invalid", "it is damaged or cut off: none of its pages is found");
   }
@@ -92,7 +92,7 @@ export function pdfText(bytes: Uint8Array, { start, end, budget }: PdfTextOption
     stoppedBy,
     truncated: output.full,
     unknownCharacters,
-    isRepaired: file.isRepaired,
+    isRepaired,
   };
 }
 
@@ -154,6 +154,31 @@ export interface Page {
   readonly resources: PdfDict;
 }
 
+/** Returns the pages of the tree and, where it has none or fewer than it says, the other pages of the file by their numbers. */
+function findPages(
+  file: PdfFile,
+  budget: WorkBudget,
+): { readonly pages: readonly Page[]; readonly isRepaired: boolean } {
+  const { reader, catalog, isRepaired } = file;
+  const listed = listPages(file, budget);
+  const count = reader.number(reader.dict(catalog, "Pages") ?? EMPTY_DICT, "Count") ?? 0;
+  if (listed.length > 0 && count <= listed.length) return { pages: listed, isRepaired };
+  const known = new Set(listed.map(({ dict }) => dict));
+  const others: Page[] = [];
+  for (const object of file.objects()) {
+    if (!isKind(object, "dict") || known.has(object) || reader.name(object, "Type") !== "Page") continue;
+    if (listed.length + others.length >= MAX_PAGES) break;
+    let resources = reader.dict(object, "Resources");
+    let above = reader.dict(object, "Parent");
+    for (let i = 0; i < MAX_ANCESTORS && resources === undefined && above !== undefined; i++) {
+      resources = reader.dict(above, "Resources");
+      above = reader.dict(above, "Parent");
+    }
+    others.push({ dict: object, resources: resources ?? EMPTY_DICT });
+  }
+  return { pages: [...listed, ...others], isRepaired: isRepaired || others.length > 0 };
+}
+
 /** All pages in order. What leads in a circle is left out. Source: ISO 32000-2, section 7.7.3 */
 export function listPages({ reader, catalog }: PdfFile, budget: WorkBudget): readonly Page[] {
   const pages: Page[] = [];
@@ -165,6 +190,7 @@ export function listPages({ reader, catalog }: PdfFile, budget: WorkBudget): rea
     visited.add(node);
     const resources = reader.dict(node, "Resources") ?? inherited;
     if (!node.entries.has("Kids")) {
+      if (reader.name(node, "Type") === "Pages") return;
       pages.push({ dict: node, resources });
       return;
     }

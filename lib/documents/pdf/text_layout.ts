@@ -26,6 +26,13 @@ const SAME_DIRECTION = 0.95;
 const STANDING = /[\p{Lu}\p{Ll}\p{N}]/u;
 const MARKS = /^\p{M}+$/u;
 
+/** Characters that Japanese and Chinese write one below the other */
+const UPRIGHT = /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\u3000-\u303f\u30fb\u30fc\uff00-\uff60]$/u;
+/** Distance of two of them, in sizes of the font, and of two columns of them */
+const BELOW = [0.85, 1.15] as const;
+const COLUMNS = [0.9, 3] as const;
+const SAME_COLUMN = 0.3;
+
 const LIGATURES: ReadonlyMap<string, string> = new Map([
   ...[["ﬀ", "ff"], ["ﬁ", "fi"], ["ﬂ", "fl"], ["ﬃ", "ffi"], ["ﬄ", "ffl"], ["ﬅ", "st"], ["ﬆ", "st"]] as const,
 ]);
@@ -70,6 +77,8 @@ class PageLayout implements TextLayout {
   #line: DirectedPiece[] = [];
   #lineText: string[] = [];
   #lineIsRtl = false;
+  /** The line is a column of single characters */
+  #lineIsColumn = false;
   #last: DirectedPiece | undefined;
   #ending = "";
   #length = 0;
@@ -89,11 +98,17 @@ class PageLayout implements TextLayout {
       if (blank) return;
     } else {
       if (!blank && isDouble(piece, last, size)) return;
-      const gap = gapBetween(piece, last);
+      const goesDown = (this.#line.length === 1 || this.#lineIsColumn) && isBelow(piece, last);
+      const gap = goesDown
+        ? "none"
+        : this.#lineIsColumn && isNextColumn(piece, last)
+        ? "line"
+        : gapBetween(piece, last);
       // Words from right to left are drawn one before the other
       const goesOn = gap === "back" && (this.#lineIsRtl || hasRtl(text)) && (blank || !this.#liesOnLine(piece));
       if (blank && BREAKS[gap] !== undefined && !goesOn) return;
       if (!goesOn) this.#putGap(gap, text);
+      this.#lineIsColumn = goesDown;
     }
     this.#put(text);
     this.#line.push(piece);
@@ -177,6 +192,19 @@ function gapBetween(piece: DirectedPiece, last: DirectedPiece): Gap {
   if (isStacked && STANDING.test(piece.text) && STANDING.test(last.text)) return "line";
   if (along < BACK_GAP) return "back";
   return along > COLUMN_GAP ? "column" : along > SPACE_GAP ? "space" : "none";
+}
+
+/** Tells whether an upright character stands right below another one, as in a text that is written downwards. */
+function isBelow(piece: DirectedPiece, last: DirectedPiece): boolean {
+  const size = Math.max(piece.size, last.size);
+  const down = (last.start.y - piece.start.y) / size;
+  return UPRIGHT.test(piece.text) && UPRIGHT.test(last.text) && piece.direction.x > SAME_DIRECTION &&
+    Math.abs(piece.start.x - last.start.x) < SAME_COLUMN * size && down > BELOW[0] && down < BELOW[1];
+}
+
+function isNextColumn(piece: DirectedPiece, last: DirectedPiece): boolean {
+  const left = (last.start.x - piece.start.x) / Math.max(piece.size, last.size);
+  return UPRIGHT.test(piece.text) && piece.start.y > last.start.y && left > COLUMNS[0] && left < COLUMNS[1];
 }
 
 function isDouble(piece: TextPiece, last: TextPiece, size: number): boolean {

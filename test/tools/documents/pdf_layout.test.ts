@@ -80,6 +80,23 @@ test("vertical text goes down, and a wider gap in it is a space", () => {
   assert.equal(vertical("100 700 Td <672C> Tj 0 -15 Td <672C> Tj", "/W2 [0 65535 -1500 500 880]"), "本本");
 });
 
+test("upright characters one below the other are a column, and the next column is the next line", () => {
+  const upright = (operators: string) =>
+    textOf({
+      contents: `BT /F2 10 Tf ${operators} ET`,
+      fonts: "/F2 10 0 R",
+      parts: ["<< /Type /Font /Subtype /Type0 /Encoding /UniJIS-UTF16-H /DescendantFonts [<< /DW 1000 >>] >>"],
+    });
+  const column = (text: string, x: number, step = 10) =>
+    [...text].map((character, at) => {
+      const code = character.charCodeAt(0).toString(16).padStart(4, "0");
+      return `1 0 0 1 ${x} ${700 - at * step} Tm <${code}> Tj`;
+    }).join(" ");
+  assert.equal(upright(`${column("吾輩は猫で", 100)} ${column("ある。名前", 80)}`), "吾輩は猫で\nある。名前");
+  assert.equal(upright(column("月火水", 100, 14)), "月\n火\n水");
+  assert.equal(upright("1 0 0 1 100 700 Tm <65E5672C> Tj 1 0 0 1 100 690 Tm <8A9E> Tj"), "日本\n語");
+});
+
 test("the gaps of a font whose glyphs have units of their own are measured by the height of the glyphs", () => {
   const bitmaps = (box: string) =>
     textOf({

@@ -128,6 +128,28 @@ test("without usable cross references the objects are looked for", () => {
   assert.equal(read(shifted).text, "[Page 1 of 1]\nHello");
 });
 
+test("pages that a broken tree does not lead to are found by themselves, and the file counts as damaged", () => {
+  const page = (number: number) =>
+    `<< /Type /Page /Parent 2 0 R /Contents ${number + 1} 0 R /Resources << /Font << /F1 5 0 R >> >> >>`;
+  const stream = (text: string) => ({ dict: "", stream: textLine(text) });
+  const parts = [page(10), stream("Two"), page(12), stream("Three")];
+  const given = { contents: textLine("One"), parts };
+  const all = "[Page 1 of 3]\nOne\n\n[Page 2 of 3]\nTwo\n\n[Page 3 of 3]\nThree";
+  for (
+    const pages of [
+      "<< /Type /Pages /Count 3 >>",
+      "<< /Type /Pages /Kids [99 0 R] /Count 3 >>",
+      "<< /Type /Pages /Kids [3 0 R 98 0 R] /Count 3 >>",
+      "null",
+    ]
+  ) {
+    const { text, isRepaired } = read(makePdf({ ...given, pages }));
+    assert.deepEqual([text, isRepaired], [all, true], pages);
+  }
+  const whole = read(makePdf({ ...given, pages: "<< /Type /Pages /Kids [3 0 R] /Count 1 >>" }));
+  assert.deepEqual([whole.pages, whole.isRepaired], [1, false], "a page that was taken out");
+});
+
 test("of a file that was cut off, the pages before the cut are read", () => {
   const whole = Buffer.from(manyPages(5, textLine("Hello"))).toString("latin1");
   const cut = whole.slice(0, whole.indexOf("13 0 obj")).replace("/Type /Catalog", "/Kind /Catalog");
@@ -188,6 +210,13 @@ test("fonts say what their codes mean: differences, maps, programs, standard one
     }),
     "Čfi€αafi",
   );
+  const nothing = textOf({
+    contents: hex("41424344"),
+    ...font("<< /Type /Font /Subtype /TrueType /Encoding /WinAnsiEncoding /ToUnicode 11 0 R >>", [
+      map("1 beginbfchar <42> <> endbfchar 1 beginbfrange <43> <43> <> endbfrange"),
+    ]),
+  });
+  assert.equal(nothing, "AD", "what is mapped to nothing has no text");
   assert.equal(
     textOf({
       contents: hex("41424344"),
