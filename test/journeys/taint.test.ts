@@ -172,8 +172,11 @@ test("a file that outside content reached carries it to whoever reads it, until 
     await untilApproved("Copy it");
     assert.deepEqual((await say(gateway, "Read 5"))["taint"], [ORIGIN]);
     assert.equal((await gateway.call("/v1/tainted-files?path=copied.md", { method: "DELETE" })).status, 200);
-    const { data: [file] } = await jsonOf(gateway.call("/v1/tainted-files"));
-    assert.deepEqual([file.path, file.taint], ["docs/page.md", [ORIGIN]]);
+    // A file that another run writes at the moment may be seen beside it, under its name of that moment
+    const { data } = await jsonOf(gateway.call("/v1/tainted-files"));
+    const marked = data.map(({ path, taint }: { path: string; taint: readonly string[] }) => `${path}: ${taint}`);
+    assert.ok(marked.includes(`docs/page.md: ${ORIGIN}`), marked.join("\n"));
+    assert.ok(!marked.some((one: string) => one.startsWith("copied.md")), marked.join("\n"));
     assert.equal((await gateway.call("/v1/tainted-files?path=docs", { method: "DELETE" })).status, 200);
     assert.equal((await gateway.call("/v1/tainted-files?path=docs", { method: "DELETE" })).status, 404);
     assert.equal((await gateway.call("/v1/tainted-files", { method: "DELETE" })).status, 400);

@@ -87,7 +87,7 @@ const LESSONS: readonly Lesson[] = [
   },
   {
     fields: () => ["tool_calls"],
-    names: /tool[ _]?(calls?|use)\S*[ ._]ids?\b|toolUseId/i,
+    names: /tool[ _]?(calls?|use)\S{0,40}[ ._]ids?\b|toolUseId/i,
     refuses: (words) => idsIn(words) !== undefined,
     teaches: (form, words) => ({ callIds: idsIn(words) ?? form.callIds }),
   },

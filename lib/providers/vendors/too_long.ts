@@ -57,7 +57,7 @@ const TOO_LONG: readonly RegExp[] = [
 
 /** Other bounds in words that are much alike: on the reply, on a time, on a field, on what a model must have. */
 const OTHER_BOUND =
-  /tokens per (?:min|day|hour|sec)|\bTP[MDH]\b|rate.?limit|too many requests|wait before|maximum value for|(?:completion|output) tokens(?: for|, whereas|\.?$)|range of max_\w*tokens|max_\w*tokens exceeds|string too long|array too long|too small/i;
+  /tokens per (?:min|day|hour|sec)|\bTP[MDH]\b|rate.?limit|too many requests|wait before|maximum value for|(?:completion|output) tokens(?: for|, whereas|\.?$)|range of max_\w{0,30}tokens|max_\w{0,30}tokens exceeds|string too long|array too long|too small/i;
 
 /** Returns whether a refusal says that the messages are too long for the model. @param said the vendor's code and words */
 export function saysTooLong(said: string): boolean {
@@ -86,7 +86,7 @@ function toCount(digits: string | undefined): number {
 
 /** Words of refusals that name what is wrong with a request, or that lie in the account. */
 const NAMES_REASON =
-  /\b(?:temperature|top_[pk]|tool\w*|function\w*|max_\w*tokens|stop\w*|response_format|json|schema|reasoning\w*|thinking|stream\w*|model|image\w*|role|system|messages?[.[]|content|api.?key|version|balance|billing|quota|credit|account|payment|policy|safety|filter\w*|inappropriate)\b/i;
+  /\b(?:temperature|top_[pk]|tool\w*|function\w*|max_\w{0,30}tokens|stop\w*|response_format|json|schema|reasoning\w*|thinking|stream\w*|model|image\w*|role|system|messages?[.[]|content|api.?key|version|balance|billing|quota|credit|account|payment|policy|safety|filter\w*|inappropriate)\b/i;
 
 /**
  * Returns whether a request may have been too long although nobody says so: 400 or 413, and neither a parameter nor another reason is

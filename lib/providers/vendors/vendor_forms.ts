@@ -188,6 +188,6 @@ function rowOf({ kind, origin }: VendorServer, model: string): VendorForm {
 
 /** Returns the version in a name of Claude, as 407 of `claude-opus-4-7`; 0 without one. A date is none. */
 function claudeVersion(model: string): number {
-  const [, major = 0, minor = 0] = /claude-(?:[a-z]+-)*(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/i.exec(model) ?? [];
+  const [, major = 0, minor = 0] = /claude-(?:[a-z]{1,20}-){0,4}(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/i.exec(model) ?? [];
   return Number(major) * 100 + Number(minor);
 }
