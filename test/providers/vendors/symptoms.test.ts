@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 /**
- * What people report of gateways and agents when a vendor, a server, a page or a file has a form of its own, with the test that shows that it
- * does not happen here: the symptom, the file below `test/`, and a part of the test's name.
+ * Symptoms that people report of gateways and agents when a vendor, a server, a page or a file has a form of its own, each with the test
+ * that shows that it does not happen here: the file below `test/`, and a part of the test's name.
  */
 const SYMPTOMS: readonly (readonly [symptom: string, file: string, name: string])[] = [
   ["a limit of 5 tokens gives 3,000", "providers/vendors/learnt_forms", "is sent under the other name at once"],
