@@ -13,7 +13,13 @@ import type { AllowedHosts } from "../net/url_rules.ts";
 import type { CallNote } from "./call_notes.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandRelay, CommandRelays } from "./command_relay.ts";
-import { type ContainmentFinder, requireContainment, type SandboxMode, type SandboxSection } from "./containment.ts";
+import {
+  type Bubblewrap,
+  type ContainmentFinder,
+  requireContainment,
+  type SandboxMode,
+  type SandboxSection,
+} from "./containment.ts";
 import { killRestOf, MARKER_VARIABLE, temporaryFolder, temporaryName } from "./leftover_processes.ts";
 import type { Launcher } from "./run_command.ts";
 import { type CommandLine, type ProgramEnd, startGroup } from "./process_group.ts";
@@ -114,25 +120,46 @@ export interface ProgramOptions {
  * @throws {ToolError} `unsupported_platform`, `command_not_found`, `sandbox_unavailable`, `quarantine_full` @throws {CancelError}
  */
 export async function prepareProgram(request: ProgramRequest, options: ProgramOptions): Promise<PreparedProgram> {
-  const { title, sandbox, section, hosts, signal } = request;
+  const { title, sandbox, section, signal } = request;
   const found = sandbox === "off" ? undefined : await unlessAborted(options.containment.find(), signal);
   requireContainment(title, { sandbox, section }, found);
   const temporary = await makeTemporary(request, options);
-  const line = await lineOf(request, options, temporary);
   const clean = () => sweep(temporary);
-  if (found?.kind !== "bubblewrap") return await prepareUncontained({ line, clean }, request, options);
+  try {
+    const line = await lineOf(request, options, temporary);
+    return found?.kind === "bubblewrap"
+      ? await prepareContained({ line, clean }, request, { ...options, bubblewrap: found })
+      : await prepareUncontained({ line, clean }, request, options);
+  } catch (error) {
+    await clean();
+    throw error;
+  }
+}
+
+/** Line of a program as the system would start it without a sandbox, and what removes its temporary files. */
+interface OpenLine {
+  readonly line: CommandLine;
+  readonly clean: () => Promise<void>;
+}
+
+async function prepareContained(
+  { line, clean }: OpenLine,
+  request: ProgramRequest,
+  { bubblewrap, ...options }: ProgramOptions & { readonly bubblewrap: Bubblewrap },
+): Promise<PreparedProgram> {
+  const { title, section, hosts, signal } = request;
   const { seen, note, isRaced, ...call } = await seenWorkspace(request, options);
   const { writable, openNetwork: network } = request;
   const shown = [request.folder, ...request.shown ?? [], ...isAbsolute(request.file) ? [] : [line.file]];
   const localSockets = await socketsAmong([...shown, ...writable ?? []]);
   const containedLine = async (relay?: CommandRelay, raced = false) => {
     const granted = { shown, writable, network, relay, localSockets, isRaced: raced };
-    const inside = await contain(line, { ...seen, ...granted, bubblewrap: found });
+    const inside = await contain(line, { ...seen, ...granted, bubblewrap });
     if (inside === undefined) throw uncontainable(title, section);
     return inside;
   };
   const withoutRelay = await containedLine().catch(async (error: unknown) => {
-    await Promise.all([call.drop(), clean()]);
+    await call.drop();
     throw error;
   });
   const { file, args, given = [] } = withoutRelay;
@@ -244,7 +271,7 @@ export function runtimeProgram(): RuntimeProgram {
 }
 
 async function prepareUncontained(
-  { line, clean }: { readonly line: CommandLine; readonly clean: () => Promise<void> },
+  { line, clean }: OpenLine,
   request: ProgramRequest,
   { launcher, watch, clock }: ProgramOptions,
 ): Promise<PreparedProgram> {

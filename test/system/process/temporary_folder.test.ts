@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
+import type { ProgramRequest } from "../../../lib/system/process/prepare_program.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 import { NEVER, withMcp } from "../../support/mcp_bench.ts";
 import { createWorkspaceProcesses } from "../../support/workspace_processes.ts";
@@ -99,12 +100,16 @@ test("a program that cannot be started leaves no temporary folder", () =>
   withWorkspace({}, async ({ root }) => {
     const marker = `unstarted-${process.pid}`;
     const processes = createWorkspaceProcesses(root, { marker });
-    const prepared = await processes.prepareProgram({
+    const request: ProgramRequest = {
       ...{ title: "a server", file: process.execPath, args: ["x".repeat(4_000_000)], folder: root, taint: ["mcp a"] },
       ...{ hosts: { entries: [], key: "" }, section: "[mcp.servers.a]", sandbox: "off", signal: NEVER },
       scope: scopeOf(root),
       ownEnvironment: { values: {}, temporary: join(dirname(root), "own") },
-    });
+    };
+    const unknown = processes.prepareProgram({ ...request, file: "no-such-program" });
+    await assert.rejects(unknown, { code: "command_not_found" });
+    assert.deepEqual(readdirSync(temporaryFolder(marker)), []);
+    const prepared = await processes.prepareProgram(request);
     assert.equal(readdirSync(temporaryFolder(marker)).length, 1);
     // Deno says later that it could not be started
     const started = prepared.start().then(async (program) => {
