@@ -13,6 +13,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { createGit } from "../../../lib/system/git/create_git.ts";
@@ -161,14 +162,16 @@ test(
   { skip },
   () =>
     withAttributes(async (at) => {
-      const { path } = at;
-      renameSync(path(".git"), path("aside"));
+      const { path, outside } = at;
+      // Outside, where no cover lies over it whose loss would end the program
+      const aside = join(outside, "aside");
+      renameSync(path(".git"), aside);
       symlinkSync("evil", path(".claude"));
       const said = await startProgram(at, "mv .claude .git; echo moved=$?; echo started; sleep 1000");
       assert.match(await said(), /moved=0/);
-      renameSync(path("aside"), path("evil"));
+      renameSync(aside, path("evil"));
       const hide = (words: readonly string[]) => {
-        if (words.includes("--list") && existsSync(path("evil"))) renameSync(path("evil"), path("aside"));
+        if (words.includes("--list") && existsSync(path("evil"))) renameSync(path("evil"), aside);
       };
       await assert.rejects(openTop(at, hide), { code: "git_unsettled" });
     }),
