@@ -32,9 +32,9 @@ async function startRun(gateway: KillableGateway, conversation?: string): Promis
 /** Starts a run whose model does not end its answer, and waits until the model is asked. */
 async function startHanging({ upstream }: Place, gateway: KillableGateway): Promise<string> {
   upstream.script(HANGS);
-  const asked = upstream.requests.length;
+  const asked = upstream.turns.length;
   const id = await startRun(gateway);
-  await until(() => upstream.requests.length > asked, "the model was never asked");
+  await until(() => upstream.turns.length > asked, "the model was never asked");
   return id;
 }
 

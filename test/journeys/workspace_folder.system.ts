@@ -30,12 +30,12 @@ test(
         const accepted = await first.call("/v1/runs", { body: { message: "Hi" } });
         assert.equal(accepted.status, 202, await accepted.clone().text());
         const { id } = await jsonOf(accepted) as { readonly id: string };
-        await until(() => upstream.requests.length === 1, "the model was never asked");
+        await until(() => upstream.turns.length === 1, "the model was never asked");
         await first.kill();
 
         upstream.script({ kind: "text", chunks: ["an ", "answer"] });
         await assert.rejects(start(wrong), /is not the one in which gateways worked as "office" before/);
-        assert.equal(upstream.requests.length, 1, "the run went on in the wrong folder");
+        assert.equal(upstream.turns.length, 1, "the run went on in the wrong folder");
         const again = await start(right);
         let run = "";
         await until(async () => {
