@@ -54,10 +54,15 @@ function spelled(character: string): string {
   return text;
 }
 
+/** Tells whether a text has characters of ASCII alone. */
+export function isAscii(text: string): boolean {
+  // deno-lint-ignore no-control-regex
+  return /^[\x00-\x7f]*$/.test(text);
+}
+
 /** Replaces typographic dashes, quotes and blanks by those of ASCII, which models write in their place. */
 export function toAscii(text: string): string {
-  // deno-lint-ignore no-control-regex
-  if (/^[\x00-\x7f]*$/.test(text)) return text;
+  if (isAscii(text)) return text;
   return text
     .replaceAll(/[\u2010-\u2015\u2212]/g, "-")
     .replaceAll(/[\u2018-\u201b]/g, "'")

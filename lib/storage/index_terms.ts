@@ -1,3 +1,4 @@
+import { isAscii } from "../base/text.ts";
 import { lazily } from "../base/lazily.ts";
 import { isCommonWord, stemWord } from "./word_forms.ts";
 
@@ -179,7 +180,7 @@ const LETTERS: Readonly<Record<string, string>> = {
 
 /** Folds width, case and accents: "ＦＵẞ", "Fuß" and "fuss" are one. */
 function fold(text: string): string {
-  if (/^[\0-\x7f]*$/.test(text)) return text.toLowerCase();
+  if (isAscii(text)) return text.toLowerCase();
   return text.toWellFormed().normalize("NFKC").toUpperCase().toLowerCase().normalize("NFKD").replace(MARKS, "")
     .normalize("NFC").replace(/[ßςøłđæœ]/g, (letter) => LETTERS[letter] ?? letter);
 }

@@ -1,6 +1,5 @@
 import { readFrontMatter, TextFormatError } from "../../config/front_matter.ts";
-import type { KeyPath } from "../../config/toml.ts";
-import { tomlFault } from "../../config/toml_fault.ts";
+import { type KeyPath, tomlFault } from "../../config/toml.ts";
 
 /** A definition's text, parsed and not yet checked. */
 export interface SopDocument {

@@ -2,7 +2,7 @@ import { isRecord } from "../../base/json.ts";
 import type { FinishReason } from "../../base/records/agent_event.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import type { Usage } from "../../base/records/usage.ts";
-import { CallArguments } from "../upstream/call_arguments.ts";
+import { ARGUMENTS_REPEATED, CallArguments } from "../upstream/call_arguments.ts";
 import { countOf, fieldsBeside, type JsonRecord, stringOf } from "../upstream/json_reading.ts";
 import type { TurnDecoder } from "../upstream/upstream_http.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "../upstream/upstream_error.ts";
@@ -217,9 +217,7 @@ export class AnthropicDecoder implements TurnDecoder {
     if (block === undefined || block.call < 0) return;
     const held = block.given.text === "" ? block.input : block.given.finish();
     if (held !== "") out.push({ type: "tool_call_delta", index: block.call, arguments_delta: held });
-    if (!block.given.isCut) return;
-    const message = "The provider sent more after a tool call's arguments were whole: left out";
-    out.push({ type: "notice", code: "tool_call_arguments_repeated", message });
+    if (block.given.isCut) out.push({ type: "notice", ...ARGUMENTS_REPEATED });
   }
 
   #finish(out: ProviderEvent[]): void {

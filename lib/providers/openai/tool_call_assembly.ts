@@ -1,7 +1,7 @@
 import { type Fields, joinFields } from "../../base/join_fields.ts";
 import { isRecord } from "../../base/json.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
-import { CallArguments } from "../upstream/call_arguments.ts";
+import { ARGUMENTS_REPEATED, CallArguments } from "../upstream/call_arguments.ts";
 import { type JsonRecord, stringOf } from "../upstream/json_reading.ts";
 import { callFieldsBeside } from "./openai_chunk.ts";
 
@@ -86,10 +86,7 @@ export class ToolCallAssembly {
       if (held !== "" && slot.index !== undefined) {
         out.push({ type: "tool_call_delta", index: slot.index, arguments_delta: held });
       }
-      if (slot.arguments.isCut) {
-        const message = "The provider sent more after a tool call's arguments were whole: left out";
-        notice("tool_call_arguments_repeated", message, out);
-      }
+      if (slot.arguments.isCut) notice(ARGUMENTS_REPEATED.code, ARGUMENTS_REPEATED.message, out);
       if (slot.name === undefined) {
         notice("tool_call_lost", "The provider sent parts of a tool call without its name: the call is lost", out);
       } else if (slot.arguments.text !== "" && !isJson(slot.arguments.text)) {

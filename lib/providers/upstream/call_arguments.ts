@@ -1,3 +1,9 @@
+/** Notice of arguments of which something was dropped. */
+export const ARGUMENTS_REPEATED = {
+  code: "tool_call_arguments_repeated",
+  message: "The provider sent more after a tool call's arguments were whole: left out",
+} as const;
+
 /**
  * Puts the arguments of a tool call together from their pieces: one whole object. What follows it is dropped, as a stray `""`, or the
  * arguments said again. An empty object that came in one piece is held back until the end, since some servers begin with one in the

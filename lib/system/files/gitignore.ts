@@ -1,4 +1,5 @@
 import { Buffer } from "node:buffer";
+import { isAscii } from "../../base/text.ts";
 import { compileSet, matchSegments, ONE, type Segment, STAR, type Token } from "./glob.ts";
 
 /** The rules of one `.gitignore`, for paths relative to the folder it lies in. */
@@ -56,7 +57,7 @@ function matches(
 
 /** Returns a text whose characters are the bytes of UTF-8. */
 function toBytes(text: string): string {
-  return /^[\0-\x7f]*$/.test(text) ? text : Buffer.from(text).toString("latin1");
+  return isAscii(text) ? text : Buffer.from(text).toString("latin1");
 }
 
 function parseRule(line: string): Rule | undefined {

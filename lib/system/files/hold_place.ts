@@ -2,13 +2,10 @@ import type { BigIntStats } from "node:fs";
 import { lstat, mkdir, rmdir } from "node:fs/promises";
 import { ToolError } from "../../base/errors.ts";
 import { fileError, linkedFile, notAFile, notAFolder } from "./file_error.ts";
-import { findLikeName, type LikeName, mayHaveLike } from "./like_name.ts";
+import { findLikeName, type LikeName, MAX_COMPARED, mayHaveLike } from "./like_name.ts";
 import { parsePath, shown } from "./parse_path.ts";
 import type { PathRules } from "./path_rules.ts";
 import type { Folder, Reach } from "./reach.ts";
-
-/** Entries of a folder that are compared with a name that is not there */
-const MAX_LISTED = 10_000;
 
 /** Where a file is or will be: its folder is held, so that what is looked at is what is changed. Close it. */
 export interface HeldPlace {
@@ -54,7 +51,7 @@ export async function holdPlace(path: string, { reach, rules }: {
     const missing = names.slice(known, -1);
     const found = missing.length > 0 ? undefined : await likeNameIn(folder, name);
     const refused = found === undefined ? undefined : rules.refusal([...folder.names, found.name]);
-    // What the rules refuse is not named
+    // An error names no file that the rules refuse
     const like = refused === undefined ? found : undefined;
     const meant = like?.isSame ? like.name : name;
     const real = [...folder.names, ...missing, meant];
@@ -72,7 +69,7 @@ async function likeNameIn(folder: Folder, name: string): Promise<LikeName | unde
   const isThere = !mayHaveLike(name) || await lstat(folder.place(name)).then(() => true, () => false);
   if (isThere) return undefined;
   return await findLikeName(name, async () => {
-    const { files, folders, truncated } = await folder.list(MAX_LISTED);
+    const { files, folders, truncated } = await folder.list(MAX_COMPARED);
     return truncated ? [] : [...files, ...folders].map((entry) => ({ name: entry }));
   }).catch(() => undefined);
 }

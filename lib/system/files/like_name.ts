@@ -1,6 +1,6 @@
 import { lstat, opendir, realpath } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { toAscii } from "../../base/text.ts";
+import { isAscii, toAscii } from "../../base/text.ts";
 
 /** Name that is in a folder in place of one that is not there. */
 export interface LikeName {
@@ -9,8 +9,8 @@ export interface LikeName {
   readonly isSame: boolean;
 }
 
-/** Entries of a folder that are compared */
-const MAX_ENTRIES = 10_000;
+/** Entries of a folder that are compared with a name that is not there. */
+export const MAX_COMPARED = 10_000;
 
 /**
  * Returns the only entry of a folder that has the text of a name in other code points, or else the only one that looks like it. Undefined
@@ -32,7 +32,7 @@ export async function findLikeName(
   const alike: string[] = [];
   let seen = 0;
   for await (const entry of await list()) {
-    if (++seen > MAX_ENTRIES) return undefined;
+    if (++seen > MAX_COMPARED) return undefined;
     const text = entry.name.normalize("NFC");
     if (text === composed) same.push(entry.name);
     else if (toAscii(text) === plain) alike.push(entry.name);
@@ -73,8 +73,7 @@ export async function findLikeNames(
 export async function realLikePath(path: string): Promise<string> {
   return await realpath(path).catch(async (error: unknown) => {
     const folder = dirname(path);
-    // deno-lint-ignore no-control-regex
-    if (folder === path || /^[\x00-\x7f]*$/.test(path)) throw error;
+    if (folder === path || isAscii(path)) throw error;
     const place = await realLikePath(folder);
     const like = await findLikeNames(place, [basename(path)]);
     if (like?.isSame !== true) throw error;

@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import { ToolError } from "../../base/errors.ts";
+import { isAscii } from "../../base/text.ts";
 import { utf16Of, utf16ToUtf8 } from "../../base/utf16.ts";
 import { createYielder } from "../../base/tick.ts";
 import type { Files, WalkedFile } from "../../system/files/files.ts";
@@ -61,8 +62,7 @@ export async function searchFiles(
   options: FileSearchOptions,
 ): Promise<FilesSearched> {
   const exact = await searchOnce(files, search, { ...options, pattern: compileLinePattern(search.pattern, search) });
-  // deno-lint-ignore no-control-regex
-  if (exact.matches.length > 0 || /^[\x00-\x7f]*$/.test(search.pattern)) return exact;
+  if (exact.matches.length > 0 || isAscii(search.pattern)) return exact;
   const pattern = compileComposedPattern(search.pattern, search);
   const composed = await searchOnce(files, search, { ...options, pattern });
   return composed.matches.length > 0 ? { ...composed, isComposed: true } : exact;
@@ -225,7 +225,7 @@ async function readText(
     const read = buffer.subarray(0, first + rest);
     if (!isUtf16) return { path: file.path, bytes: read, cut };
     const text = utf16ToUtf8(read) ?? (cut ? utf16ToUtf8(read.subarray(0, -2)) : undefined);
-    return text && { path: file.path, bytes: Buffer.from(text.buffer), cut };
+    return text && { path: file.path, bytes: Buffer.from(text.buffer, text.byteOffset, text.byteLength), cut };
   } catch (error) {
     // A file with a private key is left out, like a file with a sensitive name
     if (error instanceof ToolError && error.code === "path_sensitive") return undefined;

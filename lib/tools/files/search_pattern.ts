@@ -1,3 +1,4 @@
+import { isAscii } from "../../base/text.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { Yielder } from "../../base/tick.ts";
 import type { WalkedFile } from "../../system/files/files.ts";
@@ -31,8 +32,7 @@ export function searchPattern(glob: string, options: { readonly anywhere: boolea
   }
   const whole = options.anywhere && !glob.includes("/") ? `**/${glob}` : glob;
   const matches = compileGlob(whole);
-  // deno-lint-ignore no-control-regex
-  if (/^[\x00-\x7f]*$/.test(glob)) return matches;
+  if (isAscii(glob)) return matches;
   const composed = compileGlob(whole.normalize("NFC"));
   return (path) => matches(path) || composed(path.normalize("NFC"));
 }
