@@ -29,7 +29,7 @@ export function missingPath(path: string, routeOf: (path: string) => string | un
   const isUneven = clean !== path && path !== "";
   const found = isUneven ? routeOf(clean) : undefined;
   if (found !== undefined) return refusal(`it has an empty part ("//", or a slash at the end); ask for ${found}`);
-  // A name of an API stands behind it, which is none of a base URL
+  // Behind /.well-known/ stand names of documents, never a base URL
   const below = clean.startsWith("/.well-known/")
     ? []
     : [clean, `/${parts.slice(1).join("/")}`, `/${parts.slice(2).join("/")}`];

@@ -67,7 +67,7 @@ interface Bundle {
 
 const fileOf = (module: string) => resolve(MODULES, `${module}.js`);
 
-/** Compiles without a look at the types, which `npm run check` takes: that would be half of the whole build. */
+/** Compiles, and checks no types: `npm run check` does that, and it would take half of the build's time. */
 async function compile(...options: readonly string[]): Promise<void> {
   const compiler = spawn("tsc", ["-p", "tsconfig.build.json", "--noCheck", ...options], { stdio: "inherit" });
   const [status] = await once(compiler, "exit");

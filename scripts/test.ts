@@ -108,9 +108,9 @@ async function run(files: TestFiles, folder: string): Promise<number> {
   };
   console.log(`Tests on Node ${process.versions.node}: ${tell("node")}; on Deno: ${tell("deno")}`);
   mkdirSync(join(folder, "processes"));
-  // The build has a processor to itself for half of its time
+  // PostgreSQL starts beside the build, which leaves one processor free half of the time
   const building = whole ? buildPackage() : undefined;
-  // Waited for below: until then a failure is nobody's
+  // The build is waited for below, so that its failure is no unhandled one until then
   building?.catch(() => undefined);
   const server = !whole || NO_POSTGRES !== false ? undefined : await startPostgres();
   try {

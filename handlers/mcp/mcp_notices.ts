@@ -43,7 +43,7 @@ export class McpNotices {
     this.resources = new ResourceWatch({ conversations, clock });
     this.#toolList = new ListWatch({
       ...{ clock, everyMs: LOOK_AT_TOOLS_MS },
-      // What is offered to whom follows from all that is enabled, the patterns, and what was found
+      // The list of each client follows from the enabled tools, the patterns and the tools that were found
       read: () => [
         services.tools.list().filter(({ enabled }) => enabled),
         services.config().mcp.server.tools,

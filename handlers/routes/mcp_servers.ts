@@ -46,8 +46,9 @@ const serverSchema = v.object({
     /** Claims of the server, which decide nothing */
     claims: v.object({ read_only: v.boolean(), destructive: v.boolean(), idempotent: v.boolean() }),
   })),
-  /** Tools that are not offered until somebody accepts them */
+  /** Sentences about tools that the server lists and that are not offered, each with the reason */
   left_out: v.array(v.string()),
+  /** Tools that are not offered until somebody accepts them */
   changes: v.array(v.object({
     /** Name that the server gives the tool */
     tool: v.string(),

@@ -280,7 +280,7 @@ class FittingIterator implements AsyncIterator<readonly ProviderEvent[], undefin
       const notice = trimNotice(fitted, lesson.taken !== undefined);
       return { done: false, value: [notice, ...result.value] };
     } catch (error) {
-      // What it teaches is for the next request
+      // The second refusal teaches for the next request
       await this.#learn(error, fitted.request);
       throw error;
     }

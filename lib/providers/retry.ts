@@ -150,7 +150,7 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
     if (this.#place === 0 && this.#notices === undefined) return result;
     if (this.#notices !== undefined) this.#call.call.onAgain?.(false);
     const value = [...this.#notices ?? [], ...result.value];
-    // What a turn keeps for its vendor belongs to the one that answered
+    // Parts of the turn that go back to a vendor are kept under the name of the provider that answered
     if (last?.type === "finish") value.splice(-1, 1, { provider: this.#attempt.provider.name, ...last });
     this.#notices = undefined;
     return { done: false, value };

@@ -87,7 +87,7 @@ export interface SystemServices {
 /** Creates the doors to the machine. Before that ends what the commands of an earlier gateway left. */
 export async function createSystemServices(options: SystemServicesOptions): Promise<SystemServices> {
   const { clock, home, opened } = options;
-  // What servers keep in their temporary folders is as far from tools as the data directory
+  // Tools reach the temporary folders of MCP servers as little as the data directory
   const ownPaths = [...options.ownPaths, temporaryFolder(options.marker.text)];
   const commands = createCommandLookup();
   const ownAddress = createOwnAddress(options.publicPaths);

@@ -380,7 +380,7 @@ function markOf(
   const found = classes.get(element) ?? [...names.matchAll(AROUND)].map(([word]) => word.toLowerCase());
   classes.set(element, found);
   for (const word of found) {
-    // A list of links is no text that people come for
+    // Nobody comes for a list of links
     if (
       (noMarks.has(word) && (!isList || WEAK.test(word))) || (isInHeading && !/^(?:headerlink|editsection)$/.test(word))
     ) continue;

@@ -189,7 +189,7 @@ function createTreeAdapter(budget: WorkBudget, growing: GrowingText): TreeAdapte
       }
       return shadow.unseen;
     }
-    // What a slot has itself is seen as long as nothing is put into it
+    // A slot shows its own children only until the page puts others into it
     if (!found.isFilled) found.slot.children.length = 0;
     found.isFilled = true;
     return found.slot;

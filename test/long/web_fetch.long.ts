@@ -322,7 +322,7 @@ test("the documentation of 100 packages loses no section that its readers see", 
         const bytes = new Uint8Array(readFileSync(file));
         const body = { bytes, contentType: "text/html", url: "https://docs.example/" };
         const page = await readPage(body, { stopped: () => false });
-        // What a page hides is not what its readers see
+        // Readers do not see the sections that a page hides
         if (page?.notices.some((notice) => /that the page hides|plain text of the whole/.test(notice))) continue;
         const shown = new Set(wordsOf(withoutMarks(page?.text ?? "")));
         for (const words of sectionsOf(bytes, containers)) {

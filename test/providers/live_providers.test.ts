@@ -272,7 +272,7 @@ test("a configuration that cannot be opened changes nothing", async (t) => {
   assert.equal(providers.inUse.name, "offline");
 });
 
-test("what a server's refusals have taught is forgotten when the configuration is loaded anew", async (t) => {
+test("what a server's refusals have taught is forgotten when the configuration is loaded again", async (t) => {
   const message =
     "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
   const upstream = await startOpenAiUpstream(

@@ -98,8 +98,7 @@ function timingOf(schedule: string, timezone: string, now: number): Timing {
   return toTiming(parseSchedule(schedule), { given: schedule, timezone, now });
 }
 
-/** @param zone empty: the machine's */
-/** Returns a checked IANA name, the machine's for an empty one. @throws {ToolError} `invalid_input` */
+/** Returns a checked name of a time zone: that of the machine for an empty one. @throws {ToolError} `invalid_input` */
 export function zoneOf(zone: string): string {
   if (zone === "") return Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (isTimezone(zone)) return zone;

@@ -20,7 +20,7 @@ const FORMS: Readonly<Record<CallIdName, CallIdForm>> = {
   anthropic: { ...ANY, form: /^[a-zA-Z0-9_-]{1,64}$/ },
   // Source: the error "Tool call id was ... but must be a-z, A-Z, 0-9, with a length of 9"
   mistral: { form: /^[a-zA-Z0-9]{9}$/, make: ({ digest }) => digest.slice(0, 9) },
-  // Its models were trained on ids that count the calls of a conversation
+  // Kimi's models were trained on ids that count the calls of a conversation
   kimi: { form: /^functions\.[^\s:]+:\d+$/, make: ({ name, place }) => `functions.${name}:${place}` },
 };
 

@@ -48,7 +48,7 @@ const TOO_LONG: readonly RegExp[] = [
   /tokens in the prompt cannot exceed ([\d,]+)/i,
   // Cloudflare
   /context window limit \(([\d,]+)/i,
-  // Those that name no number: OpenAI, LiteLLM, Ollama, MiniMax, Bedrock, z.ai and whoever words it like them
+  // Refusals without a number: OpenAI, LiteLLM, Ollama, MiniMax, Bedrock, z.ai, and others with the same words
   /context[ _-]?(?:length|window|size|limit)/i,
   /(?:prompt|input)(?: tokens)?(?: is)? too (?:long|large)|prompt exceeds max|prompt[ _]?(?:tokens)?[ _]?超长/i,
   /too many (?:input )?tokens|too large for model with|maximum number of tokens|max_prompt_tokens_exceeded/i,

@@ -37,7 +37,7 @@ export function withToolSupport(
       if (request.tools.length === 0 || forms.of(model).showsTools === true) return stream;
       return withNotice(stream, model, async () => {
         const shows = software === LLAMA_CPP ? await readTemplate(settings, call.signal) : undefined;
-        // One that knows none is asked again: its server may come back with another template
+        // A server whose template knows no tools is asked again: it may come back with another template
         if (shows !== false && !call.signal.aborted) forms.learn(model, { showsTools: true });
         return shows === false;
       });

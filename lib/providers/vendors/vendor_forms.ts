@@ -148,7 +148,7 @@ export const VENDOR_ROWS: readonly VendorRow[] = [
 /** Models of one server whose forms are kept. The bound is there since names come from clients */
 const MAX_KNOWN = 100;
 
-/** Forms of one server by model, kept in memory as long as the provider is open: a reload that opens it anew forgets what was learnt. */
+/** Forms of one server by model, kept in memory as long as the provider is open: a reload opens another one, which has learnt nothing. */
 export class VendorForms {
   readonly #server: VendorServer;
   /** In the order of their first use, the newest last */

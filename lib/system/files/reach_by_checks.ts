@@ -55,7 +55,7 @@ async function likePath(
   if (!(refusal instanceof ToolError) || refusal.code !== "not_found") throw refusal;
   const like = await findLikeNames(rules.root, names);
   const folder = like && await realpath(join(rules.root, ...like.names.slice(0, -1))).catch(() => "");
-  // What the rules refuse is not named
+  // An error names no file that the rules refuse
   if (like === undefined || !isWithin(folder ?? "", rules.root) || rules.refusal(like.names) !== undefined) {
     throw refusal;
   }

@@ -118,7 +118,7 @@ async function openNamed(
   return await openChild(name).catch(async (error: unknown) => {
     if (!(error instanceof ToolError) || error.code !== "not_found") throw error;
     const like = await findLikeName(name, () => place.calls.entries(within(folder, "."))).catch(() => undefined);
-    // What the rules refuse is not named
+    // An error names no file that the rules refuse
     if (like === undefined || rules.refusal([...names, like.name]) !== undefined) throw error;
     if (!like.isSame) throw notThere("open", place.path, like.name);
     return await openChild(like.name);

@@ -38,7 +38,7 @@ export interface HttpExchange {
    * is on its way. Errors as in `read`
    */
   whole(maxBytes: number): Uint8Array | undefined | Promise<Uint8Array | undefined>;
-  /** The reader has found something said in what it read: `silenceMs` counts anew. Never throws */
+  /** The reader has found something said in what it read: `silenceMs` begins again. Never throws */
   said(): void;
   /** All that is needed was said: from now on the reply ends when it breaks off, and after `ms` at the latest. Never throws */
   hurry(ms: number): void;

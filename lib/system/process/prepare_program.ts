@@ -218,7 +218,7 @@ async function makeTemporary(
 ): Promise<string | undefined> {
   if (ownEnvironment === undefined) return undefined;
   const folder = temporaryFolder(marker);
-  // What lies in the workspace is the agent's
+  // The agent may write to a folder that lies in the workspace
   const isInside = isWithin(folder, await realpath(scope.workspaceRoot));
   const made = isInside ? undefined : await makeOwnIn(folder).catch(() => undefined);
   return made ?? await makeOwnIn(join(ownEnvironment.temporary, temporaryName(marker)));

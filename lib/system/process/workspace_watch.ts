@@ -62,7 +62,7 @@ export interface WorkspaceWatch {
   requireRoom(title: string): Promise<void>;
   /**
    * Writes the note of a program. Where this gateway is killed before `after`, the next start finds it (`afterKill`).
-   * @param contained of a program that finds read-only what is guarded: what ends its wait, as in `runs`
+   * @param contained given for a program in a sandbox, which finds read-only what is guarded. Its signal ends the wait that `runs` has
    */
   watch(note: CallNote, contained?: { readonly signal: AbortSignal }): Promise<AfterProgram>;
   /**
@@ -145,7 +145,7 @@ class SurveyedWorkspace implements WorkspaceWatch {
   async runs(note: CallNote, signal: AbortSignal): Promise<() => void> {
     // Two programs may have one note
     const own = { ...note };
-    // First: a git process that begins from here on knows of the program, and follows no link
+    // The program is counted before the wait: a git process that begins from here on sees it, and follows no link
     this.#running.add(own);
     const end = () => void this.#running.delete(own);
     const gits = [...this.#gits].filter(([, workspace]) => areNested(workspace, note.workspace));

@@ -107,7 +107,7 @@ export async function log(call: GitCall): Promise<ToolResult> {
 
 /** Returns the name of the branch that is checked out and has no commit yet. */
 async function unbornBranch({ repository }: GitCall): Promise<string | undefined> {
-  // Of a branch whose commit is missing, which is a damage that git itself tells of, the name of the commit is there
+  // A branch whose commit is missing has the name of that commit, and is no unborn one: git itself tells of the damage
   const { code } = await repository.run(["rev-parse", "--quiet", "--verify", "HEAD"]);
   if (code === 0) return undefined;
   const head = await repository.run(["symbolic-ref", "--quiet", "--short", "HEAD"]);

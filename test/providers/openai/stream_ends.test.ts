@@ -166,7 +166,7 @@ for (const [part, what] of NOTHING) {
     const { error } = await reading;
     assert.equal(error?.code, "provider_timeout");
     assert.match(error?.message ?? "", /said nothing within 40 s \(silence_secs\)/);
-    // What passes while nobody waits for a read does not count
+    // Time in which nobody waits for a read does not count
     assert.ok(seconds >= 39 && seconds < 1_000, `${seconds} s`);
     assert.equal(upstream.requests.length, 1, "what came was paid");
     assert.equal(clock.pending(), 0);

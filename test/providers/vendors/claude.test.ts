@@ -89,7 +89,7 @@ describe("Claude by its refusals", () => {
     ],
   ];
   for (const [message, request, left] of cases) {
-    test(`${message.slice(0, 60)}: sent anew once, and from then on`, async (t) => {
+    test(`${message.slice(0, 60)}: sent once more in the other form, and so from then on`, async (t) => {
       const { provider, sent } = await start(t, refusal(message), OK);
       const model = "claude-of-tomorrow";
       for (const _ of [1, 2]) {

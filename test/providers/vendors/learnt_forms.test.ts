@@ -87,7 +87,7 @@ describe("a limit that is refused by its name", () => {
     });
   }
 
-  test("is learnt for that model alone, and anew when the server changes", async (t) => {
+  test("is learnt for that model alone, and once more when the server changes", async (t) => {
     const [openai, , older] = LIMIT_REFUSALS.map(([, , reply]) => reply);
     const { provider, limits, script } = await start(t, "openai_compatible", openai as UpstreamReply, OK);
     await collect(provider, { parameters: { max_tokens: 5 } });

@@ -148,7 +148,7 @@ test("those that end in one turn are given in their order, a cancelled one too: 
   assert.equal(given.length, 40);
 });
 
-test("a reply that comes and says nothing ends after its bound, and what is said begins it anew", async () => {
+test("a reply that comes and says nothing ends after its bound, which begins again with each word", async () => {
   const { exchange, come, clock } = await begun(undefined, { silenceMs: 3000, paused: false });
   const wait = async (ms: number) => {
     const reading = exchange.read().then(() => "read", (error: Error) => error.message);

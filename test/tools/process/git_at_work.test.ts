@@ -36,7 +36,7 @@ test(
           await until(() => existsSync(workspace.path("up")), "git never began");
           const touch = { words: ["touch", "begun"], timeoutMs: 60_000 };
           const program = bench.processes.run({ ...touch, ...requestOf(workspace) });
-          // It would have begun before these two have ended, which need as long and come one after the other
+          // Two programs elsewhere, one after the other: a program that does not wait begins before the second one has ended
           for (let i = 0; i < 2; i++) await bench.processes.run({ ...touch, ...requestOf(elsewhere) });
           assert.ok(existsSync(elsewhere.path("begun")));
           assert.equal(existsSync(workspace.path("begun")), false);
@@ -63,7 +63,7 @@ test(
           const touch = { words: ["touch", "begun"], timeoutMs: 60_000 };
           const program = bench.processes.run({ ...touch, ...requestOf(workspace), signal: call.signal });
           program.catch(() => {});
-          // The other one waits for git by then
+          // The program waits for git by the time this one has ended
           await bench.processes.run({ ...touch, ...requestOf(elsewhere) });
           call.abort();
           await assert.rejects(program, { name: "CancelError" });
