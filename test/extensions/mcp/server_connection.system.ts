@@ -89,7 +89,7 @@ describe("a program of the old era", () => {
     }));
 
   test("a question that could belong to two runs is declined, one of a single run is not", () =>
-    withMcp({}, async ({ server }) => {
+    withMcp({}, async ({ server, notes }) => {
       const hanging = new AbortController();
       const other = call(server(), "hang", {}, {
         signal: hanging.signal,
@@ -97,6 +97,7 @@ describe("a program of the old era", () => {
         onElicit: () => Promise.resolve(COLOUR),
       })
         .catch(() => {});
+      await until(() => notes().includes("tools/call"), "the server has the first call");
       const onElicit = () => Promise.resolve(COLOUR);
       assert.deepEqual(JSON.parse(await call(server(), "ask", {}, { owner: "run_a", onElicit })), {
         action: "decline",
