@@ -70,6 +70,8 @@ const LESSONS: readonly Lesson[] = [
   },
   {
     fields: () => ["reasoning_content"],
+    // Templates of gpt-oss take no content beside it in a message with calls
+    names: /reasoning_content|both content and thinking/,
     // DeepSeek and Moonshot say so when it is missing, Groq and Mistral when it is there
     refuses: (words) => !/missing|must be (passed|provided|included)|required/i.test(words),
     teaches: () => ({ takesReasoning: false }),
@@ -84,6 +86,11 @@ const LESSONS: readonly Lesson[] = [
     names: /developer|system message/i,
     refuses: (words) => /role|unknown variant|expected tags|beginning/i.test(words),
     teaches: () => ({ instructions: "one_system" }),
+  },
+  {
+    fields: ({ alternates }) => alternates === true ? [] : ["role"],
+    names: /roles? must alternate|must alternate between|system message must be/i,
+    teaches: () => ({ alternates: true }),
   },
   {
     fields: () => ["tool_calls"],
@@ -123,7 +130,8 @@ const OTHER_LIMIT: Readonly<Record<LimitField, LimitField>> = {
 
 /** Returns the other form that a refusal asks for; undefined for a refusal of anything else, or of what was not sent. */
 function lessonOf(form: VendorForm, error: ProviderError, body: string): Partial<VendorForm> | undefined {
-  if (error.code !== "provider_rejected") return undefined;
+  const isRefusal = error.code === "provider_rejected" || (error.status === 500 && !error.retryable);
+  if (!isRefusal) return undefined;
   const words = `${error.param ?? ""} ${error.message}`;
   const lesson = LESSONS.find(({ fields, names, refuses }) =>
     fields(form).some((name) => (names?.test(words) ?? words.includes(name)) && body.includes(`"${name}":`)) &&

@@ -13,6 +13,8 @@ export interface VendorForm {
   readonly callIds: CallIdName;
   /** Place of instructions: as they were sent, or in one system message at the beginning, without the role `developer` */
   readonly instructions: "as_sent" | "one_system";
+  /** True when the messages of user and assistant must take turns, behind one system message. Default false */
+  readonly alternates?: boolean;
   /** True when `stream_options` is taken */
   readonly takesStreamOptions: boolean;
   /** True when `reasoning_content` is taken in messages of the history */

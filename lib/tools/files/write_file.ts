@@ -30,7 +30,10 @@ export const writeFile = defineTool({
   async bind({ path, content }, context) {
     const { bytes, kept } = await toWrite({ path, content }, context);
     const name = `${path} as it will be written, ${bytes.length} bytes`;
-    return { shown: kept.length > 0 ? [{ kind: "file", name, sha256: hash("sha256", bytes) }] : [], throughFiles: true };
+    return {
+      shown: kept.length > 0 ? [{ kind: "file", name, sha256: hash("sha256", bytes) }] : [],
+      throughFiles: true,
+    };
   },
   async run({ path, content, overwrite = false, dry_run: dryRun = false }, context) {
     const { files } = context.services;

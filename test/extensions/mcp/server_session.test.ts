@@ -7,15 +7,18 @@ import { ServerSession } from "../../../lib/extensions/mcp/server_session.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
 test("a request in a session that is over says why it ended, and that nothing was sent", async () => {
-  const session = new ServerSession(new Client({ name: "postern", version: "1" }, { capabilities: { elicitation: {} } }), {
-    server: "noisy",
-    sdk: await loadSdk("noisy"),
-    clock: createFakeClock(),
-    timeoutMs: 1_000,
-    onEvent: () => {},
-    onLog: () => {},
-    fault: () => "it sent more than 10000 messages of no use",
-  });
+  const session = new ServerSession(
+    new Client({ name: "postern", version: "1" }, { capabilities: { elicitation: {} } }),
+    {
+      server: "noisy",
+      sdk: await loadSdk("noisy"),
+      clock: createFakeClock(),
+      timeoutMs: 1_000,
+      onEvent: () => {},
+      onLog: () => {},
+      fault: () => "it sent more than 10000 messages of no use",
+    },
+  );
   session.ended();
   const { signal } = new AbortController();
   await assert.rejects(session.request("tools/call", { name: "echo" }, { signal }), (error) => {
