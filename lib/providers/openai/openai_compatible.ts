@@ -93,7 +93,8 @@ function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions
   const { form, whole } = options;
   const limit = max_completion_tokens ?? max_tokens;
   const said = request.messages.some(hasPictures) ? spreadPictures(request) : request.messages;
-  const messages = said.some(isSpecial) ? said.map((message) => toWire(message, options)) : said;
+  const isFilled = form.wantsReasoning === true || form.wantsSignatures === true;
+  const messages = isFilled || said.some(isSpecial) ? said.map((message) => toWire(message, options)) : said;
   const body: Record<string, unknown> = {
     model: request.model,
     messages: joinMessages(messages, form),
@@ -174,14 +175,24 @@ function toWireAssistant(message: AssistantMessage, { provider, form }: OpenAiRe
   };
   // The gateway's own name for it, beside the vendor's, says nothing more
   const isTold = reasoning === undefined || others["reasoning"] === reasoning || !form.takesReasoning;
+  const sent = calls?.map((call, i) => toWireCall(call, own.calls?.[i] ?? undefined));
   return {
     ...known,
-    ...(calls === undefined
-      ? {}
-      : { tool_calls: calls.map((call, i) => toWireCall(call, own.calls?.[i] ?? undefined)) }),
+    ...(sent === undefined ? {} : { tool_calls: form.wantsSignatures === true ? withSignature(sent) : sent }),
     ...others,
     ...(isTold ? {} : { reasoning_content: reasoning }),
+    // Kimi refuses an empty text
+    ...(form.wantsReasoning === true && (isTold || reasoning === "") ? { reasoning_content: " " } : {}),
   };
+}
+
+/** Signature by which Gemini lets calls pass that it did not make itself. Source: https://ai.google.dev/gemini-api/docs/thought-signatures */
+const NO_THOUGHT = { google: { thought_signature: "skip_thought_signature_validator" } };
+
+/** Signs the first call where none is: Gemini signs the first of its calls alone. */
+function withSignature(calls: readonly ToolCall[]): ToolCall[] {
+  const isSigned = calls.some((call) => "extra_content" in call);
+  return calls.map((call, i) => isSigned || i > 0 ? call : { ...call, extra_content: NO_THOUGHT });
 }
 
 function hasReasoning({ message }: OpenAiOpaque): boolean {

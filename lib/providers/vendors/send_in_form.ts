@@ -58,6 +58,8 @@ const UNKNOWN_FIELD =
 /** Words for a value that a server does not take in a field that it knows. */
 const BAD_VALUE =
   /too (large|big|high|small|low)|at (most|least)|maximum|minimum|exceed|(greater|less|larger) than|between|[<>]=? ?\d/i;
+/** Words for a field that a server does not find in a message. */
+const ASKS_FOR = /missing|must (include|be (passed|provided|included))|required/i;
 const BOTH = /cannot both|only one/i;
 
 const refusesField = (words: string) => UNKNOWN_FIELD.test(words) && !BAD_VALUE.test(words);
@@ -73,8 +75,20 @@ const LESSONS: readonly Lesson[] = [
     // Templates of gpt-oss take no content beside it in a message with calls
     names: /reasoning_content|both content and thinking/,
     // DeepSeek and Moonshot say so when it is missing, Groq and Mistral when it is there
-    refuses: (words) => !/missing|must be (passed|provided|included)|required/i.test(words),
+    refuses: (words) => !ASKS_FOR.test(words),
     teaches: () => ({ takesReasoning: false }),
+  },
+  {
+    fields: ({ wantsReasoning }) => wantsReasoning === true ? [] : ["role"],
+    names: /reasoning_content/,
+    refuses: (words) => ASKS_FOR.test(words),
+    teaches: () => ({ takesReasoning: true, wantsReasoning: true }),
+  },
+  {
+    fields: ({ wantsSignatures }) => wantsSignatures === true ? [] : ["tool_calls"],
+    names: /thought_?signature/i,
+    refuses: (words) => ASKS_FOR.test(words),
+    teaches: () => ({ wantsSignatures: true }),
   },
   {
     fields: ({ limit }) => [limit],
@@ -89,7 +103,8 @@ const LESSONS: readonly Lesson[] = [
   },
   {
     fields: ({ alternates }) => alternates === true ? [] : ["role"],
-    names: /roles? must alternate|must alternate between|system message must be/i,
+    // Templates of models, Bedrock, and Mistral
+    names: /roles? must alternate|must alternate between|system message must be|unexpected role .{1,20} after role/i,
     teaches: () => ({ alternates: true }),
   },
   {

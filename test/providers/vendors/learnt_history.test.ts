@@ -127,6 +127,68 @@ const REFUSALS: Readonly<Record<string, Refusal>> = {
     },
     isHeeded: ({ texts }) => texts.at(-1) === "And\n\nso on",
   },
+  "Mistral, in its own words": {
+    status: 400,
+    body: {
+      object: "error",
+      message: "Unexpected role 'user' after role 'tool'",
+      type: "invalid_request_message_order",
+      param: null,
+      code: "3230",
+    },
+    isHeeded: ({ texts }) => texts.at(-1) === "And\n\nso on",
+  },
+  "DeepSeek, without its reasoning": {
+    status: 400,
+    body: {
+      error: {
+        message: "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        type: "invalid_request_error",
+        param: null,
+        code: "invalid_request_error",
+      },
+    },
+    isHeeded: ({ messages }) => isReasoned(messages),
+  },
+  "DeepSeek, an older model, without its reasoning": {
+    status: 400,
+    body: {
+      error: {
+        message:
+          "Missing `reasoning_content` field in the assistant message at message index 2. For more information, please refer to https://api-docs.deepseek.com/guides/thinking_mode#tool-calls",
+        type: "invalid_request_error",
+        param: null,
+        code: "invalid_request_error",
+      },
+    },
+    isHeeded: ({ messages }) => isReasoned(messages),
+  },
+  "Kimi, without its reasoning": {
+    status: 400,
+    body: {
+      error: {
+        message: "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+        type: "invalid_request_error",
+        param: null,
+        code: "invalid_request_error",
+      },
+    },
+    isHeeded: ({ messages }) => isReasoned(messages),
+  },
+  "Gemini, with the calls of another model": {
+    status: 400,
+    body: [{
+      error: {
+        code: 400,
+        message:
+          "Function call is missing a thought_signature in functionCall parts. This is required for tools to work " +
+          "correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call " +
+          "`default_api:look` , position 2. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures",
+        status: "INVALID_ARGUMENT",
+      },
+    }],
+    isHeeded: ({ messages }) => isSigned(messages),
+  },
   "llama.cpp with a template of gpt-oss": {
     status: 500,
     body: {
@@ -141,6 +203,28 @@ const REFUSALS: Readonly<Record<string, Refusal>> = {
     isHeeded: ({ messages }) => !JSON.stringify(messages).includes("reasoning_content"),
   },
 };
+
+interface SentCall {
+  readonly extra_content?: { readonly google?: { readonly thought_signature?: unknown } };
+}
+
+interface SentMessage {
+  readonly role: string;
+  readonly reasoning_content?: unknown;
+  readonly tool_calls?: readonly SentCall[];
+}
+
+function isReasoned(messages: readonly Message[]): boolean {
+  return (messages as readonly SentMessage[]).every(({ role, reasoning_content: reasoning }) =>
+    role !== "assistant" || (typeof reasoning === "string" && reasoning !== "")
+  );
+}
+
+function isSigned(messages: readonly Message[]): boolean {
+  return (messages as readonly SentMessage[]).every(({ tool_calls: calls }) =>
+    calls === undefined || typeof calls[0]?.extra_content?.google?.thought_signature === "string"
+  );
+}
 
 function turnOf(message: Message): string {
   return message.role === "assistant" && message.tool_calls !== undefined ? "calls" : message.role;
