@@ -37,8 +37,15 @@ export function mendResult(method: string, result: Fields, types: SpecTypes): Fi
 }
 
 function mendCall(result: Fields, types: SpecTypes): Fields {
-  const { content } = result;
-  return Array.isArray(content) ? { ...result, content: content.map((block) => mendBlock(block, types)) } : result;
+  const { content: given, structuredContent: structured, ...rest } = result;
+  // Servers leave the content out where all is in the structured result, and give a list as that in the old era, which wants an object
+  const content = given === undefined && structured !== undefined ? [] : given;
+  if (!Array.isArray(content)) return result;
+  const blocks = content.map((block) => mendBlock(block, types));
+  const isObject = "resultType" in result || structured === undefined || isRecord(structured);
+  if (isObject) return { ...result, content: blocks };
+  const hasText = blocks.some((block) => isRecord(block) && block["type"] === "text");
+  return { ...rest, content: hasText ? blocks : [...blocks, { type: "text", text: JSON.stringify(structured) }] };
 }
 
 function mendPrompt(result: Fields, types: SpecTypes): Fields {
