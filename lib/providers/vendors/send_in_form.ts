@@ -115,7 +115,8 @@ const LESSONS: readonly Lesson[] = [
   },
   {
     fields: ({ takesBlanks }) => takesBlanks === false ? [] : ["content"],
-    names: /non-whitespace|trailing whitespace/i,
+    names: /non-whitespace|trailing whitespace|non-?empty|(not|cannot) be empty|is not empty/i,
+    refuses: (words) => /content|text/i.test(words),
     teaches: () => ({ takesBlanks: false }),
   },
   {

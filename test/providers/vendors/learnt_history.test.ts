@@ -15,7 +15,7 @@ const HISTORY: readonly Message[] = [
     tool_calls: [{ id: ID, type: "function", function: { name: "look", arguments: "{}" } }],
     extra: { reasoning_content: "I look" },
   },
-  { role: "tool", tool_call_id: ID, content: "seen" },
+  { role: "tool", tool_call_id: ID, content: "" },
   { role: "assistant", content: "\n\n" },
   { role: "user", content: "And" },
   { role: "user", content: "so on" },
@@ -88,6 +88,34 @@ const REFUSALS: Readonly<Record<string, Refusal>> = {
     status: 400,
     body: { error: { message: "messages: text content blocks must contain non-whitespace text" } },
     isHeeded: ({ texts }) => texts.every((text) => text !== "\n\n"),
+  },
+  "Claude behind a proxy, empty texts": {
+    status: 400,
+    body: {
+      error: {
+        message: "messages.2: all messages must have non-empty content except for the optional final assistant message",
+      },
+    },
+    isHeeded: ({ texts }) =>
+      texts.includes("(no output)") && texts.every((text) => text === null || /\S/.test(String(text))),
+  },
+  "Doubao": {
+    status: 400,
+    body: {
+      error: {
+        message: "The parameter `messages.content` specified in the request is not valid: content must not be empty.",
+      },
+    },
+    isHeeded: ({ texts }) =>
+      texts.includes("(no output)") && texts.every((text) => text === null || /\S/.test(String(text))),
+  },
+  "LM Studio": {
+    status: 400,
+    body: {
+      error: { message: "'messages' array must only contain objects with a 'content' field that is not empty" },
+    },
+    isHeeded: ({ texts }) =>
+      texts.includes("(no output)") && texts.every((text) => text === null || /\S/.test(String(text))),
   },
   "llama.cpp with a template of Mistral": {
     status: 500,
