@@ -57,9 +57,13 @@ export function hasOwnWork(added: readonly Message[]): boolean {
   return added.some((message) => message.role === "tool");
 }
 
-/** Tells whether a run that ends with a client call added anything that the client does not send back: own work, or opaque parts. */
+/** Tells whether a run that ends with a client call added anything that the client does not send back: own work, or parts or ids of the vendor. */
 export function hasMoreThanClient(added: readonly Message[]): boolean {
-  return added.length > 1 || added.some((message) => message.role === "assistant" && message.opaque !== undefined);
+  return added.length > 1 || added.some((message) => message.role === "assistant" && hasVendorParts(message));
+}
+
+function hasVendorParts({ opaque, vendor_ids: ids }: AssistantMessage): boolean {
+  return opaque !== undefined || ids !== undefined;
 }
 
 interface Kept {
@@ -180,9 +184,13 @@ function withOpaque(message: Message, { messages }: Kept): Message | undefined {
   const [only] = messages;
   if (messages.length > 1 || only?.role !== "assistant" || message.role !== "assistant") return undefined;
   const isSame = callIds(only) === callIds(message);
-  if (!isSame || only.opaque === undefined) return undefined;
+  if (!isSame || !hasVendorParts(only)) return undefined;
   const { opaque, vendor_ids } = only;
-  return vendor_ids === undefined ? { ...message, opaque } : { ...message, opaque, vendor_ids };
+  return {
+    ...message,
+    ...(opaque === undefined ? {} : { opaque }),
+    ...(vendor_ids === undefined ? {} : { vendor_ids }),
+  };
 }
 
 function callIds({ tool_calls: calls = [] }: AssistantMessage): string {

@@ -11,6 +11,7 @@ import { resolvePath } from "../config/folders.ts";
 import type { Approvals } from "../guard/approvals.ts";
 import type { TaintedFiles } from "../guard/tainted_files.ts";
 import type { RunSupervisor } from "../runs/run_request.ts";
+import type { Documents } from "../storage/documents.ts";
 import type { Store } from "../storage/store.ts";
 import type { Files } from "../system/files/files.ts";
 import type { GuardedFetch } from "../system/net/guarded_fetch.ts";
@@ -26,6 +27,7 @@ import type { SopService } from "./sops/sop_service.ts";
 /** Options of `createAutomationServices`. */
 export interface AutomationServicesOptions {
   readonly store: Store;
+  readonly documents: Documents;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
@@ -90,15 +92,26 @@ export function createAutomationServices(options: AutomationServicesOptions): Au
     },
     followCron(before, { enabled, timezone }) {
       if (timezone !== before.timezone) {
-        import("./cron/kept_zones.ts")
-          .then(({ nameKeptZones }) => nameKeptZones({ store, log, timezone }))
-          .catch((error) => log.error("Cannot tell which schedules keep their time zone", { error }));
+        void tellZone(options, { timezone, before: before.timezone });
       }
       if (enabled === before.enabled) return;
       const changed = enabled ? cron.start() : cron.stop();
       changed.catch((error) => log.error("Schedules could not be started or stopped", { error }));
     },
   };
+}
+
+/** Tells which schedules keep another time zone than new ones get. Never throws. @param before see `followZone` of `kept_zones.ts` */
+async function tellZone(
+  { store, log, documents, cluster }: AutomationServicesOptions,
+  zones: { readonly timezone: string; readonly before?: string },
+): Promise<void> {
+  try {
+    const { followZone } = await import("./cron/kept_zones.ts");
+    await followZone({ store, log, documents: cluster === undefined ? documents : undefined, ...zones });
+  } catch (error) {
+    log.error("Cannot tell which schedules keep their time zone", { error });
+  }
 }
 
 function createLazyCron(options: AutomationServicesOptions): Cron {
@@ -115,6 +128,7 @@ function createLazyCron(options: AutomationServicesOptions): Cron {
     return createCron({
       ...options,
       sharing,
+      onStart: () => tellZone(options, { timezone: config().cron.timezone }),
       settings: () => ({ ...config().cron, maxTasks: config().cron.max_tasks }),
     });
   }, {

@@ -174,7 +174,7 @@ export interface ProgramProvider {
   ) => readonly (readonly number[] | Float32Array)[] | Promise<readonly (readonly number[] | Float32Array)[]>;
   /** True when the models see pictures in results of tools. Default false: they are told of them in words */
   readonly sees?: boolean;
-  /** Milliseconds until the first event, and between two events, 1 to 3,600,000. Default 120,000 */
+  /** Milliseconds until the first event, and between two events, 1 to 3,600,000. A turn may be ten times as long without a word. Default 120,000 */
   readonly timeoutMs?: number;
   /** Further attempts before the first event, 0 to 10, after a ProviderError that is `retryable`. Default 2 */
   readonly maxRetries?: number;

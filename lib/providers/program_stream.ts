@@ -60,10 +60,12 @@ const MAX_EVENTS = 1_000_000;
 /** Arrays of one turn without an event. */
 const MAX_EMPTY = 10_000;
 const MAX_OPAQUE_UNITS = 1024 * 1024;
+/** Longest time in which a turn says nothing though events come, as a multiple of `timeoutMs`: that of every provider. */
+const SILENCE = 10;
 
 /**
  * Asks a provider of a program for a turn, and checks what it yields: form and order of the events, their number and length, the time
- * between two of them. A provider that ignores the abort of its signal is left behind.
+ * between two of them, and the time without a word. A provider that ignores the abort of its signal is left behind.
  * @throws {ProviderError} `provider_error` for a reply that breaks the rules, `provider_timeout`; {CancelError} when `signal` aborts;
  *   what the provider throws, as it is
  */
@@ -72,14 +74,20 @@ export async function* streamTurn(turn: ProgramTurn): AsyncGenerator<readonly Pr
   const waiting = new BoundedWait(turn);
   const check = new TurnCheck(provider);
   const yielder = createYielder({ clock, signal });
+  const silenceMs = turn.timeoutMs * SILENCE;
+  let quietMs = 0;
   let iterator: AsyncIterator<unknown> | undefined;
   try {
     if (signal.aborted) throw cancelError(signal);
     iterator = iteratorOf(turn.open(waiting.signal), provider);
     while (!check.isFinished) {
+      const since = clock.monotonic();
       const step = toStep(await waiting.for<unknown>(iterator.next()), provider);
       if (step.done === true) throw broken(provider, 'it ended without a "finish" event');
-      yield check.take(step.value);
+      const events = check.take(step.value);
+      quietMs = events.some(isSaid) ? 0 : quietMs + clock.monotonic() - since;
+      if (quietMs >= silenceMs) throw saysNothing(provider, silenceMs);
+      yield events;
       // A provider that never waits for anything would stop the whole process
       if (yielder.isDue()) await yielder.yield();
     }
@@ -161,6 +169,17 @@ function tooLate(provider: string, ms: number): ProviderError {
     provider,
     retryable: true,
   });
+}
+
+/** Events came, so that nobody asks again. */
+function saysNothing(provider: string, ms: number): ProviderError {
+  const message = `Gave up on provider "${provider}": its reply said nothing within ${ms / 1000} s`;
+  return new ProviderError("provider_timeout", message, { provider });
+}
+
+function isSaid(event: ProviderEvent): boolean {
+  if (event.type === "tool_call_delta") return event.name !== undefined || event.arguments_delta !== "";
+  return "delta" in event ? event.delta !== "" : event.type === "finish";
 }
 
 /** Checks the events of one turn in their order. */

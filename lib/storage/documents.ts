@@ -14,7 +14,7 @@ export interface Documents {
 }
 
 /** Families of documents. Each is a mount of unstorage. */
-const FAMILIES = ["models", "pages", "robots", "skills"] as const;
+const FAMILIES = ["models", "pages", "robots", "skills", "zones"] as const;
 
 /** Key of a document: its family, then its name in there. At most 1,536 bytes. */
 export type DocumentKey = `${typeof FAMILIES[number]}/${string}`;

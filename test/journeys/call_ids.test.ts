@@ -147,6 +147,23 @@ for (const [what, { model, ids }] of Object.entries(VENDORS)) {
         assert.deepEqual(idsIn(upstream), { calls: all, results: all });
       });
     }));
+
+  test(`a client of the agent sees random ids of the gateway, and ${what} gets its own back`, () =>
+    withUpstream(model, async ({ upstream, gateway }) => {
+      const client = clientOf(gateway, {});
+      const [first, second] = ids;
+      const seen: string[] = [];
+      // Two conversations in which the vendor says the very same
+      for (const stream of [true, false]) {
+        upstream.script(turn(first), turn(second), DONE);
+        const messages: Messages = [{ role: "user", content: "Go" }];
+        seen.push(...await round(client, messages, stream), ...await round(client, messages, stream));
+        await round(client, messages, stream);
+        assert.deepEqual(idsIn(upstream), { calls: [...first, ...second], results: [...first, ...second] });
+      }
+      assert.equal(new Set(seen).size, 2 * (first.length + second.length));
+      for (const id of seen) assert.match(id, /^call_[0-9a-z]{24}$/);
+    }));
 }
 
 test("to another vendor go ids of its form, in a conversation and in a client's history, and the first one gets its own back", () =>

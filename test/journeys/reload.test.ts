@@ -3,7 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { configOf } from "../support/running_gateway.ts";
-import { type RunningGateway, until, withWorld } from "../support/world.ts";
+import { jsonOf, type RunningGateway, until, withWorld } from "../support/world.ts";
 
 const BASE = { provider: { kind: "offline" } };
 
@@ -74,6 +74,33 @@ test("a change of the time zone of schedules names those that keep another one",
     };
     const zoneOf = (id: string) => data.find((schedule) => schedule.id === id)?.timezone;
     assert.deepEqual([zoneOf("report"), zoneOf("new")], ["Europe/Zurich", "Asia/Tokyo"]);
+  }));
+
+test("a time zone that changed while no gateway ran is told at the start, once", () =>
+  withWorld(async (world) => {
+    const dataDir = await world.folder();
+    const kept = async (timezone: string, use: (gateway: RunningGateway) => Promise<void>) => {
+      const told: string[] = [];
+      const config = { ...BASE, autonomy: { level: "full" }, cron: { enabled: true, timezone } };
+      await world.during(world.gateway({ config, dataDir }), async (gateway) => {
+        await use(gateway);
+        // The list waits for the start of the schedules
+        assert.equal((await gateway.call("/v1/schedules")).status, 200);
+        for (const { message } of gateway.log) if (message.includes("counts for new schedules")) told.push(message);
+      });
+      return told;
+    };
+    const nothing = () => Promise.resolve();
+    const first = await kept("Europe/Zurich", async (gateway) => {
+      const input = { id: "report", schedule: "every day at 9:00", prompt: "Look" };
+      await jsonOf(gateway.call("/v1/tools/cron_add/call", { body: { input } }));
+    });
+    assert.deepEqual(first, []);
+    assert.deepEqual(await kept("Europe/Zurich", nothing), []);
+    const [told, ...more] = await kept("Asia/Tokyo", nothing);
+    assert.match(told ?? "", /^The time zone Asia\/Tokyo of \[cron\] .*: report \(Europe\/Zurich\); /);
+    assert.deepEqual(more, []);
+    assert.deepEqual(await kept("Asia/Tokyo", nothing), []);
   }));
 
 test("limits of requests and the level of the log follow a reload", () =>

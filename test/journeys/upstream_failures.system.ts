@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
+import type { ServerResponse } from "node:http";
 import { test } from "node:test";
 import { toChunk, toDelta, toSse } from "../../fixtures/upstream/openai_upstream.ts";
+import { createFakeClock } from "../support/fake_clock.ts";
 import { freePort } from "../support/free_port.ts";
+import { until } from "../support/until.ts";
 import {
+  jsonOf,
   type OpenAiUpstream,
   readRefusal,
   readSse,
@@ -324,3 +328,48 @@ test("a client that leaves takes its upstream request with it", async () => {
     await stillWorks(gateway, upstream);
   });
 });
+
+test("a durable run whose provider says nothing but comments fails after silence_secs, and its place is free again", () =>
+  withWorld(async (world) => {
+    const clock = createFakeClock();
+    let held: ServerResponse | undefined;
+    const server = await world.server((request, response) => {
+      if (!request.path.endsWith("/completions")) return void response.end('{"data":[]}');
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      if (JSON.stringify(request.json).includes("Second")) {
+        return void response.end(`${toSse(toDelta({ content: "here" }))}${toSse(toDelta({}, "stop"))}data: [DONE]\n\n`);
+      }
+      held = response;
+    });
+    const gateway = await world.gateway({
+      clock,
+      config: {
+        provider: { kind: "openai_compatible", base_url: `${server.origin}/v1`, model: "m", timeout_secs: 4 },
+        runs: { max_concurrent: 1 },
+        gateway: { rate_limit_max: 0 },
+      },
+    });
+    const begin = async (content: string) => {
+      const { id } = await jsonOf(gateway.call("/v1/runs", { body: { messages: [{ role: "user", content }] } }));
+      return id as string;
+    };
+    const stateOf = async (id: string) => await jsonOf(gateway.call(`/v1/runs/${id}`));
+    const first = await begin("First");
+    await until(() => held !== undefined);
+    const second = await begin("Second");
+    let seconds = 0;
+    await until(async () => {
+      await new Promise<void>((resolve) => held?.write(": keep-alive\n\n", () => resolve()));
+      await clock.advance(1_000);
+      seconds++;
+      return (await stateOf(first)).status === "failed";
+    });
+    const { error } = await stateOf(first);
+    assert.equal(error.code, "provider_timeout");
+    assert.match(error.message, /said nothing within 40 s \(silence_secs\)/);
+    assert.ok(seconds >= 40, `${seconds} s`);
+    await until(async () => {
+      await clock.advance(100);
+      return (await stateOf(second)).status === "completed";
+    });
+  }));

@@ -275,6 +275,43 @@ test("a provider that ignores its signal is left behind at the abort, and one th
   assert.equal(silent.clock.pending(), 0);
 });
 
+for (
+  const [what, event] of Object.entries(
+    {
+      notices: { type: "notice", code: "busy", message: "Still at work" },
+      "empty texts": { type: "text_delta", delta: "" },
+      "arrays without an event": [],
+    } as const,
+  )
+) {
+  test(`a provider that yields ${what} for ever ends after ten times its timeoutMs`, async (t) => {
+    let asked = 0;
+    const clock = createFakeClock();
+    const stream = async function* () {
+      asked++;
+      for (;;) {
+        await clock.sleep(30);
+        yield event;
+      }
+    };
+    const { ask } = await open(t, stream, { clock, timeoutMs: 50 });
+    const failing = failure(ask());
+    let ms = 0;
+    for (let isOver = false; !isOver && ms < 2_000; ms += 30) {
+      void failing.then(() => isOver = true);
+      await clock.advance(30);
+    }
+    const { code, message } = await failing;
+    assert.deepEqual([code, message], [
+      "provider_timeout",
+      'Gave up on provider "own": its reply said nothing within 0.5 s',
+    ]);
+    assert.ok(ms >= 500, `${ms} ms`);
+    assert.equal(asked, 1);
+    assert.equal(clock.pending(), 0);
+  });
+}
+
 test("a reader that leaves ends the provider's iteration", async (t) => {
   let ended = 0;
   let seen: AbortSignal | undefined;

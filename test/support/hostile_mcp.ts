@@ -141,7 +141,7 @@ function attacked(
     ...{ clock, wait },
     async pass(ms) {
       const end = clock.monotonic() + ms;
-      await pass(clock, () => clock.monotonic() >= end);
+      await pass(clock, () => clock.monotonic() >= end, Math.min(ms, STEP_MS));
       await requireHealth();
     },
     noted: (server, word = "acted") => wait(() => notesOf(server).includes(word), `"${server}" notes "${word}"`),
@@ -160,9 +160,9 @@ function attacked(
 }
 
 /** Moves the clock on in steps, with turns of the event loop and of other processes between them. */
-async function pass(clock: FakeClock, isOver: () => boolean): Promise<void> {
+async function pass(clock: FakeClock, isOver: () => boolean, stepMs = STEP_MS): Promise<void> {
   while (!isOver()) {
-    await clock.advance(STEP_MS);
+    await clock.advance(stepMs);
     await systemClock.sleep(2);
   }
 }

@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import type { SeenRequest } from "../../fixtures/upstream/fake_server.ts";
 import { isRecord } from "../../lib/base/json.ts";
 import { createSeededRandom } from "./seeded_random.ts";
+import { wrongTurn } from "./turn_template.ts";
 import { withWorld } from "./world.ts";
 
 /** Formats of providers over HTTP. */
@@ -25,7 +26,7 @@ const PLAIN = "PLAIN";
 /**
  * Lets a provider give random replies of every shape to a conversation: blank, huge, cut, with broken calls, refusals. After each of them
  * a plain message must be answered by a server that refuses what vendors refuse: an empty message, a call without its result, an id
- * that comes twice, arguments that are no object.
+ * that comes twice, arguments that are no object, two messages of one side after each other.
  */
 export async function fuzzReplies({ form, replies, seed }: ReplyFuzz): Promise<void> {
   await withWorld(async (world) => {
@@ -348,7 +349,7 @@ function isPlain({ json }: SeenRequest): boolean {
   if (!isRecord(last) || last["role"] !== "user") return false;
   const { content } = last;
   const text = Array.isArray(content) ? content.at(-1)?.text : content;
-  return typeof text === "string" && text.startsWith(PLAIN);
+  return typeof text === "string" && text.slice(text.lastIndexOf("\n") + 1).startsWith(PLAIN);
 }
 
 /** Answers a plain message, or refuses its history for what vendors refuse. */
@@ -361,6 +362,12 @@ function answer(form: ReplyForm, { json, text }: SeenRequest, response: ServerRe
     return void response.end(
       JSON.stringify({ error: { message: `messages: ${faults.join("; ")}`, param: "messages" } }),
     );
+  }
+  const turn = form === "anthropic" ? undefined : wrongTurn(messages);
+  if (turn !== undefined) {
+    response.writeHead(500, { "content-type": "application/json" });
+    const message = `Jinja Exception: conversation roles must alternate user and assistant roles (${turn})`;
+    return void response.end(JSON.stringify({ error: { code: 500, message, type: "server_error" } }));
   }
   response.writeHead(200, { "content-type": stream === true ? "text/event-stream" : "application/json" });
   response.end(fine(form, stream === true));

@@ -71,6 +71,8 @@ export interface CronOptions {
   readonly tools: () => Pick<ToolExecutor, "explain" | "shown">;
   /** Sharing of the schedules in a cluster. Default: the gateway is alone */
   readonly sharing?: ScheduleSharing | undefined;
+  /** Called at each start, once the schedules are read. Default: nothing is called */
+  readonly onStart?: () => Promise<void>;
 }
 
 /** Key under which one schedule is added after the other, since each counts them all. No id is empty. */
@@ -185,6 +187,7 @@ class CronService implements Cron {
     if (!this.#options.settings().enabled) return;
     await (this.#shared?.start() ?? this.#readAll());
     this.#scheduler.start();
+    await this.#options.onStart?.();
   }
 
   stop(): Promise<void> {

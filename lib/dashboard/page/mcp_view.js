@@ -28,6 +28,7 @@ const MAX_LOOKS = 60;
  *   sign_in: { state: string, issuer: string | null, scopes: readonly string[], expires_at: string | null, renewed: boolean },
  *   instructions: string | null,
  *   tools: readonly { name: string, tool: string, description: string }[],
+ *   left_out: readonly string[],
  *   changes: readonly { tool: string, state: string, digest: string, difference: string }[],
  *   last_error: { code: string, message: string, at: string } | null,
  *   rights: string,
@@ -154,6 +155,7 @@ function toFacts(
     sign_in: signIn,
     instructions,
     tools,
+    left_out: leftOut,
     last_error: failed,
     log_tail: log,
   },
@@ -169,6 +171,7 @@ function toFacts(
     ...toLines("Says to models", instructions === null ? [] : [instructions]),
     ...toLines("Not offered until you accept it", changes.map(({ tool, state }) => `${tool} (${state})`)),
     ...toLines("Tools", tools.filter(isOffered).map(({ tool, description }) => `${tool}: ${description}`)),
+    ...toLines("Left out", leftOut),
     ...toLines("Last error", failed === null ? [] : [`${formatTime(failed.at)}, ${failed.code}: ${failed.message}`]),
     ...(log === ""
       ? []

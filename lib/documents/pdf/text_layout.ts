@@ -184,7 +184,8 @@ function gapBetween(piece: DirectedPiece, last: DirectedPiece): Gap {
   const across = Math.abs(dx * direction.y - dy * direction.x) / size;
   const turned = direction.x * piece.direction.x + direction.y * piece.direction.y < SAME_DIRECTION;
   if (!Number.isFinite(along) || !Number.isFinite(across)) return "space";
-  if (across > PARAGRAPH_GAP) return "paragraph";
+  const isDown = direction.y < -SAME_DIRECTION && UPRIGHT.test(piece.text);
+  if (across > (isDown ? COLUMNS[1] : PARAGRAPH_GAP)) return "paragraph";
   if (across > LINE_GAP || turned) return "line";
   const smaller = Math.min(piece.size, last.size);
   if (size > MUCH_HIGHER * smaller && across * size > LINE_GAP * smaller) return "line";

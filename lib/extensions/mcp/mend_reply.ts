@@ -15,10 +15,11 @@ const MAX_ENTRY = 524_288;
 
 /**
  * Returns a result with which the SDK can do: for the SDK one wrong entry makes a whole list wrong, and one unknown block a whole result of a
- * call. Entries that break the protocol are taken out and named in `_meta`; a block that is none of the protocol becomes a line of text.
+ * call or a prompt. Entries that break the protocol are taken out and named in `_meta`; a block that is none of the protocol becomes a line of text.
  */
 export function mendResult(method: string, result: Fields, types: SpecTypes): Fields {
   if (method === "tools/call") return mendCall(result, types);
+  if (method === "prompts/get") return mendPrompt(result, types);
   if (!Object.hasOwn(FIELDS, method)) return result;
   // The table has the method
   const list = method as ListMethod;
@@ -36,15 +37,31 @@ export function mendResult(method: string, result: Fields, types: SpecTypes): Fi
 }
 
 function mendCall(result: Fields, types: SpecTypes): Fields {
-  const { content } = result;
+  const { content: given, structuredContent: structured, ...rest } = result;
+  // Servers leave the content out where all is in the structured result, and give a list as that in the old era, which wants an object
+  const content = given === undefined && structured !== undefined ? [] : given;
   if (!Array.isArray(content)) return result;
-  const mended = content.map((block: unknown) => {
-    if (types.ContentBlock(block)) return block;
-    const type = isRecord(block) && typeof block["type"] === "string" ? block["type"] : "";
-    const shown = JSON.stringify(foreignWords(type.slice(0, 100)));
-    return { type: "text", text: `[a block of the type ${shown}: it is none of the protocol]` };
-  });
-  return { ...result, content: mended };
+  const blocks = content.map((block) => mendBlock(block, types));
+  const isObject = "resultType" in result || structured === undefined || isRecord(structured);
+  if (isObject) return { ...result, content: blocks };
+  const hasText = blocks.some((block) => isRecord(block) && block["type"] === "text");
+  return { ...rest, content: hasText ? blocks : [...blocks, { type: "text", text: JSON.stringify(structured) }] };
+}
+
+function mendPrompt(result: Fields, types: SpecTypes): Fields {
+  const { messages } = result;
+  if (!Array.isArray(messages)) return result;
+  const mended = messages.map((message: unknown) =>
+    isRecord(message) ? { ...message, content: mendBlock(message["content"], types) } : message
+  );
+  return { ...result, messages: mended };
+}
+
+function mendBlock(block: unknown, types: SpecTypes): unknown {
+  if (types.ContentBlock(block)) return block;
+  const type = isRecord(block) && typeof block["type"] === "string" ? block["type"] : "";
+  const shown = JSON.stringify(foreignWords(type.slice(0, 100)));
+  return { type: "text", text: `[a block of the type ${shown}: it is none of the protocol]` };
 }
 
 /** Returns what tells why an entry of a list is none, as the rest of a sentence. @param isLegacy the server speaks 2025-11-25 or older */

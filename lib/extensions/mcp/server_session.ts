@@ -28,7 +28,7 @@ import { type ListItem, type ListMethod, type ReadList, readServerList } from ".
 import type { AfterProgram } from "../../system/process/workspace_watch.ts";
 import { LEFT_OUT } from "./mend_reply.ts";
 import { RequestDeadline } from "./request_deadline.ts";
-import { tooSlow, toSessionError } from "./session_error.ts";
+import { sessionEnded, tooSlow, toSessionError } from "./session_error.ts";
 
 /** Options of an ServerSession. */
 export interface ServerSessionOptions {
@@ -239,6 +239,7 @@ export class ServerSession {
     const { sdk, clock } = this.#options;
     let given = params;
     for (let round = 0;; round++) {
+      this.#requireOpen();
       const result = await ask(given);
       if (!sdk.isInputRequiredResult(result)) return result;
       if (round === MAX_ROUNDS) throw this.#broken(`it wanted more than ${MAX_ROUNDS} times before it answered`);
@@ -264,6 +265,12 @@ export class ServerSession {
     return await this.#elicit(question.params as ElicitRequest["params"], open.options.signal, open);
   }
 
+  /** Refuses a request in a session that is over, for the reason of its end: the SDK knows none. @throws {McpError} */
+  #requireOpen(): void {
+    const { server, fault } = this.#options;
+    if (this.#ending.signal.aborted) throw sessionEnded(server, fault());
+  }
+
   #broken(reason: string): McpError {
     const { server } = this.#options;
     return new McpError("mcp_invalid", `Cannot use the MCP server "${server}": ${reason}`, { server });
@@ -281,6 +288,7 @@ export class ServerSession {
     const open: OpenRequest = { options, deadline };
     this.#open.add(open);
     try {
+      this.#requireOpen();
       return await ask({
         signal: AbortSignal.any([signal, deadline.signal]),
         timeout: SDK_TIMEOUT_MS,

@@ -110,7 +110,7 @@ function httpError(status: number, server: string, fail: Fail): McpError {
   }
 }
 
-function otherError(error: unknown, { sdk, fault }: FailedSession, fail: Fail): McpError {
+function otherError(error: unknown, { server, sdk, fault }: FailedSession, fail: Fail): McpError {
   const message = answerFault(error) ?? foreignWords(messageOf(error));
   if (!(error instanceof sdk.SdkError)) return fail("mcp_invalid", message);
   switch (error.code) {
@@ -118,7 +118,7 @@ function otherError(error: unknown, { sdk, fault }: FailedSession, fail: Fail): 
     case sdk.SdkErrorCode.SendFailed:
       return fail("mcp_lost", `${fault() ?? "its session ended"} before it answered`);
     case sdk.SdkErrorCode.NotConnected:
-      return fail("mcp_lost", fault() ?? "its session has ended", { written: false });
+      return sessionEnded(server, fault(), error);
     case sdk.SdkErrorCode.CapabilityNotSupported:
     case sdk.SdkErrorCode.MethodNotSupportedByProtocolVersion:
       return fail("mcp_refused", message, { written: false });
@@ -127,6 +127,12 @@ function otherError(error: unknown, { sdk, fault }: FailedSession, fail: Fail): 
     default:
       return fail("mcp_invalid", message);
   }
+}
+
+/** Returns the error of a request that was not sent, since its session was over. @param reason rest of a sentence. Default: it is not known */
+export function sessionEnded(server: string, reason = "its session has ended", cause?: unknown): McpError {
+  const message = `Cannot use the MCP server "${server}": ${reason}`;
+  return new McpError("mcp_lost", message, { server, cause, written: false });
 }
 
 /** Returns the error of a connection that takes no request now. */

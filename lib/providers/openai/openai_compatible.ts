@@ -1,18 +1,13 @@
 import { ProviderError } from "../../base/errors.ts";
 import { isRecord } from "../../base/json.ts";
 import { firstChatModel } from "../models/model_list.ts";
-import {
-  type AssistantMessage,
-  type ContentPart,
-  type Message,
-  textOf,
-  type ToolCall,
-} from "../../base/records/message.ts";
+import type { AssistantMessage, ContentPart, Message, ToolCall } from "../../base/records/message.ts";
 import { OpenAiDecoder, type OpenAiOpaque } from "./openai_decoder.ts";
 import { readEmbeddings } from "./embeddings.ts";
 import { hasPictures, splitPictures } from "../picture_parts.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest, ToolDeclaration } from "../provider.ts";
 import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
+import { joinMessages } from "../vendors/join_messages.ts";
 import { sendInForm } from "../vendors/send_in_form.ts";
 import type { VendorForm, VendorForms } from "../vendors/vendor_forms.ts";
 import type { Fields } from "../../base/join_fields.ts";
@@ -98,10 +93,11 @@ function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions
   const { form, whole } = options;
   const limit = max_completion_tokens ?? max_tokens;
   const said = request.messages.some(hasPictures) ? spreadPictures(request) : request.messages;
-  const messages = said.some(isSpecial) ? said.map((message) => toWire(message, options)) : said;
+  const isFilled = form.wantsReasoning === true || form.wantsSignatures === true;
+  const messages = isFilled || said.some(isSpecial) ? said.map((message) => toWire(message, options)) : said;
   const body: Record<string, unknown> = {
     model: request.model,
-    messages: form.instructions === "as_sent" ? messages : withOneSystem(messages),
+    messages: joinMessages(messages, form),
     stream: !whole,
     ...parameters,
   };
@@ -179,14 +175,24 @@ function toWireAssistant(message: AssistantMessage, { provider, form }: OpenAiRe
   };
   // The gateway's own name for it, beside the vendor's, says nothing more
   const isTold = reasoning === undefined || others["reasoning"] === reasoning || !form.takesReasoning;
+  const sent = calls?.map((call, i) => toWireCall(call, own.calls?.[i] ?? undefined));
   return {
     ...known,
-    ...(calls === undefined
-      ? {}
-      : { tool_calls: calls.map((call, i) => toWireCall(call, own.calls?.[i] ?? undefined)) }),
+    ...(sent === undefined ? {} : { tool_calls: form.wantsSignatures === true ? withSignature(sent) : sent }),
     ...others,
     ...(isTold ? {} : { reasoning_content: reasoning }),
+    // Kimi refuses an empty text
+    ...(form.wantsReasoning === true && (isTold || reasoning === "") ? { reasoning_content: " " } : {}),
   };
+}
+
+/** Signature by which Gemini lets calls pass that it did not make itself. Source: https://ai.google.dev/gemini-api/docs/thought-signatures */
+const NO_THOUGHT = { google: { thought_signature: "skip_thought_signature_validator" } };
+
+/** Signs the first call where none is: Gemini signs the first of its calls alone. */
+function withSignature(calls: readonly ToolCall[]): ToolCall[] {
+  const isSigned = calls.some((call) => "extra_content" in call);
+  return calls.map((call, i) => isSigned || i > 0 ? call : { ...call, extra_content: NO_THOUGHT });
 }
 
 function hasReasoning({ message }: OpenAiOpaque): boolean {
@@ -213,40 +219,6 @@ function toOpaque(value: unknown): OpenAiOpaque {
     message: isRecord(message) ? message : undefined,
     calls: Array.isArray(calls) ? calls.map((call) => (isRecord(call) ? call : null)) : undefined,
   };
-}
-
-/** Joins the instructions at the beginning to one system message, and makes later ones of the role `developer` system messages. */
-function withOneSystem(messages: readonly Message[]): readonly Message[] {
-  if (!messages.some(({ role }, i) => role === "developer" || (role === "system" && i > 0))) return messages;
-  const end = messages.findIndex((message) => !isInstruction(message));
-  const head = messages.slice(0, end < 0 ? messages.length : end);
-  const rest = messages.slice(head.length).map((message): Message =>
-    message.role === "developer" ? { ...message, role: "system" } : message
-  );
-  if (head.length === 0) return rest;
-  return [head.reduce(joinInstructions), ...rest].map((message, i): Message =>
-    i === 0 && message.role === "developer" ? { ...message, role: "system" } : message
-  );
-}
-
-function joinInstructions(before: Message, message: Message): Message {
-  const [a, b] = [before.content, message.content];
-  const content = isText(a) && isText(b) ? `${textOf(a)}\n\n${textOf(b)}` : [...toParts(a), ...toParts(b)];
-  // The two are instructions, whose content is never null
-  return { ...before, ...message, role: "system", content } as Message;
-}
-
-/** Tells whether a content can be written as one text without loss. */
-function isText(content: Message["content"]): boolean {
-  return !Array.isArray(content) || content.every((part) => part.type === "text" && Object.keys(part).length === 2);
-}
-
-function toParts(content: Message["content"]): readonly ContentPart[] {
-  return typeof content === "string" ? [{ type: "text", text: content }] : content ?? [];
-}
-
-function isInstruction({ role }: Message): boolean {
-  return role === "system" || role === "developer";
 }
 
 function toTool({ name, description, parameters, strict, extra }: ToolDeclaration) {

@@ -33,6 +33,9 @@ const NAMES_PART =
 const NO_MODEL =
   /^model: |model.*(not found|does not exist|not exist|unknown|not a valid|no such|not loaded)|(unknown|no such|invalid) model/is;
 
+/** Words of llama.cpp, which answers 500 where it or the model's template refuses a part of the request. No wait changes that */
+const REFUSES_PART = /unsupported param\b|\bjinja\b|raise_exception/i;
+
 /**
  * Returns the error of a refusal. 400, 404, 413 and 422 are the caller's (`provider_rejected`, `model_not_found`). A history that is too
  * long is 400 `context_length_exceeded` whatever the vendor calls it. 429 is `provider_rate_limited` with its Retry-After, 408 and 504
@@ -90,7 +93,8 @@ export function toUpstreamError(upstream: Upstream, refusal: UpstreamRefusal): P
   return new ProviderError("provider_error", `Provider "${provider}" ${place}: ${says}`, {
     ...options,
     retryAfterSeconds: retryAfter(refusal, upstream.now),
-    retryable: status === undefined || status === 409 || (status >= 500 && status !== 501),
+    retryable: status === undefined || status === 409 ||
+      (status >= 500 && status !== 501 && !REFUSES_PART.test(looked(told))),
   });
 }
 
@@ -117,8 +121,12 @@ function isQuota({ code = "", message }: ToldError): boolean {
 function isUnknownModel(status: number | undefined, told: ToldError): boolean {
   if (told.code === "model_not_found") return true;
   if (status !== 404 && status !== 400) return false;
-  const said = told.message.slice(0, MAX_LOOKED_AT);
+  const said = looked(told);
   return NO_MODEL.test(said) && (status === 404 || told.param === "model" || !NAMES_PART.test(said));
+}
+
+function looked({ message }: ToldError): string {
+  return message.slice(0, MAX_LOOKED_AT);
 }
 
 /** Returns the error without the key in any of its forms. */

@@ -1,8 +1,11 @@
 import { type Content, type ContentPart, isTextPart, type Message } from "../../base/records/message.ts";
 import type { ProviderRequest } from "../provider.ts";
 
+/** Result of a tool that gave none. */
+const NO_OUTPUT = "(no output)";
+
 /**
- * Leaves out the texts of a request that are blank, as empty ones are, and blanks at the end of a last message of the assistant. A request
+ * Leaves out the texts of a request that are blank or empty, and blanks at the end of a last message of the assistant. A request
  * without them is returned as it is. Claude refuses a whole request for one such text.
  * Source: the errors "text content blocks must contain non-whitespace text" and "final assistant content cannot end with trailing
  * whitespace" of the Messages API
@@ -19,7 +22,7 @@ export function leaveOutBlanks(request: ProviderRequest): ProviderRequest {
 }
 
 function isBlank(text: string): boolean {
-  return text !== "" && !/\S/.test(text);
+  return !/\S/.test(text);
 }
 
 function isBlankPart(part: ContentPart): boolean {
@@ -42,9 +45,9 @@ function withoutEnd(content: Content | null): Content | null {
 function filled(message: Message, content: Content | null): readonly Message[] {
   if (content === message.content && !hasBlank(content)) return [message];
   const rest = typeof content === "string"
-    ? (isBlank(content) ? "" : content)
+    ? (isBlank(content) ? null : content)
     : content?.filter((part) => !isBlankPart(part)) ?? null;
-  if (message.role === "tool") return [{ ...message, content: rest ?? "" }];
+  if (message.role === "tool") return [{ ...message, content: rest === null || rest.length === 0 ? NO_OUTPUT : rest }];
   if (message.role !== "assistant") return rest === null || rest.length === 0 ? [] : [{ ...message, content: rest }];
   if (rest !== null && rest.length > 0) return [{ ...message, content: rest }];
   return (message.tool_calls?.length ?? 0) > 0 ? [{ ...message, content: null }] : [];

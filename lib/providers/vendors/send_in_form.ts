@@ -58,6 +58,8 @@ const UNKNOWN_FIELD =
 /** Words for a value that a server does not take in a field that it knows. */
 const BAD_VALUE =
   /too (large|big|high|small|low)|at (most|least)|maximum|minimum|exceed|(greater|less|larger) than|between|[<>]=? ?\d/i;
+/** Words for a field that a server does not find in a message. */
+const ASKS_FOR = /missing|must (include|be (passed|provided|included))|required/i;
 const BOTH = /cannot both|only one/i;
 
 const refusesField = (words: string) => UNKNOWN_FIELD.test(words) && !BAD_VALUE.test(words);
@@ -70,9 +72,23 @@ const LESSONS: readonly Lesson[] = [
   },
   {
     fields: () => ["reasoning_content"],
+    // Templates of gpt-oss take no content beside it in a message with calls
+    names: /reasoning_content|both content and thinking/,
     // DeepSeek and Moonshot say so when it is missing, Groq and Mistral when it is there
-    refuses: (words) => !/missing|must be (passed|provided|included)|required/i.test(words),
+    refuses: (words) => !ASKS_FOR.test(words),
     teaches: () => ({ takesReasoning: false }),
+  },
+  {
+    fields: ({ wantsReasoning }) => wantsReasoning === true ? [] : ["role"],
+    names: /reasoning_content/,
+    refuses: (words) => ASKS_FOR.test(words),
+    teaches: () => ({ takesReasoning: true, wantsReasoning: true }),
+  },
+  {
+    fields: ({ wantsSignatures }) => wantsSignatures === true ? [] : ["tool_calls"],
+    names: /thought_?signature/i,
+    refuses: (words) => ASKS_FOR.test(words),
+    teaches: () => ({ wantsSignatures: true }),
   },
   {
     fields: ({ limit }) => [limit],
@@ -86,6 +102,12 @@ const LESSONS: readonly Lesson[] = [
     teaches: () => ({ instructions: "one_system" }),
   },
   {
+    fields: ({ alternates }) => alternates === true ? [] : ["role"],
+    // Templates of models, Bedrock, and Mistral
+    names: /roles? must alternate|must alternate between|system message must be|unexpected role .{1,20} after role/i,
+    teaches: () => ({ alternates: true }),
+  },
+  {
     fields: () => ["tool_calls"],
     names: /tool[ _]?(calls?|use)\S{0,40}[ ._]ids?\b|toolUseId/i,
     refuses: (words) => idsIn(words) !== undefined,
@@ -93,7 +115,8 @@ const LESSONS: readonly Lesson[] = [
   },
   {
     fields: ({ takesBlanks }) => takesBlanks === false ? [] : ["content"],
-    names: /non-whitespace|trailing whitespace/i,
+    names: /non-whitespace|trailing whitespace|non-?empty|(not|cannot) be empty|is not empty/i,
+    refuses: (words) => /content|text/i.test(words),
     teaches: () => ({ takesBlanks: false }),
   },
   {
@@ -123,7 +146,8 @@ const OTHER_LIMIT: Readonly<Record<LimitField, LimitField>> = {
 
 /** Returns the other form that a refusal asks for; undefined for a refusal of anything else, or of what was not sent. */
 function lessonOf(form: VendorForm, error: ProviderError, body: string): Partial<VendorForm> | undefined {
-  if (error.code !== "provider_rejected") return undefined;
+  const isRefusal = error.code === "provider_rejected" || (error.status === 500 && !error.retryable);
+  if (!isRefusal) return undefined;
   const words = `${error.param ?? ""} ${error.message}`;
   const lesson = LESSONS.find(({ fields, names, refuses }) =>
     fields(form).some((name) => (names?.test(words) ?? words.includes(name)) && body.includes(`"${name}":`)) &&

@@ -27,6 +27,7 @@ export function withToolSupport(
   },
 ): Provider {
   let software: string | undefined;
+  let listed: Support = new Map();
   const provider = open({ ...settings, onReply: (exchange) => void (software = exchange.header("server")) });
   const read = kind === "ollama" ? readOllama : readLlamaCpp;
   return {
@@ -45,13 +46,14 @@ export function withToolSupport(
     async listModels(signal) {
       const entries = await provider.listModels(signal);
       if (!entries.some(({ owned_by }) => TELLING_OWNERS.has(owned_by))) return entries;
-      const support = await read(settings, entries.map(({ id }) => id), signal);
+      listed = await read(settings, entries.map(({ id }) => id), signal);
       return entries.map((entry) => {
-        const supports_tools = support.get(entry.id);
+        const supports_tools = listed.get(entry.id);
         return supports_tools === undefined ? entry : { ...entry, supports_tools };
       });
     },
-    takesTools: async (model, signal) => (await read(settings, [model], signal)).get(model),
+    // The list of models was read at the start, and the doctor reads it first
+    takesTools: async (model, signal) => listed.get(model) ?? (await read(settings, [model], signal)).get(model),
   };
 }
 

@@ -13,10 +13,16 @@ export interface VendorForm {
   readonly callIds: CallIdName;
   /** Place of instructions: as they were sent, or in one system message at the beginning, without the role `developer` */
   readonly instructions: "as_sent" | "one_system";
+  /** True when the messages of user and assistant must take turns, behind one system message. Default false */
+  readonly alternates?: boolean;
   /** True when `stream_options` is taken */
   readonly takesStreamOptions: boolean;
   /** True when `reasoning_content` is taken in messages of the history */
   readonly takesReasoning: boolean;
+  /** True when each message of the assistant in the history must have `reasoning_content`. Default false */
+  readonly wantsReasoning?: boolean;
+  /** True when calls in the history must have Gemini's signature of a thought. Default false */
+  readonly wantsSignatures?: boolean;
   /** Sampling settings, `temperature` and `top_p`, that a request may have. Default: all, and a refusal is the client's */
   readonly sampling?: "all" | "one" | "none";
   /** Way in which Claude is told how long to think: a budget of tokens, or an effort */

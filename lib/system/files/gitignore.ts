@@ -100,7 +100,11 @@ function toSegments(pattern: string): readonly Segment[] | undefined {
     } else if (stars > 1 && tokens.length === 0 && /^\*+(?:\\?\/|$)/.test(rest)) {
       segments.push("any");
       i += stars;
-      if (characters[i] === "\\") i++;
+      // git lets the stars stand for no folder only where the slash is written without a backslash
+      if (characters[i] === "\\") {
+        segments.push([STAR]);
+        i++;
+      }
       // `a/**` is all that lies in `a`, and not `a` itself
       if (characters[i] === undefined) return [...segments, [STAR]];
     } else if (stars > 0) {

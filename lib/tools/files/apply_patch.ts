@@ -114,7 +114,7 @@ async function planSection(section: PatchSection, { inspector, context }: PlanCo
     case "rewrite": {
       const { file, like } = await inspector.inspect(path, maxEditedBytes(context));
       if (file === undefined) throw notThere("delete", path, like);
-      const content = toWritable(path, likeFile(section.content, file), context);
+      const content = toWritable(path, likeFile(section.content, file).text, context);
       const change = { kind: "write", path, content, expected: file.version } as const;
       return { changes: [change], line: `M ${pathLine(path)}`, done: { kind: "update", path } };
     }

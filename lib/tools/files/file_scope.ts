@@ -58,13 +58,19 @@ export function toWritable(path: string, text: string, context: Pick<ToolContext
 
 /**
  * Returns a whole text in the form of the file that it replaces: with a byte order mark, and CRLF where all lines of the file end so. A text
- * with one of its own keeps it.
+ * with one of its own keeps it. `kept` names what the text got from the file.
  */
-export function likeFile(text: string, file: InspectedFile | undefined): string {
+export function likeFile(
+  text: string,
+  file: InspectedFile | undefined,
+): { readonly text: string; readonly kept: readonly string[] } {
   const before = decodeText(file?.content ?? new Uint8Array(0)) ?? "";
   const mark = before.startsWith(BYTE_ORDER_MARK) && !text.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : "";
-  const isCrlf = !text.includes("\r") && uniformEnding(before) === "\r\n";
-  return mark + (isCrlf ? withEnding(text, "\r\n") : text);
+  const isCrlf = !text.includes("\r") && text.includes("\n") && uniformEnding(before) === "\r\n";
+  return {
+    text: mark + (isCrlf ? withEnding(text, "\r\n") : text),
+    kept: [...(mark === "" ? [] : ["the byte order mark"]), ...(isCrlf ? ["the CRLF line ends"] : [])],
+  };
 }
 
 /** Returns the largest size, in bytes, of a file to edit: a file over the limit may be below it after the edit. */

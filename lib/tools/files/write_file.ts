@@ -30,7 +30,10 @@ export const writeFile = defineTool({
   async bind({ path, content }, context) {
     const { bytes, kept } = await toWrite({ path, content }, context);
     const name = `${path} as it will be written, ${bytes.length} bytes`;
-    return { shown: kept ? [{ kind: "file", name, sha256: hash("sha256", bytes) }] : [], throughFiles: true };
+    return {
+      shown: kept.length > 0 ? [{ kind: "file", name, sha256: hash("sha256", bytes) }] : [],
+      throughFiles: true,
+    };
   },
   async run({ path, content, overwrite = false, dry_run: dryRun = false }, context) {
     const { files } = context.services;
@@ -50,7 +53,7 @@ export const writeFile = defineTool({
     return {
       output: [
         `dry_run=${dryRun} path=${pathLine(path)} bytes=${bytes.length} overwrite=${overwrite}`,
-        ...(kept ? ["[The byte order mark and the CRLF line ends of the file are kept]"] : []),
+        ...(kept.length > 0 ? [`[Kept of the file: ${kept.join(" and ")}]`] : []),
       ].join("\n"),
       isError: false,
       data: { dry_run: dryRun, path, bytes: bytes.length, overwrite, created: file === undefined },
@@ -58,7 +61,7 @@ export const writeFile = defineTool({
   },
 });
 
-/** Returns what a call writes, in the form of the file that is there, and that file. `kept`: it has another form than the given text. */
+/** Returns what a call writes, in the form of the file that is there, and that file. `kept`: what the given text lacks of the file's form. */
 async function toWrite(
   { path, content }: { readonly path: string; readonly content: string },
   context: WritingContext,
@@ -69,6 +72,6 @@ async function toWrite(
   // A file that is too long to be edited may be replaced all the same
   const isRead = there !== undefined && there.size <= maxEditedBytes(context);
   const file = isRead ? await inspect(maxEditedBytes(context)) : there;
-  const text = likeFile(content, file);
-  return { bytes: toWritable(path, text, context), file, kept: text !== content };
+  const { text, kept } = likeFile(content, file);
+  return { bytes: toWritable(path, text, context), file, kept };
 }

@@ -240,6 +240,24 @@ for (const era of ["legacy", "modern"] as const) {
   });
 }
 
+for (const era of ["legacy", "modern"] as const) {
+  test(`a structured result without content, or that is a list, is given as JSON (${era})`, () => {
+    const tools = ["alone", "list", "both", "nothing"].map((name) => ({ name, inputSchema: { type: "object" } }));
+    const text = [{ type: "text", text: "[1]" }];
+    const results = {
+      alone: { structuredContent: { n: 1 } },
+      list: { content: [], structuredContent: [1] },
+      both: { content: text, structuredContent: [1] },
+      nothing: {},
+    };
+    return withTools({ era, tools, results }, async (call) => {
+      const said = async (name: string) => (await call(name, {})).result.output;
+      assert.deepEqual([await said("alone"), await said("list"), await said("both")], ['{"n":1}', "[1]", "[1]"]);
+      assert.match(await said("nothing"), era === "legacy" ? /^$/ : /Invalid result for tools\/call/);
+    });
+  });
+}
+
 test("structured content without a text is given as JSON", () =>
   withTools({
     tools: [{ name: "only", description: "", inputSchema: { type: "object" } }],

@@ -13,6 +13,16 @@ const SYMPTOMS: readonly (readonly [symptom: string, file: string, name: string]
     "providers/vendors/learnt_forms",
     "is not held against the others",
   ],
+  [
+    "two messages of the user after each other are refused for ever",
+    "providers/vendors/learnt_history",
+    "a refusal of the history teaches",
+  ],
+  [
+    "a conversation cannot change to DeepSeek or Gemini",
+    "providers/vendors/learnt_history",
+    "a refusal of the history teaches",
+  ],
   ["each second turn with Mistral is 400", "journeys/call_ids", "to another vendor go ids of its form"],
   ["Kimi stops to call tools", "journeys/call_ids", "the agent sends the ids of"],
   ["a history with one id twice is 400 with Claude", "journeys/call_ids", "with one id twice reaches Claude"],

@@ -46,13 +46,15 @@ describe("llama.cpp with a template that knows no tools", () => {
   });
 
   test("shows it in its list of models and when it is asked", async (t) => {
-    const { provider } = await start(t, "openai_compatible", {
+    const { provider, paths } = await start(t, "openai_compatible", {
       "/props": props(false),
       "/v1/models": list("llamacpp", "gemma.gguf"),
     });
     const [entry] = await provider.listModels(NEVER);
     assert.equal(entry?.supports_tools, false);
-    assert.equal(await provider.takesTools?.("gemma.gguf", NEVER), false);
+    // The banner and the log of a start ask once each
+    for (const _ of [1, 2]) assert.equal(await provider.takesTools?.("gemma.gguf", NEVER), false);
+    assert.deepEqual(paths(), ["/v1/models", "/props"]);
     assert.deepEqual(noticesOf(await collect(provider, { model: "gemma.gguf", tools: TOOLS })), ["tools_unsupported"]);
   });
 });

@@ -12,8 +12,13 @@ const textOf = (parts: PdfParts) => {
   return pdfText(makePdf(parts), { start: 1, end: 1, budget }).text.split("\n").slice(1).join("\n");
 };
 
-/** Returns what operators of text show. Every character of font F2 is half its size wide; its capitals are the Hebrew letters from alef on. */
-const shown = (operators: string) =>
+const utf16 = (text: string) => [...text].map((one) => one.charCodeAt(0).toString(16).padStart(4, "0")).join("");
+
+/**
+ * Returns what operators of text show. Every character of font F2 is half its size wide; its capitals are the Hebrew letters from alef on.
+ * @param glyph text of Z
+ */
+const shown = (operators: string, glyph = "Z") =>
   textOf({
     contents: `BT /F2 10 Tf ${operators} ET`,
     fonts: "/F2 10 0 R",
@@ -21,7 +26,10 @@ const shown = (operators: string) =>
       `<< /Type /Font /Subtype /TrueType /Encoding /WinAnsiEncoding /FirstChar 32 /Widths [${
         "500 ".repeat(95)
       }] /ToUnicode 11 0 R >>`,
-      { dict: "", stream: "1 beginbfrange <41> <5A> <05D0> endbfrange" },
+      {
+        dict: "",
+        stream: `1 beginbfchar <5A> <${utf16(glyph)}> endbfchar 1 beginbfrange <41> <59> <05D0> endbfrange`,
+      },
     ],
   });
 
@@ -66,6 +74,14 @@ test("a line from right to left drawn twice, as for a shadow, is two lines", () 
   assert.equal(shown(`100 0 Td ${line} -9.7 0 Td ${line}`), "אבג");
 });
 
+test("a glyph whose text has both directions keeps it in reading order, wherever it stands", () => {
+  for (const glyph of ["\u05e9\u05dc (ab) 12", "ab \u05e9\u05dc", "1\u05e9", "(\u05e9)"]) {
+    assert.equal(shown("(x Z y) Tj", glyph), `x ${glyph} y`);
+    assert.equal(shown("(BA Z DC) Tj", glyph), `\u05d2\u05d3 ${glyph} \u05d0\u05d1`);
+    assert.equal(shown("(Z) Tj", glyph), glyph);
+  }
+});
+
 test("vertical text goes down, and a wider gap in it is a space", () => {
   const vertical = (operators: string, more = "") =>
     textOf({
@@ -74,7 +90,11 @@ test("vertical text goes down, and a wider gap in it is a space", () => {
       parts: [`<< /Type /Font /Subtype /Type0 /Encoding /UniJIS-UTF16-V /DescendantFonts [<< /DW 1000 ${more} >>] >>`],
     });
   assert.equal(vertical("100 700 Td <65E5672C> Tj <65E5> Tj"), "日本日");
-  assert.equal(vertical("100 700 Td <65E5672C> Tj -20 0 Td <65E5> Tj"), "日本\n\n日");
+  // Columns stand as far apart as small kana beside them need
+  for (const x of [10, 20, 29]) {
+    assert.equal(vertical(`100 700 Td <65E5672C> Tj -${x} 0 Td <65E5> Tj`), "日本\n日");
+  }
+  assert.equal(vertical("100 700 Td <65E5672C> Tj -31 0 Td <65E5> Tj"), "日本\n\n日");
   assert.equal(vertical("100 700 Td [<65E5> 500 <672C> 0 <65E5>] TJ"), "日 本日");
   assert.equal(vertical("100 700 Td <65E5> Tj 0 -5 Td <672C> Tj", "/DW2 [880 -500]"), "日本");
   assert.equal(vertical("100 700 Td <672C> Tj 0 -15 Td <672C> Tj", "/W2 [0 65535 -1500 500 880]"), "本本");

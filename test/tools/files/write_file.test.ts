@@ -47,6 +47,8 @@ test("a file that is replaced keeps its byte order mark and its line ends, and t
   withWorkspace({
     "both.txt": "\ufeffone\r\ntwo\r\n",
     "mixed.txt": "one\r\ntwo\n",
+    "mark.txt": "\ufeffone\n",
+    "crlf.txt": "one\r\n",
     "bin": new Uint8Array([0xef, 0xbb, 0xbf, 0]),
   }, async ({ root, path }) => {
     const { call, configure } = createToolBench({ root, config: ON });
@@ -54,9 +56,12 @@ test("a file that is replaced keeps its byte order mark and its line ends, and t
       const { result } = await call("write_file", { path: name, content, overwrite: true });
       return [readFileSync(path(name), "utf8"), result.output.split("\n")[1] ?? ""];
     };
-    const kept = "[The byte order mark and the CRLF line ends of the file are kept]";
+    const kept = "[Kept of the file: the byte order mark and the CRLF line ends]";
     assert.deepEqual(await written("both.txt", "1\n2\n"), ["\ufeff1\r\n2\r\n", kept]);
     assert.deepEqual(await written("both.txt", "\ufeff1\n2\r\n"), ["\ufeff1\n2\r\n", ""]);
+    assert.deepEqual(await written("mark.txt", "1\n"), ["\ufeff1\n", "[Kept of the file: the byte order mark]"]);
+    assert.deepEqual(await written("crlf.txt", "1\n"), ["1\r\n", "[Kept of the file: the CRLF line ends]"]);
+    assert.deepEqual(await written("crlf.txt", "1"), ["1", ""]);
     assert.deepEqual(await written("mixed.txt", "1\n2\n"), ["1\n2\n", ""]);
     assert.deepEqual(await written("bin", "1\n"), ["1\n", ""]);
     writeFileSync(path("both.txt"), "\ufeffone\r\n");

@@ -66,6 +66,13 @@ for (const era of ["legacy", "modern"] as const) {
     }));
 }
 
+test("a block of a prompt that is none of the protocol becomes a line beside the others", () =>
+  withTools({ blocks: [{ type: "video", url: "x" }, { type: "text", text: "and so on" }] }, async ({ call }) => {
+    const { result } = await call("mcp_prompt", { server: "one", name: "greet" });
+    const line = '[a block of the type "video": it is none of the protocol]';
+    assert.equal(result.output, `user: Greet all\nuser: ${line}\nuser: and so on`);
+  }));
+
 test("what is missing or unknown is refused with the way on", () =>
   withTools({}, async ({ call }) => {
     const said = async (tool: string, input: unknown) => (await call(tool, input)).result;
