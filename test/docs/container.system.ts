@@ -143,7 +143,9 @@ test("each step of the Containerfile works, and the image runs without root over
     const before = `mount --bind ${volume} $ROOT/data
 mount --bind ${work} $ROOT/work
 mount -o remount,ro $ROOT`;
-    const inImage = (...command: readonly string[]) =>
+    /** As an engine leaves it, without which bubblewrap mounts no other */
+    const masked = "mount --bind $ROOT/proc/sys $ROOT/proc/sys\nmount -o remount,ro,bind $ROOT/proc/sys\n";
+    const inImage = (command: readonly string[], mask = "") =>
       image.command([
         ...["env", "-i", `--chdir=${valueOf(last, "WORKDIR")}`, "PATH=/usr/local/bin:/usr/bin:/bin", ...variables],
         ...[
@@ -155,9 +157,9 @@ mount -o remount,ro $ROOT`;
           "--bounding-set=-all",
         ],
         ...command,
-      ], before);
+      ], `${mask}${before}`);
     const inside = (...command: readonly string[]) => {
-      const [program = "", ...argv] = inImage(...command);
+      const [program = "", ...argv] = inImage(command, masked);
       return spawnSync(program, argv, { encoding: "utf8" });
     };
     const health = JSON.parse(/CMD (\[.*\])$/.exec(valueOf(last, "HEALTHCHECK"))?.[1] ?? "") as string[];
@@ -166,13 +168,17 @@ mount -o remount,ro $ROOT`;
       assert.equal(inside("touch", path).status, 1, path);
     }
 
-    const gateway = await startProcess(inImage(...JSON.parse(valueOf(last, "CMD")) as string[]), {
+    const gateway = await startProcess(inImage(JSON.parse(valueOf(last, "CMD")) as string[]), {
       ...{ cwd: temporary, ready: /^Pairing code: \S+$/m },
     });
     try {
       assert.match(gateway.output(), /Workspace +\/work\n/);
       assert.match(gateway.output(), /Records +\/data\/postern\n/);
+      assert.match(gateway.output(), /Sandbox +Commands are contained by bubblewrap/);
       assert.equal(inside(...health).status, 0);
+      assert.match(inside("postern", "doctor").stdout, /sandbox +Commands are not contained: [^\n]*proc/);
+      const off = inside("env", "POSTERN__SECURITY__SHELL__SANDBOX=off", "postern", "doctor");
+      assert.match(off.stdout, /sandbox +Commands are not contained: \[security\.shell\] sandbox is "off"/);
       const pair = inside("postern", "pair");
       assert.match(pair.stdout, /^Pairing code: \S+\n$/, pair.stderr);
       assert.equal(
