@@ -65,6 +65,8 @@ export interface CommandContext {
   readonly print: (data: unknown, text: string) => void;
   /** Writes a message to stderr */
   readonly say: (message: string) => void;
+  /** Returns a message with each `postern <command>` in it as the person here has to type it; `say` does so by itself */
+  readonly named: (message: string) => string;
 }
 
 /** Arguments and work of a verb. The file with it is loaded when the verb is used. */

@@ -1,7 +1,9 @@
 import { ConfigError, HttpError } from "../lib/base/errors.ts";
+import { withProgramName } from "../lib/base/program_name.ts";
 import { createRedactor } from "../lib/base/redact.ts";
 import { environmentSecrets } from "../lib/config/secrets.ts";
 import { type CliIo, CommandError, EXIT, UsageError } from "./command.ts";
+import { programName } from "./program_name.ts";
 import { messageColumns, printable, wrapText } from "./terminal/terminal_text.ts";
 
 /** Names of error classes, beside those of cli/, whose message is meant for the person at the terminal. */
@@ -22,7 +24,9 @@ export function reportFailure(error: unknown, { io, json }: { readonly io: CliIo
   const code = exitCodeOf(error);
   const message = code === EXIT.internal
     ? `Internal error: ${stackOf(error)}`
-    : `${isOfDisk(error) ? "Cannot use the disk: " : ""}${(error as Error).message}`;
+    : `${isOfDisk(error) ? "Cannot use the disk: " : ""}${
+      withProgramName((error as Error).message, programName(io.env))
+    }`;
   const problems = error instanceof ConfigError ? error.problems : undefined;
   // A message about a wrong value quotes the value, which may be a secret in the wrong place
   const { redact } = createRedactor(environmentSecrets(io.env));

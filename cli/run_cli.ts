@@ -1,5 +1,7 @@
+import { withProgramName } from "../lib/base/program_name.ts";
 import { type CliIo, type CommandContext, EXIT, type GlobalFlags } from "./command.ts";
 import { commandHelpText, helpText } from "./help_text.ts";
+import { programName } from "./program_name.ts";
 import { readGlobalFlags } from "./read_global_flags.ts";
 import { messageColumns } from "./terminal/terminal_text.ts";
 import { type Verb, VERBS } from "./verbs.ts";
@@ -30,7 +32,7 @@ async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
   const { name, verb } = found;
   const command = await verb.load();
   if (help) {
-    io.stdout(commandHelpText(name, command, io.columns));
+    io.stdout(namedFor(io)(commandHelpText(name, command, io.columns)));
     return EXIT.ok;
   }
   const { readArguments } = await import("./read_arguments.ts");
@@ -55,12 +57,12 @@ async function withoutVerb(
   const group = Object.keys(VERBS).some((name) => name.startsWith(`${first} `)) ? first : undefined;
   if (help || (rest.length === 1 && group !== undefined)) {
     if (help && first !== undefined && group === undefined) throw await unknownVerb(rest);
-    if (help) io.stdout(helpText(io.columns, group));
-    else io.stderr(helpText(messageColumns(io), group));
+    if (help) io.stdout(namedFor(io)(helpText(io.columns, group)));
+    else io.stderr(namedFor(io)(helpText(messageColumns(io), group)));
     return help ? EXIT.ok : EXIT.usage;
   }
   if (first !== undefined) throw await unknownVerb(rest);
-  io.stderr(helpText(messageColumns(io)));
+  io.stderr(namedFor(io)(helpText(messageColumns(io))));
   return EXIT.usage;
 }
 
@@ -89,6 +91,7 @@ function verbsOfGroups(word: string): readonly string[] {
 
 function contextOf(io: CliIo, flags: GlobalFlags): CommandContext {
   const { config, dataDir, workspace } = flags;
+  const named = namedFor(io);
   const loadOptions = { flags: { config, dataDir, workspace }, env: io.env, cwd: io.cwd, home: io.home };
   return {
     io,
@@ -102,8 +105,14 @@ function contextOf(io: CliIo, flags: GlobalFlags): CommandContext {
       const shown = flags.json ? JSON.stringify(data, null, 2) : text;
       io.stdout(shown.endsWith("\n") ? shown : `${shown}\n`);
     },
-    say: (message) => io.stderr(`${message}\n`),
+    say: (message) => io.stderr(`${named(message)}\n`),
+    named,
   };
+}
+
+function namedFor({ env }: CliIo): CommandContext["named"] {
+  const name = programName(env);
+  return (message) => withProgramName(message, name);
 }
 
 /** Flags, each with a value, that may also stand between a group and its verb, by group. */

@@ -176,6 +176,7 @@ function toServices(wings: Wings): GatewayServices {
   const reloads = createConfigReloads(wings);
   return {
     version: options.version,
+    programName: options.programName ?? "postern",
     clock: wings.clock,
     random: wings.random,
     log: wings.log,

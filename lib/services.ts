@@ -61,6 +61,8 @@ export interface Services
     Pick<SystemServices, "containment">,
     Pick<Telemetry, "log" | "metrics" | "recentLog"> {
   readonly version: string;
+  /** Words that start this program where its reader is, such as `npx postern` */
+  readonly programName: string;
   readonly clock: Clock;
   readonly random: Random;
   /** Returns the newest configuration, an immutable snapshot. Keep the reference for the length of one piece of work only. */
@@ -158,6 +160,8 @@ export interface ServicesOptions {
   readonly home: string;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly version: string;
+  /** Words that start this program where its reader is. Default `postern` */
+  readonly programName?: string;
   /** False: the gateway has no agent, as with `kind = "none"`. Default true */
   readonly agent?: boolean;
   /** Token of the control file, for the command line on this machine. */

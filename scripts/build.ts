@@ -65,6 +65,26 @@ interface Bundle {
   readonly together: Readonly<Record<string, readonly string[]>>;
 }
 
+/** Id of the module that stands for `node:sqlite` in the package */
+const SQLITE = resolve(MODULES, "sqlite.js");
+
+/**
+ * Returns the code of the module that stands for `node:sqlite`: an import of that is an error on an old Node before any line runs, which
+ * would tell a program that imports the package nothing.
+ */
+function sqliteModule(): string {
+  const { engines } = JSON.parse(readFileSync("package.json", "utf8"));
+  const oldest = engines.node.replace(">=", "");
+  const [major, minor] = oldest.split(".");
+  return `import process from "node:process";
+const [major, minor] = process.versions.node.split(".").map(Number);
+if (major < ${major} || (major === ${major} && minor < ${minor})) {
+  throw new Error(\`Cannot use Postern on Node \${process.versions.node}: it needs Node ${oldest} or newer; see https://nodejs.org\`);
+}
+export const { DatabaseSync } = process.getBuiltinModule("node:sqlite");
+`;
+}
+
 const fileOf = (module: string) => resolve(MODULES, `${module}.js`);
 
 /** Compiles, and checks no types: `npm run check` does that, and it would take half of the build's time. */
@@ -103,10 +123,12 @@ function toAscii(code: string): string {
 async function bundle({ input, together }: Bundle): Promise<void> {
   const modules = await rollup({
     input: Object.fromEntries(Object.entries(input).map(([name, module]) => [name, fileOf(module)])),
-    external: (id) => !/^[./]/.test(id) && !PACKED.includes(id),
+    external: (id) => !/^[./]/.test(id) && !PACKED.includes(id) && id !== "node:sqlite",
     plugins: [{
       name: "packages",
-      resolveId: (id) => PACKED.includes(id) ? fileURLToPath(import.meta.resolve(id)) : null,
+      resolveId: (id) =>
+        id === "node:sqlite" ? SQLITE : PACKED.includes(id) ? fileURLToPath(import.meta.resolve(id)) : null,
+      load: (id) => id === SQLITE ? sqliteModule() : null,
     }],
     treeshake: false,
   });

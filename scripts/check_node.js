@@ -7,3 +7,7 @@ if (major < 22 || (major === 22 && minor < 19)) {
   );
   process.exit(1);
 }
+// Messages of the program say what starts it from here
+if (/[\\/]cli[\\/]main\.ts$/.test(process.argv[1] ?? "")) {
+  process.env.POSTERN_PROGRAM ??= process.platform === "win32" ? "npm run postern --" : "./postern";
+}

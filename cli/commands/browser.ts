@@ -78,7 +78,7 @@ export const browserLoginsCommand = defineCliCommand({
       ]);
       const heads = ["SITE", "FURTHER HOSTS", "COOKIES", "VALUES", "SINCE", "UNTIL", "RUNS GET IT", "STATE"];
       const none = 'There is no login; "postern browser login <site>" makes one';
-      context.print(logins, rows.length === 0 ? none : toTable(heads, rows, context.io.columns));
+      context.print(logins, rows.length === 0 ? context.named(none) : toTable(heads, rows, context.io.columns));
       for (const unknown of await unknownSites(context, logins)) {
         context.say(`browser.logins names "${exactLine(unknown)}", of which there is no login`);
       }
@@ -264,7 +264,7 @@ async function describeKept(context: CommandContext, login: BrowserLogin, state:
       ? "Runs get it from now on."
       : "Runs get it once the browser is on: postern config set browser.enabled true"
     : `No run gets it yet. To give it to the browsers of all runs: postern config set browser.logins '${list}'`;
-  return `Kept the login of ${site}: ${what}${until}${leftOut(state)}\n${next}`;
+  return `Kept the login of ${site}: ${what}${until}${leftOut(state)}\n${context.named(next)}`;
 }
 
 /** Names what was left out, with the way to keep it. Empty where nothing was. */

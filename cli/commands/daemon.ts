@@ -44,9 +44,16 @@ export const daemonStartCommand = defineCliCommand({
     });
     const parts = [`${daemonStatusText(state, status, context.io.columns)}\n`];
     if (pairing !== undefined) {
-      parts.push(pairingText(state.record.address, { requiresPairing, pairing, dataDir: context.flags.dataDir }));
+      parts.push(
+        pairingText(state.record.address, {
+          requiresPairing,
+          pairing,
+          dataDir: context.flags.dataDir,
+          named: context.named,
+        }),
+      );
     }
-    parts.push("Stop it with postern daemon stop");
+    parts.push(context.named("Stop it with postern daemon stop"));
     context.print({ ...status, pairing_code: pairing?.code ?? null }, parts.join("\n"));
     return EXIT.ok;
   },

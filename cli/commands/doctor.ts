@@ -50,7 +50,11 @@ export const doctorCommand = defineCliCommand({
   example: "postern doctor --strict",
   async run(context, { strict, repair }) {
     if (repair === true) return await repairRecords(context);
-    const findings = await runChecks(context, CHECKS);
+    const findings = (await runChecks(context, CHECKS)).map((found) => ({
+      ...found,
+      message: context.named(found.message),
+      fix: found.fix === null ? null : context.named(found.fix),
+    }));
     const { io } = context;
     const bad = findings.filter(({ state }) => state === "failure" || (strict === true && state === "warning"));
     context.print(

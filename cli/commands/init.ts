@@ -38,7 +38,7 @@ export const initCommand = defineCliCommand({
     const named = accepted || path === userConfigFile(io) ? "" : ` --config ${path}`;
     context.print(
       { written: path, accepted, notes },
-      `Wrote ${path}${accepted ? " and accepted it" : ""}. Next: postern gateway${named}`,
+      `Wrote ${path}${accepted ? " and accepted it" : ""}. Next: ${context.named("postern gateway")}${named}`,
     );
     if (!flags.json) { for (const note of notes) context.say(note); }
     return EXIT.ok;

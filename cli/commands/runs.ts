@@ -57,7 +57,7 @@ export const runsShowCommand = defineCliCommand({
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
       const run = await gateway.request({ method: "GET", path: runPath(id) }) as Run;
-      context.print(run, printable(describeRun(run, context.io.columns)));
+      context.print(run, printable(describeRun(run, context)));
     }),
 });
 
@@ -90,7 +90,7 @@ function outcomeOf({ result, error }: Run): string {
   return text.length > MAX_SHOWN_RESULT ? `${text.slice(0, MAX_SHOWN_RESULT)}...` : text;
 }
 
-function describeRun(run: Run, columns: number | undefined): string {
+function describeRun(run: Run, { io: { columns }, named }: CommandContext): string {
   const rows = [
     ["status", statusOf(run)],
     ["kind", run.kind],
@@ -103,7 +103,7 @@ function describeRun(run: Run, columns: number | undefined): string {
     ["tokens", String(run.usage.total_tokens)],
   ].flatMap(([name, value]) => (value === null ? [] : [[String(name), String(value)] as const]));
   const error = run.error === null ? "" : `\n\n${run.error.code}: ${run.error.message}`;
-  const review = run.status === "needs_review" ? `\n\n${reviewHint(run.id)}` : "";
+  const review = run.status === "needs_review" ? `\n\n${named(reviewHint(run.id))}` : "";
   const message = typeof run.message === "string" ? `\n\n> ${run.message.replaceAll("\n", "\n> ")}` : "";
   return `${run.id}\n${toDefinitions(rows, columns)}${message}${error}${review}${
     run.result === null ? "" : `\n\n${run.result}`

@@ -28,7 +28,7 @@ export const serviceInstallCommand = defineCliCommand({
     const said = [...await manager.install(description), ...notes];
     context.print(
       { installed: manager.file, init: manager.init, notes: said },
-      `Installed ${manager.file} for ${manager.init}. Next: postern service start`,
+      `Installed ${manager.file} for ${manager.init}. Next: ${context.named("postern service start")}`,
     );
     if (!context.flags.json) { for (const note of said) context.say(note); }
     return EXIT.ok;

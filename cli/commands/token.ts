@@ -55,7 +55,7 @@ export const tokenListCommand = defineCliCommand({
       const none = "No token is stored. Make one with: postern token create --label my-script";
       context.print(
         data,
-        rows.length === 0 ? none : toTable(
+        rows.length === 0 ? context.named(none) : toTable(
           ["ID", "LABEL", "SCOPES", "CREATED", "EXPIRES", "ENDS UNUSED", "COMPLETIONS", "LAST USED"],
           rows,
           context.io.columns,

@@ -5,6 +5,7 @@ import { hasKey, parseToml, toKeyText } from "../../lib/config/toml.ts";
 import { missingVariables, namedVariables } from "../../lib/config/secrets.ts";
 import { HANDOVER_VARIABLE } from "../command.ts";
 import { NODE_TOKEN_VARIABLE } from "../commands/node.ts";
+import { PROGRAM_VARIABLE } from "../program_name.ts";
 import { type Check, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "environment";
@@ -14,6 +15,7 @@ const OWN = [
   "POSTERN_TOKEN",
   NODE_TOKEN_VARIABLE,
   HANDOVER_VARIABLE,
+  PROGRAM_VARIABLE,
   SERVICE_VARIABLE,
 ];
 

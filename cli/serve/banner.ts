@@ -1,6 +1,7 @@
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import type { Services } from "../../lib/services.ts";
 import type { CommandContainment } from "../../lib/system/process/containment.ts";
+import type { CommandContext } from "../command.ts";
 import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
 
 /** Facts that a gateway prints once it is started. With --json they are printed as this object. */
@@ -79,7 +80,7 @@ export function bannerFacts(
 /** Returns the banner for people, wrapped to the terminal's width where it is known. The pairing code has a plain line of its own, since scripts look for it. */
 export function bannerText(
   facts: BannerFacts,
-  { columns, ...options }: PairingTextOptions & { readonly columns: number | undefined },
+  { columns, named, ...options }: PairingTextOptions & { readonly columns: number | undefined },
 ): string {
   const model = facts.provider === null
     ? "none"
@@ -87,7 +88,7 @@ export function bannerText(
   const rows = ([
     ["Address", facts.address],
     ["Dashboard", facts.dashboard],
-    ["Provider", `${model}, since ${facts.provider_reason}`],
+    ["Provider", `${model}, since ${named(facts.provider_reason)}`],
     ...facts.supports_tools === false
       ? [["Tools", "none reach this model, whose chat template knows none: it invents what they would say"] as const]
       : [],
@@ -98,14 +99,14 @@ export function bannerText(
       : [["Records", `PostgreSQL, schema "${facts.schema}"`] as const, ["Data", facts.data_dir] as const],
     ...facts.gateway === null
       ? []
-      : [["Cluster", `${clusterPlace(facts)}; postern cluster status shows all gateways`] as const],
-    ["Configuration", facts.config_file ?? "no file, all defaults (postern init writes one)"],
+      : [["Cluster", `${clusterPlace(facts)}; ${named("postern cluster status")} shows all gateways`] as const],
+    ["Configuration", facts.config_file ?? named("no file, all defaults (postern init writes one)")],
   ] as const).map(([name, value]) => [name, printableLine(value)] as const);
   return `Postern ${facts.version} is running
 
 ${toDefinitions(rows, columns)}
 
-${pairingText(facts.dashboard, options)}
+${pairingText(facts.dashboard, { ...options, named })}
 Stop it with Ctrl-C.
 `;
 }
@@ -121,14 +122,19 @@ export interface PairingTextOptions {
   readonly pairing: FirstPairing;
   /** Data directory that the command line names. Undefined: commands find the gateway without it */
   readonly dataDir: string | undefined;
+  /** As of `CommandContext` */
+  readonly named: CommandContext["named"];
 }
 
 /** Returns how to pair with a gateway: the code on a plain line of its own, or the reason why there is none. */
-export function pairingText(dashboard: string, { requiresPairing, pairing, dataDir }: PairingTextOptions): string {
+export function pairingText(
+  dashboard: string,
+  { requiresPairing, pairing, dataDir, named }: PairingTextOptions,
+): string {
   if (!requiresPairing) return "Pairing is off: every program on this machine may use the gateway.\n";
   if (pairing.code === null) {
     const where = dataDir === undefined ? "" : ` --data-dir ${/\s/.test(dataDir) ? JSON.stringify(dataDir) : dataDir}`;
-    return `${pairing.reason}. A further code: postern pair${where}\n`;
+    return `${pairing.reason}. A further code: ${named("postern pair")}${where}\n`;
   }
   return `Pairing code: ${pairing.code}
   Type it into the dashboard, or trade it for a token with

@@ -131,7 +131,7 @@ async function publishAddress(server: RunningServer, { options, services, contro
 }
 
 async function printBanner(
-  { flags, io }: CommandContext,
+  { flags, io, named }: CommandContext,
   { start: { options: { loaded }, services }, server, pairing }: {
     readonly start: Start;
     readonly server: RunningServer;
@@ -150,7 +150,7 @@ async function printBanner(
   if (flags.json) io.stdout(`${JSON.stringify(facts)}\n`);
   else {
     const requiresPairing = loaded.config.gateway.require_pairing;
-    io.stdout(bannerText(facts, { requiresPairing, pairing, dataDir: flags.dataDir, columns: io.columns }));
+    io.stdout(bannerText(facts, { requiresPairing, pairing, dataDir: flags.dataDir, columns: io.columns, named }));
   }
 }
 

@@ -7,6 +7,7 @@ import { createServices } from "../../lib/gateway.ts";
 import type { GatewayServices } from "../../lib/services.ts";
 import type { CommandContext } from "../command.ts";
 import { helpOfEach } from "../help_text.ts";
+import { programName } from "../program_name.ts";
 import { takesColour } from "../terminal/terminal_text.ts";
 import { createLogSink } from "./log_sink.ts";
 
@@ -49,6 +50,7 @@ export async function startServices(
     home: io.home,
     environment: io.env,
     version: VERSION,
+    programName: programName(io.env),
     help: helpOfEach,
     agent: options.agent,
     controlToken: options.controlToken,

@@ -20,7 +20,10 @@ export const dashboardRoute: Route = {
       return textReply(context, 308, null, "text/plain", { location: `${path.slice(path.lastIndexOf("/") + 1)}/` });
     }
     const { require_pairing: pairingRequired } = context.services.config().gateway;
-    const { html, compressed, contentSecurityPolicy } = await loadDashboard({ pairingRequired });
+    const { html, compressed, contentSecurityPolicy } = await loadDashboard({
+      pairingRequired,
+      program: context.services.programName,
+    });
     const accepted = codingsOf(request.headers.get("accept-encoding") ?? "");
     const coding = [...compressed.keys()].find((name) => accepted.has(name));
     const body = coding === undefined ? html : compressed.get(coding) ?? html;

@@ -1,5 +1,6 @@
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { type ErrorType, HttpError, ProviderError, type ProviderErrorCode, ToolError } from "../../lib/base/errors.ts";
+import { withProgramName } from "../../lib/base/program_name.ts";
 import type { Logger } from "../../lib/base/telemetry/log.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 
@@ -86,9 +87,14 @@ export function toHttpError(error: unknown, mapping: ErrorMapping): HttpError {
   return new HttpError(code, message, { status, type, param, cause, headers: added });
 }
 
-/** Returns the body of an error reply, also of an error event of a stream. */
-export function errorBody(error: HttpError) {
-  return { error: { message: error.message, type: error.type, code: error.code, param: error.param } };
+/**
+ * Returns the body of an error reply, also of an error event of a stream.
+ * @param program words that start this program where its reader is. Default `postern`
+ */
+export function errorBody(error: HttpError, program = "postern") {
+  return {
+    error: { message: withProgramName(error.message, program), type: error.type, code: error.code, param: error.param },
+  };
 }
 
 /** Returns whether an error is a provider's: the gateway has spent its own retries on it. */

@@ -72,7 +72,7 @@ export function errorReply(
   // A conflict may pass. The end of cancelled work is final
   const mayPass = isProviderFailure(error) || (told.status === 409 && !(error instanceof CancelError));
   if (mayPass && !options.hadEffect && !isFinal) context.claim?.reopen();
-  return jsonReply(context, told.status, errorBody(told), told.headers);
+  return jsonReply(context, told.status, errorBody(told, services.programName), told.headers);
 }
 
 /** Sets `x-postern-fallback` to the `provider/model` that answers in place of the requested one. */

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { brotliCompress, gzip } from "node:zlib";
+import { withProgramName } from "../base/program_name.ts";
 
 /** The page as it is served, and the policy its reply must carry. */
 export interface Dashboard {
@@ -18,12 +19,14 @@ const PAGE = new URL("./page/", import.meta.url);
 const IMPORT = /^import [^;]*? from "\.\/([a-z_]+\.js)";\n/gm;
 const EXPORT = /^export (?=(?:async )?(?:function|const|class) (\w+))/gm;
 
-const loaded = new Map<boolean, Promise<Dashboard>>();
+const loaded = new Map<string, Promise<Dashboard>>();
 
 /** Settings that change the page. */
 export interface DashboardOptions {
   /** false while the bearer routes are open: the page then asks for no code. Default true */
   readonly pairingRequired?: boolean;
+  /** Words that start this program where its reader is. Default `postern` */
+  readonly program?: string;
 }
 
 /**
@@ -33,14 +36,18 @@ export interface DashboardOptions {
  * page are relative, so it works under any base path.
  * Source: docs/design/processes.md "Dashboard"; https://www.w3.org/TR/CSP3/
  */
-export function loadDashboard({ pairingRequired = true }: DashboardOptions = {}): Promise<Dashboard> {
-  const dashboard = loaded.get(pairingRequired) ?? assemble(pairingRequired);
-  loaded.set(pairingRequired, dashboard);
+export function loadDashboard(
+  { pairingRequired = true, program = "postern" }: DashboardOptions = {},
+): Promise<Dashboard> {
+  const key = `${pairingRequired} ${program}`;
+  const dashboard = loaded.get(key) ?? assemble(pairingRequired, program);
+  loaded.set(key, dashboard);
   return dashboard;
 }
 
-async function assemble(pairingRequired: boolean): Promise<Dashboard> {
-  const [page, style, script] = await Promise.all([read("index.html"), read("style.css"), bundle()]);
+async function assemble(pairingRequired: boolean, program: string): Promise<Dashboard> {
+  const files = await Promise.all([read("index.html"), read("style.css"), bundle()]);
+  const [page, style, script] = files.map((text) => withProgramName(text, program)) as [string, string, string];
   // Functions, since a replacement string would interpret `$`
   const html = page.replace("<style></style>", () => `<style>${style}</style>`)
     .replace('<script type="module"></script>', () => `<script type="module">${script}</script>`)

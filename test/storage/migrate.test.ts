@@ -69,17 +69,21 @@ test("a step for which the disk has no room fails with that reason, and takes no
   });
 });
 
-test("each step backs up what was before it, and the three newest backups stay", async () => {
+test("an upgrade backs up once what was before its first step, and the three newest backups stay", async () => {
   await withTemporaryFolder((folder) => {
     const path = join(folder, "x.db");
-    migrateFile(path, STEPS.slice(0, 2));
+    migrateFile(path, STEPS.slice(0, 1));
     writeFileSync(join(folder, "x.db.bak-mine"), "not ours");
+    const backups = () => readdirSync(folder).filter((name) => /bak-\d/.test(name)).sort();
+    migrateFile(path, STEPS.slice(0, 2));
+    migrateFile(path, STEPS.slice(0, 3));
+    migrateFile(path, STEPS.slice(0, 5));
+    assert.deepEqual(backups(), ["x.db.bak-1", "x.db.bak-2", "x.db.bak-3"]);
     migrateFile(path, STEPS);
     assert.deepEqual(stepsOf(path), [1, 2, 3, 4, 5, 6]);
-    const backups = readdirSync(folder).filter((name) => /bak-\d/.test(name)).sort();
-    assert.deepEqual(backups, ["x.db.bak-3", "x.db.bak-4", "x.db.bak-5"]);
-    for (const name of backups) assert.equal(statSync(join(folder, name)).mode & 0o777, 0o600);
-    assert.deepEqual(stepsOf(join(folder, "x.db.bak-4")), [1, 2, 3, 4]);
+    assert.deepEqual(backups(), ["x.db.bak-2", "x.db.bak-3", "x.db.bak-5"]);
+    for (const name of backups()) assert.equal(statSync(join(folder, name)).mode & 0o777, 0o600);
+    assert.deepEqual(stepsOf(join(folder, "x.db.bak-3")), [1, 2, 3]);
     assert.ok(readdirSync(folder).includes("x.db.bak-mine"));
   });
 });

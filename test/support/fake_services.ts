@@ -92,6 +92,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   let state: GatewayState = "ok";
   return {
     version: "0.0.0-test",
+    programName: "postern",
     clock,
     random,
     log,

@@ -37,7 +37,7 @@ export const mcpShowCommand = defineCliCommand({
     withGateway(context, async (gateway) => {
       await learnTools(gateway, context);
       const server = await gateway.request({ method: "GET", path: serverPath(name) }) as McpServerInfo;
-      context.print(server, describe(server));
+      context.print(server, describe(server, context.named));
       sayWithoutGateway(context, gateway);
     }),
 });
@@ -120,7 +120,7 @@ function signInOf({ name, sign_in: { state, issuer, scopes, expires_at: end, ren
 }
 
 /** Returns a server for a person. What the server says of itself is in one line each, with what nobody can see spelled out. */
-function describe(server: McpServerInfo): string {
+function describe(server: McpServerInfo, named: CommandContext["named"]): string {
   const {
     name,
     state,
@@ -138,13 +138,15 @@ function describe(server: McpServerInfo): string {
     ["Transport", transport],
     ["Protocol", era === null ? "not negotiated yet" : `${version ?? "unknown"} (${era})`],
     ["Calls itself", nameOf(server)],
-    ["Sign-in", signInOf(server)],
+    ["Sign-in", named(signInOf(server))],
     ["Rights", server.rights],
     ["Says to models", server.instructions ?? ""],
     ["Last error", failed === null ? "" : `${failed.at} ${failed.code}: ${failed.message}`],
     [
       "Waiting",
-      changes.length === 0 ? "" : `${changes.map(({ tool }) => tool).join(", ")}; postern mcp changes ${name}`,
+      changes.length === 0
+        ? ""
+        : `${changes.map(({ tool }) => tool).join(", ")}; ${named(`postern mcp changes ${name}`)}`,
     ],
     ["Left out", leftOut.join(". ")],
     ["Tools", tools.length === 0 ? "none is known" : ""],
@@ -154,6 +156,6 @@ function describe(server: McpServerInfo): string {
     name,
     ...lines.map(([title = "", text = ""]) => `${title}: ${exactLine(text)}`.trimEnd()),
     ...tools.map(({ tool, description }) => `  ${exactLine(tool)}  ${exactLine(description)}`),
-    `Its log: postern mcp logs ${name}`,
+    named(`Its log: postern mcp logs ${name}`),
   ].join("\n");
 }

@@ -16,9 +16,9 @@ export interface Migration {
 const KEPT_BACKUPS = 3;
 
 /**
- * Brings a database to the version of the last migration, each step in a transaction of its own after a backup at
- * `<path>.bak-<version before it>`; the three newest backups stay. A new, empty database gets none. The log tells of each step but
- * those of a new database: a step may take a minute.
+ * Brings a database to the version of the last migration, each step in a transaction of its own, after one backup at
+ * `<path>.bak-<version before the first step>`; the three newest backups stay, so that of an upgrade over many versions is what was there
+ * before it. A new, empty database gets none. The log tells of each step but those of a new database: a step may take a minute.
  * @throws {ConfigError} `database_too_new` when a newer Postern wrote it; nothing is changed
  */
 export function migrate(
@@ -42,7 +42,7 @@ export function migrate(
     const versions = { file: path, from_version: migration.version - 1, to_version: migration.version };
     if (found > 0) {
       log.info("Bringing the database to its next version; a large one takes some minutes", versions);
-      backUp(database, path, versionOf(database));
+      if (migration.version === found + 1) backUp(database, path, found);
     }
     database.exec("BEGIN IMMEDIATE");
     try {

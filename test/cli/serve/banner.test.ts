@@ -11,12 +11,12 @@ const FACTS: BannerFacts = {
   ...{ workspace: "/work", data_dir: "/data", schema: null, gateway: null, advertise_url: null, config_file: null },
 };
 
+const PAIRING = { requiresPairing: true, pairing: PAIRED, named: (message: string) => message };
 const shown = (more: Partial<BannerFacts>) =>
-  bannerText({ ...FACTS, ...more }, { requiresPairing: true, pairing: PAIRED, dataDir: undefined, columns: undefined });
+  bannerText({ ...FACTS, ...more }, { ...PAIRING, dataDir: undefined, columns: undefined });
 
 test("a gateway that shows no code says why, and the command for a further one as it is to be typed", () => {
-  const text = (dataDir: string | undefined) =>
-    pairingText("http://127.0.0.1:42617/", { requiresPairing: true, pairing: PAIRED, dataDir });
+  const text = (dataDir: string | undefined) => pairingText("http://127.0.0.1:42617/", { ...PAIRING, dataDir });
   assert.equal(text(undefined), "Paired already. A further code: postern pair\n");
   assert.equal(text("/data/2"), "Paired already. A further code: postern pair --data-dir /data/2\n");
   assert.match(text("/my data"), /--data-dir "\/my data"\n$/);

@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { cpSync, readFileSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { test } from "node:test";
+import { buildPackage } from "../support/build_package.ts";
+import { VERSION } from "../../lib/base/version.ts";
+import { ROOT } from "../support/gateway_process.ts";
+import { packPackage } from "../support/packed_package.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+
+/** What `npm pack` needs of a checkout, beside its packages */
+const CHECKOUT = [
+  ...["cli", "handlers", "lib", "docs", "scripts", "package.json", "README.md", "LICENSE", "CHANGELOG.md"],
+  ...["tsconfig.json", "tsconfig.build.json"],
+];
+/** Runs a command without any network; nothing where the system cannot */
+const NO_NETWORK = ["bwrap", "--dev-bind", "/", "/", "--unshare-net", "--"];
+const cuts = spawnSync(NO_NETWORK[0] ?? "", [...NO_NETWORK.slice(1), "true"]).status === 0;
+
+test("npm pack gives the same bytes in another folder at another time, and reaches for no network", {
+  skip: "Deno" in globalThis && "it is about npm",
+}, () =>
+  withTemporaryFolder(async (folder) => {
+    const first = readFileSync(await packPackage(await buildPackage(), folder));
+    const checkout = join(folder, "another checkout");
+    for (const path of CHECKOUT) cpSync(join(ROOT, path), join(checkout, path), { recursive: true });
+    symlinkSync(join(ROOT, "node_modules"), join(checkout, "node_modules"));
+    const [command = "", ...argv] = [...(cuts ? NO_NETWORK : []), "npm", "pack", "--loglevel", "error"];
+    execFileSync(command, argv, {
+      cwd: checkout,
+      stdio: ["ignore", "pipe", "ignore"],
+      env: { ...process.env, npm_config_cache: join(folder, "empty"), npm_config_fetch_retries: "0" },
+    });
+    const second = readFileSync(join(checkout, `postern-${VERSION}.tgz`));
+    assert.ok(first.length > 1_000_000 && first.equals(second), "the tarballs differ");
+  }));
