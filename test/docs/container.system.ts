@@ -36,7 +36,7 @@ function readStages(text: string): readonly (readonly Step[])[] {
 
 const STAGES = readStages(readFileSync(join(ROOT, "Containerfile"), "utf8"));
 const valueOf = (steps: readonly Step[], word: string) => steps.findLast((step) => step.word === word)?.rest ?? "";
-const TOOLS = ["unshare", "mount", "chroot", "setpriv", "apt-get"];
+const TOOLS = ["unshare", "mount", "pivot_root", "setpriv", "apt-get"];
 const skip = process.platform !== "linux" || "Deno" in globalThis || process.getuid?.() !== 0
   ? "it needs root on Linux, and Node"
   : spawnSync("sh", ["-c", TOOLS.map((tool) => `command -v ${tool}`).join(" && ")]).status !== 0 &&
@@ -55,16 +55,17 @@ class Stage {
     for (const name of ["written", "work", "root"]) mkdirSync(join(folder, name), { recursive: true });
   }
 
-  /** Returns the command that runs a shell script before `chroot`, in a mount namespace of its own, and what is given inside. */
+  /** Returns the command that runs what is given with the stage as its root, in a mount namespace of its own. @param before shell lines that see it as `$ROOT` */
   command(inside: readonly string[], before = ""): readonly string[] {
     const root = join(this.#folder, "root");
     const layers = `lowerdir=${this.#base}:/,upperdir=${this.written},workdir=${join(this.#folder, "work")}`;
     const script = `mount -t overlay overlay -o ${layers} ${root}
 mount -t tmpfs tmpfs ${root}/tmp
 mount -t proc proc ${root}/proc
-mount --rbind /dev ${root}/dev
+mount --bind /dev ${root}/dev
 ${before.replaceAll("$ROOT", root)}
-exec chroot ${root} "$@"`;
+cd ${root} && pivot_root . . && umount -l . && cd /
+exec "$@"`;
     return ["unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", ...inside];
   }
 

@@ -10,12 +10,12 @@ import { ROOT } from "../support/gateway_process.ts";
 import { packPackage } from "../support/packed_package.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
-/** What `npm pack` needs of a checkout, beside its packages */
+/** Files of a checkout that `npm pack` needs, beside its packages */
 const CHECKOUT = [
   ...["cli", "handlers", "lib", "docs", "scripts", "package.json", "README.md", "LICENSE", "CHANGELOG.md"],
   ...["tsconfig.json", "tsconfig.build.json"],
 ];
-/** Runs a command without any network; nothing where the system cannot */
+/** Program and options that run a command without any network */
 const NO_NETWORK = ["bwrap", "--dev-bind", "/", "/", "--unshare-net", "--"];
 const cuts = spawnSync(NO_NETWORK[0] ?? "", [...NO_NETWORK.slice(1), "true"]).status === 0;
 
