@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
+import {
+  contentBlock,
+  MESSAGE_START,
+  messageEnd,
+  startAnthropicUpstream,
+} from "../../fixtures/upstream/anthropic_upstream.ts";
 import { toChunk, toDelta, USAGE_CHUNK } from "../../fixtures/upstream/openai_upstream.ts";
 import { type OpenAiUpstream, readSse, type RunningGateway, type UpstreamReply, withWorld } from "../support/world.ts";
 
@@ -258,6 +264,49 @@ const PASSED_MESSAGES = [
   { role: "tool", tool_call_id: "c", content: "rain", ephemeral: true },
 ];
 const PASSED_TOOLS = [{ type: "function", function: { name: "weather", description: "", examples: [1] }, beta: true }];
+
+test("Claude gets its thinking back where it stood among its texts and calls, in a run and in its conversation", () =>
+  withWorld(async (world) => {
+    const upstream = await startAnthropicUpstream();
+    world.onEnd(() => upstream.close());
+    const provider = { kind: "anthropic", base_url: upstream.baseUrl, model: "m", api_key_env: "K", max_retries: 0 };
+    const gateway = await world.gateway({
+      config: { provider },
+      environment: { K: "sk-very-secret-key-0123456789" },
+      files: { "1.txt": "one", "2.txt": "two" },
+    });
+    const thinking = (signature: string) => ({ type: "thinking", thinking: "hm", signature });
+    const call = (n: number) => ({
+      type: "tool_use",
+      id: `toolu_${n}`,
+      name: "read_file",
+      input: { path: `${n}.txt` },
+    });
+    const said = [
+      { type: "text", text: "First. " },
+      thinking("a"),
+      { type: "text", text: "Then " },
+      { type: "text", text: "more." },
+      thinking("b"),
+      call(1),
+      thinking("c"),
+      call(2),
+    ];
+    const fine = [...contentBlock(0, { type: "text", text: "fine" }), ...messageEnd("end_turn")];
+    const blocks = said.flatMap((block, i) => contentBlock(i, block));
+    upstream.script([MESSAGE_START, ...blocks, ...messageEnd("tool_use")], [MESSAGE_START, ...fine], [
+      MESSAGE_START,
+      ...fine,
+    ]);
+    for (const message of ["Go", "And"]) {
+      const reply = await gateway.call("/api/chat", { body: { message, conversation_id: "talk" } });
+      assert.equal(reply.status, 200, await reply.text());
+      const { messages } = upstream.requests.at(-1)?.json as { readonly messages: readonly Json[] };
+      const sent = messages.find(({ role }) => role === "assistant")?.["content"];
+      assert.deepEqual(sent, [said[0], said[1], { type: "text", text: "Then more." }, ...said.slice(4)]);
+    }
+    assert.equal(upstream.requests.length, 3);
+  }));
 
 test("in plain mode a request's unknown fields reach the model where they stood", async () => {
   await withUpstream(async (upstream, run) => {

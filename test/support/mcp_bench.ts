@@ -1,5 +1,5 @@
 import { createRecordKeys } from "../../lib/storage/record_keys.ts";
-import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -145,7 +145,8 @@ export async function withMcp(
       return found;
     },
     ...{ logged, redactor, dataDir, folder, processes, signIn },
-    notes: () => readFileSync(log, "utf8").split("\n").filter((line) => line !== ""),
+    // A server that starts has noted nothing yet
+    notes: () => existsSync(log) ? readFileSync(log, "utf8").split("\n").filter((line) => line !== "") : [],
     async restart() {
       await state.servers?.close();
       return state.servers = await create();

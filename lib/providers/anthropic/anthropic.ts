@@ -1,5 +1,5 @@
 import { isRecord } from "../../base/json.ts";
-import { AnthropicDecoder } from "./anthropic_decoder.ts";
+import { AnthropicDecoder, CALL_MARK, TEXT_MARK } from "./anthropic_decoder.ts";
 import {
   type ModelParameters,
   parameterIgnored,
@@ -241,16 +241,37 @@ function blocksOf(
     const failed = message.is_error === true && images.length === 0 ? { is_error: true } : {};
     return [{ type: "tool_result", tool_use_id: message.tool_call_id, content, ...failed }];
   }
-  return [
-    ...opaqueOf(message, provider),
-    ...(message.content === null ? [] : toBlocks(message.content, provider)),
-    ...(message.tool_calls ?? []).map((call) => ({
-      type: "tool_use",
-      id: call.id,
-      name: call.function.name,
-      input: parseInput(call.function.arguments),
-    })),
-  ];
+  const calls = (message.tool_calls ?? []).map((call) => ({
+    type: "tool_use",
+    id: call.id,
+    name: call.function.name,
+    input: parseInput(call.function.arguments),
+  }));
+  return inOrder(opaqueOf(message, provider), message.content ?? "", { calls, provider });
+}
+
+/** Puts thinking blocks where they stood among texts and calls: the vendor refuses them in any other place. */
+function inOrder(
+  opaque: readonly Block[],
+  content: Content,
+  { calls, provider }: { readonly calls: Block[]; readonly provider: string },
+): Block[] {
+  const isMark = ({ type }: Block) => type === TEXT_MARK || type === CALL_MARK;
+  // Parts are the client's own, and marks say nothing of them
+  if (typeof content !== "string") {
+    return [...opaque.filter((block) => !isMark(block)), ...toBlocks(content, provider), ...calls];
+  }
+  let rest = content;
+  const take = (units: number) => {
+    const text = rest.slice(0, units);
+    rest = rest.slice(units);
+    return /\S/.test(text) ? toBlocks(text, provider) : [];
+  };
+  const placed = opaque.flatMap((block) => {
+    if (!isMark(block)) return [block];
+    return block["type"] === CALL_MARK ? calls.splice(0, 1) : take(Number(block["units"]));
+  });
+  return [...placed, ...take(rest.length), ...calls];
 }
 
 function opaqueOf(message: AssistantMessage, provider: string): Block[] {

@@ -36,6 +36,13 @@ interface OpenBlock {
   readonly opaque: Record<string, unknown> | undefined;
 }
 
+/** Types of the marks in the `opaque` of a turn whose thinking goes on behind other blocks: their order may not change. */
+export const TEXT_MARK = "postern_text";
+export const CALL_MARK = "postern_call";
+
+/** Mark of a text with its UTF-16 units, or of a call. */
+type OrderMark = { readonly type: typeof TEXT_MARK; units: number } | { readonly type: typeof CALL_MARK };
+
 /**
  * Decodes one turn of the Messages API. Thinking blocks with their signatures are the `opaque` of `finish`. Prompt tokens include
  * those read from and written to the cache.
@@ -46,7 +53,10 @@ export class AnthropicDecoder implements TurnDecoder {
   /** Notices for the head of the stream, until they are given */
   #waiting: readonly ProviderEvent[];
   readonly #blocks = new Map<unknown, OpenBlock>();
+  /** Thinking blocks, and marks for what stands before a later one of them */
   readonly #opaque: Record<string, unknown>[] = [];
+  /** Marks of what came after the last thinking block */
+  #marks: OrderMark[] = [];
   #calls = 0;
   #model: string | undefined;
   #reason: string | undefined;
@@ -169,7 +179,10 @@ export class AnthropicDecoder implements TurnDecoder {
     if (!isRecord(block)) return;
     const type = stringOf(block["type"]) ?? "";
     const opaque = type === "thinking" || type === "redacted_thinking" ? { ...block } : undefined;
-    if (opaque !== undefined) this.#opaque.push(opaque);
+    if (opaque !== undefined) {
+      this.#opaque.push(...this.#marks, opaque);
+      this.#marks = [];
+    }
     const given = isRecord(block["input"]) && Object.keys(block["input"]).length > 0 ? block["input"] : {};
     const call = type === "tool_use" ? this.#calls++ : -1;
     this.#blocks.set(index, { type, call, input: JSON.stringify(given), given: new CallArguments(), opaque });
@@ -182,6 +195,7 @@ export class AnthropicDecoder implements TurnDecoder {
 
   #pushCall(index: number, block: JsonRecord, out: ProviderEvent[]): void {
     this.#empty = false;
+    this.#marks.push({ type: CALL_MARK });
     const call_id = stringOf(block["id"]) ?? `call_${index}`;
     const name = stringOf(block["name"]) ?? "";
     out.push({ type: "tool_call_delta", index, call_id, name, arguments_delta: "" });
@@ -189,7 +203,14 @@ export class AnthropicDecoder implements TurnDecoder {
 
   #pushText(delta: string, out: ProviderEvent[]): void {
     this.#empty = false;
+    this.#markText(delta.length);
     out.push({ type: "text_delta", delta });
+  }
+
+  #markText(units: number): void {
+    const last = this.#marks.at(-1);
+    if (last?.type === TEXT_MARK) last.units += units;
+    else this.#marks.push({ type: TEXT_MARK, units });
   }
 
   #changeBlock(block: OpenBlock | undefined, change: JsonRecord, out: ProviderEvent[]): void {

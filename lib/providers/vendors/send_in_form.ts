@@ -24,19 +24,26 @@ export interface FormedRequest {
  */
 export function sendInForm({ forms, provider, request, build, post }: FormedRequest): Promise<HttpExchange> {
   const { model } = request;
-  const send = (form: VendorForm, taught: Partial<VendorForm>): Promise<HttpExchange> => {
+  const send = (form: VendorForm, taught: Partial<VendorForm>, refused?: Refused): Promise<HttpExchange> => {
     const filled = form.takesBlanks === false ? leaveOutBlanks(request) : request;
     const body = build(fitCallIds(filled, { provider, ids: form.callIds }), form);
+    if (body === refused?.body) return Promise.reject(refused.error);
     return post(body, async (error) => {
       const lesson = lessonOf(form, error, body);
       if (lesson === undefined || Object.keys(lesson).some((field) => field in taught)) throw error;
       const all = { ...taught, ...lesson };
-      const reply = await send({ ...form, ...lesson }, all);
+      const reply = await send({ ...form, ...lesson }, all, { body, error });
       forms.learn(model, all);
       return reply;
     });
   };
   return send(forms.of(model), NOTHING);
+}
+
+/** Request that was refused: what is the same in another form is not sent again. */
+interface Refused {
+  readonly body: string;
+  readonly error: ProviderError;
 }
 
 const NOTHING: Partial<VendorForm> = {};
