@@ -1,5 +1,6 @@
 import { SHUTTING_DOWN } from "../lib/base/cancel.ts";
 import { CONTROL } from "../lib/access/identity.ts";
+import { hasRoom } from "../lib/base/fair_share.ts";
 import { lazily, type Lazy } from "../lib/base/lazily.ts";
 import type { Services } from "../lib/services.ts";
 import type { McpDoor } from "./mcp/mcp_request.ts";
@@ -80,8 +81,10 @@ export function createEventFollowers({ tokens }: Pick<Services, "tokens">): Even
   });
   return {
     add(follower) {
-      if (open.size >= MAX_FOLLOWERS && follower.tokenId !== CONTROL) {
-        throw httpError("overloaded", `Cannot follow the run: ${MAX_FOLLOWERS} streams of events are open already`);
+      const own = [...open].filter(({ tokenId }) => tokenId === follower.tokenId).length;
+      if (!hasRoom({ all: open.size, own }, MAX_FOLLOWERS) && follower.tokenId !== CONTROL) {
+        const reason = `${open.size} streams of events are open already, ${own} of this token; close one`;
+        throw httpError("overloaded", `Cannot follow the run: ${reason}`);
       }
       open.add(follower);
       return () => void open.delete(follower);

@@ -73,7 +73,7 @@ export const webhookRoute: Route = {
   handler: dispatch,
 };
 
-/** Collection of messages that were taken. The key is channel and message id. */
+/** Collection of messages that were taken. The key is channel, token (where the channel has no secret) and message id. */
 export const WEBHOOK_MESSAGES = "webhook_messages";
 /** Collection of signed requests that were taken. The key is channel and signature. */
 export const WEBHOOK_SIGNATURES = "webhook_signatures";
@@ -122,7 +122,9 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
     return run;
   };
   if (body.message_id === undefined) return answer(context, name, await start());
-  const key = `${name}:${digest(body.message_id)}`;
+  // Ids of one sender are none of another's: without a secret, each token is a sender
+  const sender = isSigned ? "" : `${callerOf(context, "channel").tokenId ?? ""}:`;
+  const key = `${name}:${sender}${digest(body.message_id)}`;
   const accepted = await acceptOnce({ store, now: clock.now(), collection: WEBHOOK_MESSAGES, key, start });
   await forgetBefore(store, WEBHOOK_MESSAGES, clock.now() - MESSAGE_MS);
   if (accepted.first) return answer(context, name, accepted.run);

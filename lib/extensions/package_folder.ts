@@ -1,5 +1,6 @@
-import { constants } from "node:fs";
-import { type FileHandle, mkdir, open, readlink, realpath } from "node:fs/promises";
+import { constants, type Dirent } from "node:fs";
+import { type FileHandle, mkdir, open, opendir, readlink, realpath } from "node:fs/promises";
+import process from "node:process";
 import { dirname, join } from "node:path";
 import { syncFolder } from "../base/durable_files.ts";
 
@@ -64,7 +65,31 @@ export async function readPlainFile(
   }
 }
 
-/** Returns where an open file lies, whatever became of the folders that led to it. @param place path that it was opened by */
+/**
+ * Lists a folder through one handle, so that what is checked is what is listed. A link in its place, or in that of a folder above it, is refused.
+ * @param place absolute, without links
+ * @param most entries that are wanted: one more shows that there are more
+ * @throws the file system's error, and one with the code `ENOTDIR` for a folder that lies elsewhere by now
+ */
+export async function listPlainFolder(place: string, most: number): Promise<readonly Dirent[]> {
+  const flags = constants.O_RDONLY | (constants.O_DIRECTORY ?? 0) | (constants.O_NOFOLLOW ?? 0);
+  const folder = await open(place, flags);
+  try {
+    if (await placeOf(folder, place) !== place) {
+      throw Object.assign(new Error("it is no plain folder"), { code: "ENOTDIR" });
+    }
+    const entries: Dirent[] = [];
+    for await (const entry of await opendir(process.platform === "linux" ? `/proc/self/fd/${folder.fd}/.` : place)) {
+      entries.push(entry);
+      if (entries.length > most) break;
+    }
+    return entries;
+  } finally {
+    await folder.close();
+  }
+}
+
+/** Returns where an open file or folder lies, whatever became of the folders that led to it. @param place path that it was opened by */
 async function placeOf(file: FileHandle, place: string): Promise<string> {
   // Only Linux tells, where commands in a sandbox can exchange a folder at any moment
   return await readlink(`/proc/self/fd/${file.fd}`).catch(() => realpath(place));

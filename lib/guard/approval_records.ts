@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { storedObject } from "../base/records/stored_object.ts";
 import type { RunOwnership } from "../cluster/run_ownership.ts";
 import type { Clock } from "../base/clock.ts";
+import type { Taken } from "../base/fair_share.ts";
 import type { Listening } from "../base/keyed_queues.ts";
 import {
   type Approval,
@@ -318,6 +319,16 @@ export class ApprovalRecords {
   /** Counts the approvals that are pending, also those whose time is over. */
   async countPending(): Promise<number> {
     return await this.#options.store.count(OPEN_APPROVALS);
+  }
+
+  /** Counts the approvals that are pending, and those that calls of a token asked for. */
+  async pendingOf(tokenId: string | null): Promise<Taken> {
+    const { store } = this.#options;
+    const where = { field: "status", value: "pending" } as const;
+    const stored = await store.scan(APPROVALS, { order: "created", where, limit: APPROVAL_LIMITS.pending });
+    const own = readable(store, APPROVALS, stored, parseApproval)
+      .filter(({ value }) => value.approval.requested_by === tokenId);
+    return { all: await this.countPending(), own: own.length };
   }
 
   /** Settles every approval whose time is over. */

@@ -19,7 +19,7 @@ import type { RuleSubject } from "./rule_match.ts";
 
 /** Bounds of approvals. */
 export const APPROVAL_LIMITS = {
-  /** Approvals that may be pending at once */
+  /** Approvals that may be pending at once, of all tokens */
   pending: 1_000,
   /** Records of any state. Above this the oldest settled records are deleted */
   records: 10_000,
@@ -135,7 +135,7 @@ export interface Approvals {
    * @param claim a record written in the same transaction, so that only one of several approvals is filed
    * @param onceBack makes calls of a database that gateways share. Default: each is made once
    * @throws {HttpError} 409 conflict when the claim does not hold
-   * @returns undefined when 1,000 approvals are pending already
+   * @returns undefined when 1,000 approvals are pending already, or 875 of this token
    */
   ask(
     request: NewApproval,

@@ -1,4 +1,5 @@
 import { cancelError } from "../base/cancel.ts";
+import { hasRoom, shareOf } from "../base/fair_share.ts";
 import { createKeyedMutex } from "../base/keyed_queues.ts";
 import type { Random } from "../base/random.ts";
 import { type Approval, APPROVAL_ID, type ApprovalRule, type ApprovalStatus } from "../base/records/approval.ts";
@@ -85,7 +86,7 @@ class StoredApprovals implements Approvals {
     claim?: (approvalId: string) => Write | readonly Write[],
     onceBack: OnceBack = atOnce,
   ): Promise<Approval | undefined> {
-    if (!await onceBack(() => this.#hasRoom())) return undefined;
+    if (!await onceBack(() => this.#hasRoom(request.requestedBy.tokenId))) return undefined;
     const approval = this.#toApproval(request);
     const { wider, reachesNetwork = false } = request;
     const kept: KeptApproval = { approval, wider: toWiderBody(wider), reachesNetwork };
@@ -241,12 +242,12 @@ class StoredApprovals implements Approvals {
   }
 
   /** Makes room for an approval. @returns false when as many wait as may */
-  async #hasRoom(): Promise<boolean> {
+  async #hasRoom(tokenId: string | null): Promise<boolean> {
     await this.#records.makeRoom();
-    // The count is cheap and holds approvals whose time is over. Only when it is too high, those are settled and it is taken again
-    if (await this.#records.countPending() < APPROVAL_LIMITS.pending) return true;
+    // The count is cheap and holds approvals whose time is over. Only when it is too high, those are settled and all are looked at
+    if (await this.#records.countPending() < shareOf(APPROVAL_LIMITS.pending)) return true;
     await this.#records.settleExpired();
-    return await this.#records.countPending() < APPROVAL_LIMITS.pending;
+    return hasRoom(await this.#records.pendingOf(tokenId), APPROVAL_LIMITS.pending);
   }
 
   /** Returns the time in ISO 8601. */

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { CancelError } from "../../lib/base/cancel.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import { shareOf } from "../../lib/base/fair_share.ts";
 import { APPROVAL_LIMITS, type Approvals, type NewApproval } from "../../lib/guard/approvals.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -269,8 +270,12 @@ test("the approvals of some runs are found by one read, past those that are dama
 
 test("as many approvals wait as may; those that expired make room", async () => {
   const { approvals, clock, ask } = setUp();
-  for (let i = 0; i < APPROVAL_LIMITS.pending; i++) await ask();
-  assert.equal(await approvals.ask(newApproval()), undefined);
+  const of = (tokenId: string) => ({ requestedBy: { via: "http", tokenId } as const });
+  const share = shareOf(APPROVAL_LIMITS.pending);
+  for (let i = 0; i < share; i++) await ask(of("tok_greedy"));
+  assert.equal(await approvals.ask(newApproval(of("tok_greedy"))), undefined, "no token takes all of the room");
+  for (let i = share; i < APPROVAL_LIMITS.pending; i++) await ask(of("tok_other"));
+  assert.equal(await approvals.ask(newApproval(of("tok_third"))), undefined);
   await clock.advance(MINUTE);
   await ask();
 });

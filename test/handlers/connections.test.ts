@@ -4,10 +4,13 @@ import { createEventFollowers } from "../../handlers/connections.ts";
 import { createFakeServices } from "../support/fake_services.ts";
 import { createTestRouter, errorOf } from "../support/test_router.ts";
 
-test("followers are bounded, and one that leaves makes room", () => {
+test("followers are bounded, in whole and of one token, and one that leaves makes room", () => {
   const followers = createEventFollowers(createFakeServices());
   const follower = { tokenId: null, close() {} };
-  const remove = Array.from({ length: 4096 }, () => followers.add({ ...follower }));
+  const greedy = { ...follower, tokenId: "tok_greedy" };
+  const remove = Array.from({ length: 3584 }, () => followers.add({ ...greedy }));
+  assert.throws(() => followers.add({ ...greedy }), { code: "overloaded", message: /3584 of this token/ });
+  for (let i = 3584; i < 4096; i++) followers.add({ ...follower });
   assert.throws(() => followers.add({ ...follower }), { code: "overloaded", status: 503 });
   remove[0]?.();
   remove[0]?.();

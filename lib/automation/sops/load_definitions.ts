@@ -1,5 +1,4 @@
-import { opendir, realpath } from "node:fs/promises";
-import { basename, join, sep } from "node:path";
+import { basename, join } from "node:path";
 import { canonicalDigest } from "../../base/json.ts";
 import { type ConfigProblem, ToolError } from "../../base/errors.ts";
 import { listSome } from "../../base/text.ts";
@@ -107,28 +106,35 @@ export async function loadDefinitions(options: DefinitionSources): Promise<Loade
   return { sops: [...sops.values()], invalid };
 }
 
+/** Lists the definitions of a folder by the handle that was checked: not even names of another place are told of. */
 async function namesIn(
-  { path, inWorkspace }: SopFolder,
-  { workspaceRoot }: DefinitionSources,
+  folder: SopFolder,
+  sources: DefinitionSources,
 ): Promise<{ readonly names: readonly string[] } | { readonly reason: string }> {
-  const names: string[] = [];
   try {
-    const real = await realpath(path);
-    // Do not even tell names of another place. Each file is checked again when it is opened
-    if (inWorkspace && !`${real}${sep}`.startsWith(`${await realpath(workspaceRoot)}${sep}`)) {
-      return { reason: "the folder leads out of the workspace" };
-    }
-    let seen = 0;
-    for await (const { name } of await opendir(real)) {
-      if (++seen > MAX_ENTRIES) return { reason: `the folder has over ${MAX_ENTRIES} entries` };
-      if (/\.(toml|md)$/.test(name) && !/^readme\.md$/i.test(name)) names.push(name);
-    }
+    const { scope, path } = placeOf(folder, sources);
+    const all = await sources.files.names(path, scope, MAX_ENTRIES);
+    if (all === undefined) return { reason: `the folder has over ${MAX_ENTRIES} entries` };
+    const names = all.filter((name) => /\.(toml|md)$/.test(name) && !/^readme\.md$/i.test(name)).sort();
+    return names.length > SOP_LIMITS.files
+      ? { reason: `the folder has over ${SOP_LIMITS.files} definitions` }
+      : { names };
   } catch (error) {
-    const { code } = error as { readonly code?: string };
-    return code === "ENOENT" ? { names } : { reason: `the folder cannot be read: ${code ?? String(error)}` };
+    if (!(error instanceof ToolError)) throw error;
+    if (error.code === "not_found") return { names: [] };
+    return { reason: error.code === "path_outside_root" ? "the folder leads out of the workspace" : error.message };
   }
-  if (names.length > SOP_LIMITS.files) return { reason: `the folder has over ${SOP_LIMITS.files} definitions` };
-  return { names: names.sort() };
+}
+
+/** Returns where a folder lies for the door to files, and what may be opened there. */
+function placeOf(
+  { path, shownAs, inWorkspace }: SopFolder,
+  { workspaceRoot, forbiddenPaths }: DefinitionSources,
+): { readonly scope: FileScope; readonly path: string } {
+  // The folder's own root counts for the operator's folders, which may lie where tools may not go
+  return inWorkspace
+    ? { scope: { workspaceRoot, allowedRoot: ".", forbiddenPaths, allowSensitive: false }, path: shownAs }
+    : { scope: { workspaceRoot: path, allowedRoot: ".", forbiddenPaths: [], allowSensitive: false }, path: "." };
 }
 
 async function loadOne(
@@ -154,12 +160,8 @@ async function loadOne(
 }
 
 async function readText(name: string, options: DefinitionSources & { readonly folder: SopFolder }): Promise<string> {
-  const { folder, workspaceRoot } = options;
-  // The folder's own root counts for the operator's folders, which may lie where tools may not go
-  const scope: FileScope = folder.inWorkspace
-    ? { workspaceRoot, allowedRoot: ".", forbiddenPaths: options.forbiddenPaths, allowSensitive: false }
-    : { workspaceRoot: folder.path, allowedRoot: ".", forbiddenPaths: [], allowSensitive: false };
-  const opened = await options.files.open(folder.inWorkspace ? join(folder.shownAs, name) : name, scope);
+  const { scope, path } = placeOf(options.folder, options);
+  const opened = await options.files.open(join(path, name), scope);
   try {
     const buffer = new Uint8Array(SOP_LIMITS.fileBytes + 1);
     const length = await opened.read(buffer, 0);

@@ -3,6 +3,7 @@ import type { Cluster } from "../../cluster/join_cluster.ts";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { HttpError, ToolError } from "../../base/errors.ts";
+import { hasRoom, shareOf } from "../../base/fair_share.ts";
 import type { Random } from "../../base/random.ts";
 import type { Approval } from "../../base/records/approval.ts";
 import { type Caller, isTokenScope, type Scope } from "../../base/records/caller.ts";
@@ -140,8 +141,12 @@ class ProcedureService implements SopService {
     const found = findSop(sop, await this.#load());
     const { definition, file, digest } = found;
     const checked = await checkInputs(definition, inputs);
-    if ((await this.#store.open()).length >= MAX_OPEN) {
-      throw new ToolError("overloaded", `Cannot execute "${sop}": ${MAX_OPEN} executions are open; end some first`);
+    const open = await this.#store.open();
+    const owners = open.length < shareOf(MAX_OPEN) ? [] : await Promise.all(open.map((id) => this.#store.ownerOf(id)));
+    const own = owners.filter((owner) => owner === by.caller.tokenId).length;
+    if (!hasRoom({ all: open.length, own }, MAX_OPEN)) {
+      const reason = `${open.length} executions are open, ${own} of this token; end some first`;
+      throw new ToolError("overloaded", `Cannot execute "${sop}": ${reason}`);
     }
     const { caller, runId, mayGrant, tools, limits, taint } = by;
     const outside = await this.#taintOf(file);

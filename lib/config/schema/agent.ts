@@ -22,7 +22,10 @@ export const agentSchema = v.strictObject({
 /** `[runs]`: the supervisor's queue. */
 export const runsSchema = v.strictObject({
   max_concurrent: about("Runs that work at the same time", integer(16, 1, 1000)),
-  max_queued: about("Runs that may wait for their turn; further ones are refused", integer(1000, 0, 100_000)),
+  max_queued: about(
+    "Runs that may wait for their turn; further ones are refused. One token has at most seven eighths of them",
+    integer(1000, 0, 100_000),
+  ),
   max_per_conversation: about(
     "Runs of one conversation that may wait for the one at work; a cluster counts them at all gateways",
     integer(8, 1, 1000),

@@ -232,7 +232,7 @@ export const mcpServerSchema = v.strictObject({
     choice(["off", "auto", "require"], "off"),
   ),
   paths: about(
-    "Absolute paths of files and folders that the program may read and write in the sandbox. With `:ro` at the end it may only read",
+    "Absolute paths of files and folders that the program may read and write in the sandbox, but for what no command may in the workspace. With `:ro` at the end it may only read",
     texts([]),
   ),
   network: about("Lets the program use the network from the sandbox", boolean(false)),

@@ -6,7 +6,7 @@ import type { Config } from "../../config/config.ts";
 import { isWithin } from "../../system/files/forbidden_paths.ts";
 import { createCommandLookup, SEARCH_PATH } from "../../system/process/command_lookup.ts";
 import type { ToolSecrets } from "../../tools/secrets/tool_secrets.ts";
-import type { ProgramRequest, RunningProgram, WriteWatch } from "../../system/process/prepare_program.ts";
+import type { PathGrant, ProgramRequest, RunningProgram, WriteWatch } from "../../system/process/prepare_program.ts";
 import type { Processes } from "../../system/process/processes.ts";
 import type { AfterProgram } from "../../system/process/workspace_watch.ts";
 import { McpError } from "./mcp_error.ts";
@@ -101,8 +101,9 @@ async function requestOf(
     title: `the MCP server "${name}"`,
     ...{ file, args, env, sandbox, signal },
     folder: own,
-    shown: [...files, ...grants.filter(({ readOnly }) => readOnly).map((grant) => grant.path)],
-    writable: [own, ...grants.filter(({ readOnly }) => !readOnly).map((grant) => grant.path)],
+    shown: files,
+    writable: [own],
+    grants,
     ownEnvironment: {
       values: { PATH: path, HOME: home, LANG: environment("LANG") ?? "C.UTF-8" },
       temporary: join(own, "tmp"),
@@ -125,12 +126,6 @@ async function findCommand(server: string, command: string, path: string): Promi
   throw notStarted(server, reason);
 }
 
-/** Path that a program gets in the sandbox. */
-interface PathGrant {
-  readonly path: string;
-  readonly readOnly: boolean;
-}
-
 const READ_ONLY = ":ro";
 
 /** @throws {McpError} `mcp_unavailable` */
@@ -140,11 +135,11 @@ function readGrant(server: string, entry: string, workspaceRoot: string): PathGr
   const key = `[mcp.servers.${server}] paths`;
   if (!isAbsolute(path)) throw notStarted(server, `${key} has "${entry}", which is no absolute path`);
   if (!existsSync(path)) throw notStarted(server, `${key} has "${path}", and nothing is there`);
-  const workspace = realpathSync(workspaceRoot);
+  const [workspace, real] = [realpathSync(workspaceRoot), realpathSync(path)];
   const isInside = [workspaceRoot, workspace].some((folder) => isWithin(normalize(path), folder));
   // A command may have put a link in the place of what the person meant
-  if (isInside && !isWithin(realpathSync(path), workspace)) {
+  if (isInside && !isWithin(real, workspace)) {
     throw notStarted(server, `${key} has "${path}", which leads out of the workspace; give the path that it leads to`);
   }
-  return { path, readOnly };
+  return { path: normalize(path), real, readOnly };
 }

@@ -1,10 +1,11 @@
-import { lstat, readdir } from "node:fs/promises";
+import { lstat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
+import { listPlainFolder } from "../package_folder.ts";
 import { MANIFEST_NAME, type PluginManifest } from "./manifest.ts";
 import { PluginError } from "./plugin_error.ts";
-import { type FolderBounds, readPluginFolder, stampOfFolder } from "./plugin_files.ts";
+import { type FolderBounds, MAX_ENTRIES, readPluginFolder, realPlaceOf, stampOfFolder } from "./plugin_files.ts";
 import { MAX_PACKAGE_BYTES, MAX_PACKAGE_FILES } from "./plugin_package.ts";
 
 /**
@@ -72,7 +73,7 @@ async function findPlugin(
 ): Promise<FoundPlugin> {
   const most = { bytes: Math.min(left.bytes, MAX_PACKAGE_BYTES), files: Math.min(left.files, MAX_PACKAGE_FILES) };
   try {
-    const { manifest, digest } = await readPluginFolder(folder, { most, onRead });
+    const { manifest, digest } = await readPluginFolder(folder, { most, onRead, isFound: true });
     return { id: manifest.id, layer, folder, content: { manifest, digest }, fault: undefined };
   } catch (error) {
     const fault = error instanceof PluginError ? error.message : `Cannot read "${folder}": ${messageOf(error)}`;
@@ -135,11 +136,9 @@ class PluginWatch {
 
 /** Returns the names of the folders that may be plugins, at most 64. */
 async function pluginNames(path: string): Promise<readonly string[]> {
-  const info = await lstat(path).catch(() => undefined);
-  if (info === undefined || !info.isDirectory()) return [];
-  const entries = await readdir(path, { withFileTypes: true }).catch(() => []);
+  const entries = await realPlaceOf(path).then((place) => listPlainFolder(place, MAX_ENTRIES)).catch(() => []);
   const names: string[] = [];
-  for (const { name } of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+  for (const { name } of entries.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
     if (OURS.test(name) || !ID.test(name) || names.length >= MAX_PLUGINS) continue;
     const manifest = await lstat(join(path, name, MANIFEST_NAME)).catch(() => undefined);
     if (manifest !== undefined) names.push(name);

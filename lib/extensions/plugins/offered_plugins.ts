@@ -175,7 +175,7 @@ export class OfferedPlugins {
       return await files.read(digest, { onChangedModule: onChangedModule(id, this.#options) });
     } catch (error) {
       if (folder === null) throw error;
-      const found = await readPluginFolder(folder);
+      const found = await readPluginFolder(folder, { isFound: true });
       if (found.digest !== digest) throw error;
       await files.write(found);
       return found;

@@ -1,9 +1,10 @@
+import type { Dirent } from "node:fs";
 import { lstat, mkdir, readdir, realpath, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { syncFolder } from "../../base/durable_files.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
-import { type PackageFile, readPlainFile, writePackageFolder } from "../package_folder.ts";
+import { listPlainFolder, type PackageFile, readPlainFile, writePackageFolder } from "../package_folder.ts";
 import {
   mainFile,
   MANIFEST_NAME,
@@ -22,6 +23,8 @@ import {
   toPackage,
 } from "./plugin_package.ts";
 
+/** Entries of a folder that are looked at. */
+export const MAX_ENTRIES = 10_000;
 /** Prefix of a folder that a package is being written to. */
 const UNFINISHED = ".new-";
 const DIGEST = /^[0-9a-f]{64}$/;
@@ -113,6 +116,7 @@ export function createPluginFiles({ root, random }: { readonly root: string; rea
  * @param options.fillDigest puts the digest of the file that runs into the manifest: in any case, or where it is NO_DIGEST. Default: a wrong
  * digest is refused
  * @param options.most bytes and files that it may have. Default: those of a package
+ * @param options.isFound true for one in a folder of plugins, which may be no link either. Default false
  * @param options.onRead called with the bytes of each file that was read
  * @throws {PluginError} see `readPackage`
  */
@@ -122,10 +126,11 @@ export async function readPluginFolder(
     readonly module?: Uint8Array | undefined;
     readonly fillDigest?: "always" | "missing" | undefined;
     readonly most?: FolderBounds;
+    readonly isFound?: boolean;
     readonly onRead?: (bytes: number) => void;
   } = {},
 ): Promise<PluginPackage> {
-  const folder = await realPlaceOf(place);
+  const folder = await realPlaceOf(place, options.isFound);
   const { most = PACKAGE_BOUNDS } = options;
   const manifestFile = await readPart(folder, { path: MANIFEST_NAME, maxBytes: MAX_MANIFEST_BYTES });
   const manifest = parsePluginManifest(manifestFile.bytes);
@@ -177,9 +182,7 @@ async function filesOf(folder: string, manifest: PluginManifest, maxFiles: numbe
 
 async function chosenFiles(folder: string, manifest: PluginManifest): Promise<readonly string[]> {
   const main = mainFile(manifest);
-  const documents = (await readdir(folder, { withFileTypes: true })).filter((entry) =>
-    entry.isFile() && DOCUMENTS.test(entry.name)
-  );
+  const documents = (await entriesOf(folder)).filter((entry) => entry.isFile() && DOCUMENTS.test(entry.name));
   return [...(main === undefined ? [] : [main.path]), ...documents.map(({ name }) => name)];
 }
 
@@ -199,6 +202,15 @@ function withDigest(
   return { ...file, bytes: new TextEncoder().encode(`${JSON.stringify(filled, null, 2)}\n`) };
 }
 
+/** @throws {PluginError} a folder that cannot be listed, or has too many entries */
+async function entriesOf(folder: string): Promise<readonly Dirent[]> {
+  const entries = await listPlainFolder(folder, MAX_ENTRIES).catch((cause: NodeJS.ErrnoException) => {
+    throw wrong(`"${folder}" cannot be listed: ${cause.code ?? cause.message}`);
+  });
+  if (entries.length > MAX_ENTRIES) throw wrong(`"${folder}" has over ${MAX_ENTRIES} entries`);
+  return entries;
+}
+
 /** Lists the plain files below a folder. @throws {PluginError} a link, a device, or too many files */
 async function listFiles(
   folder: string,
@@ -207,7 +219,7 @@ async function listFiles(
   const found: string[] = [];
   const open = [""];
   for (let place = open.pop(); place !== undefined; place = open.pop()) {
-    for (const entry of await readdir(join(folder, place), { withFileTypes: true })) {
+    for (const entry of await entriesOf(join(folder, place))) {
       if (!isWanted(entry.name)) continue;
       const path = place === "" ? entry.name : `${place}/${entry.name}`;
       if (entry.isDirectory()) open.push(path);
@@ -219,10 +231,17 @@ async function listFiles(
   return found;
 }
 
-/** Returns the path of a folder without links, which it may not be itself. @throws {PluginError} */
-async function realPlaceOf(folder: string): Promise<string> {
+/**
+ * Returns the path of a folder without links, which it may not be itself.
+ * @param isFound true: the folder that it lies in may be none either. Default false
+ * @throws {PluginError}
+ */
+export async function realPlaceOf(folder: string, isFound = false): Promise<string> {
   await requireRealFolder(folder);
-  return join(await realpath(dirname(folder)), basename(folder));
+  const above = dirname(folder);
+  return isFound
+    ? join(await realpath(dirname(above)), basename(above), basename(folder))
+    : join(await realpath(above), basename(folder));
 }
 
 async function requireRealFolder(folder: string): Promise<void> {

@@ -326,7 +326,7 @@ class StoredPlugins implements Plugins {
     if (known.layer === "dev") {
       throw pluginConflict(`Cannot enable "${known.id}": postern plugin dev serves it; end that command`);
     }
-    if (known.folder !== null) return await readPluginFolder(known.folder);
+    if (known.folder !== null) return await readPluginFolder(known.folder, { isFound: true });
     if (known.record === undefined) throw pluginNotFound(known.id);
     return await this.#files.read(known.record.digest, { onChangedModule: onChangedModule(known.id, this.#options) });
   }

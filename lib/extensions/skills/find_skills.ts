@@ -1,6 +1,7 @@
-import { opendir, realpath, stat } from "node:fs/promises";
+import { realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { SkillFolder } from "../../config/folders.ts";
+import { listPlainFolder } from "../package_folder.ts";
 import {
   type FoundSkill,
   isInside,
@@ -104,9 +105,9 @@ async function namesIn(
     if (layer === "workspace" && !isInside(real, workspace)) {
       return { problem: "the folder leads out of the workspace" };
     }
-    let seen = 0;
-    for await (const { name } of await opendir(real)) {
-      if (++seen > MAX_ENTRIES) return { problem: `it has over ${MAX_ENTRIES} entries` };
+    const entries = await listPlainFolder(real, MAX_ENTRIES);
+    if (entries.length > MAX_ENTRIES) return { problem: `it has over ${MAX_ENTRIES} entries` };
+    for (const { name } of entries) {
       const isSkill = !name.startsWith(".") && await hasMain(join(real, name));
       if (isSkill) names.push(name);
       if (names.length > MAX_SKILLS) return { problem: `it has over ${MAX_SKILLS} skills` };

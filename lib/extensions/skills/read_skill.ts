@@ -1,10 +1,10 @@
 import { hash } from "node:crypto";
-import { lstat, readdir, readlink, realpath } from "node:fs/promises";
+import { lstat, readlink, realpath } from "node:fs/promises";
 import { basename, join, sep } from "node:path";
 import { canonicalDigest } from "../../base/json.ts";
 import type { SkillLayer } from "../../config/folders.ts";
 import { withoutMark } from "../../config/toml.ts";
-import { readPlainFile } from "../package_folder.ts";
+import { listPlainFolder, readPlainFile } from "../package_folder.ts";
 import { MAX_SKILL_BYTES, readSkillDocument, type SkillDocument, type SkillFault } from "./skill_document.ts";
 
 /** File of a skill. */
@@ -195,7 +195,7 @@ async function listEntries(folder: string): Promise<readonly Entry[]> {
   const folders = [""];
   let seen = 0;
   for (let place = folders.pop(); place !== undefined; place = folders.pop()) {
-    for (const entry of await readdir(join(folder, place), { withFileTypes: true }).catch(unreadable)) {
+    for (const entry of await listPlainFolder(join(folder, place), MAX_ENTRIES).catch(unreadable)) {
       if (++seen > MAX_ENTRIES) throw new SkillFolderError(`it has over ${MAX_ENTRIES} files and folders`);
       const path = place === "" ? entry.name : `${place}/${entry.name}`;
       // A clone's own records are no part of the skill

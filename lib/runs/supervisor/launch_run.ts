@@ -173,6 +173,7 @@ export class RunLauncher {
     const place = queue.enter({
       // In a cluster the line of the conversation is in the database: a run that is before this one may begin here too
       conversationId: cluster === undefined ? conversationId : null,
+      tokenId: request.caller.tokenId,
       isChild: parent !== undefined,
       isPlain,
       isAccepted: interrupted !== undefined,

@@ -1,5 +1,6 @@
 import { cancelError } from "../../base/cancel.ts";
 import { HttpError } from "../../base/errors.ts";
+import { hasRoom } from "../../base/fair_share.ts";
 
 /** Bounds of runs, from `[runs]`. */
 export interface RunLimits {
@@ -28,6 +29,8 @@ export interface QueuePlace {
 export interface EnterOptions {
   /** Conversation, whose runs work one after the other; null: none. */
   readonly conversationId: string | null;
+  /** Token that the run is made with; null: none. Default null */
+  readonly tokenId?: string | null;
   /** True for a child. A child takes no slot, since its parent holds one and waits. */
   readonly isChild: boolean;
   /**
@@ -136,9 +139,10 @@ class SlotQueue implements RunQueue {
   }
 
   /** @throws {HttpError} 503 `overloaded` */
-  #checkBounds({ conversationId }: EnterOptions): void {
+  #checkBounds({ conversationId, tokenId = null }: EnterOptions): void {
     const { maxQueued, maxPerConversation } = this.#limits();
-    if (this.#waiting.size >= maxQueued) throw overloaded("too many runs are waiting");
+    const own = [...this.#waiting].filter(({ options }) => (options.tokenId ?? null) === tokenId).length;
+    if (!hasRoom({ all: this.#waiting.size, own }, maxQueued)) throw overloaded("too many runs are waiting");
     if (conversationId === null) return;
     let ahead = 0;
     for (const place of this.#waiting) if (place.options.conversationId === conversationId) ahead++;

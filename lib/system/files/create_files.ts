@@ -4,7 +4,7 @@ import { createTemporaryNames, type TemporaryNames } from "../../base/durable_fi
 import { ToolError } from "../../base/errors.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
 import { createFileChanges } from "./change_files.ts";
-import { notAFile } from "./file_error.ts";
+import { notAFile, notAFolder } from "./file_error.ts";
 import type { FileLocks } from "./file_locks.ts";
 import type { Files, FileScope, FilesSetup } from "./files.ts";
 import { parsePath, shown } from "./parse_path.ts";
@@ -56,6 +56,19 @@ export function createFiles(options: FilesOptions): Files {
         throw new ToolError("not_a_file", `Cannot open ${shown(path)}: a path that ends with a slash names a folder`);
       }
       return await openFile(names, scope);
+    },
+    async names(path, scope, limit) {
+      const reached = await reach(parsePath(path).names, await loadPathRules(scope, options));
+      if (reached.kind === "file") {
+        await reached.file.close();
+        throw notAFolder(path);
+      }
+      try {
+        const { folders, files, others, truncated } = await reached.folder.list(limit);
+        return truncated ? undefined : [...folders, ...files, ...others];
+      } finally {
+        await reached.folder.close();
+      }
     },
     async *walk(path, scope, walkOptions) {
       const { names } = parsePath(path);

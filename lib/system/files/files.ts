@@ -17,6 +17,13 @@ export interface Files {
    */
   open(path: string, scope: FileScope): Promise<OpenFile>;
   /**
+   * Returns the names of a folder's entries, links and special files included, in no order.
+   * @param folder relative to the root; `.` for the root itself
+   * @returns undefined for more than `limit` entries
+   * @throws {ToolError} as `open`, and `not_a_folder`
+   */
+  names(folder: string, scope: FileScope, limit: number): Promise<readonly string[] | undefined>;
+  /**
    * Walks the files below a folder, one array per folder, sorted by name, without following symbolic links. What the rules
    * refuse is left out silently.
    * @param folder relative to the root; `.` for the root itself

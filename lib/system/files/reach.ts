@@ -12,7 +12,7 @@ export type Reached = { readonly kind: "file"; readonly file: OpenFile } | {
 export interface Folder {
   /** Real names of the folders from the root down to this one. */
   readonly names: readonly string[];
-  /** At most `limit` entries, in no order; links and special files are left out */
+  /** At most `limit` entries, in no order */
   list(limit: number): Promise<FolderList>;
   /** A folder directly in it, not through a link. @throws {ToolError} */
   folder(name: string): Promise<Folder>;
@@ -32,6 +32,8 @@ export interface Folder {
 export interface FolderList {
   readonly folders: readonly string[];
   readonly files: readonly string[];
+  /** Links and special files */
+  readonly others: readonly string[];
   /** There were more than `limit` entries */
   readonly truncated: boolean;
 }
@@ -39,13 +41,14 @@ export interface FolderList {
 /** Goes from the root to `names`. @throws {ToolError} */
 export type Reach = (names: readonly string[], rules: PathRules) => Promise<Reached>;
 
-/** Takes at most `limit` entries of a folder, which ends the loop over them; links and special files are left out. */
+/** Takes at most `limit` entries of a folder, which ends the loop over them. */
 export async function listFolder(
   entries: AsyncIterable<Dirent> | Iterable<Dirent>,
   limit: number,
 ): Promise<FolderList> {
   const folders: string[] = [];
   const files: string[] = [];
+  const others: string[] = [];
   let seen = 0;
   let truncated = false;
   for await (const entry of entries) {
@@ -55,6 +58,7 @@ export async function listFolder(
     }
     if (entry.isDirectory()) folders.push(entry.name);
     else if (entry.isFile()) files.push(entry.name);
+    else others.push(entry.name);
   }
-  return { folders, files, truncated };
+  return { folders, files, others, truncated };
 }

@@ -17,6 +17,8 @@ const noteSchema = v.object({
   known: v.array(v.string()),
   /** Files that changed since then, in ms since the epoch, are made from outside content. Absent: none are */
   changes: v.optional(v.object({ since: v.number(), taint: v.array(v.string()) })),
+  /** Real paths of the parts of the workspace that it may write. Absent: all of it */
+  within: v.optional(v.array(v.string())),
   /** False for a command of Postern itself, which makes no protected name. Absent: true */
   guards: v.optional(v.boolean()),
 });

@@ -301,7 +301,7 @@ function unsettledOutside(reads: readonly string[]): ToolError {
     `Cannot run git: its repository ${
       shown(reads[0] ?? "")
     } lies outside the workspace, and a program runs that may write to the ` +
-      "workspace; end the program (process_tool shows commands, and that of a plugin ends by itself)",
+      "workspace; end the program (process_tool shows commands; that of a plugin or an MCP server ends by itself)",
   );
 }
 

@@ -27,6 +27,7 @@ import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
 import type { ArgumentScope } from "./screen_arguments.ts";
 import {
   type AfterProgram,
+  areNested,
   changesFrom,
   requireSurveyed,
   uncontainable,
@@ -47,6 +48,8 @@ export interface ProgramRequest {
   readonly shown?: readonly string[];
   /** Absolute paths of files and folders that it may write as well. Default: none */
   readonly writable?: readonly string[];
+  /** Files and folders that a person gave it. What of them lies in the workspace has the guards of commands there. Default: none */
+  readonly grants?: readonly PathGrant[];
   /** Variables beside the fixed ones. Default: none */
   readonly env?: Readonly<Record<string, string>>;
   /** The whole environment beside `env`, in place of the fixed one. Default: the fixed one */
@@ -66,6 +69,15 @@ export interface ProgramRequest {
   readonly signal: AbortSignal;
 }
 
+/** File or folder that a program is given. One that a person named although commands do not see it, or find it read-only, is given as it is. */
+export interface PathGrant {
+  /** Absolute path by which it is named */
+  readonly path: string;
+  /** Path without links, as it was when it was checked */
+  readonly real: string;
+  readonly readOnly: boolean;
+}
+
 /** Environment of a program that a person configured, as an MCP server. */
 export interface OwnEnvironment {
   readonly values: Readonly<Record<string, string>>;
@@ -81,6 +93,8 @@ export interface PreparedProgram extends AfterProgram {
   /** Text that two requests share when their programs see and may do the same: a program that runs serves both */
   readonly key: string;
   readonly contained: boolean;
+  /** Steps after the end of the program itself. Default: none */
+  readonly atEnd?: AfterProgram | undefined;
   /** Starts it. @throws {ToolError} `command_not_started`, `sandbox_unavailable` @throws {CancelError} when the gateway closes */
   start(): Promise<RunningProgram>;
 }
@@ -148,23 +162,34 @@ async function prepareContained(
   { bubblewrap, ...options }: ProgramOptions & { readonly bubblewrap: Bubblewrap },
 ): Promise<PreparedProgram> {
   const { title, section, hosts, signal } = request;
-  const { seen, note, isRaced, ...call } = await seenWorkspace(request, options);
-  const { writable, openNetwork: network } = request;
-  const shown = [request.folder, ...request.shown ?? [], ...isAbsolute(request.file) ? [] : [line.file]];
-  const localSockets = await socketsAmong([...shown, ...writable ?? []]);
+  const { grants = [], openNetwork: network } = request;
+  const root = await realpath(request.scope.workspaceRoot);
+  const [inside, outside] = [true, false].map((isIn) => grants.filter(({ real }) => areNested(real, root) === isIn));
+  const { seen, note, isRaced, atEnd, ...call } = inside === undefined || inside.length === 0
+    ? await seenWorkspace(request, options)
+    : await grantedWorkspace(request, inside, options);
+  const pathsOf = (readOnly: boolean) =>
+    outside?.filter((one) => one.readOnly === readOnly).map(({ path }) => path) ?? [];
+  const writable = [...request.writable ?? [], ...pathsOf(false)];
+  const shown = [
+    ...[request.folder, ...request.shown ?? [], ...pathsOf(true)],
+    ...isAbsolute(request.file) ? [] : [line.file],
+  ];
+  const localSockets = await socketsAmong([...shown, ...writable, ...inside?.map(({ path }) => path) ?? []]);
   const containedLine = async (relay?: CommandRelay, raced = false) => {
     const granted = { shown, writable, network, relay, localSockets, isRaced: raced };
-    const inside = await contain(line, { ...seen, ...granted, bubblewrap });
-    if (inside === undefined) throw uncontainable(title, section);
-    return inside;
+    const contained = await contain(line, { ...seen, ...granted, bubblewrap });
+    if (contained === undefined) throw uncontainable(title, section);
+    return contained;
   };
   const withoutRelay = await containedLine().catch(async (error: unknown) => {
-    await call.drop();
+    await Promise.all([call.drop(), atEnd?.drop()]);
     throw error;
   });
   const { file, args, given = [] } = withoutRelay;
   return {
     ...call,
+    atEnd,
     key: keyOf([file, ...args], given),
     contained: true,
     async start() {
@@ -353,9 +378,10 @@ interface SeenWorkspace extends AfterProgram {
   readonly note?: CallNote;
   /** As in ContainOptions. What the sandbox is made of stays the same, so that a program which waits is found again by it */
   readonly isRaced: boolean;
+  readonly atEnd?: AfterProgram;
   readonly seen: Pick<
     ContainOptions,
-    "workspaceRoot" | "hidden" | "sockets" | "copies" | "guarded" | "watchCovers" | "writes"
+    "workspaceRoot" | "only" | "hidden" | "sockets" | "copies" | "guarded" | "watchCovers" | "writes"
   >;
 }
 
@@ -381,6 +407,45 @@ async function seenWorkspace(
   return writes
     ? { seen, note, isRaced, ...await watch.watch(note, { signal }) }
     : { seen, isRaced, ...unwatched(false) };
+}
+
+/** Looks through the workspace for a program that sees parts of it alone, and is watched from its start to its end. */
+async function grantedWorkspace(
+  { title, section, scope, signal }: ProgramRequest,
+  grants: readonly PathGrant[],
+  { watch }: ProgramOptions,
+): Promise<SeenWorkspace> {
+  await watch.requireRoom(title);
+  const root = await realpath(scope.workspaceRoot);
+  // Before the survey, which would look through the whole system
+  if (holdsSystem(root)) throw uncontainable(title, section);
+  const skip = await watch.skippedIn(scope);
+  const before = await watch.surveyOf(skip, signal)(root, !scope.allowSensitive);
+  requireSurveyed(title, before, { place: "the workspace", section });
+  const covered = [...skip, ...before.sensitive, ...before.guarded.map(({ path }) => path)];
+  const named = grants.filter(({ real }) => covered.some((place) => isWithin(real, place)));
+  const isSeen = (path: string) =>
+    grants.some(({ real }) => isWithin(path, real)) && !named.some(({ real }) => isWithin(path, real));
+  const covers = await watch.coversOf({
+    ...before,
+    sensitive: before.sensitive.filter(isSeen),
+    guarded: before.guarded.filter(({ path }) => isSeen(path)),
+    gitConfigs: before.gitConfigs.filter(isSeen),
+  }, scope);
+  const writes = grants.filter(({ readOnly }) => !readOnly).map(({ real }) => real);
+  const seen = {
+    ...covers,
+    hidden: [...skip, ...covers.hidden].filter(isSeen),
+    workspaceRoot: root,
+    only: grants,
+    writes,
+  };
+  // Before it counts as one that runs itself
+  const isRaced = watch.isRaced(root);
+  const atEnd = writes.length === 0
+    ? unwatched(false)
+    : await watch.watch({ ...noteOf(root, skip, before.guarded), within: writes }, { signal });
+  return { seen, atEnd, isRaced, ...unwatched(false) };
 }
 
 function running(

@@ -318,8 +318,18 @@ class ToolProcesses implements Processes {
   }
 
   async #startProgram(prepared: PreparedProgram): Promise<RunningProgram> {
-    const started = await prepared.start();
-    const end = () => started.end().then(() => void this.#programs.delete(program));
+    const { atEnd } = prepared;
+    const started = await prepared.start().catch(async (error: unknown) => {
+      await atEnd?.drop();
+      throw error;
+    });
+    const finish = async () => {
+      await started.end();
+      if (atEnd !== undefined) await this.#afterOf(atEnd);
+      this.#programs.delete(program);
+    };
+    let ending: Promise<void> | undefined;
+    const end = () => ending ??= finish();
     const program: RunningProgram = { ...started, end };
     this.#programs.add(program);
     if (!this.#closing.signal.aborted) return program;

@@ -189,6 +189,11 @@ export interface ContainOptions {
   readonly bubblewrap: Bubblewrap;
   /** Default: the program sees no workspace */
   readonly workspaceRoot?: string | undefined;
+  /**
+   * Parts of the workspace, and folders that hold it, that are seen. `real` is the path without links, `path` its name. Default: the workspace
+   * as a whole
+   */
+  readonly only?: readonly { readonly path: string; readonly real: string }[] | undefined;
   /** Absolute paths of files and folders that are seen read-only; nothing hides them. Default: none beside the system's */
   readonly shown?: readonly string[];
   /** Absolute paths of files and folders that can be written as well. Default: none */
@@ -262,7 +267,10 @@ export async function contain(
   // Made in a sandbox that has nothing but the workspace: no link leads bubblewrap out of it
   const outer = isRaced && !noLinks && bubblewrap.nests
     ? [
-      ...[...rootOptions(OUTER_ROOT), ...outerOptions(), "--bind", workspace, workspace],
+      ...[...rootOptions(OUTER_ROOT), ...outerOptions()],
+      ...[workspace, ...options.only?.map(({ real }) => real) ?? []]
+        .filter((path) => path === workspace || !isWithin(path, workspace)).sort()
+        .flatMap((path) => ["--bind", path, path]),
       ...[...sourcesOf(granted), "--", bubblewrap.file],
     ]
     : [];
@@ -325,7 +333,7 @@ const NOTHING_MOUNTED: WorkspaceMounts = { mounts: [], late: [], meant: [], give
 /** @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds */
 async function mountsOf(
   workspace: string,
-  { guarded = [], copies = new Map(), hidden, shown = [], writes = true, isRaced = false, firstGiven }:
+  { only, guarded = [], copies = new Map(), hidden, shown = [], writes = true, isRaced = false, firstGiven }:
     & Omit<ContainOptions, "workspaceRoot">
     & { readonly firstGiven: number },
 ): Promise<WorkspaceMounts> {
@@ -337,19 +345,26 @@ async function mountsOf(
     realPathsOf([...copies.keys()], workspace),
   ]);
   const copiedOutside = [...copies.keys()].filter((path) => shown.some((folder) => isWithin(path, folder)));
+  const roots = only === undefined ? [workspace] : only.map(({ real }) => real).sort();
+  // Named by a person although it lies in what is hidden or guarded: it comes after that
+  const named = roots.filter((path) => [...guards, ...covers, ...copied].some((place) => isWithin(path, place)));
   // A pin inside a guarded folder would make it writable; nothing can be renamed there as it is
   const pins = foldersOnTheWay([...covers, ...copied, ...guards], workspace).filter((path) =>
-    !guards.some((folder) => isWithin(path, folder))
+    roots.some((root) => isWithin(path, root)) && !guards.some((folder) => isWithin(path, folder))
   );
+  const shownAt = (path: string) => [bindOf(path), path, path];
   const found = await Promise.all(covers.map(async (path) => [path, await coverOf(path)] as const));
   const covered = new Map(found.filter(([, options]) => options.length > 0));
   // The outer ones first: what is mounted over a folder covers all that was mounted in it
-  const folders = [...new Set([...parts.filter((path) => path !== workspace), ...pins])].sort();
+  const folders = [...new Set([...roots, ...parts, ...pins])].filter((path) => !named.includes(path)).sort();
+  const links = only?.filter(({ path }) => !roots.some((root) => isWithin(path, root))) ?? [];
   const mounts = [
-    ...folders.map((path) => [bindOf(path), path, path]),
+    ...folders.map(shownAt),
     ...guards.map((path) => ["--ro-bind", path, path]),
     ...copied.map((path, index) => ["--ro-bind-data", String(firstGiven + index), path]),
     ...[...covered.values()].flat(),
+    ...named.map(shownAt),
+    ...links.map(({ path, real }) => ["--symlink", real, path]),
   ].flat();
   const bytes = mounts.reduce((sum, option) => sum + Buffer.byteLength(option) + 1, 0);
   // The check of the mounts names each of them twice more
@@ -360,10 +375,10 @@ async function mountsOf(
     );
   }
   return {
-    mounts: [bindOf(workspace), workspace, workspace, ...mounts],
+    mounts,
     late: copiedOutside.flatMap((path, index) => ["--ro-bind-data", String(firstGiven + copied.length + index), path]),
     meant: [
-      ...[workspace, ...folders, ...guards].map((path) => ({ path, shows: true })),
+      ...[...folders, ...guards, ...named].map((path) => ({ path, shows: true })),
       ...[...copied, ...covered.keys()].map((path) => ({ path, shows: false })),
     ],
     given: [...copied, ...copiedOutside].map((path) => copies.get(path) ?? new Uint8Array()),

@@ -184,8 +184,10 @@ class SurveyedWorkspace implements WorkspaceWatch {
   }
 
   requireSettled(gitPlaces: readonly string[]): void {
-    for (const { workspace, skip, known } of this.#running) {
-      const places = gitPlaces.filter((path) => isWithin(path, workspace) && !skip.some((one) => isWithin(path, one)));
+    for (const { workspace, skip, known, within = [workspace] } of this.#running) {
+      const places = gitPlaces.filter((path) =>
+        within.some((part) => isWithin(path, part)) && !skip.some((one) => isWithin(path, one))
+      );
       const strange = places.find((path) => !isKnown(path, workspace, new Set(known)));
       if (strange === undefined) continue;
       const name = shown(relative(workspace, strange));
@@ -195,10 +197,10 @@ class SurveyedWorkspace implements WorkspaceWatch {
         "git_unsettled",
         isThere
           ? `Cannot run git: ${name} appeared while a program runs that may write there, and could change what git ` +
-            `does; end the program (process_tool shows commands, and that of a plugin ends by itself), and take the ` +
+            `does; end the program (process_tool shows commands; that of a plugin or an MCP server ends by itself), and take the ` +
             `repository back from ${this.#options.quarantine.folder}, where it is moved then, if it is yours`
           : `Cannot run git: ${name} is not there, a program runs that may make it, and git would look into it; end ` +
-            `the program (process_tool shows commands, and that of a plugin ends by itself), or check the submodule out first`,
+            `the program (process_tool shows commands; that of a plugin or an MCP server ends by itself), or check the submodule out first`,
       );
     }
   }
@@ -217,7 +219,9 @@ class SurveyedWorkspace implements WorkspaceWatch {
   }
 
   /** Compares the workspace with what was there before a program, and moves protected names that appeared into quarantine. */
-  async #lookAfter({ workspace, skip, known: before, changes, guards = true }: CallNote): Promise<Aftermath> {
+  async #lookAfter(
+    { workspace, skip, known: before, changes, guards = true, within = [workspace] }: CallNote,
+  ): Promise<Aftermath> {
     // No signal: the program may have been cancelled, and what it made must be found all the same
     const survey = this.surveyOf(skip, new AbortController().signal, changes?.since);
     const now = await survey(workspace, false).catch(() => UNFINISHED);
@@ -228,7 +232,9 @@ class SurveyedWorkspace implements WorkspaceWatch {
     }
     if (!guards) return { quarantined: [], unchecked: !isMarked };
     const known = new Set(before);
-    const appeared = now.guarded.filter(({ identity, isLed }) => !known.has(identity) && isLed !== true);
+    const appeared = now.guarded.filter(({ path, identity, isLed }) =>
+      !known.has(identity) && isLed !== true && within.some((part) => isWithin(path, part))
+    );
     // Names below another new name are left out: the move of the outer one takes them along
     const outer = appeared.filter(({ path }) => !appeared.some((one) => one.path !== path && isWithin(path, one.path)));
     return {
@@ -247,7 +253,8 @@ class SurveyedWorkspace implements WorkspaceWatch {
   }
 }
 
-function areNested(one: string, other: string): boolean {
+/** Tells whether one of two paths lies in the other, or both are the same. */
+export function areNested(one: string, other: string): boolean {
   return isWithin(one, other) || isWithin(other, one);
 }
 

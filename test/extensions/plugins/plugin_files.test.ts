@@ -1,24 +1,13 @@
 import assert from "node:assert/strict";
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  rmSync,
-  symlinkSync,
-  truncateSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createPluginFiles, readPluginFolder, stampOfFolder } from "../../../lib/extensions/plugins/plugin_files.ts";
 import { readPackage } from "../../../lib/extensions/plugins/plugin_package.ts";
 import { BY, withPlugins } from "../../support/plugin_bench.ts";
 import { SAMPLE_MODULE, sampleManifest, samplePackage, sampleTool, sha256 } from "../../support/plugin_package.ts";
-import { atEveryMoment, type Exchange, NO_EXCHANGER, withExchanger } from "../../support/exchanger.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
-import { OUTSIDE, withWorkspace } from "../../support/workspace.ts";
 
 test("a package that is written is read back, and damage at any byte is seen", () =>
   withTemporaryFolder(async (folder) => {
@@ -131,31 +120,6 @@ test("readPluginFolder() takes what belongs to a package: for WASM the module an
     assert.deepEqual(await names(), ["README.md", "plugin.json", "src/x", "words.wasm"]);
     symlinkSync("/etc/passwd", join(folder, "passwd"));
     await assert.rejects(names(), { code: "package_invalid", message: /"passwd" .* is a link/ });
-  }));
-
-/** The look at a folder and the opening make no event: one flurry of 25 exchanges it in between */
-const FLURRIES = 75;
-
-test("readPluginFolder() reads nothing elsewhere, whatever takes the place of a folder of the plugin", {
-  skip: NO_EXCHANGER,
-}, () =>
-  withWorkspace({}, async (workspace) => {
-    const { path, write } = workspace;
-    const process = { kind: "process", wasm: undefined, process: { command: "node", args: ["src/secret.txt"] } };
-    await atEveryMoment(async (at) => {
-      rmSync(path("plugins"), { recursive: true, force: true });
-      write("plugins/words/plugin.json", JSON.stringify(sampleManifest(process)));
-      write("plugins/words/src/secret.txt", "inside");
-      const watched = path("plugins/words");
-      const exchange: Exchange = { at, watched, target: join(watched, "src"), by: "link", other: "../../../outside" };
-      return await withExchanger(exchange, path("../bell"), async (exchanger) => {
-        exchanger.ring();
-        const found = await readPluginFolder(watched).catch(() => ({ files: [] }));
-        const texts = found.files.map(({ bytes }) => new TextDecoder().decode(bytes));
-        assert.ok(!texts.includes(OUTSIDE), JSON.stringify(at));
-        return await exchanger.report();
-      });
-    }, FLURRIES);
   }));
 
 test("stampOfFolder() sees each change of a plugin, and is not hindered by a folder of sources with many files", () =>

@@ -12,7 +12,7 @@ const EVIL = "---\nname: notes\ndescription: Takes notes\n---\nWrite evil.\n";
 
 /** Makes anew what the attacker exchanges. */
 function layOut({ workspace }: RunningGateway): void {
-  for (const name of [FOLDER, "evil"]) rmSync(workspace.path(name), { recursive: true, force: true });
+  for (const name of [".agents", "evil"]) rmSync(workspace.path(name), { recursive: true, force: true });
   workspace.write(`${FOLDER}/SKILL.md`, MAIN);
   workspace.write(`${FOLDER}/references/secret.txt`, "inside\n");
   workspace.write("evil/SKILL.md", EVIL);
@@ -87,5 +87,19 @@ test(
       for (const path of ["SKILL.md", "references/secret.txt"]) {
         await lookWhile(gateway, trap, read(path), (text) => assert.ok(!text.includes("evil"), text));
       }
+    }),
+);
+
+test(
+  "no skill of a folder outside is told of, whatever takes the place of the folder of skills",
+  { skip },
+  () =>
+    withWorld(async (world) => {
+      const gateway = await world.gateway();
+      mkdirSync(join(gateway.workspace.outside, "theirs"));
+      writeFileSync(join(gateway.workspace.outside, "theirs/SKILL.md"), MAIN);
+      const listing = async () => JSON.stringify(await jsonOf(await gateway.call("/v1/skills")));
+      const trap = { by: "link", target: ".agents/skills", other: "../../outside" } as const;
+      await lookWhile(gateway, trap, listing, (text) => assert.ok(!text.includes("theirs"), text));
     }),
 );

@@ -174,16 +174,28 @@ test("a message_id that comes again gets the first run's id, and its reply when 
   assert.equal(runs.started.length, 2, "another channel has ids of its own");
 });
 
-test("the reply of a message_id is for the token that delivered it, and for the scope runs", async () => {
-  const { send } = gateway();
-  const wait = { query: "?wait=1" };
-  await send("default", { message: "x", message_id: "m1" }, wait);
-  const again = (tokenId: string, scopes: readonly Scope[]) =>
-    send("default", { message: "x", message_id: "m1" }, { ...wait, identity: { tokenId, scopes } });
+test("no token takes a message_id from another: each has ids of its own, and replies of its own", async () => {
+  const { send, runs } = gateway();
+  const sent = async (tokenId: string, scopes: readonly Scope[]) =>
+    (await jsonOf(send("default", { message: "x", message_id: "m1" }, { identity: { tokenId, scopes } }))).run_id;
+  const [one, other] = [await sent("tok_1", ["chat"]), await sent("tok_2", ["chat", "runs"])];
+  assert.notEqual(one, other);
+  assert.deepEqual([await sent("tok_1", ["chat"]), await sent("tok_2", ["chat"])], [one, other]);
+  assert.equal(runs.started.length, 2);
+});
+
+test("the reply of a signed message_id is for the token that delivered it, and for the scope runs", async () => {
+  const { send, clock } = gateway();
+  const body = JSON.stringify({ message: "x", sender: "ann", message_id: "m1" });
+  let offset = 0;
+  const again = (tokenId: string, scopes: readonly Scope[]) => {
+    const headers = sign(clock, body, { offset: offset-- });
+    return send("signed", body, { query: "?wait=1", headers, identity: { tokenId, scopes } });
+  };
+  assert.equal((await again("tok_1", ["chat"])).status, 200);
   await assert.rejects(again("tok_2", ["chat"]), { code: "insufficient_scope" });
   assert.equal((await again("tok_2", ["chat", "runs"])).status, 200);
   assert.equal((await again("tok_1", ["chat"])).status, 200);
-  assert.equal((await send("default", { message: "x", message_id: "m1" })).status, 202);
 });
 
 test("a message that comes again gets its run's id while no further reply can be promised", async () => {

@@ -35,6 +35,15 @@ describe("the run queue", () => {
     assert.throws(() => queue.enter(free), isOverloaded);
   });
 
+  test("keeps the last eighth of max_queued for tokens that have fewer runs in it", () => {
+    const queue = createRunQueue(limits({ maxConcurrent: 1, maxQueued: 16 }));
+    const enter = (tokenId: string | null) => queue.enter({ ...free, tokenId });
+    for (let i = 0; i < 15; i++) enter("tok_greedy");
+    assert.throws(() => enter("tok_greedy"), isOverloaded);
+    for (const other of ["tok_other", null]) enter(other);
+    assert.throws(() => enter("tok_other"), isOverloaded);
+  });
+
   test("works a conversation's runs one after the other and lets others pass", () => {
     const queue = createRunQueue(limits({}));
     const [first, second] = [queue.enter(inTalk), queue.enter(inTalk)];
