@@ -28,7 +28,7 @@ export function describeApproval(
   return {
     call: `${exactLine(tool)} (${access}) in ${exactLine(workspace)}`,
     input: isCut
-      ? `${cutText(spelled, { limit: maxInput, digest, length })}\npostern approvals show ${id} shows it whole`
+      ? `${cutText(spelled, { limit: maxInput, digest, length })}\npostern approval show ${id} shows it whole`
       : spelled,
     reason: exactLine(reason),
     containment: containment === undefined || containment === null ? null : exactLine(containment.text),

@@ -103,7 +103,7 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     await openPaired();
     gateway.setGone(true);
     await page.click("#sign-out");
-    await page.getByRole("alert").filter({ hasText: "postern token revoke" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "postern token remove" }).waitFor();
     assert.equal(await page.evaluate("localStorage.length"), 0);
   });
 

@@ -167,7 +167,7 @@ async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswe
   const rule = await options.remembered?.(asked.subject, runId);
   if (rule === undefined) return undefined;
   const reason = `Cannot call "${tool}": a person denied such a call before; ` +
-    `"postern approvals revoke ${rule.id}" lifts that`;
+    `"postern approval revoke ${rule.id}" lifts that`;
   return { decision: rule.decision, reason, rule: `remembered:${rule.id}` };
 }
 
