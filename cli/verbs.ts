@@ -72,7 +72,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "mcp show": ["Show one MCP server with its tools", "mcpShowCommand"],
     "mcp enable": ["Let an MCP server run that was turned off", "mcpEnableCommand"],
     "mcp disable": ["End an MCP server, and keep it from being started", "mcpDisableCommand"],
-    "mcp restart": ["Start an MCP server anew", "mcpRestartCommand"],
+    "mcp restart": ["Restart an MCP server", "mcpRestartCommand"],
     "mcp logs": ["Show the end of an MCP server's log", "mcpLogsCommand"],
   }),
   ...from(() => import("./commands/mcp/add.ts"), {
@@ -227,7 +227,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     ],
     "cluster runs": ["List the open runs of the cluster with the gateways that own them", "clusterRunsCommand"],
     "cluster drain": [
-      "Let a gateway end its work, hand the rest to the others, and take no more",
+      "Let a gateway end its work, hand the rest to the others, and accept no new work",
       "clusterDrainCommand",
     ],
     "cluster forget-folder": ["Point a workspace at another folder (moved or re-cloned)", "clusterForgetFolderCommand"],
@@ -249,7 +249,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     ],
   }),
   ...from(() => import("./commands/storage_rekey.ts"), {
-    "storage rekey": ["Encrypt records anew with the new key", "storageRekeyCommand"],
+    "storage rekey": ["Encrypt all records with the new key", "storageRekeyCommand"],
   }),
   ...from(() => import("./commands/storage_hold.ts"), {
     "storage hold": ["Hold unfinished work for a person, after pg_restore", "storageHoldCommand"],

@@ -20,7 +20,7 @@ export interface Client {
   readonly scopes: readonly Scope[];
   /** Returns what the client is told, as its file nests it. Items of lists are known by their `name` */
   readonly block: (gateway: GatewayFacts) => Readonly<Record<string, unknown>>;
-  /** What the client needs beside the block, or what Postern does not serve it yet */
+  /** Sentences on what the client needs beside the block, or what Postern does not serve it yet */
   readonly notes: readonly string[];
 }
 

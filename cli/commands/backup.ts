@@ -198,11 +198,9 @@ const WAITING = [
   },
 ] as const;
 
-const PLUGINS_CAME =
-  "Installed plugins are as they were in the backup, also one that was disabled or removed after it: see postern plugin list.";
+const PLUGINS_CAME = "Plugins you disabled or removed after the backup are back: see postern plugin list.";
 
-const SKILLS_CAME =
-  "Installed skills are as they were in the backup, also one that was removed after it: see postern skill list.";
+const SKILLS_CAME = "Skills you removed after the backup are back: see postern skill list.";
 
 const SKILLS_LOST = "The backup does not hold the files of these skills. Install them again:";
 

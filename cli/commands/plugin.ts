@@ -109,10 +109,17 @@ export const pluginEnableCommand = defineCliCommand({
       if (yes !== true && plugin.state !== "enabled") await askToEnable(context, plugin);
       const path = `/v1/plugins/${encodeURIComponent(id)}/enable`;
       const enabled = await gateway.request({ method: "POST", path, body: { digest: plugin.digest } }) as PluginInfo;
-      const still = enabled.reason === null ? "" : `, and ${exactLine(enabled.reason)}`;
-      context.print(enabled, `Enabled ${id} ${enabled.version}${still}`);
+      context.print(enabled, enabledText(enabled));
     }),
 });
+
+function enabledText({ id, version, reason }: PluginInfo): string {
+  if (reason === null) return `Enabled ${id} ${version}`;
+  const [, missing] = /^it is off; (set .*)$/.exec(exactLine(reason)) ?? [];
+  return missing === undefined
+    ? `Enabled ${id} ${version}, and ${exactLine(reason)}`
+    : `${id} ${version} is enabled but will not run until you ${missing}`;
+}
 
 /** Command `postern plugin disable <id>`: turns the tools of a plugin off. */
 export const pluginDisableCommand = defineCliCommand({

@@ -60,7 +60,7 @@ export function unusable(text: string, reason: string, accepted: "recurring" | "
   const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text;
   return new ToolError(
     "invalid_schedule",
-    `Cannot use the schedule ${JSON.stringify(shown)}: ${reason}; accepted are ${forms}`,
+    `Cannot use the schedule ${JSON.stringify(shown)}: ${reason}. Use ${forms}`,
   );
 }
 

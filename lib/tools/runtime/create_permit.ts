@@ -201,5 +201,5 @@ function subjectOf(
 /** Returns why a call does not run whose state is not the approved one. */
 export function changedSince(tool: string): string {
   return `Cannot call "${tool}": what it would change, or the tool itself, is not what it was when the call was approved; ` +
-    "look again and ask anew";
+    "look again and ask again";
 }

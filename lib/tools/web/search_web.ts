@@ -204,5 +204,5 @@ function shown({ title, url, snippet, date }: SearchResult, index: number): stri
 function limitNotice(count: number, { name, provider }: ChosenProvider, settings: Settings): string {
   return count === settings.max_results
     ? `Results are limited to ${count}: that is [web_search] max_results`
-    : `Results are limited to ${provider.maxResults}: ${name} gives no more in one reply`;
+    : `Results are limited to ${provider.maxResults}: ${name} gives at most that many in one reply`;
 }

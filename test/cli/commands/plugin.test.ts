@@ -54,7 +54,7 @@ test("a plugin is written, tested, packaged, installed, enabled, called, disable
     );
     assert.match(
       (await run(["plugin", "enable", "shout"])).stdout,
-      /and it is off; set \[plugins\] allow_process = true/,
+      /^shout 0\.1\.0 is enabled but will not run until you set \[plugins\] allow_process = true/,
     );
     const tool = (await jsonOf(machine, ["tools", "info", "shout"], ALLOWED)) as Record<string, unknown>;
     assert.deepEqual([tool["source"], tool["origin"], tool["enabled"], tool["access"]], [
