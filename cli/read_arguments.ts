@@ -39,7 +39,9 @@ export function readArguments<A extends ArgsDef>(verb: string, raw: readonly str
     const next = raw[index + 1];
     const value = given ?? (next === undefined || (next.startsWith("-") && next !== "-") ? undefined : raw[++index]);
     if (value === undefined) {
-      throw new UsageError(`Cannot use "--${name}": it needs a value, as --${name}=<${flag.valueHint ?? "value"}>`);
+      throw new UsageError(
+        `Cannot use "--${name}": it needs a value, such as --${name}=<${flag.valueHint ?? "value"}>`,
+      );
     }
     if (flag.type === "enum" && !flag.options?.includes(value)) {
       throw new UsageError(`Cannot use "--${name}": it must be one of ${flag.options?.join(", ")}, not "${value}"`);

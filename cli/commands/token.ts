@@ -92,12 +92,12 @@ export const tokenAddCommand = defineCliCommand({
     ttl: {
       type: "string",
       valueHint: "time",
-      description: "Lifetime, as 90s, 15m, 12h or 30d (default: for ever)",
+      description: "Lifetime, such as 90s, 15m, 12h or 30d (default: for ever)",
     },
     "idle-ttl": {
       type: "string",
       valueHint: "time",
-      description: "Lifetime without use, as 12h or 30d (default: no limit)",
+      description: "Lifetime without use, such as 12h or 30d (default: no limit)",
     },
     plain: {
       type: "boolean",
@@ -175,7 +175,7 @@ function toTime(seconds: number): string {
 function parseTtl(flag: string, text: string): number {
   const [, amount, unit = ""] = /^([1-9]\d{0,9})([smhd]?)$/.exec(text) ?? [];
   if (amount === undefined) {
-    throw new UsageError(`Cannot use "${flag}": it must be a time as 90s, 15m, 12h or 30d, not "${text}"`);
+    throw new UsageError(`Cannot use "${flag}": it must be a time such as 90s, 15m, 12h or 30d, not "${text}"`);
   }
   return Number(amount) * (UNIT_SECONDS[unit] ?? 1);
 }

@@ -43,7 +43,7 @@ const HELP = [
 const NOTES =
   "With the offline assistant /<tool> {...} calls a tool. A line that begins with a space is sent as it is.\n" +
   "Ctrl-C stops a reply, or empties the line. Up and down give earlier messages; a paste is one piece.\n" +
-  "To connect a model: postern init asks which, or put a key into the environment, as OPENAI_API_KEY.";
+  "To connect a model: postern init asks which, or put a key into the environment, such as OPENAI_API_KEY.";
 
 interface ChatCommandsOptions {
   readonly context: CommandContext;

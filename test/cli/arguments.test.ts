@@ -72,8 +72,8 @@ for (
     [["token", "revoke"], /give one id, or --all/],
     [["token", "revoke", "x", "--all"], /give one id, or --all/],
     [["token", "create", "--scope", "chat,root"], /"root" is none of/],
-    [["token", "create", "--ttl", "soon"], /"--ttl": it must be a time as 90s/],
-    [["token", "create", "--idle-ttl", "0d"], /"--idle-ttl": it must be a time as 90s/],
+    [["token", "create", "--ttl", "soon"], /"--ttl": it must be a time such as 90s/],
+    [["token", "create", "--idle-ttl", "0d"], /"--idle-ttl": it must be a time such as 90s/],
     [["--config"], /"--config": it needs a value/],
     [["tools", "list", "--data-dir="], /"--data-dir": it needs a value/],
   ] as const

@@ -35,7 +35,7 @@ export function parseSchedule(text: string): ParsedSchedule {
   if (word.toLowerCase() === "in") {
     const ms = parseDuration(rest);
     if (ms === undefined) {
-      throw unusable(given, "it must be 1 second to ten years, as 90s, 10 minutes, 2h30m", "one_time");
+      throw unusable(given, "it must be 1 second to ten years, such as 90s, 10 minutes, 2h30m", "one_time");
     }
     return { kind: "in", ms };
   }

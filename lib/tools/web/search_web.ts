@@ -49,7 +49,7 @@ export function requireSettings(settings: Settings, environment: Environment): C
     throw failure(
       "search_base_url_missing",
       name,
-      "it is self-hosted; set [web_search] base_url to the address of your instance, as http://127.0.0.1:8888",
+      "it is self-hosted; set [web_search] base_url to the address of your instance, such as http://127.0.0.1:8888",
     );
   }
   if (provider.keyEnv === undefined) return { name, provider, base, key: "", keyEnv: "" };

@@ -354,7 +354,7 @@ test("a restore ends with what waits for the person, each with its command, and 
   assert.match(text, /^The tokens of the backup are revoked: pair/m);
   assert.doesNotMatch(text, /procedure {2}|schedule|approval/);
   assert.match(text, /copy its folder sops back/);
-  assert.match(text, /^Installed plugins are as they were/m);
+  assert.match(text, /^Plugins you disabled or removed after the backup are back/m);
   const nothing = { runs: 0, procedures: 0, deliveries: 0, schedules: 0, approvals: 0, tokens: 0 };
   assert.equal(
     restoredText({ ...NO_PARTS, held: nothing, before: null, keepTokens: false }, undefined),
