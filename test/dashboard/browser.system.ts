@@ -124,6 +124,15 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     await page.waitForURL(gateway.url);
   });
 
+  test("is signed in by the address of postern open, and says what is wrong with an old one", async () => {
+    await page.goto(`${gateway.url}#open=WRNG-CODE`);
+    await page.getByText("This code is wrong, used or expired").waitFor();
+    await page.goto("about:blank");
+    await page.goto(`${gateway.url}#open=ABCD-EFGH`);
+    await page.waitForSelector("#message");
+    assert.equal(page.url(), gateway.url);
+  });
+
   test("shows text and tool calls while they come, and stops on Escape", async () => {
     await openPaired();
     await ask("slow beans");
