@@ -89,6 +89,11 @@ export function shownFlag(name: string, arg: ArgDef): string {
   return arg.type === "boolean" && arg.default === true ? `no-${name}` : name;
 }
 
+/** Returns the one letter that stands for a flag, such as `f` for `-f`. */
+export function shortOf(arg: ArgDef): string | undefined {
+  return "alias" in arg && typeof arg.alias === "string" ? arg.alias : undefined;
+}
+
 /**
  * Exit codes of the process (docs/design/processes.md "Command line"): done, refused or failed, wrong command line, a bug of this program,
  * and a configuration that cannot be used.

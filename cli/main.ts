@@ -26,7 +26,7 @@ const crash = (error: unknown) => {
 };
 process.on("unhandledRejection", crash);
 process.on("uncaughtException", crash);
-// The reader of a pipe may end first, as in `postern tools list | head -1`: that is a success
+// The reader of a pipe may end first, as in `postern tool list | head -1`: that is a success
 process.stdout.on("error", (error: { code?: string }) => process.exit(error.code === "EPIPE" ? EXIT.ok : EXIT.failed));
 
 const [{ runCli }, { processIo }] = await Promise.all([import("./run_cli.ts"), import("./process_io.ts")]);

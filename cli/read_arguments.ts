@@ -1,6 +1,6 @@
 import { type ArgsDef, parseArgs, type ParsedArgs } from "citty";
 import { nearest } from "../lib/config/nearest.ts";
-import { shownFlag, UsageError } from "./command.ts";
+import { shortOf, shownFlag, UsageError } from "./command.ts";
 
 /**
  * Reads a command's arguments. Refuses what citty alone would accept in silence: unknown flags, a value for a switch, a missing
@@ -14,6 +14,8 @@ export function readArguments<A extends ArgsDef>(verb: string, raw: readonly str
   const rest = positionals.find((name) => name.startsWith("..."));
   const checked: string[] = [];
   const values: string[] = [];
+  /** Positionals that were given by their names, such as `--name=pdf-forms` */
+  const named = new Map<string, string>();
   for (let index = 0; index < raw.length; index++) {
     // The index is below the length
     const token = raw[index] as string;
@@ -26,25 +28,36 @@ export function readArguments<A extends ArgsDef>(verb: string, raw: readonly str
       continue;
     }
     const [name, given] = splitFlag(token);
-    const flag = flags.find(([known, arg]) => shownFlag(known, arg) === name)?.[1];
+    const [key, flag] = flags.find(([known, arg]) => shownFlag(known, arg) === name || shortOf(arg) === name) ??
+      [name, positionals.includes(name) ? args[name] : undefined];
     if (flag === undefined) throw unknownFlag(verb, token, flags.map(([known, arg]) => shownFlag(known, arg)));
     if (flag.type === "boolean") {
       if (given !== undefined) throw new UsageError(`Cannot use "--${name}": it takes no value`);
-      checked.push(`--${name}`);
+      checked.push(`--${shownFlag(key, flag)}`);
       continue;
     }
     const next = raw[index + 1];
     const value = given ?? (next === undefined || (next.startsWith("-") && next !== "-") ? undefined : raw[++index]);
     if (value === undefined) {
-      throw new UsageError(`Cannot use "--${name}": it needs a value, as --${name}=<${flag.valueHint ?? "value"}>`);
+      throw new UsageError(
+        `Cannot use "--${name}": it needs a value, such as --${name}=<${flag.valueHint ?? "value"}>`,
+      );
     }
     if (flag.type === "enum" && !flag.options?.includes(value)) {
       throw new UsageError(`Cannot use "--${name}": it must be one of ${flag.options?.join(", ")}, not "${value}"`);
     }
-    checked.push(`--${name}=${value}`);
+    if (flag.type === "positional") named.set(key, value);
+    else checked.push(`--${key}=${value}`);
   }
   const required = positionals.filter((name) => args[name]?.required !== false);
-  const missing = required[values.length];
+  let missing: string | undefined;
+  for (const [index, name] of positionals.entries()) {
+    const value = named.get(name);
+    if (value === undefined) continue;
+    if (values.length < index) missing ??= positionals[values.length];
+    values.splice(index, 0, value);
+  }
+  missing ??= required[values.length];
   if (missing !== undefined) {
     throw new UsageError(
       `Cannot run "${verb}": <${missing.replace("...", "")}> is missing; see postern ${verb} --help`,

@@ -1,10 +1,11 @@
 import { withProgramName } from "../lib/base/program_name.ts";
 import { type CliIo, type CommandContext, EXIT, type GlobalFlags } from "./command.ts";
+import { findGroup, findVerb } from "./find_verb.ts";
 import { commandHelpText, helpText } from "./help_text.ts";
 import { programName } from "./program_name.ts";
 import { readGlobalFlags } from "./read_global_flags.ts";
 import { messageColumns } from "./terminal/terminal_text.ts";
-import { type Verb, VERBS } from "./verbs.ts";
+import { VERBS } from "./verbs.ts";
 
 /**
  * Runs one command line and returns its exit code. The caller ends the process. Help and version load no other file.
@@ -29,24 +30,16 @@ async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
   const rest = verbFirst(words);
   const found = findVerb(rest);
   if (found === undefined) return await withoutVerb(rest, { io, help });
-  const { name, verb } = found;
+  const { name, verb, oldSpelling } = found;
   const command = await verb.load();
   if (help) {
     io.stdout(namedFor(io)(commandHelpText(name, command, io.columns)));
     return EXIT.ok;
   }
   const { readArguments } = await import("./read_arguments.ts");
-  const args = readArguments(name, rest.slice(name.split(" ").length), command.args);
+  const args = readArguments(name, rest.slice(found.words), command.args);
+  if (oldSpelling !== undefined) io.stderr(`"postern ${oldSpelling}" is now "postern ${name}"\n`);
   return await command.run(contextOf(io, flags), args);
-}
-
-/** Finds the verb that a command line begins with: two words, as `runs list`, or one. */
-function findVerb([first = "", second]: readonly string[]): { readonly name: string; readonly verb: Verb } | undefined {
-  for (const name of [`${first} ${second}`, first]) {
-    const verb = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined;
-    if (verb !== undefined) return { name, verb };
-  }
-  return undefined;
 }
 
 async function withoutVerb(
@@ -54,7 +47,7 @@ async function withoutVerb(
   { io, help }: { readonly io: CliIo; readonly help: boolean },
 ): Promise<number> {
   const [first] = rest;
-  const group = Object.keys(VERBS).some((name) => name.startsWith(`${first} `)) ? first : undefined;
+  const group = findGroup(first ?? "");
   if (help || (rest.length === 1 && group !== undefined)) {
     if (help && first !== undefined && group === undefined) throw await unknownVerb(rest);
     if (help) io.stdout(namedFor(io)(helpText(io.columns, group)));
@@ -80,7 +73,7 @@ async function unknownVerb(rest: readonly string[]): Promise<Error> {
   const hint = meantOf.length === 0
     ? "see postern --help"
     : `did you mean ${meantOf.map((name) => `postern ${name}`).join(" or ")}?`;
-  const said = Object.keys(VERBS).some((name) => name.startsWith(`${first} `)) ? rest.slice(0, 2).join(" ") : first;
+  const said = findGroup(first) === undefined ? first : rest.slice(0, 2).join(" ");
   return new UsageError(`Cannot run "${said}": there is no such command; ${hint}`);
 }
 

@@ -29,7 +29,7 @@ ${line("enable_git", false, writes)}
 ${line("kind", "auto", provider?.kind)}
 # Empty: the provider's own default
 ${line("model", "", undefined)}
-# Address of the API, as "http://127.0.0.1:8000/v1"; empty: the provider's own
+# Address of the API, such as "http://127.0.0.1:8000/v1"; empty: the provider's own
 ${line("base_url", "", provider?.baseUrl)}
 # A file that holds the key and nothing else; the key itself is never written here
 ${line("api_key_file", "", undefined)}

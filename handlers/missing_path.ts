@@ -7,7 +7,7 @@ const OPENAI = "the gateway has POST /v1/chat/completions and GET /v1/models of 
 const ABSENT: readonly (readonly [path: RegExp, reason: string])[] = [
   [
     /^\/\.well-known\/(?:oauth|openid)|^\/(?:register|authorize|token)$/,
-    'it has no OAuth; make a token with "postern token create --scope tools", and give it to the client as the header "Authorization: Bearer <token>"',
+    'it has no OAuth; make a token with "postern token add --scope tools", and give it to the client as the header "Authorization: Bearer <token>"',
   ],
   [/^\/(?:sse|messages?)$/, "MCP is at /mcp, by Streamable HTTP; its older transport (SSE) is not there"],
   [/^\/api\/(?:tags|generate|show|ps|version|embed|embeddings)$/, `it has no API of Ollama: ${OPENAI}`],

@@ -370,7 +370,7 @@ function readBasePath(given: unknown = ""): string {
   if (path === "" || (path !== undefined && isCleanPath(path) && !/[?#%]/.test(path))) return path;
   throw new ConfigError(
     "base_path_invalid",
-    `Cannot mount the gateway under ${JSON.stringify(given)}: basePath begins with "/" and is plain, as "/agent"`,
+    `Cannot mount the gateway under ${JSON.stringify(given)}: basePath begins with "/" and is plain, such as "/agent"`,
   );
 }
 

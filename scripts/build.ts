@@ -1,5 +1,5 @@
 /**
- * Builds `dist/`, or the folder named: types, JavaScript in few files, and what is read at run time.
+ * Builds `dist/`, or the folder named: types, JavaScript in few files, what is read at run time, and the manual page.
  *
  * A start that loads each module for itself takes three times as long as one that loads the same code in five files. The packages
  * of package.json stay outside, but for those that each start loads and that are the same on every runtime.
@@ -11,6 +11,7 @@ import { chmodSync, cpSync, globSync, readFileSync, rmSync, writeFileSync } from
 import { join, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { manPage } from "../cli/man_page.ts";
 
 const FOLDER = process.argv[2] ?? "dist";
 /** JavaScript as it comes from TypeScript, module by module */
@@ -172,4 +173,5 @@ cpSync("lib/documents/pdf/cmaps", join(FOLDER, CHUNKS, "cmaps"), { recursive: tr
 const [notice = ""] = /^\/\*\*[\s\S]*?\*\//.exec(readFileSync("lib/documents/pdf/font_data.ts", "utf8")) ?? [];
 writeFileSync(join(FOLDER, CHUNKS, "font_data.LICENSE"), notice.replace(/^ ?(?:\/\*\*|\*\/|\* ?)/gm, "").trim() + "\n");
 writeFileSync(join(FOLDER, CHUNKS, "packages.LICENSE"), PACKED.map(licenceOf).join("\n"));
+writeFileSync(join(FOLDER, "postern.1"), await manPage());
 chmodSync(join(FOLDER, "cli/main.js"), 0o755);

@@ -17,7 +17,7 @@ import { readInput } from "./tools.ts";
 const ID = {
   type: "positional",
   required: true,
-  description: "Id of the approval, from postern approvals list",
+  description: "Id of the approval, from postern approval list",
 } as const;
 const NOTE = {
   type: "string",
@@ -29,7 +29,7 @@ const MAX_SHOWN = 100;
 /** Number of characters that a list shows of an input */
 const MAX_INPUT_LISTED = 60;
 
-/** Command `postern approvals list`: tool calls that wait for an answer, or approvals of another status. */
+/** Command `postern approval list`: tool calls that wait for an answer, or approvals of another status. */
 export const approvalsListCommand = defineCliCommand({
   args: {
     status: {
@@ -39,7 +39,7 @@ export const approvalsListCommand = defineCliCommand({
       description: `${APPROVAL_STATUSES.join(", ")}, or any (default: pending)`,
     },
   },
-  example: "postern approvals list",
+  example: "postern approval list",
   run: (context, { status = "pending" }) =>
     withGateway(context, async (gateway) => {
       const only = status === "any" ? "" : `&status=${status}`;
@@ -76,10 +76,10 @@ function listedWords({ kind, server, message = "", input, input_digest: digest }
   return words.length <= MAX_INPUT_LISTED ? words : `${words.slice(0, MAX_INPUT_LISTED)}...`;
 }
 
-/** Command `postern approvals show <id>`: the whole input of a call, and the rules that an answer may store. */
+/** Command `postern approval show <id>`: the whole input of a call, and the rules that an answer may store. */
 export const approvalsShowCommand = defineCliCommand({
   args: { id: ID },
-  example: "postern approvals show apr_0123456789",
+  example: "postern approval show apr_0123456789",
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
       const approval = await gateway.request({ method: "GET", path: pathOf(id) }) as Approval;
@@ -95,7 +95,7 @@ export const approvalsShowCommand = defineCliCommand({
     }),
 });
 
-/** Command `postern approvals approve <id>`: approves one call and, with --remember, later calls like it. */
+/** Command `postern approval approve <id>`: approves one call and, with --remember, later calls like it. */
 export const approvalsApproveCommand = defineCliCommand({
   args: {
     id: ID,
@@ -120,17 +120,17 @@ export const approvalsApproveCommand = defineCliCommand({
     },
     note: NOTE,
   },
-  example: "postern approvals approve apr_0123456789 --remember always --match folder",
+  example: "postern approval approve apr_0123456789 --remember always --match folder",
   async run(context, { id, remember, match, note, content }) {
     const given = content === undefined ? undefined : toContent(await readInput(content, context.io));
     return await answer(context, id, { decision: "approve", remember, match, note, content: given });
   },
 });
 
-/** Command `postern approvals deny <id>`: denies one call. */
+/** Command `postern approval deny <id>`: denies one call. */
 export const approvalsDenyCommand = defineCliCommand({
   args: { id: ID, note: NOTE },
-  example: 'postern approvals deny apr_0123456789 --note "not this file"',
+  example: 'postern approval deny apr_0123456789 --note "not this file"',
   run: (context, { id, note }) => answer(context, id, { decision: "deny", note }),
 });
 
@@ -212,10 +212,10 @@ function pathOf(id: string): string {
   return `/v1/approvals/${encodeURIComponent(id)}`;
 }
 
-/** Command `postern approvals rules`: lists remembered answers. */
+/** Command `postern approval rules`: lists remembered answers. */
 export const approvalsRulesCommand = defineCliCommand({
   args: {},
-  example: "postern approvals rules",
+  example: "postern approval rules",
   run: (context) =>
     withGateway(context, async (gateway) => {
       const { data } = await gateway.request({ method: "GET", path: "/v1/approval-rules" }) as {
@@ -231,10 +231,10 @@ export const approvalsRulesCommand = defineCliCommand({
     }),
 });
 
-/** Command `postern approvals revoke <rule>`: forgets a remembered answer, so that such calls are asked about again. */
+/** Command `postern approval revoke <rule>`: forgets a remembered answer, so that such calls are asked about again. */
 export const approvalsRevokeCommand = defineCliCommand({
-  args: { rule: { type: "positional", required: true, description: "Id of the rule, from postern approvals rules" } },
-  example: "postern approvals revoke rule_0123456789",
+  args: { rule: { type: "positional", required: true, description: "Id of the rule, from postern approval rules" } },
+  example: "postern approval revoke rule_0123456789",
   run: (context, { rule }) =>
     withGateway(context, async (gateway) => {
       const reply = await gateway.request({ method: "DELETE", path: `/v1/approval-rules/${encodeURIComponent(rule)}` });

@@ -208,7 +208,7 @@ function whatOf(record: AuditRecord): string {
       if (record.action === "folder_forgotten") return `forgot which folder the workspace ${record.workspace} is`;
       return `${record.action === "drain_asked" ? "drained" : "begins the drain of"} gateway ${record.gateway}`;
     case "storage":
-      return `encrypted ${record.rewritten} records anew, ${record.left} are left`;
+      return `re-encrypted ${record.rewritten} records, ${record.left} are left`;
     case "retention":
       return `forgot the records up to ${record.through}`;
     case "audit_chain":

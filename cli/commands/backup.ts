@@ -157,7 +157,7 @@ export function restoredText(facts: RestoreFacts, columns: number | undefined): 
 function lostSkillsText({ lostSkills }: RestoreFacts, columns: number | undefined): readonly string[] {
   if (lostSkills.length === 0) return [];
   const rows = lostSkills.map(({ name, from }) => {
-    const way = `postern skill install --name ${name} --source <where it came from: ${exactLine(from)}>`;
+    const way = `postern skill add ${name} <where it came from: ${exactLine(from)}>`;
     return [name, way] as const;
   });
   return [...wrapText(SKILLS_LOST, columns), toDefinitions(rows, columns)];
@@ -181,7 +181,7 @@ const UNFINISHED =
 
 /** Unfinished work by its kind, with what a person does about it. */
 const WAITING = [
-  { kind: "runs", one: "run", many: "runs", what: "decide about each: postern runs list --status needs_review" },
+  { kind: "runs", one: "run", many: "runs", what: "decide about each: postern run list --status needs_review" },
   { kind: "procedures", one: "procedure", many: "procedures", what: "asks for your approval before its next step" },
   {
     kind: "deliveries",
@@ -198,11 +198,9 @@ const WAITING = [
   },
 ] as const;
 
-const PLUGINS_CAME =
-  "Installed plugins are as they were in the backup, also one that was disabled or removed after it: see postern plugin list.";
+const PLUGINS_CAME = "Plugins you disabled or removed after the backup are back: see postern plugin list.";
 
-const SKILLS_CAME =
-  "Installed skills are as they were in the backup, also one that was removed after it: see postern skill list.";
+const SKILLS_CAME = "Skills you removed after the backup are back: see postern skill list.";
 
 const SKILLS_LOST = "The backup does not hold the files of these skills. Install them again:";
 

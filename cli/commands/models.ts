@@ -33,7 +33,7 @@ function toRow({ id, owned_by, supports_tools }: ModelEntry): readonly string[] 
 
 /** Command `postern models trust`: lets `kind = "auto"` use a model server of this machine that another user runs. */
 export const modelsTrustCommand = defineCliCommand({
-  args: { address: { type: "positional", required: true, description: "Where it listens, as 127.0.0.1:11434" } },
+  args: { address: { type: "positional", required: true, description: "Where it listens, such as 127.0.0.1:11434" } },
   example: "postern models trust 127.0.0.1:11434",
   run: (context, { address }) =>
     withGateway(context, async (gateway) => {

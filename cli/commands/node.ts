@@ -121,7 +121,7 @@ function toLinkUrl(text: string, id: string): URL {
   }
   const url = URL.parse(text.replace(/^ws(?=s?:\/\/)/, "http"));
   if (url === null || !/^https?:$/.test(url.protocol)) {
-    throw new UsageError(`Cannot use --connect: it must be an address, as "https://gateway.example.com"`);
+    throw new UsageError(`Cannot use --connect: it must be an address, such as "https://gateway.example.com"`);
   }
   if (url.username !== "" || url.password !== "" || url.search !== "") {
     throw new UsageError(

@@ -31,10 +31,10 @@ export const pluginListCommand = defineCliCommand({
     }),
 });
 
-/** Command `postern plugin info <id>`: everything about one plugin. */
-export const pluginInfoCommand = defineCliCommand({
+/** Command `postern plugin show <id>`: everything about one plugin. */
+export const pluginShowCommand = defineCliCommand({
   args: { id: ID },
-  example: "postern plugin info words",
+  example: "postern plugin show words",
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
       const plugin = await readPlugin(gateway, id);
@@ -42,13 +42,13 @@ export const pluginInfoCommand = defineCliCommand({
     }),
 });
 
-/** Command `postern plugin install`: installs a package, or a plugin of the registry. It is off until it is enabled. */
-export const pluginInstallCommand = defineCliCommand({
+/** Command `postern plugin add`: installs a package, or a plugin of the registry. It is off until it is enabled. */
+export const pluginAddCommand = defineCliCommand({
   args: {
     id: { type: "positional", required: false, description: "Id in the registry, as words or words@1.2.0" },
     package: { type: "string", valueHint: "file", description: "Package to install in place of one from the registry" },
   },
-  example: "postern plugin install --package words-1.0.0.tar",
+  example: "postern plugin add --package words-1.0.0.tar",
   async run(context, { id, package: file }) {
     if ((id === undefined) === (file === undefined)) {
       throw new UsageError("Cannot install: give the id of a plugin in the registry, or --package with a file");
@@ -109,10 +109,17 @@ export const pluginEnableCommand = defineCliCommand({
       if (yes !== true && plugin.state !== "enabled") await askToEnable(context, plugin);
       const path = `/v1/plugins/${encodeURIComponent(id)}/enable`;
       const enabled = await gateway.request({ method: "POST", path, body: { digest: plugin.digest } }) as PluginInfo;
-      const still = enabled.reason === null ? "" : `, and ${exactLine(enabled.reason)}`;
-      context.print(enabled, `Enabled ${id} ${enabled.version}${still}`);
+      context.print(enabled, enabledText(enabled));
     }),
 });
+
+function enabledText({ id, version, reason }: PluginInfo): string {
+  if (reason === null) return `Enabled ${id} ${version}`;
+  const [, missing] = /^it is off; (set .*)$/.exec(exactLine(reason)) ?? [];
+  return missing === undefined
+    ? `Enabled ${id} ${version}, and ${exactLine(reason)}`
+    : `${id} ${version} is enabled but will not run until you ${missing}`;
+}
 
 /** Command `postern plugin disable <id>`: turns the tools of a plugin off. */
 export const pluginDisableCommand = defineCliCommand({

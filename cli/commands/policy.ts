@@ -30,7 +30,7 @@ import { findTool, INPUT_ARG, readInput } from "./tools.ts";
  */
 export const policyExplainCommand = defineCliCommand({
   args: {
-    tool: { type: "positional", required: true, description: "Name of the tool, from postern tools list" },
+    tool: { type: "positional", required: true, description: "Name of the tool, from postern tool list" },
     input: INPUT_ARG,
     outside: {
       type: "boolean",
@@ -72,7 +72,7 @@ export const policyExplainCommand = defineCliCommand({
       context.say(`The agent does not get the tool "${name}": [agent] tools does not name it; add it there`);
     }
     if (kind === "ask" && !asksAlways(rule)) {
-      context.say("A remembered answer counts before anybody is asked: see postern approvals rules");
+      context.say("A remembered answer counts before anybody is asked: see postern approval rules");
     }
     return EXIT.ok;
   },

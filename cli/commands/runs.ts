@@ -4,19 +4,19 @@ import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError }
 import { type ReachedGateway, reachGateway, withGateway } from "../reach_gateway.ts";
 import { answerQuestion } from "../terminal/ask_person.ts";
 import { runEvents, runPath, showRunEvents, untilInterrupt } from "../terminal/show_run_events.ts";
-import { printable, toDefinitions, toTable } from "../terminal/terminal_text.ts";
+import { printPage } from "../terminal/print_page.ts";
+import { printable, toDefinitions } from "../terminal/terminal_text.ts";
 
 const RUN_ID = {
   type: "positional",
   required: true,
-  description: "Id of the run, from postern runs list",
+  description: "Id of the run, from postern run list",
 } as const;
 const STATUSES = runStatusSchema.options;
-const MAX_SHOWN = 100;
 const MAX_SHOWN_RESULT = 60;
 const MAX_SHOWN_MESSAGE = 40;
 
-/** Command `postern runs list`: the newest runs. */
+/** Command `postern run list`: the newest runs. */
 export const runsListCommand = defineCliCommand({
   args: {
     status: {
@@ -26,34 +26,22 @@ export const runsListCommand = defineCliCommand({
       description: `Only those that are ${STATUSES.join(", ")}`,
     },
   },
-  example: "postern runs list --status needs_review",
+  example: "postern run list --status needs_review",
   run: (context, { status }) =>
     withGateway(context, async (gateway) => {
-      const only = status === undefined ? "" : `&status=${status}`;
-      const { data, has_more } = await gateway.request({
-        method: "GET",
-        path: `/v1/runs?limit=${MAX_SHOWN}${only}`,
-      }) as {
-        data: readonly Run[];
-        has_more: boolean;
-      };
-      const rows = data.map((
-        run,
-      ) => [run.id, statusOf(run), run.kind, run.created_at, run.model, shownMessage(run), outcomeOf(run)]);
-      context.print(
-        data,
-        rows.length === 0
-          ? status === undefined ? "There is no run yet" : "There is no such run"
-          : toTable(["ID", "STATUS", "KIND", "ACCEPTED", "MODEL", "MESSAGE", "OUTCOME"], rows, context.io.columns),
-      );
-      if (has_more) context.say(`These are the newest ${MAX_SHOWN}; there are more.`);
+      await printPage<Run>(context, gateway, {
+        path: `/v1/runs${status === undefined ? "" : `?status=${status}`}`,
+        heads: ["ID", "STATUS", "KIND", "ACCEPTED", "MODEL", "MESSAGE", "OUTCOME"],
+        toRow: (run) => [run.id, statusOf(run), run.kind, run.created_at, run.model, shownMessage(run), outcomeOf(run)],
+        none: status === undefined ? "There is no run yet" : "There is no such run",
+      });
     }),
 });
 
-/** Command `postern runs show <id>`: state, message and result of a run. */
+/** Command `postern run show <id>`: state, message and result of a run. */
 export const runsShowCommand = defineCliCommand({
   args: { id: RUN_ID },
-  example: "postern runs show run_0123456789",
+  example: "postern run show run_0123456789",
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
       const run = await gateway.request({ method: "GET", path: runPath(id) }) as Run;
@@ -61,14 +49,14 @@ export const runsShowCommand = defineCliCommand({
     }),
 });
 
-/** Command `postern runs events <id>`: what a run said and did. The text goes to stdout, the rest to stderr. */
+/** Command `postern run events <id>`: what a run said and did. The text goes to stdout, the rest to stderr. */
 export const runsEventsCommand = defineCliCommand({
   args: {
     id: RUN_ID,
     follow: { type: "boolean", default: false, description: "Wait for events to come, to the run's end" },
     after: { type: "string", valueHint: "seq", description: "Only events after this one (default: 0, all)" },
   },
-  example: "postern runs events run_0123456789 --follow",
+  example: "postern run events run_0123456789 --follow",
   run: (context, { id, follow, after = "0" }) => {
     if (!/^\d{1,15}$/.test(after)) throw new UsageError(`Cannot use --after "${after}": it must be a whole number`);
     return withGateway(context, (gateway) => showRunEvents(id, { context, gateway, after: Number(after), follow }));
@@ -111,17 +99,17 @@ function describeRun(run: Run, { io: { columns }, named }: CommandContext): stri
 }
 
 function reviewHint(id: string): string {
-  return `A person decides: look whether the call took effect (postern runs events ${id} shows it), then\n` +
-    `  postern runs resolve ${id} resume --outcome done|not_done|unknown\n` +
+  return `A person decides: look whether the call took effect (postern run events ${id} shows it), then\n` +
+    `  postern run resolve ${id} resume --outcome done|not_done|unknown\n` +
     "      The model is told, and the run goes on.\n" +
-    `  postern runs resolve ${id} close\n` +
+    `  postern run resolve ${id} close\n` +
     "      The run ends here.";
 }
 
-/** Command `postern runs cancel <id>`: stops a run. */
+/** Command `postern run cancel <id>`: stops a run. */
 export const runsCancelCommand = defineCliCommand({
   args: { id: RUN_ID },
-  example: "postern runs cancel run_0123456789",
+  example: "postern run cancel run_0123456789",
   run: (context, { id }) =>
     withAgent(context, async (gateway) => {
       const run = await gateway.request({ method: "POST", path: runPath(id, "/cancel") }) as Run;
@@ -129,7 +117,7 @@ export const runsCancelCommand = defineCliCommand({
     }),
 });
 
-/** Command `postern runs resolve <id> resume|close`: decides about a run that was cut off in the middle of a call with an effect. */
+/** Command `postern run resolve <id> resume|close`: decides about a run that was cut off in the middle of a call with an effect. */
 export const runsResolveCommand = defineCliCommand({
   args: {
     id: RUN_ID,
@@ -147,7 +135,7 @@ export const runsResolveCommand = defineCliCommand({
     },
     note: { type: "string", valueHint: "text", description: "Kept with the decision" },
   },
-  example: "postern runs resolve run_0123456789 resume --outcome done",
+  example: "postern run resolve run_0123456789 resume --outcome done",
   run: (context, { id, action, outcome, note }) => {
     if (action !== "resume" && action !== "close") {
       throw new UsageError(`Cannot do "${action}" with a run: use resume or close`);
@@ -161,7 +149,7 @@ export const runsResolveCommand = defineCliCommand({
   },
 });
 
-/** Command `postern runs start <message>`: starts a run that goes on without this terminal. */
+/** Command `postern run start <message>`: starts a run that goes on without this terminal. */
 export const runsStartCommand = defineCliCommand({
   args: {
     "...message": {
@@ -174,7 +162,7 @@ export const runsStartCommand = defineCliCommand({
     conversation: { type: "string", valueHint: "id", description: "Record it under this conversation" },
     follow: { type: "boolean", default: false, description: "Show the answer as it comes, to the run's end" },
   },
-  example: 'postern runs start "Summarise the notes of this week"',
+  example: 'postern run start "Summarise the notes of this week"',
   async run(context, args) {
     const message = args._.length > 0 ? args._.join(" ") : await context.io.readStdin();
     if (message === undefined || message.trim() === "") {

@@ -5,12 +5,12 @@ import { messageOf } from "../../lib/base/errors.ts";
 import { exactLine, exactText } from "../../lib/base/text.ts";
 import type { SkillDetail, SkillInfo, SkillProblem } from "../../lib/extensions/skills/skill_info.ts";
 import type { SkillTest } from "../../lib/extensions/skills/test_skill.ts";
-import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { requireYes } from "../terminal/require_yes.ts";
 import { toTable } from "../terminal/terminal_text.ts";
 
-const NAME = { type: "string", valueHint: "name", description: "Name of the skill (required)" } as const;
+const NAME = { type: "positional", required: true, description: "Name of the skill, from postern skill list" } as const;
 
 /** Command `postern skill list`: all skills, and why each is on or off. */
 export const skillListCommand = defineCliCommand({
@@ -36,19 +36,31 @@ export const skillListCommand = defineCliCommand({
     }),
 });
 
-/** Command `postern skill install`: installs a skill from a folder, an archive or a git repository. */
-export const skillInstallCommand = defineCliCommand({
+/** Command `postern skill show`: one skill with the text of its files. */
+export const skillShowCommand = defineCliCommand({
+  args: { name: NAME },
+  example: "postern skill show pdf-forms",
+  run: (context, { name }) =>
+    withGateway(context, async (gateway) => {
+      const skill = await gateway.request({ method: "GET", path: pathOf(name) }) as SkillDetail;
+      const { state, source, folder, reason, text } = skill;
+      const head = `${exactLine(skill.name)} (${source}), ${exactLine(folder)}: ${exactLine(reason ?? state)}`;
+      context.print(skill, [head, ...notesOf(skill), "", exactText(text)].join("\n"));
+    }),
+});
+
+/** Command `postern skill add`: installs a skill from a folder, an archive or a git repository. */
+export const skillAddCommand = defineCliCommand({
   args: {
     name: NAME,
     source: {
-      type: "string",
-      valueHint: "source",
-      description: "Folder, archive (tar, tar.gz, zip) or URL of a git repository with an optional #branch (required)",
+      type: "positional",
+      required: true,
+      description: "Folder, archive (tar, tar.gz, zip) or URL of a git repository with an optional #branch",
     },
   },
-  example: "postern skill install --name pdf-forms --source https://example.com/skills.git",
+  example: "postern skill add pdf-forms https://example.com/skills.git",
   async run(context, { name, source }) {
-    if (name === undefined || source === undefined) throw new UsageError("Cannot install without --name and --source");
     return await withGateway(context, async (gateway) => {
       const skill = await install(context, gateway, { name, source }) as SkillInfo;
       const state = skill.on ? "it is on" : exactLine(skill.reason ?? "it is off");
@@ -61,9 +73,8 @@ export const skillInstallCommand = defineCliCommand({
 /** Command `postern skill test`: checks a skill strictly. */
 export const skillTestCommand = defineCliCommand({
   args: { name: NAME },
-  example: "postern skill test --name pdf-forms",
+  example: "postern skill test pdf-forms",
   async run(context, { name }) {
-    if (name === undefined) throw new UsageError("Cannot test a skill without --name");
     return await withGateway(context, async (gateway) => {
       const tested = await gateway.request({ method: "GET", path: `${pathOf(name)}/test` }) as SkillTest;
       const lines = tested.errors.map(problemLine);
@@ -74,22 +85,18 @@ export const skillTestCommand = defineCliCommand({
   },
 });
 
-/** Command `postern skill trust`: shows a skill, or what changed of it, and asks. Counts for exactly the content that was shown. */
-export const skillTrustCommand = defineCliCommand({
+/** Command `postern skill enable`: shows a skill, or what changed of it, and asks. Counts for exactly the content that was shown. */
+export const skillEnableCommand = defineCliCommand({
   args: {
     name: NAME,
     digest: { type: "string", valueHint: "sha256", description: "Trust it only with this content" },
     yes: { type: "boolean", description: "Trust it without a question" },
-    revoke: { type: "boolean", description: "Take the trust back" },
+    revoke: { type: "boolean", description: "Stop trusting it, as skill disable does" },
   },
-  example: "postern skill trust --name deploy",
+  example: "postern skill enable deploy",
   async run(context, { name, digest, yes, revoke }) {
-    if (name === undefined) throw new UsageError("Cannot trust a skill without --name");
     return await withGateway(context, async (gateway) => {
-      if (revoke === true) {
-        const skill = await gateway.request({ method: "DELETE", path: `${pathOf(name)}/trust` }) as SkillInfo;
-        return context.print(skill, `${exactLine(name)} is no longer trusted`);
-      }
+      if (revoke === true) return await stopTrusting(context, gateway, name);
       const skill = await gateway.request({ method: "GET", path: pathOf(name) }) as SkillDetail;
       if (digest !== undefined && digest !== skill.digest) {
         const reason = `its digest is ${skill.digest}, and not the one that was given`;
@@ -104,12 +111,23 @@ export const skillTrustCommand = defineCliCommand({
   },
 });
 
+/** Command `postern skill disable`: takes the trust in a skill back. */
+export const skillDisableCommand = defineCliCommand({
+  args: { name: NAME },
+  example: "postern skill disable deploy",
+  run: (context, { name }) => withGateway(context, (gateway) => stopTrusting(context, gateway, name)),
+});
+
+async function stopTrusting(context: CommandContext, gateway: ReachedGateway, name: string): Promise<void> {
+  const skill = await gateway.request({ method: "DELETE", path: `${pathOf(name)}/trust` }) as SkillInfo;
+  context.print(skill, `${exactLine(name)} is no longer trusted`);
+}
+
 /** Command `postern skill remove`: removes an installed skill. */
 export const skillRemoveCommand = defineCliCommand({
   args: { name: NAME },
-  example: "postern skill remove --name pdf-forms",
+  example: "postern skill remove pdf-forms",
   async run(context, { name }) {
-    if (name === undefined) throw new UsageError("Cannot remove a skill without --name");
     return await withGateway(context, async (gateway) => {
       await gateway.request({ method: "DELETE", path: pathOf(name) });
       context.print({ name, removed: true }, `Removed ${exactLine(name)}`);

@@ -179,7 +179,7 @@ export function toldProgress(
       case "resumed":
         return say("A copy was begun before: it goes on from there");
       case "changed":
-        return say("The records have changed since that copy was begun: it is made anew");
+        return say("The records have changed since that copy was begun: it is made again");
       case "verify":
         return say("Reading both sides again, to compare counts and digests");
       case "copy":

@@ -30,7 +30,7 @@ export const storageRekeyCommand = defineCliCommand({
 });
 
 function toText({ rewritten, left, unreadable, complete, old_key: old }: RekeyProgress): string {
-  const lines = [`Encrypted ${rewritten} ${rewritten === 1 ? "record" : "records"} anew`];
+  const lines = [`Re-encrypted ${rewritten} ${rewritten === 1 ? "record" : "records"}`];
   for (const { collection, key, reason } of unreadable) {
     lines.push(`Cannot read ${JSON.stringify(key)} of ${collection}: ${reason}`);
   }

@@ -2,7 +2,7 @@ import type { TokenRecord } from "../../lib/access/identity.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import { CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { reachGateway, withGateway } from "../reach_gateway.ts";
-import { toTable } from "../terminal/terminal_text.ts";
+import { printable, toDefinitions, toTable } from "../terminal/terminal_text.ts";
 
 /** Command `postern pair`: prints a new code for one more client. An earlier unused code stops working. */
 export const pairCommand = defineCliCommand({
@@ -52,7 +52,7 @@ export const tokenListCommand = defineCliCommand({
         token.plain ? "plain" : "",
         token.last_used_at ?? "never",
       ]);
-      const none = "No token is stored. Make one with: postern token create --label my-script";
+      const none = "No token is stored. Make one with: postern token add --label my-script";
       context.print(
         data,
         rows.length === 0 ? context.named(none) : toTable(
@@ -64,8 +64,25 @@ export const tokenListCommand = defineCliCommand({
     }),
 });
 
-/** Command `postern token create`: makes a token and prints it. No other command shows it again. */
-export const tokenCreateCommand = defineCliCommand({
+/** Command `postern token show <id>`: one stored token, without its secret. */
+export const tokenShowCommand = defineCliCommand({
+  args: { id: { type: "positional", required: true, description: "Id of the token, from postern token list" } },
+  example: "postern token show tok_0123456789",
+  run: (context, { id }) =>
+    withGateway(context, async (gateway) => {
+      const path = `/v1/tokens/${encodeURIComponent(id)}`;
+      const token = await gateway.request({ method: "GET", path }) as TokenRecord;
+      const rows = Object.entries(token).map(([name, value]) => [name, shownValue(value)] as const);
+      context.print(token, printable(toDefinitions(rows, context.io.columns)));
+    }),
+});
+
+function shownValue(value: unknown): string {
+  return value === null ? "none" : Array.isArray(value) ? value.join(", ") : String(value);
+}
+
+/** Command `postern token add`: makes a token and prints it. No other command shows it again. */
+export const tokenAddCommand = defineCliCommand({
   args: {
     scope: {
       type: "string",
@@ -75,12 +92,12 @@ export const tokenCreateCommand = defineCliCommand({
     ttl: {
       type: "string",
       valueHint: "time",
-      description: "Lifetime, as 90s, 15m, 12h or 30d (default: for ever)",
+      description: "Lifetime, such as 90s, 15m, 12h or 30d (default: for ever)",
     },
     "idle-ttl": {
       type: "string",
       valueHint: "time",
-      description: "Lifetime without use, as 12h or 30d (default: no limit)",
+      description: "Lifetime without use, such as 12h or 30d (default: no limit)",
     },
     plain: {
       type: "boolean",
@@ -95,7 +112,7 @@ export const tokenCreateCommand = defineCliCommand({
     },
     label: { type: "string", valueHint: "text", description: "Purpose of the token, shown in lists" },
   },
-  example: "postern token create --scope chat,tools --ttl 30d --label my-script",
+  example: "postern token add --scope chat,tools --ttl 30d --label my-script",
   run: (context, args) =>
     withGateway(context, async (gateway) => {
       const { scope, ttl, label, plain, tools, "idle-ttl": idleTtl } = args;
@@ -121,15 +138,15 @@ export const tokenCreateCommand = defineCliCommand({
     }),
 });
 
-/** Command `postern token revoke <id>`, or with `--all`: tokens that stop working at once. */
-export const tokenRevokeCommand = defineCliCommand({
+/** Command `postern token remove <id>`, or with `--all`: tokens that stop working at once. */
+export const tokenRemoveCommand = defineCliCommand({
   args: {
     id: { type: "positional", required: false, description: "Id of the token, from postern token list" },
     all: { type: "boolean", description: "Revoke every stored token" },
   },
-  example: "postern token revoke tok_0123456789",
+  example: "postern token remove tok_0123456789",
   run(context, { id, all }) {
-    if ((id === undefined) === (all !== true)) throw new UsageError('Cannot run "token revoke": give one id, or --all');
+    if ((id === undefined) === (all !== true)) throw new UsageError('Cannot run "token remove": give one id, or --all');
     return withGateway(context, async (gateway) => {
       const path = all === true ? "/v1/tokens" : `/v1/tokens/${encodeURIComponent(String(id))}`;
       const reply = await gateway.request({ method: "DELETE", path });
@@ -158,7 +175,7 @@ function toTime(seconds: number): string {
 function parseTtl(flag: string, text: string): number {
   const [, amount, unit = ""] = /^([1-9]\d{0,9})([smhd]?)$/.exec(text) ?? [];
   if (amount === undefined) {
-    throw new UsageError(`Cannot use "${flag}": it must be a time as 90s, 15m, 12h or 30d, not "${text}"`);
+    throw new UsageError(`Cannot use "${flag}": it must be a time such as 90s, 15m, 12h or 30d, not "${text}"`);
   }
   return Number(amount) * (UNIT_SECONDS[unit] ?? 1);
 }

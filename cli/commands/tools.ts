@@ -17,12 +17,12 @@ export const INPUT_ARG = {
   description: "JSON, the tool's text form, @file, or - for standard input (default: {})",
 } as const;
 
-const TOOL = { type: "positional", required: true, description: "Name of the tool, from postern tools list" } as const;
+const TOOL = { type: "positional", required: true, description: "Name of the tool, from postern tool list" } as const;
 
-/** Command `postern tools list`: all tools, and why each is on or off. */
+/** Command `postern tool list`: all tools, and why each is on or off. */
 export const toolsListCommand = defineCliCommand({
   args: {},
-  example: "postern tools list",
+  example: "postern tool list",
   async run(context) {
     const tools = await askGateway(context, (gateway) => listTools(gateway, context));
     const rows = tools.map((
@@ -39,10 +39,10 @@ export const toolsListCommand = defineCliCommand({
   },
 });
 
-/** Command `postern tools info <tool>`: description and input fields of a tool. */
-export const toolsInfoCommand = defineCliCommand({
+/** Command `postern tool show <tool>`: description and input fields of a tool. */
+export const toolsShowCommand = defineCliCommand({
   args: { tool: TOOL },
-  example: "postern tools info read_file",
+  example: "postern tool show read_file",
   async run(context, { tool: name }) {
     const tool = await readTool(context, name);
     const properties = Object.entries(tool.input_schema?.properties ?? {}).map(([key, schema]) => {
@@ -62,10 +62,55 @@ export const toolsInfoCommand = defineCliCommand({
   },
 });
 
-/** Command `postern tools schema <tool>`: JSON Schema of the tool's input, with or without --json. */
+/** Command `postern tool enable <tool>`: sets the switch of the tool in the configuration. */
+export const toolsEnableCommand = switchCommand(true);
+
+/** Command `postern tool disable <tool>`: sets the switch of the tool in the configuration. */
+export const toolsDisableCommand = switchCommand(false);
+
+function switchCommand(on: boolean) {
+  const verb = on ? "enable" : "disable";
+  return defineCliCommand({
+    args: { tool: TOOL },
+    example: `postern tool ${verb} write_file`,
+    async run(context, { tool: name }) {
+      const { BUILTIN_TOOLS } = await import("../../lib/tools/builtin.ts");
+      const tool = BUILTIN_TOOLS.find((tool) => tool.name === name) ?? await readTool(context, name);
+      const enabledBy = "enabledBy" in tool ? tool.enabledBy : undefined;
+      const [, section, key] = /^\[([\w.]+)\] (\w+) = true$/.exec(enabledBy ?? "") ?? [];
+      if (section === undefined || key === undefined) {
+        throw new CommandError(`Cannot ${verb} "${name}": ${noSwitch(tool)}`);
+      }
+      const { editConfiguration } = await import("../edit_configuration.ts");
+      const { setConfigValue } = await import("../../lib/config/edit_config.ts");
+      const path = [...section.split("."), key];
+      const file = await editConfiguration(context, (text) => setConfigValue(text, path, on));
+      const names = BUILTIN_TOOLS.filter((other) => other.enabledBy === enabledBy).map(({ name }) => name);
+      context.print(
+        { file, key: path.join("."), tools: names },
+        `${on ? "Enabled" : "Disabled"} ${names.join(", ")}: set ${path.join(".")} in ${file}`,
+      );
+      return EXIT.ok;
+    },
+  });
+}
+
+function noSwitch(
+  { source, enabledBy, name }: {
+    readonly source: string;
+    readonly enabledBy?: string | undefined;
+    readonly name: string;
+  },
+): string {
+  if (enabledBy !== undefined) return `no single switch does that; set ${enabledBy}`;
+  if (source === "builtin") return "it is always on; take it out of the tools of [agent]";
+  return `it comes with what offers it; see postern tool show ${name}`;
+}
+
+/** Command `postern tool schema <tool>`: JSON Schema of the tool's input, with or without --json. */
 export const toolsSchemaCommand = defineCliCommand({
   args: { tool: TOOL },
-  example: "postern tools schema read_file",
+  example: "postern tool schema read_file",
   async run(context, { tool: name }) {
     const schema = (await readTool(context, name)).input_schema ?? null;
     context.print(schema, JSON.stringify(schema, null, 2));
@@ -79,7 +124,7 @@ export function findTool<T extends { readonly name: string }>(tools: readonly T[
   if (tool !== undefined) return tool;
   const meant = nearest(name, tools.map((candidate) => candidate.name));
   throw new UsageError(
-    `Cannot find the tool "${name}": ${meant === undefined ? "see postern tools list" : `did you mean "${meant}"?`}`,
+    `Cannot find the tool "${name}": ${meant === undefined ? "see postern tool list" : `did you mean "${meant}"?`}`,
   );
 }
 
@@ -130,7 +175,8 @@ function firstSentence(text: string): string {
   return /^.*?[.](?=\s|$)/s.exec(text)?.[0].replace(/\s+/g, " ").slice(0, -1) ?? text;
 }
 
-interface CallReply {
+/** Reply of the gateway to a tool call. */
+export interface CallReply {
   readonly output: string;
   readonly is_error: boolean;
   readonly data?: unknown;
@@ -138,12 +184,12 @@ interface CallReply {
 }
 
 /**
- * Command `postern tools call`: exit code 0, 1 when the tool fails or the call is denied, 2 for a wrong command line.
+ * Command `postern tool call`: exit code 0, 1 when the tool fails or the call is denied, 2 for a wrong command line.
  * Source: docs/design/tools.md "The contract of a tool"
  */
 export const toolsCallCommand = defineCliCommand({
   args: {
-    tool: { type: "positional", required: true, description: "Name of the tool, from postern tools list" },
+    tool: { type: "positional", required: true, description: "Name of the tool, from postern tool list" },
     input: INPUT_ARG,
     yes: { type: "boolean", description: "Approve the call where the policy would ask" },
     approval: {
@@ -152,38 +198,77 @@ export const toolsCallCommand = defineCliCommand({
       description: "Id of an approval that was given for exactly this call",
     },
   },
-  example: `postern tools call read_file --input '{"path": "README.md"}'`,
+  example: `postern tool call read_file --input '{"path": "README.md"}'`,
   async run(context, args) {
     const input = toInput(await readInput(args.input ?? "{}", context.io));
     const gateway = await reachGateway(context, { agent: false });
     try {
-      const { name, source } = await requireTool(gateway, context, args.tool);
-      // The built-in tools for MCP servers stand for those of the servers
-      const mayAsk = source === "program" || name === "mcp" || name.startsWith("mcp_");
-      const calls = { name: args.tool, input, approved: args.yes === true };
-      const callWith = (approvalId: string | undefined) =>
-        answerInCall(context, gateway, {
-          mayAsk,
-          call: (requestId) => call(gateway, { ...calls, approvalId, requestId }),
-        });
-      const reply = await callWith(args.approval);
-      const { approval_id: id } = reply;
-      // The person at the terminal may approve the call. Without a terminal the call is denied, and the approval stays open
-      if (id === undefined || args.approval !== undefined) return show(context, reply);
-      if (!context.io.isTerminal.stderr) return show(context, await unanswered(gateway, { ...reply, id }));
-      switch (await askPerson(context, gateway, { id, inRun: false })) {
-        case "approve":
-          return show(context, await callWith(id));
-        case "deny":
-          return show(context, { output: `Cannot call "${args.tool}": it was not approved`, is_error: true });
-        case undefined:
-          return show(context, await unanswered(gateway, { ...reply, id }));
-      }
+      return show(context, await callTool(context, gateway, { ...args, input }));
     } finally {
       await gateway.close();
     }
   },
 });
+
+/** Tool call that a command makes. */
+export interface CommandCall {
+  readonly tool: string;
+  /** JSON object or the tool's text form */
+  readonly input: unknown;
+  /** True: the call is approved where the policy would ask. Default false */
+  readonly yes?: boolean | undefined;
+  /** Id of an approval that was given for exactly this call. Default: none */
+  readonly approval?: string | undefined;
+}
+
+/** Calls a tool of the gateway, and lets the person at the terminal answer where the policy asks. @throws {UsageError} an unknown tool */
+export async function callTool(
+  context: CommandContext,
+  gateway: ReachedGateway,
+  { tool, input, yes, approval }: CommandCall,
+): Promise<CallReply> {
+  const { name, source } = await requireTool(gateway, context, tool);
+  // The built-in tools for MCP servers stand for those of the servers
+  const mayAsk = source === "program" || name === "mcp" || name.startsWith("mcp_");
+  const calls = { name, input, approved: yes === true };
+  const callWith = (approvalId: string | undefined) =>
+    answerInCall(context, gateway, {
+      mayAsk,
+      call: (requestId) => call(gateway, { ...calls, approvalId, requestId }),
+    });
+  const reply = await callWith(approval);
+  const { approval_id: id } = reply;
+  // The person at the terminal may approve the call. Without a terminal the call is denied, and the approval stays open
+  if (id === undefined || approval !== undefined) return reply;
+  if (!context.io.isTerminal.stderr) return await unanswered(gateway, { ...reply, id });
+  switch (await askPerson(context, gateway, { id, inRun: false })) {
+    case "approve":
+      return await callWith(id);
+    case "deny":
+      return { output: `Cannot call "${tool}": it was not approved`, is_error: true };
+    case undefined:
+      return await unanswered(gateway, { ...reply, id });
+  }
+}
+
+/**
+ * Calls a tool for a command of its own, such as `cron_add` for `schedule add`, and prints its words, with --json its data.
+ * @throws {CommandError} the tool failed or is off, or nobody approved the call; with its sentence
+ */
+export async function useTool(
+  context: CommandContext,
+  gateway: ReachedGateway,
+  { toText, toData, ...call }: CommandCall & {
+    /** Makes the text from the tool's data. Default: the tool's words */
+    readonly toText?: (data: unknown) => string;
+    /** Chooses the part of the data that --json prints. Default: all of it */
+    readonly toData?: (data: unknown) => unknown;
+  },
+): Promise<void> {
+  const { output, is_error: isError, data } = await callTool(context, gateway, call);
+  if (isError) throw new CommandError(output);
+  context.print(toData?.(data) ?? data ?? { output }, printable(toText?.(data) ?? output));
+}
 
 interface Call {
   readonly name: string;
@@ -214,7 +299,7 @@ async function unanswered(gateway: ReachedGateway, reply: CallReply & { readonly
   return {
     ...denied,
     output: `${reason}. --yes approves it at once. A person may approve it as "${id}" until ${until}, with ` +
-      `postern approvals approve ${id}: then repeat this call with --approval ${id}`,
+      `postern approval approve ${id}: then repeat this call with --approval ${id}`,
   };
 }
 
@@ -230,7 +315,7 @@ function withNewline(text: string): string {
 }
 
 /** Returns a JSON object as an object. Anything else is the tool's text form. */
-function toInput(text: string): unknown {
+export function toInput(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text);
     return value !== null && typeof value === "object" && !Array.isArray(value) ? value : text;

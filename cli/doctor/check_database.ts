@@ -119,5 +119,5 @@ function judge(path: string): Finding {
 }
 
 function toRestore(path: string): string {
-  return `postern restore <file>, or mv "${path}" "${path}.damaged" to begin anew`;
+  return `postern restore <file>, or mv "${path}" "${path}.damaged" to start over`;
 }

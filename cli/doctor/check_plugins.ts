@@ -45,7 +45,7 @@ async function checkEnabled(installation: Installation): Promise<readonly Findin
   if (status !== 200) return [warning("plugins", "The gateway does not tell of its plugins", "postern plugin list")];
   const { data } = body as { readonly data: readonly PluginInfo[] };
   const stuck = data.filter((plugin) => isStuck(plugin)).map(({ id, reason }) =>
-    warning("plugins", `The plugin "${id}" cannot be called: ${reason}`, `postern plugin info ${id}`)
+    warning("plugins", `The plugin "${id}" cannot be called: ${reason}`, `postern plugin show ${id}`)
   );
   const on = data.filter((plugin) => plugin.on).length;
   return stuck.length > 0 ? stuck : [fine("plugins", `${on} of ${data.length} are on`)];

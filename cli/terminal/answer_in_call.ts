@@ -58,7 +58,7 @@ async function answer(context: CommandContext, gateway: ReachedGateway, { id, se
   if (canAsk && await askPerson(context, gateway, { id, inRun: false }) !== undefined) return;
   const asks = `${server === undefined ? "The program" : `The MCP server "${exactLine(server)}"`} asks something`;
   if (gateway.running !== undefined) {
-    return say(`${asks}, and the call waits: postern approvals approve ${id}, or deny; the dashboard shows it too`);
+    return say(`${asks}, and the call waits: postern approval approve ${id}, or deny; the dashboard shows it too`);
   }
   // The question ends with this process, and no other one can answer it
   say(

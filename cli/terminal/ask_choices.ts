@@ -86,7 +86,7 @@ function providerQuestion(servers: readonly LocalServer[]): string {
   2  OpenAI
   3  Anthropic
   4  OpenRouter${found.join("")}
-  or the address of another server, as http://127.0.0.1:8000/v1`;
+  or the address of another server, such as http://127.0.0.1:8000/v1`;
 }
 
 function toProvider(answer: string, servers: readonly LocalServer[]): Read<NonNullable<StarterChoices["provider"]>> {

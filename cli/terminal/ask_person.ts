@@ -140,6 +140,6 @@ export async function answerQuestion(context: CommandContext, gateway: ReachedGa
   if (status !== "pending") return true;
   const answer = context.flags.json ? undefined : await askPerson(context, gateway, { id, inRun: false });
   if (answer !== undefined) return true;
-  context.say(`The run waits for an answer: postern approvals approve ${id}, or deny; a gateway then goes on with it`);
+  context.say(`The run waits for an answer: postern approval approve ${id}, or deny; a gateway then goes on with it`);
   return false;
 }

@@ -43,7 +43,7 @@ const HELP = [
 const NOTES =
   "With the offline assistant /<tool> {...} calls a tool. A line that begins with a space is sent as it is.\n" +
   "Ctrl-C stops a reply, or empties the line. Up and down give earlier messages; a paste is one piece.\n" +
-  "To connect a model: postern init asks which, or put a key into the environment, as OPENAI_API_KEY.";
+  "To connect a model: postern init asks which, or put a key into the environment, such as OPENAI_API_KEY.";
 
 interface ChatCommandsOptions {
   readonly context: CommandContext;
@@ -168,7 +168,7 @@ class GatewayChatCommands implements ChatCommands {
     // Two blanks between the columns, three dots at the end
     const width = Math.max(20, (this.#columns ?? DEFAULT_COLUMNS) - nameWidth - 5);
     this.#say(toTable(["TOOL", "WHAT"], on.map(({ name, description }) => [name, shorten(description, width)])));
-    if (off > 0) this.#say(`${off} more are off: postern tools list says why`);
+    if (off > 0) this.#say(`${off} more are off: postern tool list says why`);
   }
 
   async #knownTools(): Promise<readonly ToolLine[]> {

@@ -42,7 +42,7 @@ export async function showRunEvents(
     view.end();
   }
   const isNews = failure === undefined || seq > after;
-  if (!ended && isNews) context.say(`The run goes on: postern runs events ${id} --follow --after ${seq}`);
+  if (!ended && isNews) context.say(`The run goes on: postern run events ${id} --follow --after ${seq}`);
   if (failure !== undefined) throw failure;
 }
 
@@ -66,8 +66,8 @@ async function showQuestion(context: CommandContext, gateway: ReachedGateway, id
   context.say(shownApproval(approval, { columns: messageColumns(context.io) }));
   context.say(
     `The run waits for an answer until ${approval.expires_at}, in the dashboard or by:\n` +
-      `  postern approvals approve ${id}\n  postern approvals deny ${id}\n` +
-      `How to remember the answer:\n  postern approvals show ${id}`,
+      `  postern approval approve ${id}\n  postern approval deny ${id}\n` +
+      `How to remember the answer:\n  postern approval show ${id}`,
   );
 }
 

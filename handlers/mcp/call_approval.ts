@@ -11,7 +11,7 @@ import type { Approval } from "../../lib/base/records/approval.ts";
 import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
 import { exactLine } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
-import { describeApproval, toApprovalText } from "../../lib/guard/describe_approval.ts";
+import { describeApproval, toApprovalText, whyAsked } from "../../lib/guard/describe_approval.ts";
 import type { Approvals } from "../../lib/guard/approvals.ts";
 import { askElicitation } from "../../lib/runs/supervisor/ask_elicitation.ts";
 import type { Approver } from "../../lib/tools/runtime/tool_call.ts";
@@ -196,7 +196,8 @@ export class CallApproval {
       method: "elicitation/create",
       params: {
         mode: "url",
-        message: `Postern asks before it calls "${exactLine(approval.tool)}": ${exactLine(approval.reason)}. ` +
+        message:
+          `Postern asks before it calls "${exactLine(approval.tool)}". ${exactLine(whyAsked(approval.reason))}. ` +
           "Answer in the dashboard of the gateway.",
         url: this.#dashboard(approval.id),
         // The id exists in revisions with sessions alone

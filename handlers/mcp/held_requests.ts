@@ -91,7 +91,7 @@ export class HeldRequests {
     if (held === undefined || held.round !== state.round) {
       throw invalidParams(
         sdk,
-        "Cannot go on with this request: its questions were answered before or not in time, or it has ended; send it anew, without requestState",
+        "Cannot go on with this request: its questions were answered before or not in time, or it has ended; send it again, without requestState",
         { reason: "invalid_request_state" },
       );
     }

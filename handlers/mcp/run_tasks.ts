@@ -214,7 +214,7 @@ function sayState(
     case "waiting_for_approval":
       return `The run waits for a person's answer${waitsAt === undefined ? "" : ` at ${waitsAt}`}`;
     case "needs_review":
-      return `The run was interrupted in the middle of an effect: a person must decide with postern runs resolve ${id}`;
+      return `The run was interrupted in the middle of an effect: a person must decide with postern run resolve ${id}`;
     case "failed":
       return error?.message;
     case "running":

@@ -157,7 +157,7 @@ export const revokeApprovalRuleRoute: Route = strictRoute({
     if (!await context.services.approvals.revoke(id, callerOf(context, "http"))) {
       throw httpError(
         "not_found",
-        'Cannot find an approval rule with this id: "postern approvals rules" and GET /v1/approval-rules show those that exist',
+        'Cannot find an approval rule with this id: "postern approval rules" and GET /v1/approval-rules show those that exist',
       );
     }
     return jsonReply(context, 200, { id, deleted: true });

@@ -111,7 +111,7 @@ export const verifyAuditRoute: Route = {
   query: {
     head: {
       description:
-        "A head kept from before, as <position>:<hash>, in a cluster <chain>:<position>:<hash>: nothing up to it may have been rewritten",
+        "A head kept from before, such as <position>:<hash>, in a cluster <chain>:<position>:<hash>: nothing up to it may have been rewritten",
       schema: { type: "string", pattern: HEAD.source },
     },
   },

@@ -178,7 +178,7 @@ export const drainGatewayRoute: Route = strictRoute({
   path: "/v1/cluster/gateways/:id/drain",
   access: "admin",
   summary:
-    "Drain a gateway of the cluster: it ends its work, hands durable runs on, and takes no more until it is started again",
+    "Drain a gateway of the cluster: it ends its work, hands durable runs on, and accepts no new work until it is restarted",
   body: drainBodySchema,
   bodyOptional: true,
   reply: {

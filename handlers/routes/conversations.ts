@@ -172,6 +172,6 @@ function atWork(what: string) {
 function unknownConversation() {
   return httpError(
     "not_found",
-    'Cannot find this conversation: "/resume" in "postern chat" and GET /v1/conversations show those that are kept',
+    'Cannot find this conversation: "postern conversation list", "/resume" in "postern chat" and GET /v1/conversations show those that are kept',
   );
 }

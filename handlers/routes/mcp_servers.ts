@@ -157,7 +157,7 @@ export const acceptMcpToolsRoute: Route = strictRoute({
 export const restartMcpServerRoute: Route = strictRoute({
   ...COMMAND,
   path: "/v1/mcp-servers/:name/restart",
-  summary: "Start a server anew, and read its tools; a start that fails is in the reply",
+  summary: "Restart a server, and read its tools; a start that fails is in the reply",
   errors: ["conflict", "request_timeout"],
   handler: (_request, context) =>
     answer(

@@ -81,7 +81,7 @@ export const describeNodeRoute: Route = {
   path: "/v1/nodes/:id/describe",
   access: "tools",
   errors: ["overloaded", "shutting_down", "provider_timeout"],
-  summary: "Ask a node for its tools anew",
+  summary: "Ask a node for its tools again",
   reply: { status: 200, type: "application/json", schema: describedSchema },
   idempotency: "harmless",
   async handler(_request, context) {
@@ -193,7 +193,7 @@ function requireNodes({ nodes }: Services): Nodes {
   if (nodes !== undefined) return nodes;
   throw httpError(
     "not_found",
-    "Cannot find this path: node control is off; set [gateway.node_control] enabled = true and start the gateway anew",
+    "Cannot find this path: node control is off; set [gateway.node_control] enabled = true and restart the gateway",
   );
 }
 

@@ -88,6 +88,6 @@ export const runScheduleRoute: Route = {
 function unknown() {
   return httpError(
     "not_found",
-    'Cannot find this schedule: "postern cron list", cron_list and GET /v1/schedules show those there are',
+    'Cannot find this schedule: "postern schedule list", cron_list and GET /v1/schedules show those there are',
   );
 }

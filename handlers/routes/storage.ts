@@ -20,7 +20,7 @@ export const rekeyRoute = strictRoute({
   method: "POST",
   path: "/v1/storage/rekey",
   access: "admin",
-  summary: "Encrypt up to 200 records anew with the new key; call it until complete is true",
+  summary: "Encrypt up to 200 records with the new key; call it until complete is true",
   reply: { status: 200, type: "application/json", schema: rekeySchema },
   errors: ["conflict"],
   idempotency: "harmless",

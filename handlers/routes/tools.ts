@@ -98,7 +98,7 @@ function findTool({ services, params }: RequestContext) {
   if (tool === undefined) {
     throw httpError(
       "not_found",
-      'Cannot find this tool: "postern tools list" and GET /v1/tools show those that exist',
+      'Cannot find this tool: "postern tool list" and GET /v1/tools show those that exist',
       { param: "name" },
     );
   }

@@ -270,6 +270,6 @@ export async function openRunEvents(runs: StoredRuns, id: string, options: OpenR
 function unknownRun() {
   return httpError(
     "not_found",
-    'Cannot follow this run: "postern runs list" and GET /v1/runs show those that are recorded',
+    'Cannot follow this run: "postern run list" and GET /v1/runs show those that are recorded',
   );
 }

@@ -71,7 +71,7 @@ export async function findRun(runs: StoredRuns, id: string): Promise<Run> {
   if (run !== undefined) return run;
   throw httpError(
     "not_found",
-    'Cannot find this run: "postern runs list" and GET /v1/runs show those that are recorded',
+    'Cannot find this run: "postern run list" and GET /v1/runs show those that are recorded',
   );
 }
 
@@ -79,7 +79,7 @@ function notToCancel(run: Run) {
   const reason = isEnded(run.status)
     ? `it is ${run.status} already`
     : run.status === "needs_review"
-    ? `it waits for a person; close it with "postern runs resolve ${run.id} close" or POST /v1/runs/${run.id}/resolve`
+    ? `it waits for a person; close it with "postern run resolve ${run.id} close" or POST /v1/runs/${run.id}/resolve`
     : "it is being stopped already";
   return httpError("conflict", `Cannot cancel this run: ${reason}`);
 }

@@ -67,8 +67,8 @@ export function createReloads({ clock, log, running, prepare, record }: ReloadsO
       await record?.({ keys: applied, needsRestart });
       use();
     }
-    if (applied.length > 0) log.info(`The configuration was loaded anew: ${applied.join(", ")}`, { applied });
-    else if (needsRestart.length === 0) log.info("The configuration was loaded anew: nothing in it has changed");
+    if (applied.length > 0) log.info(`Reloaded the configuration: ${applied.join(", ")}`, { applied });
+    else if (needsRestart.length === 0) log.info("Reloaded the configuration: nothing in it has changed");
     const at = time();
     status = {
       loaded_at: isUsed ? at : status.loaded_at,

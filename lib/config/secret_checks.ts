@@ -125,6 +125,6 @@ function* placeChecks(
 function* hostChecks(hosts: readonly string[], path: KeyPath): Iterable<SecretContradiction> {
   for (const [index, host] of hosts.entries()) {
     if (HOST.test(host)) continue;
-    yield { path: [...path, "hosts", index], reason: 'it must be the name of a host, as "api.example.com"' };
+    yield { path: [...path, "hosts", index], reason: 'it must be the name of a host, such as "api.example.com"' };
   }
 }

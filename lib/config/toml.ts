@@ -23,7 +23,7 @@ export function parseToml(text: string, file: string): RawTable {
 }
 
 /** Way out for a Windows path in double quotes, where a backslash begins an escape. */
-export const USE_SINGLE_QUOTES = "write a Windows path in single quotes, as 'C:\\notes'";
+export const USE_SINGLE_QUOTES = "write a Windows path in single quotes, such as 'C:\\notes'";
 
 /** Place and reason of an error that the TOML parser threw for a text, in the parser's words. Quotes nothing of the text. */
 export function tomlFault(

@@ -128,7 +128,7 @@ function* gatewayChecks({ gateway }: Config): Iterable<Contradiction> {
     if (origin === "*" || (URL.canParse(origin) && new URL(origin).origin === origin)) continue;
     yield {
       path: ["gateway", "cors_origins", index],
-      reason: 'it must be "*" or an origin, as "https://app.example.com" without a path',
+      reason: 'it must be "*" or an origin, such as "https://app.example.com" without a path',
     };
   }
   if (gateway.cors_origins.includes("*") && !gateway.require_pairing) {
@@ -174,7 +174,7 @@ function* providerChecks(config: Config, own: readonly string[]): Iterable<Contr
     if (provider.kind === "openai_compatible" && provider.base_url === "") {
       yield {
         path: [...path, "base_url"],
-        reason: 'kind = "openai_compatible" needs the address of the API, as "http://127.0.0.1:8000/v1"',
+        reason: 'kind = "openai_compatible" needs the address of the API, such as "http://127.0.0.1:8000/v1"',
       };
     }
     if (provider.api_key_env !== "" && provider.api_key_file !== "") {
@@ -274,7 +274,7 @@ function* oauthProblems({ url, oauth }: Config["mcp"]["servers"][string]): Itera
 
 function* webChecks({ url_access: { public_ranges: ranges }, web_search: search }: Config): Iterable<Contradiction> {
   if (search.enabled && search.provider === "searxng" && search.base_url === "") {
-    const reason = 'provider = "searxng" needs the address of your instance, as "http://127.0.0.1:8888"';
+    const reason = 'provider = "searxng" needs the address of your instance, such as "http://127.0.0.1:8888"';
     yield { path: ["web_search", "base_url"], reason };
   }
   if (ranges.length > MAX_PUBLIC_RANGES) {
@@ -326,6 +326,6 @@ function* systemChecks(config: Config): Iterable<Contradiction> {
     yield { path: ["storage", "url"], reason: 'driver = "postgres" needs a postgres:// address' };
   }
   if (config.cron.timezone !== "" && !isTimezone(config.cron.timezone)) {
-    yield { path: ["cron", "timezone"], reason: 'it must be an IANA time zone, as "Europe/Zurich"' };
+    yield { path: ["cron", "timezone"], reason: 'it must be an IANA time zone, such as "Europe/Zurich"' };
   }
 }

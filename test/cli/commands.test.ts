@@ -93,11 +93,11 @@ for (const [way, within] of WAYS) {
         for (
           const [argv, list] of [
             [["token", "revoke", "tok_unknown"], "token list"],
-            [["runs", "show", "run_unknown"], "runs list"],
-            [["runs", "events", "run_unknown"], "runs list"],
-            [["runs", "cancel", "run_unknown"], "runs list"],
-            [["runs", "resolve", "run_unknown", "close"], "runs list"],
-            [["cron", "history", "unknown"], "cron list"],
+            [["runs", "show", "run_unknown"], "run list"],
+            [["runs", "events", "run_unknown"], "run list"],
+            [["runs", "cancel", "run_unknown"], "run list"],
+            [["runs", "resolve", "run_unknown", "close"], "run list"],
+            [["cron", "history", "unknown"], "schedule list"],
           ] as const
         ) {
           const { code, stderr } = await run(argv);

@@ -43,10 +43,10 @@ test("SIGHUP has a gateway load its configuration again, and ends nothing", () =
   withGatewayOf(async (gateway, { home }) => {
     const hangUp = () => process.kill(gateway.pid ?? 0, "SIGHUP");
     hangUp();
-    await gateway.until(/The configuration was loaded anew: nothing in it has changed/);
+    await gateway.until(/Reloaded the configuration: nothing in it has changed/);
     writeFileSync(configOf(home), "[agent]\nmax_iterations = 7\n");
     hangUp();
-    await gateway.until(/The configuration was loaded anew: agent\.max_iterations/);
+    await gateway.until(/Reloaded the configuration: agent\.max_iterations/);
     assert.equal(await gateway.end("SIGTERM"), 0);
   }));
 

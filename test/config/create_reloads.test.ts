@@ -39,7 +39,7 @@ test("a change is applied, told by its keys without their values, and remembered
   await clock.advance(5000);
   await reloads.reload(load({ agent: { system_prompt: "Be brief." } }));
   assert.equal(running().agent.system_prompt, "Be brief.");
-  assert.deepEqual(messages(logged), ["info: The configuration was loaded anew: agent.system_prompt"]);
+  assert.deepEqual(messages(logged), ["info: Reloaded the configuration: agent.system_prompt"]);
   assert.ok(!JSON.stringify(logged).includes("Be brief."));
   const at = new Date(clock.now()).toISOString();
   const last = { at, outcome: "applied", problem: null };

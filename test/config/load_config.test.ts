@@ -171,7 +171,7 @@ test("a Windows path in double quotes gets the way out, also where its escapes a
   const key = (value: string) => `[gateway]\nport = 1\n[agent]\nsystem_prompt = ${value}\n`;
   for (const value of ['"C:\\Users\\me"', '"C:\\data\\"', '"\\\\server\\share"', '"D:\\temp\\new"']) {
     const { message, line } = await refusalOf({ text: key(value) });
-    assert.match(message, /write a Windows path in single quotes, as 'C:\\notes'$/, value);
+    assert.match(message, /write a Windows path in single quotes, such as 'C:\\notes'$/, value);
     assert.equal(line, 4, value);
     assert.doesNotMatch(message, /Users|data|share|temp/);
   }

@@ -103,7 +103,7 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     await openPaired();
     gateway.setGone(true);
     await page.click("#sign-out");
-    await page.getByRole("alert").filter({ hasText: "postern token revoke" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "postern token remove" }).waitFor();
     assert.equal(await page.evaluate("localStorage.length"), 0);
   });
 
@@ -122,6 +122,15 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     await page.waitForSelector("#pair-code");
     assert.equal(await page.inputValue("#pair-code"), "ABCD-EFGH");
     await page.waitForURL(gateway.url);
+  });
+
+  test("is signed in by the address of postern open, and says what is wrong with an old one", async () => {
+    await page.goto(`${gateway.url}#open=WRNG-CODE`);
+    await page.getByText("This code is wrong, used or expired").waitFor();
+    await page.goto("about:blank");
+    await page.goto(`${gateway.url}#open=ABCD-EFGH`);
+    await page.waitForSelector("#message");
+    assert.equal(page.url(), gateway.url);
   });
 
   test("shows text and tool calls while they come, and stops on Escape", async () => {

@@ -62,7 +62,7 @@ describe("the dashboard's MCP servers in Chromium", { skip: NO_PAGE_TEST }, () =
             const files = page.locator("#mcp-files");
             await files.getByText("Ready").waitFor();
             await page.locator("#mcp-broken").getByText("Failed").waitFor();
-            await page.locator("#mcp-lead").getByText("3 of 4 are on, 1 with a session").waitFor();
+            await page.locator("#mcp-lead").getByText("3 of 4 enabled, 1 connected").waitFor();
             await page.locator("#mcp-remote summary").click();
             await page.locator("#mcp-remote").getByText("It wants a person to sign in: postern mcp login remote")
               .waitFor();

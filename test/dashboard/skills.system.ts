@@ -59,7 +59,7 @@ describe("the dashboard's skills in Chromium", { skip: NO_PAGE_TEST }, () => {
       await press("Look at it", "deploy");
       await press("Trust it", "deploy");
       await said("Trust deploy: done.");
-      await press("Trust it no more", "deploy");
+      await press("Stop trusting", "deploy");
       await said("no more: done.");
       await row.getByText("Not trusted:").waitFor();
     }));

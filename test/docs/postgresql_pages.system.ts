@@ -70,7 +70,7 @@ describe("the pages about PostgreSQL", { skip }, () => {
     const database = await server.createDatabase();
     await withReader(async (shell) => {
       await run(shell, "postern daemon start");
-      await run(shell, "postern token create --label before-the-move");
+      await run(shell, "postern token add --label before-the-move");
       await run(shell, "postern config set storage.url_env POSTERN_DATABASE");
       for (const command of commandsWith("docs/postgresql.md", "--dry-run")) await run(shell, command);
       assert.match(await run(shell, "postern token list"), /before-the-move/);

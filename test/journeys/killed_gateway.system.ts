@@ -255,7 +255,7 @@ test("a call that was cut off in a run leaves the run to a person, and goes on a
     const cancelled = await gateway.call(`/v1/runs/${run.id}/cancel`, { method: "POST" });
     assert.match(
       (await jsonOf(cancelled)).error.message,
-      /waits for a person; close it with "postern runs resolve run_\w+ close" or POST .*\/resolve/,
+      /waits for a person; close it with "postern run resolve run_\w+ close" or POST .*\/resolve/,
     );
     assert.equal((await resolve({ action: "resume", outcome: "done", note: "I saw the line" })).status, 200);
     const answer = await jsonOf(gateway.call(path, request));

@@ -96,7 +96,7 @@ test("a person answers what a server asks over HTTP and at the command line, and
     }, { env: ENV });
   }));
 
-test("postern tools call shows what a server asks: a person answers at the terminal, others are told where to", () =>
+test("postern tool call shows what a server asks: a person answers at the terminal, others are told where to", () =>
   onMachine(async (machine) => {
     configure(machine);
     const { run } = machine;
@@ -111,7 +111,7 @@ test("postern tools call shows what a server asks: a person answers at the termi
       assert.deepEqual(JSON.parse(declined.stdout), { action: "decline" });
 
       const told = Promise.withResolvers<string>();
-      const way = /postern approvals approve (apr_\w+), or deny/;
+      const way = /postern approval approve (apr_\w+), or deny/;
       const waiting = run(ASK, {
         env: ENV,
         onOutput: ({ stderr }) => way.test(stderr) && told.resolve(way.exec(stderr)?.[1] ?? ""),
@@ -127,13 +127,13 @@ test("postern tools call shows what a server asks: a person answers at the termi
     assert.deepEqual(JSON.parse(here.stdout), { action: "accept", content: { colour: "grey" } }, here.stderr);
   }));
 
-test("two calls of postern tools call at once are each told of their own question alone", () =>
+test("two calls of postern tool call at once are each told of their own question alone", () =>
   onMachine(async (machine) => {
     configure(machine, { era: "modern" });
     await machine.withGateway([], async ({ address }) => {
       const { cli, server } = doorsOf(machine, address);
       await until(async () => (await server()).state === "ready", "the server is ready");
-      const way = /postern approvals approve (apr_\w+), or deny/g;
+      const way = /postern approval approve (apr_\w+), or deny/g;
       const asked = ["one", "two"].map(() => {
         const told = Promise.withResolvers<string>();
         const reply = machine.run(ASK, {

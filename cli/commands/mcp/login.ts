@@ -1,14 +1,11 @@
-import { join } from "node:path";
 import { CancelError, unlessAborted } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { ToolError } from "../../../lib/base/errors.ts";
 import { exactLine } from "../../../lib/base/text.ts";
 import type { LoadedConfig } from "../../../lib/config/load_config.ts";
-import { createDesktop } from "../../../lib/system/desktop/desktop.ts";
 import { type LoopbackRedirect, openLoopbackRedirect } from "../../../lib/system/net/loopback_redirect.ts";
-import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../../command.ts";
 import { withGateway } from "../../reach_gateway.ts";
+import { openPage } from "../../terminal/open_page.ts";
 import { serverPath } from "./list.ts";
 
 /** Time that a person has to sign in. */
@@ -121,7 +118,10 @@ async function signInByBrowser(
   try {
     const answer = redirect.answer(begun.state);
     say(`Sign in to ${exactLine(server)} at ${exactLine(new URL(begun.issuer).host)}:\n${begun.authorization_url}`);
-    await openPage(context, loaded, { url: new URL(begun.authorization_url), signal: ending.signal });
+    const url = new URL(begun.authorization_url);
+    if (!await openPage(context, loaded, { url, signal: ending.signal })) {
+      say("The browser could not be opened: open the address above on this machine, or use --no-browser");
+    }
     return await unlessAborted(answer, AbortSignal.any([ending.signal, limit.signal]));
   } catch (error) {
     if (!limit.signal.aborted || ending.signal.aborted) throw error;
@@ -129,27 +129,6 @@ async function signInByBrowser(
   } finally {
     limit.clear();
     forget();
-  }
-}
-
-/** Opens the page in the person's browser. Where that does not work the person opens it, who has the address. */
-async function openPage(
-  { io, say }: CommandContext,
-  { dataDir, workspace }: LoadedConfig,
-  { url, signal }: { readonly url: URL; readonly signal: AbortSignal },
-): Promise<void> {
-  const desktop = createDesktop({
-    processes: { run: () => Promise.reject(new TypeError("No picture is taken here")) },
-    commands: createCommandLookup(),
-    clock: systemClock,
-    environment: (name) => io.env[name],
-    ...{ home: io.home, folder: join(dataDir, "mcp") },
-  });
-  try {
-    await desktop.openUrl(url, { signal, writable: [workspace] });
-  } catch (error) {
-    if (!(error instanceof ToolError)) throw error;
-    say("The browser could not be opened: open the address above on this machine, or use --no-browser");
   }
 }
 

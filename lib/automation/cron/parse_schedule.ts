@@ -35,7 +35,7 @@ export function parseSchedule(text: string): ParsedSchedule {
   if (word.toLowerCase() === "in") {
     const ms = parseDuration(rest);
     if (ms === undefined) {
-      throw unusable(given, "it must be 1 second to ten years, as 90s, 10 minutes, 2h30m", "one_time");
+      throw unusable(given, "it must be 1 second to ten years, such as 90s, 10 minutes, 2h30m", "one_time");
     }
     return { kind: "in", ms };
   }
@@ -60,7 +60,7 @@ export function unusable(text: string, reason: string, accepted: "recurring" | "
   const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text;
   return new ToolError(
     "invalid_schedule",
-    `Cannot use the schedule ${JSON.stringify(shown)}: ${reason}; accepted are ${forms}`,
+    `Cannot use the schedule ${JSON.stringify(shown)}: ${reason}. Use ${forms}`,
   );
 }
 

@@ -44,7 +44,7 @@ export function parsePhrase(text: string): Phrase {
       : problem("a time of day goes with days of the week, as in mondays at 9:00");
   }
   const rest = restOf(days);
-  if (rest === undefined) return problem("it is no schedule that is known here");
+  if (rest === undefined) return problem("not a schedule I understand");
   if (time === undefined) {
     return PERIODS.get(days) !== undefined ? cron(`0 0 ${rest}`) : problem(`it needs a time, as in "${days} at 9:00"`);
   }

@@ -108,8 +108,8 @@ function waitsFor({ execution, plan, results, approval, waitsForWorkspace }: Exe
       "execution; it fails after [cluster] workspace_wait_secs";
   }
   if (approval !== undefined) {
-    return `A person must approve it until ${approval.expires_at}: postern approvals approve ${approval.id}, or POST ` +
-      `/v1/approvals/${approval.id} with {"decision": "approve"}; what is asked is in postern approvals show ${approval.id}`;
+    return `A person must approve it until ${approval.expires_at}: postern approval approve ${approval.id}, or POST ` +
+      `/v1/approvals/${approval.id} with {"decision": "approve"}; what is asked is in postern approval show ${approval.id}`;
   }
   const index = currentStep(execution);
   const [step, state] = [plan.definition.steps[index], execution.steps[index]];
@@ -121,7 +121,7 @@ function waitsFor({ execution, plan, results, approval, waitsForWorkspace }: Exe
   }
   if (state.status !== "needs_review") return "";
   return `The gateway stopped while step "${step.title}" was taking effect: look what became of it, then ` +
-    `postern runs resolve ${state.run_id} resume --outcome done (or not_done, which makes the call again), or close; or POST ` +
+    `postern run resolve ${state.run_id} resume --outcome done (or not_done, which makes the call again), or close; or POST ` +
     `/v1/runs/${state.run_id}/resolve`;
 }
 

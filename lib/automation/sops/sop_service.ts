@@ -274,7 +274,7 @@ class ProcedureService implements SopService {
     const { approvals, workspaceRoot } = this.#options;
     const rule = await approvals.remembered(gateSubject(found, workspaceRoot), "");
     if (rule?.decision !== "deny") return rule === undefined;
-    const reason = `a person denied this very procedure before; "postern approvals revoke ${rule.id}" lifts that`;
+    const reason = `a person denied this very procedure before; "postern approval revoke ${rule.id}" lifts that`;
     throw new ToolError("denied", `Cannot execute "${found.definition.id}": ${reason}`);
   }
 

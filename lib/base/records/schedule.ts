@@ -38,7 +38,7 @@ export const firingSchema = v.object({
 /** Firing of a schedule. */
 export type Firing = v.InferOutput<typeof firingSchema>;
 
-/** A schedule as tools, `/v1/schedules` and `postern cron` show it. Times are ISO 8601. */
+/** A schedule as tools, `/v1/schedules` and `postern schedule` show it. Times are ISO 8601. */
 export const scheduleSchema = v.object({
   id: v.string(),
   object: v.literal("schedule"),
@@ -66,5 +66,5 @@ export const scheduleSchema = v.object({
   /** Origins of outside content that its work was made from. Absent: none */
   taint: v.optional(v.array(v.string())),
 });
-/** Schedule as tools, `/v1/schedules` and `postern cron` show it. */
+/** Schedule as tools, `/v1/schedules` and `postern schedule` show it. */
 export type Schedule = v.InferOutput<typeof scheduleSchema>;

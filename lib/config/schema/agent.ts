@@ -63,7 +63,7 @@ export const delegateAgentSchema = v.strictObject({
 
 /** An entry of `[[model_routes]]` or `[[embedding_routes]]`. */
 export const routeSchema = v.strictObject({
-  hint: about('Name that a request uses, as `"model": "hint:<hint>"`', required()),
+  hint: about('Name that a request uses, such as `"model": "hint:<hint>"`', required()),
   provider: about("Name of the provider", required()),
   model: about("Model of that provider", required()),
 });

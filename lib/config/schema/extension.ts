@@ -79,7 +79,7 @@ export const pluginsSchema = v.strictObject({
 const regionSchema = v.strictObject({
   name: about("Name of the region", required()),
   start: about(
-    "First address, as `0x2000_0000`",
+    "First address, such as `0x2000_0000`",
     v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(Number.MAX_SAFE_INTEGER)),
   ),
   length: about(
@@ -98,9 +98,9 @@ export const hardwareSchema = v.strictObject({
     named(
       v.strictObject({
         gdb_remote: about(
-          "Address of the GDB server, as `host:port`",
+          "Address of the GDB server, such as `host:port`",
           v.optional(
-            v.pipe(v.string(), v.regex(HOST_AND_PORT), v.description("an address with a port, as 127.0.0.1:3333")),
+            v.pipe(v.string(), v.regex(HOST_AND_PORT), v.description("an address with a port, such as 127.0.0.1:3333")),
             "127.0.0.1:3333",
           ),
         ),

@@ -118,7 +118,7 @@ export const clusterSchema = v.strictObject({
     integer(86_400, 1, MAX_WORKSPACE_WAIT_SECS),
   ),
   advertise_url: about(
-    "Address at which the other gateways reach this one, as `https://gateway-1.example.com`. It gives them the text of runs as it comes, and the nodes of this gateway. Empty: they read each turn when it is complete, and cannot call the nodes",
+    "Address at which the other gateways reach this one, such as `https://gateway-1.example.com`. It gives them the text of runs as it comes, and the nodes of this gateway. Empty: they read each turn when it is complete, and cannot call the nodes",
     httpUrl(),
   ),
   token_env: about(
@@ -150,7 +150,7 @@ export function parseLinkAddress(
 ): { readonly url: string } | { readonly problem: string } {
   const url = text.length > MAX_ADDRESS ? null : URL.parse(text);
   if (url === null || !/^https?:$/.test(url.protocol) || url.hostname === "") {
-    return { problem: 'it must be an http or https address, as "https://gateway-1.example.com"' };
+    return { problem: 'it must be an http or https address, such as "https://gateway-1.example.com"' };
   }
   if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") {
     return { problem: "it must have no user, no password, no query and no fragment" };

@@ -3,7 +3,7 @@ import { about, choice, environmentName, httpUrl, integer, text, texts } from ".
 
 const keys = {
   model: about("Name of the model as the provider knows it. Empty: the provider's default", text("")),
-  base_url: about("Address of the API, as `http://127.0.0.1:11434/v1`. Empty: the vendor's own", httpUrl()),
+  base_url: about("Address of the API, such as `http://127.0.0.1:11434/v1`. Empty: the vendor's own", httpUrl()),
   api_key_env: about("Environment variable that holds the key. Empty: the vendor's usual one", environmentName()),
   api_key_file: about("File that holds the key and nothing else", text("")),
   timeout_secs: about("Seconds until the first byte of a reply, and between two bytes", integer(120, 1, 3600)),

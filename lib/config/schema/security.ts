@@ -107,7 +107,7 @@ export const securitySchema = v.strictObject({
           choice(["none", "allowlist"], "none"),
         ),
         local_sockets: about(
-          "Unix sockets of the workspace that contained commands may connect to, as `docker.sock`. Where none is named, commands make no Unix " +
+          "Unix sockets of the workspace that contained commands may connect to, such as `docker.sock`. Where none is named, commands make no Unix " +
             "socket but pairs; where one is, they may, and every other socket found in the workspace is hidden",
           texts([]),
         ),

@@ -38,7 +38,7 @@ const MAX_SETTINGS = 100;
 /** A place for a secret: its name, and what stands before its value, as `{ secret = "forge", prefix = "Bearer " }`. */
 const secretPlace = v.strictObject({
   secret: about("Name of the `[secrets.<name>]` whose value stands here", required()),
-  prefix: about("Text before the value, as `Bearer ` with a space at its end", text("")),
+  prefix: about("Text before the value, such as `Bearer ` with a space at its end", text("")),
 });
 
 /** A secret's name in the place of its value. */

@@ -23,7 +23,7 @@ export const secretSchema = v.strictObject({
   env: about("Environment variable that holds the value", environmentName()),
   file: about("Path of a file that holds the value", text("")),
   command: about(
-    'Program that prints the value, with its arguments, as `["pass", "show", "github"]`. Postern runs it outside of the sandbox',
+    'Program that prints the value, with its arguments, such as `["pass", "show", "github"]`. Postern runs it outside of the sandbox',
     texts([]),
   ),
   hosts: about(
@@ -39,7 +39,7 @@ export const secretSchema = v.strictObject({
 /** `[http_request.credentials.<name>]`: a header for some hosts. Just one of `secret`, `value_env` and `token_url` is given. */
 const credentialSchema = v.strictObject({
   header: about("Name of the request header", v.optional(required(), "Authorization")),
-  prefix: about("Text before the value, as `Bearer ` with a space at its end", text("")),
+  prefix: about("Text before the value, such as `Bearer ` with a space at its end", text("")),
   secret: about("Name of the `[secrets.<name>]` whose value is sent", text("")),
   value_env: about("Environment variable that holds the value", environmentName()),
   hosts: about("Hosts that get the header, each exactly", v.pipe(v.array(required()), v.minLength(1))),

@@ -36,7 +36,7 @@ const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["drain
 const NO_MODEL =
   'The gateway lists no model, so nothing may answer here: see "kind" in the [provider] section of postern.toml.';
 
-const NOT_REVOKED = "Signed out here, but the gateway could not be told: postern token revoke ends the token.";
+const NOT_REVOKED = "Signed out here, but the gateway could not be told: postern token remove ends the token.";
 
 /** Starts the page. */
 export function start() {

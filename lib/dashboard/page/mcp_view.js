@@ -60,7 +60,7 @@ export function createMcpView({ session }) {
       return {
         lead: servers.length === 0
           ? "There is no server. Add one: postern mcp add."
-          : `${on} of ${servers.length} are on, ${ready} with a session, which the first call opens. What is off says what would turn it on.`,
+          : `${on} of ${servers.length} enabled, ${ready} connected. A server connects on its first call. Each disabled item says how to enable it.`,
         rows: servers.map(toServerRow),
       };
     },

@@ -5,7 +5,8 @@ import { ApiError } from "./session.js";
 const IDLE_DAYS = 30;
 
 /**
- * The pairing form. A code in the address (`#pair=ABCD-EFGH`) is put into the field, and taken out of the address at once.
+ * The pairing form. A code in the address (`#pair=ABCD-EFGH`) is put into the field, and taken out of the address at once. That of
+ * `postern open` (`#open=ABCD-EFGH`) is used at once too, unless this browser is signed in.
  * @param {object} options
  * @param {import("./session.js").Session} options.session
  * @param {() => void} options.onPaired
@@ -49,6 +50,12 @@ export function createPairView({ session, onPaired }) {
     code.select();
   };
 
+  const [, way, given = ""] = /^#(pair|open)=([\w-]{1,32})$/.exec(location.hash) ?? [];
+  if (way !== undefined) {
+    code.value = given;
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+
   byId("pair-form", HTMLFormElement).addEventListener("submit", (event) => {
     event.preventDefault();
     void pair();
@@ -66,13 +73,9 @@ export function createPairView({ session, onPaired }) {
   return {
     /** @param {string} [reason] why pairing is needed again */
     open(reason = "") {
-      const given = /^#pair=([\w-]{1,32})$/.exec(location.hash);
-      if (given !== null) {
-        code.value = given[1] ?? "";
-        history.replaceState(null, "", location.pathname + location.search);
-      }
       showError(reason);
       code.focus();
+      if (way === "open" && code.value === given) void pair();
     },
   };
 }

@@ -52,7 +52,7 @@ export function createPluginsView({ session }) {
       return {
         lead: plugins.length === 0
           ? "There is no plugin. Install a package, or write one: postern plugin new."
-          : `${on} of ${plugins.length} are on. What is off says what would turn it on.`,
+          : `${on} of ${plugins.length} are on. Each disabled item says how to enable it.`,
         rows: plugins.map(toPluginRow),
       };
     },

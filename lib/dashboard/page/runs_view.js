@@ -48,7 +48,7 @@ export function createRunsView({ session }) {
       show(data);
       const words = data.length === 1 ? "1 run." : `${data.length} runs.`;
       const text = data.length === 0
-        ? "There is no such run. Runs are started over the API, by postern runs start, channels and schedules."
+        ? "There is no such run. Runs are started over the API, by postern run start, channels and schedules."
         : more
         ? `The newest ${SHOWN} runs.`
         : words;

@@ -57,7 +57,7 @@ export function createSchedulesView({ session }) {
       /** @type {readonly Schedule[]} */
       const all = [...data, ...done];
       const words = data.length === 1 ? "1 schedule." : `${data.length} schedules.`;
-      const none = "There is no schedule. Ask the agent for one, or see postern tools info cron_add.";
+      const none = "There is no schedule. Ask the agent for one, or see postern tool show cron_add.";
       lead.textContent = `${data.length === 0 ? none : words}${tool?.enabled === false ? ` ${OFF}` : ""}`;
       const isOpen = new Set([...list.querySelectorAll("details[open]")].map((each) => each.id));
       list.replaceChildren(...all.map((schedule) => toRow(schedule, isOpen)));

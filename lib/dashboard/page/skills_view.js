@@ -61,7 +61,7 @@ export function createSkillsView({ session }) {
       return {
         lead: skills.length === 0
           ? "There is no skill. Install one, or put a folder with a SKILL.md into the skills of your data directory."
-          : `${on} of ${skills.length} are on. What is off says what would turn it on.`,
+          : `${on} of ${skills.length} are on. Each disabled item says how to enable it.`,
         rows: [
           ...skills.map(toSkillRow),
           ...problems.map((problem) => element("li", { class: "skill-problem" }, exactLine(problem))),
@@ -125,7 +125,7 @@ export function createSkillsView({ session }) {
     };
     return toChoices(shownName, (ask) => [
       ...(state === "untrusted" || state === "changed" ? [button("Look at it", shownName, () => look(ask))] : []),
-      ...(state === "on" && source === "workspace" ? [button("Trust it no more", shownName, untrust)] : []),
+      ...(state === "on" && source === "workspace" ? [button("Stop trusting", shownName, untrust)] : []),
       ...(installed === null ? [] : [button("Remove", shownName, () => ask("Remove it", [], remove))]),
     ]);
   }

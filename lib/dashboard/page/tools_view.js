@@ -35,7 +35,7 @@ export function createToolsView({ session }) {
         const on = tools.filter(({ enabled }) => enabled).length;
         lead.textContent = on === tools.length
           ? `All ${on} are on.`
-          : `${on} of ${tools.length} are on. What is off says what would turn it on.`;
+          : `${on} of ${tools.length} are on. Each disabled item says how to enable it.`;
       } catch (error) {
         lead.textContent = `The tools cannot be shown: ${messageOf(error)}`;
       }

@@ -39,7 +39,7 @@ const shown = (max: number) =>
     v.maxLength(max, `must have at most ${max} characters`),
     v.check((text) => exactText(text) === text, "must not hold characters that a person cannot see"),
   );
-const version = v.pipe(v.string(), v.check(isSemanticVersion, "must be a semantic version, as 1.2.0"));
+const version = v.pipe(v.string(), v.check(isSemanticVersion, "must be a semantic version, such as 1.2.0"));
 const list = <const S extends v.GenericSchema>(item: S, max: number) =>
   v.pipe(v.array(item), v.maxLength(max, `must have at most ${max} entries`));
 const file = matching(FILE, "the path of a file in the package, as bin/plugin.wasm");

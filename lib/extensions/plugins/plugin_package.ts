@@ -110,7 +110,7 @@ function checkPath(path: string): void {
     throw wrong(`${told} has a part that is empty, "." or ".."${wayOut}`);
   }
   if (exactText(path) !== path || path.includes("\n")) throw wrong(`${told} has characters that a person cannot see`);
-  if (UNUSABLE.test(path)) throw wrong(`${told} has a character that no file may have everywhere, as \\ or :`);
+  if (UNUSABLE.test(path)) throw wrong(`${told} has a character that no file may have everywhere, such as \\ or :`);
   if (path !== path.normalize("NFC")) throw wrong(`${told} is not in the normal form of Unicode (NFC)`);
   if (parts.some((part) => /[. ]$|^ /.test(part))) throw wrong(`${told} has a part that ends with a dot or a blank`);
   if (parts.some((part) => DEVICES.test(part))) throw wrong(`${told} is the name of a device on Windows`);

@@ -74,7 +74,7 @@ static const char *string_end(const char *text) {
   return text;
 }
 
-/* Returns the answer to a call: its text in capital letters. Escapes of JSON, as \\n and \\u00e4, stay as they are. */
+/* Returns the answer to a call: its text in capital letters. Escapes of JSON, such as \\n and \\u00e4, stay as they are. */
 char *${names.tool}(const char *json) {
   const char *field = strstr(json, "\\"text\\":\\"");
   const char *from = field == NULL ? "" : field + strlen("\\"text\\":\\"");

@@ -68,7 +68,7 @@ A plugin of Postern with the tool \`${tool}\`. It needs ${needs}.
 \`\`\`sh
 ${main.join("\n")}
 postern plugin package --manifest plugin.json
-postern plugin install --package ${id}-0.1.0.tar
+postern plugin add --package ${id}-0.1.0.tar
 postern plugin enable ${id}
 \`\`\`
 

@@ -26,7 +26,7 @@ const PLAIN_URL =
   /^https?:\/\/(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?(?:\/[A-Za-z0-9._~%+,;=@!$&'()*/-]*)?$/i;
 
 const URL_REFUSED =
-  'only plain http and https addresses are fetched, as "https://example.com/skills.git#v1.0"; clone any other ' +
+  'only plain http and https addresses are fetched, such as "https://example.com/skills.git#v1.0"; clone any other ' +
   "repository yourself, and name its folder as the source";
 /** Addresses over ssh: as a URL, and as git's `user@host:path` */
 const SSH = /^(?:(?:git\+)?ssh(?:\+git)?:\/\/|[\w.-]+@[\w.-]+:)/i;

@@ -109,10 +109,10 @@ export function reasonOff({ found, state, record }: Pick<KnownSkill, "found" | "
     case "on":
       return null;
     case "untrusted":
-      return `it came with the workspace, and nobody trusts it; look at it with postern skill trust --name ${name}`;
+      return `it came with the workspace, and nobody trusts it; look at it with postern skill enable ${name}`;
     case "changed": {
       const what = record === undefined ? "trusted" : "installed";
-      return `its files are other than those that were ${what}; look at them with postern skill trust --name ${name}`;
+      return `its files are other than those that were ${what}; look at them with postern skill enable ${name}`;
     }
     case "unusable": {
       const fault = faults.find(({ isFatal }) => isFatal);

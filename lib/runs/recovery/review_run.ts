@@ -141,7 +141,7 @@ async function findRun(id: string, runs: RunStore): Promise<{ readonly run: Run;
   if (run !== undefined && input !== undefined) return { run, input };
   throw new HttpError(
     "not_found",
-    'Cannot find this run: "postern runs list" and GET /v1/runs show those that are recorded',
+    'Cannot find this run: "postern run list" and GET /v1/runs show those that are recorded',
     {
       status: 404,
       type: "invalid_request_error",

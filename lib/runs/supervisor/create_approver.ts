@@ -193,7 +193,7 @@ export const denyUnattended: AgentApprover = Object.assign<AgentApprover, Pick<A
 
 function unattended({ tool, reason }: Pick<ApprovalRequest, "tool" | "reason">): string {
   return `nobody who may approve follows this run, so nobody was asked: ${reason}. ` +
-    `The dashboard and "postern chat" at a terminal ask; "postern tools call ${tool} --yes" makes the call`;
+    `The dashboard and "postern chat" at a terminal ask; "postern tool call ${tool} --yes" makes the call`;
 }
 
 /** Denies a call without an approval, and tells the run's reader the same as the model. @param why see nobodyCouldAnswer */

@@ -23,7 +23,7 @@ export interface Desktop {
   takeScreen(options: { readonly signal: AbortSignal }): Promise<ScreenPicture>;
   /**
    * Hands an address to the user's own browser. Nobody learns whether a page is shown.
-   * @param url http or https, which the caller has found allowed
+   * @param url http or https, which the caller has found allowed, or a file of Postern's own
    * @throws {ToolError} `no_display`, `unsupported_platform`, `no_opener`, `opener_unsafe`, `open_failed`, `command_not_started`
    * @throws {CancelError} when the signal aborts before the opener has ended or was left to the user
    */

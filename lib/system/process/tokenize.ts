@@ -65,7 +65,9 @@ function splitWords(command: string, forbidden: ReadonlySet<string>): string[] {
     const char = command.charAt(at);
     if (ALWAYS_FORBIDDEN.has(char)) throw forbiddenCharacter(char, "even inside quotes");
     if (quote === undefined) {
-      if (forbidden.has(char)) throw forbiddenCharacter(char, 'where it is not quoted; put it inside quotes, as "..."');
+      if (forbidden.has(char)) {
+        throw forbiddenCharacter(char, 'where it is not quoted; put it inside quotes, such as "..."');
+      }
       if (BLANK.has(char)) {
         if (word !== undefined) words.push(word);
         word = undefined;
@@ -77,7 +79,7 @@ function splitWords(command: string, forbidden: ReadonlySet<string>): string[] {
         if (next === "") throw invalid("it ends with a backslash");
         if (ALWAYS_FORBIDDEN.has(next)) throw forbiddenCharacter(next, "even inside quotes");
         if (forbidden.has(next)) {
-          throw forbiddenCharacter(next, 'also after a backslash; put it inside quotes, as "..."');
+          throw forbiddenCharacter(next, 'also after a backslash; put it inside quotes, such as "..."');
         }
         word = (word ?? "") + next;
       } else word = (word ?? "") + char;

@@ -32,7 +32,7 @@ export const contentSearch = defineTool({
         v.string(),
         v.minLength(1),
         v.maxLength(1000),
-        v.description("Only these files, as *.ts or src/**"),
+        v.description("Only these files, such as *.ts or src/**"),
       ),
     ),
     case_insensitive: v.optional(

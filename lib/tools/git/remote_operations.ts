@@ -79,7 +79,7 @@ async function targetOf(call: GitCall, { remote, address }: Reached): Promise<st
     headers: true,
   });
   const location = /<= Recv header:? location: *(\S+)/i.exec(stderr)?.[1];
-  if (location === undefined) return "an address that it names no more";
+  if (location === undefined) return "an address that it no longer names";
   const target = URL.canParse(location, address.url.href) ? new URL(location, address.url) : undefined;
   if (target === undefined || !/^https?:$/.test(target.protocol)) return "an address that is no http or https URL";
   return shownUrl(target);

@@ -82,7 +82,7 @@ async function switchTo(call: GitCall, commit: string | undefined): Promise<Swit
       "git_unknown_revision",
       `Cannot switch to the branch ${JSON.stringify(branch)}: ${
         only === undefined ? "there is none" : "several remotes have one"
-      }; give "rev" to make it there, as "HEAD"`,
+      }; give "rev" to make it there, such as "HEAD"`,
     );
   }
   const target = await resolveCommit(call.repository, only);

@@ -39,7 +39,7 @@ export const shell = defineTool({
       v.string(),
       v.minLength(1),
       v.maxLength(1_048_576),
-      v.description("Command and arguments, as `ls -l src`"),
+      v.description("Command and arguments, such as `ls -l src`"),
     ),
   }),
   textField: "command",

@@ -159,7 +159,7 @@ export function bindFiles(files: Files, versions: CallBinding["versions"]): File
         if (versions.has(path) && versions.get(path) === expected) continue;
         throw new ToolError(
           "path_changed",
-          `Cannot change ${shown(path)}: it is not what it was when the call was approved; look again and ask anew`,
+          `Cannot change ${shown(path)}: it is not what it was when the call was approved; look again and ask again`,
         );
       }
       await files.change(changes, scope, options);

@@ -167,7 +167,7 @@ async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswe
   const rule = await options.remembered?.(asked.subject, runId);
   if (rule === undefined) return undefined;
   const reason = `Cannot call "${tool}": a person denied such a call before; ` +
-    `"postern approvals revoke ${rule.id}" lifts that`;
+    `"postern approval revoke ${rule.id}" lifts that`;
   return { decision: rule.decision, reason, rule: `remembered:${rule.id}` };
 }
 
@@ -201,5 +201,5 @@ function subjectOf(
 /** Returns why a call does not run whose state is not the approved one. */
 export function changedSince(tool: string): string {
   return `Cannot call "${tool}": what it would change, or the tool itself, is not what it was when the call was approved; ` +
-    "look again and ask anew";
+    "look again and ask again";
 }

@@ -16,8 +16,8 @@ export const schedule = defineTool({
   needs: ["schedules"],
   input: v.strictObject({
     id: v.optional(idField),
-    at: when("ISO 8601 time, as 2026-12-24T18:00 in the configured time zone, or 2026-12-24T18:00:00+01:00"),
-    in: when("In place of at: a duration from now, as 90s, 10 minutes, 2h30m, 1 day"),
+    at: when("ISO 8601 time, such as 2026-12-24T18:00 in the configured time zone, or 2026-12-24T18:00:00+01:00"),
+    in: when("In place of at: a duration from now, such as 90s, 10 minutes, 2h30m, 1 day"),
     ...workFields,
   }),
   check({ at, in: after }) {

@@ -21,7 +21,7 @@ export const sopList = defineTool({
 
 function toText({ sops, invalid, open, hidden }: SopCatalogue): string {
   return [
-    ...(sops.length === 0 ? ["There are no procedures; a file in {data_dir}/sops makes one"] : sops.map(sopText)),
+    ...(sops.length === 0 ? ["There are no procedures; a file in {data_dir}/sops makes one"] : sops.map(procedureText)),
     ...invalid.flatMap(({ problems }) => problems.map(({ message }) => message)),
     ...(open.length === 0
       ? []
@@ -30,7 +30,8 @@ function toText({ sops, invalid, open, hidden }: SopCatalogue): string {
   ].join("\n");
 }
 
-function sopText({ id, name, description, in_workspace, inputs, steps }: SopSummary): string {
+/** Returns a procedure as lines: its name, its inputs and its steps. */
+export function procedureText({ id, name, description, in_workspace, inputs, steps }: SopSummary): string {
   const about = description === "" ? "" : `. ${description}`;
   return [
     `${id}: ${name}${about}${in_workspace ? " (found in the workspace: a person must let it begin)" : ""}`,

@@ -19,7 +19,7 @@ export async function giveState(pages: BrowserPages, context: Context): Promise<
   if (conversation === undefined) return;
   const kept = await context.services.cookieJars.get(conversation);
   const refused = await pages.addCookies(kept.filter((cookie) => !reachesLogin(cookie, pages.loginHosts)));
-  if (refused > 0) pages.note(`The browser took ${refused} of the kept cookies no more`);
+  if (refused > 0) pages.note(`The browser refused ${refused} of the kept cookies`);
 }
 
 async function giveLogins(pages: BrowserPages, context: Context): Promise<void> {
@@ -36,7 +36,7 @@ async function giveLogins(pages: BrowserPages, context: Context): Promise<void> 
   if (logins.length === 0) return;
   const refused = await pages.addLogins(logins);
   pages.note(`A person signed the browser in at ${logins.map(({ site }) => JSON.stringify(site)).join(", ")}`);
-  if (refused > 0) pages.note(`The browser took ${refused} cookies of the logins no more`);
+  if (refused > 0) pages.note(`The browser refused ${refused} cookies of the logins`);
 }
 
 /**

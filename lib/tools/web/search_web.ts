@@ -49,7 +49,7 @@ export function requireSettings(settings: Settings, environment: Environment): C
     throw failure(
       "search_base_url_missing",
       name,
-      "it is self-hosted; set [web_search] base_url to the address of your instance, as http://127.0.0.1:8888",
+      "it is self-hosted; set [web_search] base_url to the address of your instance, such as http://127.0.0.1:8888",
     );
   }
   if (provider.keyEnv === undefined) return { name, provider, base, key: "", keyEnv: "" };
@@ -204,5 +204,5 @@ function shown({ title, url, snippet, date }: SearchResult, index: number): stri
 function limitNotice(count: number, { name, provider }: ChosenProvider, settings: Settings): string {
   return count === settings.max_results
     ? `Results are limited to ${count}: that is [web_search] max_results`
-    : `Results are limited to ${provider.maxResults}: ${name} gives no more in one reply`;
+    : `Results are limited to ${provider.maxResults}: ${name} gives at most that many in one reply`;
 }

@@ -90,9 +90,9 @@ test("what cannot be used is refused with the reason and with what is accepted",
     ["x".repeat(201), /1-200 characters/],
     ["* * * *", /it has 4 fields, and cron has five/],
     ["0 0 1 1 * 2027", /it has 6 fields, and cron has five/],
-    ["60 * * * *", /its minute "60" must be within 0-59;/],
-    ["* 24 * * *", /its hour "24" must be within 0-23;/],
-    ["* * 0 * *", /its day of the month "0" must be within 1-31;/],
+    ["60 * * * *", /its minute "60" must be within 0-59\./],
+    ["* 24 * * *", /its hour "24" must be within 0-23\./],
+    ["* * 0 * *", /its day of the month "0" must be within 1-31\./],
     ["* * * 13 *", /its month "13" must be within 1-12, or JAN-DEC/],
     ["* * * * 8", /its day of the week "8" must be within 0-7, or SUN-SAT/],
     ["5-1 * * * *", /ends before it begins/],
@@ -107,9 +107,9 @@ test("what cannot be used is refused with the reason and with what is accepted",
     ["0 0 * * MON#2", /is not/],
     ["0 0 * * SUNDAY", /must be within/],
     ["0 0 *  * 1,", /is not/],
-    ["L * * * *", /no schedule that is known/],
-    ["constructor", /no schedule that is known/],
-    ["every constructor at 9:00", /no schedule that is known/],
+    ["L * * * *", /: not a schedule I understand\. Use five cron fields/],
+    ["constructor", /: not a schedule I understand\. Use five cron fields/],
+    ["every constructor at 9:00", /: not a schedule I understand\. Use five cron fields/],
     ["every second", /at least one minute/],
     ["every 30 seconds", /at least one minute/],
     ["every 0 minutes", /at least one minute/],
@@ -139,7 +139,7 @@ test("what cannot be used is refused with the reason and with what is accepted",
     assert.throws(() => parseSchedule(text), (error) => {
       assert.ok(error instanceof ToolError && error.code === "invalid_schedule", text);
       assert.match(error.message, reason);
-      assert.match(error.message, /^Cannot use the schedule .*; accepted are .*[^.]$/s);
+      assert.match(error.message, /^Cannot use the schedule .*\. Use .*[^.]$/s);
       assert.ok(error.message.length < 500);
       return true;
     }, text);

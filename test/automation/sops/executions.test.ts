@@ -106,7 +106,7 @@ describe("an execution", () => {
       assert.deepEqual(calls, [{ tool: "log", input: { since: "v1.2" } }]);
       const asked = await onlyApproval(bench);
       assert.equal(waiting.approval?.id, asked.id);
-      assert.match(waiting.waits_for, new RegExp(`postern approvals approve ${asked.id}`));
+      assert.match(waiting.waits_for, new RegExp(`postern approval approve ${asked.id}`));
       const notes = 'one "quoted"\ntwo';
       assert.deepEqual(asked.input, {
         execution_id: started.id,
@@ -351,7 +351,7 @@ describe("approval", () => {
       assert.deepEqual([filed.granted, filed.execution.status], [false, "waiting_for_approval"]);
       await assert.rejects(bench.sops.advance(id, BY_AGENT), {
         code: "approval_required",
-        message: /postern approvals approve apr_/,
+        message: /postern approval approve apr_/,
       });
       await assert.rejects(bench.sops.advance(id, BY_PERSON), { code: "approval_required" });
       assert.equal(pushed(calls), 0);

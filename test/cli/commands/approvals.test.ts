@@ -144,7 +144,7 @@ for (const [name, way] of WAYS) {
         /x \[cut: 20000 of 300\d\d characters are shown; SHA-256 of the whole [0-9a-f]{64}\]\n/,
       );
       const id = idIn(asked.stderr);
-      assert.match(asked.stderr, new RegExp(`postern approvals show ${id} shows it whole`));
+      assert.match(asked.stderr, new RegExp(`postern approval show ${id} shows it whole`));
       assert.match((await run(["approvals", "show", id])).stdout, /x the end"/);
       assert.match(
         (await run(["approvals", "list"])).stdout,

@@ -143,7 +143,7 @@ test("a backup holds the files of installed skills, and a restore puts them back
     const restored = await run(["restore", "kept.db"]);
     assert.equal(restored.code, 0, restored.stderr);
     for (const name of ["changed", "forged", "linked", "lost"]) {
-      const line = `postern skill install --name ${name} --source <where it came from: ${join(cwd, `${name}.tar`)}>`;
+      const line = `postern skill add ${name} <where it came from: ${join(cwd, `${name}.tar`)}>`;
       assert.ok(restored.stderr.replace(/\s+/g, " ").includes(line), `${name}: ${restored.stderr}`);
     }
     assert.deepEqual(readdirSync(join(dataDir, "skills")), ["kept"]);
@@ -349,12 +349,12 @@ const NO_PARTS = { plugins: 0, skills: 0, lostSkills: [], lostPackages: [] };
 test("a restore ends with what waits for the person, each with its command, and leaves out what does not", () => {
   const held = { runs: 1, procedures: 0, deliveries: 2, schedules: 0, approvals: 0, tokens: 1 };
   const text = restoredText({ ...NO_PARTS, held, before: "/data.before", plugins: 1, keepTokens: false }, undefined);
-  assert.match(text, /^ {2}1 run +decide about each: postern runs list --status needs_review$/m);
+  assert.match(text, /^ {2}1 run +decide about each: postern run list --status needs_review$/m);
   assert.match(text, /^ {2}2 deliveries {2}release or drop each/m);
   assert.match(text, /^The tokens of the backup are revoked: pair/m);
   assert.doesNotMatch(text, /procedure {2}|schedule|approval/);
   assert.match(text, /copy its folder sops back/);
-  assert.match(text, /^Installed plugins are as they were/m);
+  assert.match(text, /^Plugins you disabled or removed after the backup are back/m);
   const nothing = { runs: 0, procedures: 0, deliveries: 0, schedules: 0, approvals: 0, tokens: 0 };
   assert.equal(
     restoredText({ ...NO_PARTS, held: nothing, before: null, keepTokens: false }, undefined),

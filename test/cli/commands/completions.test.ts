@@ -47,11 +47,11 @@ test("bash completes groups, verbs, flags, and files of flags", () =>
       return output.trimEnd().split("\n").map((line) => line.split(" ").filter((word) => word !== ""));
     };
     const offered = (...words: readonly string[]) => offeredFor([words])[0] ?? [];
-    assert.deepEqual(offered("skill", "i"), ["install"]);
+    assert.deepEqual(offered("skill", "a"), ["add"]);
     assert.deepEqual(offered("mcp", "ser"), ["serve"]);
     assert.deepEqual(offered("instr"), ["instructions"]);
     assert.deepEqual(offered("models", ""), ["trust"]);
-    assert.deepEqual(offered("--json", "--config", "runs", "runs", "can"), ["cancel"], "values of flags are no words");
+    assert.deepEqual(offered("--json", "--config", "runs", "run", "can"), ["cancel"], "values of flags are no words");
     assert.ok(offered("instructions", "trust", "--").includes("--digest"));
     assert.deepEqual(offered("instructions", "trust", "--y"), ["--yes"]);
     assert.deepEqual(offered("--config", "o").toSorted(), ["old", "other.toml"]);

@@ -38,7 +38,7 @@ test("a plugin is written, tested, packaged, installed, enabled, called, disable
     assert.match(await say(["plugin", "package", "--manifest", manifest]), /^Wrote .*shout-0\.1\.0\.tar: /);
     const file = join(cwd, "shout-0.1.0.tar");
     assert.match(
-      await say(["plugin", "install", "--package", file]),
+      await say(["plugin", "add", "--package", file]),
       /^Installed shout 0\.1\.0: it is off; run postern plugin enable shout\n$/,
     );
     const asked = await run(["plugin", "enable", "shout"], { env: ALLOWED, answers: ["n"], terminal: true });
@@ -54,7 +54,7 @@ test("a plugin is written, tested, packaged, installed, enabled, called, disable
     );
     assert.match(
       (await run(["plugin", "enable", "shout"])).stdout,
-      /and it is off; set \[plugins\] allow_process = true/,
+      /^shout 0\.1\.0 is enabled but will not run until you set \[plugins\] allow_process = true/,
     );
     const tool = (await jsonOf(machine, ["tools", "info", "shout"], ALLOWED)) as Record<string, unknown>;
     assert.deepEqual([tool["source"], tool["origin"], tool["enabled"], tool["access"]], [
@@ -85,11 +85,11 @@ test("wrong command lines are 2, refusals are 1 with their reason, and nothing i
     writeFileSync(join(cwd, "evil.tar"), tarOf([{ name: "../evil" }]));
     writeFileSync(join(cwd, "words.tar"), samplePackage());
     const cases: readonly (readonly [argv: readonly string[], code: number, message: RegExp])[] = [
-      [["plugin", "install"], 2, /give the id of a plugin in the registry, or --package/],
-      [["plugin", "install", "words", "--package", "words.tar"], 2, /give the id/],
-      [["plugin", "install", "--package", "none.tar"], 1, /Cannot read the package/],
-      [["plugin", "install", "--package", "evil.tar"], 1, /"\.\.\/evil"/],
-      [["plugin", "install", "words"], 1, /set \[plugins\] registry_url/],
+      [["plugin", "add"], 2, /give the id of a plugin in the registry, or --package/],
+      [["plugin", "add", "words", "--package", "words.tar"], 2, /give the id/],
+      [["plugin", "add", "--package", "none.tar"], 1, /Cannot read the package/],
+      [["plugin", "add", "--package", "evil.tar"], 1, /"\.\.\/evil"/],
+      [["plugin", "add", "words"], 1, /set \[plugins\] registry_url/],
       [["plugin", "remove"], 2, /without --id/],
       [["plugin", "remove", "--id", "words"], 1, /Cannot find the plugin "words"/],
       [["plugin", "enable", "words"], 1, /Cannot find the plugin "words"/],
@@ -108,7 +108,7 @@ test("wrong command lines are 2, refusals are 1 with their reason, and nothing i
     assert.deepEqual(readdirSync(cwd).sort(), ["evil.tar", "words.tar"]);
   }));
 
-test("plugin test and plugin install refuse the same module with the same words; a digest that is not there yet is put in", () =>
+test("plugin test and plugin add refuse the same module with the same words; a digest that is not there yet is put in", () =>
   onMachine(async ({ run, cwd }) => {
     const imports = [{ module: "extism:host/user", name: "workspace_read", type: "I:I" }] as const;
     const module = answering(undefined, { imports });
@@ -121,7 +121,7 @@ test("plugin test and plugin install refuse the same module with the same words;
     };
     const refusals = async () => {
       const tested = await run(["plugin", "test", "--manifest", "words/plugin.json"]);
-      const installed = await run(["plugin", "install", "--package", "words.tar"]);
+      const installed = await run(["plugin", "add", "--package", "words.tar"]);
       assert.deepEqual([tested.code, installed.code, installed.stderr], [1, 1, tested.stderr]);
       return tested.stderr;
     };
@@ -132,7 +132,7 @@ test("plugin test and plugin install refuse the same module with the same words;
     writeFileSync(join(cwd, "words/words.wasm"), answering());
     write("0".repeat(64));
     assert.equal((await run(["plugin", "test", "--manifest", "words/plugin.json"])).code, 0);
-    assert.match((await run(["plugin", "install", "--package", "words.tar"])).stderr, /plugin\.json says 0{64}/);
+    assert.match((await run(["plugin", "add", "--package", "words.tar"])).stderr, /plugin\.json says 0{64}/);
   }));
 
 test("enable shows what a new version asks for beyond the old one, and --digest holds it to one content", () =>
@@ -140,7 +140,7 @@ test("enable shows what a new version asks for beyond the old one, and --digest 
     const { run, cwd } = machine;
     const install = async (fields: object) => {
       writeFileSync(join(cwd, "words.tar"), samplePackage({ ...PROCESS, ...fields }));
-      return await jsonOf(machine, ["plugin", "install", "--package", "words.tar"]);
+      return await jsonOf(machine, ["plugin", "add", "--package", "words.tar"]);
     };
     const { digest } = await install({});
     const wrong = await run(["plugin", "enable", "words", "--yes", "--digest", "0".repeat(64)]);
@@ -167,11 +167,11 @@ test("search, install, update and trust-key work on a registry in a folder", () 
       writeRegistry(registry, { packages: [{ ...PROCESS, version }], publisher });
     publish("1.0.0");
     assert.match((await run(["plugin", "search", "words"], { env })).stdout, /words +1\.0\.0 +process +yes/);
-    assert.match((await run(["plugin", "install", "words"], { env })).stdout, /key counts from now on/);
+    assert.match((await run(["plugin", "add", "words"], { env })).stdout, /key counts from now on/);
     assert.match((await run(["plugin", "update"], { env })).stdout, /words 1\.0\.0 is the newest/);
     publish("1.1.0");
     assert.match((await run(["plugin", "update", "words"], { env })).stdout, /words is now 1\.1\.0/);
-    assert.match((await run(["plugin", "install", "words@1.1.0"], { env })).stdout, /It is signed by its publisher/);
+    assert.match((await run(["plugin", "add", "words@1.1.0"], { env })).stdout, /It is signed by its publisher/);
     publish("2.0.0", eve);
     const refused = await run(["plugin", "update"], { env });
     assert.deepEqual([refused.code, /postern plugin trust-key words/.test(refused.stderr)], [1, true]);

@@ -161,7 +161,7 @@ test("where a remembered answer may go before asking, policy explain says so", (
       (await run(["policy", "explain", "shell", "--input", "ls"], { env })).stderr;
     assert.match(
       await messages({}),
-      /^A remembered answer counts before anybody is asked: see postern approvals rules\n$/,
+      /^A remembered answer counts before anybody is asked: see postern approval rules\n$/,
     );
     assert.equal(await messages({ POSTERN__AUTONOMY__ALWAYS_ASK: '["shell"]' }), "");
   }));

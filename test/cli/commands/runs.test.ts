@@ -83,7 +83,7 @@ test("Ctrl-C leaves a followed run at work, tells how to come back, and runs can
         },
       });
       assert.equal(code, 0);
-      assert.match(stderr, new RegExp(`The run goes on: postern runs events ${id} --follow --after \\d+`));
+      assert.match(stderr, new RegExp(`The run goes on: postern run events ${id} --follow --after \\d+`));
       assert.equal((await run(["runs", "cancel", id])).stdout, `${id}: cancelled\n`);
       assert.match((await run(["runs", "show", id])).stdout, /status +cancelled/);
     }).then(() => {})
@@ -96,14 +96,14 @@ test("a run that is followed shows the question it waits for, and how to answer 
       let answered: Promise<unknown> | undefined;
       const { code, stdout, stderr } = await run(["runs", "start", "--follow", "/shell", "echo hi"], {
         onOutput({ stderr }) {
-          const approve = /^ {2}postern approvals approve (apr_\w+)$/m.exec(stderr)?.[1];
+          const approve = /^ {2}postern approval approve (apr_\w+)$/m.exec(stderr)?.[1];
           if (approve !== undefined) answered ??= run(["approvals", "approve", approve]);
         },
       });
       await answered;
       assert.equal(code, 0, stderr);
       assert.match(stderr, /shell \(write\) in [\s\S]*"command": "echo hi"[\s\S]*The run waits for an answer until/);
-      assert.match(stderr, /\n {2}postern approvals deny apr_/);
+      assert.match(stderr, /\n {2}postern approval deny apr_/);
       assert.match(stdout, /hi/);
       const id = /run_\w+/.exec(stderr)?.[0] ?? "";
       const again = await run(["runs", "events", id, "--follow"]);
@@ -121,7 +121,7 @@ test("without a gateway a run's question is asked in place; left open, it is ans
       const left = await run(["runs", "start", ...follow, "/shell", "echo", "later"]);
       assert.equal(left.code, 0, left.stderr);
       const id = /run_\w+/.exec(left.stdout + left.stderr)?.[0] ?? assert.fail();
-      const approval = /postern approvals approve (apr_\w+)/.exec(left.stderr)?.[1] ?? assert.fail(left.stderr);
+      const approval = /postern approval approve (apr_\w+)/.exec(left.stderr)?.[1] ?? assert.fail(left.stderr);
       assert.match((await run(["runs", "show", id])).stdout, /status +waiting_for_approval/);
       assert.equal((await run(["approvals", "approve", approval])).code, 0);
       await machine.withGateway([], async () => {
@@ -157,7 +157,7 @@ test("a run that was cut off is shown with what to do, and resolved", () =>
       (await run(["runs", "list", "--status", "needs_review"])).stdout,
       new RegExp(`^${id} +needs_review`, "m"),
     );
-    assert.match((await run(["runs", "show", id])).stdout, new RegExp(`postern runs resolve ${id} resume --outcome`));
+    assert.match((await run(["runs", "show", id])).stdout, new RegExp(`postern run resolve ${id} resume --outcome`));
     assert.equal((await run(["runs", "resolve", id, "forget"])).code, 2);
     assert.equal((await run(["runs", "resolve", id, "close", "--outcome", "maybe"])).code, 2);
     const closed = await run(["runs", "resolve", id, "close", "--note", "looked at it"]);

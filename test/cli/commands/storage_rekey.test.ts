@@ -29,7 +29,7 @@ test("storage rekey changes the key of all records, without a gateway, and anoth
     const before = readFileSync(join(dataDir, "agents_ipc.key"));
     const files = await run(["storage", "rekey"]);
     assert.deepEqual([files.code, files.stderr], [0, ""]);
-    assert.match(files.stdout, /^Encrypted 6 records anew\nEvery record has the new key files of the data directory/);
+    assert.match(files.stdout, /^Re-encrypted 6 records\nEvery record has the new key files of the data directory/);
     assert.notDeepEqual(readFileSync(join(dataDir, "agents_ipc.key")), before);
     await withRecords(machine, {}, checkAll);
     // From the files to a key of the environment, and from that to the next
@@ -37,7 +37,7 @@ test("storage rekey changes the key of all records, without a gateway, and anoth
     const taken = await run(["storage", "rekey"], { env: first });
     assert.equal(taken.code, 0);
     const alone = "Every record has the key of storage.key_env. storage.old_key_env names no other key";
-    assert.equal(taken.stdout, `Encrypted 6 records anew\n${alone}\n`);
+    assert.equal(taken.stdout, `Re-encrypted 6 records\n${alone}\n`);
     await withRecords(machine, { key: K1 }, checkAll);
     const next = { ...first, RECORDS: K2, OLD_RECORDS: K1, POSTERN__STORAGE__OLD_KEY_ENV: "OLD_RECORDS" };
     const changed = await run(["storage", "rekey", "--json"], { env: next });
@@ -47,7 +47,7 @@ test("storage rekey changes the key of all records, without a gateway, and anoth
     const again = await run(["storage", "rekey"], { env: next });
     assert.match(
       again.stdout,
-      /^Encrypted 0 records anew\n.* No record needs the key of storage\.old_key_env any more\n$/,
+      /^Re-encrypted 0 records\n.* No record needs the key of storage\.old_key_env any more\n$/,
     );
     const wrong = [
       [{ ...first, RECORDS: K1 }, /another key/],

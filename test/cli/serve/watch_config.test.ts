@@ -94,7 +94,7 @@ test("a file that is saved is taken over, in place and by replacement", async ()
     await replaceFile(file, limitOf(502_000));
     await until(async () => await limit() === "502000", "The replacement did not count");
   });
-  assert.match(log, /The configuration was loaded anew: gateway\.rate_limit_max/);
+  assert.match(log, /Reloaded the configuration: gateway\.rate_limit_max/);
 });
 
 test("SIGHUP loads it at once, and does not end the gateway", async () => {

@@ -31,7 +31,7 @@ async function followed(events: readonly { readonly seq: number; readonly type: 
 
 test("a connection that breaks while a run is followed tells where to go on", async () => {
   assert.deepEqual(await followed([{ seq: 3, type: "text_delta", delta: "Water" }]), [
-    "The run goes on: postern runs events run_1 --follow --after 3",
+    "The run goes on: postern run events run_1 --follow --after 3",
   ]);
 });
 

@@ -1,6 +1,6 @@
 import type { ArgsDef } from "citty";
 import { shownFlag } from "../../../cli/command.ts";
-import { VERBS } from "../../../cli/verbs.ts";
+import { findGroup, findVerb } from "../../../cli/find_verb.ts";
 import { parseToml } from "../../../lib/config/toml.ts";
 import { schemaAt, unknownKeys } from "../../../lib/config/schema_keys.ts";
 import type { Block, Page } from "./read_pages.ts";
@@ -43,12 +43,13 @@ async function unknownInCommand(words: readonly string[]): Promise<readonly stri
   const [first = "", second = ""] = words;
   // No command of its own: "postern, ...", "postern <command>", a flag of the program
   if (!/^[a-z]+$/.test(first)) return [];
-  const verb = VERBS[`${first} ${second}`] ?? VERBS[first];
-  if (verb === undefined) {
-    const isGroup = Object.keys(VERBS).some((name) => name.startsWith(`${first} `));
+  const found = findVerb(words);
+  if (found === undefined) {
+    const isGroup = findGroup(first) !== undefined;
     return isGroup && !/^[a-z]+$/.test(second) ? [] : [`no command "postern ${first} ${second}"`];
   }
-  const { args } = await verb.load() as { readonly args: ArgsDef };
+  if (found.oldSpelling !== undefined) return [`"postern ${found.oldSpelling}" is now "postern ${found.name}"`];
+  const { args } = await found.verb.load() as { readonly args: ArgsDef };
   const known = [...Object.entries(args).map(([name, arg]) => shownFlag(name, arg)), ...GLOBAL_FLAGS];
   const flags = words.flatMap((word) => /^--([a-z][a-z-]*)/.exec(word)?.[1] ?? []);
   return flags.filter((flag) => !known.includes(flag)).map((flag) => `no flag --${flag} of "postern ${first}"`);

@@ -22,7 +22,7 @@ test("skills are found in all folders; those of the workspace are off until they
       "theirs on user",
     ]);
     const reason = (await find(skills, "data"))?.reason ?? "";
-    assert.match(reason, /nobody trusts it; .*postern skill trust --name data/);
+    assert.match(reason, /nobody trusts it; .*postern skill enable data/);
     assert.equal((await skills.offer()).prompt.includes("- data"), false);
     await trust(skills, "data");
     assert.equal((await find(skills, "data"))?.state, "on");

@@ -34,7 +34,7 @@ test("a client without a token that tries to register is told how to get one", (
   withMcpGateway({}, async ({ gateway }) => {
     const fetchFn = (url: string | URL, init?: RequestInit) => gateway.request(new URL(url).pathname, init ?? {});
     const registering = registerClient("http://127.0.0.1", { clientMetadata: { redirect_uris: [] }, fetchFn });
-    await assert.rejects(Promise.resolve(registering), /postern token create --scope tools/);
+    await assert.rejects(Promise.resolve(registering), /postern token add --scope tools/);
     for (const path of ["/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"]) {
       const reply = await gateway.request(path, {});
       assert.equal(reply.status, 404);

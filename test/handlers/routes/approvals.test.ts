@@ -73,7 +73,7 @@ test("every door describes a call in the same words, with what nobody sees spell
     input,
     /^\{\n {2}"path": "a\\u202etxt",\n {2}"content": "x+ \[cut: 200000 of 300\d{3} characters are shown; SHA/,
   );
-  assert.ok(input.endsWith(`SHA-256 of the whole ${"d".repeat(64)}]\npostern approvals show ${id} shows it whole`));
+  assert.ok(input.endsWith(`SHA-256 of the whole ${"d".repeat(64)}]\npostern approval show ${id} shows it whole`));
   assert.deepEqual((await json("GET", "/v1/approvals")).data[0].description, description);
   const event = toNeeded(await services.approvals.get(id) ?? assert.fail("it is gone"));
   assert.deepEqual("description" in event && event.description, description);

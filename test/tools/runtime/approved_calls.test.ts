@@ -216,7 +216,7 @@ test("a remembered answer stands in place of an approval, never for what always_
     assert.deepEqual([allowed.ran, allowed.requests.length], [true, 0]);
     const denied = await ask(rule("deny"));
     assert.deepEqual([denied.ran, denied.requests.length], [false, 0]);
-    assert.match(denied.output, /"postern approvals revoke rule_1" lifts that/);
+    assert.match(denied.output, /"postern approval revoke rule_1" lifts that/);
     const always = { config: { ...WRITES, autonomy: { always_ask: ["write_file"] } } };
     assert.equal((await ask({ ...rule("deny"), ...always })).requests.length, 1);
   }));

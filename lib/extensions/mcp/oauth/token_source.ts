@@ -190,7 +190,7 @@ export class TokenSource {
     if (typeof now === "object" && now.version?.digest === version?.digest) {
       await this.#services.credentials.remove(server);
     }
-    return needsSignIn(server, "its authorization server takes the sign-in no more");
+    return needsSignIn(server, "its authorization server no longer accepts the sign-in");
   }
 
   async #ownToken(server: string, settings: McpServerSettings): Promise<OwnToken> {

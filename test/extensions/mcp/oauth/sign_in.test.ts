@@ -330,7 +330,7 @@ test("without a sign-in, and after its end, a call says which command to run", a
     return path === "/token";
   };
   await assert.rejects(token(), (error: Error) => {
-    assert.match(error.message, /takes the sign-in no more; sign in with: postern mcp login acme/);
+    assert.match(error.message, /no longer accepts the sign-in; sign in with: postern mcp login acme/);
     assert.doesNotMatch(error.message + String(error.cause), /refresh-token/);
     return true;
   });

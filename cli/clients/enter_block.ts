@@ -1,0 +1,85 @@
+import { isRecord } from "../../lib/base/json.ts";
+import { removeConfigTable, setConfigValue } from "../../lib/config/edit_config.ts";
+import { CommandError } from "../command.ts";
+import type { Client } from "./client_table.ts";
+
+type Table = Readonly<Record<string, unknown>>;
+
+/**
+ * Returns the text of a client's file with the block in it, or of a new file. Keys of others stay, and in TOML and YAML their comments.
+ * @throws {CommandError} the text cannot be changed without a loss
+ */
+export async function enterBlock(format: Client["format"], text: string, block: Table): Promise<string> {
+  switch (format) {
+    case "toml": {
+      // An older entry of ours goes whole, so that no key of it stays
+      let edited = await removeConfigTable(text, [...Object.keys(block), "postern"]);
+      for (const [path, value] of leavesOf(block)) edited = await setConfigValue(edited, path, value);
+      return edited;
+    }
+    case "yaml":
+      return await enterYaml(text, block);
+    case "json":
+      return enterJson(text, block);
+    case "env":
+      return Object.entries(block).map(([name, value]) => `${name}=${value}\n`).join("");
+  }
+}
+
+function leavesOf(table: Table, path: readonly string[] = []): readonly (readonly [readonly string[], unknown])[] {
+  return Object.entries(table).flatMap(([key, value]) =>
+    isRecord(value) ? leavesOf(value, [...path, key]) : [[[...path, key], value] as const]
+  );
+}
+
+function enterJson(text: string, block: Table): string {
+  const before: unknown = text.trim() === "" ? {} : parseJson(text);
+  if (!isRecord(before)) throw new CommandError("Cannot change the file: it holds no JSON object");
+  return `${JSON.stringify(merged(before, block), null, /^[{[]\r?\n([ \t]+)/.exec(text)?.[1] ?? 2)}\n`;
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    const reason = "it has comments, or is no JSON; print the block without --write and add it by hand";
+    throw new CommandError(`Cannot change the file: ${reason}`, { cause });
+  }
+}
+
+/** Returns a table with the keys of another in place of its own, down to the entry that is ours. */
+function merged(before: Table, after: Table): Table {
+  const entries = Object.entries(after).map(([key, value]) => {
+    const old = Object.hasOwn(before, key) ? before[key] : undefined;
+    // What is below our own name is replaced whole, so that no old key stays
+    return [
+      key,
+      isRecord(old) && isRecord(value) && key.toLowerCase() !== "postern" ? merged(old, value) : value,
+    ] as const;
+  });
+  return { ...before, ...Object.fromEntries(entries) };
+}
+
+async function enterYaml(text: string, block: Table): Promise<string> {
+  const { isMap, isSeq, parseDocument } = await import("yaml");
+  const document = parseDocument(text);
+  if (document.errors.length > 0 || (document.contents !== null && !isMap(document.contents))) {
+    throw new CommandError(
+      "Cannot change the file: it is no YAML table; print the block without --write and add it by hand",
+    );
+  }
+  for (const [key, value] of Object.entries(block)) {
+    if (!Array.isArray(value)) {
+      if (!document.has(key)) document.set(key, value);
+      continue;
+    }
+    const list = document.get(key);
+    for (const item of value as readonly Table[]) {
+      const index = isSeq(list) ? list.items.findIndex((one) => isMap(one) && one.get("name") === item["name"]) : -1;
+      if (!isSeq(list)) document.set(key, document.createNode([item]));
+      else if (index < 0) list.add(document.createNode(item));
+      else list.set(index, document.createNode(item));
+    }
+  }
+  return document.toString();
+}

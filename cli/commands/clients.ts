@@ -1,0 +1,175 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { writeAtomically } from "../../lib/base/durable_files.ts";
+import { systemClock } from "../../lib/base/clock.ts";
+import { lineDifference } from "../../lib/base/line_difference.ts";
+import { VERSION } from "../../lib/base/version.ts";
+import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
+import { type Client, CLIENTS, type GatewayFacts } from "../clients/client_table.ts";
+import { enterBlock } from "../clients/enter_block.ts";
+import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
+import { expectSuccess, type ReachedGateway, withGateway } from "../reach_gateway.ts";
+import { requireYes } from "../terminal/require_yes.ts";
+import { printable } from "../terminal/terminal_text.ts";
+
+const NAMES = Object.keys(CLIENTS).join(", ");
+
+/** Command `postern clients <name>`: prints the block that points a client at this gateway, or writes it, with a token made for it. */
+export const clientsCommand = defineCliCommand({
+  args: {
+    client: { type: "positional", required: true, description: `Client to connect: ${NAMES}` },
+    write: {
+      type: "boolean",
+      default: false,
+      description: "Write the block into the client's own file, after a question",
+    },
+    yes: { type: "boolean", default: false, description: "Write without a question" },
+  },
+  example: "postern clients opencode --write",
+  async run(context, { client: name, write, yes }) {
+    const client = Object.hasOwn(CLIENTS, name) ? CLIENTS[name] : undefined;
+    if (client === undefined) throw new UsageError(`Cannot connect "${name}": the clients are ${NAMES}`);
+    const path = client.file === undefined ? undefined : join(context.io.home, client.file);
+    if (write && path === undefined) {
+      throw new UsageError(`Cannot write for ${client.title}: it reads its environment; leave --write out`);
+    }
+    return await withGateway(context, async (gateway) => {
+      const address = gateway.running?.record.address;
+      if (address === undefined) {
+        throw new CommandError(`Cannot connect ${client.title}: no gateway is running; start one with postern gateway`);
+      }
+      const models = await modelsOf(gateway);
+      const target = write && path !== undefined ? path : undefined;
+      const before = target === undefined ? "" : await readOrEmpty(target);
+      if (target !== undefined) {
+        await showChange(context, { client, before, target, yes, facts: { address, models, token: "pst_..." } });
+      }
+      const { id, token } = await makeToken(gateway, client);
+      const facts = { address, models, token };
+      const enter = async () => {
+        const tried = await tryCalls(client, facts);
+        const text = await enterBlock(client.format, before, client.block(facts));
+        if (target === undefined) return { tried, text };
+        const isChanged = await readOrEmpty(target) !== before;
+        if (isChanged) throw new CommandError(`Cannot write ${target}: it was changed meanwhile; try again`);
+        await writeAtomically(target, text);
+        return { tried, text };
+      };
+      const entered = await enter().catch(async (error: unknown) => {
+        await gateway.request({ method: "DELETE", path: `/v1/tokens/${id}` });
+        throw error;
+      });
+      tell(context, { ...entered, client, target, path, id });
+    });
+  },
+});
+
+interface Change {
+  readonly client: Client;
+  readonly before: string;
+  readonly target: string;
+  readonly yes: boolean;
+  readonly facts: GatewayFacts;
+}
+
+/** Shows what changes in the client's file, without the token, and asks. @throws {CommandError} the person did not say yes */
+async function showChange(context: CommandContext, { client, before, target, yes, facts }: Change): Promise<void> {
+  const after = await enterBlock(client.format, before, client.block(facts));
+  context.say(`${target}\n${printable(lineDifference(before, after))}`);
+  if (yes) return;
+  await requireYes(context, `Write this, with a token for ${client.title}?`, {
+    unasked: `Cannot write ${target}: nobody can be asked here; --yes writes it`,
+    refused: "Nothing was written",
+  });
+}
+
+async function makeToken(gateway: ReachedGateway, { title, scopes }: Client) {
+  // A client with tools of its own calls them itself
+  const plain = scopes.includes("chat") && scopes.includes("tools");
+  const body = { label: title, scopes, plain };
+  return await gateway.request({ method: "POST", path: "/v1/tokens", body }) as {
+    readonly id: string;
+    readonly token: string;
+  };
+}
+
+/** Tries one call for each thing that the client uses, with its own token. @returns what worked @throws {CommandError} a call was refused */
+async function tryCalls({ scopes }: Client, { address, token, models }: GatewayFacts): Promise<readonly string[]> {
+  const client = createGatewayClient({ address, token, clock: systemClock, timeoutMs: 10_000 });
+  const worked: string[] = [];
+  if (scopes.includes("chat")) {
+    expectSuccess(await client.request({ method: "GET", path: "/v1/models" }));
+    worked.push(models.length === 1 ? "1 model" : `${models.length} models`);
+  }
+  if (scopes.includes("tools")) {
+    const { data } = expectSuccess(await client.request({ method: "GET", path: "/v1/tools" })) as {
+      readonly data: readonly { readonly enabled: boolean }[];
+    };
+    const params = {
+      protocolVersion: "2025-06-18",
+      capabilities: {},
+      clientInfo: { name: "postern", version: VERSION },
+    };
+    const body = { jsonrpc: "2.0", id: 1, method: "initialize", params };
+    const headers = { accept: "application/json, text/event-stream" };
+    const { status, headers: given, body: reply } = await client.stream({
+      method: "POST",
+      path: "/mcp",
+      body,
+      headers,
+    });
+    await Array.fromAsync(reply);
+    if (status >= 400) throw new CommandError(`Cannot speak MCP with the gateway: /mcp answered with status ${status}`);
+    const session = given["mcp-session-id"];
+    if (typeof session === "string") {
+      await client.request({ method: "DELETE", path: "/mcp", headers: { "mcp-session-id": session } });
+    }
+    worked.push(`${data.filter(({ enabled }) => enabled).length} tools over MCP`);
+  }
+  return worked;
+}
+
+interface Told {
+  readonly client: Client;
+  readonly text: string;
+  /** File that was written. Undefined: none was */
+  readonly target: string | undefined;
+  /** File that the block belongs into. Undefined: none */
+  readonly path: string | undefined;
+  readonly id: string;
+  readonly tried: readonly string[];
+}
+
+function tell(context: CommandContext, { client, text, target, path, id, tried }: Told): void {
+  const data = {
+    client: client.title,
+    file: path ?? null,
+    written: target !== undefined,
+    token_id: id,
+    tried,
+    notes: client.notes,
+  };
+  context.print(
+    target === undefined ? { ...data, block: text } : data,
+    target === undefined ? text : `Wrote ${target}`,
+  );
+  if (context.flags.json) return;
+  const place = target !== undefined || path === undefined ? [] : [`This belongs into ${path}; --write writes it.`];
+  context.say([
+    ...place,
+    `The token works: ${tried.join(", ")}. It ends with postern token remove ${id}`,
+    ...client.notes,
+  ].join("\n"));
+}
+
+async function modelsOf(gateway: ReachedGateway): Promise<GatewayFacts["models"]> {
+  return (await gateway.request({ method: "GET", path: "/v1/models" }) as { readonly data: GatewayFacts["models"] })
+    .data;
+}
+
+async function readOrEmpty(path: string): Promise<string> {
+  return await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return "";
+    throw new CommandError(`Cannot read ${path}: ${error.code}`, { cause: error });
+  });
+}

@@ -1,0 +1,110 @@
+import { defineCliCommand } from "../command.ts";
+import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
+import { printPage } from "../terminal/print_page.ts";
+import { printable } from "../terminal/terminal_text.ts";
+
+const ID = {
+  type: "positional",
+  required: true,
+  description: "Id of the conversation, from postern conversation list",
+} as const;
+const MAX_SHOWN = 100;
+const PAGE = 1000;
+
+/** Conversation as the gateway lists it. */
+interface Conversation {
+  readonly id: string;
+  readonly title: string | null;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly message_count: number;
+}
+
+/** Message of a conversation, as far as it is shown. */
+interface Message {
+  readonly seq: number;
+  readonly role: string;
+  readonly content: string | readonly { readonly type: string; readonly text?: string }[] | null;
+  readonly tool_calls?: readonly { readonly function: { readonly name: string; readonly arguments: string } }[];
+}
+
+/** Command `postern conversation list`: the newest conversations. */
+export const conversationListCommand = defineCliCommand({
+  args: {},
+  example: "postern conversation list",
+  run: (context) =>
+    withGateway(context, (gateway) =>
+      printPage<Conversation>(context, gateway, {
+        path: "/v1/conversations",
+        heads: ["ID", "CHANGED", "MESSAGES", "TITLE"],
+        toRow: ({ id, updated_at: changed, message_count: count, title }) => [id, changed, String(count), title ?? ""],
+        none: "There is no conversation yet",
+      })),
+});
+
+/** Command `postern conversation show <id>`: the last messages of a conversation. */
+export const conversationShowCommand = defineCliCommand({
+  args: { id: ID },
+  example: "postern conversation show my-notes",
+  run: (context, { id }) =>
+    withGateway(context, async (gateway) => {
+      const { message_count: count } = await page(gateway, id, 0, 1);
+      const after = Math.max(0, count - MAX_SHOWN);
+      const { messages: { data }, ...conversation } = await page(gateway, id, after, MAX_SHOWN);
+      const head = `${conversation.title ?? id}: ${count} messages, the last at ${conversation.updated_at}`;
+      context.print({ ...conversation, messages: data }, printable([head, ...data.map(toMarkdown)].join("\n\n")));
+      if (after > 0) context.say(`These are the last ${MAX_SHOWN}; postern conversation export ${id} prints all.`);
+    }),
+});
+
+/** Command `postern conversation export <id>`: all messages, as Markdown or with --json as JSON. */
+export const conversationExportCommand = defineCliCommand({
+  args: { id: ID },
+  example: "postern conversation export my-notes > my-notes.md",
+  run: (context, { id }) =>
+    withGateway(context, async (gateway) => {
+      const all: Message[] = [];
+      for (;;) {
+        const { messages: { data, has_more: hasMore }, ...conversation } = await page(
+          gateway,
+          id,
+          all.at(-1)?.seq ?? 0,
+          PAGE,
+        );
+        all.push(...data);
+        if (hasMore && data.length > 0) continue;
+        const text = [`# ${conversation.title ?? id}`, ...all.map(toMarkdown)].join("\n\n");
+        return context.print({ ...conversation, messages: all }, context.io.isTerminal.stdout ? printable(text) : text);
+      }
+    }),
+});
+
+/** Command `postern conversation remove <id>`: deletes a conversation. Records of its runs stay. */
+export const conversationRemoveCommand = defineCliCommand({
+  args: { id: ID },
+  example: "postern conversation remove my-notes",
+  run: (context, { id }) =>
+    withGateway(context, async (gateway) => {
+      context.print(await gateway.request({ method: "DELETE", path: pathOf(id) }), `Deleted ${id}`);
+    }),
+});
+
+async function page(gateway: ReachedGateway, id: string, after: number, limit: number) {
+  return await gateway.request({ method: "GET", path: `${pathOf(id)}?after=${after}&limit=${limit}` }) as
+    & Conversation
+    & {
+      readonly messages: { readonly data: readonly Message[]; readonly has_more: boolean };
+    };
+}
+
+function pathOf(id: string): string {
+  return `/v1/conversations/${encodeURIComponent(id)}`;
+}
+
+function toMarkdown({ role, content, tool_calls: calls = [] }: Message): string {
+  const text = typeof content === "string"
+    ? content
+    : (content ?? []).map((part) => part.text ?? `(${part.type})`).join("\n");
+  const lines = calls.map(({ function: { name, arguments: input } }) => `\`${name} ${input}\``);
+  return [`**${role}**`, ...(text === "" ? [] : [text]), ...lines].join("\n\n");
+}

@@ -1,0 +1,189 @@
+import { type Firing, type Schedule, SCHEDULE_STATES } from "../../lib/base/records/schedule.ts";
+import { zonedTime } from "../../lib/base/zoned_time.ts";
+import { describeSchedule } from "../../lib/tools/schedule/schedules.ts";
+import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
+import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
+import { printPage } from "../terminal/print_page.ts";
+import { printable } from "../terminal/terminal_text.ts";
+import { INPUT_ARG, readInput, toInput, useTool } from "./tools.ts";
+
+const ID = {
+  type: "positional",
+  required: true,
+  description: "Id of the schedule, from postern schedule list",
+} as const;
+const MAX_TEXT = 60;
+const MAX_ID_WORDS = 4;
+
+/** Command `postern schedule list`: schedules, their next firing and how the last one ended. */
+export const scheduleListCommand = defineCliCommand({
+  args: {
+    state: {
+      type: "enum",
+      options: [...SCHEDULE_STATES],
+      valueHint: "state",
+      description: `Only those that are ${
+        SCHEDULE_STATES.join(", ")
+      }; done are schedules with one time that have fired (default: active and paused)`,
+    },
+  },
+  example: "postern schedule list",
+  run: (context, { state }) =>
+    withSchedules(context, async (gateway) => {
+      await printPage<Schedule>(context, gateway, {
+        path: `/v1/schedules${state === undefined ? "" : `?state=${state}`}`,
+        heads: ["ID", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST", "WHAT"],
+        toRow,
+        none: state === undefined ? "No schedule is active or paused" : "There is no such schedule",
+      });
+    }),
+});
+
+/** Command `postern schedule show <id>`: one schedule. */
+export const scheduleShowCommand = defineCliCommand({
+  args: { id: ID },
+  example: "postern schedule show report",
+  run: (context, { id }) =>
+    withSchedules(context, async (gateway) => {
+      const schedule = await gateway.request({ method: "GET", path: pathOf(id) }) as Schedule;
+      const { prompt, tool, input } = schedule;
+      const work = tool === null ? prompt ?? "" : `${tool} ${JSON.stringify(input)}`;
+      context.print(schedule, printable(`${describeSchedule(schedule)}\n\n${work}`));
+    }),
+});
+
+/** Command `postern schedule add <when> <what>`: tells the agent a prompt, or calls a tool, at the times of the words or cron fields. */
+export const scheduleAddCommand = defineCliCommand({
+  args: {
+    when: {
+      type: "positional",
+      required: true,
+      description: 'Times, such as "every day at 9:00", "in 2 hours", "at 2026-12-24T18:00" or five cron fields',
+    },
+    "...what": { type: "positional", required: false, description: "What the agent is told each time" },
+    id: { type: "string", valueHint: "id", description: "Id of the schedule (default: its first words)" },
+    timezone: {
+      type: "string",
+      valueHint: "zone",
+      description: "Time zone, such as Europe/Zurich (default: the configured one)",
+    },
+    tool: { type: "string", valueHint: "name", description: "Tool to call in place of telling the agent something" },
+    input: INPUT_ARG,
+  },
+  example: 'postern schedule add "every day at 9:00" "Tidy up my notes"',
+  run: async (context, { when, timezone, tool, input, _: words, ...given }) => {
+    const prompt = words.slice(1).join(" ");
+    if ((prompt === "") === (tool === undefined)) {
+      throw new UsageError("Cannot add a schedule: give either what the agent is told, or --tool");
+    }
+    const parsed = input === undefined ? undefined : toInput(await readInput(input, context.io));
+    const work = tool === undefined ? { prompt } : { tool, input: parsed };
+    const id = given.id ?? idOf(tool ?? prompt);
+    return await callFor(context, "cron_add", { id, schedule: when, timezone, ...work });
+  },
+});
+
+/** Returns an id that says what the schedule does, such as `tidy-up-my-notes`. */
+function idOf(what: string): string {
+  const words = what.toLowerCase().match(/[a-z0-9_]+/g) ?? [];
+  return words.slice(0, MAX_ID_WORDS).join("-").slice(0, 64) || "task";
+}
+
+/** Command `postern schedule remove <id>`: removes a schedule with its history. */
+export const scheduleRemoveCommand = changeCommand("remove", "cron_remove");
+
+/** Command `postern schedule enable <id>`: lets a paused schedule fire again. */
+export const scheduleEnableCommand = changeCommand("enable", "cron_resume");
+
+/** Command `postern schedule disable <id>`: pauses a schedule. */
+export const scheduleDisableCommand = changeCommand("disable", "cron_pause");
+
+function changeCommand(verb: string, tool: string) {
+  return defineCliCommand({
+    args: { id: ID },
+    example: `postern schedule ${verb} report`,
+    run: (context, { id }) => callFor(context, tool, { id }),
+  });
+}
+
+/** Calls one of the schedule tools, which know the rules. */
+function callFor(context: CommandContext, tool: string, input: Readonly<Record<string, unknown>>): Promise<number> {
+  return withGateway(context, (gateway) => useTool(context, gateway, { tool, input }));
+}
+
+/** Command `postern schedule history <id>`: firings of a schedule, the newest first. */
+export const scheduleHistoryCommand = defineCliCommand({
+  args: { id: ID },
+  example: "postern schedule history report",
+  run: (context, { id }) =>
+    withSchedules(context, async (gateway) => {
+      const { timezone } = await gateway.request({ method: "GET", path: pathOf(id) }) as Schedule;
+      await printPage<Firing>(context, gateway, {
+        path: `${pathOf(id)}/history`,
+        heads: ["DUE", "BY", "FIRING", "RUN", "STATUS", "WHY"],
+        toRow: (firing) => [
+          shownIn(timezone, firing.time),
+          firing.trigger,
+          firing.status,
+          firing.run_id ?? "",
+          firing.run_status ?? "",
+          outcomeOf(firing),
+        ],
+        none: "It has not fired yet",
+      });
+    }),
+});
+
+/** Command `postern schedule run <id>`: fires a schedule now, in the running gateway. */
+export const scheduleRunCommand = defineCliCommand({
+  args: { id: ID },
+  example: "postern schedule run report",
+  run: (context, { id }) =>
+    withGateway(context, async (gateway) => {
+      if (gateway.running === undefined) {
+        throw new CommandError(
+          `Cannot run "${id}": no gateway is running on this data directory; start one with postern gateway`,
+        );
+      }
+      const firing = await gateway.request({ method: "POST", path: `${pathOf(id)}/run` }) as Firing;
+      context.print(firing, `${firing.run_id}: started`);
+    }),
+});
+
+async function withSchedules(
+  context: CommandContext,
+  work: (gateway: ReachedGateway) => Promise<void>,
+): Promise<number> {
+  const { config } = await context.loadConfig();
+  if (!config.cron.enabled) context.say("No schedule fires: [cron] enabled is false");
+  return await withGateway(context, work);
+}
+
+function pathOf(id: string): string {
+  return `/v1/schedules/${encodeURIComponent(id)}`;
+}
+
+function toRow({ id, state, schedule, timezone, next_at, last, prompt, tool, input }: Schedule): readonly string[] {
+  const ran = last === null
+    ? ""
+    : `${last.status === "started" ? last.run_status ?? "started" : last.status} ${shownIn(timezone, last.at)}`;
+  const what = tool === null ? prompt ?? "" : `${tool} ${JSON.stringify(input)}`;
+  return [
+    id,
+    state,
+    schedule,
+    timezone,
+    next_at === null ? "" : shownIn(timezone, next_at),
+    ran,
+    what.slice(0, MAX_TEXT),
+  ];
+}
+
+function shownIn(timezone: string, time: string): string {
+  return zonedTime(Date.parse(time), timezone);
+}
+
+function outcomeOf({ reason, run_error, missed_count, missed_until }: Firing): string {
+  if (missed_until !== null && missed_count !== 1) return `${missed_count ?? "many"} up to ${missed_until}: ${reason}`;
+  return reason ?? run_error?.message.slice(0, MAX_TEXT) ?? "";
+}

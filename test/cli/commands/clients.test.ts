@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { parse } from "yaml";
+import { CLIENTS } from "../../../cli/clients/client_table.ts";
+import { enterBlock } from "../../../cli/clients/enter_block.ts";
+import { parseToml } from "../../../lib/config/toml.ts";
+import { onMachine } from "../support/run_in.ts";
+
+const READERS = {
+  json: JSON.parse,
+  yaml: parse,
+  toml: (text: string) => parseToml(text, "config.toml"),
+  env: () => ({}),
+};
+/** Entries of others that a write must keep */
+const OTHERS = {
+  json: '{\n    "mcpServers": {"other": {"url": "http://x"}, "postern": {"command": "old"}},\n    "theme": "dark"\n}\n',
+  yaml: "# my settings\nname: Mine\nmodels:\n  - name: Other # keep\n    model: a\n  - name: Postern\n    model: old\n",
+  toml:
+    '# my settings\nmodel = "gpt-5"\n\n[mcp_servers.other]\ncommand = "x"\n\n[mcp_servers.postern]\ncommand = "old"\n',
+  env: "",
+};
+
+const tokensOf = (text: string) => [...text.matchAll(/pst_[\w-]{43}/g)].map(([token]) => token);
+
+for (const [name, client] of Object.entries(CLIENTS)) {
+  test(`${client.title} is given a block with a token that works, and what it cannot do is said`, () =>
+    onMachine(async ({ run, withGateway }) => {
+      await withGateway([], async ({ address }) => {
+        const { code, stdout, stderr } = await run(["clients", name]);
+        assert.equal(code, 0, stderr);
+        const [token = "", ...others] = new Set(tokensOf(stdout));
+        assert.deepEqual(others, []);
+        for (const note of client.notes) assert.ok(stderr.includes(note), note);
+        READERS[client.format](stdout);
+        const headers = { authorization: `Bearer ${token}` };
+        const status = async (path: string) => (await fetch(`${address}${path}`, { headers })).status;
+        assert.equal(await status("v1/models"), client.scopes.includes("chat") ? 200 : 403);
+        assert.equal(await status("v1/tools"), client.scopes.includes("tools") ? 200 : 403);
+        assert.equal(await status("v1/tokens"), 403);
+        if (client.scopes.includes("tools")) assert.ok(stdout.includes(`${address}mcp`) && /over MCP/.test(stderr));
+        if (client.scopes.includes("chat")) assert.ok(stdout.includes(`${address}v1`));
+        const [listed] = JSON.parse((await run(["token", "list", "--json"])).stdout);
+        assert.deepEqual([listed.label, listed.plain], [client.title, client.scopes.length === 2]);
+        assert.ok(stderr.includes(`postern token remove ${listed.id}`));
+      });
+    }));
+}
+
+test("a file is written after its change was shown without the token, and keeps what others wrote", () =>
+  onMachine(async ({ run, withGateway, home }) => {
+    await withGateway([], async () => {
+      for (
+        const [name, { file = "", format }] of Object.entries(CLIENTS).filter(([, { file }]) => file !== undefined)
+      ) {
+        const path = join(home, file);
+        mkdirSync(dirname(path), { recursive: true });
+        writeFileSync(path, OTHERS[format], { mode: 0o640 });
+        const { code, stdout, stderr } = await run(["clients", name, "--write"], { answers: ["y"] });
+        assert.deepEqual([code, stdout], [0, `Wrote ${path}\n`], stderr);
+        assert.ok(/^\+.*pst_\.\.\./m.test(stderr) && tokensOf(stderr).length === 0, stderr);
+        const text = readFileSync(path, "utf8");
+        assert.ok(tokensOf(text).length > 0, text);
+        const kept = {
+          json: /^ {4}"theme": "dark"/m,
+          yaml: /# my settings\nname: Mine\n[\s\S]*Other # keep/,
+          toml: /^# my settings\nmodel = "gpt-5"/,
+        };
+        assert.match(text, kept[format as keyof typeof kept]);
+        const isOld = /"command": "old"|command = "old"|model: old/.test(text);
+        assert.equal(isOld, ["opencode", "zed"].includes(name), "an older entry of ours is replaced whole");
+        assert.equal(statSync(path).mode & 0o777, 0o640);
+      }
+      const fresh = join(home, ".codex/config.toml");
+      writeFileSync(fresh, "");
+      await run(["clients", "codex", "--write", "--yes"]);
+      assert.equal(Object.keys(parseToml(readFileSync(fresh, "utf8"), "x")).length, 1);
+    });
+  }));
+
+test("nothing is written, and no token is left, where the person says no or the file cannot be changed without a loss", () =>
+  onMachine(async ({ run, withGateway, home }) => {
+    assert.match((await run(["clients", "codex"])).stderr, /no gateway is running/);
+    await withGateway([], async () => {
+      const path = join(home, ".cursor/mcp.json");
+      mkdirSync(dirname(path));
+      for (
+        const [text, answer, told] of [["{}", "n", /Nothing was written/], ["{ // mine\n}", "y", /it has comments/], [
+          "[]",
+          "y",
+          /no JSON object/,
+        ]] as const
+      ) {
+        writeFileSync(path, text);
+        const { code, stderr } = await run(["clients", "cursor", "--write"], { answers: [answer] });
+        assert.equal(code, 1);
+        assert.match(stderr, told);
+        assert.equal(readFileSync(path, "utf8"), text);
+      }
+      writeFileSync(path, "{}");
+      assert.match((await run(["clients", "cursor", "--write"])).stderr, /--yes writes it/);
+      const changed = await run(["clients", "cursor", "--write"], {
+        onAsk: () => Promise.resolve(writeFileSync(path, '{"a":1}')).then(() => "y"),
+      });
+      assert.match(changed.stderr, /it was changed meanwhile/);
+      assert.match((await run(["token", "list"])).stdout, /No token is stored/);
+      assert.match((await run(["clients", "open-webui", "--write"])).stderr, /it reads its environment/);
+      assert.match((await run(["clients", "emacs"])).stderr, /the clients are codex, claude/);
+    });
+  }));
+
+test("a block is entered into an empty file of each form, and a second time without a change", async () => {
+  for (const [name, { format, block }] of Object.entries(CLIENTS)) {
+    const facts = block({
+      address: "http://127.0.0.1:1/",
+      token: "pst_x",
+      models: [{ id: "m" }, { id: "n", context_length: 9 }],
+    });
+    const once = await enterBlock(format, "", facts);
+    assert.equal(await enterBlock(format, once, facts), once, name);
+    if (format !== "env") assert.deepEqual(JSON.parse(JSON.stringify(READERS[format](once))), facts, name);
+  }
+});
