@@ -37,19 +37,15 @@ export function readsOfCommand(words: readonly string[], workspaceRoot: string):
 }
 
 /**
- * Returns the paths that the parts of a line may read: all of the workspace for a part with words that show only when it runs, and for a
- * line that nobody can judge.
+ * Returns the paths that each part of a line may read, or whose names it may show: all of the workspace for a part with words that show
+ * only when it runs, and for a line that nobody can judge.
+ * @param pathsOf `readsOfCommand` or `listsOfCommand`
  */
-export function readsOfLine(line: CommandLineParts, workspaceRoot: string): readonly string[] {
-  return pathsOfLine(line, workspaceRoot, readsOfCommand);
-}
-
-/** Returns the paths whose names the parts of a line may show, by the same rules. */
-export function listsOfLine(line: CommandLineParts, workspaceRoot: string): readonly string[] {
-  return pathsOfLine(line, workspaceRoot, listsOfCommand);
-}
-
-function pathsOfLine(line: CommandLineParts, workspaceRoot: string, pathsOf: typeof readsOfCommand): readonly string[] {
+export function pathsOfLine(
+  line: CommandLineParts,
+  workspaceRoot: string,
+  pathsOf: (words: readonly string[], folder: string) => readonly string[],
+): readonly string[] {
   const parts = placeParts(line, workspaceRoot);
   if (line.asks !== undefined || parts.some(({ isKnown, folders }) => !isKnown || folders === undefined)) {
     return [workspaceRoot];

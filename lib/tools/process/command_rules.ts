@@ -17,15 +17,20 @@ import type { BoundParts, Effects, ToolContext, ToolServices } from "../runtime/
 /** Allowed commands that a refusal names */
 const MAX_NAMES_SHOWN = 20;
 
+/** Allowed commands, and the keys of the configuration that hold them, for a refusal. */
+export interface AllowedCommands {
+  readonly allowed: readonly string[];
+  readonly list: string;
+}
+
 /**
  * Returns the words of an allowed command, by the rules of `[security.shell]`.
- * @param options.list keys of the configuration that hold the allowed commands, for the refusal
  * @throws {ToolError} those of `tokenize`, `command_not_allowed`
  */
 export function allowedWords(
   command: string,
   config: Config,
-  { allowed, list }: { readonly allowed: readonly string[]; readonly list: string },
+  { allowed, list }: AllowedCommands,
 ): readonly string[] {
   const { forbidden_chars: forbiddenChars, max_args: maxArgs, max_arg_length: maxArgLength } = config.security.shell;
   const words = tokenize(command, { forbiddenChars, maxArgs, maxArgLength });
@@ -34,7 +39,7 @@ export function allowedWords(
   throw notAllowed(name, { allowed, list });
 }
 
-function notAllowed(name: string, { allowed, list }: Parameters<typeof allowedWords>[2]): ToolError {
+function notAllowed(name: string, { allowed, list }: AllowedCommands): ToolError {
   const shown = listSome(allowed, MAX_NAMES_SHOWN) || "none";
   return new ToolError(
     "command_not_allowed",
@@ -68,7 +73,7 @@ export function commandEffects(command: string, { security }: Pick<Config, "secu
 }
 
 /** Command that a call starts under a configuration, as `Processes` takes it. */
-export type CallCommand =
+type CallCommand =
   & Required<Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">>
   & Pick<ProcessRequest, "line">;
 
@@ -79,8 +84,9 @@ export type CallCommand =
 export function callCommand(
   command: string,
   context: Parameters<typeof commandScope>[0],
-  rules: Parameters<typeof allowedWords>[2],
+  rulesOf: (config: Config) => AllowedCommands,
 ): CallCommand {
+  const rules = rulesOf(context.config);
   const { sandbox, network, syntax } = context.config.security.shell;
   const scope = commandScope(context);
   if (syntax === "plain") return { words: allowedWords(command, context.config, rules), scope, sandbox, network };
@@ -91,7 +97,7 @@ export function callCommand(
 }
 
 /** Refuses a command that the configuration does not allow. @throws {ToolError} as `callCommand` */
-export function admitCommand(command: string, config: Config, rules: Parameters<typeof allowedWords>[2]): void {
+export function admitCommand(command: string, config: Config, rules: AllowedCommands): void {
   if (config.security.shell.syntax === "plain") return void allowedWords(command, config, rules);
   bashWords(command);
   const { allowed, list } = rules;

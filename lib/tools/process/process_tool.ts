@@ -12,9 +12,8 @@ import {
   admitCommand,
   aftermathData,
   aftermathLines,
-  type allowedWords,
+  type AllowedCommands,
   boundFiles,
-  type CallCommand,
   callCommand,
   commandAccess,
   commandEffects,
@@ -69,7 +68,7 @@ export const processTool = defineTool({
     if (op === "start") admitCommand(command, config, rulesOf(config));
   },
   async screen({ op, command = "" }, context) {
-    if (op === "start") await context.services.processes.screen(commandOf(command, context));
+    if (op === "start") await context.services.processes.screen(callCommand(command, context, rulesOf));
   },
   bind: async ({ op, command = "" }, context) => op === "start" ? await boundFiles(command, context) : { shown: [] },
   effectsUnder: ({ op, command = "" }, config) => op === "start" ? commandEffects(command, config) : {},
@@ -123,7 +122,7 @@ export const processTool = defineTool({
 async function start(command: string, context: ContextWith<"processes">): Promise<ToolResult> {
   const { shell, process: limits } = context.config.security;
   const info = await context.services.processes.start({
-    ...commandOf(command, context),
+    ...callCommand(command, context, rulesOf),
     localSockets: shell.local_sockets,
     owner: context.caller.tokenId,
     taint: writtenTaint("process_tool", context),
@@ -141,11 +140,7 @@ function ownProcess(id: string, action: string, { services, caller }: ContextWit
   return info;
 }
 
-function commandOf(command: string, context: Parameters<typeof callCommand>[1]): CallCommand {
-  return callCommand(command, context, rulesOf(context.config));
-}
-
-function rulesOf({ security }: Config): Parameters<typeof allowedWords>[2] {
+function rulesOf({ security }: Config): AllowedCommands {
   const { allowed_commands: allowed, process: { allowed_commands: more } } = security;
   return { allowed: [...allowed, ...more], list: "[security] or [security.process] allowed_commands" };
 }

@@ -9,9 +9,8 @@ import {
   admitCommand,
   aftermathData,
   aftermathLines,
-  type allowedWords,
+  type AllowedCommands,
   boundFiles,
-  type CallCommand,
   callCommand,
   commandAccess,
   commandEffects,
@@ -52,14 +51,14 @@ export const shell = defineTool({
   }),
   textField: "command",
   admit: ({ command }, config) => admitCommand(command, config, rulesOf(config)),
-  screen: ({ command }, context) => context.services.processes.screen(commandOf(command, context)),
+  screen: ({ command }, context) => context.services.processes.screen(callCommand(command, context, rulesOf)),
   bind: ({ command }, context) => boundFiles(command, context),
   effectsUnder: ({ command }, config) => commandEffects(command, config),
   fill: async ({ command }, context) => ({ command: await withFolder(command, context) }),
   async run({ command }, context) {
     const { shell: limits } = context.config.security;
     const result = await context.services.processes.run({
-      ...commandOf(command, context),
+      ...callCommand(command, context, rulesOf),
       localSockets: limits.local_sockets,
       taint: writtenTaint("shell", context),
       timeoutMs: limits.timeout_secs * 1000,
@@ -101,11 +100,7 @@ export const shell = defineTool({
   },
 });
 
-function commandOf(command: string, context: Parameters<typeof callCommand>[1]): CallCommand {
-  return callCommand(command, context, rulesOf(context.config));
-}
-
-function rulesOf({ security: { allowed_commands: allowed } }: Config): Parameters<typeof allowedWords>[2] {
+function rulesOf({ security: { allowed_commands: allowed } }: Config): AllowedCommands {
   return { allowed, list: "[security] allowed_commands" };
 }
 

@@ -123,9 +123,11 @@ class ExecutorTaint implements CallTaint {
   }
 
   async #listedBy({ command = [], line }: Effects): Promise<Taint> {
-    const { listsOfCommand, listsOfLine } = await import("../../system/process/command_reads.ts");
+    const { listsOfCommand, pathsOfLine } = await import("../../system/process/command_reads.ts");
     const { workspaceRoot: root } = this.#options;
-    return await this.#named(line === undefined ? listsOfCommand(command, root) : listsOfLine(line, root));
+    return await this.#named(
+      line === undefined ? listsOfCommand(command, root) : pathsOfLine(line, root, listsOfCommand),
+    );
   }
 
   /** Returns the outside content in the names of files, and of those below. */
@@ -135,9 +137,9 @@ class ExecutorTaint implements CallTaint {
   }
 
   async #readByCommand({ command = [], line }: Effects): Promise<Taint> {
-    const { readsOfCommand, readsOfLine } = await import("../../system/process/command_reads.ts");
+    const { readsOfCommand, pathsOfLine } = await import("../../system/process/command_reads.ts");
     const { workspaceRoot: root } = this.#options;
-    return await this.#of(line === undefined ? readsOfCommand(command, root) : readsOfLine(line, root));
+    return await this.#of(line === undefined ? readsOfCommand(command, root) : pathsOfLine(line, root, readsOfCommand));
   }
 
   async #of(paths: readonly string[], seen?: WitnessedFiles): Promise<Taint> {
