@@ -110,19 +110,27 @@ const line = fc.tuple(statement, fc.array(fc.tuple(joint, statement), { maxLengt
   first + rest.flat().join("")
 );
 const noise = fc.constantFrom(
-  ..." \t\n;|&<>()$`'\"\\{}*?[]#!~=,.:-1a",
-  "$(",
-  "${",
-  "<<",
-  "<<E",
-  "\nE\n",
-  "\\\n",
-  "&&",
-  "$((",
-  "rm",
+  ..." \t\n;|&<>()$`'\"\\{}*?[]#!~=,.:-1a9%+^@_",
+  ...["$(", "${", "<<", "<<E", "\nE\n", "\\\n", "&&", "$((", "rm", ";;", "|&", "&>", ">&", "<<-", "<<<", "99999999999"],
+  ...[
+    "coproc ",
+    "time ",
+    "for ",
+    "function ",
+    "[[ ",
+    "[ ",
+    " esac",
+    "then ",
+    "done",
+    "do ",
+    "exec ",
+    "x=",
+    "IFS=",
+    "read ",
+  ],
 );
 /** A line that a grammar makes, with a few characters exchanged in most. */
-const mutated = fc.tuple(line, fc.array(fc.tuple(fc.nat(200), fc.nat(2), noise), { maxLength: 3 })).map((
+const mutated = fc.tuple(line, fc.array(fc.tuple(fc.nat(200), fc.nat(2), noise), { maxLength: 4 })).map((
   [text, changes],
 ) =>
   changes.reduce((now, [place, cut, more]) => {

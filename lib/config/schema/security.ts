@@ -103,7 +103,7 @@ export const securitySchema = v.strictObject({
         ),
         syntax: about(
           "Language of commands. `plain`: one program with its arguments, and no shell. `contained`: bash, with pipes, redirections and variables, in " +
-            "the sandbox alone; without bubblewrap the gateway does not start",
+            "the sandbox alone; without bubblewrap the gateway does not start. `max_args`, `max_arg_length` and `forbidden_chars` are for `plain`",
           choice(["plain", "contained"], "plain"),
         ),
         network: about(
