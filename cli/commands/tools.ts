@@ -222,7 +222,7 @@ export interface CommandCall {
 }
 
 /** Calls a tool of the gateway, and lets the person at the terminal answer where the policy asks. @throws {UsageError} an unknown tool */
-export async function callTool(
+async function callTool(
   context: CommandContext,
   gateway: ReachedGateway,
   { tool, input, yes, approval }: CommandCall,
