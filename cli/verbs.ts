@@ -341,6 +341,14 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Print the JSON Schema of postern.toml",
     async () => (await import("./commands/config.ts")).configSchemaCommand,
   ),
+  "preset show": verb(
+    "Show what each preset lets the agent do, and which one is in use",
+    async () => (await import("./commands/preset.ts")).presetShowCommand,
+  ),
+  "preset apply": verb(
+    "Change the configuration to a preset: look, write or code",
+    async () => (await import("./commands/preset.ts")).presetApplyCommand,
+  ),
   "cluster status": verb(
     "Show the gateways that share the database, who owns what, and what waits",
     async () => (await import("./commands/cluster.ts")).clusterStatusCommand,
