@@ -5,7 +5,7 @@ import { userConfigFile } from "../lib/config/folders.ts";
 import { locateConfig } from "../lib/config/load_config.ts";
 import { acceptFile } from "../lib/config/trust_store.ts";
 import { readControlFile } from "../lib/host/control_file.ts";
-import { type CommandContext, CommandError } from "./command.ts";
+import type { CommandContext } from "./command.ts";
 import { requireYes } from "./terminal/require_yes.ts";
 import { paint, printable, takesColour } from "./terminal/terminal_text.ts";
 

@@ -26,7 +26,7 @@ async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
   }
   const rest = verbFirst(words);
   const found = findVerb(rest);
-  if (found === undefined) return await withoutVerb(rest, { io, help });
+  if (found === undefined) return await withoutVerb(rest, { io, flags, help });
   const { name, verb } = found;
   const command = await verb.load();
   if (help) {
@@ -49,7 +49,7 @@ function findVerb([first = "", second]: readonly string[]): { readonly name: str
 
 async function withoutVerb(
   rest: readonly string[],
-  { io, help }: { readonly io: CliIo; readonly help: boolean },
+  { io, flags, help }: { readonly io: CliIo; readonly flags: GlobalFlags; readonly help: boolean },
 ): Promise<number> {
   const [first] = rest;
   const group = Object.keys(VERBS).some((name) => name.startsWith(`${first} `)) ? first : undefined;
@@ -60,6 +60,7 @@ async function withoutVerb(
     return help ? EXIT.ok : EXIT.usage;
   }
   if (first !== undefined) throw await unknownVerb(rest);
+  if (io.isTerminal.stdout) return await (await import("./commands/overview.ts")).showOverview(contextOf(io, flags));
   io.stderr(helpText(messageColumns(io)));
   return EXIT.usage;
 }

@@ -370,7 +370,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/doctor.ts")).doctorCommand,
   ),
   init: verb(
-    "Write a commented postern.toml; asks three questions, with --yes none",
+    "Choose a model, a folder and how far the agent may go; --yes asks nothing",
     async () => (await import("./commands/init.ts")).initCommand,
   ),
   backup: verb(

@@ -2,8 +2,7 @@ import { readText } from "../../lib/config/find_config.ts";
 import { userConfigFile } from "../../lib/config/folders.ts";
 import { locateConfig } from "../../lib/config/load_config.ts";
 import { toKeyText, toTomlValue } from "../../lib/config/toml.ts";
-import { tryBubblewrapHere } from "../doctor/check_containment.ts";
-import { sandboxCure } from "../doctor/sandbox_cure.ts";
+import { requireSandboxFor } from "../doctor/check_containment.ts";
 import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { editConfiguration, requireAgreed, shownChange } from "../edit_configuration.ts";
 import {
@@ -103,18 +102,6 @@ export function readPreset(name: string): Preset {
   const preset = PRESETS.find((one) => one === name);
   if (preset !== undefined) return preset;
   throw new UsageError(`Cannot use the preset "${name}": the presets are ${PRESETS.join(", ")}`);
-}
-
-/** Refuses the preset that needs the sandbox where nothing contains commands. @throws {CommandError} with the cure */
-export async function requireSandboxFor(preset: Preset): Promise<void> {
-  if (preset !== "code") return;
-  const found = await tryBubblewrapHere();
-  if (found.kind === "bubblewrap") return;
-  throw new CommandError(
-    `Cannot use the preset code here: its commands run in the sandbox alone, and ${found.reason}; ${await sandboxCure(
-      found,
-    )}`,
-  );
 }
 
 /** Finds the configuration file in use, or the one that a change would make, with its text. */

@@ -16,6 +16,8 @@ import { createCommandLookup } from "../../lib/system/process/command_lookup.ts"
 import { requireUncontained } from "../../lib/system/browser/uncontained_browser.ts";
 import { requiresSandbox } from "../../lib/tools/web/drive_browser.ts";
 import { forbidsLinks, tryBubblewrap } from "../../lib/system/process/sandbox.ts";
+import { CommandError } from "../command.ts";
+import type { Preset } from "../presets.ts";
 import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
 import { sandboxCure } from "./sandbox_cure.ts";
 
@@ -160,4 +162,16 @@ async function foundHere({ sandbox }: ContainmentSettings): Promise<Containment 
 export async function tryBubblewrapHere(): Promise<Containment> {
   const { signal } = new AbortController();
   return await tryBubblewrap({ commands: createCommandLookup(), clock: systemClock, signal });
+}
+
+/** Refuses the preset that needs the sandbox where nothing contains commands. @throws {CommandError} with the cure */
+export async function requireSandboxFor(preset: Preset): Promise<void> {
+  if (preset !== "code") return;
+  const found = await tryBubblewrapHere();
+  if (found.kind === "bubblewrap") return;
+  throw new CommandError(
+    `Cannot use the preset code here: its commands run in the sandbox alone, and ${found.reason}; ${await sandboxCure(
+      found,
+    )}`,
+  );
 }

@@ -3,6 +3,7 @@ import { ConfigError, ProviderError } from "../../lib/base/errors.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import type { Config } from "../../lib/config/config.ts";
 import { createProviders } from "../../lib/providers/create_providers.ts";
 import { createOfflineProvider } from "../../lib/providers/offline/offline.ts";
 import type { Providers } from "../../lib/providers/provider.ts";
@@ -11,11 +12,12 @@ import { VENDORS } from "../../lib/providers/provider_settings.ts";
 import { createServerOwners } from "../../lib/providers/discovery/server_owner.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
+import type { CliIo } from "../command.ts";
 import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
 
 const NAME = "provider";
 /** Time for each provider to list its models, in ms. All are asked at once */
-const ANSWER_MS = 5_000;
+export const ANSWER_MS = 5_000;
 /** Kinds of provider whose servers list every model by the name that a request uses */
 const LISTED_KINDS = ["ollama", "openai_compatible"];
 
@@ -29,25 +31,7 @@ export const providerCheck: Check = {
     }
     let providers: Providers;
     try {
-      providers = await createProviders({
-        provider: config.provider,
-        providers: config.providers,
-        env: context.io.env,
-        ownerOf: createServerOwners({
-          localUsers: () => config.provider.local_users,
-          memory: createProviderMemory(),
-        }),
-        offline: createOfflineProvider({ now: systemClock.now }),
-        net: createProviderClients({
-          clock: systemClock,
-          proxy: { ...config.proxy, environment: (name) => context.io.env[name] },
-        }),
-        clock: systemClock,
-        random: createSystemRandom(),
-        log: createLogger({ level: "error", now: systemClock.now, sink: () => {}, redact: (text) => text }),
-        metrics: createMetrics(),
-        onSecret: addSecret,
-      });
+      providers = await openProviders(config, context.io.env, addSecret);
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       return await withoutSettings(error, installation);
@@ -63,6 +47,33 @@ export const providerCheck: Check = {
     }
   },
 };
+
+/** Makes the providers of a configuration as a gateway would. @throws {ConfigError} as createProviders */
+export function openProviders(
+  config: Config,
+  env: CliIo["env"],
+  onSecret: (secret: string) => void,
+): Promise<Providers> {
+  return createProviders({
+    provider: config.provider,
+    providers: config.providers,
+    env,
+    ownerOf: createServerOwners({
+      localUsers: () => config.provider.local_users,
+      memory: createProviderMemory(),
+    }),
+    offline: createOfflineProvider({ now: systemClock.now }),
+    net: createProviderClients({
+      clock: systemClock,
+      proxy: { ...config.proxy, environment: (name) => env[name] },
+    }),
+    clock: systemClock,
+    random: createSystemRandom(),
+    log: createLogger({ level: "error", now: systemClock.now, sink: () => {}, redact: (text) => text }),
+    metrics: createMetrics(),
+    onSecret,
+  });
+}
 
 /** Judges settings from which no provider can be made. A running gateway may have got a key that this terminal lacks. */
 async function withoutSettings({ message, code }: ConfigError, { running, loaded }: Installation): Promise<Finding> {
