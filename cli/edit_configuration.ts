@@ -1,13 +1,14 @@
 import { systemClock } from "../lib/base/clock.ts";
 import { lineDifference } from "../lib/base/line_difference.ts";
 import { changeConfigFile } from "../lib/config/edit_config.ts";
+import { readText } from "../lib/config/find_config.ts";
 import { userConfigFile } from "../lib/config/folders.ts";
 import { locateConfig } from "../lib/config/load_config.ts";
 import { acceptFile } from "../lib/config/trust_store.ts";
 import { readControlFile } from "../lib/host/control_file.ts";
-import type { CommandContext } from "./command.ts";
+import { type CommandContext, CommandError } from "./command.ts";
 import { requireYes } from "./terminal/require_yes.ts";
-import { paint, printable, takesColour } from "./terminal/terminal_text.ts";
+import { paint, printable, takesColour, type TextColour } from "./terminal/terminal_text.ts";
 
 /**
  * Changes the text of the configuration file in use, or of a new file of the user. Writes nothing when the result could not be used. A
@@ -39,34 +40,35 @@ async function sayWhereItCounts(context: CommandContext, isNew: boolean): Promis
   );
 }
 
-/** Change of a configuration file that a person is shown. */
-export interface ShownChange {
-  /** Absolute path of the file */
-  readonly path: string;
-  /** Lines of the difference */
-  readonly change: string;
-  /** True: the change was agreed to by a flag */
-  readonly yes: boolean;
+/** Returns the difference between two texts of a configuration for people. Empty where there is none. */
+export function shownChange(before: string, after: string): string {
+  return printable(lineDifference(before, after));
 }
 
-/** Returns the difference between two texts of a configuration as a terminal shows it. Empty where there is none. */
-export function shownChange(
-  { io, flags }: CommandContext,
-  { before, after }: { readonly before: string; readonly after: string },
-): string {
-  const colour = takesColour(io, "stderr") && !flags.json;
-  const lines = printable(lineDifference(before, after)).split("\n");
-  return lines.map((line) => paint(line, colour ? COLOURS[line[0] ?? ""] : undefined)).join("\n");
-}
-
-const COLOURS: Readonly<Record<string, "green" | "red">> = { "+": "green", "-": "red" };
-
-/** Shows a change of a configuration file, and asks whether to write it. @throws {CommandError} the person said no, or cannot be asked */
-export async function requireAgreed(context: CommandContext, { path, change, yes }: ShownChange): Promise<void> {
-  if (yes) return;
-  context.say(`Changes of ${path}:\n${change}`);
+/**
+ * Shows the change of a configuration file, and asks whether to write it.
+ * @param options.yes true: a flag agreed
+ * @returns the difference. Empty where there is none: then nothing is asked
+ * @throws {CommandError} the person said no or cannot be asked, or the file was changed meanwhile
+ */
+export async function agreeToChange(
+  context: CommandContext,
+  { path, before, after, yes }: {
+    readonly path: string;
+    readonly before: string;
+    readonly after: string;
+    readonly yes: boolean;
+  },
+): Promise<string> {
+  const change = shownChange(before, after);
+  if (change === "" || yes) return change;
+  const colours = takesColour(context.io, "stderr") ? { "+": "green", "-": "red" } as const : {};
+  const lines = change.split("\n").map((line) => paint(line, (colours as Record<string, TextColour>)[line[0] ?? ""]));
+  context.say(`Changes of ${path}:\n${lines.join("\n")}`);
   await requireYes(context, "Write them?", {
     unasked: "Nothing was written: there is no terminal to ask; say --yes to write the change",
     refused: "Nothing was written",
   });
+  if ((await readText(path) ?? "") === before) return change;
+  throw new CommandError(`Nothing was written: ${path} was changed meanwhile; try again`);
 }

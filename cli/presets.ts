@@ -10,7 +10,6 @@ import { toTable, wrapText } from "./terminal/terminal_text.ts";
 export const PRESETS = ["look", "write", "code"] as const;
 /** Preset: how far the agent may go, in one word that stands for several keys of the configuration. */
 export type Preset = (typeof PRESETS)[number];
-
 /** Answer of a preset to a kind of work. `asks you`: a person is asked about each call. */
 export type PresetAnswer = "yes" | "asks you" | "no";
 
@@ -21,7 +20,7 @@ const FEW_COMMANDS = defaultConfig().security.allowed_commands;
 /** Programs of tests and builds */
 const BUILDERS = ["npm", "npx", "node", "deno", "python3", "make", "cargo", "go"];
 
-/** Keys that a preset decides, with their values. All presets name all of them, so that each can take back what another opened. */
+/** Keys that a preset decides, with their values. All presets have all of them, so that each takes back what another opened. */
 const SETTINGS: readonly (readonly [key: KeyPath, values: ByPreset<unknown>])[] = [
   [["autonomy", "level"], ["supervised", "supervised", "supervised"]],
   [["enable_git"], [false, true, true]],
@@ -33,56 +32,24 @@ const SETTINGS: readonly (readonly [key: KeyPath, values: ByPreset<unknown>])[] 
   [["web_search", "enabled"], [false, false, true]],
 ];
 
-/** Kind of work, and what the presets say to it. */
-export interface PresetRow {
-  readonly work: string;
-  readonly answers: ByPreset<PresetAnswer>;
-  /** Call that stands for it: a test asks the policy about it under each preset */
-  readonly call: { readonly tool: string; readonly input: Readonly<Record<string, unknown>> };
-}
-
-/** Table of what each preset opens, for `init`, `preset show`, docs and tests. */
-export const PRESET_ROWS: readonly PresetRow[] = [
-  {
-    work: "read and search files of the folder",
-    answers: ["yes", "yes", "yes"],
-    call: { tool: "read_file", input: { path: "notes.md" } },
-  },
-  {
-    work: "remember, plan",
-    answers: ["yes", "yes", "yes"],
-    call: { tool: "memory_store", input: { key: "colour", value: "blue" } },
-  },
-  {
-    work: "write, edit and patch files",
-    answers: ["no", "asks you", "asks you"],
-    call: { tool: "write_file", input: { path: "notes.md", content: "a" } },
-  },
-  {
-    work: "look at history and changes with git",
-    answers: ["no", "yes", "yes"],
-    call: { tool: "git_operations", input: { op: "status" } },
-  },
-  {
-    work: "commit, switch and push with git",
-    answers: ["no", "asks you", "asks you"],
-    call: { tool: "git_operations", input: { op: "commit", message: "a" } },
-  },
-  {
-    work: `run ${FEW_COMMANDS.join(", ")}`,
-    answers: ["asks you", "asks you", "asks you"],
-    call: { tool: "shell", input: { command: "ls" } },
-  },
-  {
-    work: `run tests and builds: ${BUILDERS.join(", ")}`,
-    answers: ["no", "no", "asks you"],
-    call: { tool: "shell", input: { command: "npm test" } },
-  },
-  {
-    work: "fetch pages, search the web",
-    answers: ["no", "no", "asks you"],
-    call: { tool: "web_fetch", input: { url: "https://example.com/" } },
-  },
+/** Kinds of work, what each preset says to it, and a call that stands for it: a test asks the policy about that call under each preset. */
+export const PRESET_ROWS: readonly (readonly [
+  work: string,
+  answers: ByPreset<PresetAnswer>,
+  tool: string,
+  input: Readonly<Record<string, unknown>>,
+])[] = [
+  ["read and search files of the folder", ["yes", "yes", "yes"], "read_file", { path: "a.md" }],
+  ["remember, plan", ["yes", "yes", "yes"], "memory_store", { key: "colour", value: "blue" }],
+  ["write, edit and patch files", ["no", "asks you", "asks you"], "write_file", { path: "a.md", content: "a" }],
+  ["look at history and changes with git", ["no", "yes", "yes"], "git_operations", { op: "status" }],
+  ["commit, switch and push with git", ["no", "asks you", "asks you"], "git_operations", {
+    op: "commit",
+    message: "a",
+  }],
+  [`run ${FEW_COMMANDS.join(", ")}`, ["asks you", "asks you", "asks you"], "shell", { command: "ls" }],
+  [`run tests and builds: ${BUILDERS.join(", ")}`, ["no", "no", "asks you"], "shell", { command: "npm test" }],
+  ["fetch pages, search the web", ["no", "no", "asks you"], "web_fetch", { url: "https://example.com/" }],
 ];
 
 /** Promises that hold with every preset. */
@@ -94,20 +61,16 @@ export const PRESET_PROMISES = [
 
 /** Returns the table of what each preset opens and never opens, for a terminal. @param columns width in characters. Undefined: any */
 export function presetTable(columns: number | undefined): string {
-  const rows = PRESET_ROWS.map(({ work, answers }) => [work, ...answers]);
-  return [
-    toTable(["the agent may", ...PRESETS], rows, columns),
-    "",
-    ...PRESET_PROMISES.flatMap((line) => wrapText(line, columns)),
-  ]
-    .join("\n");
+  const rows = PRESET_ROWS.map(([work, answers]) => [work, ...answers]);
+  const promises = PRESET_PROMISES.flatMap((line) => wrapText(line, columns));
+  return [toTable(["the agent may", ...PRESETS], rows, columns), "", ...promises].join("\n");
 }
 
 /** Returns the same table as Markdown, for docs/configuration.md. */
 export function presetMarkdown(): string {
-  const rows = [["the agent may", ...PRESETS.map((name) => `\`${name}\``)], ["---", "---", "---", "---"]];
-  const table = [...rows, ...PRESET_ROWS.map(({ work, answers }) => [work, ...answers])];
-  return [...table.map((cells) => `| ${cells.join(" | ")} |`), "", ...PRESET_PROMISES.map((line) => `- ${line}`)].join(
+  const head = [["the agent may", ...PRESETS.map((name) => `\`${name}\``)], ["---", "---", "---", "---"]];
+  const rows = [...head, ...PRESET_ROWS.map(([work, answers]) => [work, ...answers])];
+  return [...rows.map((cells) => `| ${cells.join(" | ")} |`), "", ...PRESET_PROMISES.map((line) => `- ${line}`)].join(
     "\n",
   );
 }
@@ -142,7 +105,5 @@ export async function applyPreset(text: string, preset: Preset): Promise<string>
 }
 
 function valueAt(config: Config, key: KeyPath): unknown {
-  let value: unknown = config;
-  for (const part of key) value = (value as Readonly<Record<string, unknown>>)[String(part)];
-  return value;
+  return key.reduce<unknown>((value, part) => (value as Readonly<Record<string, unknown>>)[String(part)], config);
 }

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from "node:util";
 import { setConfigValue } from "../lib/config/edit_config.ts";
 import { checkConfigText } from "../lib/config/load_config.ts";
 import { applyPreset, type Preset } from "./presets.ts";
@@ -47,14 +46,13 @@ export const STARTER_CONFIG =
 # enabled = false
 `;
 
-/** Provider of the models. */
+/** Provider of the models. Undefined: its own default */
 export interface ProviderChoice {
   readonly kind: string;
-  /** Address of the API. Undefined: the provider's own */
+  /** Address of the API */
   readonly baseUrl?: string | undefined;
-  /** Undefined: the provider's default */
   readonly model?: string | undefined;
-  /** Absolute path of the file with the key. Undefined: the environment has it, or it needs none */
+  /** Absolute path of the file with the key */
   readonly keyFile?: string | undefined;
 }
 
@@ -68,25 +66,34 @@ export interface StarterChoices {
   readonly instructions?: true | undefined;
 }
 
-/** Changes the text of a configuration to choices. @throws {ConfigError} the text cannot be used, or edited in place */
-export async function withChoices(text: string, choices: StarterChoices): Promise<string> {
-  const { provider, workspace, preset, instructions } = choices;
+/**
+ * Changes the text of a configuration to choices.
+ * @param newKeyFile file that gets the provider's key. Default: that of the choices
+ * @throws {ConfigError} the text cannot be used, or edited in place
+ */
+export async function withChoices(
+  text: string,
+  { provider, workspace, preset, instructions }: StarterChoices,
+  newKeyFile?: string,
+): Promise<string> {
   const { provider: before, ...config } = await checkConfigText(text, "postern.toml");
-  const { kind, baseUrl = "", model = "", keyFile = "" } = provider ?? {};
+  const wanted = provider === undefined ? {} : {
+    kind: provider.kind,
+    model: provider.model ?? "",
+    base_url: provider.baseUrl ?? "",
+    api_key_env: "",
+    api_key_file: newKeyFile ?? provider.keyFile ?? "",
+  };
   const values: readonly (readonly [key: readonly string[], before: unknown, after: unknown])[] = [
     [["workspace"], config.workspace, workspace],
-    ...provider === undefined ? [] : [
-      [["provider", "kind"], before.kind, kind],
-      [["provider", "model"], before.model, model],
-      [["provider", "base_url"], before.base_url, baseUrl],
-      [["provider", "api_key_env"], before.api_key_env, ""],
-      [["provider", "api_key_file"], before.api_key_file, keyFile],
-    ] as const,
+    ...Object.entries(wanted).map(([key, value]) =>
+      [["provider", key], before[key as keyof typeof wanted & keyof typeof before], value] as const
+    ),
     [["agent", "workspace_instructions"], config.agent.workspace_instructions, instructions],
   ];
   let changed = preset === undefined ? text : await applyPreset(text, preset);
   for (const [key, was, is] of values) {
-    if (is !== undefined && !isDeepStrictEqual(was, is)) changed = await setConfigValue(changed, key, is);
+    if (is !== undefined && was !== is) changed = await setConfigValue(changed, key, is);
   }
   return changed;
 }

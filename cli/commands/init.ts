@@ -7,14 +7,14 @@ import { prepareDataDir, resolvePath, userConfigFile } from "../../lib/config/fo
 import { checkConfigText, trustDirectory } from "../../lib/config/load_config.ts";
 import { acceptFile, readTrust } from "../../lib/config/trust_store.ts";
 import { VENDORS } from "../../lib/providers/provider_settings.ts";
-import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
+import { type CliIo, type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { requireSandboxFor, tryBubblewrapHere } from "../doctor/check_containment.ts";
 import { sandboxCure } from "../doctor/sandbox_cure.ts";
-import { requireAgreed, shownChange } from "../edit_configuration.ts";
+import { agreeToChange } from "../edit_configuration.ts";
 import { PRESETS } from "../presets.ts";
 import { STARTER_CONFIG, type StarterChoices, withChoices } from "../starter_config.ts";
-import type { AskedChoices } from "../terminal/ask_choices.ts";
-import type { Read } from "../terminal/choose.ts";
+import type { Read } from "../terminal/ask_choices.ts";
+import type { AskedProvider } from "../terminal/ask_provider.ts";
 import { readPreset } from "./preset.ts";
 
 /**
@@ -38,103 +38,113 @@ export const initCommand = defineCliCommand({
   example: "postern init --yes --preset write",
   async run(context, args) {
     const { io, flags } = context;
-    const { path, isHere } = placeOf(context, args.here === true);
+    const local = join(io.cwd, "postern.toml");
+    const named = flags.config ?? (io.env["POSTERN_CONFIG"] || undefined);
+    if (named !== undefined && args.here === true) {
+      throw new UsageError("Cannot use --here: --config or POSTERN_CONFIG names another file");
+    }
+    const own = args.here === true ? local : userConfigFile(io);
+    const path = named === undefined ? own : resolvePath(named, io.cwd, io.home);
     const before = await readText(path);
-    if (before !== undefined && args.yes === true) {
-      const way = "change it with postern preset apply or postern config set, or let postern init ask you";
-      throw new CommandError(`Cannot write "${path}": it exists already; ${way}`);
+    if (before !== undefined) {
+      await requireChangeable(context, { path, text: before, isHere: path === local, yes: args.yes });
     }
-    if (before !== undefined && isHere) await requireTrusted(context, { path, text: before });
     const given = await readFlags(context, args);
-    const { askChoices } = await import("../terminal/ask_choices.ts");
-    const asked: AskedChoices = args.yes === true
-      ? given
-      : await askChoices(io, { given, isThere: before !== undefined });
-    const { key, ...provider } = asked.provider ?? { kind: "" };
-    const keyFile = key === undefined ? provider.keyFile : join(dirname(userConfigFile(io)), `${provider.kind}.key`);
-    const choices = asked.provider === undefined ? asked : { ...asked, provider: { ...provider, keyFile } };
-    const text = await withChoices(before ?? STARTER_CONFIG, choices);
+    const asked = args.yes === true ? given : await ask(io, { given, isThere: before !== undefined });
+    const key = asked.provider?.key;
+    const keyFile = join(dirname(userConfigFile(io)), `${asked.provider?.kind}.key`);
+    const text = await withChoices(before ?? STARTER_CONFIG, asked, key === undefined ? undefined : keyFile);
     await checkConfigText(text, path);
-    const change = before === undefined ? undefined : shownChange(context, { before, after: text });
-    if (change !== undefined && change !== "") {
-      await requireAgreed(context, { path, change, yes: false });
-      if (await readText(path) !== before) throw new CommandError(`Nothing was written: ${path} was changed meanwhile`);
-    }
-    if (key !== undefined && keyFile !== undefined) await writeAtomically(keyFile, `${key}\n`, { isPrivate: true });
-    if (change !== "") await writeAtomically(path, text);
-    if (isHere) await accept(context, { path: await realpath(path), text });
-    const notes = await notesOn(context, { path, isHere, text, keyFile: key === undefined ? undefined : keyFile });
-    const named = isHere || path === userConfigFile(io) ? "" : ` --config ${path}`;
-    const done = change === "" ? `Nothing to change in ${path}` : `Wrote ${path}${isHere ? " and accepted it" : ""}`;
+    const isChanged = before === undefined ||
+      await agreeToChange(context, { path, before, after: text, yes: false }) !== "";
+    if (key !== undefined) await writeAtomically(keyFile, `${key}\n`, { isPrivate: true });
+    if (isChanged) await writeAtomically(path, text);
+    if (path === local) await accept(context, { path: await realpath(path), text });
+    const notes = [
+      ...(key === undefined ? [] : [`The key is in ${keyFile}, which no tool may read`]),
+      ...await notesOn(context, { path, text }),
+    ];
     if (!flags.json) { for (const note of notes) context.say(note); }
-    context.print(
-      { written: change === "" ? null : path, accepted: isHere, notes },
-      `${done}. Next: postern gateway${named}`,
-    );
+    const done = isChanged
+      ? `Wrote ${path}${path === local ? " and accepted it" : ""}`
+      : `Nothing to change in ${path}`;
+    const flag = path === own ? "" : ` --config ${path}`;
+    const report = { written: isChanged ? path : null, accepted: path === local, notes };
+    context.print(report, `${done}. Next: postern gateway${flag}`);
     return EXIT.ok;
   },
 });
 
-/** Returns the file to write: the one that --config or POSTERN_CONFIG names, `./postern.toml`, or the user's own. @throws {UsageError} two are named */
-function placeOf(
-  { io, flags }: CommandContext,
-  here: boolean,
-): { readonly path: string; readonly isHere: boolean } {
-  const local = join(io.cwd, "postern.toml");
-  const named = flags.config ?? (io.env["POSTERN_CONFIG"] || undefined);
-  if (named !== undefined && here) {
-    throw new UsageError("Cannot use --here: --config or POSTERN_CONFIG names another file");
-  }
-  const path = named === undefined ? here ? local : userConfigFile(io) : resolvePath(named, io.cwd, io.home);
-  return { path, isHere: path === local };
-}
-
-/** Attack: what came with a folder would be accepted with a change of one line. @throws {CommandError} the file was not accepted as it is */
-async function requireTrusted(
+/**
+ * Checks that a file which is there may be changed.
+ * Attack: what came with a folder would be accepted together with a change of one line.
+ * @throws {CommandError} nobody is asked, or it is a `./postern.toml` that was not accepted as it is
+ */
+async function requireChangeable(
   { loadOptions }: CommandContext,
-  { path, text }: { readonly path: string; readonly text: string },
-) {
-  if (await readTrust(trustDirectory(loadOptions), { path: await realpath(path), text }) === "trusted") return;
-  throw new CommandError(
-    `Cannot change "${path}": you have not accepted it as it is; read it, then accept it with postern trust, or remove it`,
-  );
+  { path, text, isHere, yes }: {
+    readonly path: string;
+    readonly text: string;
+    readonly isHere: boolean;
+    readonly yes: boolean | undefined;
+  },
+): Promise<void> {
+  if (yes === true) {
+    const way = "change it with postern preset apply or postern config set, or let postern init ask you";
+    throw new CommandError(`Cannot write "${path}": it exists already; ${way}`);
+  }
+  if (!isHere || await readTrust(trustDirectory(loadOptions), { path: await realpath(path), text }) === "trusted") {
+    return;
+  }
+  const way = "read it, then accept it with postern trust, or remove it";
+  throw new CommandError(`Cannot change "${path}": you have not accepted it as it is; ${way}`);
 }
 
-/** Flags of `postern init` that are answers. */
-interface InitFlags {
-  readonly provider?: string | undefined;
-  readonly model?: string | undefined;
-  readonly "key-file"?: string | undefined;
-  readonly preset?: string | undefined;
+/** Choices of a person or of flags, with a key that is not stored yet. */
+interface AskedChoices extends StarterChoices {
+  readonly provider?: AskedProvider | undefined;
 }
+
+async function ask(
+  io: CliIo,
+  { given, isThere }: { readonly given: AskedChoices; readonly isThere: boolean },
+): Promise<AskedChoices> {
+  const [{ askChoices, nobodyToAsk }, { askProvider }] = await Promise.all([
+    import("../terminal/ask_choices.ts"),
+    import("../terminal/ask_provider.ts"),
+  ]);
+  if (!io.canAsk) throw nobodyToAsk();
+  const empty = (standard: string) => isThere ? "as it is in the file" : standard;
+  const provider = given.provider ?? await askProvider(io, empty("1"));
+  return { provider, ...await askChoices(io, { given, empty }) };
+}
+
+type AnswerFlags = { readonly [name in "provider" | "model" | "preset" | "key-file"]?: string | undefined };
 
 /** Reads the choices that flags make, and tries the provider. @throws {UsageError} a flag cannot be used; {CommandError} the key is refused */
-async function readFlags({ io, flags, say }: CommandContext, args: InitFlags): Promise<StarterChoices> {
+async function readFlags({ io, flags, say }: CommandContext, args: AnswerFlags): Promise<AskedChoices> {
   const preset = args.preset === undefined ? undefined : readPreset(args.preset);
   if (preset !== undefined) await requireSandboxFor(preset);
+  const { model, provider: named, "key-file": file } = args;
+  const folder = flags.workspace;
   const { readFolder } = await import("../terminal/ask_choices.ts");
-  const workspace = flags.workspace === undefined
-    ? undefined
-    : valueOf("workspace", await readFolder(flags.workspace, io));
-  const keyFile = args["key-file"] === undefined ? undefined : resolvePath(args["key-file"], io.cwd, io.home);
-  if (args.provider === undefined) {
-    if (args.model !== undefined || keyFile !== undefined) {
-      throw new UsageError("Cannot use --model and --key-file without --provider");
-    }
-    return { preset, workspace };
+  const workspace = folder === undefined ? undefined : valueOf("workspace", await readFolder(folder, io));
+  if (named === undefined && (model ?? file) !== undefined) {
+    throw new UsageError("Cannot use --model and --key-file without --provider");
   }
+  if (named === undefined) return { preset, workspace };
   const { answered, readProvider } = await import("../terminal/ask_provider.ts");
-  const provider = { ...valueOf("provider", readProvider(args.provider)), model: args.model, keyFile };
-  const hasKey = keyFile !== undefined || (io.env[VENDORS[provider.kind]?.keyEnv ?? ""] ?? "") !== "";
-  if (hasKey || provider.baseUrl !== undefined) {
-    const { tryProvider } = await import("../doctor/try_provider.ts");
-    const tried = await tryProvider(provider, { env: io.env });
-    if (tried.kind === "refused") throw new CommandError(`Nothing was written: ${tried.reason}`);
-    if (tried.kind === "answers" && args.model !== undefined && !tried.models.includes(args.model)) {
-      throw new CommandError(`Nothing was written: "${args.model}" is not among the models of ${args.provider}`);
-    }
-    say(answered(provider, tried));
+  const keyFile = file === undefined ? undefined : resolvePath(file, io.cwd, io.home);
+  const provider = { ...valueOf("provider", readProvider(named)), model, keyFile };
+  const variable = VENDORS[provider.kind]?.keyEnv ?? "";
+  if ((keyFile ?? provider.baseUrl ?? io.env[variable] ?? "") === "") return { provider, preset, workspace };
+  const { tryProvider } = await import("../doctor/check_provider.ts");
+  const tried = await tryProvider(provider, io.env);
+  if ("refused" in tried) throw new CommandError(`Nothing was written: ${tried.refused}`);
+  if ("models" in tried && model !== undefined && !tried.models.includes(model)) {
+    throw new CommandError(`Nothing was written: "${model}" is not among the models of ${named}`);
   }
+  say(answered(provider, tried));
   return { provider, preset, workspace };
 }
 
@@ -149,37 +159,21 @@ async function accept({ loadOptions }: CommandContext, file: { readonly path: st
   await acceptFile(trustDir, file, { now: systemClock.now() });
 }
 
-/** Configuration that was written. */
-interface Written {
-  readonly path: string;
-  readonly isHere: boolean;
-  readonly text: string;
-  /** File of a key that was stored */
-  readonly keyFile: string | undefined;
-}
-
-/** Returns what the person must still know or do before the configuration works. */
+/** Returns what the person must still know or do before a configuration works. */
 async function notesOn(
   { io, flags }: CommandContext,
-  { path, isHere, text, keyFile }: Written,
+  { path, text }: { readonly path: string; readonly text: string },
 ): Promise<readonly string[]> {
   const { provider, security } = await checkConfigText(text, path);
-  const variable = provider.api_key_file === "" && provider.base_url === ""
-    ? VENDORS[provider.kind]?.keyEnv
-    : undefined;
-  const own = userConfigFile(io);
-  const isHidden = isHere && flags.config === undefined && await readText(own) !== undefined;
-  const hides = path === own && await readText(join(io.cwd, "postern.toml")).catch(() => "") !== undefined;
+  const variable = provider.api_key_file + provider.base_url === "" ? VENDORS[provider.kind]?.keyEnv : undefined;
+  const [own, local] = [userConfigFile(io), join(io.cwd, "postern.toml")];
+  const isOne = flags.config === undefined && (path === own || path === local);
+  const areBoth = isOne && [await readText(own), await readText(local)].every((there) => there !== undefined);
   const found = security.shell.sandbox === "off" ? undefined : await tryBubblewrapHere();
+  const key = `put it into the environment as ${variable}, or into a file that provider.api_key_file names`;
   return [
-    ...(keyFile === undefined ? [] : [`The key is in ${keyFile}, which no tool may read`]),
-    ...(variable === undefined || (io.env[variable] ?? "") !== "" ? [] : [
-      `The provider needs an API key: put it into the environment as ${variable}, or into a file that provider.api_key_file names`,
-    ]),
-    ...(isHidden ? [`${path} is not used while ${own} exists; to use it, give --config ${path}`] : []),
-    ...(hides
-      ? [`The postern.toml of this folder is not used while ${own} exists; to use it, give --config ./postern.toml`]
-      : []),
+    ...(variable === undefined || (io.env[variable] ?? "") !== "" ? [] : [`The provider needs an API key: ${key}`]),
+    ...(areBoth ? [`${local} is not used while ${own} exists; to use it, give --config ${local}`] : []),
     ...(found === undefined || found.kind === "bubblewrap"
       ? []
       : [`Commands are not contained here: ${found.reason}. What mends it: ${await sandboxCure(found)}`]),
@@ -197,7 +191,7 @@ export const trustCommand = defineCliCommand({
     const here = join(context.io.cwd, "postern.toml");
     const text = await readText(here);
     if (text === undefined) {
-      throw new CommandError(`Cannot accept "${here}": there is no such file; postern init writes one`);
+      throw new CommandError(`Cannot accept "${here}": there is no such file; postern init --here writes one`);
     }
     await checkConfigText(text, here);
     const path = await realpath(here);

@@ -1,3 +1,4 @@
+import type { StatusReply } from "../../handlers/routes/health.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { VERSION } from "../../lib/base/version.ts";
@@ -6,16 +7,10 @@ import { type ControlRecord, readControlFile } from "../../lib/host/control_file
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { type CommandContext, EXIT } from "../command.ts";
 import { presetOf } from "../presets.ts";
-import { probeGateway, readGatewayStatus } from "../reach_gateway.ts";
+import { readGatewayStatus } from "../reach_gateway.ts";
 import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
 
-/** Facts and commands that `postern` by itself shows in a terminal. */
-interface Overview {
-  /** Names of facts with their values */
-  readonly state: readonly (readonly [name: string, value: string])[];
-  /** Commands that fit the state, with what each does */
-  readonly next: readonly (readonly [command: string, what: string])[];
-}
+type Rows = readonly (readonly [name: string, value: string])[];
 
 /** Number of approvals that are counted */
 const MAX_COUNTED = 100;
@@ -23,68 +18,73 @@ const MAX_COUNTED = 100;
 /** Says what state Postern is in here, and three commands that come next. Starts nothing. @returns exit code 0 */
 export async function showOverview(context: CommandContext): Promise<number> {
   const { state, next } = await overviewOf(context);
-  const { columns } = context.io;
-  const rows = (pairs: Overview["state"]) =>
-    toDefinitions(pairs.map(([name, value]) => [name, printableLine(value)]), columns);
+  const shown = (rows: Rows) =>
+    toDefinitions(rows.map(([name, value]) => [name, printableLine(value)]), context.io.columns);
   context.print(
     { version: VERSION, state: Object.fromEntries(state), next: next.map(([command]) => command) },
-    [`Postern ${VERSION}`, "", rows(state), "", "Next", rows(next), "", "All commands: postern --help"].join("\n"),
+    [`Postern ${VERSION}`, "", shown(state), "", "Next", shown(next), "", "All commands: postern --help"].join("\n"),
   );
   return EXIT.ok;
 }
 
-async function overviewOf(context: CommandContext): Promise<Overview> {
-  let loaded: LoadedConfig;
+async function overviewOf(context: CommandContext): Promise<{ readonly state: Rows; readonly next: Rows }> {
   try {
-    loaded = await context.loadConfig();
+    return await stateOf(await context.loadConfig());
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const [first = ""] = error.message.split("\n");
+    const isForeign = error.code === "config_untrusted";
     return {
-      state: [["Configuration", first]],
+      state: [["Configuration", error.message.split("\n", 1)[0] ?? ""]],
       next: [
-        error.code === "config_untrusted"
+        isForeign
           ? ["postern trust", "accept the postern.toml of this folder, once you have read it"]
           : ["postern config check", "say everything that is wrong in it"],
         ["postern doctor", "check what can be checked without it"],
-        ["postern init --config <file>", "write another one"],
+        ["postern --help", "list all commands"],
       ],
     };
   }
-  const { config, file, workspace, dataDir } = loaded;
-  const record = await readControlFile(dataDir);
-  const status = record === undefined ? undefined : await readGatewayStatus(record);
-  const health = record === undefined ? "silent" : status?.status ?? await probeGateway(record);
-  const isRunning = record !== undefined && health !== "silent";
-  const waiting = isRunning ? await countWaiting(record) : 0;
-  const { kind, model } = config.provider;
-  const provider = status?.provider;
-  return {
-    state: [
-      ["Gateway", isRunning ? `${health === "ok" ? "running" : health} at ${record.address}` : "not running"],
-      [
-        "Model",
-        provider === undefined
-          ? chosenModel(kind, model)
-          : provider === null
-          ? "none"
-          : chosenModel(provider.name, provider.model),
-      ],
-      ["Folder", isRunning ? record.workspace : workspace],
-      ["How far", presetOf(config) ?? "settings of your own"],
-      ["Configuration", file?.path ?? "no file, all defaults"],
-      ...waiting === 0 ? [] : [
-        [
-          "Waiting for you",
-          waiting === 1 ? "1 tool call" : `${waiting < MAX_COUNTED ? "" : "at least "}${waiting} tool calls`,
-        ] as const,
-      ],
-    ],
-    next: nextCommands({ isRunning, waiting, hasFile: file !== undefined }),
-  };
 }
 
-function chosenModel(kind: string, model: string): string {
+async function stateOf(
+  { config, file, workspace, dataDir }: LoadedConfig,
+): Promise<{ readonly state: Rows; readonly next: Rows }> {
+  const record = await readControlFile(dataDir);
+  const status = record === undefined ? undefined : await readGatewayStatus(record);
+  const waiting = record === undefined || status === undefined ? 0 : await countWaiting(record);
+  const calls = waiting === 1 ? "1 tool call" : `${waiting < MAX_COUNTED ? "" : "at least "}${waiting} tool calls`;
+  const { kind, model } = config.provider;
+  const chat = ["postern chat", "talk to the agent in the terminal"] as const;
+  const state: Rows = [
+    ["Gateway", record === undefined ? "not running" : `${shownStatus(status)} at ${record.address}`],
+    [
+      "Model",
+      status === undefined
+        ? shownModel(kind, model)
+        : shownModel(status.provider?.name ?? "none", status.provider?.model ?? ""),
+    ],
+    ["Folder", record?.workspace ?? workspace],
+    ["How far", presetOf(config) ?? "settings of your own"],
+    ["Configuration", file?.path ?? "no file, all defaults"],
+    ...waiting === 0 ? [] : [["Waiting for you", calls] as const],
+  ];
+  if (record !== undefined) {
+    const pair = ["postern pair", "a code for one more browser or program"] as const;
+    return waiting > 0
+      ? { state, next: [["postern approvals list", "the tool calls that wait for your answer"], chat, pair] }
+      : { state, next: [chat, pair, ["postern doctor", "check that everything works"]] };
+  }
+  const first = file === undefined
+    ? ["postern init", "choose a model, a folder, and how far the agent may go"] as const
+    : ["postern preset show", "what the agent may do, and how to change it"] as const;
+  return { state, next: [first, ["postern gateway", "run the gateway: address, dashboard and pairing code"], chat] };
+}
+
+function shownStatus(status: StatusReply | undefined): string {
+  return status === undefined ? "not answering" : status.status === "ok" ? "running" : status.status;
+}
+
+function shownModel(kind: string, model: string): string {
   if (kind === "auto") return "looked for at the start: a key, a local server, else the offline assistant";
   return model === "" ? kind : `${kind}/${model}`;
 }
@@ -96,25 +96,4 @@ async function countWaiting({ address, token }: ControlRecord): Promise<number> 
   const reply = await client.request({ method: "GET", path }).catch(() => undefined);
   const { data } = (reply?.body ?? {}) as { readonly data?: unknown };
   return Array.isArray(data) ? data.length : 0;
-}
-
-function nextCommands(
-  { isRunning, waiting, hasFile }: { readonly isRunning: boolean; readonly waiting: number; readonly hasFile: boolean },
-): Overview["next"] {
-  const chat = ["postern chat", "talk to the agent in the terminal"] as const;
-  if (!isRunning) {
-    return [
-      hasFile
-        ? ["postern preset show", "what the agent may do, and how to change it"]
-        : ["postern init", "choose a model, a folder, and how far the agent may go"],
-      ["postern gateway", "run the gateway: address, dashboard and pairing code"],
-      chat,
-    ];
-  }
-  return [
-    ...waiting > 0 ? [["postern approvals list", "the tool calls that wait for your answer"] as const] : [],
-    chat,
-    ["postern pair", "a code for one more browser or program"] as const,
-    ...waiting > 0 ? [] : [["postern doctor", "check that everything works"] as const],
-  ];
 }

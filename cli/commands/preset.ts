@@ -1,71 +1,44 @@
-import { readText } from "../../lib/config/find_config.ts";
 import { userConfigFile } from "../../lib/config/folders.ts";
 import { locateConfig } from "../../lib/config/load_config.ts";
 import { toKeyText, toTomlValue } from "../../lib/config/toml.ts";
+import { type CommandContext, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { requireSandboxFor } from "../doctor/check_containment.ts";
-import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
-import { editConfiguration, requireAgreed, shownChange } from "../edit_configuration.ts";
-import {
-  applyPreset,
-  type Preset,
-  PRESET_PROMISES,
-  PRESET_ROWS,
-  presetOf,
-  PRESETS,
-  presetSettings,
-  presetTable,
-} from "../presets.ts";
+import { agreeToChange, editConfiguration, shownChange } from "../edit_configuration.ts";
+import { applyPreset, type Preset, PRESET_ROWS, presetOf, PRESETS, presetSettings, presetTable } from "../presets.ts";
 
 /**
  * Command `postern preset show [<name>]`: what each preset opens and never opens, and which one the configuration is like. With a name
- * also the change that `preset apply` would make.
+ * also its keys, and the change that `preset apply` would make.
  */
 export const presetShowCommand = defineCliCommand({
   args: { name: { type: "positional", required: false, description: PRESETS.join(", ") } },
   example: "postern preset show code",
   async run(context, { name }) {
     const preset = name === undefined ? undefined : readPreset(name);
-    const { config } = await context.loadConfig();
-    const like = presetOf(config);
-    const rows = PRESET_ROWS.map(({ work, answers }) => ({ work, ...byPreset((index) => answers[index]) }));
-    const settings = byPreset((index) =>
-      Object.fromEntries(presetSettings(PRESETS[index] ?? "look").map(([key, value]) => [toKeyText(key), value]))
+    const used = presetOf((await context.loadConfig()).config);
+    const rows = PRESET_ROWS.map(([work, answers]) => ({
+      work,
+      ...Object.fromEntries(PRESETS.map((one, at) => [one, answers[at]])),
+    }));
+    const lines = [presetTable(context.io.columns), "", `In use: ${used ?? "settings of your own, like none of them"}`];
+    if (preset === undefined) {
+      context.print({ in_use: used ?? null, rows }, lines.join("\n"));
+      return EXIT.ok;
+    }
+    const { path, before } = await fileOf(context);
+    const change = shownChange(before, await applyPreset(before, preset));
+    const settings = presetSettings(preset).map(([key, value]) => [toKeyText(key), value] as const);
+    lines.push("", `${preset} is`, ...settings.map(([key, value]) => `  ${key} = ${toTomlValue(value)}`), "");
+    lines.push(
+      change === "" ? `${path} has these values already` : `postern preset apply ${preset} changes ${path}:\n${change}`,
     );
-    const { target, before } = await targetOf(context);
-    const change = preset === undefined
-      ? ""
-      : shownChange(context, { before, after: await applyPreset(before, preset) });
     context.print(
-      { in_use: like ?? null, rows, promises: PRESET_PROMISES, settings, ...preset === undefined ? {} : { change } },
-      [
-        presetTable(context.io.columns),
-        "",
-        like === undefined ? "In use: settings of your own, like none of them" : `In use: ${like}`,
-        ...preset === undefined ? [] : [
-          "",
-          ...settingLines(preset),
-          "",
-          change === "" ? NOTHING : `postern preset apply ${preset} changes ${target}:`,
-          change,
-        ],
-      ].join("\n").trimEnd(),
+      { in_use: used ?? null, rows, settings: Object.fromEntries(settings), file: path, change },
+      lines.join("\n"),
     );
     return EXIT.ok;
   },
 });
-
-const NOTHING = "The configuration file has these values already";
-
-function byPreset<T>(valueAt: (index: number) => T): Readonly<Record<string, T>> {
-  return Object.fromEntries(PRESETS.map((name, index) => [name, valueAt(index)]));
-}
-
-function settingLines(preset: Preset): readonly string[] {
-  return [
-    `${preset} is`,
-    ...presetSettings(preset).map(([key, value]) => `  ${toKeyText(key)} = ${toTomlValue(value)}`),
-  ];
-}
 
 /** Command `postern preset apply <name>`: changes the configuration file to a preset, after its difference was shown and agreed to. */
 export const presetApplyCommand = defineCliCommand({
@@ -77,22 +50,14 @@ export const presetApplyCommand = defineCliCommand({
   async run(context, { name, yes }) {
     const preset = readPreset(name);
     await requireSandboxFor(preset);
-    const { target, before } = await targetOf(context);
+    const { path, before } = await fileOf(context);
     const after = await applyPreset(before, preset);
-    const change = shownChange(context, { before, after });
-    if (change === "") {
-      context.print(
-        { file: target, preset, change },
-        `Nothing to change: ${target} has the values of ${preset} already`,
-      );
-      return EXIT.ok;
-    }
-    await requireAgreed(context, { path: target, change, yes: yes === true });
-    const file = await editConfiguration(context, (text) => {
-      if (text === before) return Promise.resolve(after);
-      throw new CommandError(`Nothing was written: ${target} was changed meanwhile; try again`);
-    });
-    context.print({ file, preset, change }, `Applied ${preset} to ${file}`);
+    const change = await agreeToChange(context, { path, before, after, yes: yes === true });
+    if (change !== "") await editConfiguration(context, () => Promise.resolve(after));
+    const done = change === ""
+      ? `Nothing to change: ${path} has the values of ${preset} already`
+      : `Applied ${preset} to ${path}`;
+    context.print({ file: path, preset, change }, done);
     return EXIT.ok;
   },
 });
@@ -105,10 +70,9 @@ export function readPreset(name: string): Preset {
 }
 
 /** Finds the configuration file in use, or the one that a change would make, with its text. */
-async function targetOf(
+async function fileOf(
   { loadOptions, io }: CommandContext,
-): Promise<{ readonly target: string; readonly before: string }> {
+): Promise<{ readonly path: string; readonly before: string }> {
   const { file } = await locateConfig(loadOptions);
-  const target = file?.path ?? userConfigFile(io);
-  return { target, before: file?.text ?? await readText(target) ?? "" };
+  return { path: file?.path ?? userConfigFile(io), before: file?.text ?? "" };
 }

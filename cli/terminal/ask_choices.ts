@@ -3,34 +3,27 @@ import { join } from "node:path";
 import { messageOf } from "../../lib/base/errors.ts";
 import { resolvePath } from "../../lib/config/folders.ts";
 import { INSTRUCTION_FILES } from "../../lib/system/files/forbidden_paths.ts";
-import { type CliIo, CommandError } from "../command.ts";
+import { type CliIo, CommandError, UsageError } from "../command.ts";
 import { requireSandboxFor } from "../doctor/check_containment.ts";
 import { type Preset, PRESETS, presetTable } from "../presets.ts";
 import type { StarterChoices } from "../starter_config.ts";
-import { type AskedProvider, askProvider } from "./ask_provider.ts";
-import { choose, nobodyToAsk, type Read } from "./choose.ts";
 import { isYes } from "./require_yes.ts";
-import { messageColumns } from "./terminal_text.ts";
+import { messageColumns, printable } from "./terminal_text.ts";
 
-/** Choices of a person or of flags, with a key that is not stored yet. */
-export interface AskedChoices extends StarterChoices {
-  readonly provider?: AskedProvider | undefined;
-}
+/** Tries for one answer: a script may type anything. */
+export const MAX_TRIES = 5;
 
 /**
- * Asks a person for the choices of a configuration that flags have not made: which model, which folder, how far the agent may go, and whether
- * it follows the AGENTS.md or its like that the folder has.
- * @param options.isThere true: there is a configuration, of which an empty answer keeps the value
+ * Asks a person for the choices of a configuration that flags have not made: which folder, how far the agent may go, and whether it follows
+ * the AGENTS.md or its like that the folder has.
+ * @param options.empty says what an empty answer means, in place of a default: that of a file which is there
  * @throws {UsageError} there is no terminal, or its input ended
  * @throws {CommandError} no answer could be used
  */
 export async function askChoices(
   io: CliIo,
-  { given, isThere }: { readonly given: AskedChoices; readonly isThere: boolean },
-): Promise<AskedChoices> {
-  if (!io.canAsk) throw nobodyToAsk();
-  const empty = (standard: string) => isThere ? "as it is in the file" : standard;
-  const provider = given.provider ?? await askProvider(io, empty("1"));
+  { given, empty }: { readonly given: StarterChoices; readonly empty: (standard: string) => string },
+): Promise<StarterChoices> {
   const workspace = given.workspace ?? await choose(io, {
     question: `\nWhich folder may the agent work in?\n  Empty: ${empty("the one the gateway is started in")}`,
     read: (answer) => answer === "" ? { value: undefined } : readFolder(answer, io),
@@ -40,12 +33,42 @@ export async function askChoices(
     read: readHowFar,
   });
   const file = await instructionsIn(workspace ?? io.cwd);
-  return {
-    ...{ provider, workspace, preset },
-    instructions: file === undefined
-      ? undefined
-      : await choose(io, { question: instructionsQuestion(file), read: toInstructions }),
-  };
+  if (file === undefined) return { workspace, preset };
+  const instructions = await choose(io, { question: instructionsQuestion(file), read: toInstructions });
+  return { workspace, preset, instructions };
+}
+
+/** Meaning of an answer, or the reason why it cannot be used. An undefined value keeps what is there. */
+export type Read<T> = { readonly value: T | undefined } | { readonly wrong: string };
+
+/** Asks until an answer can be used. @throws {CommandError} none of MAX_TRIES could; {UsageError} as askLine */
+export async function choose<T>(
+  io: CliIo,
+  { question, read }: { readonly question: string; readonly read: (answer: string) => Read<T> | Promise<Read<T>> },
+): Promise<T | undefined> {
+  for (let attempt = 0; attempt < MAX_TRIES; attempt++) {
+    const answer = await askLine(io, attempt === 0 ? `${question}\n> ` : "> ");
+    const result = await read(answer);
+    if ("value" in result) return result.value;
+    io.stderr(`${printable(result.wrong)}\n`);
+  }
+  throw new CommandError(
+    `Nothing was written: none of ${MAX_TRIES} answers could be taken; postern init --yes asks nothing`,
+  );
+}
+
+/** Asks for a line. @throws {UsageError} there is no terminal, or its input ended */
+export async function askLine(io: CliIo, question: string, options?: { readonly isHidden: boolean }): Promise<string> {
+  const answer = await io.ask(question, options);
+  if (answer === undefined) throw nobodyToAsk();
+  return answer.trim();
+}
+
+/** Returns the error of a question that nobody can answer. */
+export function nobodyToAsk(): UsageError {
+  return new UsageError(
+    "Nothing was written: there is no terminal to ask, or no answer; say --yes to take the defaults, beside flags such as --preset write",
+  );
 }
 
 /** Reads a folder. @returns its absolute path, or why it cannot be used */

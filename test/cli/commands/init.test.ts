@@ -148,7 +148,7 @@ test("an empty key goes on without one, and a key whose file is named is tried b
       }
       const { code, stderr } = await run([...flags, "--key-file", "right.key", "--model", "model-19"]);
       assert.equal(code, 0, stderr);
-      assert.match(stderr, /answers; models: 20\n/);
+      assert.match(stderr, /answers with models: 20\n/);
       assert.match(read(ownOf(machine)), new RegExp(`^api_key_file = "${join(cwd, "right.key")}"$`, "m"));
       const answers = [`${server.origin}/v1`, "", "", ""];
       const without = await run(["init", "--config", join(home, "b.toml")], { answers });
@@ -278,7 +278,7 @@ test("--config and POSTERN_CONFIG name another place, and a file that is not use
     assert.equal(existsSync(other), true);
     writeFileSync(join(cwd, "postern.toml"), "");
     const hiding = await run(["init", "--yes"]);
-    assert.match(hiding.stderr, /The postern\.toml of this folder is not used while .*postern\.toml exists/);
+    assert.match(hiding.stderr, /work\/postern\.toml is not used while .*\.config\/postern\/postern\.toml exists/);
     await run(["trust"]);
     const hidden = await run(["init", "--here"], { answers: ["", "", "2", "y"] });
     assert.match(hidden.stderr, /is not used while .*\.config\/postern\/postern\.toml exists/);
