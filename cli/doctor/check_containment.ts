@@ -165,9 +165,9 @@ export async function tryBubblewrapHere(): Promise<Containment> {
 }
 
 /** Refuses the preset that needs the sandbox where nothing contains commands. @throws {CommandError} with the cure */
-export async function requireSandboxFor(preset: Preset): Promise<void> {
+export async function requireSandboxFor(preset: Preset, look = tryBubblewrapHere): Promise<void> {
   if (preset !== "code") return;
-  const found = await tryBubblewrapHere();
+  const found = await look();
   if (found.kind === "bubblewrap") return;
   throw new CommandError(
     `Cannot use the preset code here: its commands run in the sandbox alone, and ${found.reason}; ${await sandboxCure(

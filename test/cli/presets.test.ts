@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { tryBubblewrapHere } from "../../cli/doctor/check_containment.ts";
+import { requireSandboxFor, tryBubblewrapHere } from "../../cli/doctor/check_containment.ts";
 import { applyPreset, PRESET_ROWS, presetOf, PRESETS } from "../../cli/presets.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
 import { checkConfigText } from "../../lib/config/load_config.ts";
@@ -97,6 +97,15 @@ test("preset show has the table and, with a name, the change that it would make"
       'Cannot use the preset "everything": the presets are look, write, code\n',
     ]);
   }));
+
+test("the preset code is refused where no sandbox works, with the cure, and the others are not", async () => {
+  const look = () => Promise.resolve({ kind: "unanswered", reason: "bubblewrap did not answer within 10 s" } as const);
+  for (const preset of ["look", "write"] as const) await requireSandboxFor(preset, look);
+  await assert.rejects(requireSandboxFor("code", look), {
+    message: "Cannot use the preset code here: its commands run in the sandbox alone, and bubblewrap did not answer " +
+      "within 10 s; postern doctor, once the machine has less to do",
+  });
+});
 
 test(
   "the preset code is applied where a sandbox works, and its file can be used",

@@ -115,13 +115,15 @@ test("flags are answers, so that a script asks nothing and a person only the res
 test("a key is tried, stored in a file of its own, and shown nowhere", () =>
   withKeyServer(2, (server) =>
     onMachine(async (machine) => {
+      const path = ownOf(machine);
+      const keyFile = join(dirname(path), "openai_compatible.key");
+      mkdirSync(dirname(path), { recursive: true });
+      writeFileSync(keyFile, "an older one\n", { mode: 0o644 });
       const answers = [`${server.origin}/v1`, "sk-wrong-1234567890", KEY, "2", "", ""];
       const { code, stdout, stderr } = await machine.run(["init"], { answers });
       assert.equal(code, 0, stderr);
       assert.match(stderr, /refuses the key, or wants one \(401\)\n/);
       assert.doesNotMatch(stdout + stderr, /sk-wrong|sk-right/);
-      const path = ownOf(machine);
-      const keyFile = join(dirname(path), "openai_compatible.key");
       assert.equal(read(keyFile), `${KEY}\n`);
       if (!onWindows) assert.equal(modeOf(keyFile), 0o600);
       assert.doesNotMatch(read(path), /sk-/);
