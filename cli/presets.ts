@@ -61,9 +61,10 @@ export const PRESET_PROMISES = [
 
 /** Returns the table of what each preset opens and never opens, for a terminal. @param columns width in characters. Undefined: any */
 export function presetTable(columns: number | undefined): string {
-  const rows = PRESET_ROWS.map(([work, answers]) => [work, ...answers]);
+  // The last column is the one that is wrapped
+  const rows = PRESET_ROWS.map(([work, answers]) => [...answers, work]);
   const promises = PRESET_PROMISES.flatMap((line) => wrapText(line, columns));
-  return [toTable(["the agent may", ...PRESETS], rows, columns), "", ...promises].join("\n");
+  return [toTable([...PRESETS, "the agent may"], rows, columns), "", ...promises].join("\n");
 }
 
 /** Returns the same table as Markdown, for docs/configuration.md. */

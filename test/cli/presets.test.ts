@@ -85,8 +85,8 @@ test("preset apply shows the difference and writes nothing without a yes", () =>
 test("preset show has the table and, with a name, the change that it would make", () =>
   onMachine(async ({ run, home }) => {
     const { stdout } = await run(["preset", "show", "write"]);
-    assert.match(stdout, /^the agent may +look +write +code\n/);
-    assert.match(stdout, /^write, edit and patch files +no +asks you +asks you$/m);
+    assert.match(stdout, /^look +write +code +the agent may\n/);
+    assert.match(stdout, /^no +asks you +asks you +write, edit and patch files$/m);
     assert.match(stdout, /^Never: secret files/m);
     assert.match(stdout, new RegExp(`changes ${join(home, ".config/postern/postern.toml")}:\\n@@`));
     const { in_use, settings, change } = JSON.parse((await run(["preset", "show", "look", "--json"])).stdout);
