@@ -28,8 +28,8 @@ export async function editConfiguration(
   return target;
 }
 
-/** The value is set, even where something else keeps the configuration from being loaded. */
-async function sayWhereItCounts(context: CommandContext, isNew: boolean): Promise<void> {
+/** Says when a change counts for a gateway that runs. The value is set, even where something else keeps the configuration from being loaded. */
+export async function sayWhereItCounts(context: CommandContext, isNew: boolean): Promise<void> {
   const loaded = await context.loadConfig().catch(() => undefined);
   const running = loaded === undefined ? undefined : await readControlFile(loaded.dataDir);
   if (running === undefined) return;

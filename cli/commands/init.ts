@@ -10,7 +10,7 @@ import { VENDORS } from "../../lib/providers/provider_settings.ts";
 import { type CliIo, type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { requireSandboxFor, tryBubblewrapHere } from "../doctor/check_containment.ts";
 import { sandboxCure } from "../doctor/sandbox_cure.ts";
-import { agreeToChange } from "../edit_configuration.ts";
+import { agreeToChange, sayWhereItCounts } from "../edit_configuration.ts";
 import { PRESETS } from "../presets.ts";
 import { STARTER_CONFIG, type StarterChoices, withChoices } from "../starter_config.ts";
 import type { Read } from "../terminal/ask_choices.ts";
@@ -65,6 +65,7 @@ export const initCommand = defineCliCommand({
       ...await notesOn(context, { path, text }),
     ];
     if (!flags.json) { for (const note of notes) context.say(note); }
+    if (isChanged) await sayWhereItCounts(context, before === undefined);
     const done = isChanged
       ? `Wrote ${path}${path === local ? " and accepted it" : ""}`
       : `Nothing to change in ${path}`;

@@ -285,3 +285,12 @@ test("--config and POSTERN_CONFIG name another place, and a file that is not use
     const hidden = await run(["init", "--here"], { answers: ["", "", "2", "y"] });
     assert.match(hidden.stderr, /is not used while .*\.config\/postern\/postern\.toml exists/);
   }));
+
+test("a gateway that runs without the file is said to use it from its next start", () =>
+  onMachine(async (machine) => {
+    await machine.withGateway([], async () => {
+      const { code, stderr } = await machine.run(["init", "--yes"]);
+      assert.equal(code, 0, stderr);
+      assert.match(stderr, /A gateway is running without this file: it uses the file from its next start/);
+    });
+  }));
