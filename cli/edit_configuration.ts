@@ -47,6 +47,7 @@ export function shownChange(before: string, after: string): string {
 
 /**
  * Shows the change of a configuration file, and asks whether to write it.
+ * @param options.before text that was read. Undefined: there was no file, so that nothing is asked
  * @param options.yes true: a flag agreed
  * @returns the difference. Empty where there is none: then nothing is asked
  * @throws {CommandError} the person said no or cannot be asked, or the file was changed meanwhile
@@ -55,13 +56,18 @@ export async function agreeToChange(
   context: CommandContext,
   { path, before, after, yes }: {
     readonly path: string;
-    readonly before: string;
+    readonly before: string | undefined;
     readonly after: string;
     readonly yes: boolean;
   },
 ): Promise<string> {
-  const change = shownChange(before, after);
-  if (change === "" || yes) return change;
+  const change = shownChange(before ?? "", after);
+  if (before !== undefined && change !== "" && !yes) await ask(context, path, change);
+  if (await readText(path) === before) return change;
+  throw new CommandError(`Nothing was written: ${path} was changed meanwhile; try again`);
+}
+
+async function ask(context: CommandContext, path: string, change: string): Promise<void> {
   const colours = takesColour(context.io, "stderr") ? { "+": "green", "-": "red" } as const : {};
   const lines = change.split("\n").map((line) => paint(line, (colours as Record<string, TextColour>)[line[0] ?? ""]));
   context.say(`Changes of ${path}:\n${lines.join("\n")}`);
@@ -69,6 +75,4 @@ export async function agreeToChange(
     unasked: "Nothing was written: there is no terminal to ask; say --yes to write the change",
     refused: "Nothing was written",
   });
-  if ((await readText(path) ?? "") === before) return change;
-  throw new CommandError(`Nothing was written: ${path} was changed meanwhile; try again`);
 }

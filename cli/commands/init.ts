@@ -51,12 +51,12 @@ export const initCommand = defineCliCommand({
     }
     const given = await readFlags(context, args);
     const asked = args.yes === true ? given : await ask(io, { given, isThere: before !== undefined });
-    const key = asked.provider?.key;
-    const keyFile = join(dirname(userConfigFile(io)), `${asked.provider?.kind}.key`);
+    const { key, kind = "", baseUrl = "" } = asked.provider ?? {};
+    const keyName = URL.parse(baseUrl)?.host.replaceAll(/[^\w.-]/g, "_") ?? kind;
+    const keyFile = join(dirname(userConfigFile(io)), `${keyName}.key`);
     const text = await withChoices(before ?? STARTER_CONFIG, asked, key === undefined ? undefined : keyFile);
     await checkConfigText(text, path);
-    const isChanged = before === undefined ||
-      await agreeToChange(context, { path, before, after: text, yes: false }) !== "";
+    const isChanged = await agreeToChange(context, { path, before, after: text, yes: false }) !== "";
     if (key !== undefined) await writeAtomically(keyFile, `${key}\n`, { isPrivate: true });
     if (isChanged) await writeAtomically(path, text);
     if (path === local) await accept(context, { path: await realpath(path), text });

@@ -26,7 +26,7 @@ export const presetShowCommand = defineCliCommand({
       return EXIT.ok;
     }
     const { path, before } = await fileOf(context);
-    const change = shownChange(before, await applyPreset(before, preset));
+    const change = shownChange(before ?? "", await applyPreset(before ?? "", preset));
     const settings = presetSettings(preset).map(([key, value]) => [toKeyText(key), value] as const);
     lines.push("", `${preset} is`, ...settings.map(([key, value]) => `  ${key} = ${toTomlValue(value)}`), "");
     lines.push(
@@ -51,7 +51,7 @@ export const presetApplyCommand = defineCliCommand({
     const preset = readPreset(name);
     await requireSandboxFor(preset);
     const { path, before } = await fileOf(context);
-    const after = await applyPreset(before, preset);
+    const after = await applyPreset(before ?? "", preset);
     const change = await agreeToChange(context, { path, before, after, yes: yes === true });
     if (change !== "") await editConfiguration(context, () => Promise.resolve(after));
     const done = change === ""
@@ -70,9 +70,7 @@ export function readPreset(name: string): Preset {
 }
 
 /** Finds the configuration file in use, or the one that a change would make, with its text. */
-async function fileOf(
-  { loadOptions, io }: CommandContext,
-): Promise<{ readonly path: string; readonly before: string }> {
+async function fileOf({ loadOptions, io }: CommandContext) {
   const { file } = await locateConfig(loadOptions);
-  return { path: file?.path ?? userConfigFile(io), before: file?.text ?? "" };
+  return { path: file?.path ?? userConfigFile(io), before: file?.text };
 }

@@ -116,7 +116,7 @@ test("a key is tried, stored in a file of its own, and shown nowhere", () =>
   withKeyServer(2, (server) =>
     onMachine(async (machine) => {
       const path = ownOf(machine);
-      const keyFile = join(dirname(path), "openai_compatible.key");
+      const keyFile = join(dirname(path), `${new URL(server.origin).host.replace(":", "_")}.key`);
       mkdirSync(dirname(path), { recursive: true });
       writeFileSync(keyFile, "an older one\n", { mode: 0o644 });
       const answers = [`${server.origin}/v1`, "sk-wrong-1234567890", KEY, "2", "", ""];
@@ -267,6 +267,19 @@ test("a file that changes while the person reads its difference is not written o
     });
     assert.deepEqual([code, read(path)], [1, "# theirs\n"]);
     assert.match(stderr, /was changed meanwhile/);
+  }));
+
+test("a file that comes while the person answers is not written over either", () =>
+  onMachine(async (machine) => {
+    const path = ownOf(machine);
+    const { code } = await machine.run(["init"], {
+      onAsk() {
+        mkdirSync(dirname(path), { recursive: true });
+        writeFileSync(path, "# theirs\n");
+        return Promise.resolve("");
+      },
+    });
+    assert.deepEqual([code, read(path)], [1, "# theirs\n"]);
   }));
 
 test("--config and POSTERN_CONFIG name another place, and a file that is not used is said to be so", () =>

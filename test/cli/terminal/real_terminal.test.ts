@@ -66,7 +66,10 @@ test("init at a terminal shows what is typed, but never a key", { skip }, () =>
         assert.ok(shown().includes(`\u001b[3G${server.origin}/v1\r`), "an answer is shown");
         assert.doesNotMatch(shown(), /sk-right/);
       });
-      assert.equal(readFileSync(join(home, ".config/postern/openai_compatible.key"), "utf8"), `${KEY}\n`);
+      assert.equal(
+        readFileSync(join(home, ".config/postern", `${new URL(server.origin).host.replace(":", "_")}.key`), "utf8"),
+        `${KEY}\n`,
+      );
     } finally {
       await server.close();
     }
