@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
+import { EXIT } from "../../cli/command.ts";
 import { requireSandboxFor, tryBubblewrapHere } from "../../cli/doctor/check_containment.ts";
 import { applyPreset, PRESET_ROWS, presetOf, PRESETS } from "../../cli/presets.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
@@ -26,10 +27,16 @@ for (const preset of PRESETS) {
       writeOwn(machine, await applyPreset("", preset));
       for (const [work, answers, tool, input] of PRESET_ROWS) {
         const said = await machine.run(["policy", "explain", tool, "--input", JSON.stringify(input), "--json"]);
+        assert.notEqual(said.code, EXIT.internal, said.stderr);
         // A command that is not allowed is refused before the policy looks at it
-        const decision = /"Cannot run /.test(said.stderr) ? "deny" : JSON.parse(said.stdout || "{}").decision;
+        const { decision, rule, path = [] } = JSON.parse(said.stdout || '{"decision":"deny"}');
+        const says = path.find((step: { readonly rule: string }) => step.rule === rule)?.says;
         const answer = answers[PRESETS.indexOf(preset)] ?? "no";
-        assert.equal(decision, DECISIONS[answer], `${work}: ${said.stdout}${said.stderr}`);
+        assert.equal(
+          decision === "unknown" ? says : decision,
+          DECISIONS[answer],
+          `${work}: ${said.stdout}${said.stderr}`,
+        );
       }
     }));
 }
