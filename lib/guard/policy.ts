@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
+import type { CommandLineParts } from "../base/parse_command_line.ts";
 import type { Taint } from "../base/taint.ts";
 import { createForbiddenBy, expandForbidden } from "../system/files/forbidden_paths.ts";
 
@@ -14,6 +15,8 @@ export interface Effects {
   readonly root?: "read_file" | "write_file";
   readonly urls?: readonly string[];
   readonly command?: readonly string[];
+  /** Parts of the command line that the command has bash run. Each of them counts. Default: the command is one program with its arguments */
+  readonly line?: CommandLineParts;
   /** Sites that a person signed the call's browser in at */
   readonly logins?: readonly string[];
   /** Task of a person before the call goes on, in the model's words. Such a call always asks */
@@ -55,6 +58,9 @@ export function asksAlways(rule: string): boolean {
   return ["always_ask:", "sop:", HANDOFF, ELICITATION].some((prefix) => rule.startsWith(prefix)) ||
     rule === RULE_OUTSIDE_CONTENT;
 }
+
+/** Begin of the rule of a command line that `auto_approve` does not cover. */
+export const UNJUDGED = "unjudged_line:";
 
 /** Begin of the rule of a call that a person does a part of. */
 export const HANDOFF = "handoff:";
@@ -227,6 +233,13 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
     const reason = toAllow(tool, `it ${does}, which level "${level}" allows`, change);
     return { kind: "allow", reason, rule, path: unlisted, change };
   }
+  const unjudged = says === "ask" && isApproved ? whyUnjudged({ access, effects }) : undefined;
+  if (unjudged !== undefined) {
+    const rule = `${UNJUDGED}${tool}`;
+    const { why, change, wayOut } = unjudged;
+    const reason = `Cannot call "${tool}" without approval: ${why}; ${wayOut}`;
+    return { kind: "ask", reason, rule, path: [...unlisted, { rule, says: "ask" }], change };
+  }
   if (isApproved) {
     const rule = `auto_approve:${tool}`;
     const change = remove(approving[0] ?? [], "auto_approve");
@@ -235,6 +248,23 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   }
   const reason = toAsk(tool, `it ${does}, which level "${level}" asks about`, approve);
   return { kind: "ask", reason, rule, path: [...unlisted, { rule: "auto_approve", says: "pass" }], change: approve };
+}
+
+/** Returns why a command line of bash asks though its tool is approved. undefined: it does not, or the command is no such line. */
+function whyUnjudged(
+  { access, effects: { line } }: Pick<DecideInput, "access" | "effects">,
+): { readonly why: string; readonly wayOut: string; readonly change: readonly string[] } | undefined {
+  if (line?.asks !== undefined) {
+    const wayOut = "write it in plainer parts to let it run without asking";
+    return { why: `nobody can tell what its command line runs: ${line.asks}`, wayOut, change: [] };
+  }
+  if (line === undefined || access !== "network") return undefined;
+  const change = ['set [security.shell] network = "none"'];
+  return {
+    why: "its command line reaches the network",
+    wayOut: `${toSentence(change)} to let it run without asking`,
+    change,
+  };
 }
 
 /**
