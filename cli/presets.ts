@@ -16,17 +16,26 @@ export type PresetAnswer = "yes" | "asks you" | "no";
 /** Values by preset, in the order of PRESETS. */
 type ByPreset<T> = readonly [look: T, write: T, code: T];
 
-const FEW_COMMANDS = defaultConfig().security.allowed_commands;
-/** Programs of tests and builds */
-const BUILDERS = ["npm", "npx", "node", "deno", "python3", "make", "cargo", "go"];
+/** Value of a key, or for a list what becomes of its present one. */
+type Wanted = string | boolean | ((now: readonly string[]) => readonly string[]);
 
-/** Keys that a preset decides, with their values. All presets have all of them, so that each takes back what another opened. */
-const SETTINGS: readonly (readonly [key: KeyPath, values: ByPreset<unknown>])[] = [
+const FEW_COMMANDS = defaultConfig().security.allowed_commands;
+const ANY_COMMAND = ["*"];
+/** Returns the commands that were allowed. A list of any command becomes the default */
+const notAny = (now: readonly string[]) => now.includes("*") ? FEW_COMMANDS : now;
+
+const CONTAINED_TOOLS = ["shell", "process_tool"];
+/** Takes the tools of contained commands out of `auto_approve` */
+const asked = (now: readonly string[]) => now.filter((name) => !CONTAINED_TOOLS.includes(name));
+
+/** Keys that a preset decides. All presets have all of them, so that each takes back what another opened. */
+const SETTINGS: readonly (readonly [key: KeyPath, values: ByPreset<Wanted>])[] = [
   [["autonomy", "level"], ["supervised", "supervised", "supervised"]],
   [["enable_git"], [false, true, true]],
   [["security", "write_file", "enabled"], [false, true, true]],
-  [["security", "allowed_commands"], [FEW_COMMANDS, FEW_COMMANDS, [...FEW_COMMANDS, ...BUILDERS]]],
-  [["security", "shell", "sandbox"], ["auto", "auto", "require"]],
+  [["autonomy", "auto_approve"], [asked, asked, (now) => [...asked(now), ...CONTAINED_TOOLS]]],
+  [["security", "allowed_commands"], [notAny, notAny, () => ANY_COMMAND]],
+  [["security", "shell", "syntax"], ["plain", "plain", "contained"]],
   [["security", "shell", "network"], ["none", "none", "none"]],
   [["web_fetch", "enabled"], [false, false, true]],
   [["web_search", "enabled"], [false, false, true]],
@@ -47,15 +56,15 @@ export const PRESET_ROWS: readonly (readonly [
     op: "commit",
     message: "a",
   }],
-  [`run ${FEW_COMMANDS.join(", ")}`, ["asks you", "asks you", "asks you"], "shell", { command: "ls" }],
-  [`run tests and builds: ${BUILDERS.join(", ")}`, ["no", "no", "asks you"], "shell", { command: "npm test" }],
+  [`run ${FEW_COMMANDS.join(", ")}`, ["asks you", "asks you", "yes"], "shell", { command: "ls" }],
+  ["run tests, builds and any other program", ["no", "no", "yes"], "shell", { command: "npm test && git log | head" }],
   ["fetch pages, search the web", ["no", "no", "asks you"], "web_fetch", { url: "https://example.com/" }],
 ];
 
 /** Promises that hold with every preset. */
 export const PRESET_PROMISES = [
   "Never: secret files (.env, keys, credentials), other folders, Postern's own configuration and records.",
-  "Commands of code run in the sandbox alone: no network, and no files but those of the folder.",
+  "Commands of code run in the sandbox alone: no network, and no files but those of the folder, which they change unasked.",
   "Once the agent has read something from outside, such as a web page, what changes files asks you.",
 ] as const;
 
@@ -76,15 +85,22 @@ export function presetMarkdown(): string {
   );
 }
 
-/** Returns the keys of a preset with their values. */
-export function presetSettings(preset: Preset): readonly (readonly [key: KeyPath, value: unknown])[] {
-  return SETTINGS.map(([key, values]) => [key, values[PRESETS.indexOf(preset)]] as const);
+/** Returns the keys of a preset with the values that they get in a configuration. */
+export function presetSettings(
+  preset: Preset,
+  config: Config,
+): readonly (readonly [key: KeyPath, value: unknown])[] {
+  return SETTINGS.map(([key, values]) => {
+    const wanted = values[PRESETS.indexOf(preset)];
+    // A list is what the functions are for
+    return [key, typeof wanted === "function" ? wanted(valueAt(config, key) as readonly string[]) : wanted] as const;
+  });
 }
 
 /** Returns the preset that a configuration is like. Undefined: it is like none. */
 export function presetOf(config: Config): Preset | undefined {
   return PRESETS.find((name) =>
-    presetSettings(name).every(([key, value]) => isDeepStrictEqual(valueAt(config, key), value))
+    presetSettings(name, config).every(([key, value]) => isDeepStrictEqual(valueAt(config, key), value))
   );
 }
 
@@ -96,7 +112,7 @@ export async function applyPreset(text: string, preset: Preset): Promise<string>
   const config = await checkConfigText(text, "postern.toml");
   const { security } = parseToml(text, "postern.toml");
   let changed = text;
-  for (const [key, value] of presetSettings(preset)) {
+  for (const [key, value] of presetSettings(preset, config)) {
     if (isDeepStrictEqual(valueAt(config, key), value)) continue;
     // A switch may stand in two places, which must agree
     const isInSecurity = key.length === 1 && isTable(security) && Object.hasOwn(security, String(key[0]));

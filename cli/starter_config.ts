@@ -36,6 +36,8 @@ export const STARTER_CONFIG =
 [autonomy]
 # read_only: the agent only reads. supervised: writing and the network need your word. full: it decides
 # level = "supervised"
+# Tools that run without the question that the level would ask
+# auto_approve = []
 
 [security]
 # Programs that the agent may run

@@ -15,7 +15,8 @@ export const presetShowCommand = defineCliCommand({
   example: "postern preset show code",
   async run(context, { name }) {
     const preset = name === undefined ? undefined : readPreset(name);
-    const used = presetOf((await context.loadConfig()).config);
+    const { config } = await context.loadConfig();
+    const used = presetOf(config);
     const rows = PRESET_ROWS.map(([work, answers]) => ({
       work,
       ...Object.fromEntries(PRESETS.map((one, at) => [one, answers[at]])),
@@ -27,7 +28,7 @@ export const presetShowCommand = defineCliCommand({
     }
     const { path, before } = await fileOf(context);
     const change = shownChange(before ?? "", await applyPreset(before ?? "", preset));
-    const settings = presetSettings(preset).map(([key, value]) => [toKeyText(key), value] as const);
+    const settings = presetSettings(preset, config).map(([key, value]) => [toKeyText(key), value] as const);
     lines.push("", `${preset} is`, ...settings.map(([key, value]) => `  ${key} = ${toTomlValue(value)}`), "");
     lines.push(
       change === "" ? `${path} has these values already` : `postern preset apply ${preset} changes ${path}:\n${change}`,

@@ -62,6 +62,18 @@ test("every preset takes back what another opened, and leaves all else of the fi
   }
 });
 
+test("lists keep what a person has put into them, and any command is taken back", async () => {
+  const mine = '[autonomy]\nauto_approve = ["web_fetch"]\n[security]\nallowed_commands = ["ls", "npm"]\n';
+  assert.equal(await applyPreset(mine, "look"), mine);
+  const { autonomy, security } = await checkConfigText(await applyPreset(mine, "code"), "a");
+  assert.deepEqual([autonomy.auto_approve, security.allowed_commands], [["web_fetch", "shell", "process_tool"], ["*"]]);
+  const back = await checkConfigText(await applyPreset(await applyPreset(mine, "code"), "write"), "a");
+  assert.deepEqual([back.autonomy.auto_approve, back.security.allowed_commands], [
+    ["web_fetch"],
+    defaultConfig().security.allowed_commands,
+  ]);
+});
+
 test("a switch is changed where it stands", async () => {
   const text = await applyPreset("[security]\nenable_git = false\n", "write");
   assert.match(text, /^\[security\]\nenable_git = true\n/);
