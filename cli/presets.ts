@@ -65,6 +65,7 @@ export const PRESET_ROWS: readonly (readonly [
 export const PRESET_PROMISES = [
   "Never: secret files (.env, keys, credentials), other folders, Postern's own configuration and records.",
   "Commands of code run in the sandbox alone: no network, and no files but those of the folder, which they change unasked.",
+  "A line of commands that Postern cannot read asks you.",
   "Once the agent has read something from outside, such as a web page, what changes files asks you.",
 ] as const;
 
