@@ -26,9 +26,6 @@ const INSTALLERS: readonly (readonly [system: RegExp, command: string])[] = [
 const PROFILES = "/etc/apparmor.d";
 /** Profile of Ubuntu's package apparmor-profiles, which lies in PROFILES from 25.04 on */
 const UBUNTU_PROFILE = "bwrap-userns-restrict";
-/** Beginning of a profile for bubblewrap, with a name or by its path alone */
-const BWRAP_PROFILE = /^[ \t]*(?:profile\s[^#\n]*|"?[@{},\w/]*)\/bwrap"?(?:\s[^#\n]*)?\{/m;
-
 /**
  * Returns what makes bubblewrap work on a machine, as a command or a sentence of one line. AppArmor takes no second profile for one path,
  * so that a profile is named only where none is there.
@@ -67,7 +64,7 @@ async function installing({ read }: SandboxMachine): Promise<string> {
 /** Returns the commands that let bubblewrap make user namespaces under AppArmor. @param isInstalled whether bubblewrap is there */
 async function allowingByProfile({ read, list }: SandboxMachine, isInstalled: boolean): Promise<readonly string[]> {
   for (const name of await list(PROFILES)) {
-    if (!BWRAP_PROFILE.test(await read(join(PROFILES, name)))) continue;
+    if (!(await read(join(PROFILES, name))).split("\n").some(beginsProfile)) continue;
     const isDisabled = (await list(join(PROFILES, "disable"))).includes(name);
     const enabling = isDisabled ? [`sudo rm ${PROFILES}/disable/${name}`] : [];
     return isInstalled || isDisabled ? [...enabling, `sudo apparmor_parser -r ${PROFILES}/${name}`] : [];
@@ -77,6 +74,13 @@ async function allowingByProfile({ read, list }: SandboxMachine, isInstalled: bo
     `sudo install -m 644 /usr/share/apparmor/extra-profiles/${UBUNTU_PROFILE} ${PROFILES}/`,
     `sudo apparmor_parser -r ${PROFILES}/${UBUNTU_PROFILE}`,
   ];
+}
+
+/** Tells whether a line of a file in PROFILES begins a profile for bubblewrap, with a name or by its path alone. */
+function beginsProfile(line: string): boolean {
+  const [first = "", ...rest] = line.replaceAll('"', "").trim().split(/\s+/);
+  const attached = first === "profile" ? rest : [first];
+  return line.trimEnd().endsWith("{") && attached.some((word) => word.endsWith("/bwrap"));
 }
 
 function thisMachine(): SandboxMachine {

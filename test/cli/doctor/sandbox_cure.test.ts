@@ -67,7 +67,10 @@ for (
 }
 
 for (
-  const text of ["# profile bwrap /usr/bin/bwrap {", "profile flatpak /usr/bin/flatpak {\n  /usr/bin/bwrap ix,\n}"]
+  const text of [
+    "# profile bwrap /usr/bin/bwrap {",
+    "profile flatpak /usr/bin/flatpak {\n  /usr/bin/bwrap ix,\n  @{bin}/bwrap ix,\n}",
+  ]
 ) {
   test(`a profile of another program is none for bubblewrap: ${text.split("\n", 1)[0]}`, async () =>
     assert.match(await cureWith({ ...RESTRICTED, "/etc/apparmor.d/other": text }), /apparmor-profiles/));
