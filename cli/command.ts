@@ -19,8 +19,11 @@ export interface CliIo {
   readonly openStdin: () => AsyncIterable<Uint8Array>;
   /** Tells whether somebody at a terminal can be asked */
   readonly canAsk: boolean;
-  /** Asks for a line at the terminal. Undefined at Ctrl-C, at the end of input, or without a terminal */
-  readonly ask: (question: string) => Promise<string | undefined>;
+  /**
+   * Asks for a line at the terminal. Undefined at Ctrl-C, at the end of input, or without a terminal. With `isHidden` the line is a secret:
+   * it is neither shown nor remembered
+   */
+  readonly ask: (question: string, options?: { readonly isHidden?: boolean }) => Promise<string | undefined>;
   /** Opens a line reader that keeps the terminal for a whole conversation. Undefined without a terminal */
   readonly openReader: (options: LineReaderOptions) => Promise<LineReader | undefined>;
   /** Calls back at each SIGINT and SIGTERM. Returns a function that removes the listener */

@@ -23,7 +23,8 @@ export function processIo(): CliIo {
     openStdin: () => process.stdin,
     // Questions go to stderr
     canAsk: process.stdin.isTTY === true && process.stderr.isTTY === true,
-    ask: (question) => (process.stdin.isTTY ? askLine(question, history) : Promise.resolve(undefined)),
+    ask: (question, { isHidden = false } = {}) =>
+      process.stdin.isTTY ? isHidden ? askSecret(question) : askLine(question, history) : Promise.resolve(undefined),
     openReader: (options) => (process.stdin.isTTY ? openReader(options) : Promise.resolve(undefined)),
     onInterrupt(listener) {
       const onHangup = () => void (reloads() || listener());
@@ -99,6 +100,24 @@ async function askLine(question: string, history: string[]): Promise<string | un
     });
   } finally {
     lines.close();
+  }
+}
+
+/** Reads a line that is not shown. Readline edits it, and writes what it would show to nowhere. */
+async function askSecret(question: string): Promise<string | undefined> {
+  const [{ createInterface }, { Writable }] = await Promise.all([import("node:readline"), import("node:stream")]);
+  const output = new Writable({ write: (_part, _encoding, done) => done() });
+  const lines = createInterface({ input: process.stdin, output, terminal: true, historySize: 0 });
+  process.stderr.write(question);
+  try {
+    return await new Promise((resolve) => {
+      lines.once("SIGINT", () => resolve(undefined));
+      lines.once("close", () => resolve(undefined));
+      lines.once("line", resolve);
+    });
+  } finally {
+    lines.close();
+    process.stderr.write("\n");
   }
 }
 

@@ -29,7 +29,7 @@ async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
   }
   const rest = verbFirst(words);
   const found = findVerb(rest);
-  if (found === undefined) return await withoutVerb(rest, { io, help });
+  if (found === undefined) return await withoutVerb(rest, { io, flags, help });
   const { name, verb, oldSpelling } = found;
   const command = await verb.load();
   if (help) {
@@ -44,7 +44,7 @@ async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
 
 async function withoutVerb(
   rest: readonly string[],
-  { io, help }: { readonly io: CliIo; readonly help: boolean },
+  { io, flags, help }: { readonly io: CliIo; readonly flags: GlobalFlags; readonly help: boolean },
 ): Promise<number> {
   const [first] = rest;
   const group = findGroup(first ?? "");
@@ -55,6 +55,7 @@ async function withoutVerb(
     return help ? EXIT.ok : EXIT.usage;
   }
   if (first !== undefined) throw await unknownVerb(rest);
+  if (io.isTerminal.stdout) return await (await import("./commands/overview.ts")).showOverview(contextOf(io, flags));
   io.stderr(namedFor(io)(helpText(messageColumns(io))));
   return EXIT.usage;
 }

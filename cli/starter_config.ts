@@ -1,65 +1,101 @@
-import { toTomlValue } from "../lib/config/toml.ts";
+import { setConfigValue } from "../lib/config/edit_config.ts";
+import { checkConfigText } from "../lib/config/load_config.ts";
+import { applyPreset, type Preset } from "./presets.ts";
 
-/** Choices for a new configuration. Everything else keeps its default. */
-export interface StarterChoices {
-  /** Provider of the models. Undefined: the gateway looks for one at each start */
-  readonly provider?: { readonly kind: string; readonly baseUrl?: string } | undefined;
-  /** Folder the agent works in. Undefined: the folder the gateway is started in */
-  readonly workspace?: string | undefined;
-  /** `ask`: the agent may change files and use git after a person approved each call; `free`: without approval. Undefined: neither */
-  readonly changes?: "ask" | "free" | undefined;
-  /** True: runs are told of AGENTS.md of the workspace once its content is trusted. Undefined: they are not */
-  readonly instructions?: true | undefined;
-}
-
-/** Returns a commented configuration: the keys that a newcomer changes first, each with its default or the chosen value. */
-export function starterConfig({ provider, workspace, changes, instructions }: StarterChoices = {}): string {
-  const writes = changes === undefined ? undefined : true;
-  return `# Postern's configuration. Every line that begins with "#" shows a default: take the "#" away to change it.
+/** Commented configuration in which every key keeps its default: the keys that a newcomer changes first. */
+export const STARTER_CONFIG =
+  `# Postern's configuration. Every line that begins with "#" shows a default: take the "#" away to change it.
 # All keys: postern config show. One key: postern config set gateway.port 8080. Check: postern config check.
 
+# How far the agent may go, in one word: postern preset show, postern preset apply write
+
 # The folder the agent works in; empty: the one the gateway is started in
-${line("workspace", "", workspace)}
+# workspace = ""
 # The agent's git_operations
-${line("enable_git", false, writes)}
+# enable_git = false
 
 [provider]
 # auto takes OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY from the environment, else a local model server,
 # else the built-in offline assistant. Or: openai, anthropic, openrouter, ollama, openai_compatible, offline, none
-${line("kind", "auto", provider?.kind)}
+# kind = "auto"
 # Empty: the provider's own default
-${line("model", "", undefined)}
+# model = ""
 # Address of the API, such as "http://127.0.0.1:8000/v1"; empty: the provider's own
-${line("base_url", "", provider?.baseUrl)}
+# base_url = ""
 # A file that holds the key and nothing else; the key itself is never written here
-${line("api_key_file", "", undefined)}
+# api_key_file = ""
 
 [gateway]
-${line("host", "127.0.0.1", undefined)}
-${line("port", 42617, undefined)}
+# host = "127.0.0.1"
+# port = 42617
 
 [agent]
 # Tells runs of AGENTS.md of the workspace, or of its like, once you trust its content: postern instructions trust
-${line("workspace_instructions", false, instructions)}
+# workspace_instructions = false
 
 [autonomy]
 # read_only: the agent only reads. supervised: writing and the network need your word. full: it decides
-${line("level", "supervised", changes === "free" ? "full" : undefined)}
+# level = "supervised"
+# Tools that run without the question that the level would ask
+# auto_approve = []
 
 [security]
 # Programs that the agent may run
-${line("allowed_commands", ["ls", "pwd", "cat", "echo"], undefined)}
+# allowed_commands = ["ls", "pwd", "cat", "echo"]
 
 [security.write_file]
 # The tools that write, edit and patch files inside the workspace
-${line("enabled", false, writes)}
+# enabled = false
 `;
+
+/** Provider of the models. Undefined: its own default */
+export interface ProviderChoice {
+  readonly kind: string;
+  /** Address of the API */
+  readonly baseUrl?: string | undefined;
+  readonly model?: string | undefined;
+  /** Absolute path of the file with the key */
+  readonly keyFile?: string | undefined;
 }
 
-/** Returns the line of a key: its default as a comment, or the chosen value. */
-function line(key: string, standard: unknown, chosen: unknown): string {
-  return chosen === undefined ? `# ${key} = ${toTomlValue(standard)}` : `${key} = ${toTomlValue(chosen)}`;
+/** Choices for a configuration. An undefined one leaves what is there. */
+export interface StarterChoices {
+  readonly provider?: ProviderChoice | undefined;
+  /** Folder the agent works in */
+  readonly workspace?: string | undefined;
+  readonly preset?: Preset | undefined;
+  /** True: runs are told of AGENTS.md of the workspace once its content is trusted */
+  readonly instructions?: true | undefined;
 }
 
-/** Starter configuration in which every key keeps its default. */
-export const STARTER_CONFIG = starterConfig();
+/**
+ * Changes the text of a configuration to choices.
+ * @param newKeyFile file that gets the provider's key. Default: that of the choices
+ * @throws {ConfigError} the text cannot be used, or edited in place
+ */
+export async function withChoices(
+  text: string,
+  { provider, workspace, preset, instructions }: StarterChoices,
+  newKeyFile?: string,
+): Promise<string> {
+  const { provider: before, ...config } = await checkConfigText(text, "postern.toml");
+  const wanted = provider === undefined ? {} : {
+    kind: provider.kind,
+    model: provider.model ?? "",
+    base_url: provider.baseUrl ?? "",
+    api_key_env: "",
+    api_key_file: newKeyFile ?? provider.keyFile ?? "",
+  };
+  const values: readonly (readonly [key: readonly string[], before: unknown, after: unknown])[] = [
+    [["workspace"], config.workspace, workspace],
+    ...Object.entries(wanted).map(([key, value]) =>
+      [["provider", key], before[key as keyof typeof wanted & keyof typeof before], value] as const
+    ),
+    [["agent", "workspace_instructions"], config.agent.workspace_instructions, instructions],
+  ];
+  let changed = preset === undefined ? text : await applyPreset(text, preset);
+  for (const [key, was, is] of values) {
+    if (is !== undefined && was !== is) changed = await setConfigValue(changed, key, is);
+  }
+  return changed;
+}

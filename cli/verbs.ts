@@ -220,6 +220,10 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "config check": ["Check the configuration", "configCheckCommand"],
     "config schema": ["Print the JSON Schema of postern.toml", "configSchemaCommand"],
   }),
+  ...from(() => import("./commands/preset.ts"), {
+    "preset show": ["Show what each preset lets the agent do, and which one is in use", "presetShowCommand"],
+    "preset apply": ["Change the configuration to a preset: look, write or code", "presetApplyCommand"],
+  }),
   ...from(() => import("./commands/cluster.ts"), {
     "cluster status": [
       "Show the gateways that share the database, who owns what, and what waits",
@@ -236,7 +240,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     doctor: ["Check everything the gateway needs, and say how to fix it", "doctorCommand"],
   }),
   ...from(() => import("./commands/init.ts"), {
-    init: ["Write a commented postern.toml; asks three questions, with --yes none", "initCommand"],
+    init: ["Choose a model, a folder and how far the agent may go; --yes asks nothing", "initCommand"],
   }),
   ...from(() => import("./commands/backup.ts"), {
     backup: ["Write all records and keys to one file", "backupCommand"],
@@ -318,6 +322,7 @@ export const HELP_GROUPS: readonly HelpGroup[] = [
     words: {
       token: "Bearer tokens of other programs",
       policy: "What the agent may do, and why",
+      preset: "How far the agent may go",
       audit: "What was decided, approved and called",
       taint: "Files made from content from outside",
       trust: undefined,

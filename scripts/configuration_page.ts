@@ -1,10 +1,11 @@
 /**
- * Writes the tables of docs/configuration.md from the schema of postern.toml: `node scripts/configuration_page.ts`.
+ * Writes the tables of docs/configuration.md from the schema of postern.toml and the presets: `node scripts/configuration_page.ts`.
  *
- * The text above the mark is written by hand and kept.
+ * The text outside of the marks is written by hand and kept.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { presetMarkdown } from "../cli/presets.ts";
 import type { JsonSchema } from "../lib/base/json.ts";
 import { defaultConfig } from "../lib/config/config.ts";
 import { configJsonSchema } from "../lib/config/schema_keys.ts";
@@ -14,6 +15,7 @@ import { idleSettings } from "../lib/tools/idle_settings.ts";
 
 const PAGE = join(import.meta.dirname, "../docs/configuration.md");
 const MARK = "<!-- Generated from the schema by scripts/configuration_page.ts, from here to the end -->\n";
+const PRESET_MARKS = ["<!-- Generated from cli/presets.ts -->\n", "<!-- Up to here -->\n"] as const;
 
 /** The parts of the JSON Schema that the generator reads. */
 interface Key {
@@ -28,13 +30,20 @@ interface Key {
   readonly maximum?: number;
 }
 
-/** Returns the page with its tables made anew. @throws {Error} the page has no mark */
+/** Returns the page with its tables made anew. @throws {Error} the page lacks a mark */
 export function configurationPage(page: string, schema: JsonSchema = configJsonSchema()): string {
-  const [written, ...rest] = page.split(MARK);
+  const [written = "", ...rest] = page.split(MARK);
+  const [before, presets = ""] = written.split(PRESET_MARKS[0]);
+  const [, after] = presets.split(PRESET_MARKS[1]);
   if (rest.length === 0) throw new Error(`Cannot write the tables: "${PAGE}" has no line ${MARK}`);
+  if (after === undefined) {
+    throw new Error(`Cannot write the presets: "${PAGE}" has not both of ${PRESET_MARKS.join("")}`);
+  }
   // The schema is one of tables and values alone
   const root = schema as Key;
-  return `${written}${MARK}\n${sections([], root).join("\n\n")}\n`;
+  return `${before}${PRESET_MARKS.join(`\n${presetMarkdown()}\n\n`)}${after}${MARK}\n${
+    sections([], root).join("\n\n")
+  }\n`;
 }
 
 /** The section of a table, then those of the tables in it. */

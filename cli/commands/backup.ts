@@ -87,13 +87,15 @@ export const restoreCommand = defineCliCommand({
     const { restoreBackup } = await import("../restore/restore_backup.ts");
     const keepTokens = args["keep-tokens"] === true;
     const named = await findDataDir(context.loadOptions, context.say);
+    // Accepted files are listed in the folder that goes
+    const servers = await serversOf(context.loadOptions);
     const { dataDir, before, held, plugins, skills, lostSkills, mcpPackages, cutOff } = await restoreBackup({
       file: resolve(context.io.cwd, args.file),
       dataDir: named,
       keepTokens,
       clock: systemClock,
     });
-    const lost = lostPackages(mcpPackages, { dataDir: named, servers: await serversOf(context.loadOptions) });
+    const lost = lostPackages(mcpPackages, { dataDir: named, servers });
     const kept = before === null ? "" : `\nThe folder from before is now ${before}`;
     const report = {
       ...{ data_dir: dataDir, before, held, plugins, skills },

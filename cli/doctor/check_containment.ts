@@ -16,7 +16,10 @@ import { createCommandLookup } from "../../lib/system/process/command_lookup.ts"
 import { requireUncontained } from "../../lib/system/browser/uncontained_browser.ts";
 import { requiresSandbox } from "../../lib/tools/web/drive_browser.ts";
 import { forbidsLinks, tryBubblewrap } from "../../lib/system/process/sandbox.ts";
+import { CommandError } from "../command.ts";
+import type { Preset } from "../presets.ts";
 import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
+import { sandboxCure } from "./sandbox_cure.ts";
 
 /**
  * Checks which of two ways keeps the file tools in the workspace on this machine.
@@ -49,10 +52,7 @@ export const sandboxCheck: Check = {
   ],
 };
 
-const INSTALL = "apt install bubblewrap (or dnf, pacman), and restart the gateway";
-
 async function checkSandbox({ loaded: { config } }: Installation): Promise<readonly Finding[]> {
-  const { sandbox } = config.security.shell;
   const found = await foundHere(config.security.shell);
   const { kind, text } = containmentOf(config.security.shell, found);
   switch (kind) {
@@ -63,10 +63,17 @@ async function checkSandbox({ loaded: { config } }: Installation): Promise<reado
         ...config.security.enable_git && found?.kind === "bubblewrap" ? await linksFindings(found) : [],
       ];
     case "refused":
-      return [failure("sandbox", text, INSTALL)];
+      return [failure("sandbox", text, await cureOf(found))];
     case "uncontained":
-      return [warning("sandbox", text, sandbox === "off" ? "postern config set security.shell.sandbox auto" : INSTALL)];
+      return [warning("sandbox", text, await cureOf(found))];
   }
+}
+
+/** Returns what lets commands be contained. @param found undefined with `sandbox = "off"` */
+async function cureOf(found: Containment | undefined): Promise<string> {
+  return found === undefined || found.kind === "bubblewrap"
+    ? "postern config set security.shell.sandbox auto"
+    : await sandboxCure(found);
 }
 
 /** Warns where git cannot be kept from links. Takes at most 10 s */
@@ -92,9 +99,7 @@ export function boundsFinding(bounds: Bounds | undefined): Finding {
 
 async function checkBrowser({ loaded: { config } }: Installation): Promise<readonly Finding[]> {
   if (!config.browser.enabled) return [];
-  const { signal } = new AbortController();
-  const found = await tryBubblewrap({ commands: createCommandLookup(), clock: systemClock, signal });
-  return [await browserFinding(found, config)];
+  return [await browserFinding(await tryBubblewrapHere(), config)];
 }
 
 /** Says how the browser is contained. @param found result of a look for bubblewrap */
@@ -112,12 +117,12 @@ export async function browserFinding(
   try {
     await requireUncontained(found, { requiresSandbox: requiresSandbox(config) });
   } catch (error) {
-    return failure("browser", messageOf(error), INSTALL);
+    return failure("browser", messageOf(error), await sandboxCure(found));
   }
   const why = `since ${found.reason}: the browser's own switches alone keep them from this machine and your network`;
   const message =
     `Pages are contained in the weaker way, ${why}, and a page that breaks out of the browser has your files`;
-  return warning("browser", message, INSTALL);
+  return warning("browser", message, await sandboxCure(found));
 }
 
 /** Warns about items that wait in quarantine for a person: a command made them under a protected name. */
@@ -150,7 +155,23 @@ export async function commandNotes({ security }: Config): Promise<readonly strin
 
 /** Looks for bubblewrap as a gateway that starts now on this machine would. Takes at most 10 s. @returns undefined with `off`, which needs none */
 async function foundHere({ sandbox }: ContainmentSettings): Promise<Containment | undefined> {
-  if (sandbox === "off") return undefined;
+  return sandbox === "off" ? undefined : await tryBubblewrapHere();
+}
+
+/** Looks for bubblewrap on this machine, and tries it. Takes at most 10 s. */
+export async function tryBubblewrapHere(): Promise<Containment> {
   const { signal } = new AbortController();
   return await tryBubblewrap({ commands: createCommandLookup(), clock: systemClock, signal });
+}
+
+/** Refuses the preset that needs the sandbox where nothing contains commands. @throws {CommandError} with the cure */
+export async function requireSandboxFor(preset: Preset, look = tryBubblewrapHere): Promise<void> {
+  if (preset !== "code") return;
+  const found = await look();
+  if (found.kind === "bubblewrap") return;
+  throw new CommandError(
+    `Cannot use the preset code here: its commands run in the sandbox alone, and ${found.reason}; ${await sandboxCure(
+      found,
+    )}`,
+  );
 }

@@ -3,6 +3,9 @@ import { ConfigError, ProviderError } from "../../lib/base/errors.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import { createRedactor } from "../../lib/base/redact.ts";
+import { type Config, defaultConfig } from "../../lib/config/config.ts";
+import { firstChatModel } from "../../lib/providers/models/model_list.ts";
 import { createProviders } from "../../lib/providers/create_providers.ts";
 import { createOfflineProvider } from "../../lib/providers/offline/offline.ts";
 import type { Providers } from "../../lib/providers/provider.ts";
@@ -11,6 +14,9 @@ import { VENDORS } from "../../lib/providers/provider_settings.ts";
 import { createServerOwners } from "../../lib/providers/discovery/server_owner.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
+import type { CliIo } from "../command.ts";
+import type { ProviderChoice } from "../starter_config.ts";
+import { printableLine } from "../terminal/terminal_text.ts";
 import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
 
 const NAME = "provider";
@@ -29,25 +35,7 @@ export const providerCheck: Check = {
     }
     let providers: Providers;
     try {
-      providers = await createProviders({
-        provider: config.provider,
-        providers: config.providers,
-        env: context.io.env,
-        ownerOf: createServerOwners({
-          localUsers: () => config.provider.local_users,
-          memory: createProviderMemory(),
-        }),
-        offline: createOfflineProvider({ now: systemClock.now }),
-        net: createProviderClients({
-          clock: systemClock,
-          proxy: { ...config.proxy, environment: (name) => context.io.env[name] },
-        }),
-        clock: systemClock,
-        random: createSystemRandom(),
-        log: createLogger({ level: "error", now: systemClock.now, sink: () => {}, redact: (text) => text }),
-        metrics: createMetrics(),
-        onSecret: addSecret,
-      });
+      providers = await openProviders(config, context.io.env, addSecret);
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       return await withoutSettings(error, installation);
@@ -63,6 +51,33 @@ export const providerCheck: Check = {
     }
   },
 };
+
+/** Makes the providers of a configuration as a gateway would. @throws {ConfigError} as createProviders */
+function openProviders(
+  config: Config,
+  env: CliIo["env"],
+  onSecret: (secret: string) => void,
+): Promise<Providers> {
+  return createProviders({
+    provider: config.provider,
+    providers: config.providers,
+    env,
+    ownerOf: createServerOwners({
+      localUsers: () => config.provider.local_users,
+      memory: createProviderMemory(),
+    }),
+    offline: createOfflineProvider({ now: systemClock.now }),
+    net: createProviderClients({
+      clock: systemClock,
+      proxy: { ...config.proxy, environment: (name) => env[name] },
+    }),
+    clock: systemClock,
+    random: createSystemRandom(),
+    log: createLogger({ level: "error", now: systemClock.now, sink: () => {}, redact: (text) => text }),
+    metrics: createMetrics(),
+    onSecret,
+  });
+}
 
 /** Judges settings from which no provider can be made. A running gateway may have got a key that this terminal lacks. */
 async function withoutSettings({ message, code }: ConfigError, { running, loaded }: Installation): Promise<Finding> {
@@ -144,3 +159,56 @@ async function probe(providers: Providers, { name, wanted, shown, mustList }: Pr
 
 const NO_TOOLS = "whose chat template knows no tools: it is shown none, and invents what they would say";
 const TO_REACH = "check the address, the key and the network, then postern models";
+
+/** Vendors by their kinds, for people. */
+export const VENDOR_NAMES: Readonly<Record<string, string>> = {
+  openai: "OpenAI",
+  anthropic: "Anthropic",
+  openrouter: "OpenRouter",
+};
+
+/** Returns the name of a chosen provider for people: the vendor, else its address. */
+export function providerName({ kind, baseUrl }: ProviderChoice): string {
+  return VENDOR_NAMES[kind] ?? printableLine(baseUrl ?? kind);
+}
+
+/** Result of a try: the models with the one that is used by itself, why the key counts for nothing, or why nothing is known. */
+export type TriedProvider =
+  | { readonly models: readonly string[]; readonly usual: string | undefined }
+  | { readonly refused: string }
+  | { readonly unreached: string };
+
+const TRIED_KEY = "POSTERN_TRIED_KEY";
+
+/**
+ * Asks a chosen provider for its models, which costs nothing. Takes at most 5 s. Reasons have no key in them.
+ * @param key key to try. Default: that of the key file, else of the environment
+ */
+export async function tryProvider(chosen: ProviderChoice, env: CliIo["env"], key?: string): Promise<TriedProvider> {
+  const base = defaultConfig();
+  const { redact, add } = createRedactor(key === undefined ? [] : [key]);
+  const provider = {
+    ...base.provider,
+    // A kind that has been chosen is one of the schema's
+    ...{ kind: chosen.kind as Config["provider"]["kind"], base_url: chosen.baseUrl ?? "", max_retries: 0 },
+    ...key === undefined ? { api_key_file: chosen.keyFile ?? "" } : { api_key_env: TRIED_KEY },
+  };
+  const timeout = systemClock.timeoutSignal(ANSWER_MS);
+  try {
+    const providers = await openProviders({ ...base, provider }, { ...env, [TRIED_KEY]: key }, add);
+    try {
+      const models = await providers.resolve(undefined).provider.listModels(timeout.signal);
+      return { models: models.map(({ id }) => id), usual: VENDORS[chosen.kind]?.model ?? firstChatModel(models) };
+    } finally {
+      await providers.close();
+    }
+  } catch (error) {
+    if (timeout.signal.aborted) return { unreached: `no answer within ${ANSWER_MS / 1000} s` };
+    if (error instanceof ConfigError) return { refused: redact(error.message) };
+    if (!(error instanceof ProviderError)) throw error;
+    if (error.status !== 401) return { unreached: redact(error.message) };
+    return { refused: `${providerName(chosen)} refuses the key, or wants one (401)` };
+  } finally {
+    timeout.clear();
+  }
+}

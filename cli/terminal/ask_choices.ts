@@ -1,57 +1,48 @@
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
-import { systemClock } from "../../lib/base/clock.ts";
-import { defaultConfig } from "../../lib/config/config.ts";
+import { messageOf } from "../../lib/base/errors.ts";
 import { resolvePath } from "../../lib/config/folders.ts";
-import { discoverLocalServers, type LocalServer } from "../../lib/providers/discovery/local_servers.ts";
-import { createProviderMemory } from "../../lib/providers/discovery/provider_memory.ts";
-import { createServerOwners } from "../../lib/providers/discovery/server_owner.ts";
 import { INSTRUCTION_FILES } from "../../lib/system/files/forbidden_paths.ts";
-import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { type CliIo, CommandError, UsageError } from "../command.ts";
+import { requireSandboxFor } from "../doctor/check_containment.ts";
+import { type Preset, PRESETS, presetTable } from "../presets.ts";
 import type { StarterChoices } from "../starter_config.ts";
 import { isYes } from "./require_yes.ts";
-import { printable } from "./terminal_text.ts";
+import { messageColumns, printable } from "./terminal_text.ts";
 
 /** Tries for one answer: a script may type anything. */
-const MAX_TRIES = 5;
+export const MAX_TRIES = 5;
 
 /**
- * Asks a person for the choices of a new configuration: which model, which folder, what the agent may change, and whether it follows the
- * AGENTS.md or its like that the folder has. An empty answer keeps the default.
+ * Asks a person for the choices of a configuration that flags have not made: which folder, how far the agent may go, and whether it follows
+ * the AGENTS.md or its like that the folder has.
+ * @param options.empty says what an empty answer means, in place of a default: that of a file which is there
  * @throws {UsageError} there is no terminal, or its input ended
  * @throws {CommandError} no answer could be used
  */
-export async function askChoices(io: CliIo): Promise<StarterChoices> {
-  const env = io.env;
-  const { servers } = await discoverLocalServers({
-    net: createProviderClients({ clock: systemClock }),
-    clock: systemClock,
-    env,
-    ownerOf: createServerOwners({
-      localUsers: () => defaultConfig().provider.local_users,
-      memory: createProviderMemory(),
-    }),
+export async function askChoices(
+  io: CliIo,
+  { given, empty }: { readonly given: StarterChoices; readonly empty: (standard: string) => string },
+): Promise<StarterChoices> {
+  const workspace = given.workspace ?? await choose(io, {
+    question: `\nWhich folder may the agent work in?\n  Empty: ${empty("the one the gateway is started in")}`,
+    read: (answer) => answer === "" ? { value: undefined } : readFolder(answer, io),
   });
-  const provider = await choose(io, {
-    question: providerQuestion(servers),
-    read: (answer) => toProvider(answer, servers),
+  const preset = given.preset ?? await choose(io, {
+    question: presetQuestion(empty("look"), messageColumns(io)),
+    read: readHowFar,
   });
-  const workspace = await choose(io, { question: WORKSPACE, read: (answer) => toFolder(answer, io) });
-  const changes = await choose(io, { question: CHANGES, read: toChanges });
   const file = await instructionsIn(workspace ?? io.cwd);
-  return {
-    ...{ provider, workspace, changes },
-    instructions: file === undefined
-      ? undefined
-      : await choose(io, { question: instructionsQuestion(file), read: toInstructions }),
-  };
+  if (file === undefined) return { workspace, preset };
+  const instructions = await choose(io, { question: instructionsQuestion(file), read: toInstructions });
+  return { workspace, preset, instructions };
 }
 
-/** Meaning of an answer, or the reason why it cannot be used. An undefined value keeps the default. */
-type Read<T> = { readonly value: T | undefined } | { readonly wrong: string };
+/** Meaning of an answer, or the reason why it cannot be used. An undefined value keeps what is there. */
+export type Read<T> = { readonly value: T | undefined } | { readonly wrong: string };
 
-async function choose<T>(
+/** Asks until an answer can be used. @throws {CommandError} none of MAX_TRIES could; {UsageError} as askLine */
+export async function choose<T>(
   io: CliIo,
   { question, read }: { readonly question: string; readonly read: (answer: string) => Read<T> | Promise<Read<T>> },
 ): Promise<T | undefined> {
@@ -67,66 +58,42 @@ async function choose<T>(
 }
 
 /** Asks for a line. @throws {UsageError} there is no terminal, or its input ended */
-export async function askLine(io: CliIo, question: string): Promise<string> {
-  const answer = await io.ask(question);
-  if (answer === undefined) {
-    throw new UsageError(
-      "Nothing was written: there is no terminal to ask, or no answer; say --yes to take the defaults",
-    );
-  }
+export async function askLine(io: CliIo, question: string, options?: { readonly isHidden: boolean }): Promise<string> {
+  const answer = await io.ask(question, options);
+  if (answer === undefined) throw nobodyToAsk();
   return answer.trim();
 }
 
-const KINDS = ["openai", "anthropic", "openrouter"] as const;
-
-function providerQuestion(servers: readonly LocalServer[]): string {
-  const found = servers.map(({ software, baseUrl }, index) => `\n  ${index + 5}  ${software} at ${printable(baseUrl)}`);
-  return `Which model?
-  1  whichever is there: a key in the environment, a server on this machine, else the offline assistant (default)
-  2  OpenAI
-  3  Anthropic
-  4  OpenRouter${found.join("")}
-  or the address of another server, such as http://127.0.0.1:8000/v1`;
+/** Returns the error of a question that nobody can answer. */
+export function nobodyToAsk(): UsageError {
+  return new UsageError(
+    "Nothing was written: there is no terminal to ask, or no answer; say --yes to take the defaults, beside flags such as --preset write",
+  );
 }
 
-function toProvider(answer: string, servers: readonly LocalServer[]): Read<NonNullable<StarterChoices["provider"]>> {
-  if (answer === "" || answer === "1") return { value: undefined };
-  const number = Number(answer);
-  const kind = KINDS[number - 2] ?? KINDS.find((name) => name === answer.toLowerCase());
-  if (kind !== undefined) return { value: { kind } };
-  const server = servers[number - 5];
-  if (server !== undefined) return { value: { kind: server.kind, baseUrl: server.baseUrl } };
-  const url = answer.includes("://") ? URL.parse(answer) : null;
-  if (url === null || !/^https?:$/.test(url.protocol)) {
-    return { wrong: `"${answer}" is neither a number above nor an address` };
-  }
-  if (url.username !== "" || url.password !== "") {
-    return { wrong: "An address with a user name or password in it is not taken" };
-  }
-  return { value: { kind: "openai_compatible", baseUrl: answer } };
-}
-
-const WORKSPACE = `
-Which folder may the agent work in?
-  Empty: the one the gateway is started in (default)`;
-
-async function toFolder(answer: string, { cwd, home }: CliIo): Promise<Read<string>> {
-  if (answer === "") return { value: undefined };
+/** Reads a folder. @returns its absolute path, or why it cannot be used */
+export async function readFolder(answer: string, { cwd, home }: CliIo): Promise<Read<string>> {
   const path = resolvePath(answer, cwd, home);
   const isFolder = await stat(path).then((found) => found.isDirectory(), () => false);
   return isFolder ? { value: path } : { wrong: `"${path}" is no folder` };
 }
 
-const CHANGES = `
-What may the agent do?
-  1  read files; before it runs a command (ls, pwd, cat, echo) it asks you (default)
-  2  change files and use git too, and ask you each time
-  3  all of that without asking`;
+function presetQuestion(empty: string, columns: number | undefined): string {
+  const numbers = PRESETS.map((name, index) => `\n  ${index + 1}  ${name}`);
+  return `\nHow far may the agent go?\n\n${presetTable(columns)}\n${numbers.join("")}\n  Empty: ${empty}`;
+}
 
-function toChanges(answer: string): Read<NonNullable<StarterChoices["changes"]>> {
-  if (answer === "" || answer === "1") return { value: undefined };
-  if (answer === "2") return { value: "ask" };
-  return answer === "3" ? { value: "free" } : { wrong: `"${answer}" is none of 1, 2 and 3` };
+async function readHowFar(answer: string): Promise<Read<Preset>> {
+  if (answer === "") return { value: undefined };
+  const preset = PRESETS[Number(answer) - 1] ?? PRESETS.find((name) => name === answer.toLowerCase());
+  if (preset === undefined) return { wrong: `"${answer}" is none of 1, 2 and 3` };
+  try {
+    await requireSandboxFor(preset);
+    return { value: preset };
+  } catch (error) {
+    if (!(error instanceof CommandError)) throw error;
+    return { wrong: messageOf(error) };
+  }
 }
 
 /** Returns the name of the file in a folder that instructs agents. Undefined: there is none. */

@@ -19,7 +19,8 @@ interface Splice {
 /**
  * Sets one value in a TOML text and leaves every other character as it is: comments, order, line ends.
  *
- * A key that is not there yet goes to the end of its table, or of a new table at the end of the text.
+ * A key that is not there yet goes below the comment that shows it, as `# port = 42617`, else to the end of its table, or of a new table at the
+ * end of the text.
  * @param key path of the key; items of a list of tables by index, as `model_routes.0.hint`
  * @throws {ConfigError} `config_syntax` when the text is no TOML, `config_edit` when the key is a table or cannot be added
  */
@@ -135,6 +136,8 @@ function findSplice(
   if (inline !== undefined) return intoInlineTable(inline.node, `${inline.rest} = ${value}`);
   const newline = text.includes("\r\n") ? "\r\n" : "\n";
   const table = located.tables.find((one) => toKeyText(one.resolvedKey) === toKeyText(parent));
+  const shown = shownInComment(text, located, { table, isTop: parent.length === 0, name });
+  if (shown !== undefined) return { start: shown, end: shown, insert: `${newline}${name} = ${value}` };
   if (table !== undefined) {
     return afterNode(text, table.body.at(-1) ?? table.key, { line: `${name} = ${value}`, newline });
   }
@@ -144,6 +147,24 @@ function findSplice(
   }
   if (parent.length === 0) return atTop(text, located, { line: `${name} = ${value}`, newline });
   return newTable(text, { header: toDotted(parent), line: `${name} = ${value}`, newline });
+}
+
+/** Returns the end of the comment line in a table's part of the text that shows a key with a value. Undefined: there is none, or no such table. */
+function shownInComment(
+  text: string,
+  { tables, values, comments }: LocatedKeys,
+  { table, isTop, name }: { readonly table: AST.TOMLTable | undefined; readonly isTop: boolean; readonly name: string },
+): number | undefined {
+  if (table === undefined && !isTop) return undefined;
+  const from = table?.key.range[1] ?? 0;
+  const next = tables.find(({ range }) => range[0] >= from);
+  const comment = comments.find(({ value, loc, range: [start] }) =>
+    value.startsWith(` ${name} = `) && loc.start.column === 0 && start >= from &&
+    start < (next?.range[0] ?? Infinity) &&
+    // A list may have comments of its own
+    !values.some(({ node: { range } }) => range[0] < start && start < range[1])
+  );
+  return comment === undefined ? undefined : endOfLine(text, comment.range[1]);
 }
 
 function intoInlineTable(table: AST.TOMLInlineTable, pair: string): Splice {

@@ -11,6 +11,7 @@ export interface LocatedValue {
 export interface LocatedKeys {
   readonly values: readonly LocatedValue[];
   readonly tables: readonly AST.TOMLTable[];
+  readonly comments: readonly AST.Comment[];
   /** 1-based line of the key at `path`, or of the nearest table around it */
   lineOf(path: KeyPath): number | undefined;
 }
@@ -21,15 +22,15 @@ export interface LocatedKeys {
  */
 export async function locateKeys(text: string): Promise<LocatedKeys | undefined> {
   const { parseTOML } = await import("toml-eslint-parser");
-  let body: readonly (AST.TOMLKeyValue | AST.TOMLTable)[];
+  let tree: AST.TOMLProgram;
   try {
-    body = parseTOML(withoutMark(text)).body[0].body;
+    tree = parseTOML(withoutMark(text));
   } catch {
     return undefined;
   }
   const values: LocatedValue[] = [];
   const tables: AST.TOMLTable[] = [];
-  for (const entry of body) {
+  for (const entry of tree.body[0].body) {
     if (entry.type === "TOMLKeyValue") {
       collect(entry, [], values);
       continue;
@@ -37,7 +38,7 @@ export async function locateKeys(text: string): Promise<LocatedKeys | undefined>
     tables.push(entry);
     for (const pair of entry.body) collect(pair, entry.resolvedKey, values);
   }
-  return { values, tables, lineOf: (path) => lineOf(path, values, tables) };
+  return { values, tables, comments: tree.comments, lineOf: (path) => lineOf(path, values, tables) };
 }
 
 /** The names of a key, `a.b` being two. */

@@ -94,8 +94,22 @@ function* idleServers({ mcp: { servers }, security: { mcp }, given }: Config): I
   for (const name of Object.keys(servers)) {
     if (enabled && allowed.includes(name)) continue;
     const why = enabled ? `allowed_servers of [security.mcp] does not name it` : "[security.mcp] enabled is false";
-    yield { path: ["mcp", "servers", name], message: `[mcp.servers.${name}] does nothing: ${why}` };
+    const use = commandsToEnable(mcp, [name]).join(" && ");
+    yield { path: ["mcp", "servers", name], message: `[mcp.servers.${name}] does nothing: ${why}`, use };
   }
+}
+
+/** Returns the commands that let the agent use MCP servers. Empty where it may already. @param mcp `[security.mcp]` */
+export function commandsToEnable(
+  { enabled, allowed_servers: allowed }: Pick<Config["security"]["mcp"], "enabled" | "allowed_servers">,
+  names: readonly string[],
+): readonly string[] {
+  const missing = names.filter((name) => !allowed.includes(name));
+  const list = JSON.stringify([...allowed, ...missing]);
+  return [
+    ...(enabled ? [] : ["postern config set security.mcp.enabled true"]),
+    ...(missing.length === 0 ? [] : [`postern config set security.mcp.allowed_servers '${list}'`]),
+  ];
 }
 
 const IDLE_NAME = "does nothing: no built-in tool and no plugin that is there has this name";

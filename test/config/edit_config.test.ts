@@ -72,6 +72,18 @@ test("a top-level key goes before the first table, below the comment that heads 
   assert.equal(after, "# My gateway\n\nenable_git = true\n\n# where\n[gateway]\nport = 1\n");
 });
 
+test("a key that a comment of its table shows goes below that comment", async () => {
+  const text =
+    "# port = 1\n\n[gateway]\n# Where it listens\n# port = 42617\n# host = 'a'\n\n[provider]\n# model = ''\n";
+  const at = (value: string) =>
+    text.replace(`${value}\n`, (shown) => `${shown}${value.slice(2)}!\n`).replaceAll(/= .*!/g, "= 2");
+  assert.equal(await setConfigValue(text, ["gateway", "port"], 2), at("# port = 42617"));
+  assert.equal(await setConfigValue(text, ["provider", "model"], 2), at("# model = ''"));
+  assert.equal(await setConfigValue(text, ["port"], 2), at("# port = 1"));
+  const listed = "[gateway]\nallowed_hosts = [\n# port = 3\n]\n";
+  assert.equal(await setConfigValue(listed, ["gateway", "port"], 2), `${listed}port = 2\n`);
+});
+
 test("tables, lists' items and keys inside a value cannot be set", async () => {
   for (
     const key of [["gateway"], ["model_routes"], ["gateway", "port", "x"], ["gateway", "allowed_hosts", "0"], [

@@ -7,6 +7,7 @@ import {
   type ServerEntry,
 } from "../../../lib/extensions/mcp/install/server_entry.ts";
 import type { McpServerEvent } from "../../../lib/guard/audit/audit_event.ts";
+import { commandsToEnable } from "../../../lib/tools/idle_settings.ts";
 import type { CommandContext } from "../../command.ts";
 import { editConfiguration } from "../../edit_configuration.ts";
 import { withGateway } from "../../reach_gateway.ts";
@@ -67,12 +68,6 @@ export function howToEnable(
 ): readonly string[] {
   const [it, be] = names.length === 1 ? ["it", "It is"] : ["them", "They are"];
   if (isEnabled) return [`The agent may use ${it}: [security.mcp] lets ${names.join(", ")} through`];
-  const { enabled, allowed_servers: allowed } = config.security.mcp;
-  const missing = names.filter((name) => !allowed.includes(name));
-  const list = JSON.stringify([...allowed, ...missing]);
-  const lines = [
-    ...(enabled ? [] : ["  postern config set security.mcp.enabled true"]),
-    ...(missing.length === 0 ? [] : [`  postern config set security.mcp.allowed_servers '${list}'`]),
-  ];
+  const lines = commandsToEnable(config.security.mcp, names).map((command) => `  ${command}`);
   return lines.length === 0 ? [] : [`${be} off. To let the agent use ${it}:`, ...lines];
 }

@@ -6,6 +6,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -195,6 +196,11 @@ test("a restore says which packages of MCP servers must be installed again, and 
     ]);
     assert.equal(existsSync(join(dataDir, "mcp")), false);
     assert.ok(existsSync(join(cwd, "kept.db")));
+    // The list of accepted files is not in a backup
+    renameSync(join(home, ".config/postern/postern.toml"), join(cwd, "postern.toml"));
+    assert.equal((await run(["trust"])).code, 0);
+    const accepted = await run(["restore", "kept.db"]);
+    assert.match(accepted.stderr, /^ {2}notes +postern mcp add npm:.* --name notes --replace -- <arguments>$/m);
   }));
 
 test("backup replaces no file, and needs records", () =>

@@ -142,6 +142,10 @@ env = { my_env = "canary-7f3a" }
     const flags = ["--config", path];
     const env = { ...ANY_PORT, POSTERN_NODE_TOKEN: "canary-51c2" };
     const missing = await examine(machine, { flags, env });
+    assert.deepEqual(missing.all.filter(({ message }) => message.includes("[mcp.servers.a]")).map(({ fix }) => fix), [
+      "postern config set security.mcp.enabled true && postern config set security.mcp.allowed_servers '[\"a\"]'; " +
+      "else take mcp.servers.a out of the configuration",
+    ]);
     const warnings = missing.all.filter(({ name, state }) => name === "environment" && state === "warning");
     assert.deepEqual(warnings.map(({ message, fix }) => [message, fix]), [
       [

@@ -21,6 +21,8 @@ export interface RunOptions {
   readonly answers?: readonly string[];
   /** Waits for the line of a person who takes their time, in place of `answers`; undefined: Ctrl-C */
   readonly onAsk?: () => Promise<string | undefined>;
+  /** Told each question that `answers` or `onAsk` answers */
+  readonly onQuestion?: (question: string) => void;
   /** Told the history that a chat begins with */
   readonly onHistory?: (history: readonly string[]) => void;
   /** Told when stdout or stderr got text */
@@ -118,7 +120,10 @@ async function runOn(
       yield new TextEncoder().encode(options.stdin);
     },
     canAsk: options.answers !== undefined || options.onAsk !== undefined,
-    ask: () => options.onAsk?.() ?? Promise.resolve(answers.shift()),
+    ask(question) {
+      options.onQuestion?.(question);
+      return options.onAsk?.() ?? Promise.resolve(answers.shift());
+    },
     openReader({ history }) {
       if (options.answers === undefined && options.onAsk === undefined) return Promise.resolve(undefined);
       options.onHistory?.(history);
