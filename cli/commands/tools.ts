@@ -175,8 +175,7 @@ function firstSentence(text: string): string {
   return /^.*?[.](?=\s|$)/s.exec(text)?.[0].replace(/\s+/g, " ").slice(0, -1) ?? text;
 }
 
-/** Reply of the gateway to a tool call. */
-export interface CallReply {
+interface CallReply {
   readonly output: string;
   readonly is_error: boolean;
   readonly data?: unknown;
@@ -222,7 +221,7 @@ export interface CommandCall {
 }
 
 /** Calls a tool of the gateway, and lets the person at the terminal answer where the policy asks. @throws {UsageError} an unknown tool */
-export async function callTool(
+async function callTool(
   context: CommandContext,
   gateway: ReachedGateway,
   { tool, input, yes, approval }: CommandCall,
