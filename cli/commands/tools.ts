@@ -175,8 +175,7 @@ function firstSentence(text: string): string {
   return /^.*?[.](?=\s|$)/s.exec(text)?.[0].replace(/\s+/g, " ").slice(0, -1) ?? text;
 }
 
-/** Reply of the gateway to a tool call. */
-export interface CallReply {
+interface CallReply {
   readonly output: string;
   readonly is_error: boolean;
   readonly data?: unknown;
