@@ -1,5 +1,5 @@
 import { constants } from "node:fs";
-import { link, mkdir, open, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { link, lstat, mkdir, open, readdir, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { systemClock } from "../base/clock.ts";
 import { createTemporaryNames, isTemporary, syncFolder } from "../base/durable_files.ts";
@@ -122,8 +122,15 @@ export function createProofFiles(workspaceRoot: string, options: ProofFilesOptio
 
 async function makeFolder(folder: string): Promise<void> {
   await mkdir(folder, { recursive: true, mode: 0o700 });
+  // A command may have made it before the gateway joined a cluster
+  if (!(await lstat(folder)).isDirectory()) throw new Error(`"${folder}" is a link; remove it`);
   // The folder is no part of the user's work: git leaves it out
-  await writeFile(join(folder, ".gitignore"), "*\n");
+  const file = await open(join(folder, ".gitignore"), NEW_FILE, 0o600);
+  try {
+    await file.writeFile("*\n");
+  } finally {
+    await file.close();
+  }
 }
 
 /** Writes a file unless there is one: whole or not at all, where the file system has hard links. */
@@ -162,7 +169,8 @@ async function folderAt(path: string): Promise<string | undefined> {
   return await stat(path).then(({ dev, ino, birthtimeMs }) => `${dev} ${ino} ${birthtimeMs}`, () => undefined);
 }
 
-const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
+const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW |
+  constants.O_NONBLOCK;
 
 /** Opens a file, which makes a network file system ask its server, and returns what is in it. Undefined: no plain file, or a long one */
 async function readText(path: string): Promise<string | undefined> {
