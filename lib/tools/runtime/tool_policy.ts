@@ -31,6 +31,20 @@ export interface ToolPolicy {
   decide(tool: Tool, prepared: PreparedCall, run: RunTaint | undefined): Decision;
 }
 
+/** Edit of one key of the configuration that turns a tool on. */
+export interface ToolSwitch {
+  /** As `security.write_file.enabled` */
+  readonly key: string;
+  readonly value: boolean | string;
+}
+
+/** Returns the one key that turns a tool on, and its value. undefined for a tool that needs more, or a value that only a person knows. */
+export function switchOf({ enabledBy = "", wayOn }: Pick<Tool, "enabledBy" | "wayOn">): ToolSwitch | undefined {
+  const [, table, key, value] = /^\[([\w.]+)\] (\w+) = (true|"auto")$/.exec(enabledBy) ?? [];
+  if (wayOn !== undefined || value === undefined) return undefined;
+  return { key: `${table}.${key}`, value: JSON.parse(value) as boolean | string };
+}
+
 const WIDTHS: readonly Access[] = ["read", "state", "write", "network"];
 
 /**
@@ -64,6 +78,8 @@ export interface ToolPolicyOptions {
   readonly home: string;
   /** Absolute paths of Postern's data directory and configuration files */
   readonly ownPaths: readonly string[];
+  /** Set where this gateway can write its own configuration file, as `postern config set` does. Default false */
+  readonly writesConfig?: boolean | undefined;
 }
 
 /** Creates the policy of the newest configuration. */
@@ -72,6 +88,10 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     tool.enabled === "always" || tool.enabled(options.config())
       ? undefined
       : tool.wayOn?.(options.config()) ?? `set ${tool.enabledBy ?? "what enables it"}`;
+  const commandOn = (tool: Tool) => {
+    const change = options.writesConfig === true ? switchOf(tool) : undefined;
+    return change && `a person can turn it on with \`postern config set ${change.key} ${change.value}\``;
+  };
 
   const decideCall = (
     tool: Tool,
@@ -86,6 +106,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       effects,
       carriesTaint,
       offUntil: offUntil(tool),
+      offWay: commandOn(tool),
       autonomy,
       workspace: {
         root: options.workspaceRoot,
@@ -102,7 +123,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     isEnabled: (tool) => offUntil(tool) === undefined,
     whyOff(tool) {
       const change = offUntil(tool);
-      return change === undefined ? undefined : `it is off; ${change}`;
+      return change === undefined ? undefined : `it is off; ${commandOn(tool) ?? change}`;
     },
     accessOf: (tool) => accessUnder(tool, { access: tool.access, config: options.config() }),
     judge(tool, input, run) {
