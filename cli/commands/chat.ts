@@ -123,24 +123,27 @@ function readingContext(context: CommandContext, reader: LineReader): CommandCon
 }
 
 async function showReply(talk: Talk, message: string): Promise<number> {
-  const { context, session, topic, history } = talk;
+  const { context, session, gateway, topic, history, offered } = talk;
   let interrupts = 0;
   // The second Ctrl-C closes the session, in case the gateway did not react to the first
   const ignore = context.io.onInterrupt(() => (interrupts++ === 0 ? session.cancel() : session.close()));
   const reply = createReplyView(context);
-  const off = new Map<string, OffTool>();
+  const off: OffTool[] = [];
   try {
     let failed = false;
     for await (const event of session.send(message)) {
       reply.show(event);
       if (event.type === "approval_needed") await askAbout(event.approval_id, talk);
-      if (event.type === "tool_end" && event.turn_on !== undefined) {
-        off.set(event.tool, { tool: event.tool, ...event.turn_on });
+      if (event.type === "tool_end" && event.turn_on !== undefined && !offered.has(event.tool)) {
+        offered.add(event.tool);
+        off.push({ tool: event.tool, ...event.turn_on });
       }
       failed ||= event.type === "error";
     }
     reply.end();
-    for (const tool of off.values()) await offerOnce(tool, talk);
+    for (const missed of off) {
+      if (await offerTool(context, gateway, missed)) context.say(`${missed.tool} is on from your next message`);
+    }
     return failed ? EXIT.failed : EXIT.ok;
   } finally {
     reply.end();
@@ -148,13 +151,6 @@ async function showReply(talk: Talk, message: string): Promise<number> {
     // Kept after each reply, so that --continue finds the conversation however the chat ends
     if (topic.conversationId !== undefined) await history.setConversation(topic.conversationId);
   }
-}
-
-/** Offers a tool that the reply missed; the next message has it. */
-async function offerOnce(tool: OffTool, { context, gateway, offered }: Talk): Promise<void> {
-  if (offered.has(tool.tool)) return;
-  offered.add(tool.tool);
-  if (await offerTool(context, gateway, tool)) context.say(`${tool.tool} is on from your next message`);
 }
 
 /** Asks the person about a call of the reply. With --json a program answers over the API. */

@@ -23,11 +23,12 @@ import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import { standInOf } from "../../lib/tools/runtime/stand_in.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
-import { CommandError, defineCliCommand, EXIT } from "../command.ts";
+import type { Judgement } from "../../lib/tools/runtime/tool_policy.ts";
+import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { commandNotes } from "../doctor/check_containment.ts";
 import { expectSuccess, requireControl } from "../reach_gateway.ts";
-import { printable, toTable } from "../terminal/terminal_text.ts";
 import { configWriterOf } from "../serve/config_writer.ts";
+import { printable, toTable } from "../terminal/terminal_text.ts";
 import { findTool, INPUT_ARG, readInput } from "./tools.ts";
 
 /**
@@ -56,25 +57,9 @@ export const policyExplainCommand = defineCliCommand({
     const record = await readControlFile(loaded.dataDir);
     const text = await readInput(input ?? "{}", context.io);
     const { tool, foreign } = await findTools({ name, input: text }, { config, record });
-    const running = context.flags.workspace === undefined ? record : undefined;
-    const workspace = running?.workspace ?? loaded.workspace;
-    // The gateway has an environment of its own
-    const environment = record === undefined ? (key: string) => context.io.env[key] : undefined;
+    const workspace = (context.flags.workspace === undefined ? record?.workspace : undefined) ?? loaded.workspace;
     const run = new RunTaint(outside === true ? ["a page"] : []);
-    const writer = await configWriterOf(loaded, {
-      loadOptions: context.loadOptions,
-      reload: () => context.loadConfig(),
-    });
-    const door = openDoor({
-      writesConfig: writer !== undefined,
-      ...loaded,
-      workspace,
-      home: context.io.home,
-      foreign,
-      environment,
-    });
-    const { signal } = new AbortController();
-    const judged = await door.executor.explain(name, text, { run, signal }).finally(() => door.close());
+    const judged = await explain({ name, text, run }, { loaded: { ...loaded, workspace }, foreign, record }, context);
     if (judged === undefined) throw new TypeError(`The tool "${name}" is found, and not known`);
     if (judged.kind === "bad_input") {
       const { error } = judged;
@@ -88,30 +73,11 @@ export const policyExplainCommand = defineCliCommand({
     const notes = startsPrograms ? await commandNotes(config) : [];
     const rules = toTable(["RULE", "SAYS"], path.map((step) => [step.rule, step.says]), context.io.columns);
     const changes = change.length === 0 ? "" : `\n\nWhat flips it\n${change.map((edit) => `  ${edit}`).join("\n")}`;
+    const decision = unknown === undefined ? kind : "unknown";
+    const head = unknown === undefined ? kind : `unknown: ${unknown}`;
     context.print(
-      {
-        ...{
-          tool: tool.name,
-          access,
-          decision: unknown === undefined ? kind : "unknown",
-          rule,
-          reason,
-          path,
-          change,
-          notes,
-        },
-        ...(unknown === undefined ? {} : { unknown }),
-      },
-      printable(
-        [
-          unknown === undefined ? kind : `unknown: ${unknown}`,
-          reason,
-          "",
-          rules + changes,
-          ...notes.flatMap((note) => ["", note]),
-        ]
-          .join("\n"),
-      ),
+      { tool: tool.name, access, decision, unknown: unknown ?? null, rule, reason, path, change, notes },
+      printable([head, reason, "", rules + changes, ...notes.flatMap((note) => ["", note])].join("\n")),
     );
     if (!matchesPatterns(name, config.agent.tools)) {
       context.say(`The agent does not get the tool "${name}": [agent] tools does not name it; add it there`);
@@ -147,43 +113,40 @@ async function findTools(
   throw new CommandError(`Cannot explain the call: no running gateway has the tool "${named}"`);
 }
 
-/** The door of calls, which is looked at alone. */
-interface LookedAt extends Pick<LoadedConfig, "config" | "dataDir" | "ownPaths" | "workspace"> {
-  readonly home: string;
-  readonly foreign: readonly Tool[];
-  readonly writesConfig: boolean;
-  /** undefined: the environment of the gateway is not known */
-  readonly environment: ((name: string) => string | undefined) | undefined;
-}
-
-/** Opens the door of calls with the services that look at files and programs, and no other: what needs one is not known. */
-function openDoor({ writesConfig, config, dataDir, ownPaths, workspace, home, foreign, environment }: LookedAt) {
-  const commands = createCommandLookup();
-  const redactor = createRedactor();
-  const clock = systemClock;
+/** Takes a call through the door of calls, with the services that look at files and programs, and no other: what needs one is not known. */
+async function explain(
+  { name, text, run }: { readonly name: string; readonly text: string; readonly run: RunTaint },
+  { loaded, foreign, record }: Pick<Asked, "record"> & {
+    readonly loaded: LoadedConfig;
+    readonly foreign: readonly Tool[];
+  },
+  context: CommandContext,
+): Promise<Judgement | undefined> {
+  const { config, dataDir, ownPaths, workspace: workspaceRoot } = loaded;
+  const { io: { home, env }, loadOptions } = context;
+  const [commands, redactor, clock] = [createCommandLookup(), createRedactor(), systemClock];
   const processes = createProcesses({
     ...{ commands, clock, home, ownPaths, marker: `explain-${process.pid}` },
-    quarantine: join(dataDir, "quarantine"),
-    notes: join(dataDir, "commands"),
+    ...{ quarantine: join(dataDir, "quarantine"), notes: join(dataDir, "commands") },
     relays: {
       folder: join(dataDir, "relays"),
       allowlist: () => config.url_access.domain_allowlist,
       create: () => Promise.reject(new TypeError("A door that is looked at opened a relay")),
     },
   });
-  const executor = createToolExecutor({
+  const known = { commands, processes, redactor, files: createFiles({ clock, home, ownPaths }) };
+  const door = createToolExecutor({
     tools: BUILTIN_TOOLS,
     foreign: () => foreign,
-    writesConfig,
-    services: onlyLooking({
-      ...{ commands, processes, redactor, files: createFiles({ clock, home, ownPaths }) },
-      ...(environment === undefined ? {} : { environment }),
-    }),
-    ...{ config: () => config, workspaceRoot: workspace, home, ownPaths, clock, log: SILENT, metrics: createMetrics() },
+    writesConfig: await configWriterOf(loaded, { loadOptions, reload: context.loadConfig }) !== undefined,
+    // A running gateway has an environment of its own
+    services: onlyLooking(record === undefined ? { ...known, environment: (key) => env[key] } : known),
+    ...{ config: () => config, workspaceRoot, home, ownPaths, clock, log: SILENT, metrics: createMetrics() },
     redact: redactor.redact,
     audit: () => Promise.resolve(false),
   });
-  return { executor, close: () => processes.close() };
+  const { signal } = new AbortController();
+  return await door.explain(name, text, { run, signal }).finally(() => processes.close());
 }
 
 /** Asks the running gateway for a tool of others. Undefined for a built-in tool, and where no gateway has it. */

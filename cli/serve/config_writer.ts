@@ -37,8 +37,8 @@ export async function configWriterOf(
   let last: Promise<unknown> = Promise.resolve();
   return {
     set(key, value) {
-      // Two clicks at once would change the same text
       const done = last.then(() => set(key, value));
+      // Two clicks at once would change the same text
       last = done.catch(() => {});
       return done;
     },

@@ -3,9 +3,7 @@ import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 
 /** Tool that is off, with the key that turns it on. */
-export interface OffTool extends ToolSwitch {
-  readonly tool: string;
-}
+export type OffTool = ToolSwitch & { readonly tool: string };
 
 /** Asks the person at the terminal whether a tool is turned on for good. Asks nobody with --json. @returns true when it is on now */
 export async function offerTool(

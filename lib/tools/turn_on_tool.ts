@@ -41,13 +41,10 @@ export async function turnOnTool(
   const { key, value } = change;
   // What is not recorded does not happen
   await audit({ type: "config", action: "set", keys: [key], needs_restart: [], by: storedActor(by) });
-  try {
-    const config = await writer.set(key, value);
-    await reload(() => Promise.resolve(config));
-  } catch (error) {
-    if (error instanceof ConfigError) throw conflict(name, error.message, error);
-    throw error;
-  }
+  const config = await writer.set(key, value).catch((error: unknown) => {
+    throw error instanceof ConfigError ? conflict(name, error.message, error) : error;
+  });
+  await reload(() => Promise.resolve(config));
   const after = tools.get(name);
   if (after?.enabled === false) {
     throw conflict(name, `"${key}" is set, and the gateway has not taken it over; postern doctor says why`);

@@ -4,7 +4,6 @@ import { messageOf } from "./format.js";
 import { pastTurns, question } from "./past_messages.js";
 import { createPastView } from "./past_view.js";
 import { createReply } from "./reply.js";
-import { turnOn } from "./tool_offer.js";
 
 const MAX_ANNOUNCED = 30;
 /** Stored messages that are shown at once */
@@ -120,7 +119,7 @@ export function createChatView({ session }) {
       announce,
       onAnswer: (id, answer) =>
         session.json(`v1/approvals/${encodeURIComponent(id)}`, { method: "POST", body: answer }),
-      onTurnOn: (tool) => turnOn(session, tool),
+      onTurnOn: (tool) => session.json(`v1/tools/${encodeURIComponent(tool)}/enable`, { method: "POST" }),
     });
     showNote("");
     turns.append(question(text), reply.root);

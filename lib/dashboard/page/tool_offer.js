@@ -22,12 +22,3 @@ export function createToolOffer({ tool, turn_on: { key, value } }, onTurnOn) {
   });
   return element("p", { class: "hint tool-offer" }, button, " ", note);
 }
-
-/**
- * Turns a tool on at the gateway.
- * @param {import("./session.js").Session} session
- * @param {string} tool
- */
-export function turnOn(session, tool) {
-  return session.json(`v1/tools/${encodeURIComponent(tool)}/enable`, { method: "POST" });
-}

@@ -1,6 +1,6 @@
 import { byId, element } from "./dom.js";
 import { messageOf } from "./format.js";
-import { createToolOffer, turnOn } from "./tool_offer.js";
+import { createToolOffer } from "./tool_offer.js";
 
 /** @typedef {{ name: string, description: string, access: string, enabled: boolean, reason: string | null, turn_on: { key: string, value: boolean | string } | null, source: string, origin: string | null, input_schema?: unknown }} Tool */
 
@@ -29,9 +29,8 @@ export function createToolsView({ session }) {
 
   /** @param {string} tool */
   async function enable(tool) {
-    await turnOn(session, tool);
+    await session.json(`v1/tools/${encodeURIComponent(tool)}/enable`, { method: "POST" });
     await load();
-    // Its row is in the other group now
     byId("tools-title", HTMLElement).focus();
     lead.textContent = `${tool} is on from the next message. ${lead.textContent}`;
   }
@@ -66,17 +65,16 @@ function group(title, tools, enable) {
     element(
       "ul",
       { class: "tool-list" },
-      ...tools.map((tool) => element("li", {}, toDetails(tool), toOffer(tool, enable))),
+      ...tools.map((tool) =>
+        element(
+          "li",
+          {},
+          toDetails(tool),
+          tool.turn_on === null ? "" : createToolOffer({ tool: tool.name, turn_on: tool.turn_on }, enable),
+        )
+      ),
     ),
   ];
-}
-
-/**
- * @param {Tool} tool
- * @param {(tool: string) => Promise<unknown>} enable
- */
-function toOffer({ name, turn_on }, enable) {
-  return turn_on === null ? "" : createToolOffer({ tool: name, turn_on }, enable);
 }
 
 /** @param {Tool} tool */

@@ -50,8 +50,6 @@ export async function offlineReply(request: ProviderRequest, knowledge: OfflineK
   const tools = request.toolChoice === "none" ? [] : request.tools;
   const { question, results, rounds } = lastExchange(request.messages);
   const { hints } = knowledge;
-  // The door says how to turn it on; a client with tools of its own alone has no such door
-  const isOff = (name: string) => tools.length > 0 && (request.stableTools ?? 0) > 0 && knowledge.isToolOff(name);
   // Patterns read it some times over, and a question has its words early
   const asked = question.slice(0, MAX_QUESTION);
   const command = parseCommand(question);
@@ -65,12 +63,16 @@ export async function offlineReply(request: ProviderRequest, knowledge: OfflineK
         hints,
       }),
     );
-  if (command !== undefined) {
-    return rounds > 0 ? text(showResults(results)) : callByName(command, { tools, hints, isOff });
+  // The door of the agent's tools says how to turn it on; a client's own tools have no such door
+  const hasDoor = tools.length > 0 && (request.stableTools ?? 0) > 0;
+  if (command !== undefined && rounds === 0 && hasDoor && knowledge.isToolOff(command.name)) {
+    const { name, input } = command;
+    return { kind: "calls", calls: [{ name, arguments: isJsonObject(input) ? input : "{}" }] };
   }
+  if (command !== undefined) return rounds > 0 ? text(showResults(results)) : callByName(command, { tools, hints });
   if (rounds > 0) return rounds === 1 ? readFound(asked, results, tools) ?? await answer() : await answer();
   const forced = typeof request.toolChoice === "object" ? request.toolChoice.name : undefined;
-  if (forced !== undefined) return callByName({ name: forced, input: question }, { tools, hints, isOff });
+  if (forced !== undefined) return callByName({ name: forced, input: question }, { tools, hints });
   if (question === "" || GREETING.test(asked)) return text(introduction(tools, hints));
   const said = smallTalk(question, knowledge);
   if (said !== undefined) return text(said);
@@ -121,21 +123,11 @@ function parseCommand(question: string): Command | undefined {
 
 function callByName(
   command: Command,
-  { tools, hints, isOff }: {
-    readonly tools: readonly ToolDeclaration[];
-    readonly hints: boolean;
-    readonly isOff: (name: string) => boolean;
-  },
+  { tools, hints }: { readonly tools: readonly ToolDeclaration[]; readonly hints: boolean },
 ): OfflineReply {
   const tool = tools.find(({ name }) => name === command.name);
   if (tool !== undefined) {
     return { kind: "calls", calls: [{ name: tool.name, arguments: toArguments(tool, command.input) }] };
-  }
-  if (isOff(command.name)) {
-    return {
-      kind: "calls",
-      calls: [{ name: command.name, arguments: isJsonObject(command.input) ? command.input : "{}" }],
-    };
   }
   if (command.name === "help") return text(introduction(tools, hints));
   if (command.name === "tools") return text(listTools(tools));

@@ -28,6 +28,8 @@ export interface PermitOptions extends RememberedAnswers {
   readonly redact: (text: string) => string;
   readonly masked: Redactor["masked"];
   readonly policy: Pick<ToolPolicy, "decide">;
+  /** Refuses a call that nobody can allow. @throws {ToolError} */
+  readonly screen: (tool: Tool, prepared: PreparedCall) => Promise<void>;
   /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
   readonly bind: (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
   /** Set where gateways share the database. Default: the gateway is alone */
@@ -42,6 +44,8 @@ interface Word {
   readonly approvalId?: string;
 }
 
+/** Rule of a call that the rules for its files refuse, or the tool's own for what it finds. */
+export const RULE_SCREEN = "screen";
 /** Rule of a call whose state cannot be looked at, or is not the approved one. */
 export const RULE_BINDING = "binding";
 
@@ -76,14 +80,18 @@ export function createPermit(options: PermitOptions): PermitCall {
   return async (tool, { prepared, decision }, { request, audit }) => {
     const { kind, reason, rule } = decision;
     if (kind === "deny") return { ok: false, rule, reason };
-    if (kind === "allow" && request.approvedDigest === undefined) return { ok: true, rule, binding: undefined };
-    if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
+    let step = RULE_SCREEN;
     try {
+      // Nobody is asked about a call that cannot run, and none is recorded as begun
+      await options.screen(tool, prepared);
+      if (kind === "allow" && request.approvedDigest === undefined) return { ok: true, rule, binding: undefined };
+      if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
+      step = RULE_BINDING;
       return await permitAsked({ tool, prepared, decision, request }, options);
     } catch (error) {
       if (error instanceof CancelError || isAway(error, options)) throw error;
       const why = error instanceof ToolError ? error.message : options.reportBug(tool, request, error);
-      return { ok: false, rule: RULE_BINDING, reason: why };
+      return { ok: false, rule: step, reason: why };
     }
   };
 }

@@ -16,6 +16,7 @@ import {
   type Refusal,
   type RememberedAnswers,
   RULE_BINDING,
+  RULE_SCREEN,
 } from "./create_permit.ts";
 import { type CatalogueOptions, createCatalogue, matchesPatterns, type ToolCatalogue } from "./registry.ts";
 import { boundResult, type CallRunner, failedResult, reportBug, runCall, surroundings } from "./run_call.ts";
@@ -58,9 +59,6 @@ interface ExecutorParts {
   readonly observeDuration: (ms: number) => void;
 }
 
-/** Rule of a call that the rules for its files, or the tool's own for its input and what lies on the disk, refuse. */
-const RULE_SCREEN = "screen";
-
 type Bind = (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
 
 /** Creates the tool executor of a gateway. @throws {TypeError} for two tools of one name */
@@ -73,23 +71,18 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     buckets: DURATION_BUCKETS_SECONDS,
   });
 
-  const screen = async (tool: Tool, prepared: PreparedCall) =>
-    await requireReached(
-      tool,
-      prepared,
-      surroundings(options, tool, { services: options.services, config: options.config() }),
-    );
+  const about = (tool: Tool) => surroundings(options, tool, { services: options.services, config: options.config() });
+  const screen = (tool: Tool, prepared: PreparedCall) => requireReached(tool, prepared, about(tool));
   const bind: Bind = async (tool, prepared, signal) => {
     const { services, workspaceRoot } = options;
-    const config = options.config();
     const hidden = hiddenByOthers(services.redactor.masked(prepared.input));
     if (hidden !== undefined) {
       throw new ToolError("input_hidden", `Cannot call "${tool.name}" with an approval: ${hidden}`);
     }
-    const context = surroundings(options, tool, { services, config });
+    const context = about(tool);
     const { bindCall } = await import("./bind_call.ts");
     await prepared.screen?.(context);
-    return await bindCall(tool, prepared, { services, workspaceRoot, config, context, signal });
+    return await bindCall(tool, prepared, { services, workspaceRoot, config: context.config, context, signal });
   };
   const parts: ExecutorParts = {
     options,
@@ -100,6 +93,7 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     permit: createPermit({
       ...options,
       policy,
+      screen,
       bind,
       masked: options.services.redactor.masked,
       reportBug: (tool, request, error) => reportBug(options, { tool, request, error }),
@@ -122,14 +116,13 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     },
     shown: (input) => redactJson(input, options.redact),
     masked: options.services.redactor.masked,
-    judge: (name, input) => judgeByName({ name, input }, parts).judged,
+    judge: (name, input) => catalogue.find(name) && judgeByName({ name, input }, parts).judged,
     async explain(name, input, { run, signal }) {
+      if (catalogue.find(name) === undefined) return undefined;
       const { tool, judged } = judgeByName({ name, input }, parts, run);
-      return tool === undefined || judged?.kind !== "judged"
-        ? judged
-        : await lookAhead(tool, { judged, signal }, parts);
+      return tool === undefined || judged.kind !== "judged" ? judged : await lookAhead(tool, { judged, signal }, parts);
     },
-    bind: (name, input, signal) => bindByName({ name, input }, { catalogue, policy, bind, signal }),
+    bind: (name, input, signal) => bindByName({ name, input }, parts, signal),
     call: (request) => call(request, parts),
   };
 }
@@ -139,12 +132,12 @@ function namedInput({ tool, input }: NonNullable<ResolvedCall["by"]>): unknown {
   return tool.prepare(input).input;
 }
 
+/** @param run what the run has read. Default: no run makes the call */
 function judgeByName(
   call: { readonly name: string; readonly input: string },
   { catalogue, policy }: Pick<ExecutorParts, "catalogue" | "policy">,
   run?: RunTaint,
-): { readonly tool?: Tool; readonly judged: Judgement | undefined } {
-  if (catalogue.find(call.name) === undefined) return { judged: undefined };
+): { readonly tool?: Tool; readonly judged: Judgement } {
   const found = resolveCall(call, catalogue);
   return "reason" in found
     ? { judged: { kind: "bad_input", error: new ToolError("unknown_tool", found.reason) } }
@@ -165,7 +158,7 @@ async function lookAhead(
     rule = RULE_BINDING;
     if (decision.kind === "ask") await bind(tool, prepared, signal);
   } catch (error) {
-    if (error instanceof NotKnown) return { ...judged, unknown: error.what };
+    if (error instanceof NotKnown) return { ...judged, unknown: error.message };
     if (error instanceof ToolError) return { ...judged, decision: refusedBy(rule, error, decision) };
     throw error;
   }
@@ -178,21 +171,16 @@ function refusedBy(rule: string, { message }: ToolError, { path }: Decision): De
 }
 
 async function bindByName(
-  { name, input }: { readonly name: string; readonly input: string },
-  { catalogue, policy, bind, signal }: Pick<ExecutorParts, "catalogue" | "policy"> & {
-    readonly bind: Bind;
-    readonly signal: AbortSignal;
-  },
+  call: { readonly name: string; readonly input: string },
+  parts: ExecutorParts,
+  signal: AbortSignal,
 ): Promise<BoundCall> {
-  const found = resolveCall({ name, input }, catalogue);
-  if ("reason" in found) return { ok: false, reason: found.reason };
-  const { tool } = found;
-  const judged = judgeCall(found, policy);
+  const { tool, judged } = judgeByName(call, parts);
   try {
-    if (judged.kind === "bad_input") throw judged.error;
+    if (tool === undefined || judged.kind === "bad_input") throw (judged as { readonly error: unknown }).error;
     const { prepared, decision } = judged;
     if (prepared === undefined || decision.kind === "deny") return { ok: false, reason: decision.reason };
-    return { ok: true, binding: await bind(tool, prepared, signal), access: prepared.access };
+    return { ok: true, binding: await parts.bind(tool, prepared, signal), access: prepared.access };
   } catch (error) {
     if (error instanceof ToolError) return { ok: false, reason: error.message };
     throw error;
@@ -233,19 +221,6 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   }
   const { prepared, decision } = judged;
   if (prepared === undefined || decision.rule === RULE_ENABLED) return await refuseWith("disabled", decision, prepared);
-  try {
-    // Nobody is asked about a call that cannot run, and none is recorded as begun
-    if (decision.kind !== "deny") await parts.screen(tool, prepared);
-  } catch (error) {
-    if (error instanceof CancelError) throw error;
-    return error instanceof ToolError
-      ? await refuseWith("denied", { rule: RULE_SCREEN, reason: error.message }, prepared)
-      : await refuseWith(
-        "failed",
-        { rule: RULE_SCREEN, reason: reportBug(options, { tool, request, error }) },
-        prepared,
-      );
-  }
   const permitted = await parts.permit(tool, { prepared, decision }, { request, audit });
   if (!permitted.ok) return await refuseWith("denied", permitted, prepared);
   if (request.signal.aborted) throw cancelError(request.signal);

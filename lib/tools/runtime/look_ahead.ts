@@ -45,15 +45,9 @@ export function decidedLater({ needs }: Pick<Tool, "needs">): string | undefined
   return needs.map((name) => FINDS[name]).find((found) => found !== undefined);
 }
 
-/** Thrown where a decision needs what is asked only when the call is made. */
+/** Thrown where a decision needs what is asked only when the call is made; the message says what. */
 export class NotKnown extends Error {
   override readonly name = "NotKnown";
-  /** The missing knowledge, as `what git finds in the repository` */
-  readonly what: string;
-  constructor(what: string) {
-    super(`Not known before the call: ${what}`);
-    this.what = what;
-  }
 }
 
 /**
