@@ -1,10 +1,7 @@
 import { systemClock } from "../lib/base/clock.ts";
 import { lineDifference } from "../lib/base/line_difference.ts";
-import { changeConfigFile } from "../lib/config/edit_config.ts";
+import { editConfigInUse } from "../lib/config/edit_config.ts";
 import { readText } from "../lib/config/find_config.ts";
-import { userConfigFile } from "../lib/config/folders.ts";
-import { locateConfig } from "../lib/config/load_config.ts";
-import { acceptFile } from "../lib/config/trust_store.ts";
 import { readControlFile } from "../lib/host/control_file.ts";
 import { type CommandContext, CommandError } from "./command.ts";
 import { requireYes } from "./terminal/require_yes.ts";
@@ -20,12 +17,9 @@ export async function editConfiguration(
   context: CommandContext,
   edit: (text: string) => Promise<string>,
 ): Promise<string> {
-  const { file, trustDir } = await locateConfig(context.loadOptions);
-  const target = file?.path ?? userConfigFile(context.io);
-  const text = await changeConfigFile(target, edit);
-  if (file?.trusted === true) await acceptFile(trustDir, { path: file.path, text }, { now: systemClock.now() });
-  await sayWhereItCounts(context, file === undefined);
-  return target;
+  const { path, isNew } = await editConfigInUse(context.loadOptions, edit, { now: systemClock.now() });
+  await sayWhereItCounts(context, isNew);
+  return path;
 }
 
 /** Says when a change counts for a gateway that runs. The value is set, even where something else keeps the configuration from being loaded. */

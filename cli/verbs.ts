@@ -203,7 +203,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "browser logout": ["Remove the login of a site", "browserLogoutCommand"],
   }),
   ...from(() => import("./commands/policy.ts"), {
-    "policy explain": ["Say what the policy decides about a call, and why", "policyExplainCommand"],
+    "policy explain": ["Say what would happen to a call, and why, without making it", "policyExplainCommand"],
   }),
   ...from(() => import("./commands/audit.ts"), {
     "audit show": ["Show what was decided, approved and called", "auditShowCommand"],

@@ -98,6 +98,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     log,
     logged,
     metrics,
+    turnOnTool: (name) => Promise.resolve(tools.get(name)),
     offers: { prompts: new Map(), resources: [] },
     redactor: createRedactor(),
     sharedWindows: undefined,
@@ -319,6 +320,7 @@ const READ_FILE: ToolInfo = {
   access: "read",
   enabled: true,
   reason: null,
+  turn_on: null,
   source: "builtin",
   origin: null,
   input_schema: {
@@ -339,7 +341,8 @@ function createFakeTools(): ToolExecutor {
     bind: () => Promise.resolve({ ok: false, reason: "It is not bound" }),
     shown: (input) => input,
     masked: () => [],
-    explain: () => undefined,
+    judge: () => undefined,
+    explain: () => Promise.resolve(undefined),
     async call({ input, approver, caller, runId, callId, signal }) {
       if (input === '{"ask":true}') {
         const prepared = {

@@ -99,7 +99,8 @@ export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExec
     accessOf: (name) => (byName.has(name) ? byName.get(name)?.access ?? "read" : undefined),
     shown: (input) => input,
     masked: () => [],
-    explain: () => undefined,
+    judge: () => undefined,
+    explain: () => Promise.resolve(undefined),
     async call(request) {
       calls.push(request);
       if (request.signal.aborted) throw cancelError(request.signal);
@@ -165,6 +166,7 @@ function toInfo({ name, access = "read" }: FakeTool): ToolInfo {
     access,
     enabled: true,
     reason: null,
+    turn_on: null,
     source: "builtin",
     origin: null,
     input_schema: undefined,

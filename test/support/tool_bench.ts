@@ -101,8 +101,8 @@ export interface ToolBench {
   readonly browserLogins: BrowserLogins;
   /** Calls with an input given as text, or as an object to be written as JSON; everything asked for is refused */
   call(name: string, input: unknown, more?: Partial<ToolCallRequest>): Promise<ToolCallOutcome>;
-  /** From now on */
-  configure(changes: ConfigChanges): void;
+  /** From now on. @param base Default: the default configuration */
+  configure(changes: ConfigChanges, base?: Config): void;
 }
 
 export interface ToolBenchOptions {
@@ -113,6 +113,8 @@ export interface ToolBenchOptions {
   /** Default: there are no skills */
   readonly skills?: ReadableSkills;
   readonly root: string;
+  /** The gateway can write its own configuration. Default false */
+  readonly writesConfig?: boolean;
   readonly config?: ConfigChanges;
   readonly tools?: readonly Tool[];
   /** Default: a policy of its own, with `lookup` */
@@ -231,6 +233,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const executor: ToolExecutor = createToolExecutor({
     tools: options.tools ?? BUILTIN_TOOLS,
     foreign: options.foreign,
+    writesConfig: options.writesConfig,
     services: {
       files,
       memory: createMemory({ store, clock }),
@@ -354,8 +357,8 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         approver: async ({ reason }) => ({ decision: "deny", rule: "approval", reason }),
         ...more,
       }),
-    configure(changes) {
-      config = changed(changes);
+    configure(changes, base) {
+      config = changed(changes, base);
     },
   };
 }
@@ -372,8 +375,7 @@ function withStandIns(guarded: GuardedFetch, standIns: Readonly<Record<string, s
   };
 }
 
-function changed(changes: ConfigChanges): Config {
-  const config = defaultConfig();
+function changed(changes: ConfigChanges, config = defaultConfig()): Config {
   const { autonomy, read_file, write_file, shell, allowed_commands, process, git, url_access } = changes;
   return {
     ...config,

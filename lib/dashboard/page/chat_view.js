@@ -119,6 +119,7 @@ export function createChatView({ session }) {
       announce,
       onAnswer: (id, answer) =>
         session.json(`v1/approvals/${encodeURIComponent(id)}`, { method: "POST", body: answer }),
+      onTurnOn: (tool) => session.json(`v1/tools/${encodeURIComponent(tool)}/enable`, { method: "POST" }),
     });
     showNote("");
     turns.append(question(text), reply.root);

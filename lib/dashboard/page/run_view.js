@@ -51,6 +51,7 @@ export function createRunView({ session, id, announce }) {
       announce,
       onAnswer: (approvalId, answer) =>
         session.json(`v1/approvals/${encodeURIComponent(approvalId)}`, { method: "POST", body: answer }),
+      onTurnOn: (tool) => session.json(`v1/tools/${encodeURIComponent(tool)}/enable`, { method: "POST" }),
     });
     turns.replaceChildren(made.root);
     return made;

@@ -23,6 +23,8 @@ export interface OfflineKnowledge {
   readonly now: Clock["now"];
   /** Reads Postern's own documentation */
   readonly documentation: () => Promise<readonly Passage[]>;
+  /** Tells whether the agent has a tool that is off */
+  readonly isToolOff: (name: string) => boolean;
   /** Tells whether the reply says how to connect a model: true while none is in use. */
   readonly hints: boolean;
 }
@@ -61,6 +63,12 @@ export async function offlineReply(request: ProviderRequest, knowledge: OfflineK
         hints,
       }),
     );
+  // The door of the agent's tools says how to turn it on; a client's own tools have no such door
+  const hasDoor = tools.length > 0 && (request.stableTools ?? 0) > 0;
+  if (command !== undefined && rounds === 0 && hasDoor && knowledge.isToolOff(command.name)) {
+    const { name, input } = command;
+    return { kind: "calls", calls: [{ name, arguments: isJsonObject(input) ? input : "{}" }] };
+  }
   if (command !== undefined) return rounds > 0 ? text(showResults(results)) : callByName(command, { tools, hints });
   if (rounds > 0) return rounds === 1 ? readFound(asked, results, tools) ?? await answer() : await answer();
   const forced = typeof request.toolChoice === "object" ? request.toolChoice.name : undefined;

@@ -29,6 +29,8 @@ export interface PermitOptions extends RememberedAnswers {
   readonly redact: (text: string) => string;
   readonly masked: Redactor["masked"];
   readonly policy: Pick<ToolPolicy, "decide">;
+  /** Refuses a call that nobody can allow. @throws {ToolError} */
+  readonly screen: (tool: Tool, prepared: PreparedCall) => Promise<void>;
   /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
   readonly bind: (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
   /** Set where gateways share the database. Default: the gateway is alone */
@@ -42,6 +44,11 @@ interface Word {
   readonly rule: string;
   readonly approvalId?: string;
 }
+
+/** Rule of a call that the rules for its files refuse, or the tool's own for what it finds. */
+export const RULE_SCREEN = "screen";
+/** Rule of a call whose state cannot be looked at, or is not the approved one. */
+export const RULE_BINDING = "binding";
 
 /** Result for a call that must not run; `reason` is for the model. */
 export interface Refusal extends Word {
@@ -74,14 +81,18 @@ export function createPermit(options: PermitOptions): PermitCall {
   return async (tool, { prepared, decision }, { request, audit }) => {
     const { kind, reason, rule } = decision;
     if (kind === "deny") return { ok: false, rule, reason };
-    if (kind === "allow" && request.approvedDigest === undefined) return { ok: true, rule, binding: undefined };
-    if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
+    let step = RULE_SCREEN;
     try {
+      // Nobody is asked about a call that cannot run, and none is recorded as begun
+      await options.screen(tool, prepared);
+      if (kind === "allow" && request.approvedDigest === undefined) return { ok: true, rule, binding: undefined };
+      if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
+      step = RULE_BINDING;
       return await permitAsked({ tool, prepared, decision, request }, options);
     } catch (error) {
       if (error instanceof CancelError || isAway(error, options)) throw error;
       const why = error instanceof ToolError ? error.message : options.reportBug(tool, request, error);
-      return { ok: false, rule: "binding", reason: why };
+      return { ok: false, rule: step, reason: why };
     }
   };
 }
@@ -101,7 +112,7 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const binding = await bind(tool, prepared, request.signal);
   if (request.signal.aborted) throw cancelError(request.signal);
   const { approvedDigest = binding.digest } = request;
-  if (binding.digest !== approvedDigest) return { ok: false, rule: "binding", reason: changedSince(tool.name) };
+  if (binding.digest !== approvedDigest) return { ok: false, rule: RULE_BINDING, reason: changedSince(tool.name) };
   if (call.decision.kind === "allow") return { ok: true, rule: call.decision.rule, binding };
   const answer = await askFirst(tool, { request, asked: toApprovalRequest(call, binding, options) }, options);
   const { approvalId } = answer;
@@ -112,7 +123,7 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const now = await bind(tool, prepared, request.signal);
   return now.digest === binding.digest
     ? { ok: true, binding: now, ...answered }
-    : { ok: false, rule: "binding", reason: changedSince(tool.name) };
+    : { ok: false, rule: RULE_BINDING, reason: changedSince(tool.name) };
 }
 
 function toApprovalRequest(

@@ -1,11 +1,11 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { type KnownSecrets, redactJson } from "../../base/redact.ts";
-import { UNTAINTED } from "../../base/taint.ts";
+import { type RunTaint, UNTAINTED } from "../../base/taint.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { hiddenByOthers } from "../../guard/approvals.ts";
-import { RULE_ENABLED } from "../../guard/policy.ts";
+import { type Decision, RULE_ENABLED } from "../../guard/policy.ts";
 import { auditCall, type CallAudit } from "./audit_call.ts";
 import { type CallTaint, type CallTaintOptions, createCallTaint } from "./call_taint.ts";
 import {
@@ -15,8 +15,10 @@ import {
   type PermitCall,
   type Refusal,
   type RememberedAnswers,
+  RULE_BINDING,
+  RULE_SCREEN,
 } from "./create_permit.ts";
-import { type CatalogueOptions, createCatalogue, type ToolCatalogue } from "./registry.ts";
+import { type CatalogueOptions, createCatalogue, matchesPatterns, type ToolCatalogue } from "./registry.ts";
 import {
   boundResult,
   type CallRunner,
@@ -26,6 +28,7 @@ import {
   runCall,
   surroundings,
 } from "./run_call.ts";
+import { decidedLater, NotKnown, requireReached } from "./look_ahead.ts";
 import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
@@ -56,6 +59,7 @@ interface ExecutorParts {
   readonly catalogue: ToolCatalogue;
   readonly policy: ToolPolicy;
   readonly permit: PermitCall;
+  readonly screen: (tool: Tool, prepared: PreparedCall) => Promise<void>;
   readonly bind: Bind;
   readonly taint: CallTaint;
   /** Counts a call by its outcome */
@@ -75,27 +79,29 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     buckets: DURATION_BUCKETS_SECONDS,
   });
 
+  const about = (tool: Tool) => surroundings(options, tool, { services: options.services, config: options.config() });
+  const screen = (tool: Tool, prepared: PreparedCall) => requireReached(tool, prepared, about(tool));
   const bind: Bind = async (tool, prepared, signal) => {
     const { services, workspaceRoot } = options;
-    const config = options.config();
     const hidden = hiddenByOthers(services.redactor.masked(prepared.input));
     if (hidden !== undefined) {
       throw new ToolError("input_hidden", `Cannot call "${tool.name}" with an approval: ${hidden}`);
     }
-    // Nobody is asked about a call that cannot run
-    const context = surroundings(options, tool, { services, config });
+    const context = about(tool);
     const { bindCall } = await import("./bind_call.ts");
     await prepared.screen?.(context);
-    return await bindCall(tool, prepared, { services, workspaceRoot, config, context, signal });
+    return await bindCall(tool, prepared, { services, workspaceRoot, config: context.config, context, signal });
   };
   const parts: ExecutorParts = {
     options,
     catalogue,
     policy,
+    screen,
     bind,
     permit: createPermit({
       ...options,
       policy,
+      screen,
       bind,
       masked: options.services.redactor.masked,
       reportBug: (tool, request, error) => reportBug(options, { tool, request, error }),
@@ -118,13 +124,13 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     },
     shown: (input) => redactJson(input, options.redact),
     masked: options.services.redactor.masked,
-    explain(name, input) {
+    judge: (name, input) => catalogue.find(name) && judgeByName({ name, input }, parts).judged,
+    async explain(name, input, { run, signal }) {
       if (catalogue.find(name) === undefined) return undefined;
-      const found = resolveCall({ name, input }, catalogue);
-      if (!("reason" in found)) return judgeCall(found, policy);
-      return { kind: "bad_input", error: new ToolError("unknown_tool", found.reason) };
+      const { tool, judged } = judgeByName({ name, input }, parts, run);
+      return tool === undefined || judged.kind !== "judged" ? judged : await lookAhead(tool, { judged, signal }, parts);
     },
-    bind: (name, input, signal) => bindByName({ name, input }, { catalogue, policy, bind, signal }),
+    bind: (name, input, signal) => bindByName({ name, input }, parts, signal),
     call: (request) => call(request, parts),
   };
 }
@@ -134,22 +140,55 @@ function namedInput({ tool, input }: NonNullable<ResolvedCall["by"]>): unknown {
   return tool.prepare(input).input;
 }
 
-async function bindByName(
-  { name, input }: { readonly name: string; readonly input: string },
-  { catalogue, policy, bind, signal }: Pick<ExecutorParts, "catalogue" | "policy"> & {
-    readonly bind: Bind;
-    readonly signal: AbortSignal;
-  },
-): Promise<BoundCall> {
-  const found = resolveCall({ name, input }, catalogue);
-  if ("reason" in found) return { ok: false, reason: found.reason };
-  const { tool } = found;
-  const judged = judgeCall(found, policy);
+/** @param run what the run has read. Default: no run makes the call */
+function judgeByName(
+  call: { readonly name: string; readonly input: string },
+  { catalogue, policy }: Pick<ExecutorParts, "catalogue" | "policy">,
+  run?: RunTaint,
+): { readonly tool?: Tool; readonly judged: Judgement } {
+  const found = resolveCall(call, catalogue);
+  return "reason" in found
+    ? { judged: { kind: "bad_input", error: new ToolError("unknown_tool", found.reason) } }
+    : { tool: found.tool, judged: judgeCall(found, policy, run) };
+}
+
+/** Takes the steps of a call that come before its approval and its run, and have no effect. */
+async function lookAhead(
+  tool: Tool,
+  { judged, signal }: { readonly judged: Extract<Judgement, { kind: "judged" }>; readonly signal: AbortSignal },
+  { screen, bind }: ExecutorParts,
+): Promise<Judgement> {
+  const { prepared, decision } = judged;
+  if (prepared === undefined || decision.kind === "deny") return judged;
+  let rule = RULE_SCREEN;
   try {
-    if (judged.kind === "bad_input") throw judged.error;
+    await screen(tool, prepared);
+    rule = RULE_BINDING;
+    if (decision.kind === "ask") await bind(tool, prepared, signal);
+  } catch (error) {
+    if (error instanceof NotKnown) return { ...judged, unknown: error.message };
+    if (error instanceof ToolError) return { ...judged, decision: refusedBy(rule, error, decision) };
+    throw error;
+  }
+  const unknown = decision.kind === "allow" ? decidedLater(tool) : undefined;
+  return unknown === undefined ? judged : { ...judged, unknown };
+}
+
+function refusedBy(rule: string, { message }: ToolError, { path }: Decision): Decision {
+  return { kind: "deny", reason: message, rule, path: [...path, { rule, says: "deny" }], change: [] };
+}
+
+async function bindByName(
+  call: { readonly name: string; readonly input: string },
+  parts: ExecutorParts,
+  signal: AbortSignal,
+): Promise<BoundCall> {
+  const { tool, judged } = judgeByName(call, parts);
+  try {
+    if (tool === undefined || judged.kind === "bad_input") throw (judged as { readonly error: unknown }).error;
     const { prepared, decision } = judged;
     if (prepared === undefined || decision.kind === "deny") return { ok: false, reason: decision.reason };
-    return { ok: true, binding: await bind(tool, prepared, signal), access: prepared.access };
+    return { ok: true, binding: await parts.bind(tool, prepared, signal), access: prepared.access };
   } catch (error) {
     if (error instanceof ToolError) return { ok: false, reason: error.message };
     throw error;
@@ -228,15 +267,19 @@ type CallRefusal = Pick<Refusal, "reason" | "rule" | "approvalId">;
 
 /** Counts and records a call that does not run. */
 async function refuse(
-  { audit, label }: CallUnderWay,
+  { request, audit, label }: CallUnderWay,
   { outcome, refusal, prepared }: {
     readonly outcome: Outcome;
     readonly refusal: CallRefusal;
     readonly prepared: PreparedCall | undefined;
   },
-  { options, count }: ExecutorParts,
+  { options, catalogue, count }: ExecutorParts,
 ): Promise<ToolCallOutcome> {
   const { reason, rule, approvalId } = refusal;
+  const { name, taint } = request;
+  // Outside content may have told the model to call the tool, for a person to turn it on
+  const isOffered = taint?.isTainted !== true && matchesPatterns(name, options.config().agent.tools);
+  const turnOn = isOffered ? catalogue.get(name)?.turn_on ?? undefined : undefined;
   count(label, outcome);
   await audit.decided({ prepared, kind: "deny", rule, reason, approvalId });
   return {
@@ -244,6 +287,7 @@ async function refuse(
     ran: false,
     access: outcome === "disabled" ? undefined : prepared?.access,
     ...(approvalId === undefined ? {} : { approvalId }),
+    ...(turnOn === undefined ? {} : { turnOn }),
   };
 }
 
@@ -320,7 +364,7 @@ async function changeOf(
     if (error instanceof CancelError) return { outcome: "cancelled", error };
     if (!(error instanceof ToolError)) throw error;
   }
-  return { outcome: "denied", rule: "binding", result: failedResult(changedSince(tool.name)) };
+  return { outcome: "denied", rule: RULE_BINDING, result: failedResult(changedSince(tool.name)) };
 }
 
 /** Adds the pictures of a result that are within the bounds, and a line for each that is not. */

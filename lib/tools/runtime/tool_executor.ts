@@ -9,7 +9,7 @@ import type { AskableClient, ClientAbility } from "./askable_client.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
 import type { Approver, CallBinding, CallContext, Inherited, ReadSkill, ToolResult, WholeResult } from "./tool_call.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
-import type { Judgement } from "./tool_policy.ts";
+import type { Judgement, ToolSwitch } from "./tool_policy.ts";
 
 /** Description of a tool, as `/v1/tools` and `postern tools` show it. */
 export interface ToolInfo {
@@ -19,6 +19,8 @@ export interface ToolInfo {
   readonly enabled: boolean;
   /** Reason why the tool is off, with the setting that turns it on. null when enabled */
   readonly reason: string | null;
+  /** Key that turns the tool on where this gateway can write its configuration; null: none, or it is on */
+  readonly turn_on: ToolSwitch | null;
   readonly source: ToolSource;
   /** Owner of the tool, as `plugin words 1.0.0`; null for Postern's own */
   readonly origin: string | null;
@@ -94,6 +96,8 @@ export interface ToolCallOutcome {
   readonly isUnknown?: boolean;
   /** The result in its parts, bounded and masked, where the request asked for them and the tool gives them. Default: the output */
   readonly whole?: WholeResult;
+  /** Key that a person is offered to turn the tool on with: the call was refused since the tool is off. Default: nothing is offered */
+  readonly turnOn?: ToolSwitch;
   /** Set when a person may still answer for exactly this call */
   readonly approvalId?: string;
 }
@@ -132,7 +136,7 @@ export type BoundCall =
   | { readonly ok: false; readonly reason: string };
 
 /**
- * Runs every tool call: find, prepare, decide, approve, decide again, journal, run under signal and time limit, cap, redact, audit,
+ * Runs every tool call: find, prepare, decide, screen, approve, decide again, journal, run under signal and time limit, cap, redact, audit,
  * count. A tool that fails gives a result with `isError`. Only a CancelError is thrown, and in a cluster HttpError `storage_unavailable` for a
  * call without a run when nothing has happened.
  * Source: docs/design/policy.md "The order of a call"
@@ -154,8 +158,18 @@ export interface ToolExecutor {
   shown(input: unknown): unknown;
   /** Returns the secrets that are masked in an input */
   masked(input: unknown): readonly MaskedSecret[];
-  /** Returns what `call` would do with this input, and why. Has no effect. undefined for an unknown tool */
-  explain(name: string, input: string): Judgement | undefined;
+  /** Returns what the policy says to this input, and why. Looks at no file. undefined for an unknown tool */
+  judge(name: string, input: string): Judgement | undefined;
+  /**
+   * Returns what `call` would do with this input, and why: the same steps, up to the first effect. undefined for an unknown tool
+   * @param options.run what the run has read. Default: no run makes the call
+   * @throws {CancelError} when the signal aborts
+   */
+  explain(
+    name: string,
+    input: string,
+    options: { readonly run?: RunTaint; readonly signal: AbortSignal },
+  ): Promise<Judgement | undefined>;
   /**
    * Runs one call through all the steps above.
    * @throws {CancelError} when the request's signal aborts; {HttpError} `storage_unavailable` in a cluster, see above

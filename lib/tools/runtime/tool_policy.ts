@@ -12,6 +12,8 @@ export type Judgement =
     readonly access: Access;
     /** undefined for the input of a disabled tool that cannot be prepared */
     readonly prepared: PreparedCall | undefined;
+    /** Knowledge that the decision still depends on when the call is made, as `what git finds in the repository`. Default: nothing */
+    readonly unknown?: string;
   }
   | { readonly kind: "bad_input"; readonly error: unknown };
 
@@ -29,6 +31,20 @@ export interface ToolPolicy {
   judge(tool: Tool, input: string, run?: RunTaint): Judgement;
   /** Decides about a prepared call, by the newest configuration. @param run as above */
   decide(tool: Tool, prepared: PreparedCall, run: RunTaint | undefined): Decision;
+}
+
+/** Edit of one key of the configuration that turns a tool on. */
+export interface ToolSwitch {
+  /** As `security.write_file.enabled` */
+  readonly key: string;
+  readonly value: boolean | string;
+}
+
+/** Returns the one key that turns a tool on, and its value. undefined for a tool that needs more, or a value that only a person knows. */
+export function switchOf({ enabledBy = "", wayOn }: Pick<Tool, "enabledBy" | "wayOn">): ToolSwitch | undefined {
+  const [, table, key, value] = /^\[([\w.]+)\] (\w+) = (true|"auto")$/.exec(enabledBy) ?? [];
+  if (wayOn !== undefined || value === undefined) return undefined;
+  return { key: `${table}.${key}`, value: JSON.parse(value) as boolean | string };
 }
 
 const WIDTHS: readonly Access[] = ["read", "state", "write", "network"];
@@ -65,6 +81,8 @@ export interface ToolPolicyOptions {
   readonly home: string;
   /** Absolute paths of Postern's data directory and configuration files */
   readonly ownPaths: readonly string[];
+  /** Set where this gateway can write its own configuration file, as `postern config set` does. Default false */
+  readonly writesConfig?: boolean | undefined;
 }
 
 /** Creates the policy of the newest configuration. */
@@ -73,6 +91,10 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     tool.enabled === "always" || tool.enabled(options.config())
       ? undefined
       : tool.wayOn?.(options.config()) ?? `set ${tool.enabledBy ?? "what enables it"}`;
+  const commandOn = (tool: Tool) => {
+    const change = options.writesConfig === true ? switchOf(tool) : undefined;
+    return change && `a person can turn it on with \`postern config set ${change.key} ${change.value}\``;
+  };
 
   const decideCall = (
     tool: Tool,
@@ -87,6 +109,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       effects,
       carriesTaint,
       offUntil: offUntil(tool),
+      offWay: commandOn(tool),
       autonomy,
       workspace: {
         root: options.workspaceRoot,
@@ -103,7 +126,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     isEnabled: (tool) => offUntil(tool) === undefined,
     whyOff(tool) {
       const change = offUntil(tool);
-      return change === undefined ? undefined : `it is off; ${change}`;
+      return change === undefined ? undefined : `it is off; ${commandOn(tool) ?? change}`;
     },
     accessOf: (tool) => accessUnder(tool, { access: tool.access, config: options.config() }),
     described(tool) {
