@@ -12,7 +12,7 @@ import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, CallBinding } from "./tool_call.ts";
 import type { ToolCallRequest } from "./tool_executor.ts";
-import type { ToolPolicy } from "./tool_policy.ts";
+import { opOf, type ToolPolicy } from "./tool_policy.ts";
 
 /** The source of remembered answers. */
 export interface RememberedAnswers {
@@ -27,7 +27,7 @@ export interface PermitOptions extends RememberedAnswers {
   readonly workspaceRoot: string;
   readonly redact: (text: string) => string;
   readonly masked: Redactor["masked"];
-  readonly policy: Pick<ToolPolicy, "decide">;
+  readonly policy: Pick<ToolPolicy, "decide" | "placesOf">;
   /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
   readonly bind: (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
   /** Set where gateways share the database. Default: the gateway is alone */
@@ -73,9 +73,11 @@ export function createPermit(options: PermitOptions): PermitCall {
   return async (tool, { prepared, decision }, { request, audit }) => {
     const { kind, reason, rule } = decision;
     if (kind === "deny") return { ok: false, rule, reason };
-    if (kind === "allow" && request.approvedDigest === undefined) return { ok: true, rule, binding: undefined };
     if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
     try {
+      if (kind === "allow" && request.approvedDigest === undefined) {
+        return await denialBefore(tool, { prepared, request }, options) ?? { ok: true, rule, binding: undefined };
+      }
       return await permitAsked({ tool, prepared, decision, request }, options);
     } catch (error) {
       if (error instanceof CancelError || isAway(error, options)) throw error;
@@ -83,6 +85,31 @@ export function createPermit(options: PermitOptions): PermitCall {
       return { ok: false, rule: "binding", reason: why };
     }
   };
+}
+
+/**
+ * Returns the refusal of a call that the policy allows and a person denied for good. Only what the level asks about is ever remembered.
+ * undefined: nobody did
+ */
+async function denialBefore(
+  tool: Tool,
+  { prepared, request }: { readonly prepared: PreparedCall; readonly request: ToolCallRequest },
+  options: PermitOptions,
+): Promise<Refusal | undefined> {
+  const { access, effects } = prepared;
+  if (options.remembered === undefined || access === "read" || access === "state") return undefined;
+  const { workspaceRoot: workspace, redact } = options;
+  const paths = access === "write" && effects.command === undefined ? await options.policy.placesOf(effects) : [];
+  const subject = subjectOf(tool.name, prepared, { folder: undefined, paths, workspace, redact });
+  const look = async () => await options.remembered?.(subject, request.runId);
+  const rule = await (options.shared?.before(request, look) ?? look());
+  return rule?.decision !== "deny" ? undefined : { ok: false, ...deniedBefore(tool.name, rule.id) };
+}
+
+function deniedBefore(tool: string, ruleId: string): { readonly reason: string; readonly rule: string } {
+  const reason = `Cannot call "${tool}": a person denied such a call before; ` +
+    `"postern approvals revoke ${ruleId}" lifts that`;
+  return { reason, rule: `remembered:${ruleId}` };
 }
 
 /** A call that the policy asks about, or that was approved beforehand. */
@@ -127,7 +154,7 @@ function toApprovalRequest(
     masked: masked(prepared.input),
     binding,
     workspaceRoot,
-    subject: subjectOf(name, prepared, { binding, workspace: workspaceRoot, redact }),
+    subject: subjectOf(name, prepared, { folder: binding.folder, paths: [], workspace: workspaceRoot, redact }),
     reason: decision.reason,
     rule: decision.rule,
     caller,
@@ -166,9 +193,7 @@ async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswe
   const { tool, runId } = asked;
   const rule = await options.remembered?.(asked.subject, runId);
   if (rule === undefined) return undefined;
-  const reason = `Cannot call "${tool}": a person denied such a call before; ` +
-    `"postern approvals revoke ${rule.id}" lifts that`;
-  return { decision: rule.decision, reason, rule: `remembered:${rule.id}` };
+  return { decision: rule.decision, ...deniedBefore(tool, rule.id) };
 }
 
 /**
@@ -179,23 +204,23 @@ async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswe
 function subjectOf(
   tool: string,
   { input, digest, access, effects }: PreparedCall,
-  { binding, workspace, redact }: {
-    readonly binding: CallBinding;
+  { folder, paths, workspace, redact }: {
+    readonly folder: string | undefined;
+    /** Where the call's paths lie, where the folder is not known */
+    readonly paths: readonly string[];
     readonly workspace: string;
     readonly redact: (text: string) => string;
   },
 ): RuleSubject {
-  const { folder } = binding;
   const { command } = effects;
-  const { op } = (input ?? {}) as { readonly op?: unknown };
-  const wider = { op: typeof op === "string" ? op : null, access, folder, command };
+  const wider = { op: opOf(input), access, folder, command };
   const text = JSON.stringify(wider);
-  const isWider = (folder !== undefined || command !== undefined) && redact(text) === text;
+  const isWider = (folder !== undefined || command !== undefined || paths.length > 0) && redact(text) === text;
   const reachesNetwork = command !== undefined && access === "network";
   // An answer about a browser that nobody knows does not count for one that is signed in
   const { logins = [] } = effects;
   const inputDigest = logins.length === 0 ? digest : canonicalDigest({ input: digest, logins });
-  return { tool, workspace, inputDigest, wider: isWider ? wider : undefined, reachesNetwork };
+  return { tool, workspace, inputDigest, wider: isWider ? wider : undefined, reachesNetwork, paths };
 }
 
 /** Returns why a call does not run whose state is not the approved one. */

@@ -180,8 +180,12 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
       ? await refuseWith("bad_input", { rule: "bad_input", reason: error.message })
       : await refuseWith("failed", { rule: "bad_input", reason: reportBug(options, { tool, request, error }) });
   }
-  const { prepared, decision } = judged;
-  if (prepared === undefined || decision.rule === RULE_ENABLED) return await refuseWith("disabled", decision, prepared);
+  const { prepared } = judged;
+  if (prepared === undefined || judged.decision.rule === RULE_ENABLED) {
+    return await refuseWith("disabled", judged.decision, prepared);
+  }
+  const seen = request.taint?.with(ahead);
+  const decision = await policy.decideAtPlaces(tool, { prepared, decision: judged.decision }, seen);
   const permitted = await parts.permit(tool, { prepared, decision }, { request, audit });
   if (!permitted.ok) return await refuseWith("denied", permitted, prepared);
   if (request.signal.aborted) throw cancelError(request.signal);
