@@ -90,7 +90,7 @@ export const LEVELS = ["read_only", "supervised", "full"] as const;
 /** A level of autonomy. */
 export type Level = (typeof LEVELS)[number];
 
-/** RuleAnswer of each level to each access, before lists and forbidden paths (docs/design/policy.md "Autonomy"). */
+/** Answer of each level to each access, before lists and forbidden paths (docs/design/policy.md "Autonomy"). */
 export const LEVEL_TABLE: Readonly<Record<Level, Readonly<Record<Access, RuleAnswer>>>> = {
   read_only: { read: "allow", state: "deny", write: "deny", network: "deny" },
   supervised: { read: "allow", state: "allow", write: "ask", network: "ask" },

@@ -6,7 +6,7 @@ import { runsNoOther } from "./understood_commands.ts";
 
 /** Answers of a rule, the strictest first. */
 export const ANSWERS = ["deny", "ask", "allow"] as const;
-/** RuleAnswer of a rule. */
+/** Answer of a rule. */
 export type RuleAnswer = (typeof ANSWERS)[number];
 
 /** Part of a call: one command of it with one file and one address. A call may go as far as its furthest part may. */
@@ -35,7 +35,7 @@ export interface Rule<Part = CallPart> {
   readonly covers: (part: Part) => boolean;
 }
 
-/** RuleAnswer of the list about one part, with every rule that gives it. */
+/** Answer of the list about one part, with every rule that gives it. */
 export interface Settled<Part = CallPart> {
   readonly then: RuleAnswer;
   readonly by: readonly Rule<Part>[];
