@@ -308,7 +308,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/browser.ts")).browserLogoutCommand,
   ),
   "policy explain": verb(
-    "Say what the policy decides about a call, and why",
+    "Say what would happen to a call, and why, without making it",
     async () => (await import("./commands/policy.ts")).policyExplainCommand,
   ),
   "audit show": verb(

@@ -1,18 +1,28 @@
+import { join } from "node:path";
+import process from "node:process";
 import { systemClock } from "../../lib/base/clock.ts";
 import { ToolError } from "../../lib/base/errors.ts";
 import { canonicalDigest, type JsonSchema } from "../../lib/base/json.ts";
+import { createRedactor } from "../../lib/base/redact.ts";
 import { RunTaint } from "../../lib/base/taint.ts";
+import { SILENT } from "../../lib/base/telemetry/log.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Config } from "../../lib/config/config.ts";
+import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { asksAlways } from "../../lib/guard/policy.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
+import { createFiles } from "../../lib/system/files/create_files.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
+import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
+import { createProcesses } from "../../lib/system/process/processes.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
-import { judgeCall, resolveCall, standInOf } from "../../lib/tools/runtime/stand_in.ts";
-import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
+import { createToolExecutor } from "../../lib/tools/runtime/create_tool_executor.ts";
 import type { ForeignInput } from "../../lib/tools/runtime/foreign_input.ts";
+import { onlyLooking } from "../../lib/tools/runtime/look_ahead.ts";
+import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
+import { standInOf } from "../../lib/tools/runtime/stand_in.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
-import { createToolPolicy } from "../../lib/tools/runtime/tool_policy.ts";
 import { CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { commandNotes } from "../doctor/check_containment.ts";
 import { expectSuccess, requireControl } from "../reach_gateway.ts";
@@ -20,10 +30,11 @@ import { printable, toTable } from "../terminal/terminal_text.ts";
 import { findTool, INPUT_ARG, readInput } from "./tools.ts";
 
 /**
- * Command `postern policy explain`: the decision that a call would get under the present configuration, the rules that lead to it,
- * and the smallest change that flips it.
+ * Command `postern policy explain`: what the door would do with a call under the present configuration, the rules that lead to it, and the
+ * smallest change that flips it.
  *
- * Runs nothing, and needs no gateway and no data directory. Only the tools of others must be asked of the running gateway.
+ * The call takes the steps that every call takes, up to its first effect. What only the network, another program or the running gateway
+ * can say is `unknown`. Needs no gateway and no data directory. Only the tools of others must be asked of the running gateway.
  * The workspace is that of the running gateway, if there is one and --workspace names no other.
  *
  * Exit code 0 whatever the decision, 1 for an input that the tool does not accept.
@@ -39,34 +50,56 @@ export const policyExplainCommand = defineCliCommand({
   },
   example: `postern policy explain read_file --input '{"path": "README.md"}'`,
   async run(context, { tool: name, input, outside }) {
-    const { config, dataDir, workspace, ownPaths } = await context.loadConfig();
-    const record = await readControlFile(dataDir);
-    const call = await findCall({ name, input: await readInput(input ?? "{}", context.io) }, { config, record });
-    const { tool } = call;
+    const loaded = await context.loadConfig();
+    const { config } = loaded;
+    const record = await readControlFile(loaded.dataDir);
+    const text = await readInput(input ?? "{}", context.io);
+    const { tool, foreign } = await findTools({ name, input: text }, { config, record });
     const running = context.flags.workspace === undefined ? record : undefined;
-    const policy = createToolPolicy({
-      config: () => config,
-      workspaceRoot: running?.workspace ?? workspace,
-      home: context.io.home,
-      ownPaths,
-    });
+    const workspace = running?.workspace ?? loaded.workspace;
+    // The gateway has an environment of its own
+    const environment = record === undefined ? (key: string) => context.io.env[key] : undefined;
     const run = new RunTaint(outside === true ? ["a page"] : []);
-    const judged = judgeCall(call, policy, run);
+    const door = openDoor({ ...loaded, workspace, home: context.io.home, foreign, environment });
+    const { signal } = new AbortController();
+    const judged = await door.executor.explain(name, text, { run, signal }).finally(() => door.close());
+    if (judged === undefined) throw new TypeError(`The tool "${name}" is found, and not known`);
     if (judged.kind === "bad_input") {
       const { error } = judged;
       const hint = input === undefined ? "; give the call's input with --input" : "";
       if (error instanceof ToolError) throw new CommandError(error.message + hint, { cause: error });
       throw error;
     }
-    const { decision: { kind, reason, rule, path, change }, access, prepared } = judged;
+    const { decision: { kind, reason, rule, path, change }, access, prepared, unknown } = judged;
     const startsPrograms = prepared !== undefined &&
       (prepared.effects.command !== undefined || tool.needs.includes("git"));
     const notes = startsPrograms ? await commandNotes(config) : [];
     const rules = toTable(["RULE", "SAYS"], path.map((step) => [step.rule, step.says]), context.io.columns);
     const changes = change.length === 0 ? "" : `\n\nWhat flips it\n${change.map((edit) => `  ${edit}`).join("\n")}`;
     context.print(
-      { tool: tool.name, access, decision: kind, rule, reason, path, change, notes },
-      printable([kind, reason, "", rules + changes, ...notes.flatMap((note) => ["", note])].join("\n")),
+      {
+        ...{
+          tool: tool.name,
+          access,
+          decision: unknown === undefined ? kind : "unknown",
+          rule,
+          reason,
+          path,
+          change,
+          notes,
+        },
+        ...(unknown === undefined ? {} : { unknown }),
+      },
+      printable(
+        [
+          unknown === undefined ? kind : `unknown: ${unknown}`,
+          reason,
+          "",
+          rules + changes,
+          ...notes.flatMap((note) => ["", note]),
+        ]
+          .join("\n"),
+      ),
     );
     if (!matchesPatterns(name, config.agent.tools)) {
       context.say(`The agent does not get the tool "${name}": [agent] tools does not name it; add it there`);
@@ -85,19 +118,58 @@ interface Asked {
   readonly record: ControlRecord | undefined;
 }
 
-/** Finds the call that is judged: that of a plugin's tool where `wasm_tool_exec` stands for it. @throws {UsageError} {CommandError} */
-async function findCall({ name, input }: { readonly name: string; readonly input: string }, asked: Asked) {
-  const tool = await runningTool(name, asked) ?? findTool(BUILTIN_TOOLS, name);
+/**
+ * Finds the tool of a call, and the tools of others that it is about: that of a plugin, where `wasm_tool_exec` stands for it.
+ * @throws {UsageError} {CommandError}
+ */
+async function findTools(
+  { name, input }: { readonly name: string; readonly input: string },
+  asked: Asked,
+): Promise<{ readonly tool: Tool; readonly foreign: readonly Tool[] }> {
+  const own = await runningTool(name, asked);
+  const tool = own ?? findTool(BUILTIN_TOOLS, name);
   const named = standInOf(tool, input)?.tool;
-  const other = named === undefined ? undefined : await runningTool(named, asked);
-  const found = resolveCall({ name, input }, {
-    resolve: ({ name: wanted }) =>
-      wanted === name
-        ? tool
-        : other ?? { reason: `Cannot explain the call: no running gateway has the tool "${wanted}"` },
+  if (named === undefined) return { tool, foreign: own === undefined ? [] : [own] };
+  const other = await runningTool(named, asked);
+  if (other !== undefined) return { tool: other, foreign: [other] };
+  throw new CommandError(`Cannot explain the call: no running gateway has the tool "${named}"`);
+}
+
+/** The door of calls, which is looked at alone. */
+interface LookedAt extends Pick<LoadedConfig, "config" | "dataDir" | "ownPaths" | "workspace"> {
+  readonly home: string;
+  readonly foreign: readonly Tool[];
+  /** undefined: the environment of the gateway is not known */
+  readonly environment: ((name: string) => string | undefined) | undefined;
+}
+
+/** Opens the door of calls with the services that look at files and programs, and no other: what needs one is not known. */
+function openDoor({ config, dataDir, ownPaths, workspace, home, foreign, environment }: LookedAt) {
+  const commands = createCommandLookup();
+  const redactor = createRedactor();
+  const clock = systemClock;
+  const processes = createProcesses({
+    ...{ commands, clock, home, ownPaths, marker: `explain-${process.pid}` },
+    quarantine: join(dataDir, "quarantine"),
+    notes: join(dataDir, "commands"),
+    relays: {
+      folder: join(dataDir, "relays"),
+      allowlist: () => config.url_access.domain_allowlist,
+      create: () => Promise.reject(new TypeError("A door that is looked at opened a relay")),
+    },
   });
-  if ("reason" in found) throw new CommandError(found.reason);
-  return found;
+  const executor = createToolExecutor({
+    tools: BUILTIN_TOOLS,
+    foreign: () => foreign,
+    services: onlyLooking({
+      ...{ commands, processes, redactor, files: createFiles({ clock, home, ownPaths }) },
+      ...(environment === undefined ? {} : { environment }),
+    }),
+    ...{ config: () => config, workspaceRoot: workspace, home, ownPaths, clock, log: SILENT, metrics: createMetrics() },
+    redact: redactor.redact,
+    audit: () => Promise.resolve(false),
+  });
+  return { executor, close: () => processes.close() };
 }
 
 /** Asks the running gateway for a tool of others. Undefined for a built-in tool, and where no gateway has it. */

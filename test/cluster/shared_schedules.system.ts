@@ -63,10 +63,10 @@ async function join(database: SharedDatabase, options: JoinOptions): Promise<Mem
     settings: () => ({ ...settings, timezone: "UTC", maxTasks }),
     runs: () => bench.runs,
     scopesOf: () => SCOPES,
-    // The fake executor explains nothing
+    // The fake executor judges nothing
     tools: () => ({
       shown: bench.executor.shown,
-      explain: () => ({ kind: "judged", decision, access: "write", prepared: undefined }),
+      judge: () => ({ kind: "judged", decision, access: "write", prepared: undefined }),
     }),
   });
   await bench.runs.recover();

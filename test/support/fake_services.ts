@@ -338,7 +338,8 @@ function createFakeTools(): ToolExecutor {
     bind: () => Promise.resolve({ ok: false, reason: "It is not bound" }),
     shown: (input) => input,
     masked: () => [],
-    explain: () => undefined,
+    judge: () => undefined,
+    explain: () => Promise.resolve(undefined),
     async call({ input, approver, caller, runId, callId, signal }) {
       if (input === '{"ask":true}') {
         const prepared = {

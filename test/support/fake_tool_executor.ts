@@ -99,7 +99,8 @@ export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExec
     accessOf: (name) => (byName.has(name) ? byName.get(name)?.access ?? "read" : undefined),
     shown: (input) => input,
     masked: () => [],
-    explain: () => undefined,
+    judge: () => undefined,
+    explain: () => Promise.resolve(undefined),
     async call(request) {
       calls.push(request);
       if (request.signal.aborted) throw cancelError(request.signal);

@@ -101,8 +101,8 @@ export interface ToolBench {
   readonly browserLogins: BrowserLogins;
   /** Calls with an input given as text, or as an object to be written as JSON; everything asked for is refused */
   call(name: string, input: unknown, more?: Partial<ToolCallRequest>): Promise<ToolCallOutcome>;
-  /** From now on */
-  configure(changes: ConfigChanges): void;
+  /** From now on. @param base Default: the default configuration */
+  configure(changes: ConfigChanges, base?: Config): void;
 }
 
 export interface ToolBenchOptions {
@@ -353,8 +353,8 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         approver: async ({ reason }) => ({ decision: "deny", rule: "approval", reason }),
         ...more,
       }),
-    configure(changes) {
-      config = changed(changes);
+    configure(changes, base) {
+      config = changed(changes, base);
     },
   };
 }
@@ -371,8 +371,7 @@ function withStandIns(guarded: GuardedFetch, standIns: Readonly<Record<string, s
   };
 }
 
-function changed(changes: ConfigChanges): Config {
-  const config = defaultConfig();
+function changed(changes: ConfigChanges, config = defaultConfig()): Config {
   const { autonomy, read_file, write_file, shell, allowed_commands, process, git, url_access } = changes;
   return {
     ...config,

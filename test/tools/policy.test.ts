@@ -67,11 +67,11 @@ test("what a tool that is off says to set, is an edit that turns it on, and noth
 });
 
 for (const tool of BUILTIN_TOOLS) {
-  test(`${tool.name}: explain agrees with what call does, at every level and with every list`, async () => {
+  test(`${tool.name}: judge agrees with what call does, at every level and with every list`, async () => {
     await fc.assert(
       fc.asyncProperty(tables(tool), toolInputs(tool), async (table, input) => {
         const executor = executorOf([tool], table);
-        const judged = executor.explain(tool.name, input);
+        const judged = executor.judge(tool.name, input);
         assert.ok(judged !== undefined);
         const seen = await callOf(executor, tool.name, input);
         if (judged.kind === "bad_input") {
@@ -97,7 +97,7 @@ for (const tool of BUILTIN_TOOLS) {
     fc.assert(
       fc.property(tables(tool), toolInputs(tool), (table, input) => {
         const decide = (edits: readonly string[]) => {
-          const judged = executorOf([tool], edits.reduce(applyEdit, table)).explain(tool.name, input);
+          const judged = executorOf([tool], edits.reduce(applyEdit, table)).judge(tool.name, input);
           return judged?.kind === "judged" ? judged.decision : undefined;
         };
         const decision = decide([]);
@@ -211,9 +211,12 @@ function executorOf(tools: readonly Tool[], table: ConfigTable): ToolExecutor {
   const config = toConfig(table);
   return createToolExecutor({
     tools,
-    // Nothing runs; a question looks at the files and programs it is about, of which there are none
+    // Nothing runs; the door looks at the files and programs that a call is about, and finds nothing to refuse
     services: {
-      files: { inspect: (path: string) => Promise.resolve({ path, file: undefined }) },
+      files: {
+        open: () => Promise.resolve({ close: () => Promise.resolve() }),
+        inspect: (path: string) => Promise.resolve({ path, file: undefined }),
+      },
       environment: () => "set",
       redactor: createRedactor(),
       commands: { identify: () => Promise.resolve(undefined) },

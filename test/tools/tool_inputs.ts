@@ -19,22 +19,22 @@ const TEXTS = [
   "gate",
 ] as const;
 
-/** Inputs of a tool as text: what its table shows, what its schema allows, and any text. */
-export function toolInputs(tool: Tool): fc.Arbitrary<string> {
+/** Inputs of a tool as text: what its table shows, what its schema allows, and any text. @param texts that fields of text are */
+export function toolInputs(tool: Tool, texts: readonly string[] = TEXTS): fc.Arbitrary<string> {
   const sample = TOOLS[tool.name]?.sample ?? {};
   const { properties = {}, required = [] } = tool.inputSchema ?? {};
-  const fields = Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, valueOf(schema)]));
+  const fields = Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, valueOf(schema, texts)]));
   const bySchema = fc.record(fields, { requiredKeys: [...required] });
   const inputs = fc.oneof(
     { weight: 4, arbitrary: bySchema.map((input) => JSON.stringify({ ...sample, ...input })) },
     { weight: 3, arbitrary: bySchema.map((input) => JSON.stringify(input)) },
-    { weight: 2, arbitrary: fc.constantFrom(...TEXTS) },
+    { weight: 2, arbitrary: fc.constantFrom(...texts) },
     { weight: 1, arbitrary: fc.string() },
   );
   return inputs;
 }
 
-function valueOf(schema: JsonSchema): fc.Arbitrary<unknown> {
+function valueOf(schema: JsonSchema, texts: readonly string[]): fc.Arbitrary<unknown> {
   const { enum: choices, type, items } = schema as { enum?: readonly unknown[]; type?: string; items?: JsonSchema };
   if (choices !== undefined) return fc.constantFrom(...choices);
   switch (type) {
@@ -44,15 +44,15 @@ function valueOf(schema: JsonSchema): fc.Arbitrary<unknown> {
     case "boolean":
       return fc.boolean();
     case "array":
-      return fc.array(valueOf(items ?? {}), { minLength: 1, maxLength: 3 });
+      return fc.array(valueOf(items ?? {}, texts), { minLength: 1, maxLength: 3 });
     case "object":
       return fc.record(
         Object.fromEntries(
           Object.entries((schema as { properties?: Record<string, JsonSchema> }).properties ?? {})
-            .map(([name, property]) => [name, valueOf(property)]),
+            .map(([name, property]) => [name, valueOf(property, texts)]),
         ),
       );
     default:
-      return fc.constantFrom(...TEXTS);
+      return fc.constantFrom(...texts);
   }
 }

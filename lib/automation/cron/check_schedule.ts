@@ -18,7 +18,7 @@ import type { ScheduleRecord, Timing } from "./schedule_record.ts";
 /** The maker, tools, time zone and present that the fields of a schedule are checked with. */
 export interface ScheduleCheckOptions {
   readonly by: ScheduleMaker;
-  readonly tools: Pick<ToolExecutor, "explain">;
+  readonly tools: Pick<ToolExecutor, "judge">;
   /** Zone of a schedule that names none: an IANA name; empty: the machine's */
   readonly timezone: string;
   /** Milliseconds since the epoch */
@@ -156,7 +156,7 @@ function checkWork(
   if (text.length > SCHEDULE_LIMITS.inputCharacters) {
     throw invalid(`"input" must have at most ${SCHEDULE_LIMITS.inputCharacters} characters as JSON`);
   }
-  const judged = tools.explain(tool, text);
+  const judged = tools.judge(tool, text);
   const name = JSON.stringify(tool.slice(0, 64));
   if (judged === undefined) throw invalid(`there is no tool ${name}`);
   if (by.tools !== undefined && !matchesPatterns(tool, by.tools)) {

@@ -68,7 +68,7 @@ export interface CronOptions {
   readonly runs: () => RunSupervisor | undefined;
   /** Scopes that a token has now. undefined: the token does not count any more */
   readonly scopesOf: FireOptions["scopesOf"];
-  readonly tools: () => Pick<ToolExecutor, "explain" | "shown">;
+  readonly tools: () => Pick<ToolExecutor, "judge" | "shown">;
   /** Sharing of the schedules in a cluster. Default: the gateway is alone */
   readonly sharing?: ScheduleSharing | undefined;
 }

@@ -3,7 +3,7 @@ import { defineTool } from "../runtime/define_tool.ts";
 import { limitField } from "./glob_search.ts";
 import type { FileMatch, FilesSearched } from "./search_files.ts";
 import { runSearch } from "./search_job.ts";
-import { pathLine, SEARCH_LIMITS } from "./search_pattern.ts";
+import { pathLine, SEARCH_LIMITS, searchPattern } from "./search_pattern.ts";
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
@@ -41,6 +41,7 @@ export const contentSearch = defineTool({
     limit: limitField("matches", { max: MAX_LIMIT, fallback: DEFAULT_LIMIT }),
   }),
   textField: "pattern",
+  check: ({ glob }) => void (glob === undefined || searchPattern(glob, { anywhere: true })),
   effects: ({ path = "." }) => ({ root: "read_file", paths: [path] }),
   async run({ pattern, path = ".", glob, case_insensitive: caseInsensitive = false, limit = DEFAULT_LIMIT }, context) {
     const result = await runSearch<FilesSearched>(

@@ -3,7 +3,7 @@ import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { readScope } from "./file_scope.ts";
 import { type FilesFound, findFiles } from "./find_files.ts";
 import { type NameSearch, runSearch } from "./search_job.ts";
-import { pathLine, SEARCH_LIMITS } from "./search_pattern.ts";
+import { pathLine, SEARCH_LIMITS, searchPattern } from "./search_pattern.ts";
 
 /** Files and folders that are walked before a thread is started */
 const FEW_ENTRIES = 500;
@@ -29,6 +29,7 @@ export const globSearch = defineTool({
     limit: limitField("paths", { max: MAX_LIMIT, fallback: DEFAULT_LIMIT }),
   }),
   textField: "pattern",
+  check: ({ pattern }) => void searchPattern(pattern, { anywhere: false }),
   effects: ({ path = "." }) => ({ root: "read_file", paths: [path] }),
   async run({ pattern, path = ".", limit = DEFAULT_LIMIT }, context) {
     const { paths, count, truncated } = await find({ kind: "names", glob: pattern, path, limit }, context);

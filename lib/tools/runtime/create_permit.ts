@@ -42,6 +42,9 @@ interface Word {
   readonly approvalId?: string;
 }
 
+/** Rule of a call whose state cannot be looked at, or is not the approved one. */
+export const RULE_BINDING = "binding";
+
 /** Result for a call that must not run; `reason` is for the model. */
 export interface Refusal extends Word {
   readonly ok: false;
@@ -82,7 +85,7 @@ export function createPermit(options: PermitOptions): PermitCall {
     } catch (error) {
       if (error instanceof CancelError || isAway(error, options)) throw error;
       const why = error instanceof ToolError ? error.message : options.reportBug(tool, request, error);
-      return { ok: false, rule: "binding", reason: why };
+      return { ok: false, rule: RULE_BINDING, reason: why };
     }
   };
 }
@@ -127,7 +130,7 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const binding = await bind(tool, prepared, request.signal);
   if (request.signal.aborted) throw cancelError(request.signal);
   const { approvedDigest = binding.digest } = request;
-  if (binding.digest !== approvedDigest) return { ok: false, rule: "binding", reason: changedSince(tool.name) };
+  if (binding.digest !== approvedDigest) return { ok: false, rule: RULE_BINDING, reason: changedSince(tool.name) };
   if (call.decision.kind === "allow") return { ok: true, rule: call.decision.rule, binding };
   const answer = await askFirst(tool, { request, asked: toApprovalRequest(call, binding, options) }, options);
   const { approvalId } = answer;
@@ -138,7 +141,7 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const now = await bind(tool, prepared, request.signal);
   return now.digest === binding.digest
     ? { ok: true, binding: now, ...answered }
-    : { ok: false, rule: "binding", reason: changedSince(tool.name) };
+    : { ok: false, rule: RULE_BINDING, reason: changedSince(tool.name) };
 }
 
 function toApprovalRequest(

@@ -1,11 +1,11 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { type KnownSecrets, redactJson } from "../../base/redact.ts";
-import { UNTAINTED } from "../../base/taint.ts";
+import { type RunTaint, UNTAINTED } from "../../base/taint.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { hiddenByOthers } from "../../guard/approvals.ts";
-import { RULE_ENABLED } from "../../guard/policy.ts";
+import { type Decision, RULE_ENABLED } from "../../guard/policy.ts";
 import { auditCall, type CallAudit } from "./audit_call.ts";
 import { type CallTaint, type CallTaintOptions, createCallTaint } from "./call_taint.ts";
 import {
@@ -15,9 +15,11 @@ import {
   type PermitCall,
   type Refusal,
   type RememberedAnswers,
+  RULE_BINDING,
 } from "./create_permit.ts";
 import { type CatalogueOptions, createCatalogue, type ToolCatalogue } from "./registry.ts";
 import { boundResult, type CallRunner, failedResult, reportBug, runCall, surroundings } from "./run_call.ts";
+import { decidedLater, NotKnown, requireReached } from "./look_ahead.ts";
 import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
@@ -48,12 +50,16 @@ interface ExecutorParts {
   readonly catalogue: ToolCatalogue;
   readonly policy: ToolPolicy;
   readonly permit: PermitCall;
+  readonly screen: (tool: Tool, prepared: PreparedCall) => Promise<void>;
   readonly bind: Bind;
   readonly taint: CallTaint;
   /** Counts a call by its outcome */
   readonly count: (label: string, outcome: Outcome) => void;
   readonly observeDuration: (ms: number) => void;
 }
+
+/** Rule of a call that the rules for its files, or the tool's own for its input and what lies on the disk, refuse. */
+const RULE_SCREEN = "screen";
 
 type Bind = (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
 
@@ -67,6 +73,12 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     buckets: DURATION_BUCKETS_SECONDS,
   });
 
+  const screen = async (tool: Tool, prepared: PreparedCall) =>
+    await requireReached(
+      tool,
+      prepared,
+      surroundings(options, tool, { services: options.services, config: options.config() }),
+    );
   const bind: Bind = async (tool, prepared, signal) => {
     const { services, workspaceRoot } = options;
     const config = options.config();
@@ -74,7 +86,6 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     if (hidden !== undefined) {
       throw new ToolError("input_hidden", `Cannot call "${tool.name}" with an approval: ${hidden}`);
     }
-    // Nobody is asked about a call that cannot run
     const context = surroundings(options, tool, { services, config });
     const { bindCall } = await import("./bind_call.ts");
     await prepared.screen?.(context);
@@ -84,6 +95,7 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     options,
     catalogue,
     policy,
+    screen,
     bind,
     permit: createPermit({
       ...options,
@@ -110,11 +122,12 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     },
     shown: (input) => redactJson(input, options.redact),
     masked: options.services.redactor.masked,
-    explain(name, input) {
-      if (catalogue.find(name) === undefined) return undefined;
-      const found = resolveCall({ name, input }, catalogue);
-      if (!("reason" in found)) return judgeCall(found, policy);
-      return { kind: "bad_input", error: new ToolError("unknown_tool", found.reason) };
+    judge: (name, input) => judgeByName({ name, input }, parts).judged,
+    async explain(name, input, { run, signal }) {
+      const { tool, judged } = judgeByName({ name, input }, parts, run);
+      return tool === undefined || judged?.kind !== "judged"
+        ? judged
+        : await lookAhead(tool, { judged, run, signal }, parts);
     },
     bind: (name, input, signal) => bindByName({ name, input }, { catalogue, policy, bind, signal }),
     call: (request) => call(request, parts),
@@ -124,6 +137,51 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
 /** Returns the input as the call names it, for the events of its run. */
 function namedInput({ tool, input }: NonNullable<ResolvedCall["by"]>): unknown {
   return tool.prepare(input).input;
+}
+
+function judgeByName(
+  call: { readonly name: string; readonly input: string },
+  { catalogue, policy }: Pick<ExecutorParts, "catalogue" | "policy">,
+  run?: RunTaint,
+): { readonly tool?: Tool; readonly judged: Judgement | undefined } {
+  if (catalogue.find(call.name) === undefined) return { judged: undefined };
+  const found = resolveCall(call, catalogue);
+  return "reason" in found
+    ? { judged: { kind: "bad_input", error: new ToolError("unknown_tool", found.reason) } }
+    : { tool: found.tool, judged: judgeCall(found, policy, run) };
+}
+
+/** Takes the steps of a call that come before its approval and its run, and have no effect. */
+async function lookAhead(
+  tool: Tool,
+  { judged: first, run, signal }: {
+    readonly judged: Extract<Judgement, { kind: "judged" }>;
+    readonly run: RunTaint | undefined;
+    readonly signal: AbortSignal;
+  },
+  { policy, screen, bind }: ExecutorParts,
+): Promise<Judgement> {
+  const { prepared } = first;
+  if (prepared === undefined || first.decision.kind === "deny") return first;
+  const decision = await policy.decideAtPlaces(tool, { prepared, decision: first.decision }, run);
+  const judged = { ...first, decision };
+  if (decision.kind === "deny") return judged;
+  let rule = RULE_SCREEN;
+  try {
+    await screen(tool, prepared);
+    rule = RULE_BINDING;
+    if (decision.kind === "ask") await bind(tool, prepared, signal);
+  } catch (error) {
+    if (error instanceof NotKnown) return { ...judged, unknown: error.what };
+    if (error instanceof ToolError) return { ...judged, decision: refusedBy(rule, error, decision) };
+    throw error;
+  }
+  const unknown = decision.kind === "allow" ? decidedLater(tool) : undefined;
+  return unknown === undefined ? judged : { ...judged, unknown };
+}
+
+function refusedBy(rule: string, { message }: ToolError, { path }: Decision): Decision {
+  return { kind: "deny", reason: message, rule, path: [...path, { rule, says: "deny" }], change: [] };
 }
 
 async function bindByName(
@@ -186,6 +244,19 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   }
   const seen = request.taint?.with(ahead);
   const decision = await policy.decideAtPlaces(tool, { prepared, decision: judged.decision }, seen);
+  try {
+    // Nobody is asked about a call that cannot run, and none is recorded as begun
+    if (decision.kind !== "deny") await parts.screen(tool, prepared);
+  } catch (error) {
+    if (error instanceof CancelError) throw error;
+    return error instanceof ToolError
+      ? await refuseWith("denied", { rule: RULE_SCREEN, reason: error.message }, prepared)
+      : await refuseWith(
+        "failed",
+        { rule: RULE_SCREEN, reason: reportBug(options, { tool, request, error }) },
+        prepared,
+      );
+  }
   const permitted = await parts.permit(tool, { prepared, decision }, { request, audit });
   if (!permitted.ok) return await refuseWith("denied", permitted, prepared);
   if (request.signal.aborted) throw cancelError(request.signal);
@@ -304,7 +375,7 @@ async function changeOf(
     if (error instanceof CancelError) return { outcome: "cancelled", error };
     if (!(error instanceof ToolError)) throw error;
   }
-  return { outcome: "denied", rule: "binding", result: failedResult(changedSince(tool.name)) };
+  return { outcome: "denied", rule: RULE_BINDING, result: failedResult(changedSince(tool.name)) };
 }
 
 /** Adds the pictures of a result that are within the bounds, and a line for each that is not. */

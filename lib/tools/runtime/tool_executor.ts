@@ -132,7 +132,7 @@ export type BoundCall =
   | { readonly ok: false; readonly reason: string };
 
 /**
- * Runs every tool call: find, prepare, decide, approve, decide again, journal, run under signal and time limit, cap, redact, audit,
+ * Runs every tool call: find, prepare, decide, screen, approve, decide again, journal, run under signal and time limit, cap, redact, audit,
  * count. A tool that fails gives a result with `isError`. Only a CancelError is thrown, and in a cluster HttpError `storage_unavailable` for a
  * call without a run when nothing has happened.
  * Source: docs/design/policy.md "The order of a call"
@@ -154,8 +154,18 @@ export interface ToolExecutor {
   shown(input: unknown): unknown;
   /** Returns the secrets that are masked in an input */
   masked(input: unknown): readonly MaskedSecret[];
-  /** Returns what `call` would do with this input, and why. Has no effect. undefined for an unknown tool */
-  explain(name: string, input: string): Judgement | undefined;
+  /** Returns what the policy says to this input, and why. Looks at no file. undefined for an unknown tool */
+  judge(name: string, input: string): Judgement | undefined;
+  /**
+   * Returns what `call` would do with this input, and why: the same steps, up to the first effect. undefined for an unknown tool
+   * @param options.run what the run has read. Default: no run makes the call
+   * @throws {CancelError} when the signal aborts
+   */
+  explain(
+    name: string,
+    input: string,
+    options: { readonly run?: RunTaint; readonly signal: AbortSignal },
+  ): Promise<Judgement | undefined>;
   /**
    * Runs one call through all the steps above.
    * @throws {CancelError} when the request's signal aborts; {HttpError} `storage_unavailable` in a cluster, see above

@@ -14,6 +14,8 @@ export type Judgement =
     readonly access: Access;
     /** undefined for the input of a disabled tool that cannot be prepared */
     readonly prepared: PreparedCall | undefined;
+    /** Knowledge that the decision still depends on when the call is made, as `what git finds in the repository`. Default: nothing */
+    readonly unknown?: string;
   }
   | { readonly kind: "bad_input"; readonly error: unknown };
 

@@ -31,10 +31,10 @@ function live(store: Store, { now, seed, onChange }: { now: number; seed: number
     settings: () => ({ enabled: true, timezone: "UTC", maxTasks: 10 }),
     runs: () => runs,
     scopesOf: () => SCOPES,
-    // The fake executor explains nothing
+    // The fake executor judges nothing
     tools: () => ({
       shown: executor.shown,
-      explain: () => ({ kind: "judged", decision, access: "write", prepared: undefined }),
+      judge: () => ({ kind: "judged", decision, access: "write", prepared: undefined }),
     }),
   });
   return { clock, runs, cron };

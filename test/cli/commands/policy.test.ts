@@ -175,3 +175,50 @@ test("policy explain says when the agent is not offered the tool", () =>
     assert.deepEqual([hidden.code, hidden.stdout.split("\n", 1)[0]], [0, "allow"]);
     assert.match(hidden.stderr, /The agent does not get the tool "read_file": \[agent\] tools does not name it/);
   }));
+
+test("what the door refuses is denied in the door's own words, before any effect", () =>
+  onMachine(async ({ run, cwd }) => {
+    writeFileSync(join(cwd, ".env"), "KEY=1\n");
+    const env = { POSTERN__AUTONOMY__LEVEL: "full", POSTERN__SECURITY__WRITE_FILE__ENABLED: "true" };
+    const calls = [
+      ["read_file", '{"path":".env"}', "files of this name hold credentials"],
+      ["read_file", '{"path":"../x"}', '".." is not allowed'],
+      ["glob_search", '{"pattern":"*","path":"../"}', '".." is not allowed'],
+      ["shell", "cat .env", "files of this name hold credentials"],
+      ["shell", "cat ../x", "outside the workspace"],
+      ["write_file", '{"path":"AGENTS.md","content":"x"}', "files that instruct agents"],
+      ["write_file", '{"path":"../x","content":"x"}', '".." is not allowed'],
+    ] as const;
+    for (const level of ["full", "supervised"]) {
+      for (const [tool, input, why] of calls) {
+        const options = { env: { ...env, POSTERN__AUTONOMY__LEVEL: level } };
+        const explained = JSON.parse(
+          (await run(["policy", "explain", tool, "--input", input, "--json"], options)).stdout,
+        );
+        assert.equal(explained.decision, "deny", `${level}: ${tool} ${input}`);
+        assert.ok(explained.reason.includes(why), explained.reason);
+        const called = await run(["tools", "call", tool, "--input", input, "--yes"], options);
+        assert.deepEqual([called.code, called.stderr], [1, `${explained.reason}\n`], `${level}: ${tool} ${input}`);
+      }
+    }
+    assert.equal(existsSync(join(cwd, "AGENTS.md")), false);
+  }));
+
+test("what needs the network or another program is unknown, and says what is asked", () =>
+  onMachine(async ({ run }) => {
+    const env = {
+      POSTERN__AUTONOMY__LEVEL: "full",
+      POSTERN__WEB_FETCH__ENABLED: "true",
+      POSTERN__SECURITY__ENABLE_GIT: "true",
+    };
+    const first = async (tool: string, input: string) =>
+      (await run(["policy", "explain", tool, "--input", input], { env })).stdout.split("\n", 2);
+    assert.deepEqual(await first("web_fetch", "http://example.test/a"), [
+      "unknown: where the address leads, which is looked up when the call is made",
+      'Can call "web_fetch" without asking: it reaches the network, which level "full" allows; add "web_fetch" to [autonomy] always_ask to be asked first',
+    ]);
+    assert.equal(
+      (await first("git_operations", '{"op":"status"}'))[0],
+      "unknown: what git finds in the repository, which is looked at when the call is made",
+    );
+  }));

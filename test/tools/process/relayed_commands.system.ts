@@ -382,7 +382,7 @@ test(
     withCommands(["example.com"], async ({ call, configure, executor, audit, workspace }) => {
       for (const name of ["shell", "process_tool"]) assert.equal(executor.get(name)?.access, "network");
       assert.equal(executor.accessOf("shell", "true"), "network");
-      const judged = executor.explain("shell", "true");
+      const judged = executor.judge("shell", "true");
       assert.equal(judged?.kind === "judged" && judged.access, "network");
       const supervised = { autonomy: { level: "supervised", workspace_only: false } } as const;
       configure(config(["example.com"], supervised));

@@ -398,14 +398,14 @@ test("bind gives what an approval of the call would be bound to, or the words it
   assert.equal(ran, 0);
 });
 
-test("explain gives the words a call would be refused with, and runs nothing", async () => {
+test("judge gives the words a call would be refused with, and runs nothing", async () => {
   let on = false;
   let ran = 0;
   const { executor, call } = bench([tool(() => done(String(++ran)), { access: "write", on: () => on })], {
     config: { autonomy: { level: "read_only" } },
   });
   const reason = async () => {
-    const judged = executor.explain("probe", "x");
+    const judged = executor.judge("probe", "x");
     assert.ok(judged?.kind === "judged");
     assert.equal((await call("probe", "x")).result.output, judged.decision.reason);
     return judged.decision.reason;
@@ -415,8 +415,8 @@ test("explain gives the words a call would be refused with, and runs nothing", a
   assert.match(off, /set \[probe\] enabled = true and set \[autonomy\] level = "supervised"$/);
   on = true;
   assert.match(await reason(), /level "read_only" never allows/);
-  assert.equal(executor.explain("probe", '{"wrong":1}')?.kind, "bad_input");
-  assert.equal(executor.explain("none", "x"), undefined);
+  assert.equal(executor.judge("probe", '{"wrong":1}')?.kind, "bad_input");
+  assert.equal(executor.judge("none", "x"), undefined);
   assert.equal(ran, 0);
 });
 

@@ -101,7 +101,7 @@ test("decisions and approvals of what a signed-in browser does say where it is s
   withBrowserBench({ config: { autonomy: { level: "supervised" } } }, async ({ bench }) => {
     const { executor } = bench;
     const reasonOf = (input: Readonly<Record<string, unknown>>) => {
-      const judged = executor.explain("browser", JSON.stringify(input));
+      const judged = executor.judge("browser", JSON.stringify(input));
       return judged?.kind === "judged" ? judged.decision.reason : "";
     };
     const click = JSON.stringify({ op: "click", ref: "e1" });
