@@ -1,0 +1,220 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import fc from "fast-check";
+import { parseCommandLine, type ShellPart } from "../../lib/base/parse_command_line.ts";
+import { withWorkspace } from "./workspace.ts";
+
+/** Programs of the generated lines: each notes its words, and prints a text that would run more where bash reads it as its own. */
+const PROGRAMS = ["ls", "rm", "git", "npm", "cat", "x"];
+const STUB = `#!/bin/sh
+printf '%s\\0' "\${0##*/}" "$@" '\x01' >> "$RECORD"
+echo '-v a[$(rm second)] ; rm second'
+`;
+
+const program = fc.constantFrom(...PROGRAMS);
+const word = fc.constantFrom(
+  ...[
+    "a",
+    "-l",
+    "'b c'",
+    '"d $v"',
+    "$v",
+    '"$(ls in)"',
+    "$(git log)",
+    "*.ts",
+    "{e,f}",
+    "~",
+    "h\\ i",
+    '"j\\"k"',
+    "2",
+    "a=b",
+    "[ab]",
+  ],
+  ...[
+    "'l\nm'",
+    '"n\no"',
+    "p#q",
+    "#r",
+    '""',
+    "''",
+    "{}",
+    "!",
+    "$",
+    "é",
+    "if",
+    "${v:-s}",
+    "$?",
+    "\\;",
+    "a~",
+    "a=~",
+    "{",
+    "}",
+    "do",
+  ],
+);
+const redirection = fc.constantFrom(
+  ...[
+    "> out",
+    "2>&1",
+    ">> out",
+    "< in.ts",
+    "&> both",
+    ">& all",
+    "2>/dev/null",
+    "<<< x",
+    "<<E\nline $v\nE\n",
+    "<<'E'\n$(rm)\nE\n",
+    ">| t",
+    "3<> u",
+  ],
+);
+const simple = fc.tuple(program, fc.array(word, { maxLength: 3 }), fc.array(redirection, { maxLength: 1 }))
+  .map(([name, words, ends]) => [name, ...words, ...ends].join(" "));
+const statement = fc.oneof(
+  { weight: 6, arbitrary: simple },
+  fc.constantFrom(
+    "v=1",
+    "v=$(cat)",
+    "cd sub",
+    "echo $v",
+    '[ -n "$v" ]',
+    "test -f in.ts",
+    "true",
+    "set -e",
+    "read -r v",
+    "exit",
+    ":",
+  ),
+  fc.constantFrom(
+    "eval rm",
+    "$v",
+    "v=1 x",
+    "PATH=. ls",
+    "f() { rm; }",
+    "f",
+    "printf '%s' a",
+    "echo `rm`",
+    "time ls",
+    "command ls",
+    "case a in a) rm;; esac",
+  ),
+  simple.map((text) => `( ${text} )`),
+  simple.map((text) => `{ ${text}; }`),
+  fc.tuple(simple, simple).map(([one, two]) => `if ${one}; then ${two}; fi`),
+  simple.map((text) => `for v in a b; do ${text}; done`),
+);
+const joint = fc.constantFrom(" && ", " || ", "; ", " | ", "\n", " & ", " |& ", ";", "|", " \\\n ");
+const line = fc.tuple(statement, fc.array(fc.tuple(joint, statement), { maxLength: 3 })).map(([first, rest]) =>
+  first + rest.flat().join("")
+);
+const noise = fc.constantFrom(
+  ..." \t\n;|&<>()$`'\"\\{}*?[]#!~=,.:-1a",
+  "$(",
+  "${",
+  "<<",
+  "<<E",
+  "\nE\n",
+  "\\\n",
+  "&&",
+  "$((",
+  "rm",
+);
+/** A line that a grammar makes, with a few characters exchanged in most. */
+const mutated = fc.tuple(line, fc.array(fc.tuple(fc.nat(200), fc.nat(2), noise), { maxLength: 3 })).map((
+  [text, changes],
+) =>
+  changes.reduce((now, [place, cut, more]) => {
+    const at = place % (now.length + 1);
+    return now.slice(0, at) + more + now.slice(at + cut);
+  }, text)
+);
+
+/** Counts of a check: of the lines, how many were judged, and how many commands ran in those. */
+export interface RecordedLines {
+  readonly lines: number;
+  readonly judged: number;
+  readonly ran: number;
+  /** Each line for which something ran, or was written, that no part of it names */
+  readonly wider: readonly string[];
+}
+
+/**
+ * Runs generated lines by bash itself, in a folder of its own with programs on PATH that note their words, and compares what ran with the parts.
+ * Lines that ask run too: they tell nothing.
+ */
+export async function runRecorded(count: number, seed: number): Promise<RecordedLines> {
+  const lines = fc.sample(mutated, { numRuns: count, seed });
+  let [judged, ran] = [0, 0];
+  const wider: string[] = [];
+  await withWorkspace({ "stub": STUB }, async ({ root }) => {
+    const [bin, stub] = [join(root, "bin"), join(root, "stub")];
+    await chmod(stub, 0o755);
+    await mkdir(bin);
+    await Promise.all(PROGRAMS.map((name) => symlink(stub, join(bin, name))));
+    for (const [index, text] of lines.entries()) {
+      const { parts, asks } = parseCommandLine(text);
+      // Bash would leave it out, and the gateway refuses it
+      if (asks !== undefined || text.includes("\0")) continue;
+      judged++;
+      const folder = join(root, String(index));
+      await mkdir(join(folder, "sub"), { recursive: true });
+      await writeFile(join(folder, "in.ts"), "v a[$(rm second)]\n");
+      const record = join(root, `${index}.record`);
+      await writeFile(record, "");
+      await runBash(text, { folder, bin, record });
+      const commands = (await readFile(record, "utf8")).split("\x01\0").slice(0, -1).map((all) =>
+        all.split("\0").slice(0, -1)
+      );
+      ran += commands.length;
+      const missing = commands.filter((words) => !parts.some((part) => covers(part, words)));
+      const written = (await readdir(folder, { recursive: true, withFileTypes: true }))
+        .filter((entry) => entry.isFile() && entry.name !== "in.ts").map(({ name }) => name);
+      const unseen = written.filter((name) => !parts.some((part) => writes(part, name)));
+      if (missing.length + unseen.length > 0) wider.push(JSON.stringify({ text, missing, unseen, parts }));
+    }
+  });
+  return { lines: lines.length, judged, ran, wider };
+}
+
+async function runBash(
+  text: string,
+  { folder, bin, record }: { readonly folder: string; readonly bin: string; readonly record: string },
+): Promise<void> {
+  const env = {
+    PATH: bin,
+    HOME: folder,
+    RECORD: record,
+    LANG: "C.UTF-8",
+    // Other names than those of the programs are noted as well
+    "BASH_FUNC_command_not_found_handle%%": `() { printf '%s\\0' "$@" '\x01' >> "$RECORD"; }`,
+  };
+  const child = spawn("/bin/bash", ["--noprofile", "--norc", "-c", text], {
+    cwd: folder,
+    env,
+    stdio: ["ignore", "pipe", "pipe"],
+    timeout: 10_000,
+  });
+  // Open until the commands in the background have ended too
+  child.stdout.resume();
+  child.stderr.resume();
+  await once(child, "close");
+}
+
+/** Tells whether a part stands for these words: one that is not known stands for any number. */
+function covers({ words }: ShellPart, [name, ...args]: readonly string[]): boolean {
+  const [program, ...rest] = words;
+  return program === name && matches(rest, args);
+}
+
+function matches(pattern: readonly (string | undefined)[], args: readonly string[]): boolean {
+  const [first, ...rest] = pattern;
+  if (pattern.length === 0) return args.length === 0;
+  if (first !== undefined) return args[0] === first && matches(rest, args.slice(1));
+  return matches(rest, args) || (args.length > 0 && matches(pattern, args.slice(1)));
+}
+
+function writes({ files }: ShellPart, name: string): boolean {
+  return files.some(({ path, writes: isWritten }) => isWritten && (path === undefined || basename(path) === name));
+}
