@@ -311,6 +311,18 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Say what would happen to a call, and why, without making it",
     async () => (await import("./commands/policy.ts")).policyExplainCommand,
   ),
+  "policy list": verb(
+    "List what decides about calls, each with where it comes from",
+    async () => (await import("./commands/policy_rules.ts")).policyListCommand,
+  ),
+  "policy test": verb(
+    "Compare what the policy decides about a file of calls with what you expect",
+    async () => (await import("./commands/policy_rules.ts")).policyTestCommand,
+  ),
+  "policy suggest": verb(
+    "Propose rules that would have saved questions which you said yes to",
+    async () => (await import("./commands/policy_suggest.ts")).policySuggestCommand,
+  ),
   "audit show": verb(
     "Show what was decided, approved and called",
     async () => (await import("./commands/audit.ts")).auditShowCommand,

@@ -23,7 +23,8 @@ import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import { standInOf } from "../../lib/tools/runtime/stand_in.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
-import { CommandError, defineCliCommand, EXIT } from "../command.ts";
+import type { Judgement } from "../../lib/tools/runtime/tool_policy.ts";
+import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { commandNotes } from "../doctor/check_containment.ts";
 import { expectSuccess, requireControl } from "../reach_gateway.ts";
 import { printable, toTable } from "../terminal/terminal_text.ts";
@@ -50,20 +51,8 @@ export const policyExplainCommand = defineCliCommand({
   },
   example: `postern policy explain read_file --input '{"path": "README.md"}'`,
   async run(context, { tool: name, input, outside }) {
-    const loaded = await context.loadConfig();
-    const { config } = loaded;
-    const record = await readControlFile(loaded.dataDir);
     const text = await readInput(input ?? "{}", context.io);
-    const { tool, foreign } = await findTools({ name, input: text }, { config, record });
-    const running = context.flags.workspace === undefined ? record : undefined;
-    const workspace = running?.workspace ?? loaded.workspace;
-    // The gateway has an environment of its own
-    const environment = record === undefined ? (key: string) => context.io.env[key] : undefined;
-    const run = new RunTaint(outside === true ? ["a page"] : []);
-    const door = openDoor({ ...loaded, workspace, home: context.io.home, foreign, environment });
-    const { signal } = new AbortController();
-    const judged = await door.executor.explain(name, text, { run, signal }).finally(() => door.close());
-    if (judged === undefined) throw new TypeError(`The tool "${name}" is found, and not known`);
+    const { config, tool, judged } = await explainCall(context, { name, text, outside: outside === true });
     if (judged.kind === "bad_input") {
       const { error } = judged;
       const hint = input === undefined ? "; give the call's input with --input" : "";
@@ -110,6 +99,31 @@ export const policyExplainCommand = defineCliCommand({
     return EXIT.ok;
   },
 });
+
+/**
+ * Returns what the door would do with a call under the present configuration. Has no effect.
+ * @param call.outside judges it as in a run that has read content from outside
+ * @throws {UsageError} {CommandError} there is no such tool
+ */
+export async function explainCall(
+  context: CommandContext,
+  { name, text, outside }: { readonly name: string; readonly text: string; readonly outside: boolean },
+): Promise<{ readonly config: Config; readonly tool: Tool; readonly judged: Judgement }> {
+  const loaded = await context.loadConfig();
+  const { config } = loaded;
+  const record = await readControlFile(loaded.dataDir);
+  const { tool, foreign } = await findTools({ name, input: text }, { config, record });
+  const running = context.flags.workspace === undefined ? record : undefined;
+  const workspace = running?.workspace ?? loaded.workspace;
+  // The gateway has an environment of its own
+  const environment = record === undefined ? (key: string) => context.io.env[key] : undefined;
+  const run = new RunTaint(outside ? ["a page"] : []);
+  const door = openDoor({ ...loaded, workspace, home: context.io.home, foreign, environment });
+  const { signal } = new AbortController();
+  const judged = await door.executor.explain(name, text, { run, signal }).finally(() => door.close());
+  if (judged === undefined) throw new TypeError(`The tool "${name}" is found, and not known`);
+  return { config, tool, judged };
+}
 
 /** Part of the running gateway that is asked for tools. */
 interface Asked {

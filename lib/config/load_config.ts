@@ -64,8 +64,7 @@ export async function loadConfig(options: LoadOptions): Promise<LoadedConfig> {
   const dataDir = outside ?? (result.config.data_dir === "" ? userDataDir(options) : inFile(result.config.data_dir));
   const workspace = workspaceOf(options, environment.table, fromFile, inFile);
   await requireFolder(workspace, "name another with --workspace");
-  const isWorkspaceFile = file !== undefined && file.path !== userConfigFile(options) &&
-    await liesIn(file.path, workspace);
+  const isWorkspaceFile = file !== undefined && await isInWorkspace(file.path, workspace, options);
   const widening = isWorkspaceFile ? [...wideningRules(rulesOf(fromFile))] : [];
   if (widening.length > 0) throw await toError(widening, { file, environment: [], flags: {} });
   const rules = isWorkspaceFile ? [] : await workspaceRules(workspace);
@@ -96,8 +95,10 @@ export async function loadConfig(options: LoadOptions): Promise<LoadedConfig> {
   };
 }
 
-async function liesIn(path: string, folder: string): Promise<boolean> {
-  const [real, root] = await Promise.all([realpath(path), realpath(folder)]);
+/** Tells whether a configuration file lies in the workspace, and is not the user's own: its rules may only narrow. */
+export async function isInWorkspace(path: string, workspace: string, place: UserPlace): Promise<boolean> {
+  if (path === userConfigFile(place)) return false;
+  const [real, root] = await Promise.all([realpath(path), realpath(workspace)]);
   const way = relative(root, real);
   return way !== ".." && !way.startsWith(`..${sep}`) && way !== real;
 }

@@ -14,15 +14,10 @@ export const WORKSPACE_RULE = "workspace/";
 export function joinRules(layers: readonly RawTable[]): readonly unknown[] | undefined {
   const lists = layers.map(rulesOf).filter((list) => list !== undefined);
   if (lists.length === 0 || !lists.every(Array.isArray)) return undefined;
-  let joined: readonly unknown[] = [];
-  for (const list of lists as readonly (readonly unknown[])[]) {
-    const kept = joined.map((rule) => list.find((other) => nameOf(other) === nameOf(rule)) ?? rule);
-    const names = new Set(joined.map(nameOf));
-    // A second rule of one name in one layer stays, and is refused
-    const seconds = list.filter((rule, index) => list.findIndex((other) => nameOf(other) === nameOf(rule)) < index);
-    joined = [...kept, ...list.filter((rule) => !names.has(nameOf(rule)) || seconds.includes(rule))];
-  }
-  return joined;
+  return (lists as readonly (readonly unknown[])[]).reduce((joined, list) => {
+    const names = new Set(list.map(nameOf));
+    return [...joined.filter((rule) => !names.has(nameOf(rule))), ...list];
+  });
 }
 
 /** Returns the value of `autonomy.rules` in a layer. */

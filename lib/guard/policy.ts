@@ -1,8 +1,17 @@
-import { resolve } from "node:path";
+import { isAbsolute, resolve } from "node:path";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
+import type { CommandLineParts } from "../base/parse_command_line.ts";
 import type { Taint } from "../base/taint.ts";
 import { createForbiddenBy, expandForbidden } from "../system/files/forbidden_paths.ts";
-import { ANSWERS, type CallPart, compileRules, type RuleAnswer, type RuleSettings, settle } from "./rules.ts";
+import {
+  ANSWERS,
+  type CallPart,
+  compileRules,
+  type RuleAnswer,
+  type RuleSettings,
+  settle,
+  UNKNOWN_WORD,
+} from "./rules.ts";
 
 /** The widest change that a call may make. `state` is the agent's own records in the data directory. */
 export type Access = "read" | "state" | "write" | "network";
@@ -15,6 +24,8 @@ export interface Effects {
   readonly root?: "read_file" | "write_file";
   readonly urls?: readonly string[];
   readonly command?: readonly string[];
+  /** Parts of the command line that the command has bash run. Each of them counts. Default: the command is one program with its arguments */
+  readonly line?: CommandLineParts;
   /** Sites that a person signed the call's browser in at */
   readonly logins?: readonly string[];
   /** Task of a person before the call goes on, in the model's words. Such a call always asks */
@@ -285,14 +296,43 @@ function settleParts(input: DecideInput): readonly [Verdict, ...Verdict[]] {
 }
 
 /** Returns the parts of a call: each of its commands with each file and each address. A file that a download goes to is a part of its own. */
-function partsOf({ tool, access, effects, op = null, workspace }: DecideInput): readonly CallPart[] {
+export function partsOf(
+  { tool, access, effects, op = null, workspace }: Pick<DecideInput, "tool" | "access" | "effects" | "op"> & {
+    readonly workspace: Pick<DecideWorkspace, "fileRoot">;
+  },
+): readonly CallPart[] {
   const paths = anyOf(effects.paths?.map((path) => resolve(workspace.fileRoot, path)));
   const hosts = anyOf(effects.urls?.map((url) => URL.parse(url)?.hostname ?? ""));
+  const own = { tool, op, command: effects.command };
+  if (effects.line !== undefined) {
+    return linePartsOf(effects.line, workspace.fileRoot).map((part) => ({ ...own, ...part }));
+  }
   return namesOf({ tool, access, effects }).flatMap((name) =>
     (name === tool ? hosts : [undefined]).flatMap((host) =>
-      paths.map((path): CallPart => ({ tool: name, op, command: effects.command, path, host }))
+      paths.map((path): CallPart => ({ ...own, tool: name, path, host }))
     )
   );
+}
+
+/** Returns the commands of a line of bash, once for each file that their output goes to. One more stands for what is not understood. */
+function linePartsOf(
+  { parts, asks }: CommandLineParts,
+  folder: string,
+): readonly Pick<CallPart, "command" | "path" | "host" | "writes">[] {
+  const isMoved = parts.some(({ words }) => words[0] === "cd" || words[0] === undefined);
+  const known = parts.flatMap(({ words, files }) => {
+    const command = words.map((word) => word ?? UNKNOWN_WORD);
+    const written = files.filter(({ path, writes }) => writes && path !== "/dev/null");
+    const paths = written.map(({ path }) =>
+      path === undefined || (isMoved && !isAbsolute(path)) ? undefined : resolve(folder, path)
+    );
+    return (written.length === 0 ? [undefined] : paths).map((path) => ({
+      ...{ command, path, host: undefined },
+      writes: written.length > 0,
+    }));
+  });
+  const unread = { command: [UNKNOWN_WORD], path: undefined, host: undefined, writes: true };
+  return asks === undefined && known.length > 0 ? known : [...known, unread];
 }
 
 /** Returns the items, or the lack of one. */
@@ -309,6 +349,10 @@ function changesOf(verdicts: readonly Verdict[], then: RuleAnswer): readonly str
 /** Returns why the list says so of a part, which is named where the call has others. */
 function reasonOf({ part, settled }: Verdict, verdicts: readonly Verdict[]): string {
   const reason = settled?.by[0]?.reason ?? "";
+  if (part.command !== undefined && verdicts.length > 1) {
+    const words = part.command.map((word) => word === UNKNOWN_WORD ? "..." : word).join(" ");
+    return reason.replace(/it$/, JSON.stringify(words.slice(0, MAX_PATH_SHOWN)));
+  }
   if (part.tool === verdicts[0]?.part.tool) return reason;
   return `${reason.replace(/it$/, JSON.stringify(part.tool))}, and the call writes a file`;
 }

@@ -9,13 +9,18 @@ export const ANSWERS = ["deny", "ask", "allow"] as const;
 /** Answer of a rule. */
 export type RuleAnswer = (typeof ANSWERS)[number];
 
+/** Stands for words of a command line that show only when it runs, be it several or none. No word of a command holds a NUL. */
+export const UNKNOWN_WORD = "\0";
+
 /** Part of a call: one command of it with one file and one address. A call may go as far as its furthest part may. */
 export interface CallPart {
   readonly tool: string;
   /** Field `op` of the input; null where it has none */
   readonly op: string | null;
-  /** Words of the command. Undefined: the part runs none */
+  /** Words of the command, UNKNOWN_WORD among them. Undefined: the part runs none */
   readonly command: readonly string[] | undefined;
+  /** Set for a command whose output goes to a file, which is `path` where it is known. Default false */
+  readonly writes?: boolean | undefined;
   /** Absolute path. Undefined: the part names none */
   readonly path: string | undefined;
   /** Host as URLs have it. Undefined: the part names none */
@@ -89,7 +94,7 @@ const ALIASES: Readonly<Record<string, string>> = {
 /** Compiles the settings into the list of rights. */
 export function compileRules(settings: RuleSettings, places: RulePlaces): readonly Rule[] {
   return [
-    ...settings.rules.map((rule) => compileWritten(rule, places)),
+    ...settings.rules.flatMap((rule) => [compileWritten(rule, places), ...compileUnknown(rule)]),
     ...[...new Set(settings.always_ask)].map((entry) => compileEntry(entry, "always_ask", "ask")),
     ...[...new Set(settings.auto_approve)].map((entry) => compileEntry(entry, "auto_approve", "allow")),
   ];
@@ -112,7 +117,7 @@ const SAYS: Readonly<Record<RuleAnswer, string>> = { deny: "denies it", ask: "as
 export function compileWritten(rule: WrittenRule, places: RulePlaces): Rule {
   const { name, then } = rule;
   const isWide = then !== "allow";
-  const command = rule.command.split(" ").filter((word) => word !== "");
+  const command = commandOf(rule);
   const path = rule.path === "" ? [] : namesOf(rule.path, places);
   return {
     id: `rule:${name}`,
@@ -123,10 +128,32 @@ export function compileWritten(rule: WrittenRule, places: RulePlaces): Rule {
       matchesText(rule.tool, part.tool) &&
       (rule.op === "" || rule.op === part.op) &&
       (command.length === 0 || (part.command !== undefined && matchesCommand(command, part.command, isWide))) &&
+      // To allow a command says nothing of the file that its output goes to
+      (isWide || command.length === 0 || path.length > 0 || part.writes !== true) &&
       (path.length === 0 || (part.path !== undefined && matchesPath(path, part.path, isWide)) ||
         (isWide && SEARCHES.has(part.tool) && part.path !== undefined && mayLieBelow(path, part.path))) &&
       (rule.host === "" || (part.host !== undefined && (rule.host === "*" || isAmongHosts(part.host, [rule.host])))),
   };
+}
+
+/** Compiles the question about a command whose unknown words may be those that a rule denies or asks about. */
+function compileUnknown(rule: WrittenRule): readonly Rule[] {
+  const [program] = commandOf(rule);
+  if (rule.then === "allow" || program === undefined) return [];
+  const mayBe = ([name = "", ...rest]: readonly string[]) =>
+    [name, ...rest].includes(UNKNOWN_WORD) &&
+    (!runsNoOther(name) || matchesText(program.toLowerCase(), name.toLowerCase()));
+  return [{
+    id: `rule:${rule.name}`,
+    then: "ask",
+    reason: `the rule "${rule.name}" may mean words that show only when the line runs, so a person is asked about it`,
+    change: `remove "${rule.name}" from [[autonomy.rules]]`,
+    covers: ({ tool, command }) => matchesText(rule.tool, tool) && command !== undefined && mayBe(command),
+  }];
+}
+
+function commandOf({ command }: WrittenRule): readonly string[] {
+  return command.split(" ").filter((word) => word !== "").map((word) => /^\*+$/.test(word) ? "*" : word);
 }
 
 /** Returns the names of a pattern's absolute path. A slash at the end stands for all that is in the folder. */

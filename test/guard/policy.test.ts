@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { parseCommandLine } from "../../lib/base/parse_command_line.ts";
 import {
   type Access,
   accessesOf,
@@ -290,6 +291,46 @@ test("a download is as far as its furthest part: the address for its tool, the f
   assert.equal(saved("out/x", [rule, file]).kind, "ask");
   const denied = saved("in/x", [rule, file, { ...file, name: "c", then: "deny" }]);
   assert.match(denied.reason, /the rule "c" denies "write_file", and the call writes a file; remove "c" from/);
+});
+
+test("a line of bash is as far as its furthest part, and what is not understood asks", () => {
+  const rule = { name: "log", tool: "shell", op: "", command: "git log *", path: "", host: "", then: "allow" } as const;
+  const rules = [
+    rule,
+    { ...rule, name: "echo", command: "echo *" },
+    { ...rule, name: "out", command: "echo *", path: "out/**" },
+    { ...rule, name: "push", command: "git push *", then: "deny" },
+    { ...rule, name: "rm", command: "rm *", then: "deny" },
+  ] as const;
+  const kindOf = (line: string) => {
+    const command = ["bash", "--noprofile", "--norc", "-c", line];
+    const { kind, reason } = ask({ effects: { command, line: parseCommandLine(line) }, rules });
+    return `${kind} ${/the rule "(\w+)"/.exec(reason)?.[1] ?? ""}`.trim();
+  };
+  for (
+    const [line, kind] of [
+      ["git log -1 | echo x && git log", "allow log"],
+      ["git log && ls", "ask"],
+      ["git log; git push origin", "deny push"],
+      ["git log $(rm -rf x)", "deny rm"],
+      ["echo x > out/a", "allow out"],
+      ["echo x > src/a", "ask"],
+      ["cd src && echo x > out/a", "ask"],
+      ["echo x > /dev/null", "allow echo"],
+      ["echo $x", "allow echo"],
+      ["git log $x", "ask push"],
+      ["$x log", "ask push"],
+      ["echo x; eval y", "ask push"],
+      ["", "ask push"],
+    ] as const
+  ) {
+    assert.equal(kindOf(line), kind, line);
+  }
+  const all = ask({
+    effects: { command: ["bash", "-c", "x > y"], line: parseCommandLine("x > y") },
+    auto_approve: ["shell"],
+  });
+  assert.equal(all.kind, "allow", "a list names all that its tool does");
 });
 
 test("the rule path names every rule that was looked at, in order", () => {

@@ -8,6 +8,7 @@ import {
   compileWritten,
   type RuleAnswer,
   settle,
+  UNKNOWN_WORD,
   type WrittenRule,
 } from "../../lib/guard/rules.ts";
 
@@ -165,9 +166,12 @@ const settings = fc.record({ rules: fc.array(written, { maxLength: 6 }), auto_ap
 const part: fc.Arbitrary<CallPart> = fc.record({
   tool: fc.constantFrom("shell", "write_file", "http_request"),
   op: fc.constantFrom(null, "start"),
-  command: fc.option(fc.array(fc.oneof(WORD, fc.constant("log rm; g")), { minLength: 1, maxLength: 5 }), {
-    nil: undefined,
-  }),
+  command: fc.option(
+    fc.array(fc.oneof(WORD, fc.constantFrom("log rm; g", UNKNOWN_WORD)), { minLength: 1, maxLength: 5 }),
+    {
+      nil: undefined,
+    },
+  ),
   path: fc.option(fc.array(NAME, { maxLength: 4 }).map((all) => ["/home/me/work", ...all].join("/")), {
     nil: undefined,
   }),

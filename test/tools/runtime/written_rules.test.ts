@@ -59,6 +59,13 @@ test("a rule lets a call through for its path alone, where the path really leads
     assert.equal(what, "asked");
     assert.match(said, /: "[^"]*docs\/link\/new\.ts" leads to "[^"]*src\/new\.ts", and it can change files/);
     assert.equal(existsSync(join(root, "src/new.ts")), false);
+    const { executor } = createToolBench({
+      root,
+      config: { write_file: { enabled: true }, autonomy: { rules: [DOCS] } },
+    });
+    const { signal } = new AbortController();
+    const judged = await executor.explain("write_file", JSON.stringify(write("docs/link/new.ts")[1]), { signal });
+    assert.equal(judged?.kind === "judged" && judged.decision.kind, "ask", "explain looks where the link leads too");
   }));
 
 test("a rule that denies a path counts for every way to it, and wins over every list", () =>
