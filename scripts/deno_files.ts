@@ -27,7 +27,7 @@ export const JOURNEYS: Readonly<Record<string, string>> = {
   agent: "test/journeys/client_tool_rounds.test.ts",
   automation: "test/journeys/schedules.test.ts",
   base: "test/journeys/unknown_fields.test.ts",
-  cluster: "test/cluster/two_gateways.test.ts",
+  cluster: "test/cluster/gateway_drain.test.ts",
   config: "test/journeys/reload.test.ts",
   dashboard: "test/dashboard/dashboard.test.ts",
   documents: "test/journeys/pictures.test.ts",

@@ -63,8 +63,7 @@ const ESCAPABLE = new Set(['"', "\\", "$", "`"]);
 
 /** Returns the parts of a command line. Pure; time grows with the length alone. Never throws */
 export function parseCommandLine(text: string): CommandLineParts {
-  const reader = new LineReader(text);
-  return reader.readAll();
+  return new LineReader(text).readAll();
 }
 
 /** Line that cannot be read further. */
@@ -81,19 +80,13 @@ interface Word {
   readonly single: boolean;
 }
 
-interface HereDocument {
-  readonly end: string;
-  readonly quoted: boolean;
-  readonly tabs: boolean;
-}
-
 class LineReader {
   readonly #text: string;
   readonly #parts: ShellPart[] = [];
   #at = 0;
   #asks: string | undefined;
   /** Here-documents whose text begins behind the next line break */
-  #pending: HereDocument[] = [];
+  readonly #pending: { readonly end: string; readonly quoted: boolean; readonly tabs: boolean }[] = [];
 
   constructor(text: string) {
     this.#text = text;
@@ -158,7 +151,8 @@ class LineReader {
       const word = this.#word(depth);
       const next = this.#char();
       if (word.bare && (next === "<" || next === ">")) {
-        if (/^\d+$/.test(word.text)) continue;
+        // A larger number is a word
+        if (/^\d{1,9}$/.test(word.text)) continue;
         if (word.text.startsWith("{")) throw new Unreadable("a redirection sets a variable");
       }
       if (isFirst && word.bare && KEYWORDS.has(word.text)) return;
@@ -179,12 +173,12 @@ class LineReader {
     for (const name of variables) {
       const isHarmless = program === undefined ? isOwnName(name) : HARMLESS_VARIABLE.test(name);
       const isReadOnly = name === "IFS" && program?.value === "read";
-      if (!isHarmless && !isReadOnly) this.#ask(`it sets ${name}`);
+      if (!isHarmless && !isReadOnly) this.#asks ??= `it sets ${name}`;
     }
     if (program === undefined) return;
-    if (program.value === undefined) this.#ask(`which program ${shown(program.text)} is shows only when it runs`);
+    if (program.value === undefined) this.#asks ??= `which program ${shown(program.text)} is shows only when it runs`;
     else if (BUILTINS.has(program.value) && !isTame(words)) {
-      this.#ask(`${shown(program.value)} of bash can change what the rest does`);
+      this.#asks ??= `${shown(program.value)} of bash can change what the rest does`;
     }
   }
 
@@ -193,7 +187,7 @@ class LineReader {
     this.#blanks();
     if (this.#char() === "" || META.has(this.#char())) throw new Unreadable('"for" names no variable');
     const { value: name = "" } = this.#word(depth);
-    if (!isOwnName(name)) this.#ask(`it sets ${shown(name)}`);
+    if (!isOwnName(name)) this.#asks ??= `it sets ${shown(name)}`;
     for (;;) {
       this.#blanks();
       const char = this.#char();
@@ -214,7 +208,9 @@ class LineReader {
     const word = this.#word(depth);
     if (operator === "<<<") return;
     if (operator.endsWith("&") && /^(?:\d{1,4}|-)$/.test(word.text)) return;
-    if (operator === "<&" || (operator === ">&" && word.value === undefined)) {
+    // bash takes the `-` of `>& -a` for a word of its own
+    const isFile = operator !== "<&" && (operator !== ">&" || (word.value !== undefined && !word.text.startsWith("-")));
+    if (!isFile) {
       throw new Unreadable("a redirection is known only when it runs");
     }
     if (word.value !== undefined && /^\/dev\/(?:tcp|udp)\//.test(word.value)) {
@@ -371,10 +367,6 @@ class LineReader {
 
   #char(): string {
     return this.#text.charAt(this.#at);
-  }
-
-  #ask(reason: string): void {
-    this.#asks ??= reason;
   }
 }
 

@@ -50,7 +50,9 @@ interface RuleFinding {
 }
 
 /** Finds written rules that can match nothing, or that allow too much. */
-export function* ruleChecks({ autonomy: { rules } }: Pick<Config, "autonomy">): Iterable<RuleFinding> {
+export function* ruleChecks(
+  { autonomy: { rules }, security: { shell } }: Pick<Config, "autonomy" | "security">,
+): Iterable<RuleFinding> {
   for (const [index, rule] of rules.entries()) {
     const about = (key: keyof WrittenRule, reason: string) => ({
       path: ["autonomy", "rules", index, key],
@@ -66,7 +68,8 @@ export function* ruleChecks({ autonomy: { rules } }: Pick<Config, "autonomy">): 
       const reason = rule[key] === "" ? undefined : check(rule[key]);
       if (reason !== undefined) yield about(key, reason);
     }
-    const wide = rule.then === "allow" ? tooWide(rule) : undefined;
+    // The sandbox bounds what a contained line does
+    const wide = rule.then === "allow" && shell.syntax === "plain" ? tooWide(rule) : undefined;
     if (wide !== undefined) yield about(...wide);
   }
 }

@@ -118,6 +118,7 @@ export function crossChecks(config: Config, ownProviders: readonly string[] = []
     extensionChecks,
     webChecks,
     secretChecks,
+    syntaxChecks,
     networkChecks,
     ruleChecks,
     systemChecks,
@@ -288,6 +289,23 @@ function* webChecks({ url_access: { public_ranges: ranges }, web_search: search 
   for (const [index, range] of ranges.entries()) {
     const reason = publicRangeProblem(range);
     if (reason !== undefined) yield { path: ["url_access", "public_ranges", index], reason };
+  }
+}
+
+function* syntaxChecks({ security: { shell, allowed_commands: allowed, process } }: Config): Iterable<Contradiction> {
+  if (shell.syntax === "plain") {
+    const reason = '"*" needs [security.shell] syntax = "contained"; name the commands, or set that';
+    for (
+      const [list, path] of [[allowed, ["security"]], [process.allowed_commands, ["security", "process"]]] as const
+    ) {
+      if (list.includes("*")) yield { path: [...path, "allowed_commands"], reason };
+    }
+  } else if (shell.sandbox === "off") {
+    yield {
+      path: ["security", "shell", "syntax"],
+      reason:
+        '"contained" needs the sandbox, and [security.shell] sandbox is "off"; set sandbox = "auto", or syntax = "plain"',
+    };
   }
 }
 

@@ -68,6 +68,9 @@ export function asksAlways(rule: string): boolean {
     rule === RULE_OUTSIDE_CONTENT;
 }
 
+/** Begin of the rule of a command line that `auto_approve` does not cover. */
+export const UNJUDGED = "unjudged_line:";
+
 /** Begin of the rule of a call that a person does a part of. */
 export const HANDOFF = "handoff:";
 
@@ -226,8 +229,16 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
     const reason = toAllow(tool, `it ${does}, which level "${level}" allows`, change);
     return { kind: "allow", reason, rule, path: unlisted, change };
   }
+  const isApproved = missing.length === 0;
+  const unjudged = isApproved ? whyUnjudged({ access, effects }) : undefined;
+  if (unjudged !== undefined) {
+    const rule = `${UNJUDGED}${tool}`;
+    const { why, change, wayOut } = unjudged;
+    const reason = `Cannot call "${tool}" without approval: ${why}; ${wayOut}`;
+    return { kind: "ask", reason, rule, path: [...unlisted, { rule, says: "ask" }], change };
+  }
   const [first] = verdicts;
-  if (missing.length === 0 && first?.settled !== undefined) {
+  if (isApproved && first.settled !== undefined) {
     const [{ id: rule } = { id: "" }] = first.settled.by;
     const change = first.settled.by.map((each) => each.change);
     const reason = toAllow(tool, `${reasonOf(first, [first])}${signedIn(effects)}`, change);
@@ -235,6 +246,23 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   }
   const reason = toAsk(tool, `it ${does}, which level "${level}" asks about`, approve);
   return { kind: "ask", reason, rule, path: [...unlisted, { rule: "auto_approve", says: "pass" }], change: approve };
+}
+
+/** Returns why a command line of bash asks though its tool is approved. undefined: it does not, or the command is no such line. */
+function whyUnjudged(
+  { access, effects: { line } }: Pick<DecideInput, "access" | "effects">,
+): { readonly why: string; readonly wayOut: string; readonly change: readonly string[] } | undefined {
+  if (line?.asks !== undefined) {
+    const wayOut = "write it in plainer parts to let it run without asking";
+    return { why: `nobody can tell what its command line runs: ${line.asks}`, wayOut, change: [] };
+  }
+  if (line === undefined || access !== "network") return undefined;
+  const change = ['set [security.shell] network = "none"'];
+  return {
+    why: "its command line reaches the network",
+    wayOut: `${toSentence(change)} to let it run without asking`,
+    change,
+  };
 }
 
 /**

@@ -11,6 +11,7 @@ import type { CookieJars } from "./cookie_jars.ts";
 import type { Mailbox } from "./mailbox.ts";
 import { createMemory, MEMORY, type Memory, memoryText, parseMemoryRecord } from "./memory.ts";
 import { createMemoryVectors, type MemoryVectors } from "./memory_vectors.ts";
+import { type CommandFolders, createCommandFolders } from "./command_folders.ts";
 import { createPlans, type Plans } from "./plans.ts";
 
 /** Options of `createMemoryServices`. */
@@ -38,6 +39,8 @@ export interface MemoryServices {
   /** Vectors of the memories, which begin once the models are there. */
   readonly vectors: MemoryVectors;
   readonly plans: Plans;
+  /** Folders that conversations run their commands in. */
+  readonly commandFolders: CommandFolders;
   /** Loaded at its first use, and its key with it. */
   readonly mailbox: Mailbox;
   /** Loaded at its first use, and its key with it. */
@@ -62,6 +65,7 @@ export function createMemoryServices(options: MemoryServicesOptions): MemoryServ
     memory: createMemory({ store, clock, vectors }),
     vectors,
     plans: createPlans({ store, clock }),
+    commandFolders: createCommandFolders({ store }),
     mailbox: lazyService(async () => {
       const { createMailbox } = await import("./mailbox.ts");
       const cipher = () => cipherOf("agents_ipc.key");

@@ -18,7 +18,12 @@ import { chooseProxy, type ProxyChoice, type ProxySettings } from "./net/proxy_c
 import { createUrlPolicy, type UrlPolicy } from "./net/url_policy.ts";
 import type { UrlRules } from "./net/url_rules.ts";
 import { type CommandLookup, createCommandLookup } from "./process/command_lookup.ts";
-import { type CommandContainment, containmentOf, type ContainmentSettings } from "./process/containment.ts";
+import {
+  type CommandContainment,
+  containmentOf,
+  type ContainmentSettings,
+  requireSyntax,
+} from "./process/containment.ts";
 import { temporaryFolder } from "./process/leftover_processes.ts";
 import { createProcesses, type Processes, type ProcessesOptions } from "./process/processes.ts";
 import { createWorkers, type Workers } from "./process/workers.ts";
@@ -94,6 +99,9 @@ export async function createSystemServices(options: SystemServicesOptions): Prom
   const urls = createUrlPolicy({ own: ownAddress.gateway });
   const processes = opened.own(openProcesses({ ...options, ownPaths }, { commands, urls }), (open) => open.close());
   if (options.shell().sandbox === "off") options.log.info(containmentOf(options.shell(), undefined).text);
+  if (options.shell().syntax === "contained") {
+    requireSyntax(options.shell(), await processes.containment(options.shell()));
+  }
   const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS, clock }), (open) => open.close());
   await endLeftovers(processes, options);
   return {

@@ -480,6 +480,24 @@ test("a network of commands needs an allowlist and a sandbox, and the refusal na
   await withConfig({ text: shell('sandbox = "require"\n') + access }, (load) => load());
 });
 
+test("contained lines need a sandbox, and any command needs contained lines", async () => {
+  const lines = '[security.shell]\nsyntax = "contained"\n';
+  const cases: Record<string, readonly [key: string, RegExp]> = {
+    '[security]\nallowed_commands = ["ls", "*"]\n': ["security.allowed_commands", /"\*" needs .* syntax = "contained"/],
+    '[security.process]\nallowed_commands = ["*"]\n': ["security.process.allowed_commands", /"\*" needs/],
+    [`${lines}sandbox = "off"\n`]: [
+      "security.shell.syntax",
+      /sandbox is "off"; set sandbox = "auto", or syntax = "plain"/,
+    ],
+  };
+  for (const [text, [name, reason]] of Object.entries(cases)) {
+    const { key, message } = await refusalOf({ text });
+    assert.equal(key, name, text);
+    assert.match(message, reason);
+  }
+  await withConfig({ text: `[security]\nallowed_commands = ["*"]\n${lines}` }, (load) => load());
+});
+
 test("a wrong value of a key that must be given is refused with what it must be, not with what the key means", async () => {
   const credential = (variable: string) => `header = "x"\nvalue_env = "${variable}"\nhosts = ["a"]\n`;
   const cases: Record<string, RegExp> = {

@@ -116,6 +116,11 @@ test("a rule that can match nothing, or allows every command, is refused with it
   ) {
     assert.equal(refusal(change), "", JSON.stringify(change));
   }
+  const contained = {
+    autonomy: { rules: [{ name: "it", tool: "shell", then: "allow", command: "*" }] },
+    security: { shell: { syntax: "contained" } },
+  };
+  assert.ok("config" in validateConfig([contained]), "the sandbox bounds what a contained line does");
   const twice = validateConfig([{ autonomy: { rules: [{ name: "a", tool: "x", then: "ask" }] } }, {
     autonomy: { rules: [{ name: "a", tool: "x", then: "ask" }, { name: "a", tool: "y", then: "ask" }] },
   }]);

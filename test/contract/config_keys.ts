@@ -89,6 +89,7 @@ export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "security.shell.max_output_bytes": 8192,
   "security.shell.timeout_secs": 60,
   "security.shell.sandbox": "auto",
+  "security.shell.syntax": "plain",
   "security.shell.network": "none",
   "security.shell.local_sockets": [],
   "security.shell.forbidden_chars": [";", "&", "|", ">", "<", "$", "`", "\n", "\r"],

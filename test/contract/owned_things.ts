@@ -13,6 +13,7 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   plans: false,
   mailbox: false,
   // Each conversation has its own
+  commandFolders: false,
   cookieJars: false,
   // The operator names those that runs get
   browserLogins: false,

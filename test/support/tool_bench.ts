@@ -1,6 +1,5 @@
 import { dirname, join } from "node:path";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
-import type { ApprovalRule } from "../../lib/base/records/approval.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import { ToolError } from "../../lib/base/errors.ts";
 import type { ReadableSkills } from "../../lib/tools/skills/skills.ts";
@@ -17,6 +16,7 @@ import { createSops } from "../../lib/automation/sops/sop_service.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createTaintedFiles } from "../../lib/guard/tainted_files.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
+import { createCommandFolders } from "../../lib/memory/command_folders.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
 import { createSubAgents } from "../../lib/runs/sub_agents/sub_agent_service.ts";
 import type { Store } from "../../lib/storage/store.ts";
@@ -44,7 +44,7 @@ import { createWorkers } from "../../lib/system/process/workers.ts";
 import { createBoards } from "../../lib/hardware/boards.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import type { CallTaintOptions } from "../../lib/tools/runtime/call_taint.ts";
-import { createToolExecutor } from "../../lib/tools/runtime/create_tool_executor.ts";
+import { createToolExecutor, type ToolExecutorOptions } from "../../lib/tools/runtime/create_tool_executor.ts";
 import { createToolSecrets } from "../../lib/tools/secrets/tool_secrets.ts";
 import type { Tool, ToolServices } from "../../lib/tools/runtime/tool.ts";
 import type { ToolCallOutcome, ToolCallRequest, ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
@@ -130,7 +130,7 @@ export interface ToolBenchOptions {
   readonly bounds?: Partial<Bounds>;
   readonly timeoutMs?: number;
   /** Returns a remembered answer. Default: none is remembered */
-  readonly remembered?: () => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
+  readonly remembered?: ToolExecutorOptions["remembered"];
   /** Where protected names go that appear while a command runs. Default: a folder beside the workspace */
   readonly quarantine?: string;
   /** Folder of the sockets of relays. Default: one beside the workspace */
@@ -235,6 +235,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       files,
       memory: createMemory({ store, clock }),
       plans: createPlans({ store, clock }),
+      commandFolders: createCommandFolders({ store }),
       subAgents: createSubAgents({
         store,
         clock,

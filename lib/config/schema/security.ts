@@ -91,7 +91,7 @@ export const switches = {
 export const securitySchema = v.strictObject({
   ...switches,
   allowed_commands: about(
-    "Commands that `shell` and `process_tool` may start, each matched whole",
+    'Commands that `shell` and `process_tool` may start, each matched whole. `*` alone: any, which `[security.shell] syntax = "contained"` allows',
     texts(["ls", "pwd", "cat", "echo"]),
   ),
   read_file: about(
@@ -133,6 +133,11 @@ export const securitySchema = v.strictObject({
         sandbox: about(
           "Containment by bubblewrap: `auto` uses it where it works, `require` refuses commands without it, `off` does without",
           choice(["auto", "require", "off"], "auto"),
+        ),
+        syntax: about(
+          "Language of commands. `plain`: one program with its arguments, and no shell. `contained`: bash, with pipes, redirections and variables, in " +
+            "the sandbox alone; without bubblewrap the gateway does not start",
+          choice(["plain", "contained"], "plain"),
         ),
         network: about(
           "Network of contained commands: `none`, or `allowlist` for the hosts of `[url_access] domain_allowlist` through a relay of the gateway. " +

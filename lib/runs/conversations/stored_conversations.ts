@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { COOKIE_JARS } from "../../base/records/cookie_jar.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
+import { COMMAND_FOLDERS } from "../../memory/command_folders.ts";
 import { type ReadRecord, readRecord, readRecords, scanAll, tryEntry } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import {
@@ -142,6 +143,7 @@ function removal(id: string): readonly Write[] {
     { op: "delete", collection: CONVERSATIONS, key: id },
     { op: "drop", stream: conversationStream(id) },
     { op: "delete", collection: COOKIE_JARS, key: id },
+    { op: "delete", collection: COMMAND_FOLDERS, key: id },
   ];
 }
 

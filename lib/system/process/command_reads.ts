@@ -1,5 +1,7 @@
 import { existsSync } from "node:fs";
 import { basename, resolve } from "node:path";
+import type { CommandLineParts } from "../../base/parse_command_line.ts";
+import { placeParts } from "./placed_parts.ts";
 import { candidatesOf } from "./screen_arguments.ts";
 
 /** Programs that search the folder they run in when no argument names another. */
@@ -32,6 +34,25 @@ export function readsOfCommand(words: readonly string[], workspaceRoot: string):
   const isPatternAlone = program !== "git" && program !== "find" &&
     args.filter((arg, at) => !arg.startsWith("-") && !FOLDER_ACTION.test(args[at - 1] ?? "")).length < 2;
   return isPatternAlone || !named.some((path) => existsSync(path)) ? [workspaceRoot] : named;
+}
+
+/**
+ * Returns the paths that each part of a line may read, or whose names it may show: all of the workspace for a part with words that show
+ * only when it runs, and for a line that nobody can judge.
+ * @param pathsOf `readsOfCommand` or `listsOfCommand`
+ */
+export function pathsOfLine(
+  line: CommandLineParts,
+  workspaceRoot: string,
+  pathsOf: (words: readonly string[], folder: string) => readonly string[],
+): readonly string[] {
+  const parts = placeParts(line, workspaceRoot);
+  if (line.asks !== undefined || parts.some(({ isKnown, folders }) => !isKnown || folders === undefined)) {
+    return [workspaceRoot];
+  }
+  return parts.flatMap(({ program = "", args, folders = [] }) =>
+    folders.flatMap((folder) => pathsOf([program, ...args], folder))
+  );
 }
 
 /**

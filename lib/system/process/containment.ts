@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { ToolError } from "../../base/errors.ts";
+import { ConfigError, ToolError } from "../../base/errors.ts";
 import type { Bounds } from "./bounds.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 
@@ -34,6 +34,9 @@ export type SandboxMode = "auto" | "require" | "off";
  */
 export type CommandNetwork = "none" | "allowlist";
 
+/** `[security.shell] syntax`. `contained`: bash reads the command, in the sandbox or not at all. */
+export type CommandSyntax = "plain" | "contained";
+
 /** Section of the configuration whose `sandbox` decides about a program. */
 export type SandboxSection = "[security.shell]" | "[plugins]" | `[mcp.servers.${string}]`;
 
@@ -44,6 +47,8 @@ export interface ContainmentSettings {
   readonly section?: SandboxSection | undefined;
   /** Default `none` */
   readonly network?: CommandNetwork | undefined;
+  /** Default `plain` */
+  readonly syntax?: CommandSyntax | undefined;
   /** `[security.shell] local_sockets`. Default: none */
   readonly local_sockets?: readonly string[] | undefined;
 }
@@ -54,6 +59,8 @@ export interface CommandContainment {
   readonly kind: "contained" | "uncontained" | "refused";
   /** Sentence for a person that gives the reason, without a full stop */
   readonly text: string;
+  /** Reason of a refusal that no later look changes, as `bubblewrap is not installed` */
+  readonly lacks?: string;
 }
 
 /** The one look for bubblewrap, and its result. */
@@ -101,10 +108,11 @@ export function createContainmentFinder(options: {
 
 /** Says how commands are contained under settings, by what a look has found. @param found undefined with `off`, which needs none */
 export function containmentOf(
-  { sandbox, network = "none", section = "[security.shell]", local_sockets: sockets = [] }: ContainmentSettings,
+  settings: ContainmentSettings,
   found: Containment | undefined,
 ): CommandContainment {
-  if (sandbox === "off" || found === undefined) return uncontained(`${section} sandbox is "off"`, network);
+  const { sandbox, network = "none", section = "[security.shell]", local_sockets: sockets = [] } = settings;
+  if (sandbox === "off" || found === undefined) return uncontained(`${section} sandbox is "off"`, settings);
   switch (found.kind) {
     case "bubblewrap":
       return {
@@ -117,8 +125,12 @@ export function containmentOf(
       return { kind: "refused", text: `Commands are refused: ${found.reason}` };
     case "none":
       return sandbox === "require"
-        ? { kind: "refused", text: `Commands are refused: ${section} sandbox is "require", and ${found.reason}` }
-        : uncontained(found.reason, network);
+        ? {
+          kind: "refused",
+          text: `Commands are refused: ${section} sandbox is "require", and ${found.reason}`,
+          lacks: found.reason,
+        }
+        : uncontained(found.reason, settings);
   }
 }
 
@@ -139,17 +151,37 @@ function reachedBy(network: CommandNetwork, sockets: readonly string[]): readonl
   ];
 }
 
-const NEEDS_SANDBOX = '[security.shell] network = "allowlist" needs the sandbox';
-
-/** An uncontained command has the whole network of the machine: a setting that promises less refuses it. */
-function uncontained(reason: string, network: CommandNetwork): CommandContainment {
-  return network === "none"
-    ? { kind: "uncontained", text: `Commands are not contained: ${reason}` }
-    : { kind: "refused", text: `Commands are refused: ${NEEDS_SANDBOX}, and ${reason}` };
+/** Returns the setting that needs the sandbox, with the value that does not. undefined: none does */
+export function needsSandbox(
+  { network = "none", syntax = "plain" }: Pick<ContainmentSettings, "network" | "syntax">,
+): { readonly reason: string; readonly wayOut: string } | undefined {
+  const needs = (setting: string) => `[security.shell] ${setting} needs the sandbox`;
+  const wayOut = "install bubblewrap and allow user namespaces, or set";
+  if (syntax === "contained") return { reason: needs('syntax = "contained"'), wayOut: `${wayOut} syntax = "plain"` };
+  if (network === "none") return undefined;
+  const more = "with which an uncontained command has the network of the machine";
+  return { reason: needs('network = "allowlist"'), wayOut: `${wayOut} network = "none", ${more}` };
 }
 
-const NETWORK_WAY_OUT =
-  'install bubblewrap and allow user namespaces, or set network = "none", with which an uncontained command has the network of the machine';
+/** An uncontained command has the whole machine: a setting that promises less refuses it. */
+function uncontained(reason: string, settings: ContainmentSettings): CommandContainment {
+  const needs = needsSandbox(settings);
+  return needs === undefined
+    ? { kind: "uncontained", text: `Commands are not contained: ${reason}` }
+    : { kind: "refused", text: `Commands are refused: ${needs.reason}, and ${reason}`, lacks: reason };
+}
+
+/**
+ * Refuses the syntax of contained lines on a machine that cannot contain them.
+ * @param containment how commands are contained under the settings
+ * @throws {ConfigError} `sandbox_unavailable`
+ */
+export function requireSyntax(settings: ContainmentSettings, { lacks }: CommandContainment): void {
+  if (settings.syntax !== "contained" || lacks === undefined) return;
+  const key = "security.shell.syntax";
+  const reason = `it needs the sandbox, and ${lacks}; ${needsSandbox(settings)?.wayOut}`;
+  throw new ConfigError("sandbox_unavailable", `Cannot use "${key}" = "contained": ${reason}`, { key });
+}
 
 /** Returns the refusal of one command, with the way out. @param why as `bubblewrap did not answer within 10 s` */
 export function sandboxUnavailable(command: string, why: string, wayOut: string): ToolError {
@@ -163,12 +195,14 @@ export function sandboxUnavailable(command: string, why: string, wayOut: string)
  */
 export function requireContainment(
   command: string,
-  { sandbox, network = "none", section = "[security.shell]" }: ContainmentSettings,
+  settings: ContainmentSettings,
   found: Containment | undefined,
 ): void {
-  if (network === "allowlist" && (found === undefined || (found.kind === "none" && sandbox !== "require"))) {
+  const { sandbox, section = "[security.shell]" } = settings;
+  const needs = needsSandbox(settings);
+  if (needs !== undefined && (found === undefined || (found.kind === "none" && sandbox !== "require"))) {
     const reason = found === undefined ? 'sandbox is "off"' : found.reason;
-    throw sandboxUnavailable(command, `${NEEDS_SANDBOX}, and ${reason}`, NETWORK_WAY_OUT);
+    throw sandboxUnavailable(command, `${needs.reason}, and ${reason}`, needs.wayOut);
   }
   if (found === undefined) return;
   if (found.kind === "unanswered") {

@@ -83,7 +83,7 @@ export interface PreparedCommand extends AfterProgram {
 /** Steps between a request and the start of its program: every check, and the sandbox. */
 export interface Preparation {
   /** Makes the checks of steps 1 and 2 and prepares nothing. @throws {ToolError} as `Processes.screen` */
-  screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">): Promise<void>;
+  screen(request: Pick<ProcessRequest, "words" | "line" | "scope" | "sandbox" | "network">): Promise<void>;
   /** Makes a request ready to be started. @throws {ToolError} as `Processes.run` @throws {CancelError} when the request's signal aborts */
   prepare(request: AnyRequest): Promise<PreparedCommand>;
   /** Looks after the commands of a gateway that was killed, as `after` does, by the notes that it left. Never throws */
@@ -97,7 +97,7 @@ interface Screening {
 }
 
 type Changes = Pick<CallNote, "changes">;
-type LineRequest = Pick<AnyRequest, "words" | "scope" | "composed">;
+type LineRequest = Pick<AnyRequest, "words" | "line" | "scope" | "composed">;
 
 /** The whole environment of a program: no variable of the gateway, and a home without configuration files or keys. */
 export const ENVIRONMENT: Readonly<Record<string, string>> = {
@@ -119,7 +119,7 @@ class CommandPreparation implements Preparation {
     this.#options = options;
   }
 
-  async screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">): Promise<void> {
+  async screen(request: Parameters<Preparation["screen"]>[0]): Promise<void> {
     // Nobody cancels a screening: its waits have time limits of their own
     const { signal } = new AbortController();
     const bubblewrap = await this.#bubblewrapFor(request, signal);
@@ -223,7 +223,7 @@ class CommandPreparation implements Preparation {
   }
 
   /** Returns the line of a command that was checked. @throws {ToolError} as `Processes.screen` */
-  async #lineOf({ words, scope, composed }: LineRequest, screening: Screening): Promise<CommandLine> {
+  async #lineOf({ words, line, scope, composed }: LineRequest, screening: Screening): Promise<CommandLine> {
     if (process.platform === "win32") {
       throw new ToolError("unsupported_platform", "Cannot run commands: they are not supported on Windows, use Linux");
     }
@@ -237,8 +237,10 @@ class CommandPreparation implements Preparation {
       );
     }
     if (composed === undefined) {
-      const { places } = await screenArguments(args, scope, this.#options);
-      await screenPlaces(places, { scope, command, screening });
+      for (const { args: named, folders } of line ?? [{ args, folders: undefined }]) {
+        const { places } = await screenArguments(named, scope, { ...this.#options, folders });
+        await screenPlaces(places, { scope, command, screening });
+      }
     }
     const env = { ...ENVIRONMENT, [MARKER_VARIABLE]: marker, ...composed?.env };
     const given = composed?.given === undefined ? [] : [composed.given];
@@ -253,15 +255,19 @@ class CommandPreparation implements Preparation {
 
   /** Finds bubblewrap for a command; undefined where it runs without. @throws {ToolError} `sandbox_unavailable` */
   async #bubblewrapFor(
-    { sandbox, network, composed, words: [command = ""] }: Pick<
+    { sandbox, network, line, composed, words: [command = ""] }: Pick<
       AnyRequest,
-      "sandbox" | "network" | "composed" | "words"
+      "sandbox" | "network" | "line" | "composed" | "words"
     >,
     signal: AbortSignal,
   ): Promise<Bubblewrap | undefined> {
     const found = sandbox === "off" ? undefined : await unlessAborted(this.#options.containment.find(), signal);
     // A composed command has a network of its own
-    requireContainment(command, { sandbox, network: composed === undefined ? network : "none" }, found);
+    requireContainment(command, {
+      sandbox,
+      network: composed === undefined ? network : "none",
+      syntax: line === undefined ? "plain" : "contained",
+    }, found);
     return found?.kind === "bubblewrap" ? found : undefined;
   }
 }

@@ -41,10 +41,12 @@ export interface Processes {
    * setting says. Runs nothing.
    * @throws {ToolError} `unsupported_platform`, `command_not_found`, `sandbox_unavailable`, and those of `screenArguments`
    */
-  screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">): Promise<void>;
-  /** Looks at the files of the workspace that the arguments name. @throws {CancelError} when the signal aborts */
+  screen(request: Pick<ProcessRequest, "words" | "line" | "scope" | "sandbox" | "network">): Promise<void>;
+  /** Looks at the files of the workspace that the arguments name, or those of each part. @throws {CancelError} when the signal aborts */
   named(
-    request: Pick<ProcessRequest, "words" | "signal"> & { readonly scope: Pick<ArgumentScope, "workspaceRoot"> },
+    request: Pick<ProcessRequest, "words" | "line" | "signal"> & {
+      readonly scope: Pick<ArgumentScope, "workspaceRoot">;
+    },
   ): Promise<readonly NamedFile[]>;
   /**
    * Runs one command in the workspace and waits for its end.
@@ -171,14 +173,19 @@ class ToolProcesses implements Processes {
     return this.#track(known.then((found) => containmentOf(settings, found)));
   }
 
-  async screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">): Promise<void> {
+  async screen(request: Parameters<Processes["screen"]>[0]): Promise<void> {
     const { preparation } = await this.#runner();
     await preparation.screen(request);
   }
 
-  async named({ words, scope, signal }: Parameters<Processes["named"]>[0]): Promise<readonly NamedFile[]> {
+  async named({ words, line, scope, signal }: Parameters<Processes["named"]>[0]): Promise<readonly NamedFile[]> {
     const { namedFiles } = await import("./screen_arguments.ts");
-    return await namedFiles(words.slice(1), { workspaceRoot: scope.workspaceRoot, signal });
+    const named: NamedFile[] = [];
+    for (const { args, folders } of line ?? [{ args: words.slice(1), folders: undefined }]) {
+      const found = await namedFiles(args, { workspaceRoot: scope.workspaceRoot, folders, signal });
+      named.push(...found.filter(({ path }) => !named.some((other) => other.path === path)));
+    }
+    return named;
   }
 
   run(request: CommandRequest): Promise<ProcessResult> {

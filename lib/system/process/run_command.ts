@@ -11,6 +11,7 @@ import type { Bounds } from "./bounds.ts";
 import type { RelayProblem } from "../net/relay.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandNetwork, SandboxMode } from "./containment.ts";
+import type { PlacedPart } from "./placed_parts.ts";
 import type { Aftermath } from "./quarantine.ts";
 import type { ArgumentScope } from "./screen_arguments.ts";
 
@@ -18,6 +19,8 @@ import type { ArgumentScope } from "./screen_arguments.ts";
 export interface ProcessRequest {
   /** The command, a bare name that the caller has found allowed, and its arguments */
   readonly words: readonly string[];
+  /** Parts of a line that bash runs, whose words are screened in place of the command's. Such a command is contained or refused. Default: none */
+  readonly line?: readonly PlacedPart[] | undefined;
   readonly scope: ArgumentScope;
   /** `auto`: uncontained only where there is no sandbox at all; `require`: refused there; `off`: never contained */
   readonly sandbox: SandboxMode;

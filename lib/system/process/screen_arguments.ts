@@ -44,6 +44,7 @@ const MAX_SHORT_OPTIONS = 8;
  * an option (`--file=/etc/passwd`, `-f../x`) or to another word (`if=/etc/passwd`, `@.env`), and through symbolic links; and
  * folders of the workspace that hold a file of Postern's own.
  *
+ * @param options.folders absolute paths of the folders that the program may run in. Default: the workspace
  * @returns every path that the arguments may name, each once
  *
  * Screening, not containment: a program may open what no argument names, and the disk may change afterwards.
@@ -53,7 +54,7 @@ const MAX_SHORT_OPTIONS = 8;
 export async function screenArguments(
   args: readonly string[],
   scope: ArgumentScope,
-  options: ScreenOptions,
+  options: ScreenOptions & { readonly folders?: readonly string[] | undefined },
 ): Promise<{ readonly places: readonly NamedPlace[] }> {
   const places = new Map<string, NamedPlace>();
   const workspace = await realpath(scope.workspaceRoot);
@@ -66,8 +67,7 @@ export async function screenArguments(
     if (candidates.size > MAX_CANDIDATES) {
       throw refusal("command_too_long", arg, `it has more than ${MAX_CANDIDATES} parts that may name a file`);
     }
-    for (const candidate of candidates) {
-      const path = await realPathOf(candidate, workspace);
+    for (const [candidate, path] of await placesOf(candidates, options.folders ?? [workspace])) {
       const inside = isWithin(path, workspace);
       const names = (inside ? relative(workspace, path) : path).split(sep).filter((name) => name !== "");
       const by = forbiddenBy(path);
@@ -129,6 +129,17 @@ export function candidatesOf(arg: string): ReadonlySet<string> {
   return found;
 }
 
+/** Returns where each name leads from each folder. */
+async function placesOf(
+  names: Iterable<string>,
+  folders: readonly string[],
+): Promise<readonly (readonly [name: string, path: string])[]> {
+  const pairs = [...names].flatMap((name) =>
+    (name.startsWith("/") ? ["/"] : folders).map((folder) => [name, folder] as const)
+  );
+  return await Promise.all(pairs.map(async ([name, folder]) => [name, await realPathOf(name, folder)] as const));
+}
+
 /**
  * Returns where a path leads, name by name, as the operating system walks it: `link/..` is the parent of the link's target. What does
  * not exist is taken by its name.
@@ -165,13 +176,17 @@ export interface NamedFile extends FileState {
  */
 export async function namedFiles(
   args: readonly string[],
-  { workspaceRoot, signal }: { readonly workspaceRoot: string; readonly signal: AbortSignal },
+  { workspaceRoot, folders, signal }: {
+    readonly workspaceRoot: string;
+    /** Absolute paths of the folders that the program may run in. Default: the workspace */
+    readonly folders?: readonly string[] | undefined;
+    readonly signal: AbortSignal;
+  },
 ): Promise<readonly NamedFile[]> {
   const workspace = await realpath(workspaceRoot);
   const places = new Set<string>();
   for (const arg of args) {
-    for (const candidate of candidatesOf(arg)) {
-      const place = await realPathOf(candidate, workspace);
+    for (const [, place] of await placesOf(candidatesOf(arg), folders ?? [workspace])) {
       if (isWithin(place, workspace)) places.add(place);
     }
   }

@@ -1,36 +1,47 @@
 import { ToolError } from "../../base/errors.ts";
+import { type CommandLineParts, parseCommandLine } from "../../base/parse_command_line.ts";
 import { joinTaints, type Taint } from "../../base/taint.ts";
 import { listSome } from "../../base/text.ts";
 import type { Config } from "../../config/config.ts";
 import type { RelayProblem } from "../../system/net/relay.ts";
 import type { CommandNetwork } from "../../system/process/containment.ts";
+import { isTameBuiltin, placeParts } from "../../system/process/placed_parts.ts";
 import { howEnded } from "../../system/process/process_group.ts";
 import type { ProcessInfo } from "../../system/process/process_table.ts";
 import type { Aftermath } from "../../system/process/quarantine.ts";
-import type { ProcessResult } from "../../system/process/run_command.ts";
+import type { ProcessRequest, ProcessResult } from "../../system/process/run_command.ts";
 import type { ArgumentScope } from "../../system/process/screen_arguments.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
-import type { BoundParts, ToolContext, ToolServices } from "../runtime/tool.ts";
+import type { BoundParts, Effects, ToolContext, ToolServices } from "../runtime/tool.ts";
 
 /** Allowed commands that a refusal names */
 const MAX_NAMES_SHOWN = 20;
 
+/** Allowed commands, and the keys of the configuration that hold them, for a refusal. */
+export interface AllowedCommands {
+  readonly allowed: readonly string[];
+  readonly list: string;
+}
+
 /**
  * Returns the words of an allowed command, by the rules of `[security.shell]`.
- * @param options.list keys of the configuration that hold the allowed commands, for the refusal
  * @throws {ToolError} those of `tokenize`, `command_not_allowed`
  */
 export function allowedWords(
   command: string,
   config: Config,
-  { allowed, list }: { readonly allowed: readonly string[]; readonly list: string },
+  { allowed, list }: AllowedCommands,
 ): readonly string[] {
   const { forbidden_chars: forbiddenChars, max_args: maxArgs, max_arg_length: maxArgLength } = config.security.shell;
   const words = tokenize(command, { forbiddenChars, maxArgs, maxArgLength });
   const [name = ""] = words;
   if (allowed.includes(name)) return words;
+  throw notAllowed(name, { allowed, list });
+}
+
+function notAllowed(name: string, { allowed, list }: AllowedCommands): ToolError {
   const shown = listSome(allowed, MAX_NAMES_SHOWN) || "none";
-  throw new ToolError(
+  return new ToolError(
     "command_not_allowed",
     `Cannot run ${JSON.stringify(name.slice(0, 80))}: ${list} has ${shown}; add it there, as a bare name`,
   );
@@ -55,15 +66,103 @@ export function commandScope(
   };
 }
 
-/** Returns the state that an approval of a command is bound to: each path of the workspace that its arguments name, file or not. */
+/** Returns the words of a command as they are read under a configuration. @throws {ToolError} as `tokenize` */
+export function commandEffects(command: string, { security }: Pick<Config, "security">): Effects {
+  if (security.shell.syntax === "plain") return { command: tokenize(command) };
+  return { command: bashWords(command), line: parseCommandLine(command) };
+}
+
+/** Command that a call starts under a configuration, as `Processes` takes it. */
+type CallCommand =
+  & Required<Pick<ProcessRequest, "words" | "scope" | "sandbox" | "network">>
+  & Pick<ProcessRequest, "line">;
+
+/**
+ * Returns the command that a call starts.
+ * @throws {ToolError} as `allowedWords` and `bashWords`; `command_not_allowed` for a line with a part that is not on the list
+ */
+export function callCommand(
+  command: string,
+  context: Parameters<typeof commandScope>[0],
+  rulesOf: (config: Config) => AllowedCommands,
+): CallCommand {
+  const rules = rulesOf(context.config);
+  const { sandbox, network, syntax } = context.config.security.shell;
+  const scope = commandScope(context);
+  if (syntax === "plain") return { words: allowedWords(command, context.config, rules), scope, sandbox, network };
+  admitCommand(command, context.config, rules);
+  const line = placeParts(parseCommandLine(command), context.workspaceRoot);
+  // Outside of the workspace the sandbox has the system's programs and an empty /tmp alone
+  return { words: bashWords(command), line, scope: { ...scope, workspaceOnly: false }, sandbox, network };
+}
+
+/** Refuses a command that the configuration does not allow. @throws {ToolError} as `callCommand` */
+export function admitCommand(command: string, config: Config, rules: AllowedCommands): void {
+  if (config.security.shell.syntax === "plain") return void allowedWords(command, config, rules);
+  bashWords(command);
+  const { allowed, list } = rules;
+  if (allowed.includes("*")) return;
+  const { parts, asks } = parseCommandLine(command);
+  if (asks !== undefined) {
+    const reason = `nobody can tell whether ${list} has all that it runs: ${asks}`;
+    throw new ToolError("command_not_allowed", `Cannot run the command: ${reason}; write it in plainer parts`);
+  }
+  for (const { words: [name] } of parts) {
+    if (name !== undefined && !isTameBuiltin(name) && !allowed.includes(name)) throw notAllowed(name, rules);
+  }
+}
+
+/** Bytes of one argument of a program on Linux, with the NUL at its end */
+const MAX_LINE_BYTES = 131_071;
+
+/** Returns the words that have bash run a line: it reads no file of the user before. @throws {ToolError} `command_invalid`, `command_too_long` */
+function bashWords(command: string): readonly string[] {
+  const bytes = Buffer.byteLength(command);
+  if (bytes > MAX_LINE_BYTES) {
+    const reason = `the line has ${bytes} bytes, and the system takes ${MAX_LINE_BYTES}; write a script to a file`;
+    throw new ToolError("command_too_long", `Cannot run the command: ${reason}`);
+  }
+  if (command.includes("\0") || !command.isWellFormed()) {
+    throw new ToolError("command_invalid", "Cannot run the command: it holds a NUL byte, or is no valid Unicode");
+  }
+  return [...BASH, command];
+}
+
+/** bash without the files that it reads at its start. */
+const BASH: readonly string[] = ["bash", "--noprofile", "--norc", "-c"];
+
+/** Returns the line that bash was started for. undefined for another command */
+export function lineTextOf(words: readonly string[]): string | undefined {
+  return BASH.every((word, index) => words[index] === word) ? words[BASH.length] : undefined;
+}
+
+/** Returns the parts of the line that bash was started for. undefined for another command */
+export function lineOf(words: readonly string[]): CommandLineParts | undefined {
+  const text = lineTextOf(words);
+  return text === undefined ? undefined : parseCommandLine(text);
+}
+
+/**
+ * Returns the state that an approval of a command is bound to: each path of the workspace that its arguments name, file or not, and the
+ * programs of a line. bash itself is bound as the program of the call.
+ */
 export async function boundFiles(
-  words: readonly string[],
-  context: Pick<ToolContext, "workspaceRoot" | "signal"> & { readonly services: Pick<ToolServices, "processes"> },
+  command: string,
+  context: Pick<ToolContext, "workspaceRoot" | "signal" | "config"> & {
+    readonly services: Pick<ToolServices, "processes" | "commands">;
+  },
 ): Promise<BoundParts> {
-  const { workspaceRoot, signal, services } = context;
-  const named = await services.processes.named({ words, scope: { workspaceRoot }, signal });
+  const { workspaceRoot, signal, services: { processes, commands } } = context;
+  const { command: words = [], line } = commandEffects(command, context.config);
+  const parts = line === undefined ? undefined : placeParts(line, workspaceRoot);
+  const named = await processes.named({ words, line: parts, scope: { workspaceRoot }, signal });
   const files = named.filter(({ kind }) => kind === "file");
-  return { shown: files.map(({ path, sha256 }) => ({ kind: "file", name: path, sha256 })), more: named };
+  const programs = [...new Set(parts?.map(({ program }) => program).filter((name) => name !== undefined))];
+  const identified = await Promise.all(programs.map(async (name) => [name, await commands.identify(name) ?? null]));
+  return {
+    shown: files.map(({ path, sha256 }) => ({ kind: "file", name: path, sha256 })),
+    more: parts === undefined ? named : { named, programs: identified },
+  };
 }
 
 /** Returns the outside content that the files of a command are made from: what the run has read, and what the network says to it. */

@@ -3,18 +3,22 @@ import { joinTaints } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
 import { fileBoundLines } from "../../system/process/bounds.ts";
 import type { ProcessInfo } from "../../system/process/process_table.ts";
-import { tokenize } from "../../system/process/tokenize.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { checkOwner, hiddenLines, onlyReached } from "../runtime/owned_things.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
+import { withFolder } from "./command_folder.ts";
 import {
+  admitCommand,
   aftermathData,
   aftermathLines,
-  allowedWords,
+  type AllowedCommands,
   boundFiles,
+  callCommand,
   commandAccess,
-  commandScope,
+  commandEffects,
+  lineOf,
+  lineTextOf,
   noNetworkLines,
   relayData,
   relayLines,
@@ -35,7 +39,7 @@ export const processTool = defineTool({
   repeatable: ({ op }) => op !== "start",
   accessUnder: commandAccess,
   enabled: "always",
-  needs: ["processes"],
+  needs: ["processes", "commands", "commandFolders"],
   input: v.strictObject({
     op: v.pipe(v.picklist(["start", "list", "output", "kill"]), v.description("What to do")),
     command: v.optional(
@@ -59,20 +63,17 @@ export const processTool = defineTool({
       ),
     ),
   }),
-  check: (input) => {
-    requireOpFields("process_tool", input, { start: ["command"], output: ["id"], kill: ["id"] });
-    if (input.op === "start") tokenize(input.command ?? "");
+  check: (input) => requireOpFields("process_tool", input, { start: ["command"], output: ["id"], kill: ["id"] }),
+  admit: ({ op, command = "" }, config) => {
+    if (op === "start") admitCommand(command, config, rulesOf(config));
   },
-  admit: ({ op, command = "" }, config) => void (op === "start" && wordsOf(command, config)),
   async screen({ op, command = "" }, context) {
-    if (op !== "start") return;
-    const words = wordsOf(command, context.config);
-    const { sandbox, network } = context.config.security.shell;
-    await context.services.processes.screen({ words, scope: commandScope(context), sandbox, network });
+    if (op === "start") await context.services.processes.screen(callCommand(command, context, rulesOf));
   },
-  bind: async ({ op, command = "" }, context) =>
-    op === "start" ? await boundFiles(tokenize(command), context) : { shown: [] },
-  effects: ({ op, command = "" }) => (op === "start" ? { command: tokenize(command) } : {}),
+  bind: async ({ op, command = "" }, context) => op === "start" ? await boundFiles(command, context) : { shown: [] },
+  effectsUnder: ({ op, command = "" }, config) => op === "start" ? commandEffects(command, config) : {},
+  fill: async (input, context) =>
+    input.op === "start" ? { ...input, command: await withFolder(input.command ?? "", context) } : input,
   async run({ op, command = "", id = "", offset = 0 }, context) {
     const { processes } = context.services;
     switch (op) {
@@ -106,6 +107,7 @@ export const processTool = defineTool({
           // The network that the process was started with counts, whatever the settings are now
           taint: info.taint,
           command: info.words,
+          line: lineOf(info.words),
         };
       }
       case "kill": {
@@ -119,12 +121,8 @@ export const processTool = defineTool({
 
 async function start(command: string, context: ContextWith<"processes">): Promise<ToolResult> {
   const { shell, process: limits } = context.config.security;
-  const words = wordsOf(command, context.config);
   const info = await context.services.processes.start({
-    words,
-    scope: commandScope(context),
-    sandbox: shell.sandbox,
-    network: shell.network,
+    ...callCommand(command, context, rulesOf),
     localSockets: shell.local_sockets,
     owner: context.caller.tokenId,
     taint: writtenTaint("process_tool", context),
@@ -142,16 +140,15 @@ function ownProcess(id: string, action: string, { services, caller }: ContextWit
   return info;
 }
 
-function wordsOf(command: string, config: Config): readonly string[] {
-  const { allowed_commands: allowed, process: { allowed_commands: more } } = config.security;
-  return allowedWords(command, config, {
-    allowed: [...allowed, ...more],
-    list: "[security] or [security.process] allowed_commands",
-  });
+function rulesOf({ security }: Config): AllowedCommands {
+  const { allowed_commands: allowed, process: { allowed_commands: more } } = security;
+  return { allowed: [...allowed, ...more], list: "[security] or [security.process] allowed_commands" };
 }
 
 function describe(info: ProcessInfo): string {
-  const line = `id=${info.id} status=${statusOf(info)} command=${JSON.stringify(info.words.join(" "))}`;
+  const line = `id=${info.id} status=${statusOf(info)} command=${
+    JSON.stringify(lineTextOf(info.words) ?? info.words.join(" "))
+  }`;
   return [line, ...uncoveredLines(info.state), ...info.after === undefined ? [] : aftermathLines(info.after)].join(
     "\n",
   );

@@ -3,15 +3,17 @@ import type { Config } from "../../config/config.ts";
 import { fileBoundLines } from "../../system/process/bounds.ts";
 import type { Captured } from "../../system/process/command_output.ts";
 import { FLOOD_BYTES, type ProcessResult } from "../../system/process/run_command.ts";
-import { tokenize } from "../../system/process/tokenize.ts";
 import { defineTool } from "../runtime/define_tool.ts";
+import { keepFolder, withFolder } from "./command_folder.ts";
 import {
+  admitCommand,
   aftermathData,
   aftermathLines,
-  allowedWords,
+  type AllowedCommands,
   boundFiles,
+  callCommand,
   commandAccess,
-  commandScope,
+  commandEffects,
   noNetworkLines,
   relayData,
   relayLines,
@@ -22,16 +24,21 @@ import {
 /** Milliseconds beside the command's own: to find the sandbox, and to look through the workspace before and after the command */
 const START_MS = 60_000;
 
+const PLAIN =
+  "Runs one allowed command in the workspace; returns status, stdout and stderr. Quoting as in a shell, but no pipes, redirections, variables or wildcards";
+const CONTAINED =
+  "Runs a line of bash in a sandbox of the workspace; returns status, stdout and stderr. A line that begins with `cd` moves the conversation to that folder";
+
 /** `shell`: runs one allowed command, without a shell (docs/design/paths_and_commands.md "Commands"). */
 export const shell = defineTool({
   name: "shell",
-  description:
-    "Runs one allowed command in the workspace; returns status, stdout and stderr. Quoting as in a shell, but no pipes, redirections, variables or wildcards",
+  description: PLAIN,
+  descriptionUnder: ({ security: { shell } }) => shell.syntax === "plain" ? PLAIN : CONTAINED,
   access: "write",
   accessUnder: commandAccess,
   enabled: "always",
   alwaysOffered: true,
-  needs: ["processes"],
+  needs: ["processes", "commands", "commandFolders"],
   // The command's own limit comes first and keeps what it wrote
   timeoutMs: ({ security }) => security.shell.timeout_secs * 1000 + START_MS,
   input: v.strictObject({
@@ -43,25 +50,15 @@ export const shell = defineTool({
     ),
   }),
   textField: "command",
-  check: ({ command }) => void tokenize(command),
-  admit: ({ command }, config) => void wordsOf(command, config),
-  screen: ({ command }, context) =>
-    context.services.processes.screen({
-      words: wordsOf(command, context.config),
-      scope: commandScope(context),
-      sandbox: context.config.security.shell.sandbox,
-      network: context.config.security.shell.network,
-    }),
-  bind: ({ command }, context) => boundFiles(tokenize(command), context),
-  effects: ({ command }) => ({ command: tokenize(command) }),
+  admit: ({ command }, config) => admitCommand(command, config, rulesOf(config)),
+  screen: ({ command }, context) => context.services.processes.screen(callCommand(command, context, rulesOf)),
+  bind: ({ command }, context) => boundFiles(command, context),
+  effectsUnder: ({ command }, config) => commandEffects(command, config),
+  fill: async ({ command }, context) => ({ command: await withFolder(command, context) }),
   async run({ command }, context) {
     const { shell: limits } = context.config.security;
-    const words = wordsOf(command, context.config);
     const result = await context.services.processes.run({
-      words,
-      scope: commandScope(context),
-      sandbox: limits.sandbox,
-      network: limits.network,
+      ...callCommand(command, context, rulesOf),
       localSockets: limits.local_sockets,
       taint: writtenTaint("shell", context),
       timeoutMs: limits.timeout_secs * 1000,
@@ -69,9 +66,11 @@ export const shell = defineTool({
       signal: context.signal,
     });
     const status = statusOf(result);
+    const folder = await keepFolder(command, context);
     return {
       output: [
         `status=${status}`,
+        ...folder === "" ? [] : [`folder=${folder}`],
         section("stdout", result.stdout),
         section("stderr", result.stderr),
         ...uncoveredLines(result.ending),
@@ -79,6 +78,7 @@ export const shell = defineTool({
         ...fileBoundLines(status, result.bounds),
         ...noNetworkLines({
           contained: result.contained,
+          ...folder === "" ? {} : { folder },
           network: limits.network,
           isTimeout: result.ending.kind === "timeout",
           isFailure: status !== "0",
@@ -100,11 +100,8 @@ export const shell = defineTool({
   },
 });
 
-function wordsOf(command: string, config: Config): readonly string[] {
-  return allowedWords(command, config, {
-    allowed: config.security.allowed_commands,
-    list: "[security] allowed_commands",
-  });
+function rulesOf({ security: { allowed_commands: allowed } }: Config): AllowedCommands {
+  return { allowed, list: "[security] allowed_commands" };
 }
 
 function statusOf({ ending }: ProcessResult): string {

@@ -4,7 +4,7 @@ import type { Picture } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { AuditEvent } from "../../guard/audit/audit_event.ts";
-import type { Decision } from "../../guard/policy.ts";
+import type { Decision, Effects } from "../../guard/policy.ts";
 import { isStorageAway } from "../../storage/read_records.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall } from "./tool.ts";
@@ -79,7 +79,7 @@ export function auditCall(
         type: "decision",
         ...about(prepared),
         access: prepared?.access ?? null,
-        effects: prepared?.effects ?? {},
+        effects: recordedEffects(prepared?.effects),
         decision: kind,
         rule,
         reason: kind === "allow" ? "" : reason,
@@ -97,4 +97,9 @@ export function auditCall(
       });
     },
   };
+}
+
+/** Returns effects without the parts of a line: the command has its text. */
+function recordedEffects({ line: _line, ...effects }: Effects = {}): Effects {
+  return effects;
 }

@@ -1,7 +1,7 @@
 import { basename, resolve } from "node:path";
 import { joinTaints, type Taint, UNTAINTED } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
-import { changesFiles } from "../../guard/policy.ts";
+import { changesFiles, type Effects } from "../../guard/policy.ts";
 import type { TaintedFiles } from "../../guard/tainted_files.ts";
 import { isInstructionFile } from "../../system/files/forbidden_paths.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
@@ -67,8 +67,8 @@ class ExecutorTaint implements CallTaint {
   }
 
   async ahead({ tool, prepared }: Pick<TaintedCall, "tool" | "prepared">): Promise<Taint> {
-    const { command } = prepared.effects;
-    if (command !== undefined) return await this.#readByCommand(command);
+    const { effects } = prepared;
+    if (effects.command !== undefined) return await this.#readByCommand(effects);
     if (!EDITING.has(tool.name)) return UNTAINTED;
     return await this.#options.taintedFiles?.of(this.#writtenBy(tool, prepared)) ?? UNTAINTED;
   }
@@ -112,16 +112,22 @@ class ExecutorTaint implements CallTaint {
   async #readBy({ tool, prepared, seen }: TaintedCall, result: ToolResult | undefined): Promise<Taint> {
     const { access, effects } = prepared;
     const command = effects.command ?? result?.command;
-    if (command !== undefined) return joinTaints(await this.#readByCommand(command), await this.#listedBy(command));
+    if (command !== undefined) {
+      const started = { ...effects, ...result?.line && { line: result.line }, command };
+      return joinTaints(await this.#readByCommand(started), await this.#listedBy(started));
+    }
     const listed = await this.#named(this.#resolved(result?.lists ?? [], effects.root));
     const isRead = access === "read" || result?.reads !== undefined || EDITING.has(tool.name);
     if (!isRead) return listed;
     return joinTaints(listed, await this.#of(this.#resolved(result?.reads ?? effects.paths ?? [], effects.root), seen));
   }
 
-  async #listedBy(command: readonly string[]): Promise<Taint> {
-    const { listsOfCommand } = await import("../../system/process/command_reads.ts");
-    return await this.#named(listsOfCommand(command, this.#options.workspaceRoot));
+  async #listedBy({ command = [], line }: Effects): Promise<Taint> {
+    const { listsOfCommand, pathsOfLine } = await import("../../system/process/command_reads.ts");
+    const { workspaceRoot: root } = this.#options;
+    return await this.#named(
+      line === undefined ? listsOfCommand(command, root) : pathsOfLine(line, root, listsOfCommand),
+    );
   }
 
   /** Returns the outside content in the names of files, and of those below. */
@@ -130,9 +136,10 @@ class ExecutorTaint implements CallTaint {
     return paths.length === 0 ? UNTAINTED : await taintedFiles?.namesIn(paths, workspaceRoot) ?? UNTAINTED;
   }
 
-  async #readByCommand(command: readonly string[]): Promise<Taint> {
-    const { readsOfCommand } = await import("../../system/process/command_reads.ts");
-    return await this.#of(readsOfCommand(command, this.#options.workspaceRoot));
+  async #readByCommand({ command = [], line }: Effects): Promise<Taint> {
+    const { readsOfCommand, pathsOfLine } = await import("../../system/process/command_reads.ts");
+    const { workspaceRoot: root } = this.#options;
+    return await this.#of(line === undefined ? readsOfCommand(command, root) : pathsOfLine(line, root, readsOfCommand));
   }
 
   async #of(paths: readonly string[], seen?: WitnessedFiles): Promise<Taint> {

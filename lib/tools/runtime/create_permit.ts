@@ -1,10 +1,11 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { canonicalDigest } from "../../base/json.ts";
+import type { CommandLineParts, ShellPart } from "../../base/parse_command_line.ts";
 import type { ApprovalRule } from "../../base/records/approval.ts";
 import { redactJson, type Redactor } from "../../base/redact.ts";
 import type { Approvals } from "../../guard/approvals.ts";
-import { asksAlways, type Decision } from "../../guard/policy.ts";
+import { asksAlways, type Decision, type Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
 import { isStorageAway } from "../../storage/read_records.ts";
 import type { CallAudit } from "./audit_call.ts";
@@ -104,9 +105,10 @@ async function denialBefore(
   const { workspaceRoot: workspace, redact } = options;
   const paths = access === "write" && effects.command === undefined ? await options.policy.placesOf(effects) : [];
   const subject = subjectOf(tool.name, prepared, { folder: undefined, paths, workspace, redact });
-  const look = async () => await options.remembered?.(subject, request.runId);
-  const rule = await (options.shared?.before(request, look) ?? look());
-  return rule?.decision !== "deny" ? undefined : { ok: false, ...deniedBefore(tool.name, rule.id) };
+  const look = () =>
+    Promise.all(partsOf({ subject, prepared }).map((part) => options.remembered?.(part, request.runId)));
+  const rule = (await (options.shared?.before(request, look) ?? look())).find((each) => each?.decision === "deny");
+  return rule === undefined ? undefined : { ok: false, ...deniedBefore(tool.name, rule.id) };
 }
 
 function deniedBefore(tool: string, ruleId: string): { readonly reason: string; readonly rule: string } {
@@ -194,9 +196,36 @@ function isAway(error: unknown, { shared }: Pick<PermitOptions, "shared">): bool
 async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswers): Promise<Answer | undefined> {
   if (asksAlways(asked.rule)) return undefined;
   const { tool, runId } = asked;
-  const rule = await options.remembered?.(asked.subject, runId);
+  const found = await Promise.all(partsOf(asked).map((subject) => options.remembered?.(subject, runId)));
+  // Each part of a line needs an answer of its own. One denial is enough
+  const rule = found.find((each) => each?.decision === "deny") ?? (found.includes(undefined) ? undefined : found[0]);
   if (rule === undefined) return undefined;
   return { decision: rule.decision, ...deniedBefore(tool, rule.id) };
+}
+
+/**
+ * Returns what remembered answers are looked up by: the call, or each part of its line. An answer for the very line counts for every part.
+ */
+function partsOf(
+  { subject, prepared: { effects: { line } } }: Pick<ApprovalRequest, "subject" | "prepared">,
+): readonly RuleSubject[] {
+  const { wider } = subject;
+  if (line === undefined || line.parts.length < 2 || wider === undefined) return [subject];
+  return line.parts.map((part) => ({ ...subject, wider: { ...wider, command: wordsOf(part, line) } }));
+}
+
+/** Returns the words of a part that a rule for a command speaks of: all are known, and none is redirected. undefined: no rule does */
+function wordsOf({ words, files }: ShellPart, { asks }: CommandLineParts): readonly string[] | undefined {
+  const isRedirected = files.some(({ path }) => path !== "/dev/null");
+  const known = words.filter((word) => word !== undefined);
+  return asks !== undefined || isRedirected || known.length < words.length || known.length === 0 ? undefined : known;
+}
+
+/** Returns the words of a command that answers are remembered for: those of a line alone where it has one part. */
+function commandOf({ command, line }: Effects): readonly string[] | undefined {
+  const [part, ...more] = line?.parts ?? [];
+  if (line === undefined) return command;
+  return part === undefined || more.length > 0 ? undefined : wordsOf(part, line);
 }
 
 /**
@@ -215,11 +244,12 @@ function subjectOf(
     readonly redact: (text: string) => string;
   },
 ): RuleSubject {
-  const { command } = effects;
+  const command = commandOf(effects);
   const wider = { op: opOf(input), access, folder, command };
-  const text = JSON.stringify(wider);
-  const isWider = (folder !== undefined || command !== undefined || paths.length > 0) && redact(text) === text;
-  const reachesNetwork = command !== undefined && access === "network";
+  const isCommand = effects.command !== undefined;
+  const words = JSON.stringify([wider, effects.line]);
+  const isWider = (folder !== undefined || isCommand || paths.length > 0) && redact(words) === words;
+  const reachesNetwork = isCommand && access === "network";
   // An answer about a browser that nobody knows does not count for one that is signed in
   const { logins = [] } = effects;
   const inputDigest = logins.length === 0 ? digest : canonicalDigest({ input: digest, logins });

@@ -18,7 +18,15 @@ import {
   RULE_BINDING,
 } from "./create_permit.ts";
 import { type CatalogueOptions, createCatalogue, type ToolCatalogue } from "./registry.ts";
-import { boundResult, type CallRunner, failedResult, reportBug, runCall, surroundings } from "./run_call.ts";
+import {
+  boundResult,
+  type CallRunner,
+  failedResult,
+  pickServices,
+  reportBug,
+  runCall,
+  surroundings,
+} from "./run_call.ts";
 import { decidedLater, NotKnown, requireReached } from "./look_ahead.ts";
 import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
@@ -216,7 +224,8 @@ interface CallUnderWay {
 async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolCallOutcome> {
   const { options, catalogue, policy } = parts;
   if (given.signal.aborted) throw cancelError(given.signal);
-  const found = resolveCall(given, catalogue);
+  const look = <T>(work: () => Promise<T>) => options.shared?.before(given, work) ?? work();
+  const found = await look(() => fillCall(resolveCall(given, catalogue), given, options));
   const request = "reason" in found ? given : { ...given, name: found.name, input: found.input };
   const audit = auditCall(options, request);
   const underWay: CallUnderWay = { request, audit, label: catalogue.find(request.name)?.name ?? "unknown" };
@@ -224,7 +233,6 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
     refuse(underWay, { outcome, refusal, prepared }, parts);
   if ("reason" in found) return await refuseWith("unknown", { rule: "unknown_tool", reason: found.reason });
   const { tool } = found;
-  const look = <T>(work: () => Promise<T>) => options.shared?.before(request, work) ?? work();
   const first = judgeCall(found, policy, request.taint);
   // Files that a command runs or copies taint the run: that counts for the decision about the command itself
   const undecided = request.taint === undefined ? undefined : undecidedCall(first);
@@ -272,6 +280,18 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   }
   await request.onStart?.(found.by === undefined ? prepared : { ...prepared, input: namedInput(found.by) });
   return await runPermitted({ tool, prepared, permitted }, underWay, parts);
+}
+
+/** Returns a call with the input that its tool fills in. */
+async function fillCall<T extends ReturnType<typeof resolveCall>>(
+  found: T,
+  { conversationId = null }: ToolCallRequest,
+  { config, services }: CallRunner,
+): Promise<T> {
+  if ("reason" in found || found.tool.fill === undefined) return found;
+  const { tool: { fill, needs }, input } = found;
+  const context = { conversationId, config: config(), services: pickServices(services, needs) };
+  return { ...found, input: await fill(input, context) };
 }
 
 /** Returns a call that may still run by its first decision. */

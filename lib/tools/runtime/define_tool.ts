@@ -90,6 +90,15 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly standsFor?: (input: v.InferOutput<S>) => StandIn | undefined;
   /** Returns the effects of a call, as the files it changes. Default: none beyond its access */
   readonly effects?: (input: v.InferOutput<S>) => Effects;
+  /** Returns the effects of a call under a configuration. Default: `effects`. @throws {ToolError} for a command that cannot be read */
+  readonly effectsUnder?: (input: v.InferOutput<S>, config: Config) => Effects;
+  /** Returns the description for the model under a configuration. Default: `description` */
+  readonly descriptionUnder?: (config: Config) => string;
+  /** Returns the input with what its conversation knows. Default: the input */
+  readonly fill?: (
+    input: v.InferOutput<S>,
+    context: Pick<ContextWith<N>, "conversationId" | "config" | "services">,
+  ) => Promise<v.InferOutput<S>>;
   readonly run: (input: v.InferOutput<S>, context: ContextWith<N>) => Promise<ToolResult>;
 }
 
@@ -99,6 +108,7 @@ const LOCAL_SERVICES: Readonly<Record<ServiceName, boolean>> = {
   memory: false,
   plans: false,
   mailbox: false,
+  commandFolders: false,
   cookieJars: false,
   browserLogins: false,
   commands: true,
@@ -159,7 +169,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     definition.check?.(input);
     return input;
   };
-  const { standsFor } = definition;
+  const { standsFor, fill } = definition;
   const prepare = (text: string): PreparedCall => {
     const input = read(text);
     return {
@@ -167,6 +177,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
       digest: canonicalDigest(input),
       access: definition.accessOf?.(input) ?? access,
       effects: definition.effects?.(input) ?? {},
+      effectsUnder: (config) => definition.effectsUnder?.(input, config) ?? definition.effects?.(input) ?? {},
       repeatable: answerOf(definition.repeatable, input),
       carriesTaint: answerOf(definition.carriesTaint, input),
       admit: (config) => definition.admit?.(input, config),
@@ -183,6 +194,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     description: definition.description,
     access,
     accessUnder: definition.accessUnder,
+    descriptionUnder: definition.descriptionUnder,
     loginsUnder: definition.loginsUnder,
     source: "builtin",
     outside: definition.outside,
@@ -197,6 +209,16 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     get inputSchema() {
       return inputSchema();
     },
+    fill: fill && (async (text, context) => {
+      let input: v.InferOutput<S>;
+      try {
+        input = read(text);
+      } catch {
+        // A bad input is refused where it is prepared
+        return text;
+      }
+      return JSON.stringify(await fill(input, context));
+    }),
     standsFor: standsFor === undefined ? undefined : (text) => standsFor(read(text)),
     get modelSchema() {
       return modelSchema();

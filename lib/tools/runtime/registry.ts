@@ -78,7 +78,7 @@ export interface ToolCatalogue {
 /** Creates the catalogue of a tool executor. @throws {TypeError} for two of `tools` with one name */
 export function createCatalogue(
   options: CatalogueOptions,
-  policy: Pick<ToolPolicy, "isEnabled" | "whyOff" | "accessOf">,
+  policy: Pick<ToolPolicy, "isEnabled" | "whyOff" | "accessOf" | "described">,
 ): ToolCatalogue {
   const registry = registryNow(options);
   const find = (name: string) => registry().get(name) ?? registry().tools.find(({ otherName }) => otherName === name);
@@ -86,7 +86,7 @@ export function createCatalogue(
     const whyOff = policy.whyOff(tool);
     return {
       name: tool.name,
-      description: tool.description,
+      description: policy.described(tool).description,
       access: policy.accessOf(tool),
       enabled: whyOff === undefined,
       reason: whyOff ?? null,
@@ -97,7 +97,9 @@ export function createCatalogue(
     };
   };
   const enabled = (patterns: readonly string[]) =>
-    registry().tools.filter((tool) => policy.isEnabled(tool) && matchesPatterns(tool.name, patterns));
+    registry().tools.filter((tool) => policy.isEnabled(tool) && matchesPatterns(tool.name, patterns)).map(
+      policy.described,
+    );
   return {
     find,
     enabled,

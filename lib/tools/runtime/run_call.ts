@@ -178,7 +178,8 @@ async function boundServices(services: ToolServices, { versions }: CallBinding):
   return { ...services, files: bindFiles(services.files, versions) };
 }
 
-function pickServices(services: ToolServices, needs: readonly ServiceName[]): ToolContext["services"] {
+/** Returns the services that a tool needs. */
+export function pickServices(services: ToolServices, needs: readonly ServiceName[]): ToolContext["services"] {
   const picked = Object.fromEntries(needs.map((name) => [name, services[name]]));
   // A tool sees only what it needs; defineTool gives it the matching type
   return picked as unknown as ToolServices;

@@ -7,6 +7,7 @@ import type { Config } from "../../config/config.ts";
 import type { Access, Effects } from "../../guard/policy.ts";
 import type { Boards } from "../../hardware/boards.ts";
 import type { BrowserLogins } from "../../memory/browser_logins.ts";
+import type { CommandFolders } from "../../memory/command_folders.ts";
 import type { CookieJars } from "../../memory/cookie_jars.ts";
 import type { Mailbox } from "../../memory/mailbox.ts";
 import type { Memory } from "../../memory/memory.ts";
@@ -45,6 +46,8 @@ export interface Tool {
   readonly access: Access;
   /** Returns the access that a configuration gives to every call and to lists, when that is wider. Default: it gives none */
   readonly accessUnder?: ((config: Config) => Access) | undefined;
+  /** Returns the description for the model under a configuration. Default: `description` */
+  readonly descriptionUnder?: ((config: Config) => string) | undefined;
   /** Returns the sites that a configuration signs every call in to, which decisions and approvals name. Default: none */
   readonly loginsUnder?: ((config: Config) => readonly string[]) | undefined;
   readonly source: ToolSource;
@@ -82,9 +85,17 @@ export interface Tool {
   prepare(input: string): PreparedCall;
   /** Returns the call that a call of this tool stands for. undefined: it is a call of its own. Default: it always is. @throws {ToolError} as `prepare` */
   readonly standsFor?: ((input: string) => StandIn | undefined) | undefined;
+  /**
+   * Returns the input with what its conversation knows, as the folder that commands go on in: the call is made with it. Default: the input
+   * is whole
+   */
+  readonly fill?: ((input: string, context: FillContext) => Promise<string>) | undefined;
   /** Prepares and runs in one. @throws {ToolError} */
   execute(input: string, context: ToolContext): Promise<ToolResult>;
 }
+
+/** Context of a call whose input is filled in. */
+export type FillContext = Pick<ToolContext, "conversationId" | "config" | "services">;
 
 /** Call that another one stands for: it is decided, approved and recorded under its own name. */
 export interface StandIn {
@@ -113,6 +124,8 @@ export interface PreparedCall extends CheckedCall {
    * Default: none. @throws {ToolError} for a call that cannot run
    */
   bind?(context: ScreenContext & Pick<ToolContext, "signal">): Promise<BoundParts>;
+  /** Returns the effects under a configuration, in place of `effects`. Default: those are the same under each. @throws {ToolError} bad input */
+  effectsUnder?(config: Config): Effects;
   run(context: ToolContext): Promise<ToolResult>;
 }
 
@@ -160,6 +173,7 @@ export interface ToolServices {
   readonly memory: Memory;
   readonly plans: Plans;
   readonly mailbox: Mailbox;
+  readonly commandFolders: CommandFolders;
   readonly cookieJars: CookieJars;
   readonly browserLogins: Pick<BrowserLogins, "open" | "list">;
   readonly commands: CommandLookup;

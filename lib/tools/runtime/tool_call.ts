@@ -1,4 +1,5 @@
 import type { BoundState } from "../../base/records/approval.ts";
+import type { CommandLineParts } from "../../base/parse_command_line.ts";
 import type { MaskedSecret } from "../../base/redact.ts";
 import type { ReadLinks, Taint } from "../../base/taint.ts";
 import type { Caller } from "../../base/records/caller.ts";
@@ -39,6 +40,8 @@ export interface ToolResult {
   readonly lists?: readonly string[];
   /** Command whose output the result has, where another call started it */
   readonly command?: readonly string[];
+  /** Parts of the line that the command has bash run. Default: it is no such line */
+  readonly line?: CommandLineParts | undefined;
   /** Pictures for a model that sees. The executor checks them; it leaves out what is too large, and says so. Default: none */
   readonly pictures?: readonly ToolPicture[];
   /** The result in its parts, for a caller that takes more than text. The executor bounds and masks it. Default: the output */

@@ -27,6 +27,8 @@ export interface ToolPolicy {
   whyOff(tool: Tool): string | undefined;
   /** Returns the access that lists show, by the newest configuration */
   accessOf(tool: Tool): Access;
+  /** Returns the tool with the description that it has under the newest configuration */
+  described(tool: Tool): Tool;
   /** Prepares a call and decides about it. Has no effect. @param run what the run has read. Default: no run makes the call */
   judge(tool: Tool, input: string, run?: RunTaint): Judgement;
   /** Decides about a prepared call, by the newest configuration. @param run as above */
@@ -69,7 +71,8 @@ export function prepareUnder(tool: Tool, input: string, config: Config): Prepare
   const prepared = tool.prepare(input);
   const access = accessUnder(tool, { access: prepared.access, config });
   const logins = access === "read" ? [] : tool.loginsUnder?.(config) ?? [];
-  const effects = logins.length === 0 ? prepared.effects : { ...prepared.effects, logins };
+  const own = prepared.effectsUnder?.(config) ?? prepared.effects;
+  const effects = logins.length === 0 ? own : { ...own, logins };
   return access === prepared.access && effects === prepared.effects ? prepared : { ...prepared, access, effects };
 }
 
@@ -132,6 +135,10 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       return change === undefined ? undefined : `it is off; ${change}`;
     },
     accessOf: (tool) => accessUnder(tool, { access: tool.access, config: options.config() }),
+    described(tool) {
+      const description = tool.descriptionUnder?.(options.config()) ?? tool.description;
+      return description === tool.description ? tool : { ...tool, description };
+    },
     judge(tool, input, run) {
       try {
         const prepared = prepareUnder(tool, input, options.config());
