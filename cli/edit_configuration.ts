@@ -1,8 +1,5 @@
 import { systemClock } from "../lib/base/clock.ts";
-import { changeConfigFile } from "../lib/config/edit_config.ts";
-import { userConfigFile } from "../lib/config/folders.ts";
-import { locateConfig } from "../lib/config/load_config.ts";
-import { acceptFile } from "../lib/config/trust_store.ts";
+import { editConfigInUse } from "../lib/config/edit_config.ts";
 import { readControlFile } from "../lib/host/control_file.ts";
 import type { CommandContext } from "./command.ts";
 
@@ -16,12 +13,9 @@ export async function editConfiguration(
   context: CommandContext,
   edit: (text: string) => Promise<string>,
 ): Promise<string> {
-  const { file, trustDir } = await locateConfig(context.loadOptions);
-  const target = file?.path ?? userConfigFile(context.io);
-  const text = await changeConfigFile(target, edit);
-  if (file?.trusted === true) await acceptFile(trustDir, { path: file.path, text }, { now: systemClock.now() });
-  await sayWhereItCounts(context, file === undefined);
-  return target;
+  const { path, isNew } = await editConfigInUse(context.loadOptions, edit, { now: systemClock.now() });
+  await sayWhereItCounts(context, isNew);
+  return path;
 }
 
 /** The value is set, even where something else keeps the configuration from being loaded. */

@@ -93,7 +93,7 @@ import type { Route } from "./route.ts";
 import { clusterRunEventsRoute, runEventsRoute } from "./routes/run_events.ts";
 import { cancelRunRoute, resolveRunRoute, runBrowserRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
 import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./routes/schedules.ts";
-import { callToolRoute, toolRoute, toolsRoute } from "./routes/tools.ts";
+import { callToolRoute, enableToolRoute, toolRoute, toolsRoute } from "./routes/tools.ts";
 import { webhookRoute } from "./routes/webhook.ts";
 
 /** Every route of the gateway (docs/design/http.md "Middleware"). */
@@ -128,6 +128,7 @@ export const ROUTES: readonly Route[] = [
   toolsRoute,
   toolRoute,
   callToolRoute,
+  enableToolRoute,
   mcpRecordsRoute,
   forgetMcpRecordRoute,
   mcpServersRoute,

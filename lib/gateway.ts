@@ -192,6 +192,11 @@ function toServices(wings: Wings): GatewayServices {
     approvals: guard.approvals,
     taintedFiles: guard.taintedFiles,
     tools: wings.calls.executor,
+    async turnOnTool(name, by) {
+      const { turnOnTool } = await import("./tools/turn_on_tool.ts");
+      const parts = { tools: wings.calls.executor, writer: options.configWriter, reload: reloads.reload };
+      return await turnOnTool(name, by, { ...parts, audit: guard.audit.append });
+    },
     offers: options.offers ?? { prompts: new Map(), resources: [] },
     redactor: wings.redactor,
     cron: automation.cron,
@@ -303,6 +308,7 @@ function createGatewayTools(
   return createTools({
     ...found,
     own: found.options.tools,
+    writesConfig: found.options.configWriter !== undefined,
     foreign: extensions.tools,
     services: {
       ...{
@@ -368,6 +374,7 @@ function createModels(found: Foundations): Promise<ProviderServices> {
     fixed: options.providers,
     own: options.ownProviders,
     help: options.help,
+    isToolOff: (name) => found.work.tools().get(name)?.enabled === false,
     localOrigins: options.localServers,
   });
 }

@@ -34,7 +34,8 @@ import type { BrowserView } from "./system/browser/browser_views.ts";
 import type { SystemServices } from "./system/system_services.ts";
 import type { Tool } from "./tools/runtime/tool.ts";
 import type { ProgramOffers } from "./tools/program_offers.ts";
-import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
+import type { ConfigWriter } from "./tools/turn_on_tool.ts";
+import type { ToolExecutor, ToolInfo } from "./tools/runtime/tool_executor.ts";
 
 /**
  * Health of the gateway. `draining`: a shutdown began, or somebody drained the gateway. `degraded`: storage, audit or log cannot be
@@ -68,6 +69,8 @@ export interface Services
   readonly configStatus: () => ConfigStatus;
   readonly store: Store;
   readonly tools: ToolExecutor;
+  /** Turns a tool on for good, as a person says. Undefined for an unknown one. @throws {HttpError} 409 `conflict` */
+  readonly turnOnTool: (name: string, by: Actor) => Promise<ToolInfo | undefined>;
   /** Prompts and resources of the program that mounts the gateway. */
   readonly offers: ProgramOffers;
   readonly redactor: KnownSecrets;
@@ -154,6 +157,8 @@ export interface ServicesOptions {
   readonly ownPaths?: readonly string[];
   /** Folder of the list of configuration files that a person accepted, for the audit. Default: no acceptance is recorded */
   readonly trustDir?: string;
+  /** Writer of the configuration file. Default: the configuration is not the gateway's to write */
+  readonly configWriter?: ConfigWriter | undefined;
   /** The user's home folder. */
   readonly home: string;
   readonly environment: Readonly<Record<string, string | undefined>>;

@@ -132,7 +132,7 @@ function byOf(record: AuditRecord): string {
     case "pairing":
       return record.address ?? (record.action === "paired" ? "" : actorOf(record.by));
     case "config":
-      return "";
+      return actorOf(record.by ?? null);
     case "access_failures":
       return record.address ?? "";
     case "node":

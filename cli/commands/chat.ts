@@ -5,6 +5,7 @@ import { createChatCommands, findConversation } from "../terminal/chat_commands.
 import { type ChatHistory, openChatHistory } from "../terminal/chat_history.ts";
 import { type ChatSession, type ChatTopic, openChatSession } from "../terminal/chat_session.ts";
 import type { LineReader } from "../terminal/line_reader.ts";
+import { offerTool, type OffTool } from "../terminal/offer_tool.ts";
 import { createReplyView } from "../terminal/reply_view.ts";
 import { messageColumns, wrapText } from "../terminal/terminal_text.ts";
 
@@ -41,7 +42,7 @@ export const chatCommand = defineCliCommand({
       const canApprove = context.flags.json ? gateway.running !== undefined : context.io.canAsk;
       const session = await openChatSession(gateway, { topic, canApprove });
       try {
-        const talk: Talk = { context, session, gateway, topic, history };
+        const talk: Talk = { context, session, gateway, topic, history, offered: new Set() };
         const code = message === undefined ? await converse(talk) : await showReply(talk, message);
         if (topic.conversationId !== undefined) await history.setConversation(topic.conversationId);
         if (message === undefined || context.io.isTerminal.stderr) sayConversation(talk);
@@ -62,6 +63,8 @@ interface Talk {
   readonly gateway: ReachedGateway;
   readonly topic: ChatTopic;
   readonly history: ChatHistory;
+  /** Tools that were offered to be turned on: no one twice */
+  readonly offered: Set<string>;
 }
 
 /** Returns the id of the last chat's conversation. @throws {CommandError} there was no chat, or its conversation was deleted */
@@ -125,13 +128,19 @@ async function showReply(talk: Talk, message: string): Promise<number> {
   // The second Ctrl-C closes the session, in case the gateway did not react to the first
   const ignore = context.io.onInterrupt(() => (interrupts++ === 0 ? session.cancel() : session.close()));
   const reply = createReplyView(context);
+  const off = new Map<string, OffTool>();
   try {
     let failed = false;
     for await (const event of session.send(message)) {
       reply.show(event);
       if (event.type === "approval_needed") await askAbout(event.approval_id, talk);
+      if (event.type === "tool_end" && event.turn_on !== undefined) {
+        off.set(event.tool, { tool: event.tool, ...event.turn_on });
+      }
       failed ||= event.type === "error";
     }
+    reply.end();
+    for (const tool of off.values()) await offerOnce(tool, talk);
     return failed ? EXIT.failed : EXIT.ok;
   } finally {
     reply.end();
@@ -139,6 +148,13 @@ async function showReply(talk: Talk, message: string): Promise<number> {
     // Kept after each reply, so that --continue finds the conversation however the chat ends
     if (topic.conversationId !== undefined) await history.setConversation(topic.conversationId);
   }
+}
+
+/** Offers a tool that the reply missed; the next message has it. */
+async function offerOnce(tool: OffTool, { context, gateway, offered }: Talk): Promise<void> {
+  if (offered.has(tool.tool)) return;
+  offered.add(tool.tool);
+  if (await offerTool(context, gateway, tool)) context.say(`${tool.tool} is on from your next message`);
 }
 
 /** Asks the person about a call of the reply. With --json a program answers over the API. */

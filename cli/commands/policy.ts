@@ -28,6 +28,7 @@ import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../co
 import { commandNotes } from "../doctor/check_containment.ts";
 import { expectSuccess, requireControl } from "../reach_gateway.ts";
 import { printable, toTable } from "../terminal/terminal_text.ts";
+import { configWriterOf } from "../serve/config_writer.ts";
 import { findTool, INPUT_ARG, readInput } from "./tools.ts";
 
 /**
@@ -118,7 +119,18 @@ export async function explainCall(
   // The gateway has an environment of its own
   const environment = record === undefined ? (key: string) => context.io.env[key] : undefined;
   const run = new RunTaint(outside ? ["a page"] : []);
-  const door = openDoor({ ...loaded, workspace, home: context.io.home, foreign, environment });
+  const writer = await configWriterOf(loaded, {
+    loadOptions: context.loadOptions,
+    reload: () => context.loadConfig(),
+  });
+  const door = openDoor({
+    writesConfig: writer !== undefined,
+    ...loaded,
+    workspace,
+    home: context.io.home,
+    foreign,
+    environment,
+  });
   const { signal } = new AbortController();
   const judged = await door.executor.explain(name, text, { run, signal }).finally(() => door.close());
   if (judged === undefined) throw new TypeError(`The tool "${name}" is found, and not known`);
@@ -153,12 +165,13 @@ async function findTools(
 interface LookedAt extends Pick<LoadedConfig, "config" | "dataDir" | "ownPaths" | "workspace"> {
   readonly home: string;
   readonly foreign: readonly Tool[];
+  readonly writesConfig: boolean;
   /** undefined: the environment of the gateway is not known */
   readonly environment: ((name: string) => string | undefined) | undefined;
 }
 
 /** Opens the door of calls with the services that look at files and programs, and no other: what needs one is not known. */
-function openDoor({ config, dataDir, ownPaths, workspace, home, foreign, environment }: LookedAt) {
+function openDoor({ writesConfig, config, dataDir, ownPaths, workspace, home, foreign, environment }: LookedAt) {
   const commands = createCommandLookup();
   const redactor = createRedactor();
   const clock = systemClock;
@@ -175,6 +188,7 @@ function openDoor({ config, dataDir, ownPaths, workspace, home, foreign, environ
   const executor = createToolExecutor({
     tools: BUILTIN_TOOLS,
     foreign: () => foreign,
+    writesConfig,
     services: onlyLooking({
       ...{ commands, processes, redactor, files: createFiles({ clock, home, ownPaths }) },
       ...(environment === undefined ? {} : { environment }),

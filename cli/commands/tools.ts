@@ -8,6 +8,7 @@ import { type CliIo, type CommandContext, CommandError, defineCliCommand, EXIT, 
 import { learnTools, type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { answerInCall } from "../terminal/answer_in_call.ts";
 import { askPerson } from "../terminal/ask_person.ts";
+import { offerTool } from "../terminal/offer_tool.ts";
 import { printable, toTable } from "../terminal/terminal_text.ts";
 
 /** Definition of the `--input` flag of commands that take a tool's input. */
@@ -157,7 +158,8 @@ export const toolsCallCommand = defineCliCommand({
     const input = toInput(await readInput(args.input ?? "{}", context.io));
     const gateway = await reachGateway(context, { agent: false });
     try {
-      const { name, source } = await requireTool(gateway, context, args.tool);
+      const { name, source, turn_on: off } = await requireTool(gateway, context, args.tool);
+      if (off !== null) await offerTool(context, gateway, { tool: name, ...off });
       // The built-in tools for MCP servers stand for those of the servers
       const mayAsk = source === "program" || name === "mcp" || name.startsWith("mcp_");
       const calls = { name: args.tool, input, approved: args.yes === true };

@@ -8,11 +8,14 @@ import type { GatewayServices } from "../../lib/services.ts";
 import type { CommandContext } from "../command.ts";
 import { helpOfEach } from "../help_text.ts";
 import { takesColour } from "../terminal/terminal_text.ts";
+import { configWriterOf } from "./config_writer.ts";
 import { createLogSink } from "./log_sink.ts";
 
 /** Options of `startServices`. */
 export interface StartOptions {
   readonly loaded: LoadedConfig;
+  /** Loads the configuration again, in the same way as for the start. Default: without flags of one command */
+  readonly reload?: (() => Promise<LoadedConfig>) | undefined;
   /** False: no agent and no provider is started */
   readonly agent: boolean;
   /** Admin token of this start, from `randomControlToken` */
@@ -29,10 +32,8 @@ export interface StartOptions {
  * Starts the gateway's services in this process.
  * @throws {ConfigError} `data_dir_locked` while another gateway runs; {CancelError} when the signal aborts during a wait for the database
  */
-export async function startServices(
-  { io, loadOptions }: CommandContext,
-  options: StartOptions,
-): Promise<GatewayServices> {
+export async function startServices(context: CommandContext, options: StartOptions): Promise<GatewayServices> {
+  const { io, loadOptions } = context;
   const { loaded, quiet } = options;
   await prepareDataDir(loaded.dataDir);
   const sink = options.log?.write ?? createLogSink({
@@ -46,6 +47,7 @@ export async function startServices(
     workspaceRoot: loaded.workspace,
     ownPaths: loaded.ownPaths,
     trustDir: trustDirectory(loadOptions),
+    configWriter: await configWriterOf(loaded, { loadOptions, reload: options.reload ?? (() => context.loadConfig()) }),
     home: io.home,
     environment: io.env,
     version: VERSION,

@@ -51,7 +51,7 @@ export async function watchConfig(
 }
 
 /** Tells whether a file, or a link on the way to it, lies in a folder: whoever writes there decides what is read. @param folder real path */
-async function isReachedThrough(path: string, folder: string, links = MAX_LINKS): Promise<boolean> {
+export async function isReachedThrough(path: string, folder: string, links = MAX_LINKS): Promise<boolean> {
   if (links < 0) return true;
   for (let name = path; name !== dirname(name); name = dirname(name)) {
     const place = join(await realpath(dirname(name)), basename(name));

@@ -168,7 +168,7 @@ class GatewayChatCommands implements ChatCommands {
     // Two blanks between the columns, three dots at the end
     const width = Math.max(20, (this.#columns ?? DEFAULT_COLUMNS) - nameWidth - 5);
     this.#say(toTable(["TOOL", "WHAT"], on.map(({ name, description }) => [name, shorten(description, width)])));
-    if (off > 0) this.#say(`${off} more are off: postern tools list says why`);
+    if (off > 0) this.#say(`${off} more are off: postern tools list says how to turn each on`);
   }
 
   async #knownTools(): Promise<readonly ToolLine[]> {

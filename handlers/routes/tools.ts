@@ -1,11 +1,12 @@
 import * as v from "valibot";
 import { CLIENT_ABILITIES } from "../../lib/tools/runtime/askable_client.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
+import { callerOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { listSchema, placedListReply } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall, toInputText } from "../wire/make_call.ts";
-import { readJson } from "../wire/read_json.ts";
+import { readJson, strictRoute } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const toolSchema = v.object({
@@ -14,6 +15,8 @@ const toolSchema = v.object({
   access: v.picklist(["read", "state", "write", "network"]),
   enabled: v.boolean(),
   reason: v.nullable(v.string()),
+  /** Key that turns it on where this gateway can write its configuration; null: there is none, or it is on */
+  turn_on: v.nullable(v.object({ key: v.string(), value: v.union([v.boolean(), v.string()]) })),
   source: v.picklist(["builtin", "wasm", "process", "ffi", "mcp", "node", "program"]),
   /** Owner of the tool, as `plugin words 1.0.0`; null for Postern's own */
   origin: v.nullable(v.string()),
@@ -47,6 +50,21 @@ export const toolRoute: Route = {
   reply: { status: 200, type: "application/json", schema: toolSchema },
   handler: (_request, context) => jsonReply(context, 200, findTool(context)),
 };
+
+/** POST /v1/tools/:name/enable: turns a tool on for good, in the gateway's configuration file. */
+export const enableToolRoute: Route = strictRoute({
+  method: "POST",
+  path: "/v1/tools/:name/enable",
+  access: "admin",
+  summary: "Turn a tool on by its key of the configuration file; runs that begin from then on have it",
+  reply: { status: 200, type: "application/json", schema: toolSchema },
+  errors: ["not_found", "conflict"],
+  idempotency: "harmless",
+  async handler(_request, context) {
+    const { name } = findTool(context);
+    return jsonReply(context, 200, await context.services.turnOnTool(name, callerOf(context, "http")));
+  },
+});
 
 /** POST /v1/tools/:name/call: one call through the same executor and policy as the agent's own. */
 export const callToolRoute: Route = {

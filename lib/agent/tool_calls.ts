@@ -7,7 +7,7 @@ import type { Caller } from "../base/records/caller.ts";
 import type { Picture, ToolMessage } from "../base/records/message.ts";
 import { type RunTaint, type Taint, taintField, UNTAINTED } from "../base/taint.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import type { ToolCallRequest, ToolExecutor } from "../tools/runtime/tool_executor.ts";
+import type { ToolCallOutcome, ToolCallRequest, ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { Approver } from "../tools/runtime/tool_call.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
 import type { AgentApprover, AgentJournal, AgentRun, RecordedResult, TurnCall } from "./agent_run.ts";
@@ -161,9 +161,9 @@ class RunningCall {
         this.#options.pictures?.keep(picture.sha256, bytes);
         return picture;
       });
-      const { taint, skill } = outcome;
+      const { taint, skill, turnOn } = outcome;
       if (skill !== undefined) this.#options.skills.add(skill);
-      return this.#end(output, isError, { taint, pictures, skill });
+      return this.#end(output, isError, { taint, pictures, skill, turnOn });
     } catch (error) {
       return this.#failed(error);
     }
@@ -249,8 +249,9 @@ class RunningCall {
   #end(
     output: string,
     isError: boolean,
-    { taint = UNTAINTED, data, pictures, skill }: Partial<Pick<RecordedResult, "pictures" | "skill">> & {
+    { taint = UNTAINTED, data, pictures, skill, turnOn }: Partial<Pick<RecordedResult, "pictures" | "skill">> & {
       readonly taint?: Taint | undefined;
+      readonly turnOn?: ToolCallOutcome["turnOn"] | undefined;
       readonly data?: unknown;
     } = {},
   ): CallResult {
@@ -263,6 +264,7 @@ class RunningCall {
       is_error: isError,
       duration_ms: Math.round(clock.monotonic() - this.#begun),
       ...(data === undefined ? {} : { data }),
+      ...(turnOn === undefined ? {} : { turn_on: turnOn }),
       ...taintField(taint),
       ...(pictures === undefined ? {} : { pictures: [...pictures] }),
       ...(skill === undefined ? {} : { skill: { name: skill.name, disallowed_tools: [...skill.disallowedTools] } }),

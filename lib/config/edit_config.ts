@@ -5,8 +5,10 @@ import { writeAtomically } from "../base/durable_files.ts";
 import { setAt } from "./layers.ts";
 import { isTable } from "./schema_keys.ts";
 import { readText } from "./find_config.ts";
+import { acceptFile } from "./trust_store.ts";
 import { type KeyPath, parseToml, type RawTable, toKeyText, toTomlKey, toTomlValue } from "./toml.ts";
-import { checkConfigText } from "./load_config.ts";
+import { userConfigFile } from "./folders.ts";
+import { checkConfigText, type LoadOptions, locateConfig } from "./load_config.ts";
 import { keyNamesOf, type LocatedKeys, locateKeys } from "./locate_keys.ts";
 
 /** A change of text: `insert` takes the place of the characters from `start` to `end`. */
@@ -70,6 +72,30 @@ export async function removeConfigTable(text: string, path: KeyPath): Promise<st
     throw refuse(path, "it cannot be removed without a change of other keys; remove it in an editor", "remove");
   }
   return after;
+}
+
+/**
+ * Changes the text of the configuration file in use, or of a new file of the user. A file that the user accepted stays accepted, if its
+ * text is still the accepted one.
+ * @param options.now milliseconds since the epoch
+ * @throws {ConfigError} the change or its result cannot be used; nothing was written
+ */
+export async function editConfigInUse(
+  options: LoadOptions,
+  edit: (text: string) => Promise<string>,
+  { now }: { readonly now: number },
+): Promise<{ readonly path: string; readonly isNew: boolean }> {
+  const { file, trustDir } = await locateConfig(options);
+  const path = file?.path ?? userConfigFile(options);
+  const text = await changeConfigFile(path, async (before) => {
+    // A program of a tool may have written it since it was looked at: nobody accepts that along with the change
+    if (before !== (file?.text ?? "")) {
+      throw new ConfigError("config_edit", `Cannot change "${path}": it is being changed`);
+    }
+    return await edit(before);
+  });
+  if (file?.trusted === true) await acceptFile(trustDir, { path, text }, { now });
+  return { path, isNew: file === undefined };
 }
 
 /** Returns the ranges of the headers, keys and bodies of a table, the last one first. */

@@ -146,6 +146,8 @@ export interface DecideInput {
   readonly op?: string | null | undefined;
   /** Edit that turns the tool on, as `set [security.write_file] enabled = true`. Undefined when it is on */
   readonly offUntil: string | undefined;
+  /** Words that stand for that edit in a reason, as the command that makes it. Default: the edit */
+  readonly offWay?: string | undefined;
   readonly autonomy: AutonomyRules;
   readonly workspace: DecideWorkspace;
   /** Outside content that the run has read */
@@ -178,7 +180,9 @@ function denied(tool: string, denyRules: readonly DenyRule[]): Decision | undefi
   const change = lasting === undefined ? standing.flatMap((denyRule) => denyRule.change) : [];
   return {
     kind: "deny",
-    reason: `Cannot call "${tool}": ${first.reason}; ${lasting?.wayOut ?? toSentence(change)}`,
+    reason: `Cannot call "${tool}": ${first.reason}; ${
+      lasting?.wayOut ?? toSentence(standing.flatMap(({ says, change }) => says ?? change))
+    }`,
     rule: first.rule,
     path: [...denyRules.slice(0, denyRules.indexOf(first)).map(toPass), { rule: first.rule, says: "deny" }],
     change,
@@ -448,6 +452,8 @@ export interface DenyRule {
   readonly rule: string;
   /** Edits that lift the denial. Empty where no configuration does */
   readonly change: readonly string[];
+  /** Words for the edits in a reason. Default: the edits */
+  readonly says?: string | undefined;
   /** The way out where no edit helps. Undefined where an edit does */
   readonly wayOut?: string;
 }
@@ -463,9 +469,9 @@ export function denies({ reason }: DenyRule): boolean {
   return reason !== undefined;
 }
 
-function offRule({ offUntil }: DecideInput): DenyRule {
+function offRule({ offUntil, offWay }: DecideInput): DenyRule {
   if (offUntil === undefined) return passing(RULE_ENABLED);
-  return { reason: "it is off", rule: RULE_ENABLED, change: [offUntil] };
+  return { reason: "it is off", rule: RULE_ENABLED, change: [offUntil], says: offWay };
 }
 
 function levelRule({ access, effects, autonomy }: DecideInput): DenyRule {

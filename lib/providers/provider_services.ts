@@ -45,6 +45,8 @@ export interface ProviderServicesOptions {
   readonly fixed?: Providers | undefined;
   /** Text of each command's `--help` by its name, for the offline assistant. Default: none */
   readonly help?: (() => Promise<ReadonlyMap<string, string>>) | undefined;
+  /** Tells whether the gateway has a tool that is off, for the offline assistant. Default: it has none */
+  readonly isToolOff?: ((name: string) => boolean) | undefined;
   /** Origins where `kind = "auto"` looks for local model servers; false: nowhere. Default: the usual ports on loopback */
   readonly localOrigins?: readonly string[] | false | undefined;
   readonly opened: OpenedList;
@@ -109,6 +111,7 @@ async function openProviders(options: ProviderServicesOptions, memory: ProviderM
     offline: createOfflineProvider({
       now: clock.now,
       help: options.help,
+      isToolOff: options.isToolOff,
       hasModel: () => providers.inUse.name !== "offline",
     }),
     netOf: (proxy) => createProviderClients({ clock, proxy: { ...proxy, environment: (name) => env[name] }, queues }),

@@ -240,6 +240,8 @@ export type ProgramRunEvent =
       readonly is_error: boolean;
       readonly duration_ms: number;
       readonly data?: unknown;
+      /** The tool is off: key of the configuration that a person may turn it on with */
+      readonly turn_on?: { readonly key: string; readonly value: boolean | string } | undefined;
       readonly taint?: readonly string[] | undefined;
       /** Pictures of the output, without their bytes */
       readonly pictures?: readonly ProgramRunPicture[] | undefined;

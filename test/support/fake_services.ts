@@ -97,6 +97,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     log,
     logged,
     metrics,
+    turnOnTool: (name) => Promise.resolve(tools.get(name)),
     offers: { prompts: new Map(), resources: [] },
     redactor: createRedactor(),
     sharedWindows: undefined,
@@ -318,6 +319,7 @@ const READ_FILE: ToolInfo = {
   access: "read",
   enabled: true,
   reason: null,
+  turn_on: null,
   source: "builtin",
   origin: null,
   input_schema: {

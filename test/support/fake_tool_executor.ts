@@ -166,6 +166,7 @@ function toInfo({ name, access = "read" }: FakeTool): ToolInfo {
     access,
     enabled: true,
     reason: null,
+    turn_on: null,
     source: "builtin",
     origin: null,
     input_schema: undefined,

@@ -59,6 +59,8 @@ export interface RunningGatewayOptions {
   readonly agent?: boolean;
   /** Default: the system's */
   readonly clock?: Clock;
+  /** Writer of its configuration. Default: it cannot write it */
+  readonly configWriter?: ServicesOptions["configWriter"];
   /** Origins where `kind = "auto"` looks for local servers. Default: none, beside OLLAMA_HOST */
   readonly localServers?: readonly string[] | false;
   /** Absolute; kept afterwards. Default: a fresh one */
@@ -99,6 +101,7 @@ export async function withRunningGateway(
         environment: { POSTERN_TOKEN: TOKEN, ...options.environment },
         version: VERSION,
         localServers: options.localServers ?? [],
+        configWriter: options.configWriter,
         ...(options.agent === undefined ? {} : { agent: options.agent }),
         ...(options.clock === undefined ? {} : { clock: options.clock }),
         ...(options.database === undefined ? {} : { database: options.database }),

@@ -113,6 +113,8 @@ export interface ToolBenchOptions {
   /** Default: there are no skills */
   readonly skills?: ReadableSkills;
   readonly root: string;
+  /** The gateway can write its own configuration. Default false */
+  readonly writesConfig?: boolean;
   readonly config?: ConfigChanges;
   readonly tools?: readonly Tool[];
   /** Default: a policy of its own, with `lookup` */
@@ -231,6 +233,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const executor: ToolExecutor = createToolExecutor({
     tools: options.tools ?? BUILTIN_TOOLS,
     foreign: options.foreign,
+    writesConfig: options.writesConfig,
     services: {
       files,
       memory: createMemory({ store, clock }),

@@ -4,6 +4,7 @@ import { messageOf } from "./format.js";
 import { pastTurns, question } from "./past_messages.js";
 import { createPastView } from "./past_view.js";
 import { createReply } from "./reply.js";
+import { turnOn } from "./tool_offer.js";
 
 const MAX_ANNOUNCED = 30;
 /** Stored messages that are shown at once */
@@ -119,6 +120,7 @@ export function createChatView({ session }) {
       announce,
       onAnswer: (id, answer) =>
         session.json(`v1/approvals/${encodeURIComponent(id)}`, { method: "POST", body: answer }),
+      onTurnOn: (tool) => turnOn(session, tool),
     });
     showNote("");
     turns.append(question(text), reply.root);

@@ -3,6 +3,7 @@ import { element } from "./dom.js";
 import { formatMs, formatNumber } from "./format.js";
 import { createMarkdown } from "./markdown.js";
 import { createToolCard } from "./tool_card.js";
+import { createToolOffer } from "./tool_offer.js";
 
 const REVIEWED = new Map([
   ["done", "A person said: the call that was cut off took effect."],
@@ -15,8 +16,9 @@ const REVIEWED = new Map([
  * @param {object} options
  * @param {(text: string) => void} options.announce tells a screen reader
  * @param {(approvalId: string, answer: import("./approval_card.js").Answer) => Promise<unknown>} options.onAnswer
+ * @param {(tool: string) => Promise<unknown>} [options.onTurnOn] turns a tool on that the reply missed; default: none is offered
  */
-export function createReply({ announce, onAnswer }) {
+export function createReply({ announce, onAnswer, onTurnOn }) {
   const started = performance.now();
   const parts = element("div", { class: "parts" });
   const foot = element("p", { class: "turn-foot" }, element("span", { class: "typing" }, "Working"));
@@ -25,6 +27,8 @@ export function createReply({ announce, onAnswer }) {
   const cards = new Map();
   /** @type {Map<string, HTMLElement>} */
   const asks = new Map();
+  /** Tools that are offered to be turned on @type {Set<string>} */
+  const offered = new Set();
   /** @type {{ fromSeq: number, nodes: HTMLElement }[]} */
   const placed = [];
   let text = createText(announce);
@@ -85,7 +89,10 @@ export function createReply({ announce, onAnswer }) {
           }
           cards.get(event.call_id)?.end(event);
           announce(`Tool ${event.tool} ${event.is_error ? "failed" : "is done"}.`);
-          return;
+          if (event.turn_on === undefined || onTurnOn === undefined || offered.has(event.tool)) return;
+          offered.add(event.tool);
+          newText();
+          return place(createToolOffer(event, onTurnOn), seq);
         }
         case "approval_needed": {
           newText();

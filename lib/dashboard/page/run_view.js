@@ -5,6 +5,7 @@ import { formatNumber, formatTime, messageOf } from "./format.js";
 import { createReply } from "./reply.js";
 import { createReviewCard } from "./review_card.js";
 import { isAtWork, statusBadge, statusWords } from "./run_status.js";
+import { turnOn } from "./tool_offer.js";
 
 /** @typedef {import("./run_status.js").Run} Run */
 
@@ -51,6 +52,7 @@ export function createRunView({ session, id, announce }) {
       announce,
       onAnswer: (approvalId, answer) =>
         session.json(`v1/approvals/${encodeURIComponent(approvalId)}`, { method: "POST", body: answer }),
+      onTurnOn: (tool) => turnOn(session, tool),
     });
     turns.replaceChildren(made.root);
     return made;

@@ -1,7 +1,8 @@
 import { byId, element } from "./dom.js";
 import { messageOf } from "./format.js";
+import { createToolOffer, turnOn } from "./tool_offer.js";
 
-/** @typedef {{ name: string, description: string, access: string, enabled: boolean, reason: string | null, source: string, origin: string | null, input_schema?: unknown }} Tool */
+/** @typedef {{ name: string, description: string, access: string, enabled: boolean, reason: string | null, turn_on: { key: string, value: boolean | string } | null, source: string, origin: string | null, input_schema?: unknown }} Tool */
 
 /**
  * The tools, those that are on before those that are off, each with the reason.
@@ -19,41 +20,63 @@ export function createToolsView({ session }) {
     const found = tools.filter(({ name, description }) => `${name} ${description}`.toLowerCase().includes(wanted));
     const on = found.filter(({ enabled }) => enabled);
     const off = found.filter(({ enabled }) => !enabled);
-    list.replaceChildren(...group("On", on), ...group("Off", off));
+    list.replaceChildren(...group("On", on, enable), ...group("Off", off, enable));
     if (tools.length > 0 && found.length === 0) {
       list.append(element("p", { class: "empty" }, "No tool matches the filter"));
     }
     byId("tools-count", HTMLElement).textContent = wanted === "" ? "" : `${found.length} of ${tools.length} tools`;
   }
 
+  /** @param {string} tool */
+  async function enable(tool) {
+    await turnOn(session, tool);
+    await load();
+    // Its row is in the other group now
+    byId("tools-title", HTMLElement).focus();
+    lead.textContent = `${tool} is on from the next message. ${lead.textContent}`;
+  }
+
+  async function load() {
+    try {
+      tools = (await session.json("v1/tools")).data;
+      const on = tools.filter(({ enabled }) => enabled).length;
+      lead.textContent = on === tools.length
+        ? `All ${on} are on.`
+        : `${on} of ${tools.length} are on. Each one that is off says how to turn it on.`;
+    } catch (error) {
+      lead.textContent = `The tools cannot be shown: ${messageOf(error)}`;
+    }
+    show();
+  }
+
   filter.addEventListener("input", show);
 
-  return {
-    async load() {
-      try {
-        tools = (await session.json("v1/tools")).data;
-        const on = tools.filter(({ enabled }) => enabled).length;
-        lead.textContent = on === tools.length
-          ? `All ${on} are on.`
-          : `${on} of ${tools.length} are on. What is off says what would turn it on.`;
-      } catch (error) {
-        lead.textContent = `The tools cannot be shown: ${messageOf(error)}`;
-      }
-      show();
-    },
-  };
+  return { load };
 }
 
 /**
  * @param {string} title
  * @param {readonly Tool[]} tools
+ * @param {(tool: string) => Promise<unknown>} enable
  */
-function group(title, tools) {
+function group(title, tools, enable) {
   if (tools.length === 0) return [];
   return [
     element("h2", {}, `${title} `, element("span", { class: "count" }, String(tools.length))),
-    element("ul", { class: "tool-list" }, ...tools.map((tool) => element("li", {}, toDetails(tool)))),
+    element(
+      "ul",
+      { class: "tool-list" },
+      ...tools.map((tool) => element("li", {}, toDetails(tool), toOffer(tool, enable))),
+    ),
   ];
+}
+
+/**
+ * @param {Tool} tool
+ * @param {(tool: string) => Promise<unknown>} enable
+ */
+function toOffer({ name, turn_on }, enable) {
+  return turn_on === null ? "" : createToolOffer({ tool: name, turn_on }, enable);
 }
 
 /** @param {Tool} tool */

@@ -34,7 +34,7 @@ export interface DecisionEvent extends AuditedCall {
   readonly decision: Decision["kind"];
   /**
    * The policy's rule; `approval` for the answer of a person or of the program; `nobody_could_answer` where nobody was asked; `approval_expired`,
-   * `approval_waits`, `approval_failed`; `remembered:<id>`, `binding`, `unknown_tool`, `bad_input`, `audit`;
+   * `approval_waits`, `approval_failed`; `remembered:<id>`, `screen`, `binding`, `unknown_tool`, `bad_input`, `audit`;
    * `owner` where the call found a thing of another token, after it was let through
    */
   readonly rule: string;
@@ -160,14 +160,16 @@ export interface PairingEvent {
   readonly by: AuditActor | null;
 }
 
-/** The running gateway took a changed configuration over. */
+/** The running gateway took a changed configuration over, or writes a key for a person who turns a tool on. */
 export interface ConfigEvent {
   readonly type: "config";
-  readonly action: "taken_over";
+  readonly action: "taken_over" | "set";
   /** Names of the keys that changed; none where only the files that the configuration names were read again */
   readonly keys: readonly string[];
   /** Keys whose change waits for the next start */
   readonly needs_restart: readonly string[];
+  /** Person of a `set`. Absent: the file was changed otherwise */
+  readonly by?: AuditActor;
 }
 
 /**

@@ -19,6 +19,8 @@ export interface OfflineOptions {
   readonly now: Clock["now"];
   /** Text of each command's `--help`, by its name. Default: none */
   readonly help?: (() => Promise<ReadonlyMap<string, string>>) | undefined;
+  /** Tells whether the agent has a tool that is off: a call of it is answered with the way to turn it on. Default: it has none */
+  readonly isToolOff?: ((name: string) => boolean) | undefined;
   /** Tells whether another model is in use: answers then do not say how to connect one. Default: none is in use */
   readonly hasModel?: (() => boolean) | undefined;
 }
@@ -33,7 +35,9 @@ export interface OfflineOptions {
  * @throws {ProviderError} `provider_rejected` for a `json_schema` format: nothing here can follow a schema
  * Source: docs/design/providers.md "Offline assistant"
  */
-export function createOfflineProvider({ now, help, hasModel = () => false }: OfflineOptions): Provider {
+export function createOfflineProvider(
+  { now, help, isToolOff = () => false, hasModel = () => false }: OfflineOptions,
+): Provider {
   const documentation = lazily(async () => (await import("./documentation.ts")).readDocumentation(help));
   return {
     name: "offline",
@@ -44,7 +48,7 @@ export function createOfflineProvider({ now, help, hasModel = () => false }: Off
       const { passed } = request.parameters;
       if (passed !== undefined) yield passed.names.map(parameterIgnored);
       const { offlineReply } = await import("./offline_reply.ts");
-      const reply = await offlineReply(request, { now, documentation, hints: !hasModel() });
+      const reply = await offlineReply(request, { now, documentation, isToolOff, hints: !hasModel() });
       for (const events of toArrays(request, reply)) {
         yield events;
         if (signal.aborted) throw cancelError(signal);

@@ -23,6 +23,8 @@ export interface OfflineKnowledge {
   readonly now: Clock["now"];
   /** Reads Postern's own documentation */
   readonly documentation: () => Promise<readonly Passage[]>;
+  /** Tells whether the agent has a tool that is off */
+  readonly isToolOff: (name: string) => boolean;
   /** Tells whether the reply says how to connect a model: true while none is in use. */
   readonly hints: boolean;
 }
@@ -48,6 +50,8 @@ export async function offlineReply(request: ProviderRequest, knowledge: OfflineK
   const tools = request.toolChoice === "none" ? [] : request.tools;
   const { question, results, rounds } = lastExchange(request.messages);
   const { hints } = knowledge;
+  // The door says how to turn it on; a client with tools of its own alone has no such door
+  const isOff = (name: string) => tools.length > 0 && (request.stableTools ?? 0) > 0 && knowledge.isToolOff(name);
   // Patterns read it some times over, and a question has its words early
   const asked = question.slice(0, MAX_QUESTION);
   const command = parseCommand(question);
@@ -61,10 +65,12 @@ export async function offlineReply(request: ProviderRequest, knowledge: OfflineK
         hints,
       }),
     );
-  if (command !== undefined) return rounds > 0 ? text(showResults(results)) : callByName(command, { tools, hints });
+  if (command !== undefined) {
+    return rounds > 0 ? text(showResults(results)) : callByName(command, { tools, hints, isOff });
+  }
   if (rounds > 0) return rounds === 1 ? readFound(asked, results, tools) ?? await answer() : await answer();
   const forced = typeof request.toolChoice === "object" ? request.toolChoice.name : undefined;
-  if (forced !== undefined) return callByName({ name: forced, input: question }, { tools, hints });
+  if (forced !== undefined) return callByName({ name: forced, input: question }, { tools, hints, isOff });
   if (question === "" || GREETING.test(asked)) return text(introduction(tools, hints));
   const said = smallTalk(question, knowledge);
   if (said !== undefined) return text(said);
@@ -115,11 +121,21 @@ function parseCommand(question: string): Command | undefined {
 
 function callByName(
   command: Command,
-  { tools, hints }: { readonly tools: readonly ToolDeclaration[]; readonly hints: boolean },
+  { tools, hints, isOff }: {
+    readonly tools: readonly ToolDeclaration[];
+    readonly hints: boolean;
+    readonly isOff: (name: string) => boolean;
+  },
 ): OfflineReply {
   const tool = tools.find(({ name }) => name === command.name);
   if (tool !== undefined) {
     return { kind: "calls", calls: [{ name: tool.name, arguments: toArguments(tool, command.input) }] };
+  }
+  if (isOff(command.name)) {
+    return {
+      kind: "calls",
+      calls: [{ name: command.name, arguments: isJsonObject(command.input) ? command.input : "{}" }],
+    };
   }
   if (command.name === "help") return text(introduction(tools, hints));
   if (command.name === "tools") return text(listTools(tools));

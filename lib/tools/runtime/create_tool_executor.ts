@@ -17,7 +17,7 @@ import {
   type RememberedAnswers,
   RULE_BINDING,
 } from "./create_permit.ts";
-import { type CatalogueOptions, createCatalogue, type ToolCatalogue } from "./registry.ts";
+import { type CatalogueOptions, createCatalogue, matchesPatterns, type ToolCatalogue } from "./registry.ts";
 import {
   boundResult,
   type CallRunner,
@@ -303,15 +303,19 @@ type CallRefusal = Pick<Refusal, "reason" | "rule" | "approvalId">;
 
 /** Counts and records a call that does not run. */
 async function refuse(
-  { audit, label }: CallUnderWay,
+  { request, audit, label }: CallUnderWay,
   { outcome, refusal, prepared }: {
     readonly outcome: Outcome;
     readonly refusal: CallRefusal;
     readonly prepared: PreparedCall | undefined;
   },
-  { options, count }: ExecutorParts,
+  { options, catalogue, count }: ExecutorParts,
 ): Promise<ToolCallOutcome> {
   const { reason, rule, approvalId } = refusal;
+  const { name, taint } = request;
+  // Outside content may have told the model to call the tool, for a person to turn it on
+  const isOffered = taint?.isTainted !== true && matchesPatterns(name, options.config().agent.tools);
+  const turnOn = isOffered ? catalogue.get(name)?.turn_on ?? undefined : undefined;
   count(label, outcome);
   await audit.decided({ prepared, kind: "deny", rule, reason, approvalId });
   return {
@@ -319,6 +323,7 @@ async function refuse(
     ran: false,
     access: outcome === "disabled" ? undefined : prepared?.access,
     ...(approvalId === undefined ? {} : { approvalId }),
+    ...(turnOn === undefined ? {} : { turnOn }),
   };
 }
 

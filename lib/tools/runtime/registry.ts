@@ -2,7 +2,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { listSome } from "../../base/text.ts";
 import type { Tool } from "./tool.ts";
 import type { ToolCallRequest, ToolInfo } from "./tool_executor.ts";
-import type { ToolPolicy } from "./tool_policy.ts";
+import { switchOf, type ToolPolicy } from "./tool_policy.ts";
 
 /** Immutable snapshot of all known tools, enabled or not. */
 export interface ToolRegistry {
@@ -56,6 +56,8 @@ export interface CatalogueOptions {
   /** Returns further tools, which come and go: the same array until they change. Default: none */
   readonly foreign?: (() => readonly Tool[]) | undefined;
   readonly log: Logger;
+  /** As in ToolPolicyOptions */
+  readonly writesConfig?: boolean | undefined;
 }
 
 /** Names of tools that are shown to a model after an unknown name */
@@ -90,6 +92,7 @@ export function createCatalogue(
       access: policy.accessOf(tool),
       enabled: whyOff === undefined,
       reason: whyOff ?? null,
+      turn_on: whyOff === undefined || options.writesConfig !== true ? null : switchOf(tool) ?? null,
       source: tool.source,
       origin: tool.origin ?? null,
       input_schema: tool.inputSchema,
@@ -111,13 +114,14 @@ export function createCatalogue(
     resolve({ name, allowed }) {
       const tool = find(name);
       if (tool !== undefined && (allowed === undefined || matchesPatterns(name, allowed))) return tool;
+      // The tools of a run are those that were on at its start
+      const whyOff = tool && policy.whyOff(tool);
+      const call = `Cannot call ${JSON.stringify(name.slice(0, 64))}`;
+      if (whyOff !== undefined) return { reason: `${call}: ${whyOff}` };
       const names = enabled(allowed ?? ["*"]).map((known) => known.name);
       const shown = listSome(names, MAX_NAMES_SHOWN) || "none";
-      // The tools of a run are those that were on at its start
-      const reason = tool === undefined
-        ? "there is no such tool"
-        : policy.whyOff(tool) ?? "[agent] tools does not name it for this caller";
-      return { reason: `Cannot call ${JSON.stringify(name.slice(0, 64))}: ${reason}; the tools are ${shown}` };
+      const reason = tool === undefined ? "there is no such tool" : "[agent] tools does not name it for this caller";
+      return { reason: `${call}: ${reason}; the tools are ${shown}` };
     },
   };
 }

@@ -9,7 +9,7 @@ import type { AskableClient, ClientAbility } from "./askable_client.ts";
 import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
 import type { Approver, CallBinding, CallContext, Inherited, ReadSkill, ToolResult, WholeResult } from "./tool_call.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
-import type { Judgement } from "./tool_policy.ts";
+import type { Judgement, ToolSwitch } from "./tool_policy.ts";
 
 /** Description of a tool, as `/v1/tools` and `postern tools` show it. */
 export interface ToolInfo {
@@ -19,6 +19,8 @@ export interface ToolInfo {
   readonly enabled: boolean;
   /** Reason why the tool is off, with the setting that turns it on. null when enabled */
   readonly reason: string | null;
+  /** Key that turns the tool on where this gateway can write its configuration; null: none, or it is on */
+  readonly turn_on: ToolSwitch | null;
   readonly source: ToolSource;
   /** Owner of the tool, as `plugin words 1.0.0`; null for Postern's own */
   readonly origin: string | null;
@@ -94,6 +96,8 @@ export interface ToolCallOutcome {
   readonly isUnknown?: boolean;
   /** The result in its parts, bounded and masked, where the request asked for them and the tool gives them. Default: the output */
   readonly whole?: WholeResult;
+  /** Key that a person is offered to turn the tool on with: the call was refused since the tool is off. Default: nothing is offered */
+  readonly turnOn?: ToolSwitch;
   /** Set when a person may still answer for exactly this call */
   readonly approvalId?: string;
 }

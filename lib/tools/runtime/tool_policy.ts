@@ -52,6 +52,20 @@ export function opOf(input: unknown): string | null {
   return typeof op === "string" ? op : null;
 }
 
+/** Edit of one key of the configuration that turns a tool on. */
+export interface ToolSwitch {
+  /** As `security.write_file.enabled` */
+  readonly key: string;
+  readonly value: boolean | string;
+}
+
+/** Returns the one key that turns a tool on, and its value. undefined for a tool that needs more, or a value that only a person knows. */
+export function switchOf({ enabledBy = "", wayOn }: Pick<Tool, "enabledBy" | "wayOn">): ToolSwitch | undefined {
+  const [, table, key, value] = /^\[([\w.]+)\] (\w+) = (true|"auto")$/.exec(enabledBy) ?? [];
+  if (wayOn !== undefined || value === undefined) return undefined;
+  return { key: `${table}.${key}`, value: JSON.parse(value) as boolean | string };
+}
+
 const WIDTHS: readonly Access[] = ["read", "state", "write", "network"];
 
 /**
@@ -86,6 +100,8 @@ export interface ToolPolicyOptions {
   readonly home: string;
   /** Absolute paths of Postern's data directory and configuration files */
   readonly ownPaths: readonly string[];
+  /** Set where this gateway can write its own configuration file, as `postern config set` does. Default false */
+  readonly writesConfig?: boolean | undefined;
 }
 
 /** Creates the policy of the newest configuration. */
@@ -94,6 +110,10 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     tool.enabled === "always" || tool.enabled(options.config())
       ? undefined
       : tool.wayOn?.(options.config()) ?? `set ${tool.enabledBy ?? "what enables it"}`;
+  const commandOn = (tool: Tool) => {
+    const change = options.writesConfig === true ? switchOf(tool) : undefined;
+    return change && `a person can turn it on with \`postern config set ${change.key} ${change.value}\``;
+  };
 
   const fileRootOf = ({ root }: Effects) =>
     resolve(options.workspaceRoot, root === undefined ? "." : options.config().security[root].allowed_root);
@@ -116,6 +136,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       op: opOf(input),
       carriesTaint,
       offUntil: offUntil(tool),
+      offWay: commandOn(tool),
       autonomy,
       workspace: {
         root: workspaceRoot,
@@ -132,7 +153,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     isEnabled: (tool) => offUntil(tool) === undefined,
     whyOff(tool) {
       const change = offUntil(tool);
-      return change === undefined ? undefined : `it is off; ${change}`;
+      return change === undefined ? undefined : `it is off; ${commandOn(tool) ?? change}`;
     },
     accessOf: (tool) => accessUnder(tool, { access: tool.access, config: options.config() }),
     described(tool) {

@@ -57,7 +57,7 @@ test("the reason is the one a denied call gives, and the change it names is enou
 test("a tool that is off says so in the same words everywhere", () =>
   onMachine(async ({ run }) => {
     const input = ["--input", '{"path":"a.txt","content":"x"}'];
-    const off = "it is off; set [security.write_file] enabled = true";
+    const off = "it is off; a person can turn it on with `postern config set security.write_file.enabled true`";
     assert.ok((await run(["tools", "info", "write_file"])).stdout.includes(off));
     assert.equal((await run(["tools", "call", "write_file", ...input])).stderr, `Cannot call "write_file": ${off}\n`);
     const { stdout } = await run(["policy", "explain", "write_file", ...input]);

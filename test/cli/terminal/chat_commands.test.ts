@@ -75,7 +75,7 @@ for (const [name, way] of WAYS) {
         assert.match(stderr, new RegExp(`^ {2}${command} `, "m"));
       }
       assert.match(stderr, /^read_file +Returns the text of a file/m);
-      assert.match(stderr, /^\d+ more are off: postern tools list says why$/m);
+      assert.match(stderr, /^\d+ more are off: postern tools list says how to turn each on$/m);
       assert.match(stderr, /^assistant$/m);
       assert.match(stderr, /In use: default\./);
       assert.match(stderr, /"none\/such" is not among the models/);

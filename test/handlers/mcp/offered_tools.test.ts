@@ -16,6 +16,7 @@ const tool = (name: string, more: Partial<ToolInfo> = {}): ToolInfo => ({
   access: "read",
   enabled: true,
   reason: null,
+  turn_on: null,
   source: "builtin",
   origin: null,
   input_schema: undefined,

@@ -39,6 +39,19 @@ const patch = (...lines: readonly string[]) => ({
   patch: ["*** Begin Patch", ...lines, "*** End Patch"].join("\n"),
 });
 
+test("a tool that is off is offered to a person, and never where outside content may have wanted it", () =>
+  withWorkspace({}, async ({ root }) => {
+    const write = { path: "a.txt", content: "a" };
+    const offered = async (bench: ToolBench, taint: RunTaint) =>
+      (await bench.call("write_file", write, { taint, allowed: ["read_file"] })).turnOn;
+    const bench = createToolBench({ root, writesConfig: true });
+    assert.deepEqual(await offered(bench, new RunTaint([])), { key: "security.write_file.enabled", value: true });
+    assert.equal(await offered(bench, new RunTaint([ORIGIN])), undefined);
+    assert.equal(await offered(createToolBench({ root }), new RunTaint([])), undefined, "nobody can write it");
+    bench.configure({ write_file: { enabled: true } });
+    assert.equal(await offered(bench, new RunTaint([])), undefined, "it is on");
+  }));
+
 describe("a file that outside content reached", () => {
   test("is known under the name that a patch moves it to", () =>
     withPage(async (bench) => {

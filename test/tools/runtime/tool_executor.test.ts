@@ -67,7 +67,7 @@ test("an unknown, disallowed or disabled tool says why and what there is", async
   const notOffered = await call("off", "x", { allowed: ["probe"] });
   assert.equal(
     notOffered.result.output,
-    'Cannot call "off": it is off; set [probe] enabled = true; the tools are probe',
+    'Cannot call "off": it is off; set [probe] enabled = true',
   );
   assert.equal(executor.get("off")?.reason, "it is off; set [probe] enabled = true");
   on = true;
