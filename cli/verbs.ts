@@ -205,6 +205,13 @@ export const VERBS: Readonly<Record<string, Verb>> = {
   ...from(() => import("./commands/policy.ts"), {
     "policy explain": ["Say what would happen to a call, and why, without making it", "policyExplainCommand"],
   }),
+  ...from(() => import("./commands/policy_rules.ts"), {
+    "policy list": ["List what decides about calls, each with where it comes from", "policyListCommand"],
+    "policy test": ["Compare what the policy decides about a file of calls with what you expect", "policyTestCommand"],
+  }),
+  ...from(() => import("./commands/policy_suggest.ts"), {
+    "policy suggest": ["Propose rules that would have saved questions which you said yes to", "policySuggestCommand"],
+  }),
   ...from(() => import("./commands/audit.ts"), {
     "audit show": ["Show what was decided, approved and called", "auditShowCommand"],
     "audit verify": ["Check that nobody changed the records of the audit", "auditVerifyCommand"],

@@ -52,15 +52,8 @@ export const policyExplainCommand = defineCliCommand({
   },
   example: `postern policy explain read_file --input '{"path": "README.md"}'`,
   async run(context, { tool: name, input, outside }) {
-    const loaded = await context.loadConfig();
-    const { config } = loaded;
-    const record = await readControlFile(loaded.dataDir);
     const text = await readInput(input ?? "{}", context.io);
-    const { tool, foreign } = await findTools({ name, input: text }, { config, record });
-    const workspace = (context.flags.workspace === undefined ? record?.workspace : undefined) ?? loaded.workspace;
-    const run = new RunTaint(outside === true ? ["a page"] : []);
-    const judged = await explain({ name, text, run }, { loaded: { ...loaded, workspace }, foreign, record }, context);
-    if (judged === undefined) throw new TypeError(`The tool "${name}" is found, and not known`);
+    const { config, tool, judged } = await explainCall(context, { name, text, outside: outside === true });
     if (judged.kind === "bad_input") {
       const { error } = judged;
       const hint = input === undefined ? "; give the call's input with --input" : "";
@@ -88,6 +81,26 @@ export const policyExplainCommand = defineCliCommand({
     return EXIT.ok;
   },
 });
+
+/**
+ * Returns what the door would do with a call under the present configuration. Has no effect.
+ * @param call.outside judges it as in a run that has read content from outside
+ * @throws {UsageError} {CommandError} there is no such tool
+ */
+export async function explainCall(
+  context: CommandContext,
+  { name, text, outside }: { readonly name: string; readonly text: string; readonly outside: boolean },
+): Promise<{ readonly config: Config; readonly tool: Tool; readonly judged: Judgement }> {
+  const loaded = await context.loadConfig();
+  const { config } = loaded;
+  const record = await readControlFile(loaded.dataDir);
+  const { tool, foreign } = await findTools({ name, input: text }, { config, record });
+  const workspace = (context.flags.workspace === undefined ? record?.workspace : undefined) ?? loaded.workspace;
+  const run = new RunTaint(outside ? ["a page"] : []);
+  const judged = await explain({ name, text, run }, { loaded: { ...loaded, workspace }, foreign, record }, context);
+  if (judged === undefined) throw new TypeError(`The tool "${name}" is found, and not known`);
+  return { config, tool, judged };
+}
 
 /** Part of the running gateway that is asked for tools. */
 interface Asked {

@@ -1,13 +1,14 @@
-import { realpath } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { realpath, stat } from "node:fs/promises";
+import { basename, dirname, join, relative, sep } from "node:path";
 import { ConfigError, type ConfigProblem } from "../base/errors.ts";
 import { type Config, freeze } from "./config.ts";
 import { type EnvironmentKey, environmentLayer, setAt } from "./layers.ts";
 import { isTable } from "./schema_keys.ts";
-import { findConfig, type FoundConfig } from "./find_config.ts";
+import { findConfig, type FoundConfig, readText } from "./find_config.ts";
 import { requireFolder, resolvePath, userConfigFile, userDataDir, type UserPlace } from "./folders.ts";
 import { hasKey, type KeyPath, parseKeyText, parseToml, type RawTable, toKeyText } from "./toml.ts";
 import type { LocatedKeys } from "./locate_keys.ts";
+import { rulesOf, wideningRules, WORKSPACE_RULE } from "./rule_checks.ts";
 import { switches } from "./schema/security.ts";
 import { validateConfig, type ValidationFinding } from "./validate_config.ts";
 
@@ -63,8 +64,18 @@ export async function loadConfig(options: LoadOptions): Promise<LoadedConfig> {
   const dataDir = outside ?? (result.config.data_dir === "" ? userDataDir(options) : inFile(result.config.data_dir));
   const workspace = workspaceOf(options, environment.table, fromFile, inFile);
   await requireFolder(workspace, "name another with --workspace");
+  const isWorkspaceFile = file !== undefined && await isInWorkspace(file.path, workspace, options);
+  const widening = isWorkspaceFile ? [...wideningRules(rulesOf(fromFile))] : [];
+  if (widening.length > 0) throw await toError(widening, { file, environment: [], flags: {} });
+  const rules = isWorkspaceFile ? [] : await workspaceRules(workspace);
+  const { autonomy } = result.config;
   return {
-    config: freeze({ ...result.config, data_dir: dataDir, workspace }),
+    config: freeze({
+      ...result.config,
+      autonomy: { ...autonomy, rules: [...autonomy.rules, ...rules] },
+      data_dir: dataDir,
+      workspace,
+    }),
     file,
     dataDir,
     workspace,
@@ -82,6 +93,33 @@ export async function loadConfig(options: LoadOptions): Promise<LoadedConfig> {
       ...sourcesOf(flags, "flag"),
     ]),
   };
+}
+
+/** Tells whether a configuration file lies in the workspace, and is not the user's own: its rules may only narrow. */
+export async function isInWorkspace(path: string, workspace: string, place: UserPlace): Promise<boolean> {
+  if (path === userConfigFile(place)) return false;
+  const [real, root] = await Promise.all([realpath(path), realpath(workspace)]);
+  const way = relative(root, real);
+  return way !== ".." && !way.startsWith(`..${sep}`) && way !== real;
+}
+
+/**
+ * Returns the written rules of a workspace's own file beside the configuration in use. They need no trust, since they only narrow what the
+ * agent may do. Nothing else of the file counts.
+ * @throws {ConfigError} the file cannot be read, or a rule of it cannot be used
+ */
+async function workspaceRules(workspace: string): Promise<Config["autonomy"]["rules"]> {
+  const path = join(workspace, "postern.toml");
+  if (!await stat(path).then((info) => info.isFile(), () => false)) return [];
+  const text = await readText(path) ?? "";
+  const rules = rulesOf(parseToml(text, path));
+  if (rules === undefined) return [];
+  const result = validateConfig([{ autonomy: { rules } }]);
+  const findings = [...wideningRules(rules), ..."findings" in result ? result.findings : []];
+  if ("findings" in result || findings.length > 0) {
+    throw await toError(findings, { file: { path, text, trusted: false }, environment: [], flags: {} });
+  }
+  return result.config.autonomy.rules.map((rule) => ({ ...rule, name: WORKSPACE_RULE + rule.name }));
 }
 
 /**
@@ -167,6 +205,9 @@ function* sourcesOf(table: RawTable, source: GivenBy, path: KeyPath = []): Itera
     const here = [...path, key];
     if (isTable(value)) yield* sourcesOf(value, source, here);
     else yield [toKeyText(here), source];
+    for (const rule of here.join(".") === "autonomy.rules" && Array.isArray(value) ? value : []) {
+      yield [toKeyText([...here, String(rule.name)]), source];
+    }
     // A switch stands in two places with one value
     if (path.length === 0 && Object.hasOwn(switches, key)) yield [toKeyText(["security", key]), source];
     if (path.length === 1 && path[0] === "security" && Object.hasOwn(switches, key)) yield [key, source];

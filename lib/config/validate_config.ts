@@ -8,6 +8,7 @@ import { type KeyPath, type RawTable, USE_SINGLE_QUOTES } from "./toml.ts";
 import { mergeLayers, normalizeLayer } from "./layers.ts";
 import { expectationAt, isTable, listsForTables, nearestKey, unknownKeys } from "./schema_keys.ts";
 import { PLAIN_PROVIDER, PROVIDER_KINDS } from "./schema/provider.ts";
+import { joinRules, ruleChecks } from "./rule_checks.ts";
 import { secretChecks } from "./secret_checks.ts";
 import { switches } from "./schema/security.ts";
 import { hidesValue } from "./secrets.ts";
@@ -32,7 +33,9 @@ const MAX_PUBLIC_RANGES = 100;
  */
 export function validateConfig(layers: readonly RawTable[], ownProviders: readonly string[] = []): Validation {
   const normalized = layers.map(normalizeLayer);
-  const raw = mergeLayers(normalized.map((layer) => layer.table));
+  const tables = normalized.map((layer) => layer.table);
+  const rules = joinRules(tables);
+  const raw = mergeLayers(rules === undefined ? tables : [...tables, { autonomy: { rules } }]);
   const conflicts = normalized.flatMap((layer) => layer.conflicts).map((path) => ({
     path,
     reason: `${path.at(-1)} has another value at top level; keep one of the two`,
@@ -117,6 +120,7 @@ export function crossChecks(config: Config, ownProviders: readonly string[] = []
     secretChecks,
     syntaxChecks,
     networkChecks,
+    ruleChecks,
     systemChecks,
     clusterChecks,
   ];

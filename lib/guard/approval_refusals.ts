@@ -1,6 +1,6 @@
 import { HttpError } from "../base/errors.ts";
 import { exactLine } from "../base/text.ts";
-import { ELICITATION, HANDOFF } from "./policy.ts";
+import { ELICITATION, HANDOFF, RULE_OUTSIDE_CONTENT } from "./policy.ts";
 import type { Approval, ApprovalStatus } from "../base/records/approval.ts";
 import { APPROVAL_LIMITS } from "./approvals.ts";
 
@@ -19,15 +19,20 @@ export function settledBefore(status: ApprovalStatus): HttpError {
   return conflict(`Cannot answer this approval: it is ${status} already`);
 }
 
-/** 400: a tool in `always_ask`, a step of a procedure and a page that is handed over need an approval each time. */
-export function notRemembered({ tool, rule }: Pick<Approval, "tool" | "rule">): HttpError {
+/** 400: a call that a written rule or `always_ask` asks about, a step of a procedure and a page that is handed over need an approval each time. */
+export function notRemembered({ rule }: Pick<Approval, "rule">): HttpError {
+  const [list = "", name = ""] = rule.split(":");
   const why = rule.startsWith("sop:")
     ? "it is about a procedure's step"
     : rule.startsWith(HANDOFF)
     ? "it hands a page over to a person"
     : rule.startsWith(ELICITATION)
     ? "a server asks, and each of its questions is a new one"
-    : `[autonomy] always_ask names "${tool}"`;
+    : rule === RULE_OUTSIDE_CONTENT
+    ? "the run has read content from outside"
+    : list === "rule"
+    ? `the rule "${name}" asks about it`
+    : `[autonomy] always_ask names "${name}"`;
   return new HttpError(
     "invalid_request",
     `Cannot remember the answer: ${why}, so it is asked about each time; leave "remember" out`,

@@ -1,22 +1,14 @@
-import { canonicalDigest } from "../base/json.ts";
 import { type ApprovalRule, RULE_ID, type RuleOffer } from "../base/records/approval.ts";
 import { type Actor, storedActor } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { readable, readRecord } from "../storage/read_records.ts";
+import { readable, readRecord, readRecords } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { APPROVAL_RULES, type KeptApproval, matchOfRule, parseRule, toRuleBody } from "./approval_records.ts";
 import { APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit_chain.ts";
 import type { RuleEvent } from "./audit/audit_event.ts";
-import {
-  denyingMatchesOf,
-  matchesOf,
-  offeredMatches,
-  ruleIdOf,
-  type RuleMatch,
-  type RuleSubject,
-  ruleText,
-} from "./rule_match.ts";
+import { compileAnswer, offeredMatches, ruleIdOf, type RuleMatch, type RuleSubject, ruleText } from "./rule_match.ts";
+import { settle } from "./rules.ts";
 
 /** Store, log and audit that remembered answers work with. */
 export interface ApprovalRulesOptions {
@@ -45,19 +37,12 @@ export class ApprovalRules implements Pick<Approvals, "remembered" | "rules" | "
   }
 
   async remembered(subject: RuleSubject, runId: string): Promise<ApprovalRule | undefined> {
-    let approval: ApprovalRule | undefined;
-    // The run's own answer for a match counts before the answer for good
-    for (const match of matchesOf(subject)) {
-      const found = await this.#find(subject, match, runId) ?? await this.#find(subject, match, null);
-      // A denial wins over the other rules that match
-      if (found?.decision === "deny") return found;
-      approval ??= found;
-    }
-    for (const match of denyingMatchesOf(subject)) {
-      const found = await this.#find(subject, match, runId) ?? await this.#find(subject, match, null);
-      if (found?.decision === "deny") return found;
-    }
-    return approval;
+    const { tool, workspace } = subject;
+    const ofCall = (await this.#kept()).filter(({ rule }) =>
+      rule.tool === tool && rule.workspace === workspace && (rule.run_id === null || rule.run_id === runId)
+    );
+    const settled = settle(ofCall.map(({ rule, match }) => compileAnswer(rule, match)), subject);
+    return ofCall.find(({ rule }) => settled?.by[0]?.id === `remembered:${rule.id}`)?.rule;
   }
 
   async rules(): Promise<readonly ApprovalRule[]> {
@@ -95,22 +80,17 @@ export class ApprovalRules implements Pick<Approvals, "remembered" | "rules" | "
     }
   }
 
-  /** Finds the rule for a match. A rule under an id that says something else than the id decides nothing. */
-  async #find(subject: RuleSubject, match: RuleMatch, runId: string | null): Promise<ApprovalRule | undefined> {
+  /** Returns the rules that say what their ids say. Another one decides nothing, nor one that cannot be read. */
+  async #kept(): Promise<readonly { readonly rule: ApprovalRule; readonly match: RuleMatch }[]> {
     const { store, log } = this.#options;
-    const id = ruleIdOf(subject, match, runId);
-    const stored = await store.get(APPROVAL_RULES, id);
-    // A rule that cannot be read answers nothing: a person is asked again
-    const [found] = readable(store, APPROVAL_RULES, stored === undefined ? [] : [stored], parseRule);
-    if (found === undefined) return undefined;
-    const rule = found.value;
-    const { tool, workspace } = subject;
-    const says = { tool: rule.tool, workspace: rule.workspace, run: rule.run_id, match: matchOfRule(rule) };
-    if (rule.id === id && canonicalDigest(says) === canonicalDigest({ tool, workspace, run: runId, match })) {
-      return rule;
+    const kept: { rule: ApprovalRule; match: RuleMatch }[] = [];
+    for await (const { key, value: rule } of readRecords(store, APPROVAL_RULES, parseRule)) {
+      const match = matchOfRule(rule);
+      if (rule.id === key && match !== undefined && ruleIdOf(rule, match, rule.run_id) === key) {
+        kept.push({ rule, match });
+      } else log.error("A remembered answer does not say what its id says, and is not used", { rule_id: key });
     }
-    log.error("A remembered answer does not say what its id says, and is not used", { rule_id: id });
-    return undefined;
+    return kept;
   }
 }
 

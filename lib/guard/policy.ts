@@ -1,8 +1,17 @@
-import { resolve } from "node:path";
+import { isAbsolute, resolve } from "node:path";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
 import type { CommandLineParts } from "../base/parse_command_line.ts";
 import type { Taint } from "../base/taint.ts";
 import { createForbiddenBy, expandForbidden } from "../system/files/forbidden_paths.ts";
+import {
+  ANSWERS,
+  type CallPart,
+  compileRules,
+  type RuleAnswer,
+  type RuleSettings,
+  settle,
+  UNKNOWN_WORD,
+} from "./rules.ts";
 
 /** The widest change that a call may make. `state` is the agent's own records in the data directory. */
 export type Access = "read" | "state" | "write" | "network";
@@ -27,12 +36,12 @@ export interface Effects {
 export interface RuleStep {
   /** As `always_ask:shell` or `level:read_only/write` */
   readonly rule: string;
-  readonly says: "allow" | "ask" | "deny" | "pass";
+  readonly says: RuleAnswer | "pass";
 }
 
 /** Decision of the policy about one call, with its reason. */
 export interface Decision {
-  readonly kind: "allow" | "ask" | "deny";
+  readonly kind: RuleAnswer;
   /** A sentence with the smallest change that flips the decision */
   readonly reason: string;
   /** The rule that decided, the last of `path` that does not pass */
@@ -51,11 +60,11 @@ export interface Decision {
 export const RULE_OUTSIDE_CONTENT = "outside_content";
 
 /**
- * Tells whether a rule asks each time, by `always_ask`, after content from outside, for a step of a procedure, to hand a page over or for the
- * server of a tool. Such an answer counts for one call alone.
+ * Tells whether a rule asks each time, by a written rule, `always_ask`, after content from outside, for a step of a procedure, to hand a page
+ * over or for the server of a tool. Such an answer counts for one call alone.
  */
 export function asksAlways(rule: string): boolean {
-  return ["always_ask:", "sop:", HANDOFF, ELICITATION].some((prefix) => rule.startsWith(prefix)) ||
+  return ["rule:", "always_ask:", "sop:", HANDOFF, ELICITATION].some((prefix) => rule.startsWith(prefix)) ||
     rule === RULE_OUTSIDE_CONTENT;
 }
 
@@ -95,10 +104,8 @@ export const LEVELS = ["read_only", "supervised", "full"] as const;
 /** A level of autonomy. */
 export type Level = (typeof LEVELS)[number];
 
-type Answer = Decision["kind"];
-
 /** Answer of each level to each access, before lists and forbidden paths (docs/design/policy.md "Autonomy"). */
-export const LEVEL_TABLE: Readonly<Record<Level, Readonly<Record<Access, Answer>>>> = {
+export const LEVEL_TABLE: Readonly<Record<Level, Readonly<Record<Access, RuleAnswer>>>> = {
   read_only: { read: "allow", state: "deny", write: "deny", network: "deny" },
   supervised: { read: "allow", state: "allow", write: "ask", network: "ask" },
   full: { read: "allow", state: "allow", write: "allow", network: "allow" },
@@ -110,15 +117,11 @@ export function parseLevel(text: string): Level | undefined {
   return LEVELS.find((level) => level.replace("_", "") === plain);
 }
 
-/** The part of `[autonomy]` that decides. */
-export interface AutonomyRules {
+/** The part of `[autonomy]` that decides. The lists hold names of tools. */
+export interface AutonomyRules extends RuleSettings {
   /** read_only, supervised or full, read without case, `-` and `_` */
   readonly level: string;
   readonly forbidden_paths: readonly string[];
-  /** Tool names: an ask becomes an allow */
-  readonly auto_approve: readonly string[];
-  /** Tool names: an allow becomes an ask; wins over auto_approve */
-  readonly always_ask: readonly string[];
   /** Empty: `ask`, except at level `full` */
   readonly after_outside_content: "" | "ask" | "allow";
 }
@@ -139,6 +142,8 @@ export interface DecideInput {
   /** Access of this call, computed by the tool */
   readonly access: Access;
   readonly effects: Effects;
+  /** Field `op` of the input. Default: it has none */
+  readonly op?: string | null | undefined;
   /** Edit that turns the tool on, as `set [security.write_file] enabled = true`. Undefined when it is on */
   readonly offUntil: string | undefined;
   /** Words that stand for that edit in a reason, as the command that makes it. Default: the edit */
@@ -153,18 +158,12 @@ export interface DecideInput {
   readonly hasReadUrls?: boolean | undefined;
 }
 
-/** Short names for three tools, accepted in the lists; an edit names what the list says. */
-const ALIASES: Readonly<Record<string, string>> = {
-  glob: "glob_search",
-  search: "content_search",
-  memory_read: "memory_recall",
-};
-
 /**
  * Decides whether a call may run, and says why. Pure: no disk, no clock.
  *
- * A tool that is off is denied, then forbidden paths count, then the level; `auto_approve` turns an ask into an allow,
- * `always_ask` and content from outside turn an allow into an ask and win; nothing beats a deny. An unknown level denies everything.
+ * A tool that is off is denied, then forbidden paths count, then the level. Then the list of rules, in which any deny wins, else any ask,
+ * else any allow: an allow turns the level's ask into an allow, unless content from outside asks. Nothing beats a deny. An unknown level
+ * denies everything.
  * Source: docs/design/policy.md "Autonomy"
  */
 export function decide(input: DecideInput): Decision {
@@ -198,29 +197,26 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   const says = strictest(accesses.map((each) => LEVEL_TABLE[level][each]));
   const does = `${effectOf(accesses)}${signedIn(effects)}`;
   const isAfterOutside = asksAfterOutside(input, level);
-  const needed = namesOf({ tool, access, effects });
-  const asking = needed.flatMap((name) => named(autonomy.always_ask, name));
-  const approving = needed.map((name) => named(autonomy.auto_approve, name));
-  const isApproved = approving.every((names) => names.length > 0);
+  const verdicts = settleParts(input);
+  const [asking] = verdicts.filter(({ settled }) => settled?.then === "ask");
+  const missing = verdicts.filter(({ isAllowed }) => !isAllowed).map(({ part }) => part.tool);
   const rule = `level:${level}/${access}`;
   const path: readonly RuleStep[] = [...denyRules.filter(({ rule }) => rule !== RULE_LEVEL).map(toPass), {
     rule,
     says,
   }];
-  const missing = needed.filter((_, index) => approving[index]?.length === 0);
-  const approve = says === "ask" ? missing.map((name) => `add "${name}" to [autonomy] auto_approve`) : [];
+  const approve = says === "ask" ? [...new Set(missing)].map((name) => `add "${name}" to [autonomy] auto_approve`) : [];
 
   if (effects.handoff !== undefined) {
     const rule = `${HANDOFF}${tool}`;
     const reason = `Cannot go on with "${tool}" without a person, who is asked to: ${effects.handoff}`;
     return { kind: "ask", reason, rule, path: [...path, { rule, says: "ask" }], change: [] };
   }
-  if (asking.length > 0) {
-    const rule = `always_ask:${tool}`;
+  if (asking?.settled !== undefined) {
+    const [{ id: rule } = { id: "" }] = asking.settled.by;
     const allow = isAfterOutside ? [ALLOW_OUTSIDE] : [];
-    const change = [...remove(asking, "always_ask"), ...approve, ...allow];
-    const named = asking.includes(tool) || needed.length === 1 ? "it" : `"${WRITING}", and the call writes a file`;
-    const reason = toAsk(tool, `[autonomy] always_ask names ${named}${signedIn(effects)}`, change);
+    const change = [...changesOf(verdicts, "ask"), ...approve, ...allow];
+    const reason = toAsk(tool, `${reasonOf(asking, verdicts)}${signedIn(effects)}`, change);
     return { kind: "ask", reason, rule, path: [...path, { rule, says: "ask" }], change };
   }
   const listed: readonly RuleStep[] = [...path, { rule: "always_ask", says: "pass" }];
@@ -237,17 +233,19 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
     const reason = toAllow(tool, `it ${does}, which level "${level}" allows`, change);
     return { kind: "allow", reason, rule, path: unlisted, change };
   }
-  const unjudged = says === "ask" && isApproved ? whyUnjudged({ access, effects }) : undefined;
+  const isApproved = missing.length === 0;
+  const unjudged = isApproved ? whyUnjudged({ access, effects }) : undefined;
   if (unjudged !== undefined) {
     const rule = `${UNJUDGED}${tool}`;
     const { why, change, wayOut } = unjudged;
     const reason = `Cannot call "${tool}" without approval: ${why}; ${wayOut}`;
     return { kind: "ask", reason, rule, path: [...unlisted, { rule, says: "ask" }], change };
   }
-  if (isApproved) {
-    const rule = `auto_approve:${tool}`;
-    const change = remove(approving[0] ?? [], "auto_approve");
-    const reason = toAllow(tool, `[autonomy] auto_approve names it${signedIn(effects)}`, change);
+  const [first] = verdicts;
+  if (isApproved && first.settled !== undefined) {
+    const [{ id: rule } = { id: "" }] = first.settled.by;
+    const change = first.settled.by.map((each) => each.change);
+    const reason = toAllow(tool, `${reasonOf(first, [first])}${signedIn(effects)}`, change);
     return { kind: "allow", reason, rule, path: [...unlisted, { rule, says: "allow" }], change };
   }
   const reason = toAsk(tool, `it ${does}, which level "${level}" asks about`, approve);
@@ -310,6 +308,87 @@ function namesOf(call: Pick<DecideInput, "tool" | "access" | "effects">): readon
   return isSaved ? [call.tool, WRITING] : [call.tool];
 }
 
+/** Part of a call, with what the list of rules says of it. */
+interface Verdict {
+  readonly part: CallPart;
+  readonly settled: ReturnType<typeof settle>;
+  /** Set when a rule allows the part, be it that another one asks about it */
+  readonly isAllowed: boolean;
+}
+
+function settleParts(input: DecideInput): readonly [Verdict, ...Verdict[]] {
+  const { root, home } = input.workspace;
+  const rules = compileRules(input.autonomy, { root, home });
+  // A call has at least the part of its own tool
+  return partsOf(input).map((part) => ({
+    part,
+    settled: settle(rules, part),
+    isAllowed: rules.some(({ then, covers }) => then === "allow" && covers(part)),
+  })) as [Verdict, ...Verdict[]];
+}
+
+/** Returns the parts of a call: each of its commands with each file and each address. A file that a download goes to is a part of its own. */
+export function partsOf(
+  { tool, access, effects, op = null, workspace }: Pick<DecideInput, "tool" | "access" | "effects" | "op"> & {
+    readonly workspace: Pick<DecideWorkspace, "fileRoot">;
+  },
+): readonly CallPart[] {
+  const paths = anyOf(effects.paths?.map((path) => resolve(workspace.fileRoot, path)));
+  const hosts = anyOf(effects.urls?.map((url) => URL.parse(url)?.hostname ?? ""));
+  const own = { tool, op, command: effects.command };
+  if (effects.line !== undefined) {
+    return linePartsOf(effects.line, workspace.fileRoot).map((part) => ({ ...own, ...part }));
+  }
+  return namesOf({ tool, access, effects }).flatMap((name) =>
+    (name === tool ? hosts : [undefined]).flatMap((host) =>
+      paths.map((path): CallPart => ({ ...own, tool: name, path, host }))
+    )
+  );
+}
+
+/** Returns the commands of a line of bash, once for each file that their output goes to. One more stands for what is not understood. */
+function linePartsOf(
+  { parts, asks }: CommandLineParts,
+  folder: string,
+): readonly Pick<CallPart, "command" | "path" | "host" | "writes">[] {
+  const isMoved = parts.some(({ words }) => words[0] === "cd" || words[0] === undefined);
+  const known = parts.flatMap(({ words, files }) => {
+    const command = words.map((word) => word ?? UNKNOWN_WORD);
+    const written = files.filter(({ path, writes }) => writes && path !== "/dev/null");
+    const paths = written.map(({ path }) =>
+      path === undefined || (isMoved && !isAbsolute(path)) ? undefined : resolve(folder, path)
+    );
+    return (written.length === 0 ? [undefined] : paths).map((path) => ({
+      ...{ command, path, host: undefined },
+      writes: written.length > 0,
+    }));
+  });
+  const unread = { command: [UNKNOWN_WORD], path: undefined, host: undefined, writes: true };
+  return asks === undefined && known.length > 0 ? known : [...known, unread];
+}
+
+/** Returns the items, or the lack of one. */
+function anyOf<T>(items: readonly T[] = []): readonly (T | undefined)[] {
+  return items.length === 0 ? [undefined] : [...new Set(items)];
+}
+
+/** Returns the edits that take away every rule with this answer. */
+function changesOf(verdicts: readonly Verdict[], then: RuleAnswer): readonly string[] {
+  const by = verdicts.flatMap(({ settled }) => settled?.then === then ? settled.by : []);
+  return [...new Set(by.map(({ change }) => change))];
+}
+
+/** Returns why the list says so of a part, which is named where the call has others. */
+function reasonOf({ part, settled }: Verdict, verdicts: readonly Verdict[]): string {
+  const reason = settled?.by[0]?.reason ?? "";
+  if (part.command !== undefined && verdicts.length > 1) {
+    const words = part.command.map((word) => word === UNKNOWN_WORD ? "..." : word).join(" ");
+    return reason.replace(/it$/, JSON.stringify(words.slice(0, MAX_PATH_SHOWN)));
+  }
+  if (part.tool === verdicts[0]?.part.tool) return reason;
+  return `${reason.replace(/it$/, JSON.stringify(part.tool))}, and the call writes a file`;
+}
+
 function mindsOutside({ autonomy, taint }: Pick<DecideInput, "autonomy" | "taint">, level: Level): boolean {
   const { after_outside_content: after } = autonomy;
   return taint.length > 0 && after !== "allow" && (after !== "" || level !== "full");
@@ -338,8 +417,8 @@ function signedIn({ logins = [] }: Effects): string {
   return logins.length === 0 ? "" : `, in a browser that is signed in at ${logins.map(shown).join(", ")}`;
 }
 
-function strictest(answers: readonly Answer[]): Answer {
-  return (["deny", "ask"] as const).find((answer) => answers.includes(answer)) ?? "allow";
+function strictest(answers: readonly RuleAnswer[]): RuleAnswer {
+  return ANSWERS.find((answer) => answers.includes(answer)) ?? "allow";
 }
 
 function toPass({ rule }: DenyRule): RuleStep {
@@ -354,17 +433,8 @@ function toAllow(tool: string, why: string, change: readonly string[]): string {
   return `Can call "${tool}" without asking: ${why}; ${toSentence(change)} to be asked first`;
 }
 
-function remove(names: readonly string[], list: string): readonly string[] {
-  return names.map((name) => `remove "${name}" from [autonomy] ${list}`);
-}
-
 function toSentence(change: readonly string[]): string {
   return change.join(" and ");
-}
-
-/** The entries of a list that mean this tool. */
-function named(names: readonly string[], tool: string): readonly string[] {
-  return [...new Set(names)].filter((name) => name === tool || ALIASES[name] === tool);
 }
 
 /** The rule of a tool that is off. */
@@ -390,7 +460,8 @@ export interface DenyRule {
 
 /** Returns the deny rules for this call, in the order in which they count. A rule that denies has a reason. Pure: no disk, no clock. */
 export function denyRulesFor(input: DecideInput): readonly DenyRule[] {
-  return [offRule(input), forbiddenPathRule(input), levelRule(input)];
+  const written = input.autonomy.rules.length === 0 ? [] : [writtenRule(input)];
+  return [offRule(input), forbiddenPathRule(input), levelRule(input), ...written];
 }
 
 /** Tells whether a deny rule denies this call. */
@@ -417,6 +488,14 @@ function levelRule({ access, effects, autonomy }: DecideInput): DenyRule {
     rule: level === undefined ? "level:unknown" : `level:${level}/${access}`,
     change: [`set [autonomy] level = "${wider}"`],
   };
+}
+
+function writtenRule(input: DecideInput): DenyRule {
+  const verdicts = settleParts(input);
+  const denying = verdicts.find(({ settled }) => settled?.then === "deny");
+  const [first] = denying?.settled?.by ?? [];
+  if (denying === undefined || first === undefined) return passing("rules");
+  return { reason: reasonOf(denying, verdicts), rule: first.id, change: changesOf(verdicts, "deny") };
 }
 
 function forbiddenPathRule({ effects, autonomy, workspace }: DecideInput): DenyRule {

@@ -1,7 +1,9 @@
-import { dirname } from "node:path";
 import { canonicalDigest } from "../base/json.ts";
+import type { ApprovalRule } from "../base/records/approval.ts";
 import { cutText, exactLine } from "../base/text.ts";
+import { isWithin } from "../system/files/forbidden_paths.ts";
 import type { Access } from "./policy.ts";
+import type { Rule } from "./rules.ts";
 import { isTaskRunner, isUnderstood } from "./understood_commands.ts";
 
 /** A call as rules are looked up for it. */
@@ -13,6 +15,8 @@ export interface RuleSubject {
   readonly wider?: WiderSubject | undefined;
   /** True for a command that reaches the network: an approval of the same command without a network does not count for it. Default false */
   readonly reachesNetwork?: boolean | undefined;
+  /** Paths that the call changes, where `wider.folder` is not known: a denial for a folder counts for them. Absolute. Default: none */
+  readonly paths?: readonly string[] | undefined;
 }
 
 /** Properties of a call that rules for more than one input compare. */
@@ -44,8 +48,6 @@ export type RuleMatch =
 
 /** Longer words are no name that a person reads */
 const MAX_WORD = 200;
-/** Folders above one another that a rule is looked for in */
-const MAX_DEPTH = 256;
 /** Longer inputs are cut in a rule's sentence */
 const MAX_INPUT_SHOWN = 4000;
 
@@ -60,34 +62,38 @@ export function offeredMatches({ inputDigest, wider, reachesNetwork }: RuleSubje
   ];
 }
 
-/** Returns every rule that could decide this call: those that are offered, and those of the folders above. */
-export function matchesOf(subject: RuleSubject): readonly RuleMatch[] {
-  const { wider } = subject;
-  const above: RuleMatch[] = [];
-  if (wider?.folder !== undefined) {
-    let folder = wider.folder;
-    for (let depth = 0; depth < MAX_DEPTH && dirname(folder) !== folder; depth++) {
-      folder = dirname(folder);
-      above.push(folderMatch(wider, folder));
-    }
-  }
-  return [...offeredMatches(subject), ...above];
+/**
+ * Returns the rule of the list of rights that a remembered answer is. An approval stands for what its words say; a denial also for the same
+ * call with a network, and for a command with whatever arguments: somebody who denied it for good would deny it with them too.
+ */
+export function compileAnswer(
+  { id, decision }: Pick<ApprovalRule, "id" | "decision">,
+  match: RuleMatch,
+): Rule<RuleSubject> {
+  return {
+    id: `remembered:${id}`,
+    then: decision === "deny" ? "deny" : "allow",
+    reason: "a person decided about it",
+    change: `revoke it with postern approval revoke ${id}`,
+    covers: (subject) => isOf(subject, match, decision === "deny"),
+  };
 }
 
-/**
- * Returns the rules that can deny this call and not allow it: those of the same command without a network, and with other arguments than
- * are understood. Somebody who denied it for good would deny it with them too.
- */
-export function denyingMatchesOf(subject: RuleSubject): readonly RuleMatch[] {
-  const { wider, reachesNetwork } = subject;
-  if (wider === undefined) return reachesNetwork ? matchesOf({ ...subject, reachesNetwork: false }) : [];
-  if (!reachesNetwork) return anyCommandMatches(wider);
-  const without = { ...wider, access: "write" } as const;
-  return [
-    ...anyCommandMatches(wider),
-    ...anyCommandMatches(without),
-    ...matchesOf({ ...subject, reachesNetwork: false, wider: without }),
-  ];
+function isOf(
+  { inputDigest, wider, reachesNetwork = false, paths = [] }: RuleSubject,
+  match: RuleMatch,
+  isWide: boolean,
+) {
+  if (match.kind === "call") {
+    return match.inputDigest === inputDigest && (isWide || reachesNetwork === (match.access === "network"));
+  }
+  if (wider === undefined || wider.op !== match.op || !(isWide || wider.access === match.access)) return false;
+  if (match.kind === "folder") {
+    const places = wider.folder !== undefined ? [wider.folder] : isWide ? paths : [];
+    return places.some((place) => isWithin(place, match.folder));
+  }
+  const { command = [] } = wider;
+  return command[0] === match.command[0] && command[1] === match.command[1] && (isWide || isUnderstood(command));
 }
 
 function folderMatch({ op, access }: WiderSubject, folder: string): RuleMatch {
@@ -95,13 +101,10 @@ function folderMatch({ op, access }: WiderSubject, folder: string): RuleMatch {
 }
 
 /** Returns no match for a command whose arguments are not understood, as those of `env`, `find` or `npx`. */
-function commandMatches(wider: WiderSubject): readonly RuleMatch[] {
-  return isUnderstood(wider.command ?? []) ? anyCommandMatches(wider) : [];
-}
-
-function anyCommandMatches({ op, access, command = [] }: WiderSubject): readonly RuleMatch[] {
+function commandMatches({ op, access, command = [] }: WiderSubject): readonly RuleMatch[] {
   const [name, first] = command;
   if (name === undefined || first === undefined || first === "" || first.length > MAX_WORD) return [];
+  if (!isUnderstood(command)) return [];
   return [{ kind: "command", op, access, command: [name, first] }];
 }
 

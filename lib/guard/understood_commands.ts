@@ -52,6 +52,11 @@ const PLAIN = new Set([
   ...["mkdir", "rmdir", "touch", "rm", "cp", "mv", "ln", "chmod"],
 ]);
 
+/** Tells whether a program is known to run no other one, whatever its arguments are. */
+export function runsNoOther(name: string): boolean {
+  return PLAIN.has(name);
+}
+
 /** First arguments of programs that name a task of the project. Their own options can name any program, as `--script-shell` of npm does. */
 const TASKS = new Map<string, ReadonlySet<string> | "any">([
   ["npm", new Set(["test", "start", "run", "run-script"])],

@@ -120,6 +120,7 @@ function* idleNames(config: Config, { all }: KnownTools): Iterable<IdleSetting> 
   const lists: readonly (readonly [KeyPath, readonly string[]])[] = [
     [["autonomy", "auto_approve"], autonomy.auto_approve],
     [["autonomy", "always_ask"], autonomy.always_ask],
+    ...autonomy.rules.map(({ tool }, index) => [["autonomy", "rules", index, "tool"], [tool]] as const),
     [["agent", "tools"], agent.tools],
     ...Object.entries(agents).map(([name, { allowed_tools }]) =>
       [["agents", name, "allowed_tools"], allowed_tools] as const

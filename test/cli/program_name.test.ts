@@ -42,7 +42,7 @@ test("messages name the program as it was started, on the terminal and in what t
     assert.match((await run(["pai"], { env })).stderr, /did you mean npx postern pair\?/);
     const help = await run(["pair", "--help"], { env });
     assert.match(help.stdout, /^Usage: npx postern pair\n[^]*^ {2}npx postern pair$/m);
-    assert.match((await run(["token", "list"], { env })).stdout, /Make one with: npx postern token create/);
+    assert.match((await run(["token", "list"], { env })).stdout, /Make one with: npx postern token add/);
     assert.match((await run(["doctor"], { env })).stdout, /npx postern/);
     await withGateway([], async ({ banner, address }) => {
       assert.match(banner, /npx postern init writes one/);

@@ -19,6 +19,7 @@ test("every key of a fixed table has the default of the configuration table", ()
 test("the tables of the user's naming have the defaults of the configuration table", () => {
   const result = validateConfig([{
     providers: { x: { base_url: "http://127.0.0.1:1/v1" } },
+    autonomy: { rules: [{ name: "r", tool: "t", then: "ask" }] },
     tools: { x: {} },
     mcp: { servers: { x: { command: "server" } } },
     agents: { x: {} },
@@ -45,6 +46,7 @@ test("the tables of the user's naming have the defaults of the configuration tab
 
 test("a key without a default must be given", () => {
   const tables = {
+    autonomy: { rules: [{}] },
     http_request: { credentials: { x: {} } },
     model_routes: [{}],
     embedding_routes: [{}],

@@ -7,7 +7,7 @@ test("each refusal of the approvals has the status and type that the contract gi
   const made = [
     refusals.unknownApproval(),
     refusals.settledBefore("expired"),
-    refusals.notRemembered({ tool: "shell", rule: "always_ask" }),
+    refusals.notRemembered({ rule: "always_ask:shell" }),
     refusals.matchNotOffered("tool", ["call"]),
     refusals.matchWithoutRemember(),
     refusals.tooManyRules(),

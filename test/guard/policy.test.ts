@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { parseCommandLine } from "../../lib/base/parse_command_line.ts";
 import {
   type Access,
   accessesOf,
@@ -55,6 +56,7 @@ function ask(
     hasReadUrls,
     autonomy: {
       level: "supervised",
+      rules: [],
       forbidden_paths: [],
       auto_approve: [],
       always_ask: [],
@@ -237,6 +239,98 @@ test("each decision names its rule and the smallest change that flips it", () =>
     assert.equal(decision.rule, rule);
     assert.equal(decision.path.findLast(({ says }) => says !== "pass")?.rule, rule);
   }
+});
+
+test("a written rule is named as the one that decided, and no answer to its question is remembered", () => {
+  const rule = { name: "it", tool: "shell", op: "", command: "ls *", path: "", host: "", then: "ask" } as const;
+  const effects = { command: ["ls", "-l"] };
+  const asked = ask({ level: "full", effects, rules: [rule] });
+  assert.deepEqual([asked.kind, asked.rule, asked.change], ["ask", "rule:it", ['remove "it" from [[autonomy.rules]]']]);
+  assert.ok(asksAlways(asked.rule));
+  const denied = ask({
+    level: "full",
+    effects,
+    rules: [{ ...rule, then: "deny" }, { ...rule, name: "b", then: "deny" }],
+  });
+  assert.deepEqual(denied.path.at(-1), { rule: "rule:it", says: "deny" });
+  assert.deepEqual(denied.change.length, 2, "both must go");
+  const allowed = ask({ effects, rules: [{ ...rule, then: "allow" }] });
+  assert.deepEqual([allowed.kind, allowed.rule], ["allow", "rule:it"]);
+  assert.equal(
+    allowed.reason,
+    'Can call "shell" without asking: the rule "it" allows it; remove "it" from [[autonomy.rules]] to be asked first',
+  );
+  assert.equal(
+    ask({ level: "read_only", effects, rules: [{ ...rule, then: "allow" }] }).kind,
+    "deny",
+    "no rule lifts a level",
+  );
+  assert.deepEqual(ask({ effects: {}, rules: [rule] }).path.at(3), { rule: "level:supervised/write", says: "ask" });
+});
+
+test("a download is as far as its furthest part: the address for its tool, the file for write_file", () => {
+  const rule = {
+    name: "a",
+    tool: "http_request",
+    op: "",
+    command: "",
+    path: "",
+    host: "*.example.org",
+    then: "allow",
+  } as const;
+  const file = { ...rule, name: "b", tool: "write_file", host: "", path: "in/**" } as const;
+  const saved = (path: string, rules: AutonomyRules["rules"]) =>
+    ask({
+      tool: "http_request",
+      access: "network",
+      effects: { root: "write_file", paths: [path], urls: ["https://a.example.org/x"] },
+      rules,
+    });
+  assert.equal(saved("in/x", [rule, file]).kind, "allow");
+  assert.deepEqual(saved("in/x", [rule]).change, ['add "write_file" to [autonomy] auto_approve']);
+  assert.equal(saved("out/x", [rule, file]).kind, "ask");
+  const denied = saved("in/x", [rule, file, { ...file, name: "c", then: "deny" }]);
+  assert.match(denied.reason, /the rule "c" denies "write_file", and the call writes a file; remove "c" from/);
+});
+
+test("a line of bash is as far as its furthest part, and what is not understood asks", () => {
+  const rule = { name: "log", tool: "shell", op: "", command: "git log *", path: "", host: "", then: "allow" } as const;
+  const rules = [
+    rule,
+    { ...rule, name: "echo", command: "echo *" },
+    { ...rule, name: "out", command: "echo *", path: "out/**" },
+    { ...rule, name: "push", command: "git push *", then: "deny" },
+    { ...rule, name: "rm", command: "rm *", then: "deny" },
+  ] as const;
+  const kindOf = (line: string) => {
+    const command = ["bash", "--noprofile", "--norc", "-c", line];
+    const { kind, reason } = ask({ effects: { command, line: parseCommandLine(line) }, rules });
+    return `${kind} ${/the rule "(\w+)"/.exec(reason)?.[1] ?? ""}`.trim();
+  };
+  for (
+    const [line, kind] of [
+      ["git log -1 | echo x && git log", "allow log"],
+      ["git log && ls", "ask"],
+      ["git log; git push origin", "deny push"],
+      ["git log $(rm -rf x)", "deny rm"],
+      ["echo x > out/a", "allow out"],
+      ["echo x > src/a", "ask"],
+      ["cd src && echo x > out/a", "ask"],
+      ["echo x > /dev/null", "allow echo"],
+      ["echo $x", "allow echo"],
+      ["git log $x", "ask push"],
+      ["$x log", "ask push"],
+      ["echo x; eval y", "ask push"],
+      ["", "ask push"],
+    ] as const
+  ) {
+    assert.equal(kindOf(line), kind, line);
+  }
+  const all = ask({
+    effects: { command: ["bash", "-c", "x > y"], line: parseCommandLine("x > y") },
+    auto_approve: ["shell"],
+  });
+  assert.equal(all.kind, "allow", "a list names all that its tool does");
 });
 
 test("the rule path names every rule that was looked at, in order", () => {

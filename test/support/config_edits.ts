@@ -19,6 +19,12 @@ export function applyEdit(table: ConfigTable, edit: string): ConfigTable {
   if (set !== null) return merge(table, parseToml(`${set[1]}\n${set[2]}`, "the edit"));
   const routes = /^set (\w+ = \[\{.+\}\])$/.exec(edit);
   if (routes !== null) return merge(table, parseToml(`${routes[1]}`, "the edit"));
+  const rule = /^remove "(.+)" from \[\[autonomy\.rules\]\]$/.exec(edit);
+  if (rule !== null) {
+    const { rules } = table["autonomy"] as { readonly rules: readonly { readonly name: string }[] };
+    assert.ok(rules.some(({ name }) => name === rule[1]), edit);
+    return merge(table, { autonomy: { rules: rules.filter(({ name }) => name !== rule[1]) } });
+  }
   const list = /^(add|remove) "(.+)" (?:to|from) \[([\w.]+)\] (\w+)$/.exec(edit);
   assert.ok(list !== null, `Nobody can follow: ${edit}`);
   const [, verb, entry, section = "", key = ""] = list;

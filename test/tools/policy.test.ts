@@ -183,13 +183,21 @@ async function eachInput(use: (name: string, input: string) => Promise<void>): P
   }
 }
 
-/** Configuration files: every level, the tool on and off, in every list, with forbidden paths. */
+/** Configuration files: every level, the tool on and off, in every list, with written rules and forbidden paths. */
 function tables(tool: Tool): fc.Arbitrary<ConfigTable> {
+  const rules = [
+    { name: "here", tool: tool.name, path: "**", then: "allow" },
+    { name: "web", tool: tool.name, host: "*", then: "allow" },
+    { name: "list", tool: tool.name, command: "ls *", then: "allow" },
+    { name: "notes", tool: "*", path: "notes.txt", then: "ask" },
+    { name: "none", tool: tool.name, then: "deny" },
+  ];
   const names = fc.subarray([...new Set([tool.name, "read_file", "shell", "glob", "search", "memory_read"])]);
   return fc.record({
     level: fc.constantFrom(...LEVELS),
     auto_approve: names,
     always_ask: names,
+    rules: fc.subarray(rules),
     forbidden_paths: fc.subarray(["secrets", "secrets/x", "notes.txt", "."]),
     on: fc.boolean(),
   }).map(({ on, ...autonomy }) => {

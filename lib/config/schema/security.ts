@@ -13,6 +13,35 @@ import {
   texts,
 } from "./value.ts";
 
+const pattern = (meaning: string) => about(meaning, v.optional(v.pipe(v.string(), v.maxLength(MAX_PATTERN)), ""));
+/** Characters of a pattern. */
+const MAX_PATTERN = 500;
+const MAX_RULES = 200;
+
+/** `[[autonomy.rules]]`: one written rule (docs/design/policy.md "Rules"). */
+const ruleSchema = v.strictObject({
+  name: about(
+    "Name of the rule, 1-64 of a-z, 0-9, _ and -. The same name in the environment or on the command line takes its place",
+    v.pipe(v.string(), v.regex(/^[a-z0-9_-]{1,64}$/), v.description("1-64 of a-z, 0-9, _ and -")),
+  ),
+  tool: about(
+    "Tool that the rule is about: a name, a beginning as `mcp__files__*`, or `*`",
+    v.pipe(v.string(), v.regex(/^[A-Za-z0-9_.-]*\*?$/), v.nonEmpty(), v.maxLength(256)),
+  ),
+  op: pattern("Operation, as the field `op` of the input has it. Empty: each"),
+  command: pattern(
+    "Words of the command, as `git log *`. A word `*` stands for any words or none, `*` within a word for any characters. Empty: any command",
+  ),
+  path: pattern(
+    "Path that the call names, as `docs/**`, relative to the workspace. `**` stands for any folders, `*` for any characters of one name. Empty: any path",
+  ),
+  host: pattern("Host of the address that the call names, as `example.org` or `*.example.org`. Empty: any host"),
+  then: about(
+    "What becomes of such a call. Any `deny` wins, else any `ask`, else an `allow`",
+    v.pipe(v.picklist(["allow", "ask", "deny"]), v.description("`allow`, `ask` or `deny`")),
+  ),
+});
+
 /** `[autonomy]`: what the agent may do by itself. */
 export const autonomySchema = v.strictObject({
   level: about(
@@ -26,6 +55,10 @@ export const autonomySchema = v.strictObject({
   ),
   auto_approve: about("Tools that run without the question that the level would ask", texts([])),
   always_ask: about("Tools that always ask. Goes before `auto_approve`", texts([])),
+  rules: about(
+    "Rules about single calls, by tool, command, path and host",
+    v.optional(v.pipe(v.array(ruleSchema), v.maxLength(MAX_RULES)), []),
+  ),
   after_outside_content: about(
     "What a run may do once it has read content from outside, as a web page. `ask`: `auto_approve` and remembered answers no longer let it write, reach the network (except by `web_search`, and by `web_fetch` where the address stands in what it has read), change memories or schedules, move procedures on or clear mail. `allow`: as before. Empty: `ask`, except at level `full`",
     choice(["", "ask", "allow"], ""),

@@ -13,7 +13,7 @@ import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, CallBinding } from "./tool_call.ts";
 import type { ToolCallRequest } from "./tool_executor.ts";
-import type { ToolPolicy } from "./tool_policy.ts";
+import { opOf, type ToolPolicy } from "./tool_policy.ts";
 
 /** The source of remembered answers. */
 export interface RememberedAnswers {
@@ -28,7 +28,7 @@ export interface PermitOptions extends RememberedAnswers {
   readonly workspaceRoot: string;
   readonly redact: (text: string) => string;
   readonly masked: Redactor["masked"];
-  readonly policy: Pick<ToolPolicy, "decide">;
+  readonly policy: Pick<ToolPolicy, "decide" | "placesOf">;
   /** Refuses a call that nobody can allow. @throws {ToolError} */
   readonly screen: (tool: Tool, prepared: PreparedCall) => Promise<void>;
   /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
@@ -85,9 +85,11 @@ export function createPermit(options: PermitOptions): PermitCall {
     try {
       // Nobody is asked about a call that cannot run, and none is recorded as begun
       await options.screen(tool, prepared);
-      if (kind === "allow" && request.approvedDigest === undefined) return { ok: true, rule, binding: undefined };
-      if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
       step = RULE_BINDING;
+      if (kind === "allow" && request.approvedDigest === undefined) {
+        return await denialBefore(tool, { prepared, request }, options) ?? { ok: true, rule, binding: undefined };
+      }
+      if (kind === "ask") await audit.decided({ prepared, kind, rule, reason });
       return await permitAsked({ tool, prepared, decision, request }, options);
     } catch (error) {
       if (error instanceof CancelError || isAway(error, options)) throw error;
@@ -95,6 +97,32 @@ export function createPermit(options: PermitOptions): PermitCall {
       return { ok: false, rule: step, reason: why };
     }
   };
+}
+
+/**
+ * Returns the refusal of a call that the policy allows and a person denied for good. Only what the level asks about is ever remembered.
+ * undefined: nobody did
+ */
+async function denialBefore(
+  tool: Tool,
+  { prepared, request }: { readonly prepared: PreparedCall; readonly request: ToolCallRequest },
+  options: PermitOptions,
+): Promise<Refusal | undefined> {
+  const { access, effects } = prepared;
+  if (options.remembered === undefined || access === "read" || access === "state") return undefined;
+  const { workspaceRoot: workspace, redact } = options;
+  const paths = access === "write" && effects.command === undefined ? await options.policy.placesOf(effects) : [];
+  const subject = subjectOf(tool.name, prepared, { folder: undefined, paths, workspace, redact });
+  const look = () =>
+    Promise.all(partsOf({ subject, prepared }).map((part) => options.remembered?.(part, request.runId)));
+  const rule = (await (options.shared?.before(request, look) ?? look())).find((each) => each?.decision === "deny");
+  return rule === undefined ? undefined : { ok: false, ...deniedBefore(tool.name, rule.id) };
+}
+
+function deniedBefore(tool: string, ruleId: string): { readonly reason: string; readonly rule: string } {
+  const reason = `Cannot call "${tool}": a person denied such a call before; ` +
+    `"postern approval revoke ${ruleId}" lifts that`;
+  return { reason, rule: `remembered:${ruleId}` };
 }
 
 /** A call that the policy asks about, or that was approved beforehand. */
@@ -139,7 +167,7 @@ function toApprovalRequest(
     masked: masked(prepared.input),
     binding,
     workspaceRoot,
-    subject: subjectOf(name, prepared, { binding, workspace: workspaceRoot, redact }),
+    subject: subjectOf(name, prepared, { folder: binding.folder, paths: [], workspace: workspaceRoot, redact }),
     reason: decision.reason,
     rule: decision.rule,
     caller,
@@ -180,15 +208,15 @@ async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswe
   // Each part of a line needs an answer of its own. One denial is enough
   const rule = found.find((each) => each?.decision === "deny") ?? (found.includes(undefined) ? undefined : found[0]);
   if (rule === undefined) return undefined;
-  const reason = `Cannot call "${tool}": a person denied such a call before; ` +
-    `"postern approval revoke ${rule.id}" lifts that`;
-  return { decision: rule.decision, reason, rule: `remembered:${rule.id}` };
+  return { decision: rule.decision, ...deniedBefore(tool, rule.id) };
 }
 
 /**
  * Returns what remembered answers are looked up by: the call, or each part of its line. An answer for the very line counts for every part.
  */
-function partsOf({ subject, prepared: { effects: { line } } }: ApprovalRequest): readonly RuleSubject[] {
+function partsOf(
+  { subject, prepared: { effects: { line } } }: Pick<ApprovalRequest, "subject" | "prepared">,
+): readonly RuleSubject[] {
   const { wider } = subject;
   if (line === undefined || line.parts.length < 2 || wider === undefined) return [subject];
   return line.parts.map((part) => ({ ...subject, wider: { ...wider, command: wordsOf(part, line) } }));
@@ -216,24 +244,24 @@ function commandOf({ command, line }: Effects): readonly string[] | undefined {
 function subjectOf(
   tool: string,
   { input, digest, access, effects }: PreparedCall,
-  { binding, workspace, redact }: {
-    readonly binding: CallBinding;
+  { folder, paths, workspace, redact }: {
+    readonly folder: string | undefined;
+    /** Where the call's paths lie, where the folder is not known */
+    readonly paths: readonly string[];
     readonly workspace: string;
     readonly redact: (text: string) => string;
   },
 ): RuleSubject {
-  const { folder } = binding;
   const command = commandOf(effects);
-  const { op } = (input ?? {}) as { readonly op?: unknown };
-  const wider = { op: typeof op === "string" ? op : null, access, folder, command };
+  const wider = { op: opOf(input), access, folder, command };
   const isCommand = effects.command !== undefined;
   const words = JSON.stringify([wider, effects.line]);
-  const isWider = (folder !== undefined || isCommand) && redact(words) === words;
+  const isWider = (folder !== undefined || isCommand || paths.length > 0) && redact(words) === words;
   const reachesNetwork = isCommand && access === "network";
   // An answer about a browser that nobody knows does not count for one that is signed in
   const { logins = [] } = effects;
   const inputDigest = logins.length === 0 ? digest : canonicalDigest({ input: digest, logins });
-  return { tool, workspace, inputDigest, wider: isWider ? wider : undefined, reachesNetwork };
+  return { tool, workspace, inputDigest, wider: isWider ? wider : undefined, reachesNetwork, paths };
 }
 
 /** Returns why a call does not run whose state is not the approved one. */

@@ -128,7 +128,9 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
     async explain(name, input, { run, signal }) {
       if (catalogue.find(name) === undefined) return undefined;
       const { tool, judged } = judgeByName({ name, input }, parts, run);
-      return tool === undefined || judged.kind !== "judged" ? judged : await lookAhead(tool, { judged, signal }, parts);
+      return tool === undefined || judged.kind !== "judged"
+        ? judged
+        : await lookAhead(tool, { judged, run, signal }, parts);
     },
     bind: (name, input, signal) => bindByName({ name, input }, parts, signal),
     call: (request) => call(request, parts),
@@ -155,11 +157,18 @@ function judgeByName(
 /** Takes the steps of a call that come before its approval and its run, and have no effect. */
 async function lookAhead(
   tool: Tool,
-  { judged, signal }: { readonly judged: Extract<Judgement, { kind: "judged" }>; readonly signal: AbortSignal },
-  { screen, bind }: ExecutorParts,
+  { judged: first, run, signal }: {
+    readonly judged: Extract<Judgement, { kind: "judged" }>;
+    readonly run: RunTaint | undefined;
+    readonly signal: AbortSignal;
+  },
+  { policy, screen, bind }: ExecutorParts,
 ): Promise<Judgement> {
-  const { prepared, decision } = judged;
-  if (prepared === undefined || decision.kind === "deny") return judged;
+  const { prepared } = first;
+  if (prepared === undefined || first.decision.kind === "deny") return first;
+  const decision = await policy.decideAtPlaces(tool, { prepared, decision: first.decision }, run);
+  const judged = { ...first, decision };
+  if (decision.kind === "deny") return judged;
   let rule = RULE_SCREEN;
   try {
     await screen(tool, prepared);
@@ -227,8 +236,12 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
       ? await refuseWith("bad_input", { rule: "bad_input", reason: error.message })
       : await refuseWith("failed", { rule: "bad_input", reason: reportBug(options, { tool, request, error }) });
   }
-  const { prepared, decision } = judged;
-  if (prepared === undefined || decision.rule === RULE_ENABLED) return await refuseWith("disabled", decision, prepared);
+  const { prepared } = judged;
+  if (prepared === undefined || judged.decision.rule === RULE_ENABLED) {
+    return await refuseWith("disabled", judged.decision, prepared);
+  }
+  const seen = request.taint?.with(ahead);
+  const decision = await policy.decideAtPlaces(tool, { prepared, decision: judged.decision }, seen);
   const permitted = await parts.permit(tool, { prepared, decision }, { request, audit });
   if (!permitted.ok) return await refuseWith("denied", permitted, prepared);
   if (request.signal.aborted) throw cancelError(request.signal);

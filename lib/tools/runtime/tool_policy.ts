@@ -1,7 +1,9 @@
 import { resolve } from "node:path";
 import { type RunTaint, UNTAINTED } from "../../base/taint.ts";
 import type { Config } from "../../config/config.ts";
-import { type Access, decide, type Decision } from "../../guard/policy.ts";
+import { type Access, decide, type Decision, type Effects } from "../../guard/policy.ts";
+import { ANSWERS } from "../../guard/rules.ts";
+import { shown } from "../../system/files/parse_path.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 
 /** Decision about a call, or `bad_input` with the error when the call cannot be prepared or is not admitted. */
@@ -31,6 +33,23 @@ export interface ToolPolicy {
   judge(tool: Tool, input: string, run?: RunTaint): Judgement;
   /** Decides about a prepared call, by the newest configuration. @param run as above */
   decide(tool: Tool, prepared: PreparedCall, run: RunTaint | undefined): Decision;
+  /** Returns where the paths of a call really lie, links resolved. Absolute */
+  placesOf(effects: Effects): Promise<readonly string[]>;
+  /**
+   * Returns the stricter of a decision and of that about the same call with its paths where they really lie, links resolved: a link leads
+   * past no written rule. Looks at the disk only where a rule names a path
+   */
+  decideAtPlaces(
+    tool: Tool,
+    call: { readonly prepared: PreparedCall; readonly decision: Decision },
+    run: RunTaint | undefined,
+  ): Promise<Decision>;
+}
+
+/** Returns the field `op` of an input; null where it has none. */
+export function opOf(input: unknown): string | null {
+  const { op } = (input ?? {}) as { readonly op?: unknown };
+  return typeof op === "string" ? op : null;
 }
 
 /** Edit of one key of the configuration that turns a tool on. */
@@ -96,25 +115,33 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     return change && `a person can turn it on with \`postern config set ${change.key} ${change.value}\``;
   };
 
+  const fileRootOf = ({ root }: Effects) =>
+    resolve(options.workspaceRoot, root === undefined ? "." : options.config().security[root].allowed_root);
+
+  const pathsOf = (effects: Effects) => (effects.paths ?? []).map((path) => resolve(fileRootOf(effects), path));
+
   const decideCall = (
     tool: Tool,
-    { access, effects, carriesTaint }: Pick<PreparedCall, "access" | "effects" | "carriesTaint">,
+    { access, effects, carriesTaint, input }:
+      & Pick<PreparedCall, "access" | "effects" | "carriesTaint">
+      & Partial<Pick<PreparedCall, "input">>,
     run: RunTaint | undefined,
+    { workspaceRoot, home }: Pick<ToolPolicyOptions, "workspaceRoot" | "home"> = options,
   ) => {
-    const { autonomy, security } = options.config();
-    const root = effects.root === undefined ? "." : security[effects.root].allowed_root;
+    const { autonomy } = options.config();
     return decide({
       tool: tool.name,
       access,
       effects,
+      op: opOf(input),
       carriesTaint,
       offUntil: offUntil(tool),
       offWay: commandOn(tool),
       autonomy,
       workspace: {
-        root: options.workspaceRoot,
-        fileRoot: resolve(options.workspaceRoot, root),
-        home: options.home,
+        root: workspaceRoot,
+        fileRoot: fileRootOf(effects),
+        home,
         ownPaths: options.ownPaths,
       },
       taint: run?.origins ?? UNTAINTED,
@@ -148,5 +175,31 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       }
     },
     decide: decideCall,
+    placesOf: (effects) => realPlaces(pathsOf(effects)),
+    async decideAtPlaces(tool, { prepared, decision }, run) {
+      const { effects } = prepared;
+      const isNamed = options.config().autonomy.rules.some(({ path }) => path !== "");
+      if (decision.kind === "deny" || !isNamed || (effects.paths ?? []).length === 0) return decision;
+      const paths = pathsOf(effects);
+      const [workspaceRoot = "", home = "", ...places] = await realPlaces([
+        options.workspaceRoot,
+        options.home,
+        ...paths,
+      ]);
+      const again = decideCall(tool, { ...prepared, effects: { ...effects, paths: places } }, run, {
+        workspaceRoot,
+        home,
+      });
+      if (ANSWERS.indexOf(again.kind) >= ANSWERS.indexOf(decision.kind)) return decision;
+      const moved = paths.findIndex((path, index) => path !== places[index]);
+      const why = `${shown(paths[moved] ?? "")} leads to ${shown(places[moved] ?? "")}, and `;
+      return { ...again, reason: again.reason.replace(/^[^:]*: /, (head) => head + why) };
+    },
   };
+}
+
+async function realPlaces(paths: readonly string[]): Promise<readonly string[]> {
+  if (paths.length === 0) return [];
+  const { newPlaceOf } = await import("../../guard/tainted_places.ts");
+  return await Promise.all(paths.map(newPlaceOf));
 }

@@ -39,7 +39,7 @@ test("where a gateway runs, its address is there, and calls that wait come first
       await until(async () => (await machine.run(["approvals", "list"])).stdout.includes(" pending "));
       const waiting = (await machine.run([], { terminal: true })).stdout;
       assert.match(waiting, /^ {2}Waiting for you +1 tool call$/m);
-      assert.deepEqual(nextOf(waiting), ["postern approvals list", "postern chat", "postern pair"]);
+      assert.deepEqual(nextOf(waiting), ["postern approval list", "postern chat", "postern pair"]);
     });
   }));
 

@@ -6,7 +6,8 @@ import { readFile, rm } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { RunTaint } from "../../../lib/base/taint.ts";
-import { matchesOf, offeredMatches, type RuleMatch, type RuleSubject } from "../../../lib/guard/rule_match.ts";
+import { compileAnswer, offeredMatches, type RuleMatch, type RuleSubject } from "../../../lib/guard/rule_match.ts";
+import { settle } from "../../../lib/guard/rules.ts";
 import { mainOf, RUN, RUN_ENV } from "../../support/gateway_process.ts";
 import { until } from "../../support/until.ts";
 import { type ConfigChanges, createToolBench } from "../../support/tool_bench.ts";
@@ -279,14 +280,15 @@ test(
   { skip },
   () =>
     withWorkspace({ "a.txt": "a\n" }, async (workspace) => {
-      const answers = new Map<string, "approve" | "deny">();
+      const answers: { readonly decision: "approve" | "deny"; readonly match: RuleMatch }[] = [];
       const subjects: RuleSubject[] = [];
       const bench = createToolBench({
         root: workspace.root,
         config: { ...CONTAINED, autonomy: {} },
         remembered: async (subject) => {
-          const decision = matchesOf(subject).map((match) => answers.get(JSON.stringify(match))).find(Boolean);
-          return decision && { id: "rule_1", decision };
+          const id = "rule_1";
+          const said = settle(answers.map(({ decision, match }) => compileAnswer({ id, decision }, match)), subject);
+          return said && { id, decision: said.then === "deny" ? "deny" : "approve" };
         },
       });
       const ask = async (command: string) =>
@@ -297,7 +299,7 @@ test(
           },
         })).ran;
       const remember = (decision: "approve" | "deny", match: RuleMatch | undefined) =>
-        answers.set(JSON.stringify(match), decision);
+        void answers.push({ decision, match: match ?? assert.fail() });
       assert.equal(await ask("cat a.txt"), false);
       const [, offered] = offeredMatches(subjects[0] ?? assert.fail());
       assert.deepEqual(offered, { kind: "command", op: null, access: "write", command: ["cat", "a.txt"] });

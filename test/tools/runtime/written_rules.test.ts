@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { RunTaint } from "../../../lib/base/taint.ts";
+import type { Config } from "../../../lib/config/config.ts";
+import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_call.ts";
+import { createToolBench, type ToolBenchOptions } from "../../support/tool_bench.ts";
+import { withWorkspace } from "../../support/workspace.ts";
+
+type Written = Config["autonomy"]["rules"][number];
+
+const rule = (name: string, then: Written["then"], more: Partial<Written>): Written => ({
+  ...{ name, then, tool: "write_file", op: "", command: "", path: "", host: "" },
+  ...more,
+});
+
+/** Calls under rules. The reason of a question comes back in place of the output. */
+async function calling(
+  root: string,
+  rules: readonly Written[],
+  [tool, input]: readonly [string, unknown],
+  { taint, autonomy = {}, ...more }: Partial<ToolBenchOptions> & {
+    readonly taint?: RunTaint;
+    readonly autonomy?: Partial<Config["autonomy"]>;
+  } = {},
+): Promise<readonly [what: "ran" | "asked" | "denied", said: string]> {
+  const bench = createToolBench({
+    root,
+    config: { write_file: { enabled: true }, autonomy: { ...autonomy, rules } },
+    ...more,
+  });
+  const asked: ApprovalRequest[] = [];
+  const { ran, result } = await bench.call(tool, input, {
+    taint,
+    approver: (request) => {
+      asked.push(request);
+      return Promise.resolve({ decision: "deny", rule: "approval", reason: "No" });
+    },
+  });
+  const [request] = asked;
+  return request !== undefined
+    ? ["asked", `${request.rule}: ${request.reason}`]
+    : [ran ? "ran" : "denied", result.output];
+}
+
+const write = (path: string) => ["write_file", { path, content: "x" }] as const;
+const DOCS = rule("docs", "allow", { path: "docs/**" });
+
+test("a rule lets a call through for its path alone, where the path really leads", () =>
+  withWorkspace({ "docs/a.md": "a", "src/b.ts": "b" }, async ({ root }) => {
+    symlinkSync("../src", join(root, "docs/link"));
+    assert.equal((await calling(root, [DOCS], write("docs/new.md")))[0], "ran");
+    assert.match(
+      (await calling(root, [DOCS], write("src/new.ts")))[1],
+      /^level:supervised\/write: .* asks about; add "write_file"/,
+    );
+    const [what, said] = await calling(root, [DOCS], write("docs/link/new.ts"));
+    assert.equal(what, "asked");
+    assert.match(said, /: "[^"]*docs\/link\/new\.ts" leads to "[^"]*src\/new\.ts", and it can change files/);
+    assert.equal(existsSync(join(root, "src/new.ts")), false);
+    const { executor } = createToolBench({
+      root,
+      config: { write_file: { enabled: true }, autonomy: { rules: [DOCS] } },
+    });
+    const { signal } = new AbortController();
+    const judged = await executor.explain("write_file", JSON.stringify(write("docs/link/new.ts")[1]), { signal });
+    assert.equal(judged?.kind === "judged" && judged.decision.kind, "ask", "explain looks where the link leads too");
+  }));
+
+test("a rule that denies a path counts for every way to it, and wins over every list", () =>
+  withWorkspace({ "docs/a.md": "a" }, async ({ root }) => {
+    mkdirSync(join(root, "keep"));
+    symlinkSync("../keep", join(root, "docs/link"));
+    const rules = [rule("keep", "deny", { tool: "*", path: "keep/**" }), DOCS];
+    const autonomy = { auto_approve: ["write_file"], level: "full" as const };
+    for (const path of ["keep/a", "Keep/a", "docs/../keep/a", "docs/link/a"]) {
+      const [what, said] = await calling(root, rules, write(path), { autonomy });
+      assert.equal(what, "denied", path);
+      if (!path.includes("..")) {
+        assert.match(said, /the rule "keep" denies it; remove "keep" from \[\[autonomy\.rules\]\]$/, path);
+      }
+    }
+    assert.equal((await calling(root, rules, ["read_file", { path: "docs/link/a" }]))[0], "denied");
+    assert.equal((await calling(root, rules, ["content_search", { pattern: "a", path: "." }]))[0], "denied");
+    assert.equal((await calling(root, rules, write("docs/b.md"), { autonomy }))[0], "ran");
+  }));
+
+test("every file of a patch must be allowed", () =>
+  withWorkspace({ "docs/a.md": "a\n", "src/b.ts": "b\n" }, async ({ root }) => {
+    const patch = (...paths: readonly string[]) =>
+      ["apply_patch", {
+        patch: ["*** Begin Patch", ...paths.flatMap((path) => [`*** Add File: ${path}`, "+x"]), "*** End Patch"].join(
+          "\n",
+        ),
+      }] as const;
+    const rules = [rule("docs", "allow", { tool: "apply_patch", path: "docs/**" })];
+    assert.equal((await calling(root, rules, patch("docs/1", "src/1")))[0], "asked");
+    assert.equal((await calling(root, rules, patch("docs/1", "docs/2")))[0], "ran");
+  }));
+
+const LS = rule("ls", "allow", { tool: "shell", command: "ls *" });
+
+test("a rule lets a command through by its words, and content from outside suspends it", () =>
+  withWorkspace({ "a.txt": "a" }, async ({ root }) => {
+    assert.equal((await calling(root, [LS], ["shell", { command: "ls -a ." }]))[0], "ran");
+    assert.match((await calling(root, [LS], ["shell", { command: "cat a.txt" }]))[1], /^level:supervised\/write: /);
+    const [what, said] = await calling(root, [LS], ["shell", { command: "ls" }], {
+      taint: new RunTaint(["web_fetch a"]),
+    });
+    assert.equal(what, "asked");
+    assert.match(said, /^outside_content: /);
+    const autonomy = { after_outside_content: "allow" as const };
+    const tainted = { taint: new RunTaint(["web_fetch a"]), autonomy };
+    assert.equal((await calling(root, [LS], ["shell", { command: "ls" }], tainted))[0], "ran");
+    // No rule brings in a program that allowed_commands does not name
+    const rm = rule("rm", "allow", { tool: "shell", command: "rm *" });
+    assert.match((await calling(root, [rm], ["shell", { command: "rm a.txt" }]))[1], /allowed_commands/);
+  }));
+
+test("a rule that asks wins over one that allows, and at every level", () =>
+  withWorkspace({}, async ({ root }) => {
+    const rules = [rule("look", "ask", { tool: "shell", command: "ls -R *" }), LS];
+    const [what, said] = await calling(root, rules, ["shell", { command: "ls -R" }], { autonomy: { level: "full" } });
+    assert.equal(what, "asked");
+    assert.match(
+      said,
+      /^rule:look: Cannot call "shell" without approval: the rule "look" asks about it; remove "look" from/,
+    );
+    assert.equal((await calling(root, rules, ["shell", { command: "ls" }]))[0], "ran");
+  }));
+
+test("a denial that is remembered counts where a list, a rule or the level allows the call", () =>
+  withWorkspace({}, async ({ root }) => {
+    const remembered = () => Promise.resolve({ id: "rule_1", decision: "deny" as const });
+    for (
+      const [rules, autonomy] of [[[DOCS], {}], [[], { auto_approve: ["write_file"] }], [[], {
+        level: "full",
+      }]] as const
+    ) {
+      const [what, said] = await calling(root, rules, write("docs/a.md"), { remembered, autonomy });
+      assert.equal(what, "denied");
+      assert.match(said, /a person denied such a call before; "postern approval revoke rule_1" lifts that$/);
+    }
+    assert.equal((await calling(root, [], ["memory_recall", {}], { remembered }))[0], "ran", "nobody is asked to read");
+    const approved = () => Promise.resolve({ id: "rule_1", decision: "approve" as const });
+    const never = [rule("never", "deny", { path: "docs/**" })];
+    assert.equal((await calling(root, never, write("docs/a.md"), { remembered: approved }))[0], "denied");
+    const each = [rule("each", "ask", { path: "docs/**" })];
+    assert.equal((await calling(root, each, write("docs/a.md"), { remembered: approved }))[0], "asked");
+  }));
