@@ -319,6 +319,10 @@ test(
       }
       remember("approve", { kind: "command", op: null, access: "write", command: ["wc", "lines"] });
       assert.equal(await ask("cat a.txt | wc lines"), true);
+      // What starts no program needs no answer of its own
+      assert.equal(await ask("cd . && cat a.txt; echo done"), true);
+      assert.equal(await ask("cd . && echo done"), false);
+      assert.equal(await ask("cat a.txt; echo done > b"), false);
       remember("deny", { kind: "command", op: null, access: "write", command: ["wc", "lines"] });
       assert.equal(await ask("cat a.txt | wc lines"), false);
     }),
