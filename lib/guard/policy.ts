@@ -259,7 +259,7 @@ function whyUnjudged(
   { access, effects: { line } }: Pick<DecideInput, "access" | "effects">,
 ): { readonly why: string; readonly wayOut: string; readonly change: readonly string[] } | undefined {
   if (line?.asks !== undefined) {
-    const wayOut = "write it in plainer parts to let it run without asking";
+    const wayOut = "written in plainer parts it runs without asking";
     return { why: `nobody can tell what its command line runs: ${line.asks}`, wayOut, change: [] };
   }
   if (line === undefined || access !== "network") return undefined;

@@ -66,7 +66,7 @@ test(
         const { ran, result } = await call("shell", { command });
         assert.equal(ran, false, command);
         assert.match(result.output, reason);
-        assert.match(result.output, /write it in plainer parts/);
+        assert.match(result.output, /written in plainer parts it runs without asking/);
         const approved = await call("shell", { command }, {
           approver: async () => ({ decision: "approve", reason: "" }),
         });
