@@ -136,19 +136,24 @@ export function compileWritten(rule: WrittenRule, places: RulePlaces): Rule {
   };
 }
 
-/** Compiles the question about a command whose unknown words may be those that a rule denies or asks about. */
+/** Compiles the question about a command whose unknown words, or the unknown file of its output, may be what a rule denies or asks about. */
 function compileUnknown(rule: WrittenRule): readonly Rule[] {
-  const [program] = commandOf(rule);
-  if (rule.then === "allow" || program === undefined) return [];
-  const mayBe = ([name = "", ...rest]: readonly string[]) =>
-    [name, ...rest].includes(UNKNOWN_WORD) &&
+  const pattern = commandOf(rule);
+  const [program] = pattern;
+  if (rule.then === "allow" || (program === undefined && rule.path === "")) return [];
+  const mayRun = ([name = "", ...rest]: readonly string[]) =>
+    program !== undefined && [name, ...rest].includes(UNKNOWN_WORD) &&
     (!runsNoOther(name) || matchesText(program.toLowerCase(), name.toLowerCase()));
+  const mayWrite = ({ command = [], path, writes }: CallPart) =>
+    rule.path !== "" && writes === true && path === undefined &&
+    (program === undefined || matchesCommand(pattern, command, true));
   return [{
     id: `rule:${rule.name}`,
     then: "ask",
-    reason: `the rule "${rule.name}" may mean words that show only when the line runs, so a person is asked about it`,
+    reason: `the rule "${rule.name}" may mean what shows only when the line runs, so a person is asked about it`,
     change: `remove "${rule.name}" from [[autonomy.rules]]`,
-    covers: ({ tool, command }) => matchesText(rule.tool, tool) && command !== undefined && mayBe(command),
+    covers: (part) =>
+      matchesText(rule.tool, part.tool) && part.command !== undefined && (mayRun(part.command) || mayWrite(part)),
   }];
 }
 

@@ -8,6 +8,7 @@ import type { Approvals } from "../../guard/approvals.ts";
 import { asksAlways, type Decision, type Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
 import { isStorageAway } from "../../storage/read_records.ts";
+import { isTameBuiltin } from "../../system/process/placed_parts.ts";
 import type { CallAudit } from "./audit_call.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
@@ -204,9 +205,13 @@ function isAway(error: unknown, { shared }: Pick<PermitOptions, "shared">): bool
 async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswers): Promise<Answer | undefined> {
   if (asksAlways(asked.rule)) return undefined;
   const { tool, runId } = asked;
-  const found = await Promise.all(partsOf(asked).map((subject) => options.remembered?.(subject, runId)));
-  // Each part of a line needs an answer of its own. One denial is enough
-  const rule = found.find((each) => each?.decision === "deny") ?? (found.includes(undefined) ? undefined : found[0]);
+  const parts = partsOf(asked);
+  const found = await Promise.all(parts.map((subject) => options.remembered?.(subject, runId)));
+  // Each part of a line that runs something needs an answer of its own. One denial is enough
+  const lacks = parts.some(({ wider }, index) =>
+    found[index] === undefined && !isTameBuiltin(wider?.command?.[0] ?? "")
+  );
+  const rule = found.find((each) => each?.decision === "deny") ?? (lacks ? undefined : found.find((each) => each));
   if (rule === undefined) return undefined;
   return { decision: rule.decision, ...deniedBefore(tool, rule.id) };
 }

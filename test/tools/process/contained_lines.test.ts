@@ -66,7 +66,7 @@ test(
         const { ran, result } = await call("shell", { command });
         assert.equal(ran, false, command);
         assert.match(result.output, reason);
-        assert.match(result.output, /write it in plainer parts/);
+        assert.match(result.output, /written in plainer parts it runs without asking/);
         const approved = await call("shell", { command }, {
           approver: async () => ({ decision: "approve", reason: "" }),
         });
@@ -321,6 +321,10 @@ test(
       }
       remember("approve", { kind: "command", op: null, access: "write", command: ["wc", "lines"] });
       assert.equal(await ask("cat a.txt | wc lines"), true);
+      // What starts no program needs no answer of its own
+      assert.equal(await ask("cd . && cat a.txt; echo done"), true);
+      assert.equal(await ask("cd . && echo done"), false);
+      assert.equal(await ask("cat a.txt; echo done > b"), false);
       remember("deny", { kind: "command", op: null, access: "write", command: ["wc", "lines"] });
       assert.equal(await ask("cat a.txt | wc lines"), false);
     }),
