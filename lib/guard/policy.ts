@@ -1,8 +1,9 @@
-import { isAbsolute, resolve } from "node:path";
+import { resolve } from "node:path";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
 import type { CommandLineParts } from "../base/parse_command_line.ts";
 import type { Taint } from "../base/taint.ts";
 import { createForbiddenBy, expandForbidden } from "../system/files/forbidden_paths.ts";
+import { placeRedirections } from "../system/process/placed_parts.ts";
 import {
   ANSWERS,
   type CallPart,
@@ -346,25 +347,23 @@ export function partsOf(
   );
 }
 
-/** Returns the commands of a line of bash, once for each file that their output goes to. One more stands for what is not understood. */
+type LinePart = Pick<CallPart, "command" | "path" | "host" | "redirects">;
+
+/** Returns the commands of a line of bash, once for each file that they are redirected from or to. One more stands for what is not understood. */
 function linePartsOf(
-  { parts, asks }: CommandLineParts,
+  line: CommandLineParts,
   folder: string,
-): readonly Pick<CallPart, "command" | "path" | "host" | "writes">[] {
-  const isMoved = parts.some(({ words }) => words[0] === "cd" || words[0] === undefined);
-  const known = parts.flatMap(({ words, files }) => {
+): readonly LinePart[] {
+  const placed = placeRedirections(line, folder);
+  const known = line.parts.flatMap(({ words }, index): readonly LinePart[] => {
     const command = words.map((word) => word ?? UNKNOWN_WORD);
-    const written = files.filter(({ path, writes }) => writes && path !== "/dev/null");
-    const paths = written.map(({ path }) =>
-      path === undefined || (isMoved && !isAbsolute(path)) ? undefined : resolve(folder, path)
-    );
-    return (written.length === 0 ? [undefined] : paths).map((path) => ({
-      ...{ command, path, host: undefined },
-      writes: written.length > 0,
-    }));
+    const files = placed[index] ?? [];
+    const plain = { command, path: undefined, host: undefined };
+    if (files.length === 0) return [plain];
+    return files.map(({ path, writes }) => ({ ...plain, path, redirects: writes ? "to" : "from" }));
   });
-  const unread = { command: [UNKNOWN_WORD], path: undefined, host: undefined, writes: true };
-  return asks === undefined && known.length > 0 ? known : [...known, unread];
+  const unread: LinePart = { command: [UNKNOWN_WORD], path: undefined, host: undefined, redirects: "to" };
+  return line.asks === undefined && known.length > 0 ? known : [...known, unread];
 }
 
 /** Returns the items, or the lack of one. */

@@ -19,8 +19,8 @@ export interface CallPart {
   readonly op: string | null;
   /** Words of the command, UNKNOWN_WORD among them. Undefined: the part runs none */
   readonly command: readonly string[] | undefined;
-  /** Set for a command whose output goes to a file, which is `path` where it is known. Default false */
-  readonly writes?: boolean | undefined;
+  /** Set for a command that is redirected from or to a file, which is `path` where it is known. Default: it is not */
+  readonly redirects?: "from" | "to" | undefined;
   /** Absolute path. Undefined: the part names none */
   readonly path: string | undefined;
   /** Host as URLs have it. Undefined: the part names none */
@@ -94,7 +94,7 @@ const ALIASES: Readonly<Record<string, string>> = {
 /** Compiles the settings into the list of rights. */
 export function compileRules(settings: RuleSettings, places: RulePlaces): readonly Rule[] {
   return [
-    ...settings.rules.flatMap((rule) => [compileWritten(rule, places), ...compileUnknown(rule)]),
+    ...settings.rules.flatMap((rule) => [compileWritten(rule, places), ...compileUnknown(rule, places)]),
     ...[...new Set(settings.always_ask)].map((entry) => compileEntry(entry, "always_ask", "ask")),
     ...[...new Set(settings.auto_approve)].map((entry) => compileEntry(entry, "auto_approve", "allow")),
   ];
@@ -129,26 +129,32 @@ export function compileWritten(rule: WrittenRule, places: RulePlaces): Rule {
       (rule.op === "" || rule.op === part.op) &&
       (command.length === 0 || (part.command !== undefined && matchesCommand(command, part.command, isWide))) &&
       // To allow a command says nothing of the file that its output goes to
-      (isWide || command.length === 0 || path.length > 0 || part.writes !== true) &&
+      (isWide || command.length === 0 || path.length > 0 || part.redirects !== "to") &&
       (path.length === 0 || (part.path !== undefined && matchesPath(path, part.path, isWide)) ||
         (isWide && SEARCHES.has(part.tool) && part.path !== undefined && mayLieBelow(path, part.path))) &&
       (rule.host === "" || (part.host !== undefined && (rule.host === "*" || isAmongHosts(part.host, [rule.host])))),
   };
 }
 
-/** Compiles the question about a command whose unknown words may be those that a rule denies or asks about. */
-function compileUnknown(rule: WrittenRule): readonly Rule[] {
+/** Compiles the question about a command whose unknown words, or whose redirection, may be what a rule denies or asks about. */
+function compileUnknown(rule: WrittenRule, places: RulePlaces): readonly Rule[] {
   const [program] = commandOf(rule);
-  if (rule.then === "allow" || program === undefined) return [];
+  if (rule.then === "allow" || (program === undefined && rule.path === "")) return [];
+  const named = compileWritten({ ...rule, path: "" }, places);
   const mayBe = ([name = "", ...rest]: readonly string[]) =>
-    [name, ...rest].includes(UNKNOWN_WORD) &&
+    program !== undefined && [name, ...rest].includes(UNKNOWN_WORD) &&
     (!runsNoOther(name) || matchesText(program.toLowerCase(), name.toLowerCase()));
   return [{
     id: `rule:${rule.name}`,
     then: "ask",
     reason: `the rule "${rule.name}" may mean words that show only when the line runs, so a person is asked about it`,
     change: `remove "${rule.name}" from [[autonomy.rules]]`,
-    covers: ({ tool, command }) => matchesText(rule.tool, tool) && command !== undefined && mayBe(command),
+    covers: (part) => {
+      const { tool, command, path, redirects } = part;
+      if (!matchesText(rule.tool, tool) || command === undefined) return false;
+      const isUnplaced = rule.path !== "" && redirects !== undefined && path === undefined;
+      return mayBe(command) || (isUnplaced && named.covers(part));
+    },
   }];
 }
 
@@ -184,8 +190,29 @@ function plain(text: string): string {
   return text;
 }
 
-/** Words after which a program takes a whole command in one word. */
-const TAKES_COMMAND = /^(?:-[a-z]*c|--command|-e|--eval|eval)$/;
+/** Words after which a program takes a whole command in one word, options aside. */
+const TAKES_COMMAND = /^(?:[-+][a-z]*c|--command|-e|--eval|eval|-s|--split-string|--call)$/;
+/** Begin of a word that such a command is glued to. */
+const GLUED_COMMAND = /^(?:-[cs]|--(?:command|eval|split-string|call)=)(?=.*\s)/s;
+/** Programs that take a command in any of their words. */
+const RUN_WORDS: ReadonlySet<string> = new Set(["watch", "parallel", "ssh", "hyperfine", "tmux"]);
+
+/** Returns the words of a command in lower case, with those of the commands that a program takes in one word. */
+function innerWords(folded: readonly string[]): readonly string[] {
+  const isRun = folded.some((word) => RUN_WORDS.has(programName(word)));
+  let isNext = false;
+  return folded.flatMap((word) => {
+    const [glued] = GLUED_COMMAND.exec(word) ?? [];
+    const isCommand = isRun || glued !== undefined || (isNext && (!word.startsWith("-") || /\s/.test(word)));
+    isNext = TAKES_COMMAND.test(word) || (isNext && !isCommand);
+    return isCommand ? word.slice(glued?.length).split(/[\s;|&()"'`]+/) : [word];
+  });
+}
+
+/** Returns the name of a program without its folder. */
+function programName(word: string): string {
+  return word.replace(/^.*[\\/]/s, "");
+}
 
 /**
  * Matches a command word by word. A deny or ask reads the words without case, the program with or without its folder, and looks behind
@@ -194,14 +221,11 @@ const TAKES_COMMAND = /^(?:-[a-z]*c|--command|-e|--eval|eval)$/;
 function matchesCommand(pattern: readonly string[], words: readonly string[], isWide: boolean): boolean {
   if (!isWide) return matchesRow(pattern, words, { any: "*", same: matchesText });
   const folded = words.map((word) => word.toLowerCase());
-  const inner = folded.flatMap((word, index) =>
-    TAKES_COMMAND.test(folded[index - 1] ?? "") ? word.split(/[\s;|&()"']+/) : [word]
-  );
   const [program = "", ...rest] = pattern.map((word) => word.toLowerCase());
   const same = (wanted: string, word: string) =>
-    matchesText(wanted, word) || (wanted === program && matchesText(wanted, word.replace(/^.*[\\/]/s, "")));
+    matchesText(wanted, word) || (wanted === program && matchesText(wanted, programName(word)));
   const row = runsNoOther(words[0] ?? "") ? [program, ...rest] : ["*", program, ...rest];
-  return [folded, inner].some((own) => matchesRow(row, own, { any: "*", same }));
+  return [folded, innerWords(folded)].some((own) => matchesRow(row, own, { any: "*", same }));
 }
 
 /**
