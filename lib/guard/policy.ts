@@ -360,7 +360,11 @@ function linePartsOf(
     const files = placed[index] ?? [];
     const plain = { command, path: undefined, host: undefined };
     if (files.length === 0) return [plain];
-    return files.map(({ path, writes }) => ({ ...plain, path, redirects: writes ? "to" : "from" }));
+    return files.map(({ path, writes }) => ({
+      ...plain,
+      path: path && resolve(path),
+      redirects: writes ? "to" : "from",
+    }));
   });
   const unread: LinePart = { command: [UNKNOWN_WORD], path: undefined, host: undefined, redirects: "to" };
   return line.asks === undefined && known.length > 0 ? known : [...known, unread];

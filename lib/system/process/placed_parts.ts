@@ -62,7 +62,8 @@ export function placeParts({ parts }: CommandLineParts, folder: string): readonl
 /**
  * Returns the files that each part of a line is redirected from and to, in every folder that it may run in.
  * @param folder absolute path of the folder that the line begins in
- * @returns for each part the absolute paths. `path` undefined: it shows only when the line runs
+ * @returns for each part the absolute paths, with the `..` that lead where links in front of them do. `path` undefined: it shows only when the
+ *   line runs
  */
 export function placeRedirections(line: CommandLineParts, folder: string): readonly (readonly RedirectedFile[])[] {
   const placed = placeParts(line, folder);
@@ -71,7 +72,7 @@ export function placeRedirections(line: CommandLineParts, folder: string): reado
       // The root is where an absolute path begins, wherever the line is
       const folders = path?.startsWith("/") === true ? ["/"] : placed[index]?.folders;
       if (path === undefined || folders === undefined) return [{ path: undefined, writes }];
-      return folders.map((each) => ({ path: resolve(each, path), writes }));
+      return folders.map((each) => ({ path: `${each}/${path}`, writes }));
     })
   );
 }

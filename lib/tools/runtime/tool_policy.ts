@@ -5,6 +5,7 @@ import { type Access, decide, type Decision, type Effects } from "../../guard/po
 import { ANSWERS } from "../../guard/rules.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { placeRedirections } from "../../system/process/placed_parts.ts";
+import { realPathOf } from "../../system/process/screen_arguments.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 
 /** Decision about a call, or `bad_input` with the error when the call cannot be prepared or is not admitted. */
@@ -184,26 +185,28 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       const { line } = effects;
       const redirections = line === undefined ? [] : placeRedirections(line, fileRootOf(effects));
       const given = pathsOf(effects);
-      const paths = [...new Set([...given, ...redirections.flat().flatMap(({ path = [] }) => path)])];
+      const opened = redirections.flat().flatMap(({ path = [] }) => path);
+      const paths = [...given, ...opened];
       if (paths.length === 0) return decision;
-      const [workspaceRoot = "", home = "", ...places] = await realPlaces([
+      const [workspaceRoot = "", home = "", ...named] = await realPlaces([
         options.workspaceRoot,
         options.home,
-        ...paths,
+        ...given,
       ]);
-      const placeOf = (path: string) => places[paths.indexOf(path)] ?? path;
+      const places = [...named, ...await Promise.all(opened.map((path) => realPathOf(path, "/")))];
+      const placeOf = new Map(paths.map((path, index) => [path, places[index] ?? path]));
       const parts = line?.parts.map((part, index) => ({
         ...part,
-        files: (redirections[index] ?? []).map((file) => ({ ...file, path: file.path && placeOf(file.path) })),
+        files: (redirections[index] ?? []).map((file) => ({ ...file, path: placeOf.get(file.path ?? "") })),
       }));
       const real = {
         ...effects,
-        ...(effects.paths === undefined ? {} : { paths: given.map(placeOf) }),
+        ...(effects.paths === undefined ? {} : { paths: named }),
         ...(line === undefined || parts === undefined ? {} : { line: { ...line, parts } }),
       };
       const again = decideCall(tool, { ...prepared, effects: real }, run, { workspaceRoot, home });
       if (ANSWERS.indexOf(again.kind) >= ANSWERS.indexOf(decision.kind)) return decision;
-      const moved = paths.findIndex((path, index) => path !== places[index]);
+      const moved = paths.findIndex((path, index) => resolve(path) !== places[index]);
       const why = `${shown(paths[moved] ?? "")} leads to ${shown(places[moved] ?? "")}, and `;
       return { ...again, reason: again.reason.replace(/^[^:]*: /, (head) => head + why) };
     },

@@ -162,6 +162,8 @@ const REDIRECTED: readonly (readonly [line: string, what: "asked" | "denied"])[]
   ["cd docs; cat < ../keep/a", "denied"],
   ["echo x > docs/link/a", "denied"],
   ["cd docs/link && echo x > a", "denied"],
+  ["echo x > docs/in/../a", "denied"],
+  ["cd docs/in && cat < ../a", "denied"],
   ["f=keep/a; echo x > $f", "asked"],
   ["cat < k*/a", "asked"],
   ["cd $d; echo x > a", "asked"],
@@ -178,8 +180,9 @@ test(
   { skip },
   () =>
     withWorkspace({ "docs/a.md": "a" }, async ({ root }) => {
-      mkdirSync(join(root, "keep"));
+      mkdirSync(join(root, "keep/in"), { recursive: true });
       symlinkSync("../keep", join(root, "docs/link"));
+      symlinkSync("../keep/in", join(root, "docs/in"));
       const config = (rules: readonly Written[]) => ({
         config: {
           autonomy: { rules, level: "full" as const },
