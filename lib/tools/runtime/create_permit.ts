@@ -28,7 +28,7 @@ export interface PermitOptions extends RememberedAnswers {
   readonly workspaceRoot: string;
   readonly redact: (text: string) => string;
   readonly masked: Redactor["masked"];
-  readonly policy: Pick<ToolPolicy, "decide" | "placesOf">;
+  readonly policy: Pick<ToolPolicy, "decide" | "decideAtPlaces" | "placesOf">;
   /** Refuses a call that nobody can allow. @throws {ToolError} */
   readonly screen: (tool: Tool, prepared: PreparedCall) => Promise<void>;
   /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
@@ -146,7 +146,8 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const { approvalId } = answer;
   const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };
   if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
-  const again = policy.decide(tool, prepared, request.taint);
+  const decided = policy.decide(tool, prepared, request.taint);
+  const again = await policy.decideAtPlaces(tool, { prepared, decision: decided }, request.taint);
   if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
   const now = await bind(tool, prepared, request.signal);
   return now.digest === binding.digest

@@ -252,7 +252,9 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   const read = await look(() => parts.taint.before({ tool, prepared, request }));
   // A file was marked, or exchanged for a marked one, since the decision. An approval is bound to the files themselves
   if (permitted.binding === undefined && read.some((origin) => !ahead.includes(origin))) {
-    const again = policy.decide(tool, prepared, request.taint?.with(read));
+    const tainted = request.taint?.with(read);
+    const decided = policy.decide(tool, prepared, tainted);
+    const again = await policy.decideAtPlaces(tool, { prepared, decision: decided }, tainted);
     if (again.kind !== "allow") return await refuseWith("denied", again, prepared);
   }
   await request.onStart?.(found.by === undefined ? prepared : { ...prepared, input: namedInput(found.by) });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, realpathSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, realpathSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { RunTaint } from "../../../lib/base/taint.ts";
@@ -148,6 +148,24 @@ test("a denial that is remembered counts where a list, a rule or the level allow
     assert.equal((await calling(root, never, write("docs/a.md"), { remembered: approved }))[0], "denied");
     const each = [rule("each", "ask", { path: "docs/**" })];
     assert.equal((await calling(root, each, write("docs/a.md"), { remembered: approved }))[0], "asked");
+  }));
+
+test("a rule that denies a path counts for where a link leads once a person has approved the call", () =>
+  withWorkspace({ "docs/a.md": "a", "keep/key": "KEPT" }, async ({ root, path }) => {
+    const rules = [
+      rule("docs", "ask", { tool: "*", path: "docs/**" }),
+      rule("keep", "deny", { tool: "*", path: "keep/**" }),
+    ];
+    const bench = createToolBench({ root, config: { autonomy: { rules } } });
+    const { ran, result } = await bench.call("read_file", { path: "docs/a.md" }, {
+      approver: () => {
+        rmSync(path("docs/a.md"));
+        symlinkSync("../keep/key", path("docs/a.md"));
+        return Promise.resolve({ decision: "approve", reason: "" });
+      },
+    });
+    assert.equal(ran, false, result.output);
+    assert.match(result.output, /docs\/a\.md" leads to "[^"]*keep\/key", and the rule "keep" denies it/);
   }));
 
 /** Lines under a rule that denies `keep/**`, from the workspace on. `keep` is what docs/link leads to. */
