@@ -119,6 +119,17 @@ export function compileWritten(rule: WrittenRule, places: RulePlaces): Rule {
   const isWide = then !== "allow";
   const command = commandOf(rule);
   const path = rule.path === "" ? [] : namesOf(rule.path, places);
+  const read = isWide ? foldedNames : namesOfPath;
+  const pattern = isWide ? path.map(foldName) : path;
+  const isNamed = isWide
+    ? wideCommand(command)
+    : (words: readonly string[]) => matchesRow(command, words, { any: "*", same: matchesText });
+  // Parts of a line share the words of their command
+  let last: { readonly words: readonly string[]; readonly fits: boolean } | undefined;
+  const fits = (words: readonly string[]) => {
+    if (last?.words !== words) last = { words, fits: isNamed(words) };
+    return last.fits;
+  };
   return {
     id: `rule:${name}`,
     then,
@@ -127,11 +138,11 @@ export function compileWritten(rule: WrittenRule, places: RulePlaces): Rule {
     covers: (part) =>
       matchesText(rule.tool, part.tool) &&
       (rule.op === "" || rule.op === part.op) &&
-      (command.length === 0 || (part.command !== undefined && matchesCommand(command, part.command, isWide))) &&
+      (command.length === 0 || (part.command !== undefined && fits(part.command))) &&
       // To allow a command says nothing of the file that its output goes to
       (isWide || command.length === 0 || path.length > 0 || part.redirects !== "to") &&
-      (path.length === 0 || (part.path !== undefined && matchesPath(path, part.path, isWide)) ||
-        (isWide && SEARCHES.has(part.tool) && part.path !== undefined && mayLieBelow(path, part.path))) &&
+      (path.length === 0 || (part.path !== undefined && matchesPath(pattern, read(part.path))) ||
+        (isWide && SEARCHES.has(part.tool) && part.path !== undefined && mayLieBelow(pattern, read(part.path)))) &&
       (rule.host === "" || (part.host !== undefined && (rule.host === "*" || isAmongHosts(part.host, [rule.host])))),
   };
 }
@@ -171,24 +182,33 @@ function namesOf(pattern: string, { root, home }: RulePlaces): readonly string[]
 /** Tools that read all that lies below the path that they are given. */
 const SEARCHES: ReadonlySet<string> = new Set(["content_search", "glob_search", "git_operations"]);
 
-/** Tells whether a path below the given one may match. */
-function mayLieBelow(pattern: readonly string[], folder: string): boolean {
-  const read = pattern.map(foldName);
-  const names = folder.split(sep).filter((name, index) => index === 0 || name !== "").map(foldName);
-  const deep = read.indexOf("**");
+/** Tells whether a path below the given folder may match. */
+function mayLieBelow(pattern: readonly string[], folder: readonly string[]): boolean {
+  const names = folder.filter((name, index) => index === 0 || name !== "");
+  const deep = pattern.indexOf("**");
   return (deep !== -1 && deep <= names.length ? names.slice(0, deep) : names).every((name, index) =>
-    matchesText(read[index] ?? "", name)
+    matchesText(pattern[index] ?? "", name)
   );
 }
 
-function matchesPath(pattern: readonly string[], path: string, isWide: boolean): boolean {
-  const read = isWide ? foldName : plain;
-  return matchesRow(pattern.map(read), path.split(sep).map(read), { any: "**", same: matchesText });
+function matchesPath(pattern: readonly string[], names: readonly string[]): boolean {
+  return matchesRow(pattern, names, { any: "**", same: matchesText });
 }
 
-function plain(text: string): string {
-  return text;
+function namesOfPath(path: string): readonly string[] {
+  return path.split(sep);
 }
+
+/** Returns what a function makes of a value, kept for the last one: all rules look at one part before they look at the next. */
+function keepingLast<T, R>(make: (value: T) => R): (value: T) => R {
+  let last: { readonly value: T; readonly made: R } | undefined;
+  return (value) => {
+    if (last === undefined || last.value !== value) last = { value, made: make(value) };
+    return last.made;
+  };
+}
+
+const foldedNames = keepingLast((path: string): readonly string[] => path.split(sep).map(foldName));
 
 /** Words after which a program takes a whole command in one word, options aside. */
 const TAKES_COMMAND = /^(?:[-+][a-z]*c|--command|-e|--eval|eval|-s|--split-string|--call)$/;
@@ -197,35 +217,37 @@ const GLUED_COMMAND = /^(?:-[cs]|--(?:command|eval|split-string|call)=)(?=.*\s)/
 /** Programs that take a command in any of their words. */
 const RUN_WORDS: ReadonlySet<string> = new Set(["watch", "parallel", "ssh", "hyperfine", "tmux"]);
 
-/** Returns the words of a command in lower case, with those of the commands that a program takes in one word. */
-function innerWords(folded: readonly string[]): readonly string[] {
+/** Words of a command in lower case: as they are, and with those of the commands that a program takes in one word, where it takes any. */
+const foldedWords = keepingLast((words: readonly string[]): readonly (readonly string[])[] => {
+  const folded = words.map((word) => word.toLowerCase());
   const isRun = folded.some((word) => RUN_WORDS.has(programName(word)));
   let isNext = false;
-  return folded.flatMap((word) => {
+  const inner = folded.flatMap((word) => {
     const [glued] = GLUED_COMMAND.exec(word) ?? [];
     const isCommand = isRun || glued !== undefined || (isNext && (!word.startsWith("-") || /\s/.test(word)));
     isNext = TAKES_COMMAND.test(word) || (isNext && !isCommand);
     return isCommand ? word.slice(glued?.length).split(/[\s;|&()"'`]+/) : [word];
   });
-}
+  return inner.length === folded.length ? [folded] : [folded, inner];
+});
 
 /** Returns the name of a program without its folder. */
 function programName(word: string): string {
-  return word.replace(/^.*[\\/]/s, "");
+  return word.slice(Math.max(word.lastIndexOf("/"), word.lastIndexOf("\\")) + 1);
 }
 
 /**
- * Matches a command word by word. A deny or ask reads the words without case, the program with or without its folder, and looks behind
- * programs that may start another: `env rm x` and `sh -c "rm x"` are an `rm` as well.
+ * Compiles a pattern that a deny or ask matches word by word: without case, the program with or without its folder, and behind programs that
+ * may start another: `env rm x` and `sh -c "rm x"` are an `rm` as well.
  */
-function matchesCommand(pattern: readonly string[], words: readonly string[], isWide: boolean): boolean {
-  if (!isWide) return matchesRow(pattern, words, { any: "*", same: matchesText });
-  const folded = words.map((word) => word.toLowerCase());
+function wideCommand(pattern: readonly string[]): (words: readonly string[]) => boolean {
   const [program = "", ...rest] = pattern.map((word) => word.toLowerCase());
   const same = (wanted: string, word: string) =>
     matchesText(wanted, word) || (wanted === program && matchesText(wanted, programName(word)));
-  const row = runsNoOther(words[0] ?? "") ? [program, ...rest] : ["*", program, ...rest];
-  return [folded, innerWords(folded)].some((own) => matchesRow(row, own, { any: "*", same }));
+  return (words) => {
+    const row = runsNoOther(words[0] ?? "") ? [program, ...rest] : ["*", program, ...rest];
+    return foldedWords(words).some((own) => matchesRow(row, own, { any: "*", same }));
+  };
 }
 
 /**
@@ -258,9 +280,9 @@ function matchesRow(
 
 /** Matches a text with a pattern, in which `*` stands for any characters. Each piece is looked for once, from the last one's end on. */
 export function matchesText(pattern: string, text: string): boolean {
+  if (!pattern.includes("*")) return pattern === text;
   const [first = "", ...rest] = pattern.split("*");
-  const last = rest.pop();
-  if (last === undefined) return text === first;
+  const last = rest.pop() ?? "";
   const end = text.length - last.length;
   if (end < first.length || !text.startsWith(first) || !text.endsWith(last)) return false;
   let at = first.length;

@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import { parsePath } from "../../system/files/parse_path.ts";
 import { readScope, writeScope } from "../files/file_scope.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolServices } from "./tool.ts";
 
@@ -38,6 +39,7 @@ export async function requireReached(
   const { files } = context.services;
   for (const path of new Set(paths)) {
     try {
+      parsePath(path);
       if (root === "write_file") await files.inspect(path, writeScope(context), { maxBytes: undefined });
       // A folder may be named with a slash at its end
       else await (await files.open(path.replace(/(?<=.)\/+$/, ""), readScope(context))).close();
