@@ -182,6 +182,7 @@ const REDIRECTED: readonly (readonly [line: string, what: "asked" | "denied"])[]
   ["cd docs/link && echo x > a", "denied"],
   ["echo x > docs/in/../a", "denied"],
   ["cd docs/in && cat < ../a", "denied"],
+  ["echo x > docs/new", "denied"],
   ["f=keep/a; echo x > $f", "asked"],
   ["cat < k*/a", "asked"],
   ["cd $d; echo x > a", "asked"],
@@ -201,6 +202,8 @@ test(
       mkdirSync(join(root, "keep/in"), { recursive: true });
       symlinkSync("../keep", join(root, "docs/link"));
       symlinkSync("../keep/in", join(root, "docs/in"));
+      // bash makes the file that a link leads to
+      symlinkSync("../keep/new", join(root, "docs/new"));
       const config = (rules: readonly Written[]) => ({
         config: {
           autonomy: { rules, level: "full" as const },
