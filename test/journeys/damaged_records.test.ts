@@ -75,7 +75,7 @@ const BY_KEY = [
   "workspaces",
 ];
 
-const REWRITTEN = ["audit_head", "open_runs", "processes"];
+const REWRITTEN = ["audit_head", "documents", "open_runs", "processes"];
 
 const TABLES = (dataDir: string, workspace: Workspace) => ({ config: CONFIG, dataDir, workspace });
 

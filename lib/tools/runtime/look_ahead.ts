@@ -51,16 +51,14 @@ export class NotKnown extends Error {
 }
 
 /**
- * Returns services for looking ahead alone: the given ones, which have no effect while a call is screened and bound. Any use of another one
- * throws NotKnown.
+ * Returns the services that `tools` need, for looking ahead alone: the given ones, which have no effect while a call is screened and bound.
+ * Any use of another one throws NotKnown.
  */
-export function onlyLooking(given: Partial<ToolServices>): ToolServices {
-  const services = new Proxy(given, {
-    get: (known, name: ServiceName) =>
-      known[name] ?? unknownService(FINDS[name] ?? `what the gateway knows of "${name}"`),
-  });
+export function onlyLooking(given: Partial<ToolServices>, tools: readonly Pick<Tool, "needs">[]): ToolServices {
+  const needed = tools.flatMap(({ needs }) => needs);
+  const stops = needed.map((name) => [name, unknownService(FINDS[name] ?? `what the gateway knows of "${name}"`)]);
   // The missing ones end the look at their first use
-  return services as ToolServices;
+  return { ...Object.fromEntries(stops), ...given } as ToolServices;
 }
 
 function unknownService(what: string): unknown {
