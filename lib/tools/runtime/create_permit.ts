@@ -10,7 +10,7 @@ import type { RuleSubject } from "../../guard/rule_match.ts";
 import { isStorageAway } from "../../storage/read_records.ts";
 import { isTameBuiltin } from "../../system/process/placed_parts.ts";
 import type { CallAudit } from "./audit_call.ts";
-import { onlyReads, RULE_SCREEN } from "./look_ahead.ts";
+import { isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, CallBinding } from "./tool_call.ts";
@@ -85,7 +85,7 @@ export function createPermit(options: PermitOptions): PermitCall {
     try {
       // Nobody is asked about a call that cannot run, and none is recorded as begun
       // A file is opened once where that refuses a read in the same words
-      await options.screen(tool, prepared, kind !== "allow" || !onlyReads(prepared));
+      await options.screen(tool, prepared, kind !== "allow" || !isPlainRead(prepared));
       step = RULE_BINDING;
       if (kind === "allow" && request.approvedDigest === undefined) {
         return await denialBefore(tool, { prepared, request }, options) ?? { ok: true, rule, binding: undefined };

@@ -18,7 +18,7 @@ export function isPathRefusal(error: unknown): error is ToolError {
 }
 
 /** Tells whether a call reads files by their paths and changes nothing: it is refused as it opens them. */
-export function onlyReads({ access, effects: { root } }: Pick<PreparedCall, "access" | "effects">): boolean {
+export function isPlainRead({ access, effects: { root } }: Pick<PreparedCall, "access" | "effects">): boolean {
   return access === "read" && root === "read_file";
 }
 
