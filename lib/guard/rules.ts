@@ -240,7 +240,7 @@ function programName(word: string): string {
  * Compiles a pattern that a deny or ask matches word by word: without case, the program with or without its folder, and behind programs that
  * may start another: `env rm x` and `sh -c "rm x"` are an `rm` as well.
  */
-function wideCommand(pattern: readonly string[]): (words: readonly string[]) => boolean {
+export function wideCommand(pattern: readonly string[]): (words: readonly string[]) => boolean {
   const [program = "", ...rest] = pattern.map((word) => word.toLowerCase());
   const same = (wanted: string, word: string) =>
     matchesText(wanted, word) || (wanted === program && matchesText(wanted, programName(word)));

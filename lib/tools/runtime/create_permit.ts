@@ -7,6 +7,7 @@ import { redactJson, type Redactor } from "../../base/redact.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import { asksAlways, type Decision, type Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
+import { UNKNOWN_WORD } from "../../guard/rules.ts";
 import { isStorageAway } from "../../storage/read_records.ts";
 import { isTameBuiltin } from "../../system/process/placed_parts.ts";
 import type { CallAudit } from "./audit_call.ts";
@@ -224,8 +225,11 @@ function partsOf(
   { subject, prepared: { effects: { line } } }: Pick<ApprovalRequest, "subject" | "prepared">,
 ): readonly RuleSubject[] {
   const { wider } = subject;
-  if (line === undefined || line.parts.length < 2 || wider === undefined) return [subject];
-  return line.parts.map((part) => ({ ...subject, wider: { ...wider, command: wordsOf(part, line) } }));
+  if (line === undefined || line.parts.length === 0 || wider === undefined) return [subject];
+  return line.parts.map((part) => {
+    const words = part.words.map((word) => word ?? UNKNOWN_WORD);
+    return { ...subject, wider: { ...wider, command: wordsOf(part, line), words } };
+  });
 }
 
 /** Returns the words of a part that a rule for a command speaks of: all are known, and none is redirected. undefined: no rule does */

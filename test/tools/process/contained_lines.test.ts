@@ -327,5 +327,22 @@ test(
       assert.equal(await ask("cat a.txt; echo done > b"), false);
       remember("deny", { kind: "command", op: null, access: "write", command: ["wc", "lines"] });
       assert.equal(await ask("cat a.txt | wc lines"), false);
+      // Nor where the tool needs no question, in whatever line the command stands
+      bench.configure({ ...CONTAINED, autonomy: { auto_approve: ["shell"] } });
+      for (
+        const command of [
+          "wc lines",
+          "wc lines > b",
+          "wc lines -l < a.txt",
+          "x=lines; wc $x",
+          "cat a.txt | env CI=1 wc lines",
+          "/usr/bin/wc lines 2> b; ls",
+        ]
+      ) {
+        const { ran, result } = await bench.call("shell", { command });
+        assert.equal(ran, false, command);
+        assert.match(result.output, /a person denied such a call before/, command);
+      }
+      assert.equal((await bench.call("shell", { command: "wc -l a.txt > b; cat b" })).ran, true);
     }),
 );
