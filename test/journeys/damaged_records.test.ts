@@ -34,6 +34,7 @@ const BY_KEY = [
   "browser_cookies",
   "browser_logins",
   "budget_days",
+  "command_folders",
   "documents",
   "idempotent_replies",
   "accepted_mcp_tools",

@@ -82,7 +82,7 @@ for (const tool of BUILTIN_TOOLS) {
         const { kind, reason } = judged.decision;
         // A path that nobody can open is refused before anybody is asked
         if (kind !== "deny" && seen.kind === "refused") {
-          assert.match(seen.output, /^Cannot open [^\n]*: [^\n]*\bpath\b/);
+          assert.match(seen.output, /^Cannot (?:open|write) [^\n]*: [^\n]*\bpath\b/);
         } else if (kind === "allow") assert.deepEqual(seen, { kind: "allow" });
         else if (kind === "ask") assert.deepEqual(seen, { kind: "ask", reason });
         if (kind === "deny") assert.deepEqual(seen, { kind: "refused", output: reason });

@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import { withoutEnd } from "../../base/text.ts";
 import { parsePath } from "../../system/files/parse_path.ts";
 import { readScope, writeScope } from "../files/file_scope.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolServices } from "./tool.ts";
@@ -39,10 +40,10 @@ export async function requireReached(
   const { files } = context.services;
   for (const path of new Set(paths)) {
     try {
-      parsePath(path);
+      parsePath(path, root === "write_file" ? "write" : "open");
       if (root === "write_file") await files.inspect(path, writeScope(context), { maxBytes: undefined });
       // A folder may be named with a slash at its end
-      else await (await files.open(path.replace(/(?<=.)\/+$/, ""), readScope(context))).close();
+      else await (await files.open(path.charAt(0) + withoutEnd(path.slice(1), "/"), readScope(context))).close();
     } catch (error) {
       if (!(error instanceof ToolError) || isPathRefusal(error)) throw error;
     }
