@@ -39,10 +39,13 @@ export async function requireReached(
   const { files } = context.services;
   for (const path of new Set(paths)) {
     try {
-      parsePath(path);
-      if (root === "write_file") await files.inspect(path, writeScope(context), { maxBytes: undefined });
-      // A folder may be named with a slash at its end
-      else await (await files.open(path.replace(/(?<=.)\/+$/, ""), readScope(context))).close();
+      if (root === "write_file") {
+        await files.inspect(path, writeScope(context), { maxBytes: undefined });
+        continue;
+      }
+      // A folder may be named with a slash at its end, and is refused by that name
+      if (path.endsWith("/")) parsePath(path);
+      await (await files.open(path.replace(/(?<=.)\/+$/, ""), readScope(context))).close();
     } catch (error) {
       if (!(error instanceof ToolError) || isPathRefusal(error)) throw error;
     }
