@@ -86,6 +86,22 @@ test("a rule that denies a path counts for every way to it, and wins over every 
     assert.equal((await calling(root, rules, write("docs/b.md"), { autonomy }))[0], "ran");
   }));
 
+test("a rule that denies a path counts for a file that is uploaded to a page", () =>
+  withWorkspace({ "keep/a": "a", "docs/b": "b" }, async ({ root }) => {
+    const bench = createToolBench({
+      root,
+      config: {
+        browser: { enabled: true },
+        autonomy: { rules: [rule("keep", "deny", { tool: "*", path: "keep/**" })] },
+      },
+    });
+    const judged = (path: string) => {
+      const given = bench.executor.judge("browser", JSON.stringify({ op: "upload", ref: "e1", path }));
+      return given?.kind === "judged" ? given.decision.rule : given?.kind;
+    };
+    assert.deepEqual([judged("keep/a"), judged("docs/b")], ["rule:keep", "level:supervised/write"]);
+  }));
+
 test("every file of a patch must be allowed", () =>
   withWorkspace({ "docs/a.md": "a\n", "src/b.ts": "b\n" }, async ({ root }) => {
     const patch = (...paths: readonly string[]) =>
