@@ -168,7 +168,10 @@ async function explain(
     foreign: () => foreign,
     writesConfig: await configWriterOf(loaded, { loadOptions, reload: context.loadConfig }) !== undefined,
     // A running gateway has an environment of its own
-    services: onlyLooking(record === undefined ? { ...known, environment: (key) => env[key] } : known),
+    services: onlyLooking(record === undefined ? { ...known, environment: (key) => env[key] } : known, [
+      ...BUILTIN_TOOLS,
+      ...foreign,
+    ]),
     ...{ config: () => config, workspaceRoot, home, ownPaths, clock, log: SILENT, metrics: createMetrics() },
     redact: redactor.redact,
     audit: () => Promise.resolve(false),

@@ -3,7 +3,7 @@ import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
 import type { CommandLineParts } from "../base/parse_command_line.ts";
 import type { Taint } from "../base/taint.ts";
 import { createForbiddenBy, expandForbidden } from "../system/files/forbidden_paths.ts";
-import { placeRedirections } from "../system/process/placed_parts.ts";
+import { isTameBuiltin, placeRedirections } from "../system/process/placed_parts.ts";
 import {
   ANSWERS,
   type CallPart,
@@ -200,7 +200,9 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
   const isAfterOutside = asksAfterOutside(input, level);
   const verdicts = settleParts(input);
   const [asking] = verdicts.filter(({ settled }) => settled?.then === "ask");
-  const missing = verdicts.filter(({ isAllowed }) => !isAllowed).map(({ part }) => part.tool);
+  const allowing = verdicts.find(({ isAllowed }) => isAllowed);
+  const missing = verdicts.filter((each) => !each.isAllowed && !(allowing !== undefined && isFree(each, effects)))
+    .map(({ part }) => part.tool);
   const rule = `level:${level}/${access}`;
   const path: readonly RuleStep[] = [...denyRules.filter(({ rule }) => rule !== RULE_LEVEL).map(toPass), {
     rule,
@@ -243,11 +245,10 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
     const reason = `Cannot call "${tool}" without approval: ${why}; ${wayOut}`;
     return { kind: "ask", reason, rule, path: [...unlisted, { rule, says: "ask" }], change };
   }
-  const [first] = verdicts;
-  if (isApproved && first.settled !== undefined) {
-    const [{ id: rule } = { id: "" }] = first.settled.by;
-    const change = first.settled.by.map((each) => each.change);
-    const reason = toAllow(tool, `${reasonOf(first, [first])}${signedIn(effects)}`, change);
+  if (isApproved && allowing?.settled !== undefined) {
+    const [{ id: rule } = { id: "" }] = allowing.settled.by;
+    const change = allowing.settled.by.map((each) => each.change);
+    const reason = toAllow(tool, `${reasonOf(allowing, [allowing])}${signedIn(effects)}`, change);
     return { kind: "allow", reason, rule, path: [...unlisted, { rule, says: "allow" }], change };
   }
   const reason = toAsk(tool, `it ${does}, which level "${level}" asks about`, approve);
@@ -259,7 +260,7 @@ function whyUnjudged(
   { access, effects: { line } }: Pick<DecideInput, "access" | "effects">,
 ): { readonly why: string; readonly wayOut: string; readonly change: readonly string[] } | undefined {
   if (line?.asks !== undefined) {
-    const wayOut = "write it in plainer parts to let it run without asking";
+    const wayOut = "written in plainer parts it runs without asking";
     return { why: `nobody can tell what its command line runs: ${line.asks}`, wayOut, change: [] };
   }
   if (line === undefined || access !== "network") return undefined;
@@ -333,6 +334,11 @@ function settleParts(input: DecideInput): readonly [Verdict, ...Verdict[]] {
   })) as [Verdict, ...Verdict[]];
 }
 
+/** Tells whether a part of a line runs no program and writes no file, as `cd` or `echo`: it needs no allow beside that of what the line runs. */
+function isFree({ part: { command: [name = ""] = [], redirects } }: Verdict, { line }: Effects): boolean {
+  return line !== undefined && redirects !== "to" && isTameBuiltin(name);
+}
+
 /** Returns the parts of a call: each of its commands with each file and each address. A file that a download goes to is a part of its own. */
 export function partsOf(
   { tool, access, effects, op = null, workspace }: Pick<DecideInput, "tool" | "access" | "effects" | "op"> & {
@@ -352,6 +358,9 @@ export function partsOf(
   );
 }
 
+/** Programs that add what they read to the words of another one. */
+const FED = /^(?:.*\/)?(?:xargs|parallel)$/s;
+
 type LinePart = Pick<CallPart, "command" | "path" | "host" | "redirects">;
 
 /** Returns the commands of a line of bash, once for each file that they are redirected from or to. One more stands for what is not understood. */
@@ -361,7 +370,8 @@ function linePartsOf(
 ): readonly LinePart[] {
   const placed = placeRedirections(line, folder);
   const known = line.parts.flatMap(({ words }, index): readonly LinePart[] => {
-    const command = words.map((word) => word ?? UNKNOWN_WORD);
+    const known = words.map((word) => word ?? UNKNOWN_WORD);
+    const command = known.some((word) => FED.test(word)) ? [...known, UNKNOWN_WORD] : known;
     const files = placed[index] ?? [];
     const plain = { command, path: undefined, host: undefined };
     if (files.length === 0) return [plain];

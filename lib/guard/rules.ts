@@ -158,7 +158,7 @@ function compileUnknown(rule: WrittenRule, places: RulePlaces): readonly Rule[] 
   return [{
     id: `rule:${rule.name}`,
     then: "ask",
-    reason: `the rule "${rule.name}" may mean words that show only when the line runs, so a person is asked about it`,
+    reason: `the rule "${rule.name}" may mean what shows only when the line runs, so a person is asked about it`,
     change: `remove "${rule.name}" from [[autonomy.rules]]`,
     covers: (part) => {
       const { tool, command, path, redirects } = part;

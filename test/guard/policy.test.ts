@@ -322,6 +322,15 @@ test("a line of bash is as far as its furthest part, and what is not understood 
       ["$x log", "ask push"],
       ["echo x; eval y", "ask push"],
       ["", "ask push"],
+      // What starts no program and writes no file is free beside what is allowed
+      ["cd './src' || exit\ngit log -1 && printf a", "allow log"],
+      ["cd src && rm x", "deny rm"],
+      ["cd src && true", "ask"],
+      ["git log && printf a > out/a", "ask"],
+      ["git log | xargs rm", "deny rm"],
+      ["git log | xargs git push", "deny push"],
+      // xargs adds words that it reads
+      ["git log | xargs git", "ask push"],
     ] as const
   ) {
     assert.equal(kindOf(line), kind, line);
@@ -331,6 +340,22 @@ test("a line of bash is as far as its furthest part, and what is not understood 
     auto_approve: ["shell"],
   });
   assert.equal(all.kind, "allow", "a list names all that its tool does");
+  const kept = { ...rule, name: "kept", command: "", path: "kept/**", then: "deny" } as const;
+  for (
+    const [line, kind] of [
+      ["ls > kept/a", "deny"],
+      ["ls > a", "allow"],
+      ["cd kept && ls > a", "deny"],
+      ['v=kept/a; ls > "$v"', "ask"],
+      ["cd kept && ls > /dev/null", "allow"],
+    ] as const
+  ) {
+    const effects = { command: ["bash", "-c", line], line: parseCommandLine(line) };
+    assert.equal(ask({ effects, rules: [kept], auto_approve: ["shell"] }).kind, kind, line);
+    const other = { ...kept, command: "rm *" };
+    const said = ask({ effects, rules: [other], auto_approve: ["shell"] }).kind;
+    assert.equal(said, "allow", `${line}: a rule for another program`);
+  }
 });
 
 test("the rule path names every rule that was looked at, in order", () => {

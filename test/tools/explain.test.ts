@@ -105,7 +105,7 @@ function explainer(root: string, { processes }: ToolBench, config: () => Config)
     services: onlyLooking({
       ...{ processes, redactor, commands: createCommandLookup(), files: createFiles(options) },
       environment: () => undefined,
-    }),
+    }, BUILTIN_TOOLS),
     ...{ ...options, config, workspaceRoot: root, log: SILENT, metrics: createMetrics() },
     redact: redactor.redact,
     audit: () => Promise.resolve(false),

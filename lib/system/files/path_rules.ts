@@ -66,7 +66,10 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
       const by = forbiddenBy(join(root, ...names));
       const path = () => shown(names.length === 0 ? "." : names.join("/"));
       if (by !== undefined) {
-        return new ToolError("path_forbidden", `Cannot ${verb} ${path()}: it lies in the forbidden path "${by}"`);
+        return new ToolError(
+          "path_forbidden",
+          `Cannot ${verb} ${path()}: it lies in the forbidden path "${by}"; name another file`,
+        );
       }
       if (names.some(isTemporary)) {
         return new ToolError(
@@ -79,7 +82,7 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
           "path_protected",
           `Cannot write ${path()}: postern.toml, .git, .agents, .claude, .plugins, plugins, .postern and files that instruct agents (${
             INSTRUCTION_FILES.join(", ")
-          }) are not for the file tools to change`,
+          }) are not for the file tools to change; a person can, in an editor`,
         );
       }
       if (scope.allowSensitive || !isSensitive([...aboveRoot, ...names], topName)) return undefined;

@@ -71,7 +71,9 @@ export async function screenArguments(
       const inside = isWithin(path, workspace);
       const names = (inside ? relative(workspace, path) : path).split(sep).filter((name) => name !== "");
       const by = forbiddenBy(path);
-      if (by !== undefined) throw refusal("path_forbidden", arg, `it names a file in the forbidden path "${by}"`);
+      if (by !== undefined) {
+        throw refusal("path_forbidden", arg, `it names a file in the forbidden path "${by}"; name other files`);
+      }
       // Moved or filled as a whole, a folder would bring another configuration
       const held = inside && path !== workspace ? own.find((one) => isWithin(one, path)) : undefined;
       if (held !== undefined) {

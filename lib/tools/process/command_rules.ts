@@ -290,3 +290,34 @@ export function noNetworkLines({ contained, network, isTimeout, isFailure, texts
   }
   return isTimeout ? [`[The command ran without network and may have waited for it. ${GIVES_NETWORK}]`] : [];
 }
+
+/** Messages about a program that is not there: of bash, of dash, and of `env` */
+const NO_PROGRAM = /: (?:command )?not found$|^(?:\S*\/)?env: .*: No such file or directory$/m;
+const OTHER_PROGRAMS =
+  "[Commands find the programs of the system (/usr/bin, /usr/local/bin) and of the workspace, and none of your home, where nvm, pyenv or cargo keep theirs; a person installs a missing one for the whole system]";
+const HIDDEN =
+  "[Files of credentials are hidden from commands, so git cannot compare one that it tracks; the tool git_operations compares the others: status, diff]";
+const READ_ONLY =
+  "[Commands write to the workspace and to /tmp alone, and never to .git, .claude, .agents and others of Postern's protected names]";
+
+/**
+ * Returns a line in brackets for the model for what a command did not find, or could not write, since it is in the sandbox: the way out.
+ * @param end.texts parts of its output. A command that went well is looked at too: its end may be that of another part of the line
+ */
+export function wallLines(
+  { contained, isFailure, command, texts }: Pick<CommandEnd, "contained" | "isFailure" | "texts"> & {
+    readonly command: string;
+  },
+  { security }: Pick<Config, "security">,
+): readonly string[] {
+  if (!contained) return [];
+  const says = (message: RegExp) => texts.some((text) => message.test(text));
+  const isReadOnly = says(/Read-only file system|\bEROFS\b/);
+  // A stash fails without a word
+  if ((isReadOnly && says(/\.git\/|\bgit\b/)) || (isFailure && /\bgit\s+stash\b/.test(command))) {
+    const on = security.enable_git ? "" : ", which a person turns on with [security] enable_git = true";
+    return [`[Commands change no git repository; the tool git_operations does: add, commit, checkout, stash${on}]`];
+  }
+  if (says(/unsupported file type/)) return [HIDDEN];
+  return [...(says(NO_PROGRAM) ? [OTHER_PROGRAMS] : []), ...(isReadOnly ? [READ_ONLY] : [])];
+}

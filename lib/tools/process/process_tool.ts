@@ -23,6 +23,7 @@ import {
   relayData,
   relayLines,
   uncoveredLines,
+  wallLines,
   writtenTaint,
 } from "./command_rules.ts";
 
@@ -98,6 +99,7 @@ export const processTool = defineTool({
         const hints = [
           ...fileBoundLines(status, bounds),
           ...noNetworkLines({ contained, network, isTimeout: false, isFailure, texts: text }),
+          ...wallLines({ contained, isFailure, command: commandOf(info), texts: text }, context.config),
           ...relayLines(refused),
         ];
         return {
@@ -145,10 +147,12 @@ function rulesOf({ security }: Config): AllowedCommands {
   return { allowed: [...allowed, ...more], list: "[security] or [security.process] allowed_commands" };
 }
 
+function commandOf({ words }: ProcessInfo): string {
+  return lineTextOf(words) ?? words.join(" ");
+}
+
 function describe(info: ProcessInfo): string {
-  const line = `id=${info.id} status=${statusOf(info)} command=${
-    JSON.stringify(lineTextOf(info.words) ?? info.words.join(" "))
-  }`;
+  const line = `id=${info.id} status=${statusOf(info)} command=${JSON.stringify(commandOf(info))}`;
   return [line, ...uncoveredLines(info.state), ...info.after === undefined ? [] : aftermathLines(info.after)].join(
     "\n",
   );

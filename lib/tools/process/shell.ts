@@ -18,6 +18,7 @@ import {
   relayData,
   relayLines,
   uncoveredLines,
+  wallLines,
   writtenTaint,
 } from "./command_rules.ts";
 
@@ -66,6 +67,9 @@ export const shell = defineTool({
       signal: context.signal,
     });
     const status = statusOf(result);
+    const { contained } = result;
+    const isFailure = status !== "0";
+    const texts = [result.stdout.text, result.stderr.text];
     const folder = await keepFolder(command, context);
     return {
       output: [
@@ -77,20 +81,18 @@ export const shell = defineTool({
         ...(result.ending.kind === "flood" ? [`[Stopped: it wrote more than ${FLOOD_BYTES} bytes]`] : []),
         ...fileBoundLines(status, result.bounds),
         ...noNetworkLines({
-          contained: result.contained,
-          ...folder === "" ? {} : { folder },
+          ...{ contained, isFailure, texts },
           network: limits.network,
           isTimeout: result.ending.kind === "timeout",
-          isFailure: status !== "0",
-          texts: [result.stdout.text, result.stderr.text],
         }),
+        ...wallLines({ contained, isFailure, command, texts }, context.config),
         ...relayLines(result.refused),
         ...aftermathLines(result),
       ].join("\n"),
       isError: false,
       data: {
         status,
-        contained: result.contained,
+        contained,
         stdout_truncated: result.stdout.truncated,
         stderr_truncated: result.stderr.truncated,
         ...relayData(result.refused),

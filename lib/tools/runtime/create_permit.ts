@@ -9,8 +9,9 @@ import { asksAlways, type Decision, type Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
 import { UNKNOWN_WORD } from "../../guard/rules.ts";
 import { isStorageAway } from "../../storage/read_records.ts";
+import { isTameBuiltin } from "../../system/process/placed_parts.ts";
 import type { CallAudit } from "./audit_call.ts";
-import { onlyReads, RULE_SCREEN } from "./look_ahead.ts";
+import { isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, CallBinding } from "./tool_call.ts";
@@ -85,7 +86,7 @@ export function createPermit(options: PermitOptions): PermitCall {
     try {
       // Nobody is asked about a call that cannot run, and none is recorded as begun
       // A file is opened once where that refuses a read in the same words
-      await options.screen(tool, prepared, kind !== "allow" || !onlyReads(prepared));
+      await options.screen(tool, prepared, kind !== "allow" || !isPlainRead(prepared));
       step = RULE_BINDING;
       if (kind === "allow" && request.approvedDigest === undefined) {
         return await denialBefore(tool, { prepared, request }, options) ?? { ok: true, rule, binding: undefined };
@@ -206,9 +207,13 @@ function isAway(error: unknown, { shared }: Pick<PermitOptions, "shared">): bool
 async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswers): Promise<Answer | undefined> {
   if (asksAlways(asked.rule)) return undefined;
   const { tool, runId } = asked;
-  const found = await Promise.all(partsOf(asked).map((subject) => options.remembered?.(subject, runId)));
-  // Each part of a line needs an answer of its own. One denial is enough
-  const rule = found.find((each) => each?.decision === "deny") ?? (found.includes(undefined) ? undefined : found[0]);
+  const parts = partsOf(asked);
+  const found = await Promise.all(parts.map((subject) => options.remembered?.(subject, runId)));
+  // Each part of a line that runs something needs an answer of its own. One denial is enough
+  const lacks = parts.some(({ wider }, index) =>
+    found[index] === undefined && !isTameBuiltin(wider?.command?.[0] ?? "")
+  );
+  const rule = found.find((each) => each?.decision === "deny") ?? (lacks ? undefined : found.find((each) => each));
   if (rule === undefined) return undefined;
   return { decision: rule.decision, ...deniedBefore(tool, rule.id) };
 }

@@ -1,4 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
+import { withoutEnd } from "../../base/text.ts";
 import { parsePath } from "../../system/files/parse_path.ts";
 import { readScope, writeScope } from "../files/file_scope.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolServices } from "./tool.ts";
@@ -18,7 +19,7 @@ export function isPathRefusal(error: unknown): error is ToolError {
 }
 
 /** Tells whether a call reads files by their paths and changes nothing: it is refused as it opens them. */
-export function onlyReads({ access, effects: { root } }: Pick<PreparedCall, "access" | "effects">): boolean {
+export function isPlainRead({ access, effects: { root } }: Pick<PreparedCall, "access" | "effects">): boolean {
   return access === "read" && root === "read_file";
 }
 
@@ -39,13 +40,10 @@ export async function requireReached(
   const { files } = context.services;
   for (const path of new Set(paths)) {
     try {
-      if (root === "write_file") {
-        await files.inspect(path, writeScope(context), { maxBytes: undefined });
-        continue;
-      }
-      // A folder may be named with a slash at its end, and is refused by that name
-      if (path.endsWith("/")) parsePath(path);
-      await (await files.open(path.replace(/(?<=.)\/+$/, ""), readScope(context))).close();
+      parsePath(path, root === "write_file" ? "write" : "open");
+      if (root === "write_file") await files.inspect(path, writeScope(context), { maxBytes: undefined });
+      // A folder may be named with a slash at its end
+      else await (await files.open(path.charAt(0) + withoutEnd(path.slice(1), "/"), readScope(context))).close();
     } catch (error) {
       if (!(error instanceof ToolError) || isPathRefusal(error)) throw error;
     }
@@ -74,16 +72,14 @@ export class NotKnown extends Error {
 }
 
 /**
- * Returns services for looking ahead alone: the given ones, which have no effect while a call is screened and bound. Any use of another one
- * throws NotKnown.
+ * Returns the services that `tools` need, for looking ahead alone: the given ones, which have no effect while a call is screened and bound.
+ * Any use of another one throws NotKnown.
  */
-export function onlyLooking(given: Partial<ToolServices>): ToolServices {
-  const services = new Proxy(given, {
-    get: (known, name: ServiceName) =>
-      known[name] ?? unknownService(FINDS[name] ?? `what the gateway knows of "${name}"`),
-  });
+export function onlyLooking(given: Partial<ToolServices>, tools: readonly Pick<Tool, "needs">[]): ToolServices {
+  const needed = tools.flatMap(({ needs }) => needs);
+  const stops = needed.map((name) => [name, unknownService(FINDS[name] ?? `what the gateway knows of "${name}"`)]);
   // The missing ones end the look at their first use
-  return services as ToolServices;
+  return { ...Object.fromEntries(stops), ...given } as ToolServices;
 }
 
 function unknownService(what: string): unknown {

@@ -8,7 +8,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import { CallAsker } from "./call_asker.ts";
-import { isPathRefusal, onlyReads, RULE_SCREEN } from "./look_ahead.ts";
+import { isPathRefusal, isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import { INSUFFICIENT_SCOPE } from "./owned_things.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolContext, ToolServices } from "./tool.ts";
@@ -99,7 +99,7 @@ function toEnded(ending: Ending<ToolResult>, { runner, tool, prepared, request, 
       if (ending.error instanceof ToolError && ending.error.code === INSUFFICIENT_SCOPE) {
         return { outcome: "denied", result: failedResult(ending.error.message) };
       }
-      if (isPathRefusal(ending.error) && onlyReads(prepared)) {
+      if (isPathRefusal(ending.error) && isPlainRead(prepared)) {
         return { outcome: "denied", rule: RULE_SCREEN, result: failedResult(ending.error.message) };
       }
       if (ending.error instanceof ToolError || isUnreadable(ending.error)) {

@@ -3,6 +3,8 @@ import { existsSync, readdirSync, realpathSync, statSync, symlinkSync, writeFile
 import { createServer, type Socket } from "node:net";
 import { once } from "node:events";
 import { test } from "node:test";
+import { applyPreset } from "../../../cli/presets.ts";
+import { checkConfigText } from "../../../lib/config/load_config.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
@@ -48,58 +50,61 @@ const WRITING = [
   "cp /bin/true suid; chmod 4755 suid; chmod u+s suid; install -m 4755 /bin/true suid",
 ];
 
-test(
-  "no line of bash reads what is hidden, leaves the workspace or outlives its call",
-  { skip },
-  () =>
-    withWorkspace({ ".env": `${SECRET}\n`, "src/a.txt": "a\n", ".claude/x": "x\n" }, async (workspace) => {
-      const { outside } = workspace;
-      writeFileSync(`${outside}/secret`, `${SECRET}\n`);
-      symlinkSync(outside, workspace.path("out"));
-      const server = createServer((socket: Socket) => socket.end(`${SECRET}\n`));
-      server.listen(0, "127.0.0.1");
-      await once(server, "listening");
-      const { port } = server.address() as { readonly port: number };
-      const connected: unknown[] = [];
-      server.on("connection", () => connected.push(1));
-      const bench = createToolBench({
-        root: workspace.root,
-        // Nobody is asked: the wall alone holds
-        config: {
-          autonomy: { level: "full" },
-          allowed_commands: ["*"],
-          shell: { syntax: "contained", timeout_secs: 20 },
-        },
-      });
-      const network = [`exec 3<>/dev/tcp/127.0.0.1/${port}; cat <&3`, `(echo > /dev/tcp/127.0.0.1/${port}) 2>&1`];
-      let ran = 0;
-      try {
-        for (
-          const command of [...READING, ...WRITING, ...network].map((line) => line.replaceAll("$OUTSIDE", outside))
-        ) {
-          const called = await bench.call("shell", { command });
-          if (called.ran) ran++;
-          assert.doesNotMatch(called.result.output, new RegExp(SECRET), command);
+/** Configurations in which nobody says no: the wall alone holds. */
+const CONFIGS = {
+  'level = "full"':
+    '[autonomy]\nlevel = "full"\n[security]\nallowed_commands = ["*"]\n[security.shell]\nsyntax = "contained"\n',
+  "the preset code, with a yes to each question": await applyPreset("", "code"),
+};
+
+for (const [name, text] of Object.entries(CONFIGS)) {
+  test(
+    `no line of bash reads what is hidden, leaves the workspace or outlives its call: ${name}`,
+    { skip },
+    async () =>
+      withWorkspace({ ".env": `${SECRET}\n`, "src/a.txt": "a\n", ".claude/x": "x\n" }, async (workspace) => {
+        const { outside } = workspace;
+        writeFileSync(`${outside}/secret`, `${SECRET}\n`);
+        symlinkSync(outside, workspace.path("out"));
+        const server = createServer((socket: Socket) => socket.end(`${SECRET}\n`));
+        server.listen(0, "127.0.0.1");
+        await once(server, "listening");
+        const { port } = server.address() as { readonly port: number };
+        const connected: unknown[] = [];
+        server.on("connection", () => connected.push(1));
+        const bench = createToolBench({ root: workspace.root });
+        bench.configure({ shell: { timeout_secs: 20 } }, await checkConfigText(text, name));
+        const approver = async () => ({ decision: "approve", reason: "" }) as const;
+        const network = [`exec 3<>/dev/tcp/127.0.0.1/${port}; cat <&3`, `(echo > /dev/tcp/127.0.0.1/${port}) 2>&1`];
+        let ran = 0;
+        try {
+          for (
+            const command of [...READING, ...WRITING, ...network].map((line) => line.replaceAll("$OUTSIDE", outside))
+          ) {
+            const called = await bench.call("shell", { command }, { approver });
+            if (called.ran) ran++;
+            assert.doesNotMatch(called.result.output, new RegExp(SECRET), command);
+          }
+          const left = await bench.call("shell", "sleep 0.3; ls -A");
+          assert.doesNotMatch(
+            left.result.output,
+            /late|escaped|^\.git$|^\.agents$|^plugins$|^\.plugins$|^postern\.toml$/m,
+          );
+        } finally {
+          server.close();
+          await bench.processes.close();
         }
-        const left = await bench.call("shell", "sleep 0.3; ls -A");
-        assert.doesNotMatch(
-          left.result.output,
-          /late|escaped|^\.git$|^\.agents$|^plugins$|^\.plugins$|^postern\.toml$/m,
-        );
-      } finally {
-        server.close();
-        await bench.processes.close();
-      }
-      assert.ok(ran > 20, `${ran} lines ran`);
-      assert.deepEqual(connected, []);
-      assert.deepEqual(readdirSync(outside), ["secret", "secret.txt"]);
-      assert.deepEqual(readdirSync(workspace.path(".claude")), ["x"]);
-      // Another user of the machine would start it with the rights of this one
-      assert.equal(statSync(workspace.path("suid")).mode & 0o4000, 0);
-      for (
-        const name of [".git", ".agents", ".plugins", "plugins", "postern.toml", "sub/.postern", "late", "escaped"]
-      ) {
-        assert.equal(existsSync(workspace.path(name)), false, name);
-      }
-    }),
-);
+        assert.ok(ran > 20, `${ran} lines ran`);
+        assert.deepEqual(connected, []);
+        assert.deepEqual(readdirSync(outside), ["secret", "secret.txt"]);
+        assert.deepEqual(readdirSync(workspace.path(".claude")), ["x"]);
+        // Another user of the machine would start it with the rights of this one
+        assert.equal(statSync(workspace.path("suid")).mode & 0o4000, 0);
+        for (
+          const name of [".git", ".agents", ".plugins", "plugins", "postern.toml", "sub/.postern", "late", "escaped"]
+        ) {
+          assert.equal(existsSync(workspace.path(name)), false, name);
+        }
+      }),
+  );
+}

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { realpathSync } from "node:fs";
+import { lstatSync, realpathSync } from "node:fs";
 import { readFile, rm } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
@@ -67,7 +67,7 @@ test(
         const { ran, result } = await call("shell", { command });
         assert.equal(ran, false, command);
         assert.match(result.output, reason);
-        assert.match(result.output, /write it in plainer parts/);
+        assert.match(result.output, /written in plainer parts it runs without asking/);
         const approved = await call("shell", { command }, {
           approver: async () => ({ decision: "approve", reason: "" }),
         });
@@ -102,6 +102,8 @@ test(
     withWorkspace({ "src/page.md": "x\n", "other.md": "y\n" }, async (workspace) => {
       const taint = new RunTaint(["web_fetch"]);
       const { call } = benchOf(workspace, { autonomy: { level: "full" } });
+      // Deno tells whole seconds, so that a file which was written just before counts too
+      await until(() => Date.now() >= lstatSync(workspace.path("other.md")).ctimeMs + 1_000);
       await call("shell", "echo z > src/page.md", { taint });
       for (
         const [command, isTainted] of [
@@ -320,6 +322,10 @@ test(
       }
       remember("approve", { kind: "command", op: null, access: "write", command: ["wc", "lines"] });
       assert.equal(await ask("cat a.txt | wc lines"), true);
+      // What starts no program needs no answer of its own
+      assert.equal(await ask("cd . && cat a.txt; echo done"), true);
+      assert.equal(await ask("cd . && echo done"), false);
+      assert.equal(await ask("cat a.txt; echo done > b"), false);
       remember("deny", { kind: "command", op: null, access: "write", command: ["wc", "lines"] });
       assert.equal(await ask("cat a.txt | wc lines"), false);
       // Nor where the tool needs no question, in whatever line the command stands
