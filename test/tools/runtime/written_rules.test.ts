@@ -184,6 +184,21 @@ test("a rule that denies a path counts for where a link leads once a person has 
     assert.match(result.output, /docs\/a\.md" leads to "[^"]*keep\/key", and the rule "keep" denies it/);
   }));
 
+test("a secret among the words of a command hides it from no remembered denial", () =>
+  withWorkspace({}, async ({ root }) => {
+    const bench = createToolBench({
+      root,
+      config: { autonomy: { auto_approve: ["shell"] } },
+      remembered: ({ wider }) =>
+        Promise.resolve(wider?.command?.[0] === "ls" ? { id: "rule_1", decision: "deny" } : undefined),
+    });
+    bench.redactor.add("canary-secret-in-a-word");
+    for (const command of ["ls -a", "ls canary-secret-in-a-word"]) {
+      const { ran, result } = await bench.call("shell", { command });
+      assert.deepEqual([ran, /a person denied such a call before/.test(result.output)], [false, true], command);
+    }
+  }));
+
 /** Lines under a rule that denies `keep/**`, from the workspace on. `keep` is what docs/link leads to. */
 const REDIRECTED: readonly (readonly [line: string, what: "asked" | "denied"])[] = [
   ["echo x > keep/a", "denied"],
