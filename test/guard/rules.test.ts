@@ -151,6 +151,10 @@ test("tool, op and host are compared whole, and every pattern must fit the same 
     assert.equal(covers(written, part), is, JSON.stringify(written));
   }
   assert.ok(!covers({ host: "*" }, {}), "a call without an address has no host");
+  for (const host of ["[::1]", "::1", "[0:0:0:0:0:0:0:1]"]) {
+    assert.ok(covers({ host, then: "deny" }, { host: new URL("http://[0::1]:80/").hostname }), host);
+  }
+  assert.ok(covers({ host: "evil.test", then: "deny" }, { host: new URL("https://EVIL.test./").hostname }));
 });
 
 test("a pattern takes no more time than its length and the text's multiplied", () => {

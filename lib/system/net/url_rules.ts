@@ -222,9 +222,9 @@ function portOf(entry: string): number | undefined {
   return port === undefined ? undefined : Number(port);
 }
 
-/** A host name as the lists have it: no dot at the end, lower case. */
+/** A host name as the lists have it: no dot at the end, lower case, an IPv6 address without the brackets that URLs have. */
 function plainHost(host: string): string {
-  return withoutEnd(host.toLowerCase(), ".");
+  return withoutEnd(host.toLowerCase().replace(/^\[(.*)\]$/, "$1"), ".");
 }
 
 /** Tells whether a host is named by a list such as `domain_allowlist`: `example.com` is that host alone, `*.example.com` its subdomains. */

@@ -64,7 +64,7 @@ const TYPING = [0x5412, 0x541c];
 const CLONE_NEWUSER = 0x10000000;
 /** O_CREAT, and the own bit of O_TMPFILE */
 const MAKES_FILE = 0x400040;
-/** Bits that give a program the rights of its owner or group, whoever starts it: anybody on the machine would have those of the user */
+/** Bit of a program that runs with the rights of its owner: anybody on the machine would start it with those of the user */
 const S_ISUID = 0o4000;
 
 const EPERM = 1;

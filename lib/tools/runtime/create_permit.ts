@@ -112,7 +112,9 @@ async function denialBefore(
 ): Promise<Refusal | undefined> {
   const { access, effects } = prepared;
   if (options.remembered === undefined || access === "read" || access === "state") return undefined;
-  const { workspaceRoot: workspace, redact } = options;
+  const { workspaceRoot: workspace } = options;
+  // Nothing is kept of a look, so that no secret among the words hides them
+  const redact = (text: string) => text;
   const paths = access === "write" && effects.command === undefined ? await options.policy.placesOf(effects) : [];
   const subject = subjectOf(tool.name, prepared, { folder: undefined, paths, workspace, redact });
   const look = () =>

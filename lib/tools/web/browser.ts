@@ -136,13 +136,14 @@ export const browser = defineTool({
       `Cannot save to ${shown(path)}: set [security.write_file] enabled = true to allow it`,
     );
   },
-  // An upload reads its file, which files.open checks and the approval shows. The call does not change that file
+  // An upload reads its file, which the approval shows, and does not change it
   effects: ({ op, url, path, text }) => ({
     ...(op === "handoff" ? { handoff: exactLine(text ?? "") } : {}),
     ...(url === undefined ? {} : { urls: [url] }),
     ...((op === "screenshot" || op === "download") && path !== undefined
       ? { root: "write_file" as const, paths: [path] }
       : {}),
+    ...(op === "upload" && path !== undefined ? { root: "read_file" as const, paths: [path] } : {}),
   }),
   screen: async (input, context) => await (await driving()).screenCall(input, context),
   bind: async (input, context) => await (await driving()).boundBrowser(input, context),

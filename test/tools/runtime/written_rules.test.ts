@@ -86,6 +86,22 @@ test("a rule that denies a path counts for every way to it, and wins over every 
     assert.equal((await calling(root, rules, write("docs/b.md"), { autonomy }))[0], "ran");
   }));
 
+test("a rule that denies a path counts for a file that is uploaded to a page", () =>
+  withWorkspace({ "keep/a": "a", "docs/b": "b" }, async ({ root }) => {
+    const bench = createToolBench({
+      root,
+      config: {
+        browser: { enabled: true },
+        autonomy: { rules: [rule("keep", "deny", { tool: "*", path: "keep/**" })] },
+      },
+    });
+    const judged = (path: string) => {
+      const given = bench.executor.judge("browser", JSON.stringify({ op: "upload", ref: "e1", path }));
+      return given?.kind === "judged" ? given.decision.rule : given?.kind;
+    };
+    assert.deepEqual([judged("keep/a"), judged("docs/b")], ["rule:keep", "level:supervised/write"]);
+  }));
+
 test("every file of a patch must be allowed", () =>
   withWorkspace({ "docs/a.md": "a\n", "src/b.ts": "b\n" }, async ({ root }) => {
     const patch = (...paths: readonly string[]) =>
@@ -166,6 +182,21 @@ test("a rule that denies a path counts for where a link leads once a person has 
     });
     assert.equal(ran, false, result.output);
     assert.match(result.output, /docs\/a\.md" leads to "[^"]*keep\/key", and the rule "keep" denies it/);
+  }));
+
+test("a secret among the words of a command hides it from no remembered denial", () =>
+  withWorkspace({}, async ({ root }) => {
+    const bench = createToolBench({
+      root,
+      config: { autonomy: { auto_approve: ["shell"] } },
+      remembered: ({ wider }) =>
+        Promise.resolve(wider?.command?.[0] === "ls" ? { id: "rule_1", decision: "deny" } : undefined),
+    });
+    bench.redactor.add("canary-secret-in-a-word");
+    for (const command of ["ls -a", "ls canary-secret-in-a-word"]) {
+      const { ran, result } = await bench.call("shell", { command });
+      assert.deepEqual([ran, /a person denied such a call before/.test(result.output)], [false, true], command);
+    }
   }));
 
 /** Lines under a rule that denies `keep/**`, from the workspace on. `keep` is what docs/link leads to. */
