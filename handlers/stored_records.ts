@@ -35,6 +35,7 @@ import { BROWSER_LOGINS, parseBrowserLogin } from "../lib/base/records/browser_l
 import { COOKIE_JARS, parseCookieJar } from "../lib/base/records/cookie_jar.ts";
 import { MAILBOXES, parseMailbox } from "../lib/memory/mailbox.ts";
 import { MEMORY, parseMemoryRecord } from "../lib/memory/memory.ts";
+import { COMMAND_FOLDERS, parseCommandFolder } from "../lib/memory/command_folders.ts";
 import { parsePlan, PLANS } from "../lib/memory/plans.ts";
 import { parseProviders, PROVIDERS } from "../lib/providers/discovery/provider_memory.ts";
 import {
@@ -126,6 +127,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [OPEN_SOPS]: parseWorkMark,
   [PAIRING_CODES]: parsePairingCode,
   [PAIRING_GUARD]: parsePairingGuard,
+  [COMMAND_FOLDERS]: parseCommandFolder,
   [PLANS]: parsePlan,
   [PLUGINS]: parsePluginRecord,
   [PLUGIN_KEYS]: parsePluginKey,

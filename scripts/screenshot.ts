@@ -1,7 +1,7 @@
 /**
  * Makes the README's picture of the dashboard, docs/dashboard.png: `node scripts/screenshot.ts`.
  *
- * A gateway with the offline assistant answers a question about a small folder. Needs a Chromium, named by `CHROMIUM` or installed.
+ * A gateway asks before a model, which follows a script, changes a small folder. Needs a Chromium, named by `CHROMIUM` or installed.
  */
 import { statSync } from "node:fs";
 import { join } from "node:path";
@@ -10,14 +10,17 @@ import { withRunningGateway } from "../test/support/running_gateway.ts";
 
 const PICTURE = join(import.meta.dirname, "../docs/dashboard.png");
 const MAX_BYTES = 200_000;
-const SIZE = { width: 1180, height: 760 };
-const FILES = {
-  "README.md": "# Garden\n\n## Watering\n\nThe beans need water on Tuesday and Friday. The peas need none in May.\n",
-  "notes/beans.md": "# Beans\n\n## Sowing\n\nSow the beans after 15 May, 5 cm deep, in rows of 40 cm.\n",
-};
-const QUESTION = "When do I sow the beans?";
+const SIZE = { width: 1180, height: 900 };
+const FILES = { "inbox.md": "# Inbox\n\n- Sow the beans after 15 May\n- Peas want no water in May\n" };
+const QUESTION = "Make a note of what my inbox says about May";
+const NOTE = "Sow the beans after the 15th. No water for the peas.";
+const SCRIPT = [
+  { toolCalls: [{ name: "read_file", arguments: { path: "inbox.md" } }] },
+  { toolCalls: [{ name: "write_file", arguments: { path: "may.md", content: NOTE } }] },
+];
+const CONFIG = { security: { write_file: { enabled: true } } };
 
-await withRunningGateway({ files: FILES }, async (gateway) => {
+await withRunningGateway({ files: FILES, script: SCRIPT, config: CONFIG }, async (gateway) => {
   const browser = await launchChromium();
   try {
     const page = await browser.newPage({ viewport: SIZE, colorScheme: "light", reducedMotion: "reduce" });
@@ -26,8 +29,11 @@ await withRunningGateway({ files: FILES }, async (gateway) => {
     await page.keyboard.press("Enter");
     await page.fill("#message", QUESTION);
     await page.keyboard.press("Enter");
-    await page.locator(".reply").getByText("These are quotations").waitFor();
-    await page.waitForSelector("#send");
+    await page.getByText("Approve once").waitFor();
+    // The folder of a test has a name of chance
+    await page.locator(".hint", { hasText: gateway.workspace.root }).evaluate((line) => {
+      line.textContent = "write_file (write) in /home/ada/notes";
+    });
     await page.screenshot({ path: PICTURE });
   } finally {
     await browser.close();

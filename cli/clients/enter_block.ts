@@ -5,6 +5,8 @@ import type { Client } from "./client_table.ts";
 
 type Table = Readonly<Record<string, unknown>>;
 
+const BY_HAND = "print the block without --write and add it by hand";
+
 /**
  * Returns the text of a client's file with the block in it, or of a new file. Keys of others stay, and in TOML and YAML their comments.
  * @throws {CommandError} the text cannot be changed without a loss
@@ -34,6 +36,13 @@ function leavesOf(table: Table, path: readonly string[] = []): readonly (readonl
 
 function enterJson(text: string, block: Table): string {
   const before: unknown = text.trim() === "" ? {} : parseJson(text);
+  const [wide] =
+    text.replace(/"(?:[^"\\]|\\.)*"/gs, '""').match(/(?<![\d.])\d{16,}(?![\d.eE])/g)?.filter((number) =>
+      !Number.isSafeInteger(Number(number))
+    ) ?? [];
+  if (wide !== undefined) {
+    throw new CommandError(`Cannot change the file: the number ${wide} would be rounded; ${BY_HAND}`);
+  }
   if (!isRecord(before)) throw new CommandError("Cannot change the file: it holds no JSON object");
   return `${JSON.stringify(merged(before, block), null, /^[{[]\r?\n([ \t]+)/.exec(text)?.[1] ?? 2)}\n`;
 }
@@ -42,8 +51,7 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    const reason = "it has comments, or is no JSON; print the block without --write and add it by hand";
-    throw new CommandError(`Cannot change the file: ${reason}`, { cause });
+    throw new CommandError(`Cannot change the file: it has comments, or is no JSON; ${BY_HAND}`, { cause });
   }
 }
 
@@ -64,9 +72,7 @@ async function enterYaml(text: string, block: Table): Promise<string> {
   const { isMap, isSeq, parseDocument } = await import("yaml");
   const document = parseDocument(text);
   if (document.errors.length > 0 || (document.contents !== null && !isMap(document.contents))) {
-    throw new CommandError(
-      "Cannot change the file: it is no YAML table; print the block without --write and add it by hand",
-    );
+    throw new CommandError(`Cannot change the file: it is no YAML table; ${BY_HAND}`);
   }
   for (const [key, value] of Object.entries(block)) {
     if (!Array.isArray(value)) {
@@ -74,6 +80,10 @@ async function enterYaml(text: string, block: Table): Promise<string> {
       continue;
     }
     const list = document.get(key);
+    // One that another key has too would be replaced
+    if (list !== undefined && list !== null && !isSeq(list)) {
+      throw new CommandError(`Cannot change the file: "${key}" is no list of its own; ${BY_HAND}`);
+    }
     for (const item of value as readonly Table[]) {
       const index = isSeq(list) ? list.items.findIndex((one) => isMap(one) && one.get("name") === item["name"]) : -1;
       if (!isSeq(list)) document.set(key, document.createNode([item]));
@@ -81,5 +91,5 @@ async function enterYaml(text: string, block: Table): Promise<string> {
       else list.set(index, document.createNode(item));
     }
   }
-  return document.toString();
+  return document.toString({ lineWidth: 0 });
 }

@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { writeAtomically } from "../../lib/base/durable_files.ts";
 import { systemClock } from "../../lib/base/clock.ts";
@@ -52,7 +52,8 @@ export const clientsCommand = defineCliCommand({
         if (target === undefined) return { tried, text };
         const isChanged = await readOrEmpty(target) !== before;
         if (isChanged) throw new CommandError(`Cannot write ${target}: it was changed meanwhile; try again`);
-        await writeAtomically(target, text);
+        // It holds a token: closed to others, and a link to it stays one
+        await writeAtomically(await realpath(target).catch(() => target), text, { isPrivate: true });
         return { tried, text };
       };
       const entered = await enter().catch(async (error: unknown) => {

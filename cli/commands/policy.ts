@@ -8,7 +8,7 @@ import { RunTaint } from "../../lib/base/taint.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Config } from "../../lib/config/config.ts";
-import type { LoadedConfig } from "../../lib/config/load_config.ts";
+import { loadConfig, type LoadedConfig } from "../../lib/config/load_config.ts";
 import { asksAlways } from "../../lib/guard/policy.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
@@ -91,15 +91,30 @@ export async function explainCall(
   context: CommandContext,
   { name, text, outside }: { readonly name: string; readonly text: string; readonly outside: boolean },
 ): Promise<{ readonly config: Config; readonly tool: Tool; readonly judged: Judgement }> {
-  const loaded = await context.loadConfig();
+  const { loaded, record } = await loadRunning(context);
   const { config } = loaded;
-  const record = await readControlFile(loaded.dataDir);
   const { tool, foreign } = await findTools({ name, input: text }, { config, record });
-  const workspace = (context.flags.workspace === undefined ? record?.workspace : undefined) ?? loaded.workspace;
   const run = new RunTaint(outside ? ["a page"] : []);
-  const judged = await explain({ name, text, run }, { loaded: { ...loaded, workspace }, foreign, record }, context);
+  const judged = await explain({ name, text, run }, { loaded, foreign, record }, context);
   if (judged === undefined) throw new TypeError(`The tool "${name}" is found, and not known`);
   return { config, tool, judged };
+}
+
+/**
+ * Loads the configuration with the workspace of the running gateway, whose own rules narrow it, unless --workspace names another.
+ * @returns `record` undefined: no gateway runs
+ */
+export async function loadRunning(
+  context: CommandContext,
+): Promise<{ readonly loaded: LoadedConfig; readonly record: ControlRecord | undefined }> {
+  const loaded = await context.loadConfig();
+  const record = await readControlFile(loaded.dataDir);
+  const { loadOptions, flags } = context;
+  if (record === undefined || flags.workspace !== undefined || record.workspace === loaded.workspace) {
+    return { loaded, record };
+  }
+  const running = { ...loadOptions.flags, workspace: record.workspace };
+  return { loaded: await loadConfig({ ...loadOptions, flags: running }), record };
 }
 
 /** Part of the running gateway that is asked for tools. */
@@ -153,7 +168,10 @@ async function explain(
     foreign: () => foreign,
     writesConfig: await configWriterOf(loaded, { loadOptions, reload: context.loadConfig }) !== undefined,
     // A running gateway has an environment of its own
-    services: onlyLooking(record === undefined ? { ...known, environment: (key) => env[key] } : known),
+    services: onlyLooking(record === undefined ? { ...known, environment: (key) => env[key] } : known, [
+      ...BUILTIN_TOOLS,
+      ...foreign,
+    ]),
     ...{ config: () => config, workspaceRoot, home, ownPaths, clock, log: SILENT, metrics: createMetrics() },
     redact: redactor.redact,
     audit: () => Promise.resolve(false),

@@ -12,7 +12,7 @@ import { launchersIn } from "../../lib/guard/understood_commands.ts";
 import { CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { withGateway } from "../reach_gateway.ts";
 import { printable, toTable, wrapText } from "../terminal/terminal_text.ts";
-import { explainCall } from "./policy.ts";
+import { explainCall, loadRunning } from "./policy.ts";
 
 const ORDER = "Any deny wins, else any ask, else an allow; where no rule speaks, the level decides.";
 
@@ -22,7 +22,7 @@ export const policyListCommand = defineCliCommand({
   example: "postern policy list",
   run: (context) =>
     withGateway(context, async (gateway) => {
-      const { config: { autonomy, tools }, file, sources, workspace } = await context.loadConfig();
+      const { loaded: { config: { autonomy, tools }, file, sources, workspace } } = await loadRunning(context);
       const { data } = await gateway.request({ method: "GET", path: "/v1/approval-rules" }) as {
         data: readonly ApprovalRule[];
       };

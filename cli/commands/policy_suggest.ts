@@ -12,6 +12,7 @@ import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError }
 import { editConfiguration } from "../edit_configuration.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { printable } from "../terminal/terminal_text.ts";
+import { loadRunning } from "./policy.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const DAYS = 28;
@@ -30,7 +31,7 @@ export const policySuggestCommand = defineCliCommand({
   },
   example: "postern policy suggest",
   async run(context, { pick }) {
-    const loaded = await context.loadConfig();
+    const { loaded } = await loadRunning(context);
     let calls: readonly Approval[] = [];
     await withGateway(context, async (gateway) => {
       calls = (await approvalsOf(gateway)).filter(({ kind = "call" }) => kind === "call");

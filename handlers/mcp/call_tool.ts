@@ -205,12 +205,17 @@ function createProgress(name: string, way: ClientWay): (message: string) => void
   };
 }
 
-/** Returns an outcome as MCP writes it. Text from outside stands in an envelope, as it does for the agent's own model; data is neutralized. */
+/**
+ * Returns an outcome as MCP writes it. Text from outside stands in an envelope, as it does for the agent's own model; data is neutralized.
+ * Source: docs/design/mcp.md "Server"
+ */
 function toCallResult(name: string, outcome: ToolCallOutcome, { random }: Pick<Services, "random">): CallToolResult {
   const { result, whole, taint = UNTAINTED } = outcome;
   const wrap = (text: string) => taint.length === 0 ? text : wrapUntrusted(name, text, { origin: taint, random });
   const clean: Clean = (data) => taint.length === 0 ? data : neutralizeData(data);
-  const structured = whole === undefined ? result.data : whole.structured;
+  // Claude Code and Codex show their model the data in place of the text, so that of read_file would hide the file
+  const isSaid = JSON.stringify(result.data) === result.output;
+  const structured = whole === undefined ? (isSaid ? result.data : undefined) : whole.structured;
   return {
     content: whole === undefined ? toContent(outcome, wrap) : whole.content.map((part) => wrapPart(part, wrap, clean)),
     ...(isObject(structured) ? { structuredContent: clean(structured) } : {}),

@@ -35,6 +35,10 @@ export interface CommandLineParts {
 
 /** Parts of one line */
 const MAX_PARTS = 256;
+/** Words of the commands of one line */
+const MAX_WORDS = 8192;
+/** Files that one line is redirected from and to */
+const MAX_FILES = 256;
 /** Substitutions in one another */
 const MAX_DEPTH = 8;
 /** Builtins and keywords of bash that can change what a line does, or run a text. The tame ones are in `isTame` */
@@ -85,6 +89,8 @@ class LineReader {
   readonly #parts: ShellPart[] = [];
   #at = 0;
   #asks: string | undefined;
+  #files = 0;
+  #words = 0;
   /** Here-documents whose text begins behind the next line break */
   readonly #pending: { readonly end: string; readonly quoted: boolean; readonly tabs: boolean }[] = [];
 
@@ -158,6 +164,7 @@ class LineReader {
       if (isFirst && word.bare && KEYWORDS.has(word.text)) return;
       if (isFirst && word.bare && word.text === "for") return this.#loop(depth);
       const [, name, plus] = words.length > 0 ? [] : /^([A-Za-z_][A-Za-z0-9_]*)(\+?=|\[)/.exec(word.text) ?? [];
+      if (++this.#words > MAX_WORDS) throw new Unreadable(`it has more than ${MAX_WORDS} words`);
       if (name === undefined) words.push(word);
       else if (next === "(" || plus === "[") throw new Unreadable(`it sets ${name} to a list`);
       else variables.push(name);
@@ -216,6 +223,7 @@ class LineReader {
     if (word.value !== undefined && /^\/dev\/(?:tcp|udp)\//.test(word.value)) {
       throw new Unreadable(`${shown(word.value)} is a connection`);
     }
+    if (++this.#files > MAX_FILES) throw new Unreadable(`it is redirected more than ${MAX_FILES} times`);
     files.push({ path: word.value, writes: operator !== "<" });
   }
 

@@ -43,7 +43,7 @@ const MAX_MEMBERS = 1_000;
 /** Workspaces that a message names. */
 const SHOWN = 20;
 
-/** Knowledge of the database about the folders of workspaces, which a person may take from it: the workspace was moved, or is cloned anew. */
+/** Knowledge of the database about the folders of workspaces, which a person may take from it: the workspace was moved or re-cloned. */
 export class WorkspaceFolders {
   readonly #options: WorkspaceFoldersOptions;
 

@@ -1,9 +1,9 @@
-import { isAbsolute, resolve } from "node:path";
+import { resolve } from "node:path";
 import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
 import type { CommandLineParts } from "../base/parse_command_line.ts";
 import type { Taint } from "../base/taint.ts";
 import { createForbiddenBy, expandForbidden } from "../system/files/forbidden_paths.ts";
-import { isTameBuiltin } from "../system/process/placed_parts.ts";
+import { isTameBuiltin, placeRedirections } from "../system/process/placed_parts.ts";
 import {
   ANSWERS,
   type CallPart,
@@ -330,8 +330,8 @@ function settleParts(input: DecideInput): readonly [Verdict, ...Verdict[]] {
 }
 
 /** Tells whether a part of a line runs no program and writes no file, as `cd` or `echo`: it needs no allow beside that of what the line runs. */
-function isFree({ part: { command: [name = ""] = [], writes } }: Verdict, { line }: Effects): boolean {
-  return line !== undefined && writes !== true && isTameBuiltin(name);
+function isFree({ part: { command: [name = ""] = [], redirects } }: Verdict, { line }: Effects): boolean {
+  return line !== undefined && redirects !== "to" && isTameBuiltin(name);
 }
 
 /** Returns the parts of a call: each of its commands with each file and each address. A file that a download goes to is a part of its own. */
@@ -356,26 +356,28 @@ export function partsOf(
 /** Programs that add what they read to the words of another one. */
 const FED = /^(?:.*\/)?(?:xargs|parallel)$/s;
 
-/** Returns the commands of a line of bash, once for each file that their output goes to. One more stands for what is not understood. */
+type LinePart = Pick<CallPart, "command" | "path" | "host" | "redirects">;
+
+/** Returns the commands of a line of bash, once for each file that they are redirected from or to. One more stands for what is not understood. */
 function linePartsOf(
-  { parts, asks }: CommandLineParts,
+  line: CommandLineParts,
   folder: string,
-): readonly Pick<CallPart, "command" | "path" | "host" | "writes">[] {
-  const isMoved = parts.some(({ words }) => words[0] === "cd" || words[0] === undefined);
-  const known = parts.flatMap(({ words, files }) => {
+): readonly LinePart[] {
+  const placed = placeRedirections(line, folder);
+  const known = line.parts.flatMap(({ words }, index): readonly LinePart[] => {
     const known = words.map((word) => word ?? UNKNOWN_WORD);
     const command = known.some((word) => FED.test(word)) ? [...known, UNKNOWN_WORD] : known;
-    const written = files.filter(({ path, writes }) => writes && path !== "/dev/null");
-    const paths = written.map(({ path }) =>
-      path === undefined || (isMoved && !isAbsolute(path)) ? undefined : resolve(folder, path)
-    );
-    return (written.length === 0 ? [undefined] : paths).map((path) => ({
-      ...{ command, path, host: undefined },
-      writes: written.length > 0,
+    const files = placed[index] ?? [];
+    const plain = { command, path: undefined, host: undefined };
+    if (files.length === 0) return [plain];
+    return files.map(({ path, writes }) => ({
+      ...plain,
+      path: path && resolve(path),
+      redirects: writes ? "to" : "from",
     }));
   });
-  const unread = { command: [UNKNOWN_WORD], path: undefined, host: undefined, writes: true };
-  return asks === undefined && known.length > 0 ? known : [...known, unread];
+  const unread: LinePart = { command: [UNKNOWN_WORD], path: undefined, host: undefined, redirects: "to" };
+  return line.asks === undefined && known.length > 0 ? known : [...known, unread];
 }
 
 /** Returns the items, or the lack of one. */

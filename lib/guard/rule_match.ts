@@ -3,7 +3,7 @@ import type { ApprovalRule } from "../base/records/approval.ts";
 import { cutText, exactLine } from "../base/text.ts";
 import { isWithin } from "../system/files/forbidden_paths.ts";
 import type { Access } from "./policy.ts";
-import type { Rule } from "./rules.ts";
+import { type Rule, UNKNOWN_WORD, wideCommand } from "./rules.ts";
 import { isTaskRunner, isUnderstood } from "./understood_commands.ts";
 
 /** A call as rules are looked up for it. */
@@ -26,8 +26,10 @@ export interface WiderSubject {
   readonly access: Access;
   /** Deepest folder that holds all the call changes, links resolved. Absolute; undefined: the call changes no files */
   readonly folder: string | undefined;
-  /** Words of the command; undefined: the call runs none */
+  /** Words of the command; undefined: the call runs none, or none that an approval could speak of */
   readonly command: readonly string[] | undefined;
+  /** Words of a command of a line, UNKNOWN_WORD among them: a denial counts whatever else the line does. Default: `command` */
+  readonly words?: readonly string[] | undefined;
 }
 
 /** Calls that a rule stands for: one exact call, a tool's changes in a folder, or a command with its first argument. */
@@ -92,8 +94,14 @@ function isOf(
     const places = wider.folder !== undefined ? [wider.folder] : isWide ? paths : [];
     return places.some((place) => isWithin(place, match.folder));
   }
-  const { command = [] } = wider;
-  return command[0] === match.command[0] && command[1] === match.command[1] && (isWide || isUnderstood(command));
+  const { command = [], words = command } = wider;
+  if (isWide) return isDenied(words, match.command);
+  return command[0] === match.command[0] && command[1] === match.command[1] && isUnderstood(command);
+}
+
+/** Tells whether words may be a command with its first argument, be it behind another program: read as a written denial reads them. */
+function isDenied(words: readonly string[], [name, first]: readonly [name: string, first: string]): boolean {
+  return wideCommand([name, first, "*"])(words) || (words[0] === name && words[1] === UNKNOWN_WORD);
 }
 
 function folderMatch({ op, access }: WiderSubject, folder: string): RuleMatch {

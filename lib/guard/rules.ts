@@ -19,8 +19,8 @@ export interface CallPart {
   readonly op: string | null;
   /** Words of the command, UNKNOWN_WORD among them. Undefined: the part runs none */
   readonly command: readonly string[] | undefined;
-  /** Set for a command whose output goes to a file, which is `path` where it is known. Default false */
-  readonly writes?: boolean | undefined;
+  /** Set for a command that is redirected from or to a file, which is `path` where it is known. Default: it is not */
+  readonly redirects?: "from" | "to" | undefined;
   /** Absolute path. Undefined: the part names none */
   readonly path: string | undefined;
   /** Host as URLs have it. Undefined: the part names none */
@@ -94,7 +94,7 @@ const ALIASES: Readonly<Record<string, string>> = {
 /** Compiles the settings into the list of rights. */
 export function compileRules(settings: RuleSettings, places: RulePlaces): readonly Rule[] {
   return [
-    ...settings.rules.flatMap((rule) => [compileWritten(rule, places), ...compileUnknown(rule)]),
+    ...settings.rules.flatMap((rule) => [compileWritten(rule, places), ...compileUnknown(rule, places)]),
     ...[...new Set(settings.always_ask)].map((entry) => compileEntry(entry, "always_ask", "ask")),
     ...[...new Set(settings.auto_approve)].map((entry) => compileEntry(entry, "auto_approve", "allow")),
   ];
@@ -119,6 +119,17 @@ export function compileWritten(rule: WrittenRule, places: RulePlaces): Rule {
   const isWide = then !== "allow";
   const command = commandOf(rule);
   const path = rule.path === "" ? [] : namesOf(rule.path, places);
+  const read = isWide ? foldedNames : namesOfPath;
+  const pattern = isWide ? path.map(foldName) : path;
+  const isNamed = isWide
+    ? wideCommand(command)
+    : (words: readonly string[]) => matchesRow(command, words, { any: "*", same: matchesText });
+  // Parts of a line share the words of their command
+  let last: { readonly words: readonly string[]; readonly fits: boolean } | undefined;
+  const fits = (words: readonly string[]) => {
+    if (last?.words !== words) last = { words, fits: isNamed(words) };
+    return last.fits;
+  };
   return {
     id: `rule:${name}`,
     then,
@@ -127,33 +138,34 @@ export function compileWritten(rule: WrittenRule, places: RulePlaces): Rule {
     covers: (part) =>
       matchesText(rule.tool, part.tool) &&
       (rule.op === "" || rule.op === part.op) &&
-      (command.length === 0 || (part.command !== undefined && matchesCommand(command, part.command, isWide))) &&
+      (command.length === 0 || (part.command !== undefined && fits(part.command))) &&
       // To allow a command says nothing of the file that its output goes to
-      (isWide || command.length === 0 || path.length > 0 || part.writes !== true) &&
-      (path.length === 0 || (part.path !== undefined && matchesPath(path, part.path, isWide)) ||
-        (isWide && SEARCHES.has(part.tool) && part.path !== undefined && mayLieBelow(path, part.path))) &&
+      (isWide || command.length === 0 || path.length > 0 || part.redirects !== "to") &&
+      (path.length === 0 || (part.path !== undefined && matchesPath(pattern, read(part.path))) ||
+        (isWide && SEARCHES.has(part.tool) && part.path !== undefined && mayLieBelow(pattern, read(part.path)))) &&
       (rule.host === "" || (part.host !== undefined && (rule.host === "*" || isAmongHosts(part.host, [rule.host])))),
   };
 }
 
-/** Compiles the question about a command whose unknown words, or the unknown file of its output, may be what a rule denies or asks about. */
-function compileUnknown(rule: WrittenRule): readonly Rule[] {
-  const pattern = commandOf(rule);
-  const [program] = pattern;
+/** Compiles the question about a command whose unknown words, or whose redirection, may be what a rule denies or asks about. */
+function compileUnknown(rule: WrittenRule, places: RulePlaces): readonly Rule[] {
+  const [program] = commandOf(rule);
   if (rule.then === "allow" || (program === undefined && rule.path === "")) return [];
-  const mayRun = ([name = "", ...rest]: readonly string[]) =>
+  const named = compileWritten({ ...rule, path: "" }, places);
+  const mayBe = ([name = "", ...rest]: readonly string[]) =>
     program !== undefined && [name, ...rest].includes(UNKNOWN_WORD) &&
     (!runsNoOther(name) || matchesText(program.toLowerCase(), name.toLowerCase()));
-  const mayWrite = ({ command = [], path, writes }: CallPart) =>
-    rule.path !== "" && writes === true && path === undefined &&
-    (program === undefined || matchesCommand(pattern, command, true));
   return [{
     id: `rule:${rule.name}`,
     then: "ask",
     reason: `the rule "${rule.name}" may mean what shows only when the line runs, so a person is asked about it`,
     change: `remove "${rule.name}" from [[autonomy.rules]]`,
-    covers: (part) =>
-      matchesText(rule.tool, part.tool) && part.command !== undefined && (mayRun(part.command) || mayWrite(part)),
+    covers: (part) => {
+      const { tool, command, path, redirects } = part;
+      if (!matchesText(rule.tool, tool) || command === undefined) return false;
+      const isUnplaced = rule.path !== "" && redirects !== undefined && path === undefined;
+      return mayBe(command) || (isUnplaced && named.covers(part));
+    },
   }];
 }
 
@@ -170,43 +182,72 @@ function namesOf(pattern: string, { root, home }: RulePlaces): readonly string[]
 /** Tools that read all that lies below the path that they are given. */
 const SEARCHES: ReadonlySet<string> = new Set(["content_search", "glob_search", "git_operations"]);
 
-/** Tells whether a path below the given one may match. */
-function mayLieBelow(pattern: readonly string[], folder: string): boolean {
-  const read = pattern.map(foldName);
-  const names = folder.split(sep).filter((name, index) => index === 0 || name !== "").map(foldName);
-  const deep = read.indexOf("**");
+/** Tells whether a path below the given folder may match. */
+function mayLieBelow(pattern: readonly string[], folder: readonly string[]): boolean {
+  const names = folder.filter((name, index) => index === 0 || name !== "");
+  const deep = pattern.indexOf("**");
   return (deep !== -1 && deep <= names.length ? names.slice(0, deep) : names).every((name, index) =>
-    matchesText(read[index] ?? "", name)
+    matchesText(pattern[index] ?? "", name)
   );
 }
 
-function matchesPath(pattern: readonly string[], path: string, isWide: boolean): boolean {
-  const read = isWide ? foldName : plain;
-  return matchesRow(pattern.map(read), path.split(sep).map(read), { any: "**", same: matchesText });
+function matchesPath(pattern: readonly string[], names: readonly string[]): boolean {
+  return matchesRow(pattern, names, { any: "**", same: matchesText });
 }
 
-function plain(text: string): string {
-  return text;
+function namesOfPath(path: string): readonly string[] {
+  return path.split(sep);
 }
 
-/** Words after which a program takes a whole command in one word. */
-const TAKES_COMMAND = /^(?:-[a-z]*c|--command|-e|--eval|eval)$/;
+/** Returns what a function makes of a value, kept for the last one: all rules look at one part before they look at the next. */
+function keepingLast<T, R>(make: (value: T) => R): (value: T) => R {
+  let last: { readonly value: T; readonly made: R } | undefined;
+  return (value) => {
+    if (last === undefined || last.value !== value) last = { value, made: make(value) };
+    return last.made;
+  };
+}
+
+const foldedNames = keepingLast((path: string): readonly string[] => path.split(sep).map(foldName));
+
+/** Words after which a program takes a whole command in one word, options aside. */
+const TAKES_COMMAND = /^(?:[-+][a-z]*c|--command|-e|--eval|eval|-s|--split-string|--call)$/;
+/** Begin of a word that such a command is glued to. */
+const GLUED_COMMAND = /^(?:-[cs]|--(?:command|eval|split-string|call)=)(?=.*\s)/s;
+/** Programs that take a command in any of their words. */
+const RUN_WORDS: ReadonlySet<string> = new Set(["watch", "parallel", "ssh", "hyperfine", "tmux"]);
+
+/** Words of a command in lower case: as they are, and with those of the commands that a program takes in one word, where it takes any. */
+const foldedWords = keepingLast((words: readonly string[]): readonly (readonly string[])[] => {
+  const folded = words.map((word) => word.toLowerCase());
+  const isRun = folded.some((word) => RUN_WORDS.has(programName(word)));
+  let isNext = false;
+  const inner = folded.flatMap((word) => {
+    const [glued] = GLUED_COMMAND.exec(word) ?? [];
+    const isCommand = isRun || glued !== undefined || (isNext && (!word.startsWith("-") || /\s/.test(word)));
+    isNext = TAKES_COMMAND.test(word) || (isNext && !isCommand);
+    return isCommand ? word.slice(glued?.length).split(/[\s;|&()"'`]+/) : [word];
+  });
+  return inner.length === folded.length ? [folded] : [folded, inner];
+});
+
+/** Returns the name of a program without its folder. */
+function programName(word: string): string {
+  return word.slice(Math.max(word.lastIndexOf("/"), word.lastIndexOf("\\")) + 1);
+}
 
 /**
- * Matches a command word by word. A deny or ask reads the words without case, the program with or without its folder, and looks behind
- * programs that may start another: `env rm x` and `sh -c "rm x"` are an `rm` as well.
+ * Compiles a pattern that a deny or ask matches word by word: without case, the program with or without its folder, and behind programs that
+ * may start another: `env rm x` and `sh -c "rm x"` are an `rm` as well.
  */
-function matchesCommand(pattern: readonly string[], words: readonly string[], isWide: boolean): boolean {
-  if (!isWide) return matchesRow(pattern, words, { any: "*", same: matchesText });
-  const folded = words.map((word) => word.toLowerCase());
-  const inner = folded.flatMap((word, index) =>
-    TAKES_COMMAND.test(folded[index - 1] ?? "") ? word.split(/[\s;|&()"']+/) : [word]
-  );
+export function wideCommand(pattern: readonly string[]): (words: readonly string[]) => boolean {
   const [program = "", ...rest] = pattern.map((word) => word.toLowerCase());
   const same = (wanted: string, word: string) =>
-    matchesText(wanted, word) || (wanted === program && matchesText(wanted, word.replace(/^.*[\\/]/s, "")));
-  const row = runsNoOther(words[0] ?? "") ? [program, ...rest] : ["*", program, ...rest];
-  return [folded, inner].some((own) => matchesRow(row, own, { any: "*", same }));
+    matchesText(wanted, word) || (wanted === program && matchesText(wanted, programName(word)));
+  return (words) => {
+    const row = runsNoOther(words[0] ?? "") ? [program, ...rest] : ["*", program, ...rest];
+    return foldedWords(words).some((own) => matchesRow(row, own, { any: "*", same }));
+  };
 }
 
 /**
@@ -239,9 +280,9 @@ function matchesRow(
 
 /** Matches a text with a pattern, in which `*` stands for any characters. Each piece is looked for once, from the last one's end on. */
 export function matchesText(pattern: string, text: string): boolean {
+  if (!pattern.includes("*")) return pattern === text;
   const [first = "", ...rest] = pattern.split("*");
-  const last = rest.pop();
-  if (last === undefined) return text === first;
+  const last = rest.pop() ?? "";
   const end = text.length - last.length;
   if (end < first.length || !text.startsWith(first) || !text.endsWith(last)) return false;
   let at = first.length;

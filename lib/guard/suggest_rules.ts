@@ -78,9 +78,11 @@ function wasDenied(pattern: Pattern, denied: readonly QuestionedCall[], places: 
 
 /** Returns the patterns that fit a part, from the narrowest to the widest that still says something. Empty where none does. */
 function patternsOf(part: CallPart, places: RulePlaces): readonly Pattern[] {
-  const { tool, command, path, host, writes = false } = part;
+  const { tool, command, path, host, redirects } = part;
   const about = { tool, op: part.op ?? "", command: "", path: "", host: "" };
-  if (command !== undefined) return writes ? [] : commandsOf(command).map((text) => ({ ...about, command: text }));
+  if (command !== undefined) {
+    return redirects === "to" ? [] : commandsOf(command).map((text) => ({ ...about, command: text }));
+  }
   const place = path === undefined ? "" : relative(places.root, path);
   const paths = place === "" ? [] : pathsOf(place);
   if (path !== undefined && place !== "") return paths.map((text) => ({ ...about, path: text }));

@@ -114,6 +114,8 @@ test("whatever is not understood asks, and says why", () => {
       ["ls \ud800", /control character/],
       ["echo " + "$(echo ".repeat(9) + ")".repeat(9), /more than 8 deep/],
       ["ls;".repeat(300), /more than 256 parts/],
+      [`ls ${"> a ".repeat(300)}`, /redirected more than 256 times/],
+      [`ls ${"a ".repeat(8_192)}`, /more than 8192 words/],
     ] as const
   ) {
     assert.match(parseCommandLine(line).asks ?? "nothing", reason, line);

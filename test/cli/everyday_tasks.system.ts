@@ -56,7 +56,7 @@ const sh = (command: string, says: RegExp): Step => ["shell", { command }, says]
 const git = (input: Readonly<Record<string, unknown>>, says: RegExp): Step => ["git_operations", input, says];
 const line = (task: string, command: string, says: RegExp): Task => [task, [sh(command, says)], 0];
 
-/** What an agent does on a day, in this order on one folder. */
+/** Tasks of a day, in this order on one folder. */
 const TASKS: readonly Task[] = [
   line("look around", "ls -la && cat README.md", /^status=0[^]*Adds numbers/),
   line("find files by name", "find . -name '*.js' -not -path './node_modules/*' | sort", /^status=0[^]*src\/sum\.js/),
@@ -149,7 +149,7 @@ const TASKS: readonly Task[] = [
   ["compute in the shell", [sh("echo $((40 + 2))", /^status=0\nstdout:\n42/)], 1],
 ];
 
-/** What an agent tries on a day and cannot do, each with the way out that it is told. */
+/** Calls of a day that are refused, each with the way out that the agent is told. */
 const REFUSED: readonly Task[] = [
   line(
     "commit in the shell",

@@ -77,6 +77,7 @@ const TOOLS = [
   access,
   reason,
   enabled: reason === null,
+  turn_on: null,
   source: "builtin",
   input_schema: schema("path"),
 }));

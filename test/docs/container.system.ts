@@ -55,7 +55,11 @@ class Stage {
     for (const name of ["written", "work", "root"]) mkdirSync(join(folder, name), { recursive: true });
   }
 
-  /** Returns the command that runs what is given with the stage as its root, in a mount namespace of its own. @param before shell lines that see it as `$ROOT` */
+  /**
+   * Returns the command that runs what is given with the stage as its root, in a mount namespace of its own. Packages that this machine is
+   * installing at the moment are left out: the base image would not have them.
+   * @param before shell lines that see it as `$ROOT`
+   */
   command(inside: readonly string[], before = ""): readonly string[] {
     const root = join(this.#folder, "root");
     const layers = `lowerdir=${this.#base}:/,upperdir=${this.written},workdir=${join(this.#folder, "work")}`;
@@ -63,6 +67,7 @@ class Stage {
 mount -t tmpfs tmpfs ${root}/tmp
 mount -t proc proc ${root}/proc
 mount --bind /dev ${root}/dev
+rm -f ${root}/var/lib/dpkg/updates/*
 ${before.replaceAll("$ROOT", root)}
 cd ${root} && pivot_root . . && umount -l . && cd /
 exec "$@"`;

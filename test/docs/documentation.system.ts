@@ -12,6 +12,7 @@ import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { unknownWords } from "./support/check_words.ts";
 import { type Block, parsePage, readPages } from "./support/read_pages.ts";
 import { commandsOf, linkPackages, runPage, write } from "./support/run_page.ts";
+import { withTutorialModel } from "./support/tutorial_model.ts";
 
 /** Languages that a block without a mark may have; `text` is output and not code. */
 const LANGUAGES = ["sh", "console", "ts", "js", "toml", "json", "markdown", "text"];
@@ -34,7 +35,14 @@ const NOT_HERE = ON_DENO
 const isProgram = ({ language, notRun }: Block) => ["ts", "js"].includes(language) && notRun === undefined;
 
 describe("the commands and programs of a page work, in order, against a gateway", { concurrency: 4 }, () => {
-  for (const page of PAGES) test(page.path, { skip: NOT_HERE }, () => runPage(page));
+  for (const page of PAGES) {
+    const isTutorial = page.path === "docs/tutorial.md";
+    test(
+      page.path,
+      { skip: NOT_HERE },
+      () => isTutorial ? withTutorialModel((env) => runPage(page, env)) : runPage(page),
+    );
+  }
   test(
     "its programs have the right types",
     { skip: ON_DENO && "on Node it is the same compiler" },

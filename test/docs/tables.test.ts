@@ -7,6 +7,7 @@ import { ROUTES } from "../../handlers/routes.ts";
 import { FRAMES, parseFrame } from "../../handlers/websocket/frames.ts";
 import { agentEventSchema } from "../../lib/base/records/agent_event.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
+import { llmsText } from "../../scripts/llms_text.ts";
 import { PROJECT_ROOT } from "../support/source_files.ts";
 import { parsePage } from "./support/read_pages.ts";
 
@@ -59,6 +60,19 @@ test("the README has at most 120 lines, and its picture at most 200 kB", () => {
   const picture = readFileSync(join(PROJECT_ROOT, "docs/dashboard.png"));
   assert.equal(picture.subarray(1, 4).toString(), "PNG");
   assert.ok(picture.length <= 200_000, `${picture.length} bytes`);
+});
+
+test("docs/llms.txt lists the pages that are there, with what they promise", () => {
+  assert.equal(read("docs/llms.txt"), llmsText(), "make it anew: npm run docs");
+});
+
+test("a word of docs/glossary.md is the term that the project uses", () => {
+  const words = [...read("docs/glossary.md").matchAll(/^\| \[(.+?)\]/gm)].map((match) => match[1] ?? "");
+  const terms = [...read(join("docs/design", "glossary.md")).matchAll(/^\| (.+?) \|/gm)].map((match) => match[1] ?? "");
+  // Words for users alone
+  const others = ["outside content", "gateway", "MCP server"];
+  assert.ok(words.length > 20, `${words.length} words were found`);
+  assert.deepEqual(words.filter((word) => ![...terms, ...others].includes(word)), []);
 });
 
 test("the pages are in the package, for npm and for Deno", () => {

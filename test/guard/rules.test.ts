@@ -68,12 +68,25 @@ for (const [command, both, denied, neither] of COMMANDS) {
 }
 
 test("a deny looks into the one word that a shell is given as a command, and an allow does not", () => {
-  for (const shell of [["sh", "-c"], ["bash", "-lc"], ["env", "eval"], ["x", "--command"]]) {
+  for (
+    const shell of [
+      ...[["sh", "-c"], ["bash", "-lc"], ["env", "eval"], ["x", "--command"], ["env", "-S"], ["npx", "--call"]],
+      ...[["bash", "-c", "-x"], ["bash", "-c", "--"], ["watch", "-n", "1"], ["nice", "/usr/bin/ssh", "host"], [
+        "parallel",
+      ]],
+    ]
+  ) {
     const command = [...shell, "cd x && rm -rf y"];
     assert.ok(covers({ command: "rm *", then: "deny" }, { command }), shell.join(" "));
     assert.ok(!covers({ command: "rm *" }, { command }), shell.join(" "));
   }
-  assert.ok(!covers({ command: "rm *", then: "deny" }, { command: ["git", "commit", "-m", "do not rm it"] }));
+  for (const glued of ["-Srm x", "--split-string=rm x", "--call=a; rm x", "-c`rm x`"]) {
+    assert.ok(covers({ command: "rm *", then: "deny" }, { command: ["env", glued] }), glued);
+  }
+  for (const more of [[], ["-c", "a=b"], ["-s"]]) {
+    const command = ["git", ...more, "commit", "-m", "do not rm it"];
+    assert.ok(!covers({ command: "rm *", then: "deny" }, { command }), more.join(" "));
+  }
   // A word with a blank is one word
   assert.ok(!covers({ command: "git log" }, { command: ["git log"] }));
 });

@@ -39,6 +39,7 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/chat/completions", body: { messages: HI } },
   { path: "/webhook", body: { message: "Hi" } },
   { path: "/v1/tools/glob_search/call", body: { input: { pattern: "*" } }, optional: true },
+  { path: "/v1/tools/glob_search/enable" },
   { path: "/mcp" },
   { path: "/v1/approvals/none", body: { decision: "approve" }, missing: true },
   { path: "/v1/conversations/none", body: { title: "x" }, missing: true },

@@ -34,6 +34,7 @@ const BY_KEY = [
   "browser_cookies",
   "browser_logins",
   "budget_days",
+  "command_folders",
   "documents",
   "idempotent_replies",
   "accepted_mcp_tools",
@@ -75,7 +76,7 @@ const BY_KEY = [
   "workspaces",
 ];
 
-const REWRITTEN = ["audit_head", "open_runs", "processes"];
+const REWRITTEN = ["audit_head", "documents", "open_runs", "processes"];
 
 const TABLES = (dataDir: string, workspace: Workspace) => ({ config: CONFIG, dataDir, workspace });
 

@@ -281,7 +281,7 @@ function isIn({ path }: WrittenRule, name: string): boolean {
   return path === "**" || path === name || (path.endsWith("/**") && name.startsWith(path.slice(0, -2)));
 }
 
-/** What a line did. */
+/** Programs that a line ran, and files that it wrote. */
 interface Recorded {
   /** Words of each command that ran */
   readonly commands: readonly (readonly string[])[];

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { linkSync, symlinkSync } from "node:fs";
+import { linkSync, realpathSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -69,6 +69,7 @@ const TEXTS = [
   ...PATHS,
   ...PATHS.map((path) => `cat ${path}`),
   ...PATHS.map((path) => `*** Begin Patch\n*** Add File: ${path}\n+x\n*** End Patch`),
+  ...["cat < src/a.ts > new.txt", "cd src && cat < a.ts", "cat < out/secret.txt", "echo $(cat < $f)", "ls > secrets/x"],
   ...["ls", "ls; ls", "rm notes.txt", "gate", "*", "http://127.0.0.1/a", "http://example.test/a"],
 ];
 
@@ -104,12 +105,26 @@ function explainer(root: string, { processes }: ToolBench, config: () => Config)
     services: onlyLooking({
       ...{ processes, redactor, commands: createCommandLookup(), files: createFiles(options) },
       environment: () => undefined,
-    }),
+    }, BUILTIN_TOOLS),
     ...{ ...options, config, workspaceRoot: root, log: SILENT, metrics: createMetrics() },
     redact: redactor.redact,
     audit: () => Promise.resolve(false),
   });
 }
+
+const probe = await createToolBench({ root: realpathSync(".") }).processes.containment({ sandbox: "auto" });
+/** True where lines of bash can be tried too */
+const CONTAINED = probe.kind === "contained";
+
+/** Rules that speak of the texts above. */
+const RULE = fc.record({
+  tool: fc.constantFrom("*", "shell", "write_file"),
+  path: fc.constantFrom("", "src/**", "secrets/**", "**", "docs/**"),
+  command: fc.constantFrom("", "", "cat *", "ls"),
+  then: fc.constantFrom("allow", "ask", "deny"),
+}).filter(({ tool, path, command, then }) =>
+  tool !== "shell" && tool !== "*" || path !== "" || command !== "" || then !== "allow"
+);
 
 /** Configuration files: every level, the tool on and off, in every list, with what widens and narrows its reach. */
 function tables(tool: Tool): fc.Arbitrary<ConfigTable> {
@@ -121,12 +136,20 @@ function tables(tool: Tool): fc.Arbitrary<ConfigTable> {
     forbidden_paths: fc.subarray(["secrets"]),
     allow_sensitive_file_reads: fc.boolean(),
     allow_sensitive_file_writes: fc.boolean(),
+    rules: fc.array(RULE, { maxLength: 3 }).map((all) => all.map((rule, index) => ({ name: `r${index}`, ...rule }))),
     on: fc.boolean(),
     root: fc.constantFrom(".", "src"),
-  }).map(({ on, root, ...autonomy }) => {
+    contained: fc.constantFrom(false, CONTAINED),
+  }).map(({ on, root, contained, ...autonomy }) => {
+    const shell = contained ? { syntax: "contained" } : { sandbox: "off" };
     const table: ConfigTable = {
       autonomy,
-      security: { shell: { sandbox: "off" }, read_file: { allowed_root: root }, write_file: { allowed_root: root } },
+      security: {
+        shell,
+        ...contained ? { allowed_commands: ["*"] } : {},
+        read_file: { allowed_root: root },
+        write_file: { allowed_root: root },
+      },
     };
     return on && tool.enabledBy !== undefined ? applyEdit(table, `set ${tool.enabledBy}`) : table;
   });
@@ -162,13 +185,14 @@ for (const tool of BUILTIN_TOOLS) {
               return Promise.resolve({ decision: "deny", rule: "approval", reason });
             },
           });
-          const seen = asked ? "ask" : ran ? "allow" : expected === "bad_input" ? "bad_input" : "deny";
+          // An allowed read is refused as it opens its file
+          const isRefused = !ran || codes.some((code) => REFUSALS.test(code));
+          const seen = asked ? "ask" : !isRefused ? "allow" : expected === "bad_input" ? "bad_input" : "deny";
           assert.equal(seen, expected, result.output);
           if (judged.kind === "bad_input") {
             assert.ok(judged.error instanceof ToolError);
             assert.equal(result.output, judged.error.message);
-          } else if (!ran) assert.equal(result.output, judged.decision.reason);
-          assert.deepEqual(codes.filter((code) => REFUSALS.test(code)), [], result.output);
+          } else if (isRefused) assert.equal(result.output, judged.decision.reason);
         }),
         RUNS,
       );

@@ -1,6 +1,11 @@
 import { realpath, stat } from "node:fs/promises";
 import { relative, resolve, sep } from "node:path";
-import { type CommandLineParts, parseCommandLine, type ShellPart } from "../../base/parse_command_line.ts";
+import {
+  type CommandLineParts,
+  parseCommandLine,
+  type RedirectedFile,
+  type ShellPart,
+} from "../../base/parse_command_line.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 
 /** Words of one part of a contained line that may name files, and the folders that it may run in. */
@@ -52,6 +57,24 @@ export function placeParts({ parts }: CommandLineParts, folder: string): readonl
     if (part.words[0] === "cd") folders = afterCd(part, folders);
     return placed;
   });
+}
+
+/**
+ * Returns the files that each part of a line is redirected from and to, in every folder that it may run in.
+ * @param folder absolute path of the folder that the line begins in
+ * @returns for each part the absolute paths, with the `..` that lead where links in front of them do. `path` undefined: it shows only when the
+ *   line runs
+ */
+export function placeRedirections(line: CommandLineParts, folder: string): readonly (readonly RedirectedFile[])[] {
+  const placed = placeParts(line, folder);
+  return line.parts.map(({ files }, index) =>
+    files.filter(({ path }) => path !== "/dev/null").flatMap(({ path, writes }): readonly RedirectedFile[] => {
+      // The root is where an absolute path begins, wherever the line is
+      const folders = path?.startsWith("/") === true ? ["/"] : placed[index]?.folders;
+      if (path === undefined || folders === undefined) return [{ path: undefined, writes }];
+      return folders.map((each) => ({ path: `${each}/${path}`, writes }));
+    })
+  );
 }
 
 function placePart({ words, files }: ShellPart, folders: readonly string[] | undefined): PlacedPart {

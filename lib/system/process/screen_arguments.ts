@@ -1,4 +1,4 @@
-import { realpath } from "node:fs/promises";
+import { readlink, realpath } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import { type FileState, fileState } from "../files/file_state.ts";
@@ -142,18 +142,26 @@ async function placesOf(
   return await Promise.all(pairs.map(async ([name, folder]) => [name, await realPathOf(name, folder)] as const));
 }
 
+/** Links to nothing that are followed one after the other, as many as Linux follows */
+const MAX_LINKS = 40;
+
 /**
  * Returns where a path leads, name by name, as the operating system walks it: `link/..` is the parent of the link's target. What does
- * not exist is taken by its name.
+ * not exist is taken by its name, and so is what a link to nothing leads to: a program that opens it makes it there.
  */
-export async function realPathOf(path: string, workspace: string): Promise<string> {
+export async function realPathOf(path: string, workspace: string, links = MAX_LINKS): Promise<string> {
   let at = path.startsWith("/") ? "/" : workspace;
-  for (const name of path.split("/")) {
-    if (name === "" || name === ".") continue;
+  const names = path.split("/").filter((name) => name !== "" && name !== ".");
+  for (const [index, name] of names.entries()) {
     if (name === "..") at = dirname(at);
     else {
-      const next = join(at, name);
-      at = await realpath(next).catch(() => next);
+      const [folder, next] = [at, join(at, name)];
+      at = await realpath(next).catch(async () => {
+        // Behind a name in the middle that is not there nothing is made
+        const isLast = index === names.length - 1 && links > 0;
+        const target = isLast ? await readlink(next).catch(() => undefined) : undefined;
+        return target === undefined ? next : await realPathOf(target, folder, links - 1);
+      });
     }
   }
   return at;

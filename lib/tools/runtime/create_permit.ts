@@ -7,9 +7,11 @@ import { redactJson, type Redactor } from "../../base/redact.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import { asksAlways, type Decision, type Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
+import { UNKNOWN_WORD } from "../../guard/rules.ts";
 import { isStorageAway } from "../../storage/read_records.ts";
 import { isTameBuiltin } from "../../system/process/placed_parts.ts";
 import type { CallAudit } from "./audit_call.ts";
+import { isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, CallBinding } from "./tool_call.ts";
@@ -29,9 +31,9 @@ export interface PermitOptions extends RememberedAnswers {
   readonly workspaceRoot: string;
   readonly redact: (text: string) => string;
   readonly masked: Redactor["masked"];
-  readonly policy: Pick<ToolPolicy, "decide" | "placesOf">;
-  /** Refuses a call that nobody can allow. @throws {ToolError} */
-  readonly screen: (tool: Tool, prepared: PreparedCall) => Promise<void>;
+  readonly policy: Pick<ToolPolicy, "decide" | "decideAtPlaces" | "placesOf">;
+  /** Refuses a call that nobody can allow. @param opens false: its files are left to the call @throws {ToolError} */
+  readonly screen: (tool: Tool, prepared: PreparedCall, opens: boolean) => Promise<void>;
   /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
   readonly bind: (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
   /** Set where gateways share the database. Default: the gateway is alone */
@@ -46,8 +48,6 @@ interface Word {
   readonly approvalId?: string;
 }
 
-/** Rule of a call that the rules for its files refuse, or the tool's own for what it finds. */
-export const RULE_SCREEN = "screen";
 /** Rule of a call whose state cannot be looked at, or is not the approved one. */
 export const RULE_BINDING = "binding";
 
@@ -85,7 +85,8 @@ export function createPermit(options: PermitOptions): PermitCall {
     let step = RULE_SCREEN;
     try {
       // Nobody is asked about a call that cannot run, and none is recorded as begun
-      await options.screen(tool, prepared);
+      // A file is opened once where that refuses a read in the same words
+      await options.screen(tool, prepared, kind !== "allow" || !isPlainRead(prepared));
       step = RULE_BINDING;
       if (kind === "allow" && request.approvedDigest === undefined) {
         return await denialBefore(tool, { prepared, request }, options) ?? { ok: true, rule, binding: undefined };
@@ -147,7 +148,8 @@ async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Per
   const { approvalId } = answer;
   const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };
   if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
-  const again = policy.decide(tool, prepared, request.taint);
+  const decided = policy.decide(tool, prepared, request.taint);
+  const again = await policy.decideAtPlaces(tool, { prepared, decision: decided }, request.taint);
   if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
   const now = await bind(tool, prepared, request.signal);
   return now.digest === binding.digest
@@ -223,8 +225,11 @@ function partsOf(
   { subject, prepared: { effects: { line } } }: Pick<ApprovalRequest, "subject" | "prepared">,
 ): readonly RuleSubject[] {
   const { wider } = subject;
-  if (line === undefined || line.parts.length < 2 || wider === undefined) return [subject];
-  return line.parts.map((part) => ({ ...subject, wider: { ...wider, command: wordsOf(part, line) } }));
+  if (line === undefined || line.parts.length === 0 || wider === undefined) return [subject];
+  return line.parts.map((part) => {
+    const words = part.words.map((word) => word ?? UNKNOWN_WORD);
+    return { ...subject, wider: { ...wider, command: wordsOf(part, line), words } };
+  });
 }
 
 /** Returns the words of a part that a rule for a command speaks of: all are known, and none is redirected. undefined: no rule does */

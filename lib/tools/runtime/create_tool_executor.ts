@@ -13,10 +13,10 @@ import {
   createPermit,
   type Permit,
   type PermitCall,
+  type PermitOptions,
   type Refusal,
   type RememberedAnswers,
   RULE_BINDING,
-  RULE_SCREEN,
 } from "./create_permit.ts";
 import { type CatalogueOptions, createCatalogue, matchesPatterns, type ToolCatalogue } from "./registry.ts";
 import {
@@ -28,7 +28,7 @@ import {
   runCall,
   surroundings,
 } from "./run_call.ts";
-import { decidedLater, NotKnown, requireReached } from "./look_ahead.ts";
+import { decidedLater, NotKnown, requireReached, RULE_SCREEN } from "./look_ahead.ts";
 import type { PreparedCall, Tool, ToolServices } from "./tool.ts";
 import type { CheckedPicture } from "./check_pictures.ts";
 import type { CallBinding, ToolResult } from "./tool_call.ts";
@@ -59,7 +59,7 @@ interface ExecutorParts {
   readonly catalogue: ToolCatalogue;
   readonly policy: ToolPolicy;
   readonly permit: PermitCall;
-  readonly screen: (tool: Tool, prepared: PreparedCall) => Promise<void>;
+  readonly screen: PermitOptions["screen"];
   readonly bind: Bind;
   readonly taint: CallTaint;
   /** Counts a call by its outcome */
@@ -80,7 +80,8 @@ export function createToolExecutor(given: ToolExecutorOptions): ToolExecutor {
   });
 
   const about = (tool: Tool) => surroundings(options, tool, { services: options.services, config: options.config() });
-  const screen = (tool: Tool, prepared: PreparedCall) => requireReached(tool, prepared, about(tool));
+  const screen: PermitOptions["screen"] = (tool, prepared, opens) =>
+    requireReached(tool, prepared, { context: about(tool), opens });
   const bind: Bind = async (tool, prepared, signal) => {
     const { services, workspaceRoot } = options;
     const hidden = hiddenByOthers(services.redactor.masked(prepared.input));
@@ -171,7 +172,7 @@ async function lookAhead(
   if (decision.kind === "deny") return judged;
   let rule = RULE_SCREEN;
   try {
-    await screen(tool, prepared);
+    await screen(tool, prepared, true);
     rule = RULE_BINDING;
     if (decision.kind === "ask") await bind(tool, prepared, signal);
   } catch (error) {
@@ -252,7 +253,9 @@ async function call(given: ToolCallRequest, parts: ExecutorParts): Promise<ToolC
   const read = await look(() => parts.taint.before({ tool, prepared, request }));
   // A file was marked, or exchanged for a marked one, since the decision. An approval is bound to the files themselves
   if (permitted.binding === undefined && read.some((origin) => !ahead.includes(origin))) {
-    const again = policy.decide(tool, prepared, request.taint?.with(read));
+    const tainted = request.taint?.with(read);
+    const decided = policy.decide(tool, prepared, tainted);
+    const again = await policy.decideAtPlaces(tool, { prepared, decision: decided }, tainted);
     if (again.kind !== "allow") return await refuseWith("denied", again, prepared);
   }
   await request.onStart?.(found.by === undefined ? prepared : { ...prepared, input: namedInput(found.by) });

@@ -1,6 +1,11 @@
 import { ToolError } from "../../base/errors.ts";
+import { withoutEnd } from "../../base/text.ts";
+import { parsePath } from "../../system/files/parse_path.ts";
 import { readScope, writeScope } from "../files/file_scope.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolServices } from "./tool.ts";
+
+/** Rule of a call that the rules for its files refuse, or the tool's own for what it finds. */
+export const RULE_SCREEN = "screen";
 
 /** Codes of refusals by the rules for paths. Any other fault of a file, as that there is none, is for the call itself to say. */
 const REFUSALS: ReadonlySet<string> = new Set([
@@ -8,23 +13,39 @@ const REFUSALS: ReadonlySet<string> = new Set([
   ...["hard_link", "symbolic_link"],
 ]);
 
+/** Tells whether a call is refused by the rules for paths. */
+export function isPathRefusal(error: unknown): error is ToolError {
+  return error instanceof ToolError && REFUSALS.has(error.code);
+}
+
+/** Tells whether a call reads files by their paths and changes nothing: it is refused as it opens them. */
+export function isPlainRead({ access, effects: { root } }: Pick<PreparedCall, "access" | "effects">): boolean {
+  return access === "read" && root === "read_file";
+}
+
 /**
  * Looks for reasons that refuse a call whoever approves it: those of the tool itself, and the rules for the files that the call names. Has
  * no effect. The call makes the same checks again when it opens its files.
+ * @param opens false: the files are left to the call
  * @throws {ToolError}
  */
-export async function requireReached(tool: Tool, prepared: PreparedCall, context: ScreenContext): Promise<void> {
+export async function requireReached(
+  tool: Tool,
+  prepared: PreparedCall,
+  { context, opens }: { readonly context: ScreenContext; readonly opens: boolean },
+): Promise<void> {
   await prepared.screen?.(context);
   const { paths = [], root } = prepared.effects;
-  if (root === undefined || !tool.needs.includes("files")) return;
+  if (!opens || root === undefined || !tool.needs.includes("files")) return;
   const { files } = context.services;
   for (const path of new Set(paths)) {
     try {
+      parsePath(path, root === "write_file" ? "write" : "open");
       if (root === "write_file") await files.inspect(path, writeScope(context), { maxBytes: undefined });
       // A folder may be named with a slash at its end
-      else await (await files.open(path.replace(/(?<=.)\/+$/, ""), readScope(context))).close();
+      else await (await files.open(path.charAt(0) + withoutEnd(path.slice(1), "/"), readScope(context))).close();
     } catch (error) {
-      if (!(error instanceof ToolError) || REFUSALS.has(error.code)) throw error;
+      if (!(error instanceof ToolError) || isPathRefusal(error)) throw error;
     }
   }
 }
@@ -51,16 +72,14 @@ export class NotKnown extends Error {
 }
 
 /**
- * Returns services for looking ahead alone: the given ones, which have no effect while a call is screened and bound. Any use of another one
- * throws NotKnown.
+ * Returns the services that `tools` need, for looking ahead alone: the given ones, which have no effect while a call is screened and bound.
+ * Any use of another one throws NotKnown.
  */
-export function onlyLooking(given: Partial<ToolServices>): ToolServices {
-  const services = new Proxy(given, {
-    get: (known, name: ServiceName) =>
-      known[name] ?? unknownService(FINDS[name] ?? `what the gateway knows of "${name}"`),
-  });
+export function onlyLooking(given: Partial<ToolServices>, tools: readonly Pick<Tool, "needs">[]): ToolServices {
+  const needed = tools.flatMap(({ needs }) => needs);
+  const stops = needed.map((name) => [name, unknownService(FINDS[name] ?? `what the gateway knows of "${name}"`)]);
   // The missing ones end the look at their first use
-  return services as ToolServices;
+  return { ...Object.fromEntries(stops), ...given } as ToolServices;
 }
 
 function unknownService(what: string): unknown {

@@ -8,6 +8,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import { CallAsker } from "./call_asker.ts";
+import { isPathRefusal, isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
 import { INSUFFICIENT_SCOPE } from "./owned_things.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolContext, ToolServices } from "./tool.ts";
@@ -67,7 +68,7 @@ export async function runCall(
   };
   const ending = await runBounded(work, { clock: runner.clock, timeoutMs, signal: request.signal });
   questions?.end();
-  const ended = toEnded(ending, { runner, tool, request, timeoutMs });
+  const ended = toEnded(ending, { runner, tool, prepared, request, timeoutMs });
   if ("error" in ended || questions === undefined || questions.taint.length === 0) return ended;
   // A tool that failed may quote an answer
   return { ...ended, result: { ...ended.result, taint: joinTaints(ended.result.taint, questions.taint) } };
@@ -77,11 +78,12 @@ export async function runCall(
 interface RanCall {
   readonly runner: CallRunner;
   readonly tool: Tool;
+  readonly prepared: PreparedCall;
   readonly request: ToolCallRequest;
   readonly timeoutMs: number;
 }
 
-function toEnded(ending: Ending<ToolResult>, { runner, tool, request, timeoutMs }: RanCall): Ended {
+function toEnded(ending: Ending<ToolResult>, { runner, tool, prepared, request, timeoutMs }: RanCall): Ended {
   switch (ending.kind) {
     case "done":
       return { outcome: ending.value.isError ? "error" : "ok", result: ending.value };
@@ -96,6 +98,9 @@ function toEnded(ending: Ending<ToolResult>, { runner, tool, request, timeoutMs 
       if (away !== undefined) return { outcome: "error", result: failedResult(awayMeanwhile(tool.name)), away };
       if (ending.error instanceof ToolError && ending.error.code === INSUFFICIENT_SCOPE) {
         return { outcome: "denied", result: failedResult(ending.error.message) };
+      }
+      if (isPathRefusal(ending.error) && isPlainRead(prepared)) {
+        return { outcome: "denied", rule: RULE_SCREEN, result: failedResult(ending.error.message) };
       }
       if (ending.error instanceof ToolError || isUnreadable(ending.error)) {
         const isUnknown = ending.error instanceof ToolError && ending.error.code === OUTCOME_UNKNOWN;

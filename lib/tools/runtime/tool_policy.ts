@@ -4,6 +4,8 @@ import type { Config } from "../../config/config.ts";
 import { type Access, decide, type Decision, type Effects } from "../../guard/policy.ts";
 import { ANSWERS } from "../../guard/rules.ts";
 import { shown } from "../../system/files/parse_path.ts";
+import { placeRedirections } from "../../system/process/placed_parts.ts";
+import { realPathOf } from "../../system/process/screen_arguments.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 
 /** Decision about a call, or `bad_input` with the error when the call cannot be prepared or is not admitted. */
@@ -179,19 +181,32 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     async decideAtPlaces(tool, { prepared, decision }, run) {
       const { effects } = prepared;
       const isNamed = options.config().autonomy.rules.some(({ path }) => path !== "");
-      if (decision.kind === "deny" || !isNamed || (effects.paths ?? []).length === 0) return decision;
-      const paths = pathsOf(effects);
-      const [workspaceRoot = "", home = "", ...places] = await realPlaces([
+      if (decision.kind === "deny" || !isNamed) return decision;
+      const { line } = effects;
+      const redirections = line === undefined ? [] : placeRedirections(line, fileRootOf(effects));
+      const given = pathsOf(effects);
+      const opened = redirections.flat().flatMap(({ path = [] }) => path);
+      const paths = [...given, ...opened];
+      if (paths.length === 0) return decision;
+      const [workspaceRoot = "", home = "", ...named] = await realPlaces([
         options.workspaceRoot,
         options.home,
-        ...paths,
+        ...given,
       ]);
-      const again = decideCall(tool, { ...prepared, effects: { ...effects, paths: places } }, run, {
-        workspaceRoot,
-        home,
-      });
+      const places = [...named, ...await Promise.all(opened.map((path) => realPathOf(path, "/")))];
+      const placeOf = new Map(paths.map((path, index) => [path, places[index] ?? path]));
+      const parts = line?.parts.map((part, index) => ({
+        ...part,
+        files: (redirections[index] ?? []).map((file) => ({ ...file, path: placeOf.get(file.path ?? "") })),
+      }));
+      const real = {
+        ...effects,
+        ...(effects.paths === undefined ? {} : { paths: named }),
+        ...(line === undefined || parts === undefined ? {} : { line: { ...line, parts } }),
+      };
+      const again = decideCall(tool, { ...prepared, effects: real }, run, { workspaceRoot, home });
       if (ANSWERS.indexOf(again.kind) >= ANSWERS.indexOf(decision.kind)) return decision;
-      const moved = paths.findIndex((path, index) => path !== places[index]);
+      const moved = paths.findIndex((path, index) => resolve(path) !== places[index]);
       const why = `${shown(paths[moved] ?? "")} leads to ${shown(places[moved] ?? "")}, and `;
       return { ...again, reason: again.reason.replace(/^[^:]*: /, (head) => head + why) };
     },

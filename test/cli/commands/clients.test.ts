@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { lstatSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { parse } from "yaml";
@@ -71,8 +71,16 @@ test("a file is written after its change was shown without the token, and keeps 
         assert.match(text, kept[format as keyof typeof kept]);
         const isOld = /"command": "old"|command = "old"|model: old/.test(text);
         assert.equal(isOld, ["opencode", "zed"].includes(name), "an older entry of ours is replaced whole");
-        assert.equal(statSync(path).mode & 0o777, 0o640);
+        assert.equal(statSync(path).mode & 0o777, 0o600, "it holds a token");
       }
+      const kept = join(home, "dotfiles.json");
+      writeFileSync(kept, "{}", { mode: 0o644 });
+      const link = join(home, ".cursor/mcp.json");
+      rmSync(link);
+      symlinkSync(kept, link);
+      await run(["clients", "cursor", "--write", "--yes"]);
+      assert.deepEqual([lstatSync(link).isSymbolicLink(), statSync(kept).mode & 0o777], [true, 0o600]);
+      assert.equal(tokensOf(readFileSync(kept, "utf8")).length, 1);
       const fresh = join(home, ".codex/config.toml");
       writeFileSync(fresh, "");
       await run(["clients", "codex", "--write", "--yes"]);
@@ -122,4 +130,18 @@ test("a block is entered into an empty file of each form, and a second time with
     assert.equal(await enterBlock(format, once, facts), once, name);
     if (format !== "env") assert.deepEqual(JSON.parse(JSON.stringify(READERS[format](once))), facts, name);
   }
+});
+
+test("a file whose other entries would be lost is not changed", async () => {
+  const block = { mcpServers: { postern: { url: "http://x" } } };
+  await assert.rejects(enterBlock("json", '{"id": 12345678901234567890}', block), /12345678901234567890/);
+  const kept = '{"id": 9007199254740991, "text": "12345678901234567890", "cost": 0.1234567890123456}';
+  assert.match(await enterBlock("json", kept, block), /"cost": 0\.1234567890123456,/);
+  const models = { models: [{ name: "Postern", model: "m" }] };
+  const shared = "other: &all\n  - name: Mine\nmodels: *all\n";
+  await assert.rejects(enterBlock("yaml", shared, models), /"models" is no list of its own/);
+  await assert.rejects(enterBlock("yaml", "models:\n  mine: a\n", models), /"models" is no list of its own/);
+  assert.match(await enterBlock("yaml", "models:\n", models), /name: Postern/);
+  const long = `prompt: ${"a long line ".repeat(20)}of words\n`;
+  assert.ok((await enterBlock("yaml", long, models)).startsWith(long), "a line of somebody else stays as it is");
 });

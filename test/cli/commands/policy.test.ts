@@ -131,9 +131,14 @@ test("paths are those of the running gateway's folder, unless --workspace names 
         "\n",
         1,
       )[0];
+    const rule = '[[autonomy.rules]]\nname = "notes"\ntool = "*"\npath = "notes/**"\nthen = "deny"\n';
+    writeFileSync(join(home, "postern.toml"), rule);
     await withGateway(["--workspace", home], async () => {
       assert.equal(await decide(), "allow");
       assert.equal(await decide("--workspace", cwd), "deny");
+      const { stdout } = await run(["policy", "explain", "read_file", "--input", "notes/x"]);
+      assert.match(stdout, /^deny\n.*the rule "workspace\/notes" denies it/, "its workspace narrows the gateway");
+      assert.match((await run(["policy", "list"])).stdout, /^rule:workspace\/notes +deny/m);
     });
     assert.equal(await decide(), "deny");
   }));

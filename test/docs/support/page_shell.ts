@@ -15,14 +15,16 @@ export interface Said {
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
+  /** Output as a terminal shows it: in its order, with the answers typed, where any were; else stdout before stderr */
+  readonly shown: string;
 }
 
 /** A shell as a reader of one page has it: what a command sets, the next one finds. */
 export interface PageShell {
   /** Environment that a program of the page starts with */
   readonly environment: Readonly<Record<string, string>>;
-  /** Runs one command to its end. */
-  run(command: string): Promise<Said>;
+  /** Runs one command to its end. @param types lines that the reader types while it asks. Default: nobody is there to ask */
+  run(command: string, types?: readonly string[]): Promise<Said>;
   /** Starts one command that runs on, and waits for a text of its output. */
   start(command: string, text: string): Promise<void>;
 }
@@ -48,7 +50,8 @@ export async function withPageShell(
   for (const name of ["calls", "bin"]) mkdirSync(join(folder, name), { recursive: true });
   writeFileSync(join(folder, "bin/postern"), SHIM);
   chmodSync(join(folder, "bin/postern"), 0o755);
-  const commands = await serveCommands(machine, join(folder, "calls"));
+  let answers: readonly string[] | undefined;
+  const commands = await serveCommands(machine, { calls: join(folder, "calls"), answers: () => answers });
   const env = {
     ...RUN_ENV,
     ...environment,
@@ -74,12 +77,15 @@ export async function withPageShell(
   try {
     await use({
       environment: env,
-      async run(command) {
+      async run(command, types) {
+        answers = types;
+        commands.forget();
         const { number, read } = send(command, false);
         const pattern = new RegExp(`^${number} (\\d+)$`, "m");
         await until(() => pattern.test(codes) || bash.exitCode !== null, () => `Nothing came of: ${command}`);
         const code = Number(pattern.exec(codes)?.[1] ?? bash.exitCode);
-        return { code, stdout: read("out"), stderr: read("err") };
+        const [stdout, stderr] = [read("out"), read("err")];
+        return { code, stdout, stderr, shown: types === undefined ? `${stdout}${stderr}` : commands.shown() };
       },
       async start(command, text) {
         const { read } = send(command, true);
@@ -95,8 +101,12 @@ export async function withPageShell(
 }
 
 /** Serves the shim: each request names the folder of one call. */
-async function serveCommands(machine: Machine, calls: string) {
+async function serveCommands(
+  machine: Machine,
+  { calls, answers }: { readonly calls: string; readonly answers: () => readonly string[] | undefined },
+) {
   let output = "";
+  let forgotten = 0;
   const running = new Set<() => void>();
   const server = createServer((request, response) => {
     const folder = join(calls, (request.url ?? "/").slice(1));
@@ -108,8 +118,13 @@ async function serveCommands(machine: Machine, calls: string) {
     );
     const seen = { stdout: 0, stderr: 0 };
     const stops: (() => void)[] = [];
+    const typed = answers();
+    let asked = 0;
     const call = machine.run(words, {
       env,
+      ...(typed === undefined
+        ? {}
+        : { answers: typed, onQuestion: (question) => output += `${question}${typed[asked++]}\n` }),
       ...(stdin === "" ? {} : { stdin }),
       onInterruptible: (interrupt) => stops.push(interrupt),
       onOutput({ stdout, stderr }) {
@@ -134,6 +149,9 @@ async function serveCommands(machine: Machine, calls: string) {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     output: () => output,
+    /** Output since `forget`, as a terminal shows it */
+    shown: () => output.slice(forgotten),
+    forget: () => void (forgotten = output.length),
     async end() {
       for (const stop of running) stop();
       await until(() => running.size === 0, () => `A command of the page does not end: ${output}`);

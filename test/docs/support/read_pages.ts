@@ -15,6 +15,8 @@ export interface Block {
   readonly until: string | undefined;
   /** `<!-- exits: 1 -->`: exit code of its last command. Default 0 */
   readonly exits: number;
+  /** `<!-- types: 5, ~/notes -->`: lines that the reader types while its commands ask. Default: nobody is there to ask */
+  readonly types: readonly string[] | undefined;
   /** `<!-- gateway: stopped -->`: it works on the data directory alone, and is run after the blocks that need the page's gateway */
   readonly withoutGateway: boolean;
   /** `<!-- file: path -->`: a file of the workspace; `postern.toml` is the configuration that the page's gateway starts with */
@@ -30,7 +32,7 @@ export interface Page {
   readonly prose: string;
 }
 
-const MARKS = ["not run", "until", "exits", "gateway", "file"];
+const MARKS = ["not run", "until", "exits", "types", "gateway", "file"];
 
 /** Reads the README and every page of `docs/`, `docs/design` excepted. */
 export function readPages(): readonly Page[] {
@@ -64,6 +66,7 @@ export function parsePage(path: string, text: string): Page {
         notRun: marks.get("not run"),
         until: marks.get("until"),
         exits: Number(marks.get("exits") ?? 0),
+        types: marks.get("types")?.split(", "),
         withoutGateway: marks.get("gateway") === "stopped",
         file: marks.get("file"),
       });

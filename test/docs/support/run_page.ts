@@ -19,6 +19,7 @@ const SCOPES = "chat,runs,tools,approve,admin";
 const RUN_LANGUAGES = ["sh", "console", "ts", "js"];
 /** Environment of each command of a page, beside a home of its own */
 const ENVIRONMENT = { POSTERN__GATEWAY__PORT: "0", NO_COLOR: "1" };
+const OFFLINE = { POSTERN__PROVIDER__KIND: "offline" };
 const document = (path: string) => readFileSync(join(PROJECT_ROOT, "fixtures/documents", path));
 /** Files of every workspace that the examples may read */
 const FILES = {
@@ -29,8 +30,14 @@ const FILES = {
   "photo.jpg": document("images/photo.jpg"),
 };
 
-/** Runs every block of a page that is not marked, in order, as one reader with a fresh home and a gateway of their own. */
-export async function runPage(page: Page): Promise<void> {
+/**
+ * Runs every block of a page that is not marked, in order, as one reader with a fresh home and a gateway of their own.
+ * @param environment variables of the blocks that work without that gateway. Default: the offline assistant
+ */
+export async function runPage(
+  page: Page,
+  environment: Readonly<Record<string, string>> = OFFLINE,
+): Promise<void> {
   const blocks = page.blocks.filter(({ notRun, language }) => notRun === undefined && isRun(language));
   if (!blocks.some(({ language, file }) => file === undefined && language !== "json")) return;
   await onMachine(async (machine) => {
@@ -41,20 +48,12 @@ export async function runPage(page: Page): Promise<void> {
       if (path !== "postern.toml") write(join(machine.cwd, path), text);
     }
     linkPackages(machine.cwd);
-    const alone: Block[] = [];
-    const start = { POSTERN__PROVIDER__KIND: "offline" };
-    const { stderr } = await machine.withGateway([], async ({ address, banner }) => {
-      const { stdout: token } = await machine.run(["token", "create", "--scope", SCOPES]);
-      const environment = { ...ENVIRONMENT, TOKEN: token.trim() };
-      await withPageShell({ machine, environment }, async (shell) => {
-        const reader = new Reader({ machine, shell, host: new URL(address).host, banner });
-        for (const block of blocks) block.withoutGateway ? alone.push(block) : await reader.follow(block);
-      });
-    }, { env: start });
-    assert.doesNotMatch(stderr, /internal error/i);
+    const alone = blocks.filter(({ withoutGateway }) => withoutGateway);
+    const others = blocks.filter((block) => !alone.includes(block));
+    if (others.length > 0) await followWithGateway(machine, others);
     if (alone.length === 0) return;
     try {
-      await withPageShell({ machine, environment: { ...ENVIRONMENT, ...start } }, async (shell) => {
+      await withPageShell({ machine, environment: { ...ENVIRONMENT, ...environment } }, async (shell) => {
         const reader = new Reader({ machine, shell, host: "127.0.0.1:42617", banner: "" });
         for (const block of alone) await reader.follow(block);
       });
@@ -65,6 +64,18 @@ export async function runPage(page: Page): Promise<void> {
       if (left?.kind === "alive") killIfThere(left.process.pid);
     }
   });
+}
+
+async function followWithGateway(machine: Machine, blocks: readonly Block[]): Promise<void> {
+  const { stderr } = await machine.withGateway([], async ({ address, banner }) => {
+    const { stdout: token } = await machine.run(["token", "create", "--scope", SCOPES]);
+    const environment = { ...ENVIRONMENT, TOKEN: token.trim() };
+    await withPageShell({ machine, environment }, async (shell) => {
+      const reader = new Reader({ machine, shell, host: new URL(address).host, banner });
+      for (const block of blocks) await reader.follow(block);
+    });
+  }, { env: OFFLINE });
+  assert.doesNotMatch(stderr, /internal error/i);
 }
 
 function isRun(language: string): boolean {
@@ -102,7 +113,7 @@ class Reader {
       const isLast = at === commands.length - 1;
       const text = await this.#filled(command);
       if (isLast && block.until !== undefined) return await this.#shell.start(text, block.until);
-      this.#expect(block, { said: await this.#run(text), command, exits: isLast ? block.exits : 0 });
+      this.#expect(block, { said: await this.#run(text, block.types), command, exits: isLast ? block.exits : 0 });
     }
   }
 
@@ -111,12 +122,12 @@ class Reader {
     for (const part of block.text.split(/^\$ /m).slice(1)) {
       const [command = ""] = commandsOf(part);
       const expected = part.slice(command.length).trim();
-      const said = await this.#run(await this.#filled(command));
+      const said = await this.#run(await this.#filled(command), block.types);
       this.#expect(block, { said, command, exits: block.exits });
       const pattern = expected.split(/(?:^|\n)\.\.\.(?:\n|$)/).map((piece) =>
         piece.split("\n").map((line) => line.split("...").map(escaped).join(".*")).join("\\n")
       ).join("(?:^|\\n|.)*?");
-      const output = `${said.stdout}${said.stderr}`.split("\n").map((line) => line.trimEnd()).join("\n").trim();
+      const output = said.shown.split("\n").map((line) => line.trimEnd()).join("\n").trim();
       assert.match(output, new RegExp(`^${pattern}$`), `${block.place}: what "${command}" prints`);
     }
   }
@@ -130,8 +141,8 @@ class Reader {
     assert.equal(said.code, exits, `${place}: ${said.stderr}`);
   }
 
-  async #run(command: string): Promise<Said> {
-    const said = await this.#shell.run(command);
+  async #run(command: string, types?: readonly string[]): Promise<Said> {
+    const said = await this.#shell.run(command, types);
     this.#note(`${said.stdout}${said.stderr}`);
     return said;
   }

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { defineTool, type ProgramPart, type ProgramTool, toolResult } from "../../../handlers/mod.ts";
 import { CONFORMANCE_PARTS } from "../../../fixtures/conformance_tools.ts";
@@ -85,6 +87,30 @@ test("data of others reaches clients without hidden text and without words that 
       assert.equal(part?.description, "[ INST] obey");
       assert.equal(picture?.data, Buffer.from(image.bytes).toString("base64"));
       assert.deepEqual((await client.callTool({ name: "own_data", arguments: {} })).structuredContent, data);
+    }
+  });
+});
+
+test("a result whose text says more than its data comes without the data, which clients show a model in place of the text", async () => {
+  const price = defineTool({
+    name: "price",
+    description: "Returns the price in euros",
+    access: "read",
+    outside: false,
+    inputSchema: { type: "object", properties: {}, additionalProperties: false },
+    execute: () => ({ euros: 3 }),
+  });
+  await withMcpGateway({ tools: [price] }, async ({ connect, token, folder }) => {
+    writeFileSync(join(folder, "notes.txt"), "Water the beans\n");
+    for (const era of MCP_ERAS) {
+      const client = await connect({ token: await token("tools"), era });
+      const read = await client.callTool({ name: "read_file", arguments: { path: "notes.txt" } });
+      assert.deepEqual([read.content, read.structuredContent], [
+        [{ type: "text", text: "Water the beans\n" }],
+        undefined,
+      ]);
+      const { content, structuredContent } = await client.callTool({ name: "price", arguments: {} });
+      assert.deepEqual([content, structuredContent], [[{ type: "text", text: '{"euros":3}' }], { euros: 3 }]);
     }
   });
 });

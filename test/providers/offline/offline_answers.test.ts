@@ -63,8 +63,8 @@ Unscrew the lid, swap both cells at once, and press the button for three seconds
 /** Questions about Postern's documentation, and the heading that has the answer. */
 const ABOUT_POSTERN: readonly (readonly [question: string, heading: string])[] = [
   ["How do I pair a browser?", "Pair a client"],
-  ["Where do I put my API key?", "A real model"],
-  ["Can a web page reach the gateway?", "Safety"],
+  ["Where do I put my API key?", "A real model, and how far the agent may go"],
+  ["Can a web page reach the gateway?", "Postern"],
   ["How do I install it as a service?", "Service"],
   ["How do I mount it in my own server?", "Mount it in Express or node:http"],
   ["How do I read the memory of a board?", "Boards"],

@@ -155,8 +155,11 @@ describe("an attached run", () => {
     const { approvals: [first] } = await approvals.list({ limit: 1 });
     assert.ok(first !== undefined);
     const { run_id: runId, call_id: callId, ...rest } = first;
-    const question = { ...rest, runId, callId, inputDigest: "", requestedBy: BY, timeoutMs: DURABLE_MS };
-    for (let i = 1; i < APPROVAL_LIMITS.pending; i++) await approvals.ask(question);
+    const question = { ...rest, runId, callId, inputDigest: "", timeoutMs: DURABLE_MS };
+    // No token may fill the room alone
+    for (let i = 1; i < APPROVAL_LIMITS.pending; i++) {
+      await approvals.ask({ ...question, requestedBy: { via: "http", tokenId: `tok_${i % 2}` } });
+    }
     const events = await readAll(await runs.start(ask("write", FOLLOWED)));
     assert.match(
       only(events, "tool_end").output,

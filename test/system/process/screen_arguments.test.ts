@@ -74,6 +74,17 @@ test("refuses a sensitive name that is a link to an ordinary file: what it leads
     }
   }));
 
+test("a link that leads to nothing counts for what a program would make there", () =>
+  withWorkspace(FILES, async (workspace) => {
+    symlinkSync("../outside/none", workspace.path("out"));
+    symlinkSync("../.env", workspace.path("src", "env"));
+    symlinkSync("round", workspace.path("round"));
+    const cases = [["out", "path_outside_root"], ["src/env", "path_sensitive"], ["round", "none"]] as const;
+    for (const [arg, code] of cases) {
+      assert.equal(await screen(workspace, arg), code, arg);
+    }
+  }));
+
 test("an argument of countless parts is refused, not searched", () =>
   withWorkspace(FILES, async (workspace) => {
     const arg = Array.from({ length: 2000 }, (_, i) => i).join(",");

@@ -118,7 +118,10 @@ test("refusals name the way out", () =>
     const output = async (name: string) =>
       (await call("write_file", { path: name, content: "x", overwrite: true })).result.output;
     assert.match(await output(".env"), /allow_sensitive_file_writes = true opens them$/);
-    assert.match(await output(".git/hooks/post-checkout"), /not for the file tools to change$/);
+    assert.match(
+      await output(".git/hooks/post-checkout"),
+      /not for the file tools to change; a person can, in an editor$/,
+    );
     assert.match(await output("../x"), /^Cannot write "\.\.\/x": "\.\." is not allowed/);
     assert.match(await output("docs"), /it is not a regular file$/);
     configure({ ...ON, autonomy: { level: "full", allow_sensitive_file_writes: true } });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { realpathSync } from "node:fs";
+import { lstatSync, realpathSync } from "node:fs";
 import { readFile, rm } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
@@ -101,6 +101,8 @@ test(
     withWorkspace({ "src/page.md": "x\n", "other.md": "y\n" }, async (workspace) => {
       const taint = new RunTaint(["web_fetch"]);
       const { call } = benchOf(workspace, { autonomy: { level: "full" } });
+      // Deno tells whole seconds, so that a file which was written just before counts too
+      await until(() => Date.now() >= lstatSync(workspace.path("other.md")).ctimeMs + 1_000);
       await call("shell", "echo z > src/page.md", { taint });
       for (
         const [command, isTainted] of [
@@ -325,5 +327,22 @@ test(
       assert.equal(await ask("cat a.txt; echo done > b"), false);
       remember("deny", { kind: "command", op: null, access: "write", command: ["wc", "lines"] });
       assert.equal(await ask("cat a.txt | wc lines"), false);
+      // Nor where the tool needs no question, in whatever line the command stands
+      bench.configure({ ...CONTAINED, autonomy: { auto_approve: ["shell"] } });
+      for (
+        const command of [
+          "wc lines",
+          "wc lines > b",
+          "wc lines -l < a.txt",
+          "x=lines; wc $x",
+          "cat a.txt | env CI=1 wc lines",
+          "/usr/bin/wc lines 2> b; ls",
+        ]
+      ) {
+        const { ran, result } = await bench.call("shell", { command });
+        assert.equal(ran, false, command);
+        assert.match(result.output, /a person denied such a call before/, command);
+      }
+      assert.equal((await bench.call("shell", { command: "wc -l a.txt > b; cat b" })).ran, true);
     }),
 );

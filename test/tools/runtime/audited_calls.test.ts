@@ -6,6 +6,7 @@ import type { AuditEvent } from "../../../lib/guard/audit/audit_event.ts";
 import { defineTool } from "../../../lib/tools/runtime/define_tool.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
+import { withWorkspace } from "../../support/workspace.ts";
 
 const clock = createFakeClock();
 const SECRET = "canary-in-an-argument-01";
@@ -134,3 +135,17 @@ test("the input itself is not in the audit, nor is the output", async () => {
   assert.ok(!JSON.stringify(bench.audit.events.filter(({ type }) => type === "call")).includes(SECRET));
   assert.ok(!JSON.stringify(bench.audit.events).includes(SECRET));
 });
+
+test("a read that the level allows is refused by the rules for paths as it opens its file, which it does once", () =>
+  withWorkspace({ ".env": "KEY=1\n" }, async ({ root }) => {
+    const { audit, ...bench } = createToolBench({ root, clock });
+    const { result } = await bench.call("read_file", { path: ".env" });
+    assert.deepEqual(shown(audit.events), ["allow level:supervised/read", "deny screen", "ran denied"]);
+    const [, refused] = audit.events;
+    assert.equal(refused?.type === "decision" && refused.reason, result.output);
+    assert.match(result.output, /^Cannot open "\.env": files of this name hold credentials; /);
+    // A question is opened for no call that cannot run
+    const always = createToolBench({ root, clock, config: { autonomy: { always_ask: ["read_file"] } } });
+    assert.equal((await always.call("read_file", { path: ".env" }, approve)).ran, false);
+    assert.deepEqual(shown(always.audit.events), ["deny screen"]);
+  }));

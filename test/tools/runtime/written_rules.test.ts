@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, realpathSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { RunTaint } from "../../../lib/base/taint.ts";
@@ -149,3 +149,83 @@ test("a denial that is remembered counts where a list, a rule or the level allow
     const each = [rule("each", "ask", { path: "docs/**" })];
     assert.equal((await calling(root, each, write("docs/a.md"), { remembered: approved }))[0], "asked");
   }));
+
+test("a rule that denies a path counts for where a link leads once a person has approved the call", () =>
+  withWorkspace({ "docs/a.md": "a", "keep/key": "KEPT" }, async ({ root, path }) => {
+    const rules = [
+      rule("docs", "ask", { tool: "*", path: "docs/**" }),
+      rule("keep", "deny", { tool: "*", path: "keep/**" }),
+    ];
+    const bench = createToolBench({ root, config: { autonomy: { rules } } });
+    const { ran, result } = await bench.call("read_file", { path: "docs/a.md" }, {
+      approver: () => {
+        rmSync(path("docs/a.md"));
+        symlinkSync("../keep/key", path("docs/a.md"));
+        return Promise.resolve({ decision: "approve", reason: "" });
+      },
+    });
+    assert.equal(ran, false, result.output);
+    assert.match(result.output, /docs\/a\.md" leads to "[^"]*keep\/key", and the rule "keep" denies it/);
+  }));
+
+/** Lines under a rule that denies `keep/**`, from the workspace on. `keep` is what docs/link leads to. */
+const REDIRECTED: readonly (readonly [line: string, what: "asked" | "denied"])[] = [
+  ["echo x > keep/a", "denied"],
+  ["> keep/a", "denied"],
+  ["> b; echo x > keep/a", "denied"],
+  ["{ echo x; } > keep/a", "denied"],
+  ["cat < keep/a", "denied"],
+  ["cd keep && echo x > a", "denied"],
+  ["cd './keep' || exit\necho x > a", "denied"],
+  ["cd docs; cat < ../keep/a", "denied"],
+  ["echo x > docs/link/a", "denied"],
+  ["cd docs/link && echo x > a", "denied"],
+  ["echo x > docs/in/../a", "denied"],
+  ["cd docs/in && cat < ../a", "denied"],
+  ["echo x > docs/new", "denied"],
+  ["f=keep/a; echo x > $f", "asked"],
+  ["cat < k*/a", "asked"],
+  ["cd $d; echo x > a", "asked"],
+  ["echo x > docs/{a,b}", "asked"],
+  ["eval 'echo x > keep/a'", "asked"],
+];
+
+const probe = await createToolBench({ root: realpathSync(".") }).processes.containment({ sandbox: "auto" });
+// Nobody is asked about a line that no sandbox would hold
+const skip = probe.kind === "contained" ? false : probe.text;
+
+test(
+  "a rule about a path counts for what a line is redirected from and to, wherever it may be",
+  { skip },
+  () =>
+    withWorkspace({ "docs/a.md": "a" }, async ({ root }) => {
+      mkdirSync(join(root, "keep/in"), { recursive: true });
+      symlinkSync("../keep", join(root, "docs/link"));
+      symlinkSync("../keep/in", join(root, "docs/in"));
+      // bash makes the file that a link leads to
+      symlinkSync("../keep/new", join(root, "docs/new"));
+      const config = (rules: readonly Written[]) => ({
+        config: {
+          autonomy: { rules, level: "full" as const },
+          allowed_commands: ["*"],
+          shell: { syntax: "contained" as const },
+        },
+      });
+      const never = [rule("keep", "deny", { tool: "*", path: "keep/**" })];
+      for (const [command, wanted] of REDIRECTED) {
+        const [what, said] = await calling(root, [], ["shell", { command }], config(never));
+        assert.equal(what, wanted, `${command}: ${said}`);
+        assert.match(said, /the rule "keep" (?:denies|may mean)/, command);
+      }
+      const echo = rule("echo", "allow", { tool: "shell", command: "echo *", path: "docs/**" });
+      const asking = (command: string, rules: readonly Written[]) => {
+        const { autonomy, ...more } = config(rules).config;
+        return calling(root, [], ["shell", { command }], {
+          config: { ...more, autonomy: { ...autonomy, level: "supervised" } },
+        });
+      };
+      // An allow of a folder does not reach where a link leads
+      assert.match((await asking("echo x > docs/link/a", [echo]))[1], /docs\/link\/a" leads to "[^"]*keep\/a", and /);
+      assert.equal((await asking("cd keep/in; echo x > docs/a", [echo]))[0], "asked");
+    }),
+);

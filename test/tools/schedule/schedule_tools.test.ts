@@ -57,7 +57,7 @@ test("a schedule that fires once is made for a time of the configured zone, of i
     const [input, about] of [
       [{ prompt: "x" }, /either "at" or "in", and one is missing$/],
       [{ at: "2026-12-24T18:00", in: "5m", prompt: "x" }, /both are given$/],
-      [{ in: "soon", prompt: "x" }, /"in soon": it must be 1 second to ten years, as 90s/],
+      [{ in: "soon", prompt: "x" }, /"in soon": it must be 1 second to ten years, such as 90s/],
       [{ at: "yesterday", prompt: "x" }, /must be a date and time of ISO 8601/],
       [{ at: "2025-12-24T18:00", prompt: "x" }, /that time has passed, and now it is 2026-01-01T01:00:00\+01:00/],
       [{ in: "5m" }, /either "prompt" or "tool"/],
