@@ -219,14 +219,15 @@ function decideByLevel(input: DecideInput, denyRules: readonly DenyRule[]): Deci
     const [{ id: rule } = { id: "" }] = asking.settled.by;
     const allow = isAfterOutside ? [ALLOW_OUTSIDE] : [];
     const change = [...changesOf(verdicts, "ask"), ...approve, ...allow];
-    const reason = toAsk(tool, `${reasonOf(asking, verdicts)}${signedIn(effects)}`, change);
+    const outside = isAfterOutside ? `, and ${readOutside(input)}` : "";
+    const reason = toAsk(tool, `${reasonOf(asking, verdicts)}${signedIn(effects)}${outside}`, change);
     return { kind: "ask", reason, rule, path: [...path, { rule, says: "ask" }], change };
   }
   const listed: readonly RuleStep[] = [...path, { rule: "always_ask", says: "pass" }];
   if (isAfterOutside) {
     const change = [...approve, ALLOW_OUTSIDE];
     const what = FETCHING.has(tool) ? "nothing that it has read names this address" : `the call ${does}`;
-    const why = `the run has read content from outside (${input.taint.join(", ")}), and ${what}`;
+    const why = `${readOutside(input)}, and ${what}`;
     const asked: RuleStep = { rule: RULE_OUTSIDE_CONTENT, says: "ask" };
     return { kind: "ask", reason: toAsk(tool, why, change), rule: asked.rule, path: [...listed, asked], change };
   }
@@ -277,6 +278,10 @@ function whyUnjudged(
  */
 const FETCHING: ReadonlySet<string> = new Set(["web_fetch", "web_search"]);
 const ALLOW_OUTSIDE = 'set [autonomy] after_outside_content = "allow"';
+
+function readOutside({ taint }: Pick<DecideInput, "taint">): string {
+  return `the run has read content from outside (${taint.join(", ")})`;
+}
 
 /**
  * Tells whether a call asks because its run has read content from outside, which may have told the model what to do. Where the key is

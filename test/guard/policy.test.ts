@@ -415,6 +415,11 @@ test("a question after content from outside names the origin and every edit that
     'remove "shell" from [autonomy] always_ask',
   ]);
   assert.ok(asksAlways(asked.rule), "no remembered answer counts");
+  // A rule of the workspace's own file may not hide it
+  const listed = ask({ taint: TAINT, always_ask: ["shell"] });
+  assert.equal(listed.rule, "always_ask:shell");
+  assert.match(listed.reason, /names it, and the run has read content from outside \(web_fetch example\.com\); remove/);
+  assert.doesNotMatch(ask({ always_ask: ["shell"] }).reason, /outside/);
 });
 
 test("a page that is handed over asks at each level, and no list or answer stands for the person", () => {

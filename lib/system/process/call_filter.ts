@@ -18,11 +18,18 @@ interface Machine {
   readonly socketpair: number;
   readonly clone: number;
   readonly unshare: number;
+  /** Calls that give a file its mode, each with the place of the mode among its arguments */
+  readonly modes: readonly (readonly [call: number, mode: number])[];
+  /** Calls that give a file its mode where their flags say that they make it. The mode stands behind the flags */
+  readonly opens: readonly (readonly [call: number, flags: number])[];
 }
 
 /** io_uring_setup, io_uring_enter, io_uring_register: the same everywhere */
 const IO_URING = [425, 426, 427];
 const CLONE3 = 435;
+/** Has its arguments in memory */
+const OPENAT2 = 437;
+const FCHMODAT2 = 452;
 
 const MACHINES: Readonly<Record<string, Machine>> = {
   x64: {
@@ -32,12 +39,17 @@ const MACHINES: Readonly<Record<string, Machine>> = {
     // ptrace, add_key, request_key, keyctl, perf_event_open, bpf, userfaultfd
     refused: [101, 248, 249, 250, 298, 321, 323],
     ...{ ioctl: 16, socket: 41, socketpair: 53, clone: 56, unshare: 272 },
+    // chmod, fchmod, fchmodat, fchmodat2, creat, mknod, mknodat; open, openat
+    modes: [[90, 1], [91, 1], [268, 2], [FCHMODAT2, 2], [85, 1], [133, 1], [259, 2]],
+    opens: [[2, 1], [257, 2]],
   },
   arm64: {
     architecture: 0xc00000b7,
     foreign: [],
     refused: [117, 217, 218, 219, 241, 280, 282],
     ...{ ioctl: 29, socket: 198, socketpair: 199, clone: 220, unshare: 97 },
+    modes: [[52, 1], [53, 2], [FCHMODAT2, 2], [33, 2]],
+    opens: [[56, 2]],
   },
 };
 
@@ -50,6 +62,10 @@ const SOCK_TYPE_MASK = 0xf;
 /** TIOCSTI, TIOCLINUX: they type on the terminal that the gateway was started at */
 const TYPING = [0x5412, 0x541c];
 const CLONE_NEWUSER = 0x10000000;
+/** O_CREAT, and the own bit of O_TMPFILE */
+const MAKES_FILE = 0x400040;
+/** Bits that give a program the rights of its owner or group, whoever starts it: anybody on the machine would have those of the user */
+const S_ISUID = 0o4000;
 
 const EPERM = 1;
 const ENOSYS = 38;
@@ -77,6 +93,7 @@ const whenIn = ([first, last]: readonly [number, number], steps: readonly Step[]
   ...steps,
 ];
 const whenAny = (bits: number, steps: readonly Step[]): readonly Step[] => [[0x45, 0, steps.length, bits], ...steps];
+const noSetuid = (mode: number) => [load(argument(mode)), ...whenAny(S_ISUID, [refuse(EPERM)]), ALLOW];
 
 /**
  * Returns the filter for contained programs on this kind of machine, as bytes for `bwrap --seccomp`; undefined where none is known.
@@ -107,7 +124,11 @@ function stepsFor(calls: Machine, localSockets: boolean): readonly Step[] {
     ...calls.foreign.flatMap((range) => whenIn(range, [refuse(ENOSYS)])),
     ...calls.refused.flatMap((call) => whenIs(call, [refuse(EPERM)])),
     // As on a kernel without them: programs then use the older calls, whose arguments can be looked at
-    ...[...IO_URING, CLONE3].flatMap((call) => whenIs(call, [refuse(ENOSYS)])),
+    ...[...IO_URING, CLONE3, OPENAT2].flatMap((call) => whenIs(call, [refuse(ENOSYS)])),
+    ...calls.modes.flatMap(([call, mode]) => whenIs(call, noSetuid(mode))),
+    ...calls.opens.flatMap(([call, flags]) =>
+      whenIs(call, [load(argument(flags)), ...whenAny(MAKES_FILE, noSetuid(flags + 1)), ALLOW])
+    ),
     ...[calls.clone, calls.unshare].flatMap((call) => whenIs(call, noNamespace)),
     ...whenIs(calls.ioctl, [load(argument(1)), ...TYPING.flatMap((way) => whenIs(way, [refuse(EPERM)])), ALLOW]),
     ...whenIs(calls.socket, [

@@ -10,7 +10,7 @@ import { howEnded } from "../../system/process/process_group.ts";
 import type { ProcessInfo } from "../../system/process/process_table.ts";
 import type { Aftermath } from "../../system/process/quarantine.ts";
 import type { ProcessRequest, ProcessResult } from "../../system/process/run_command.ts";
-import type { ArgumentScope } from "../../system/process/screen_arguments.ts";
+import { type ArgumentScope, candidatesOf } from "../../system/process/screen_arguments.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import type { BoundParts, Effects, ToolContext, ToolServices } from "../runtime/tool.ts";
 
@@ -100,15 +100,32 @@ export function callCommand(
 export function admitCommand(command: string, config: Config, rules: AllowedCommands): void {
   if (config.security.shell.syntax === "plain") return void allowedWords(command, config, rules);
   bashWords(command);
+  const line = parseCommandLine(command);
+  requireFewPlaces(line);
   const { allowed, list } = rules;
   if (allowed.includes("*")) return;
-  const { parts, asks } = parseCommandLine(command);
+  const { parts, asks } = line;
   if (asks !== undefined) {
     const reason = `nobody can tell whether ${list} has all that it runs: ${asks}`;
     throw new ToolError("command_not_allowed", `Cannot run the command: ${reason}; write it in plainer parts`);
   }
   for (const { words: [name] } of parts) {
     if (name !== undefined && !isTameBuiltin(name) && !allowed.includes(name)) throw notAllowed(name, rules);
+  }
+}
+
+/** Places where the words of one line may name a file. Each is looked at on the disk, several times */
+const MAX_PLACES = 4096;
+
+/** @throws {ToolError} `command_too_long` for a line that would take a minute to look at */
+function requireFewPlaces(line: CommandLineParts): void {
+  let places = 0;
+  for (const { args, folders = [""] } of placeParts(line, "/")) {
+    for (const arg of args) places += candidatesOf(arg).size * folders.length;
+    if (places <= MAX_PLACES) continue;
+    const reason =
+      `its words may name files at more than ${MAX_PLACES} places; write a script to a file, or make several calls`;
+    throw new ToolError("command_too_long", `Cannot run the command: ${reason}`);
   }
 }
 

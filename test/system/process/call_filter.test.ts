@@ -44,12 +44,18 @@ const MACHINES = {
     other: 0x40000003,
     refused: { ptrace: 101, add_key: 248, request_key: 249, keyctl: 250, perf: 298, bpf: 321, userfaultfd: 323 },
     ...{ read: 0, ioctl: 16, socket: 41, socketpair: 53, clone: 56, unshare: 272 },
+    modes: { chmod: [90, 1], fchmod: [91, 1], fchmodat: [268, 2], fchmodat2: [452, 2], creat: [85, 1] },
+    nodes: { mknod: [133, 1], mknodat: [259, 2] },
+    opens: { open: [2, 1], openat: [257, 2] },
   },
   arm64: {
     arch: 0xc00000b7,
     other: 0x40000028,
     refused: { ptrace: 117, add_key: 217, request_key: 218, keyctl: 219, perf: 241, bpf: 280, userfaultfd: 282 },
     ...{ read: 63, ioctl: 29, socket: 198, socketpair: 199, clone: 220, unshare: 97 },
+    modes: { fchmod: [52, 1], fchmodat: [53, 2], fchmodat2: [452, 2] },
+    nodes: { mknodat: [33, 2] },
+    opens: { openat: [56, 2] },
   },
 } as const;
 
@@ -68,7 +74,7 @@ for (const machine of ["x64", "arm64"] as const) {
       assert.equal(judge(filter, { arch, nr: calls.read }), KILL);
     }
     for (const [name, nr] of Object.entries(calls.refused)) assert.equal(judged(true, nr), EPERM, name);
-    for (const nr of [425, 426, 427, 435]) assert.equal(judged(true, nr), ENOSYS);
+    for (const nr of [425, 426, 427, 435, 437]) assert.equal(judged(true, nr), ENOSYS);
     assert.equal(judged(false, calls.read, 1n, 1n), ALLOW);
   });
 
@@ -84,6 +90,26 @@ for (const machine of ["x64", "arm64"] as const) {
     for (const family of [2n, 10n, 16n]) assert.equal(judged(false, calls.socket, family), ALLOW);
     assert.equal(judged(false, calls.socket, 1n + high), EAFNOSUPPORT);
     assert.equal(judged(true, calls.socket, 1n), ALLOW);
+  });
+
+  test(`on ${machine} no file gets the rights of its owner for whoever starts it`, () => {
+    const at = (place: number, value: bigint) => [...Array<bigint>(place).fill(0o7777n), value];
+    for (const [name, [nr, mode]] of Object.entries<readonly [number, number]>({ ...calls.modes, ...calls.nodes })) {
+      for (const bits of [0o4755n, 0o104755n, 0o7777n | (1n << 32n)]) {
+        assert.equal(judged(true, nr, ...at(mode, bits)), EPERM, name);
+      }
+      for (const bits of [0o755n, 0o2775n, 0o1777n, 0o100644n]) {
+        assert.equal(judged(true, nr, ...at(mode, bits)), ALLOW, name);
+      }
+    }
+    for (const [name, [nr, flags]] of Object.entries<readonly [number, number]>(calls.opens)) {
+      const open = (how: bigint, mode: bigint) => judged(true, nr, ...at(flags, how), mode);
+      for (const makes of [0o100n, 0o101n, 0o20200000n]) {
+        assert.deepEqual([open(makes, 0o4755n), open(makes, 0o755n)], [EPERM, ALLOW], name);
+      }
+      // A mode that nobody gave is whatever lies there
+      for (const opens of [0n, 0o1n, 0o200000n]) assert.equal(open(opens, 0o4755n), ALLOW, name);
+    }
   });
 
   test(`on ${machine} pairs of Unix sockets are streams, which lead nowhere else`, () => {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, realpathSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, realpathSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import { once } from "node:events";
 import { test } from "node:test";
@@ -47,6 +47,7 @@ const WRITING = [
   "nohup setsid bash -c 'sleep 0.1; touch late' > /dev/null 2>&1 &",
   "trap 'touch late' HUP TERM; (sleep 0.1; touch late) & disown",
   "kill -9 -1; kill -9 $PPID",
+  "cp /bin/true suid; chmod 4755 suid; chmod u+s suid; install -m 4755 /bin/true suid",
 ];
 
 /** Configurations in which nobody says no: the wall alone holds. */
@@ -97,6 +98,8 @@ for (const [name, text] of Object.entries(CONFIGS)) {
         assert.deepEqual(connected, []);
         assert.deepEqual(readdirSync(outside), ["secret", "secret.txt"]);
         assert.deepEqual(readdirSync(workspace.path(".claude")), ["x"]);
+        // Another user of the machine would start it with the rights of this one
+        assert.equal(statSync(workspace.path("suid")).mode & 0o4000, 0);
         for (
           const name of [".git", ".agents", ".plugins", "plugins", "postern.toml", "sub/.postern", "late", "escaped"]
         ) {

@@ -5,6 +5,7 @@ import { lstatSync, realpathSync } from "node:fs";
 import { readFile, rm } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
+import { ToolError } from "../../../lib/base/errors.ts";
 import { RunTaint } from "../../../lib/base/taint.ts";
 import { compileAnswer, offeredMatches, type RuleMatch, type RuleSubject } from "../../../lib/guard/rule_match.ts";
 import { settle } from "../../../lib/guard/rules.ts";
@@ -346,3 +347,16 @@ test(
       assert.equal((await bench.call("shell", { command: "wc -l a.txt > b; cat b" })).ran, true);
     }),
 );
+
+test("a line whose words may name files at countless places is refused before the disk is looked at", async () => {
+  const { executor } = createToolBench({ root: "/nowhere", config: CONTAINED });
+  const word = Array.from({ length: 100 }, (_, index) => `a${index}`).join(",");
+  const judged = (command: string) => executor.judge("shell", JSON.stringify({ command }));
+  for (const command of [`echo ${`${word} `.repeat(30)}`, `cd a; cd b; cd c; echo ${`${word} `.repeat(4)}`]) {
+    const refused = judged(command);
+    assert.ok(refused?.kind === "bad_input" && refused.error instanceof ToolError);
+    assert.equal(refused.error.code, "command_too_long");
+    assert.match(refused.error.message, /at more than 4096 places; write a script to a file/);
+  }
+  assert.equal(judged(`git add ${"src/file.ts ".repeat(2_000)}`)?.kind, "judged");
+});
