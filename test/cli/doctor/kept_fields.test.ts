@@ -60,6 +60,7 @@ const CHANGED: Readonly<Record<string, readonly object[]>> = {
   browser_cookies: [{ v: 1, sealed: SEALED }],
   browser_logins: [{ v: 1, sealed: SEALED }],
   budget_days: [{ v: 1, tokens: 5, leased: 1 }],
+  command_folders: [{ v: 1, folder: "src" }],
   cluster_drains: [{ v: 1, gateways: { gw_1: { requested_at: TIME, by: BY } } }],
   conversation_holds: [{ v: 1, run_id: "run_1", gateway: "gw_1", fence: 1 }],
   conversations: [{
