@@ -27,7 +27,7 @@ export function helpText(columns: number | undefined, noun?: string): string {
   });
   return `Postern: a small, locked side gate to your agents.\n\nUsage: postern <command> [flags]\n\n${
     groups.join("\n\n")
-  }\n\n${globalFlags(columns)}\nStart with: postern gateway\nHelp on a command: postern <command> --help\n`;
+  }\n\n${globalFlags(columns)}\nStart with: postern init\nHelp on a command: postern <command> --help\n`;
 }
 
 /** Returns the verbs of a noun, and the verb of this very name. */

@@ -64,7 +64,7 @@ export const PRESET_ROWS: readonly (readonly [
 /** Promises that hold with every preset. */
 export const PRESET_PROMISES = [
   "Never: secret files (.env, keys, credentials), other folders, Postern's own configuration and records.",
-  "Commands of code run in the sandbox alone: no network, and no files but those of the folder, which they change unasked.",
+  "Under code, commands run in the sandbox alone: no network, and no files but those of the folder, which they change unasked.",
   "A line of commands that Postern cannot read asks you.",
   "Once the agent has read something from outside, such as a web page, what changes files asks you.",
 ] as const;

@@ -34,7 +34,7 @@ const WHOLE_PROCESS =
  * Time of a process that files share, in seconds: enough that its start does not count, little enough that no processor waits for it at
  * the end. Deno keeps nothing of what it compiled for the next process.
  */
-const SHARED_SECONDS: Readonly<Record<Runtime, number>> = { node: 20, deno: 60 };
+const SHARED_SECONDS: Readonly<Record<Runtime, number>> = { node: 20, deno: 24 };
 /** Files of a shared process: each takes some time to load, which the remembered times leave out */
 const MAX_SHARED_FILES = 48;
 /** Time of a file that nobody has measured. Most take less. Seconds */

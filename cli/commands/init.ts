@@ -115,7 +115,7 @@ async function ask(
     import("../terminal/ask_provider.ts"),
   ]);
   if (!io.canAsk) throw nobodyToAsk();
-  const empty = (standard: string) => isThere ? "as it is in the file" : standard;
+  const empty = (standard: string) => isThere ? "no change" : standard;
   const provider = given.provider ?? await askProvider(io, empty("1"));
   return { provider, ...await askChoices(io, { given, empty }) };
 }

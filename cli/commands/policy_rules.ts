@@ -11,8 +11,10 @@ import type { WrittenRule } from "../../lib/guard/rules.ts";
 import { launchersIn } from "../../lib/guard/understood_commands.ts";
 import { CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { withGateway } from "../reach_gateway.ts";
-import { printable, toTable } from "../terminal/terminal_text.ts";
+import { printable, toTable, wrapText } from "../terminal/terminal_text.ts";
 import { explainCall, loadRunning } from "./policy.ts";
+
+const ORDER = "Any deny wins, else any ask, else an allow; where no rule speaks, the level decides.";
 
 /** Command `postern policy list`: the one list that decides about calls, with where each entry comes from. */
 export const policyListCommand = defineCliCommand({
@@ -61,7 +63,7 @@ export const policyListCommand = defineCliCommand({
       const table = toTable(["RULE", "SAYS", "ABOUT", "FROM"], list, context.io.columns);
       context.print(
         list.map(([rule, says, about, place]) => ({ rule, says, about, from: place })),
-        printable(`${table}\n\nAny deny wins, else any ask, else an allow; where no rule speaks, the level decides.`),
+        printable([table, "", ...wrapText(ORDER, context.io.columns)].join("\n")),
       );
       for (const { name, then, command } of autonomy.rules) {
         const [program = "", next] = command.split(" ");

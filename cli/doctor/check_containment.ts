@@ -1,5 +1,5 @@
 import { readdir } from "node:fs/promises";
-import { join } from "node:path";
+import { delimiter, isAbsolute, join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { messageOf } from "../../lib/base/errors.ts";
 import type { Config } from "../../lib/config/config.ts";
@@ -52,7 +52,7 @@ export const sandboxCheck: Check = {
   ],
 };
 
-async function checkSandbox({ loaded: { config } }: Installation): Promise<readonly Finding[]> {
+async function checkSandbox({ context: { io }, loaded: { config } }: Installation): Promise<readonly Finding[]> {
   const found = await foundHere(config.security.shell);
   const { kind, text } = containmentOf(config.security.shell, found);
   switch (kind) {
@@ -61,6 +61,7 @@ async function checkSandbox({ loaded: { config } }: Installation): Promise<reado
         fine("sandbox", text),
         boundsFinding(found?.kind === "bubblewrap" ? found.bounds : undefined),
         ...config.security.enable_git && found?.kind === "bubblewrap" ? await linksFindings(found) : [],
+        ...config.security.shell.syntax === "contained" ? await programFindings(io.env["PATH"] ?? "") : [],
       ];
     case "refused":
       return [failure("sandbox", text, await cureOf(found))];
@@ -74,6 +75,24 @@ async function cureOf(found: Containment | undefined): Promise<string> {
   return found === undefined || found.kind === "bubblewrap"
     ? "postern config set security.shell.sandbox auto"
     : await sandboxCure(found);
+}
+
+/** Programs of everyday work that version managers, as nvm, pyenv or rustup, keep in the home folder */
+const MANAGED = ["node", "npm", "python3", "cargo", "go", "ruby", "java"];
+
+/** Warns of programs that a person has and contained commands have not. @param path the person's PATH */
+export async function programFindings(path: string): Promise<readonly Finding[]> {
+  const [theirs, own] = [
+    createCommandLookup(path.split(delimiter).filter((folder) => isAbsolute(folder))),
+    createCommandLookup(),
+  ];
+  const hidden: string[] = [];
+  for (const name of MANAGED) {
+    if (await own.find(name) === undefined && await theirs.find(name) !== undefined) hidden.push(name);
+  }
+  if (hidden.length === 0) return [];
+  const message = `Commands in the sandbox do not see ${hidden.join(", ")}: yours is outside of /usr`;
+  return [warning("programs", message, `install ${hidden.join(", ")} for the whole system, such as with apt`)];
 }
 
 /** Warns where git cannot be kept from links. Takes at most 10 s */

@@ -40,7 +40,7 @@ export async function askProvider(io: CliIo, empty: string): Promise<AskedProvid
     `\n  ${index + 5}  ${software} at ${printableLine(baseUrl)}: ${shortList(models, 3)}`
   );
   const question = `Which model?
-  1  whichever is there: a key in the environment, a local server, else the offline assistant
+  1  whichever is there: a key, a local server, else the offline assistant
   2  OpenAI
   3  Anthropic
   4  OpenRouter${shown.join("")}

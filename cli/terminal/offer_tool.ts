@@ -12,7 +12,7 @@ export async function offerTool(
   { tool, key, value }: OffTool,
 ): Promise<boolean> {
   if (flags.json || !io.canAsk) return false;
-  const answer = await io.ask(`${tool} is off. Turn it on for good (${key} = ${value})? [y/N] `);
+  const answer = await io.ask(`Turn ${tool} on for good (${key} = ${value})? [y/N] `);
   if (!/^\s*y(es)?\s*$/i.test(answer ?? "")) return false;
   try {
     await gateway.request({ method: "POST", path: `/v1/tools/${encodeURIComponent(tool)}/enable` });

@@ -116,8 +116,8 @@ export class NeedsReview extends Error {
 class RunningCall {
   readonly #call: TurnCall;
   readonly #options: CallToolsOptions;
-  /** Milliseconds, monotonic */
-  readonly #begun: number;
+  /** Start of the call, without the wait for a person before it. Milliseconds, monotonic */
+  #begun: number;
   readonly #parsed: ParsedInput;
   #isShown = false;
   /** Right of the call to effects, once it comes to them */
@@ -241,8 +241,9 @@ class RunningCall {
   }
 
   #start(input: unknown): void {
-    const { emit, tools } = this.#options;
+    const { emit, tools, clock } = this.#options;
     this.#isShown = true;
+    this.#begun = clock.monotonic();
     emit({ type: "tool_start", call_id: this.#call.id, tool: this.#call.name, input: tools.shown(input) });
   }
 

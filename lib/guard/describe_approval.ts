@@ -1,4 +1,5 @@
 import type { Approval, ApprovalDescription } from "../base/records/approval.ts";
+import { lineDifference } from "../base/line_difference.ts";
 import { cutText, exactLine, exactText } from "../base/text.ts";
 
 /** Characters of an input that a description has by default; a page with more of them stands still. */
@@ -21,10 +22,11 @@ export function describeApproval(
   { maxInput = MAX_INPUT }: { readonly maxInput?: number } = {},
 ): ApprovalDescription {
   const json = JSON.stringify(input, null, 2) ?? "null";
+  const shown = (json.length > maxInput ? undefined : shownChange(tool, input)) ?? json;
   // Spelling out is slow: the rest of a long input is cut off before
-  const spelled = exactText(json.length > maxInput ? json.slice(0, maxInput) : json);
-  const isCut = json.length > maxInput || spelled.length > maxInput;
-  const length = Math.max(json.length, spelled.length);
+  const spelled = exactText(shown.length > maxInput ? shown.slice(0, maxInput) : shown);
+  const isCut = shown.length > maxInput || spelled.length > maxInput;
+  const length = Math.max(shown.length, spelled.length);
   return {
     call: `${exactLine(tool)} (${access}) in ${exactLine(workspace)}`,
     input: isCut
@@ -37,6 +39,49 @@ export function describeApproval(
       exactLine(`${kind} ${JSON.stringify(name)} ${sayDigest(sha256, "none")}`)
     ),
   };
+}
+
+/**
+ * Returns the input of a tool that changes files line by line: its other fields, then what is taken away and added. No line of a text can
+ * stand for one of Postern's, since each has a sign or a blank before it. undefined: it is shown as JSON
+ */
+function shownChange(tool: string, input: unknown): string | undefined {
+  const lines = tool === "file_edit" || tool === "write_file" || tool === "apply_patch" ? changeOf(input) : undefined;
+  return lines?.join("\n");
+}
+
+function changeOf(input: unknown): readonly string[] | undefined {
+  if (typeof input !== "object" || input === null) return undefined;
+  const { edits, content, patch, ...rest } = input as Readonly<Record<string, unknown>>;
+  const head = Object.entries(rest).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
+  if (Array.isArray(edits) && edits.every(isEdit) && content === undefined && patch === undefined) {
+    const of = (index: number) => edits.length === 1 ? [] : [`@@ ${index + 1} of ${edits.length} @@`];
+    return [...head, ...edits.flatMap((edit, index) => [...of(index), ...differenceOf(edit)])];
+  }
+  const [text, sign] = typeof content === "string" ? [content, "+"] : [patch, "  "];
+  if (typeof text !== "string" || edits !== undefined || (content !== undefined && patch !== undefined)) {
+    return undefined;
+  }
+  const isEnded = text.endsWith("\n");
+  const lines = (isEnded ? text.slice(0, -1) : text).split("\n").map((line) => `${sign}${line}`);
+  return [...head, ...lines, ...(isEnded || text === patch ? [] : ["\\ no line break at the end"])];
+}
+
+interface ShownEdit {
+  readonly old_text: string;
+  readonly new_text: string;
+}
+
+function isEdit(edit: unknown): edit is ShownEdit {
+  if (typeof edit !== "object" || edit === null || Object.keys(edit).length !== 2) return false;
+  const { old_text: before, new_text: after } = edit as Partial<Record<keyof ShownEdit, unknown>>;
+  return typeof before === "string" && typeof after === "string";
+}
+
+/** Returns the lines of an edit, all of them, without the head that counts them. */
+function differenceOf({ old_text: before, new_text: after }: ShownEdit): readonly string[] {
+  const bounds = { context: Number.MAX_SAFE_INTEGER, maxBytes: Number.MAX_SAFE_INTEGER };
+  return lineDifference(before, after, bounds).split("\n").slice(1);
 }
 
 /** Returns the reason of an approval for the person who is asked. The record has the sentence that refuses the call where nobody can be. */

@@ -272,7 +272,7 @@ describe("the dashboard in Chromium", { skip: NO_PAGE_TEST }, () => {
     const [first, second] = [page.locator(".ask").nth(0), page.locator(".ask").nth(1)];
     assert.match(
       await first.innerText(),
-      /"content": "<b>Water<\/b> the beans"[\s\S]*"notes\.md" \(new\)[\s\S]*Expires in/,
+      /\+<b>Water<\/b> the beans[\s\S]*"notes\.md" \(new\)[\s\S]*Expires in/,
     );
     assert.equal(await page.locator(".ask b").count(), 0);
     assert.deepEqual(await second.locator("button").allInnerTexts(), ["Approve once", "Deny"], "never remembered");

@@ -138,7 +138,7 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
       await pair(gateway, page);
       await page.keyboard.type("Write it");
       await page.keyboard.press("Enter");
-      await page.locator(".turns .ask").getByText('"content": "hello"').waitFor();
+      await page.locator(".turns .ask").getByText("+hello").waitFor();
       await tabTo(page, "Approve once");
       await page.keyboard.press("Enter");
       await page.locator(".prose").getByText("It is written").waitFor();

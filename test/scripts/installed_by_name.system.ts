@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
@@ -8,6 +8,7 @@ import { VERSION } from "../../lib/base/version.ts";
 import { buildPackage } from "../support/build_package.ts";
 import { type OwnRegistry, withOwnRegistry } from "../support/own_registry.ts";
 import { packPackage } from "../support/packed_package.ts";
+import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { startProcess } from "../support/started_process.ts";
 import { systemTools } from "../support/system_tools.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
@@ -109,4 +110,54 @@ test("the published package runs by npx, as a global program and in a program, o
       } else t.diagnostic("Node 20 is left out: npm brings none for this system");
     });
   });
+});
+
+const isTerminal = spawnSync("script", ["--version"]).status === 0;
+
+/** Milliseconds from the installed program to the edited file */
+const MOST_MS = 60_000;
+
+test("a stranger is at an edited file with its diff within a minute, after one question", {
+  skip: skip || (isTerminal ? false : "script is not installed, which makes a terminal"),
+}, async (t) => {
+  const built = await buildPackage();
+  const edit = { path: "plan.md", edits: [{ old_text: "Monday", new_text: "Tuesday" }] };
+  const upstream = await startOpenAiUpstream(
+    { kind: "tool_call", name: "file_edit", arguments: [JSON.stringify(edit)] },
+    { kind: "text", chunks: ["The beans get their water on Tuesday."] },
+  );
+  try {
+    await withTemporaryFolder(async (folder) => {
+      const tarball = await packPackage(built, folder);
+      await withOwnRegistry({ tools: String(tools), folder, tarball }, async (registry) => {
+        const { run, env, cwd } = userOf(registry, join(folder, "stranger"), dirname(process.execPath));
+        const plan = join(cwd, "plan.md");
+        writeFileSync(plan, "Water the beans on Monday.\n");
+        const begun = performance.now();
+        const installed = run("npm", "install", "--global", "postern");
+        assert.equal(installed.status, 0, installed.stderr);
+        const ready = performance.now();
+        const { POSTERN__PROVIDER__KIND: _offline, ...own } = env;
+        const init = ["postern", "init", "--yes", "--preset", "write", "--provider", upstream.baseUrl];
+        const [command = "", ...argv] = [...init, "--model", "upstream-model"];
+        const wrote = spawnSync(command, argv, { cwd, env: own, encoding: "utf8" });
+        assert.match(wrote.stdout, /^Wrote \S+postern\.toml\. Next: postern gateway\n$/, wrote.stderr);
+        const chat = await startProcess(["script", "-qec", 'postern chat "Water on Tuesday"', "/dev/null"], {
+          ...{ cwd, env: { ...own, TERM: "dumb" }, ready: /Run this call\? \S+/ },
+          input: "y\n",
+        });
+        assert.equal(await chat.ended, 0, chat.output());
+        const ended = performance.now();
+        assert.equal(readFileSync(plan, "utf8"), "Water the beans on Tuesday.\n");
+        const said = chat.output().replaceAll("\r\n", "\n");
+        assert.match(said, /\npath: "plan\.md"\n-Monday\n\+Tuesday\n[^]*Run this call\?[^]*on Tuesday\./);
+        assert.equal(said.match(/Run this call\?/g)?.length, 1);
+        const seconds = (from: number, to: number) => `${((to - from) / 1000).toFixed(1)} s`;
+        t.diagnostic(`installed in ${seconds(begun, ready)}, at the edited file ${seconds(ready, ended)} later`);
+        assert.ok(ended - ready < MOST_MS);
+      });
+    });
+  } finally {
+    await upstream.close();
+  }
 });

@@ -25,12 +25,14 @@ export interface StartProcessOptions {
   /** Default: that of this process */
   readonly env?: Readonly<Record<string, string>>;
   readonly ready: RegExp;
+  /** Text that it reads once it is ready. Default: its input is empty */
+  readonly input?: string;
 }
 
 /** Starts it and waits for `ready` in its output; the caller ends it. @throws {Error} it ends before, or 60 s pass; with its output */
 export async function startProcess(
   [command = "", ...argv]: readonly string[],
-  { ready, ...options }: StartProcessOptions,
+  { ready, input, ...options }: StartProcessOptions,
 ): Promise<StartedProcess> {
   const child = spawn(command, argv, { ...options, stdio: "pipe" });
   let output = "";
@@ -71,7 +73,9 @@ export async function startProcess(
     ended,
   };
   try {
-    return { ...started, match: await started.until(ready) };
+    const match = await started.until(ready);
+    if (input !== undefined) child.stdin.write(input);
+    return { ...started, match };
   } catch (error) {
     await started.end("SIGKILL");
     throw error;

@@ -43,7 +43,7 @@ for (const [name, way] of WAYS) {
       assert.doesNotMatch(asked.stderr, /approval_id|approved"/);
       assert.match((await run(["approvals", "list"])).stdout, new RegExp(`^${id} +pending +write_file`, "m"));
       const shown = await run(["approvals", "show", id]);
-      assert.match(shown.stdout, /write_file \(write\) in .*\n\{\n +"path": "new\.txt",\n +"content": "hello"\n\}/);
+      assert.match(shown.stdout, /write_file \(write\) in .*\npath: "new\.txt"\n\+hello\n/);
       assert.match(shown.stdout, /"new\.txt" \(new\)\nTo remember:\n/);
       assert.match(shown.stdout, /^ {2}--remember always --match folder\n {4}Allow "write_file" in ".*" on whatever/m);
       assert.equal((await run([...CALL, "--approval", id])).code, 1, "it is not answered yet");
@@ -81,7 +81,7 @@ for (const [name, way] of WAYS) {
     onWritingMachine(way, async ({ run, cwd }) => {
       const denied = await run(CALL, { terminal: true, answers: ["no"] });
       assert.equal(denied.code, 1);
-      assert.match(denied.stderr, /"content": "hello"[\s\S]*Cannot call "write_file": it was not approved/);
+      assert.match(denied.stderr, /\n\+hello\n[\s\S]*Cannot call "write_file": it was not approved/);
       assert.ok(!existsSync(join(cwd, "new.txt")));
       assert.equal((await run(CALL, { terminal: true, answers: ["y"] })).code, 0);
       assert.ok(existsSync(join(cwd, "new.txt")));
@@ -115,7 +115,7 @@ for (const [name, way] of WAYS) {
     onWritingMachine(way, async ({ run }) => {
       const input = JSON.stringify({ path: "a.txt", content: HIDDEN });
       const asked = await run(["tools", "call", "write_file", "--input", input], { terminal: true, answers: ["no"] });
-      assert.ok(asked.stderr.includes(`"content": "${SPELLED}"`), asked.stderr);
+      assert.ok(asked.stderr.includes(`\n+${SPELLED}\n`), asked.stderr);
       const chat = await run(["chat", `/write_file ${input}`], { answers: ["always", "n", "n"] });
       assert.ok(chat.stderr.includes(`with exactly the input {"path":"a.txt","content":"${SPELLED}"}`), chat.stderr);
       const id = idIn((await run(["tools", "call", "write_file", "--input", input])).stderr);
@@ -145,7 +145,7 @@ for (const [name, way] of WAYS) {
       );
       const id = idIn(asked.stderr);
       assert.match(asked.stderr, new RegExp(`postern approval show ${id} shows it whole`));
-      assert.match((await run(["approvals", "show", id])).stdout, /x the end"/);
+      assert.match((await run(["approvals", "show", id])).stdout, /x the end\n/);
       assert.match(
         (await run(["approvals", "list"])).stdout,
         /\[cut: 60 of \d+ characters are shown; SHA-256 of the whole/,

@@ -9,7 +9,12 @@ import { test } from "node:test";
 import { type Check, type Finding, findingsText } from "../../../cli/doctor/finding.ts";
 import { startFakeServer } from "../../../fixtures/upstream/fake_server.ts";
 import { startLocalServer } from "../../../fixtures/upstream/local_servers.ts";
-import { boundsFinding, browserFinding, linksFindings } from "../../../cli/doctor/check_containment.ts";
+import {
+  boundsFinding,
+  browserFinding,
+  linksFindings,
+  programFindings,
+} from "../../../cli/doctor/check_containment.ts";
 import { defaultConfig } from "../../../lib/config/config.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
@@ -603,6 +608,28 @@ test("a machine that cannot keep git from links is told of", async () => {
   );
   assert.equal((await linksFindings(found)).length, linux >= 5_010 && mount >= 2_038 ? 0 : 1);
 });
+
+test(
+  "programs of the home folder that contained commands do not see are told of",
+  { skip },
+  () =>
+    onMachine(async ({ home }) => {
+      assert.deepEqual(await programFindings(`${home}:relative::/usr/bin:/bin`), []);
+      const system = createCommandLookup();
+      const names = ["node", "npm", "python3", "cargo", "go", "ruby", "java"];
+      for (const name of names) writeFileSync(join(home, name), "#!/bin/sh\n", { mode: 0o755 });
+      const found = await Promise.all(names.map((name) => system.find(name)));
+      const hidden = names.filter((_name, index) => found[index] === undefined);
+      const [finding] = await programFindings(`/usr/bin:${home}`);
+      assert.equal(
+        finding?.message,
+        hidden.length === 0
+          ? undefined
+          : `Commands in the sandbox do not see ${hidden.join(", ")}: yours is outside of /usr`,
+      );
+      assert.equal(finding?.fix?.startsWith("install "), hidden.length === 0 ? undefined : true);
+    }),
+);
 
 test("what lies in quarantine is said, and nothing where nothing does", () =>
   onMachine(async (machine) => {

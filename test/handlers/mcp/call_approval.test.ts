@@ -145,7 +145,7 @@ for (const era of MCP_ERAS) {
       const content = "echo a\u202eb\u2028\u200bc";
       assert.equal((await client.callTool({ ...CALL, arguments: { path: "n.txt", content } })).isError, true);
       const [shown = ""] = seen;
-      assert.ok(shown.includes('"content": "echo a\\u202eb\\u2028\\u200bc"'), shown);
+      assert.ok(shown.includes("\n+echo a\\u202eb\\u2028\\u200bc\n"), shown);
       assert.doesNotMatch(shown, /[\u202e\u2028\u200b]/);
       assert.match(shown, /write_file \(write\) in [\s\S]*\nFiles:\n {2}"n\.txt" \(new\)$/);
     });
