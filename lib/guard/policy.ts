@@ -14,6 +14,8 @@ import {
   UNKNOWN_WORD,
 } from "./rules.ts";
 
+import { isRelativePath } from "./understood_commands.ts";
+
 /** The widest change that a call may make. `state` is the agent's own records in the data directory. */
 export type Access = "read" | "state" | "write" | "network";
 
@@ -336,7 +338,9 @@ function settleParts(input: DecideInput): readonly [Verdict, ...Verdict[]] {
 
 /** Tells whether a part of a line runs no program and writes no file, as `cd` or `echo`: it needs no allow beside that of what the line runs. */
 function isFree({ part: { command: [name = ""] = [], redirects } }: Verdict, { line }: Effects): boolean {
-  return line !== undefined && redirects !== "to" && isTameBuiltin(name);
+  if (line === undefined || redirects === "to" || !isTameBuiltin(name)) return false;
+  // In another folder `./build.sh` is another program than the one that was allowed
+  return name !== "cd" || !line.parts.some(({ words }) => isRelativePath(words[0] ?? ""));
 }
 
 /** Returns the parts of a call: each of its commands with each file and each address. A file that a download goes to is a part of its own. */

@@ -93,3 +93,13 @@ export function isUnderstood([name = "", first = "", ...rest]: readonly string[]
   // `make SHELL=...` sets what runs each line
   return !own.some((word) => word.startsWith("-") || word.includes("="));
 }
+
+/** Tells whether the folder that a command runs in decides which program or script that is: a relative path, a script, a task of the project. */
+export function isByFolder([name = ""]: readonly string[]): boolean {
+  return isRelativePath(name) || isTaskRunner(name) || INTERPRETERS.has(plainName(name));
+}
+
+/** Tells whether a program is another one in another folder. */
+export function isRelativePath(name: string): boolean {
+  return name.includes("/") && !name.startsWith("/");
+}

@@ -8,6 +8,7 @@ import type { Approvals } from "../../guard/approvals.ts";
 import { asksAlways, type Decision, type Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
 import { UNKNOWN_WORD } from "../../guard/rules.ts";
+import { isByFolder } from "../../guard/understood_commands.ts";
 import { isStorageAway } from "../../storage/read_records.ts";
 import { isTameBuiltin } from "../../system/process/placed_parts.ts";
 import type { CallAudit } from "./audit_call.ts";
@@ -207,15 +208,17 @@ function isAway(error: unknown, { shared }: Pick<PermitOptions, "shared">): bool
 }
 
 async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswers): Promise<Answer | undefined> {
-  if (asksAlways(asked.rule)) return undefined;
   const { tool, runId } = asked;
   const parts = partsOf(asked);
+  const commands = parts.map(({ wider }) => wider?.command ?? []);
   const found = await Promise.all(parts.map((subject) => options.remembered?.(subject, runId)));
-  // Each part of a line that runs something needs an answer of its own. One denial is enough
-  const lacks = parts.some(({ wider }, index) =>
-    found[index] === undefined && !isTameBuiltin(wider?.command?.[0] ?? "")
-  );
-  const rule = found.find((each) => each?.decision === "deny") ?? (lacks ? undefined : found.find((each) => each));
+  // Each part of a line that runs something needs an answer of its own, and a `cd` where it decides what that is
+  const isFree = ([name = ""]: readonly string[]) =>
+    isTameBuiltin(name) && !(name === "cd" && commands.some(isByFolder));
+  const lacks = commands.some((command, index) => found[index] === undefined && !isFree(command));
+  // One denial is enough, and wins over a question that comes each time
+  const rule = found.find((each) => each?.decision === "deny") ??
+    (lacks || asksAlways(asked.rule) ? undefined : found.find((each) => each));
   if (rule === undefined) return undefined;
   return { decision: rule.decision, ...deniedBefore(tool, rule.id) };
 }

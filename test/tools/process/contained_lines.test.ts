@@ -320,6 +320,11 @@ test(
         assert.equal(await ask(command), false, command);
         assert.equal(offeredMatches(subjects.at(-1) ?? assert.fail()).length, 1, command);
       }
+      // The folder decides which script it is
+      remember("approve", { kind: "command", op: null, access: "write", command: ["bash", "run.sh"] });
+      assert.equal(await ask("bash run.sh"), true);
+      assert.equal(await ask("cd /tmp; bash run.sh"), false);
+      assert.equal(await ask("cd /tmp; cat a.txt"), true);
       remember("approve", { kind: "command", op: null, access: "write", command: ["wc", "lines"] });
       assert.equal(await ask("cat a.txt | wc lines"), true);
       // What starts no program needs no answer of its own

@@ -218,7 +218,10 @@ test("a remembered answer stands in place of an approval, never for what always_
     assert.deepEqual([denied.ran, denied.requests.length], [false, 0]);
     assert.match(denied.output, /"postern approval revoke rule_1" lifts that/);
     const always = { config: { ...WRITES, autonomy: { always_ask: ["write_file"] } } };
-    assert.equal((await ask({ ...rule("deny"), ...always })).requests.length, 1);
+    assert.equal((await ask({ ...rule("approve"), ...always })).requests.length, 1);
+    // Any deny wins, else any ask
+    const never = await ask({ ...rule("deny"), ...always });
+    assert.deepEqual([never.ran, never.requests.length], [false, 0]);
   }));
 
 const TOKEN = "hQ8x2Lm4Vt7Rz9Kp3Wn6Yc1B";

@@ -160,6 +160,11 @@ test("a denial that is remembered counts where a list, a rule or the level allow
     }
     assert.equal((await calling(root, [], ["memory_recall", {}], { remembered }))[0], "ran", "nobody is asked to read");
     const approved = () => Promise.resolve({ id: "rule_1", decision: "approve" as const });
+    // Any deny wins, else any ask: no rule of a workspace, and no page, makes a question of it
+    const asks = [rule("each", "ask", { path: "docs/**" })];
+    assert.equal((await calling(root, asks, write("docs/a.md"), { remembered }))[0], "denied");
+    const taint = new RunTaint(["web_fetch a"]);
+    assert.equal((await calling(root, [], write("docs/a.md"), { remembered, taint }))[0], "denied");
     const never = [rule("never", "deny", { path: "docs/**" })];
     assert.equal((await calling(root, never, write("docs/a.md"), { remembered: approved }))[0], "denied");
     const each = [rule("each", "ask", { path: "docs/**" })];
@@ -258,5 +263,13 @@ test(
       // An allow of a folder does not reach where a link leads
       assert.match((await asking("echo x > docs/link/a", [echo]))[1], /docs\/link\/a" leads to "[^"]*keep\/a", and /);
       assert.equal((await asking("cd keep/in; echo x > docs/a", [echo]))[0], "asked");
+      // Nor does that of a program by its path reach into another folder
+      const build = rule("build", "allow", { tool: "shell", command: "./build.sh *" });
+      assert.equal((await asking("cd docs && ./build.sh", [build]))[0], "asked");
+      assert.equal(
+        (await asking("cd docs && ls", [rule("ls", "allow", { tool: "shell", command: "ls *" })]))[0],
+        "ran",
+      );
+      assert.notEqual((await asking("./build.sh; echo done", [build]))[0], "asked");
     }),
 );
