@@ -59,7 +59,7 @@ function parseJson(text: string): unknown {
 function merged(before: Table, after: Table): Table {
   const entries = Object.entries(after).map(([key, value]) => {
     const old = Object.hasOwn(before, key) ? before[key] : undefined;
-    // What is below our own name is replaced whole, so that no old key stays
+    // The entry of our own name is replaced whole, so that no old key stays in it
     return [
       key,
       isRecord(old) && isRecord(value) && key.toLowerCase() !== "postern" ? merged(old, value) : value,
@@ -80,7 +80,7 @@ async function enterYaml(text: string, block: Table): Promise<string> {
       continue;
     }
     const list = document.get(key);
-    // One that another key has too would be replaced
+    // A list that another key refers to would be replaced there too
     if (list !== undefined && list !== null && !isSeq(list)) {
       throw new CommandError(`Cannot change the file: "${key}" is no list of its own; ${BY_HAND}`);
     }

@@ -52,7 +52,7 @@ export const clientsCommand = defineCliCommand({
         if (target === undefined) return { tried, text };
         const isChanged = await readOrEmpty(target) !== before;
         if (isChanged) throw new CommandError(`Cannot write ${target}: it was changed meanwhile; try again`);
-        // It holds a token: closed to others, and a link to it stays one
+        // The file holds a token: it is closed to others. Where it is a link, the link stays
         await writeAtomically(await realpath(target).catch(() => target), text, { isPrivate: true });
         return { tried, text };
       };

@@ -39,7 +39,7 @@ export async function turnOnTool(
   const change = before.turn_on;
   if (writer === undefined || change === null) throw conflict(name, before.reason ?? "");
   const { key, value } = change;
-  // What is not recorded does not happen
+  // A change that the audit cannot record does not happen
   await audit({ type: "config", action: "set", keys: [key], needs_restart: [], by: storedActor(by) });
   const config = await writer.set(key, value).catch((error: unknown) => {
     throw error instanceof ConfigError ? conflict(name, error.message, error) : error;

@@ -120,7 +120,7 @@ test("whatever is not understood asks, and says why", () => {
   ) {
     assert.match(parseCommandLine(line).asks ?? "nothing", reason, line);
   }
-  // What was read until there is known all the same
+  // Commands before the unknown word are known all the same
   assert.deepEqual(partsOf("rm x; eval ls; f() {"), ["rm x", "eval ls"]);
 });
 

@@ -187,7 +187,7 @@ for (const tool of BUILTIN_TOOLS) {
           });
           // An allowed read is refused as it opens its file
           const isRefused = !ran || codes.some((code) => REFUSALS.test(code));
-          // It may fail by itself before that, as by a pattern that is none
+          // The tool may fail by itself before that, such as by a pattern that is none
           if (!isRefused && expected === "deny" && codes.length > 0) return;
           const seen = asked ? "ask" : !isRefused ? "allow" : expected === "bad_input" ? "bad_input" : "deny";
           assert.equal(seen, expected, result.output);

@@ -216,7 +216,7 @@ async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswe
   const isFree = ([name = ""]: readonly string[]) =>
     isTameBuiltin(name) && !(name === "cd" && commands.some(isByFolder));
   const lacks = commands.some((command, index) => found[index] === undefined && !isFree(command));
-  // One denial is enough, and wins over a question that comes each time
+  // A single denial is enough, and wins over a question that comes each time
   const rule = found.find((each) => each?.decision === "deny") ??
     (lacks || asksAlways(asked.rule) ? undefined : found.find((each) => each));
   if (rule === undefined) return undefined;

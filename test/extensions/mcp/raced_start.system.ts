@@ -44,7 +44,7 @@ for (const { name, target, other } of TRAPS) {
           rmSync(path("data"), { recursive: true, force: true });
           mkdirSync(path("data"));
           const exchange: Exchange = { at, watched: path("data"), target: path(target), by: "link", other };
-          // What is there when it starts, it cannot exchange
+          // The dev server cannot exchange files that were there before it started
           const made = "mkdir -p data/sub && echo KEY=theirs > data/sub/.env && echo one > data/a.txt";
           const server = await startDevServer({ bench, workspace }, exchange, made);
           try {

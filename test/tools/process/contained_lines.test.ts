@@ -327,7 +327,7 @@ test(
       assert.equal(await ask("cd /tmp; cat a.txt"), true);
       remember("approve", { kind: "command", op: null, access: "write", command: ["wc", "lines"] });
       assert.equal(await ask("cat a.txt | wc lines"), true);
-      // What starts no program needs no answer of its own
+      // Builtins that start no program need no answer of their own
       assert.equal(await ask("cd . && cat a.txt; echo done"), true);
       assert.equal(await ask("cd . && echo done"), false);
       assert.equal(await ask("cat a.txt; echo done > b"), false);
