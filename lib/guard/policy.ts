@@ -3,7 +3,7 @@ import { BUILT_IN_FORBIDDEN_PATHS } from "../base/built_in_forbidden_paths.ts";
 import type { CommandLineParts } from "../base/parse_command_line.ts";
 import type { Taint } from "../base/taint.ts";
 import { createForbiddenBy, expandForbidden } from "../system/files/forbidden_paths.ts";
-import { isTameBuiltin, placeRedirections } from "../system/process/placed_parts.ts";
+import { placeRedirections } from "../system/process/placed_parts.ts";
 import {
   ANSWERS,
   type CallPart,
@@ -14,7 +14,7 @@ import {
   UNKNOWN_WORD,
 } from "./rules.ts";
 
-import { isRelativePath } from "./understood_commands.ts";
+import { isFreeBeside } from "./understood_commands.ts";
 
 /** The widest change that a call may make. `state` is the agent's own records in the data directory. */
 export type Access = "read" | "state" | "write" | "network";
@@ -336,11 +336,10 @@ function settleParts(input: DecideInput): readonly [Verdict, ...Verdict[]] {
   })) as [Verdict, ...Verdict[]];
 }
 
-/** Tells whether a part of a line runs no program and writes no file, as `cd` or `echo`: it needs no allow beside that of what the line runs. */
-function isFree({ part: { command: [name = ""] = [], redirects } }: Verdict, { line }: Effects): boolean {
-  if (line === undefined || redirects === "to" || !isTameBuiltin(name)) return false;
-  // In another folder `./build.sh` is another program than the one that was allowed
-  return name !== "cd" || !line.parts.some(({ words }) => isRelativePath(words[0] ?? ""));
+/** Tells whether a part of a line writes no file and is free beside what the line runs, such as `cd` or `echo`. */
+function isFree({ part: { command = [], redirects } }: Verdict, { line }: Effects): boolean {
+  return line !== undefined && redirects !== "to" &&
+    isFreeBeside(command, line.parts.map(({ words }) => words.map((word) => word ?? UNKNOWN_WORD)));
 }
 
 /** Returns the parts of a call: each of its commands with each file and each address. A file that a download goes to is a part of its own. */

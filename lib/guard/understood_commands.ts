@@ -1,4 +1,5 @@
 import { withoutEnd } from "../base/text.ts";
+import { isTameBuiltin } from "../system/process/placed_parts.ts";
 
 /** Programs whose arguments are a program: to allow one is to allow every command. */
 const LAUNCHERS: readonly string[] = [
@@ -94,12 +95,16 @@ export function isUnderstood([name = "", first = "", ...rest]: readonly string[]
   return !own.some((word) => word.startsWith("-") || word.includes("="));
 }
 
-/** Tells whether the folder that a command runs in decides which program or script that is: a relative path, a script, a task of the project. */
-export function isByFolder([name = ""]: readonly string[]): boolean {
-  return isRelativePath(name) || isTaskRunner(name) || INTERPRETERS.has(plainName(name));
+/**
+ * Tells whether a command needs no right of its own beside those of the other commands of its line: a builtin that runs no program. A `cd`
+ * needs one where its folder decides what another command runs.
+ */
+export function isFreeBeside([name = ""]: readonly string[], commands: readonly (readonly string[])[]): boolean {
+  return isTameBuiltin(name) && !(name === "cd" && commands.some(isByFolder));
 }
 
-/** Tells whether a program is another one in another folder. */
-export function isRelativePath(name: string): boolean {
-  return name.includes("/") && !name.startsWith("/");
+/** Tells whether the folder decides which program or script a command is: by a relative path, a script or a task of the project. */
+function isByFolder([name = ""]: readonly string[]): boolean {
+  const isRelative = name.includes("/") && !name.startsWith("/");
+  return isRelative || isTaskRunner(name) || INTERPRETERS.has(plainName(name));
 }

@@ -8,9 +8,8 @@ import type { Approvals } from "../../guard/approvals.ts";
 import { asksAlways, type Decision, type Effects } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
 import { UNKNOWN_WORD } from "../../guard/rules.ts";
-import { isByFolder } from "../../guard/understood_commands.ts";
+import { isFreeBeside } from "../../guard/understood_commands.ts";
 import { isStorageAway } from "../../storage/read_records.ts";
-import { isTameBuiltin } from "../../system/process/placed_parts.ts";
 import type { CallAudit } from "./audit_call.ts";
 import { isPlainRead, RULE_SCREEN } from "./look_ahead.ts";
 import type { SharedCalls } from "./shared_calls.ts";
@@ -213,9 +212,7 @@ async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswe
   const commands = parts.map(({ wider }) => wider?.command ?? []);
   const found = await Promise.all(parts.map((subject) => options.remembered?.(subject, runId)));
   // Each part of a line that runs something needs an answer of its own, and a `cd` where it decides what that is
-  const isFree = ([name = ""]: readonly string[]) =>
-    isTameBuiltin(name) && !(name === "cd" && commands.some(isByFolder));
-  const lacks = commands.some((command, index) => found[index] === undefined && !isFree(command));
+  const lacks = commands.some((command, index) => found[index] === undefined && !isFreeBeside(command, commands));
   // A single denial is enough, and wins over a question that comes each time
   const rule = found.find((each) => each?.decision === "deny") ??
     (lacks || asksAlways(asked.rule) ? undefined : found.find((each) => each));
