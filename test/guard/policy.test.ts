@@ -340,6 +340,11 @@ test("a line of bash is as far as its furthest part, and what is not understood 
     auto_approve: ["shell"],
   });
   assert.equal(all.kind, "allow", "a list names all that its tool does");
+  const task = { ...rule, name: "task", command: "npm test" } as const;
+  for (const [line, kind] of [["npm test", "allow"], ["cd other && npm test", "ask"]] as const) {
+    const effects = { command: ["bash", "-c", line], line: parseCommandLine(line) };
+    assert.equal(ask({ effects, rules: [task] }).kind, kind, line);
+  }
   const kept = { ...rule, name: "kept", command: "", path: "kept/**", then: "deny" } as const;
   for (
     const [line, kind] of [
