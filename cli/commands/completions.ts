@@ -1,5 +1,5 @@
 import type { ArgDef } from "citty";
-import { CommandError, defineCliCommand, EXIT, shownFlag } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand, EXIT, shownFlag } from "../command.ts";
 
 /** Shells that a script can be written for. */
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -14,7 +14,7 @@ export const completionsCommand = defineCliCommand({
     if (known === undefined) {
       throw new CommandError(`Cannot write completions for "${shell}": the shells are ${SHELLS.join(", ")}`);
     }
-    const script = WRITERS[known](await readCommands());
+    const script = WRITERS[known](await readCommands(context));
     context.print({ shell: known, script }, script);
     return EXIT.ok;
   },
@@ -47,12 +47,11 @@ const GLOBAL: readonly Flag[] = [
 ];
 
 /** Reads the tree of commands from the table of verbs. */
-async function readCommands(): Promise<readonly Place[]> {
-  const { VERBS } = await import("../verbs.ts");
-  const verbs = Object.entries(VERBS);
+async function readCommands({ verbs: table }: CommandContext): Promise<readonly Place[]> {
+  const verbs = Object.entries(table);
   const paths = new Set(["", ...verbs.map(([name]) => name.split(" ", 1)[0] ?? ""), ...verbs.map(([name]) => name)]);
   return await Promise.all([...paths].map(async (path) => {
-    const verb = Object.hasOwn(VERBS, path) ? VERBS[path] : undefined;
+    const verb = Object.hasOwn(table, path) ? table[path] : undefined;
     const args = verb === undefined ? {} : (await verb.load()).args;
     const own = Object.entries(args).filter(([, arg]) => arg.type !== "positional").map(([name, arg]) =>
       toFlag(name, arg)
