@@ -1,5 +1,5 @@
 import { CancelError } from "../../base/cancel.ts";
-import type { Timer } from "../../base/clock.ts";
+import { Backoff, type Timer } from "../../base/clock.ts";
 import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import { isUnreadable, unlessUnreadable } from "../../storage/read_records.ts";
 import { type AdvanceExecution, type AdvanceOptions, createAdvanceExecution } from "./advance_execution.ts";
@@ -55,8 +55,7 @@ export interface Executor {
 const KEEP = 1_000;
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** Milliseconds before an execution that failed with an internal error is tried again. Doubled each time */
-const RETRY_MS = 1_000;
-const MAX_RETRY_MS = 60_000;
+const RETRIES = { firstMs: 1_000, mostMs: 60_000 } as const;
 /** Milliseconds after which a waiter of a cluster looks again, whether it heard of a change or not. */
 const LOOK_MS = 1_000;
 
@@ -190,7 +189,7 @@ class LoopExecutor implements Executor {
   async #loop(id: string, hold: WorkHold | undefined): Promise<void> {
     const { store, clock, log } = this.#options;
     let plan: ExecutionPlan | undefined;
-    for (let retryMs = RETRY_MS; !this.#closing.signal.aborted && hold?.lost.aborted !== true;) {
+    for (const backoff = new Backoff(RETRIES); !this.#closing.signal.aborted && hold?.lost.aborted !== true;) {
       const signal = this.#nextPass(id, hold);
       try {
         await hold?.mayAct(signal);
@@ -206,7 +205,7 @@ class LoopExecutor implements Executor {
         await this.#advance({ found: { ...found, alongside: hold?.check }, plan, signal, waitedMs });
         // For whoever waits at another gateway
         this.#work?.tell(id, found.version + 1);
-        retryMs = RETRY_MS;
+        backoff.reset();
       } catch (error) {
         // The execution was changed, or the gateway stops: look again
         if (error instanceof CancelError && (signal.aborted || hold?.lost.aborted)) continue;
@@ -215,8 +214,7 @@ class LoopExecutor implements Executor {
           return;
         }
         log.error("Procedure cannot go on, and is tried again", { execution_id: id, error });
-        await clock.sleep(retryMs, signal).catch(() => {});
-        retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
+        await clock.sleep(backoff.next(), signal).catch(() => {});
       }
     }
   }

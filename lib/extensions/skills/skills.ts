@@ -1,6 +1,7 @@
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
+import { Poller } from "../../base/poller.ts";
 import type { Random } from "../../base/random.ts";
 import type { Actor } from "../../base/records/caller.ts";
 import { UNTAINTED } from "../../base/taint.ts";
@@ -118,8 +119,7 @@ class FoundSkills implements Skills {
   readonly #installer: SkillInstaller;
   readonly #catalogue: SkillCatalogue;
   readonly #mutex = createKeyedMutex();
-  #watch: Timer | undefined;
-  #isWatching = false;
+  readonly #watch = new Poller(() => this.#lookAtWorkspace());
   /** Monotonic time of the next look at the workspace, in ms */
   #watchesFrom = -Infinity;
   /** Monotonic time of the last look, in ms */
@@ -143,7 +143,7 @@ class FoundSkills implements Skills {
   async start(): Promise<void> {
     await this.#installer.tidy();
     await this.#alone(() => this.#look());
-    this.#watch = this.#options.clock.every(WATCH_MS, () => void this.#lookAtWorkspace());
+    this.#watch.start(this.#options.clock, WATCH_MS);
   }
 
   async offer(): Promise<SkillOffer> {
@@ -248,7 +248,7 @@ class FoundSkills implements Skills {
   }
 
   async close(): Promise<void> {
-    this.#watch?.clear();
+    await this.#watch.stop();
     await this.#alone(() => Promise.resolve());
   }
 
@@ -265,8 +265,7 @@ class FoundSkills implements Skills {
   async #lookAtWorkspace(): Promise<void> {
     const { clock } = this.#options;
     const begun = clock.monotonic();
-    if (this.#isWatching || begun < this.#watchesFrom) return;
-    this.#isWatching = true;
+    if (begun < this.#watchesFrom) return;
     try {
       if (await this.#catalogue.hasChanged(({ layer }) => layer === "workspace")) {
         await this.#alone(() => this.#look());
@@ -274,7 +273,6 @@ class FoundSkills implements Skills {
     } catch (error) {
       this.#options.log.error("The skills of the workspace cannot be read", { error });
     } finally {
-      this.#isWatching = false;
       // Whoever fills a workspace with files does not keep the gateway busy with them
       this.#watchesFrom = begun + REST * (clock.monotonic() - begun);
     }
