@@ -35,7 +35,7 @@ import { type AgentOf, noAgents } from "./agent_profile.ts";
 import type { ClusterRuns, ClusterRunsOptions } from "./cluster_runs.ts";
 import type { ApprovableRun } from "./create_approver.ts";
 import { createDayBudget, type DayBudget, type DayBudgetOptions } from "./day_budget.ts";
-import { createRunQueue, type RunLimits } from "./run_queue.ts";
+import { type RunLimits, RunQueue } from "./run_queue.ts";
 import type { AgentSettings, RunGuidance } from "./run_settings.ts";
 import type { RunStarter } from "./start_run.ts";
 
@@ -137,7 +137,7 @@ class Supervisor implements RunSupervisor {
       statuses.map((status) => [status]),
     );
     metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their slot", this.#active.size);
-    const queue = createRunQueue(options.limits, () => this.#cluster?.lookForWaiting());
+    const queue = new RunQueue(options.limits, () => this.#cluster?.lookForWaiting());
     // The whole agent comes with it
     this.#loadStarter = lazily(async () => {
       const { RunStarter } = await import("./start_run.ts");
