@@ -20,7 +20,7 @@ import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { appendEvents } from "../../lib/runs/journal/run_recorder.ts";
 import { recallRun } from "../../lib/runs/recovery/recall_run.ts";
 import { journalOf, OPEN_RUNS } from "../../lib/runs/journal/run_records.ts";
-import { createRunStore } from "../../lib/runs/journal/run_store.ts";
+import { RunStore } from "../../lib/runs/journal/run_store.ts";
 import { isUnreadable, readRecords, scanAll } from "../../lib/storage/read_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
@@ -79,7 +79,7 @@ export async function holdOpenWork(options: HoldOptions): Promise<HeldWork> {
 type Append = Parameters<typeof createApprovals>[0]["audit"];
 
 async function holdRuns({ store, clock }: HoldOptions): Promise<number> {
-  const runs = createRunStore(store);
+  const runs = new RunStore(store);
   const time = () => new Date(clock.now()).toISOString();
   let held = 0;
   for (const { id } of await runs.open()) {

@@ -16,7 +16,7 @@ import type { Store } from "../../storage/store.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { followRun } from "../journal/follow_run.ts";
 import { shownUpTo } from "../journal/run_records.ts";
-import { createRunStore, type OnRecorded, type RunStore } from "../journal/run_store.ts";
+import { type OnRecorded, RunStore } from "../journal/run_store.ts";
 import { pruneRuns } from "../journal/stored_runs.ts";
 import type { RecoverOptions } from "../recovery/recover_runs.ts";
 import type {
@@ -125,7 +125,7 @@ class Supervisor implements RunSupervisor {
   constructor(options: SupervisorOptions) {
     const { store, clock, random, log, metrics } = options;
     this.#options = options;
-    this.#runs = createRunStore(store, { onRecorded: options.onEvents, ownership: options.cluster?.ownership });
+    this.#runs = new RunStore(store, { onRecorded: options.onEvents, ownership: options.cluster?.ownership });
     const createDay = options.cluster?.toDayBudget ?? createDayBudget;
     this.#day = createDay({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
     this.#time = createIsoTime(clock);
