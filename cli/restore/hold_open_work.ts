@@ -1,4 +1,4 @@
-import { createTokens } from "../../lib/access/tokens.ts";
+import { Tokens } from "../../lib/access/tokens.ts";
 import { PAIRING_CODES } from "../../lib/access/pairing.ts";
 import { changeOf, DELIVERIES, parseDelivery } from "../../lib/automation/channels/delivery_record.ts";
 import { firingTimes } from "../../lib/automation/cron/firing_times.ts";
@@ -172,7 +172,7 @@ async function endApprovals({ store, clock }: HoldOptions, audit: Append): Promi
 async function revokeTokens({ store, clock }: HoldOptions, append: Append): Promise<number> {
   const codes = await Array.fromAsync(scanAll(store, PAIRING_CODES));
   await store.batch(codes.map(({ key }) => ({ op: "delete", collection: PAIRING_CODES, key })));
-  const tokens = await createTokens({
+  const tokens = await Tokens.open({
     store,
     clock,
     random: createSystemRandom(),
