@@ -8,6 +8,7 @@ import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { type Client, CLIENTS, type GatewayFacts } from "../clients/client_table.ts";
 import { enterBlock } from "../clients/enter_block.ts";
 import { type CommandContext, CommandError, defineCliCommand, UsageError } from "../command.ts";
+import { unlessChanged, whileNobodyWrites } from "../edit_configuration.ts";
 import { expectSuccess, type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { requireYes } from "../terminal/require_yes.ts";
 import { printable } from "../terminal/terminal_text.ts";
@@ -49,11 +50,13 @@ export const clientsCommand = defineCliCommand({
       const enter = async () => {
         const tried = await tryCalls(client, facts);
         const text = await enterBlock(client.format, before, client.block(facts));
-        if (target === undefined) return { tried, text };
-        const isChanged = await readOrEmpty(target) !== before;
-        if (isChanged) throw new CommandError(`Cannot write ${target}: it was changed meanwhile; try again`);
-        // The file holds a token: it is closed to others. Where it is a link, the link stays
-        await writeAtomically(await realpath(target).catch(() => target), text, { isPrivate: true });
+        if (target !== undefined) {
+          await whileNobodyWrites(context.loadOptions, async () => {
+            unlessChanged({ path: target, before, after: text }, await readOrEmpty(target));
+            // The file holds a token: it is closed to others. Where it is a link, the link stays
+            await writeAtomically(await realpath(target).catch(() => target), text, { isPrivate: true });
+          });
+        }
         return { tried, text };
       };
       const entered = await enter().catch(async (error: unknown) => {

@@ -112,7 +112,7 @@ test("nothing is written, and no token is left, where the person says no or the 
       const changed = await run(["clients", "cursor", "--write"], {
         onAsk: () => Promise.resolve(writeFileSync(path, '{"a":1}')).then(() => "y"),
       });
-      assert.match(changed.stderr, /it was changed meanwhile/);
+      assert.match(changed.stderr, /mcp.json was changed meanwhile/);
       assert.match((await run(["token", "list"])).stdout, /No token is stored/);
       assert.match((await run(["clients", "open-webui", "--write"])).stderr, /it reads its environment/);
       assert.match((await run(["clients", "emacs"])).stderr, /the clients are codex, claude/);
