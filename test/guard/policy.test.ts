@@ -13,6 +13,7 @@ import {
   LEVELS,
   parseLevel,
 } from "../../lib/guard/policy.ts";
+import { compileRules } from "../../lib/guard/rules.ts";
 
 const ACCESSES: readonly Access[] = ["read", "state", "write", "network"];
 const WORKSPACE = {
@@ -472,4 +473,27 @@ test("no list turns a deny into anything else, and no write passes for a read", 
     }),
     { numRuns: 200 },
   );
+});
+
+test("the list of rules is compiled once for a decision", () => {
+  for (const then of ["deny", "ask", "allow"] as const) {
+    let looks = 0;
+    const rule = { name: "it", tool: "shell", op: "", command: "ls *", host: "", then };
+    const counted = {
+      ...rule,
+      get path() {
+        looks++;
+        return "";
+      },
+    };
+    const once = () => {
+      looks = 0;
+      ask({ rules: [counted] });
+      return looks;
+    };
+    const compiled = once();
+    looks = 0;
+    compileRules({ rules: [counted], auto_approve: [], always_ask: [] }, { root: "/w", home: "/h" });
+    assert.equal(compiled, looks, then);
+  }
 });
