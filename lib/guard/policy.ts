@@ -237,7 +237,14 @@ function decideByLevel(
     const what = FETCHING.has(tool) ? "nothing that it has read names this address" : `the call ${does}`;
     const why = `${readOutside(input)}, and ${what}`;
     const asked: RuleStep = { rule: RULE_OUTSIDE_CONTENT, says: "ask" };
-    return { kind: "ask", reason: toAsk(tool, why, change), rule: asked.rule, path: [...listed, asked], change };
+    const elsewhere = says === "allow"
+      ? `level "${level}" allows it`
+      : allowing !== undefined && missing.length === 0 && whyUnjudged({ access, effects }) === undefined
+      ? reasonOf(allowing, [allowing])
+      : undefined;
+    const narrow = elsewhere && `in a conversation without such content ${elsewhere}, or `;
+    const reason = toAsk(tool, why, change, narrow);
+    return { kind: "ask", reason, rule: asked.rule, path: [...listed, asked], change };
   }
   const unlisted: readonly RuleStep[] = [...listed, { rule: RULE_OUTSIDE_CONTENT, says: "pass" }];
   if (says === "allow") {
@@ -455,8 +462,9 @@ function toPass({ rule }: DenyRule): RuleStep {
   return { rule, says: "pass" };
 }
 
-function toAsk(tool: string, why: string, change: readonly string[]): string {
-  return `Cannot call "${tool}" without approval: ${why}; ${toSentence(change)} to allow it without asking`;
+/** Returns the reason of a question. @param narrow way beside the edits, with the `or` between them. Default: none */
+function toAsk(tool: string, why: string, change: readonly string[], narrow = ""): string {
+  return `Cannot call "${tool}" without approval: ${why}; ${narrow}${toSentence(change)} to allow it without asking`;
 }
 
 function toAllow(tool: string, why: string, change: readonly string[]): string {

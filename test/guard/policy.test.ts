@@ -428,6 +428,26 @@ test("a question after content from outside names the origin and every edit that
   assert.doesNotMatch(ask({ always_ask: ["shell"] }).reason, /outside/);
 });
 
+test("a question after content from outside names the rule that lets the call through where there is none", () => {
+  const rule = {
+    name: "tests",
+    tool: "shell",
+    op: "",
+    command: "npm test *",
+    path: "",
+    host: "",
+    then: "allow",
+  } as const;
+  const call = { taint: TAINT, effects: { command: ["npm", "test"] } };
+  const way = (start: string) =>
+    `; in a conversation without such content ${start}, or set [autonomy] after_outside_content`;
+  assert.ok(ask({ ...call, rules: [rule] }).reason.includes(way('the rule "tests" allows it')));
+  assert.ok(ask({ ...call, auto_approve: ["shell"] }).reason.includes(way("[autonomy] auto_approve names it")));
+  const full = { ...call, level: "full", after_outside_content: "ask" } as const;
+  assert.ok(ask(full).reason.includes(way('level "full" allows it')));
+  assert.doesNotMatch(ask(call).reason, /in a conversation/, "nothing lets it through anywhere");
+});
+
 test("a page that is handed over asks at each level, and no list or answer stands for the person", () => {
   for (const level of ["read_only", "supervised", "full"] as const) {
     const effects = { handoff: "Solve the puzzle" };
