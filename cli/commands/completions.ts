@@ -1,5 +1,6 @@
 import type { ArgDef } from "citty";
 import { type CommandContext, CommandError, defineCliCommand, EXIT, shownFlag } from "../command.ts";
+import { pluralOf } from "../find_verb.ts";
 
 /** Shells that a script can be written for. */
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -31,8 +32,8 @@ interface Flag {
 
 /** Place in the tree of commands: no word, a group or verb, or a verb of two words. */
 interface Place {
-  /** Words of the command so far; empty: none */
-  readonly path: string;
+  /** Words of the command so far, with the noun in singular and plural; empty: none */
+  readonly paths: readonly string[];
   /** Words that may come next, with what they do */
   readonly next: readonly (readonly [word: string, about: string])[];
   readonly flags: readonly Flag[];
@@ -61,10 +62,21 @@ async function readCommands({ verbs: table }: CommandContext): Promise<readonly 
     for (const [name, { summary }] of below) {
       const [word = "", ...rest] = name.slice(path === "" ? 0 : path.length + 1).split(" ");
       const about = rest.length === 0 ? summary : `${word} ...`;
-      if (!next.has(word) || rest.length === 0) next.set(word, about);
+      for (const form of path === "" ? nounsOf(word) : [word]) {
+        if (!next.has(form) || rest.length === 0) next.set(form, about);
+      }
     }
-    return { path, next: [...next], flags: [...own, ...GLOBAL] };
+    const [noun = "", ...rest] = path.split(" ");
+    return {
+      paths: nounsOf(noun).map((form) => [form, ...rest].join(" ")),
+      next: [...next],
+      flags: [...own, ...GLOBAL],
+    };
   }));
+}
+
+function nounsOf(noun: string): readonly string[] {
+  return [noun, pluralOf(noun) ?? []].flat();
 }
 
 function toFlag(name: string, arg: ArgDef): Flag {
@@ -109,9 +121,9 @@ function findPath(
 }
 
 function writeBash(places: readonly Place[]): string {
-  const cases = places.map(({ path, next, flags }) => {
+  const cases = places.map(({ paths, next, flags }) => {
     const words = [...next.map(([word]) => word), ...flags.map(({ name }) => `--${name}`)].join(" ");
-    return `    ${quoted(path)}) all=${quoted(words)} ;;`;
+    return `    ${paths.map(quoted).join("|")}) all=${quoted(words)} ;;`;
   });
   return `# Completion of postern for bash: source <(postern completions bash)
 _postern() {
@@ -138,9 +150,9 @@ complete -o default -F _postern postern
 
 function writeZsh(places: readonly Place[]): string {
   const pair = (name: string, about: string) => quoted(`${name.replaceAll(":", "\\:")}:${about}`);
-  const cases = places.map(({ path, next, flags }) => {
+  const cases = places.map(({ paths, next, flags }) => {
     const words = next.map(([word, about]) => pair(word, about)).join(" ");
-    return `    ${quoted(path)}) next=(${words}); flags=(${
+    return `    ${paths.map(quoted).join("|")}) next=(${words}); flags=(${
       flags.map(({ name, about }) => pair(`--${name}`, about)).join(" ")
     }) ;;`;
   });
@@ -166,10 +178,10 @@ if [[ "\${funcstack[1]}" == _postern ]]; then _postern "$@"; else compdef _poste
 }
 
 function writeFish(places: readonly Place[]): string {
-  const lines = places.flatMap(({ path, next, flags }) => {
-    const at = `-n ${quoted(`__postern_at ${path === "" ? '""' : `"${path}"`}`)}`;
+  const lines = places.flatMap(({ paths, next, flags }) => {
+    const at = `-n ${quoted(`__postern_at ${paths.map((path) => `"${path}"`).join(" ")}`)}`;
     const words = next.map(([word, about]) => `complete -c postern -f ${at} -a ${word} -d ${quoted(about)}`);
-    const own = path === "" ? [] : flags.filter((flag) => !GLOBAL.includes(flag));
+    const own = paths[0] === "" ? [] : flags.filter((flag) => !GLOBAL.includes(flag));
     return [...words, ...own.map((flag) => `complete -c postern ${at} ${fishFlag(flag)}`)];
   });
   const valued = flagsWith(places, ["file", "folder", "text"]).replaceAll("|", " ");
@@ -188,7 +200,7 @@ function __postern_at
       test (count $at) -lt 2; and set -a at $word
     end
   end
-  test "$at" = "$argv[1]"
+  contains -- "$at" $argv
 end
 ${GLOBAL.map((flag) => `complete -c postern ${fishFlag(flag)}`).join("\n")}
 ${lines.join("\n")}
