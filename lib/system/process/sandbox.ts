@@ -8,7 +8,15 @@ import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandRelay } from "./command_relay.ts";
-import { boundedBy, type Bounds, boundsHere, isNotBegun } from "./bounds.ts";
+import {
+  boundedBy,
+  type Bounds,
+  boundsHere,
+  isNotBegun,
+  isNotEntered,
+  memoryBoundHere,
+  withinMemory,
+} from "./bounds.ts";
 import { callFilter } from "./call_filter.ts";
 import type { WatchCovers } from "./cover_watch.ts";
 import { type Bubblewrap, type Containment, sandboxUnavailable } from "./containment.ts";
@@ -116,7 +124,10 @@ export async function tryBubblewrap({ commands, clock, signal, bounds: changes }
   const filter = callFilter({ localSockets: false });
   const filtered = ["--seccomp", String(FIRST_GIVEN), "--"];
   const withFilter = (args: readonly string[]) => filter === undefined ? NO_SUCH_WALL : runs(args, [filter]);
-  const bounds = prlimit === undefined ? undefined : { ...boundsHere(prlimit), ...changes };
+  const wanted = prlimit === undefined ? undefined : { ...boundsHere(prlimit), memory: memoryBoundHere(), ...changes };
+  const entered = wanted?.memory === undefined ||
+    await runBubblewrap(withinMemory({ file: program, args: [], cwd: "/", env: {} }, wanted.memory), { clock, signal });
+  const bounds = wanted && (entered === true || entered === "works" ? wanted : { ...wanted, memory: undefined });
   const bounded = bounds === undefined ? [] : boundedBy(bounds);
   // Most machines take all of them: each try is a process, which a start waits for
   const [whole, nested] = await Promise.all([
@@ -274,7 +285,7 @@ export async function contain(
       ...[...sourcesOf(granted), "--", bubblewrap.file],
     ]
     : [];
-  return {
+  return withinMemory({
     file: bubblewrap.file,
     args: [
       ...outer,
@@ -301,7 +312,7 @@ export async function contain(
     env: { ...line.env, ...relay?.env, HOME: "/tmp", ...("TMPDIR" in line.env ? { TMPDIR: "/tmp" } : {}) },
     given: [...own, ...given, ...filter === undefined || isInner ? [] : [filter]],
     watchCovers: options.watchCovers,
-  };
+  }, bounds?.memory);
 }
 
 /** Returns options that show the sources of mounts at their own places. @param mounts each of three words: option, source, place */
@@ -399,7 +410,8 @@ export function requireStarted([command = ""]: readonly string[], { ending, stdo
   if (ending.kind !== "exit" || stdout.bytes > 0) return;
   const { code } = ending;
   const isOwn = code === 1 && stderr.text.startsWith("bwrap: ");
-  if (!isOwn && !isNotBegun(command, { code, stderr: stderr.text })) return;
+  const end = { code, stderr: stderr.text };
+  if (!isOwn && !isNotEntered(end) && !isNotBegun(command, end)) return;
   const wayOut = 'try again, or accept uncontained commands with [security.shell] sandbox = "off"';
   throw sandboxUnavailable(command, `the sandbox did not start it (${stderr.text.trim()})`, wayOut);
 }
