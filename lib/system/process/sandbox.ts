@@ -219,8 +219,8 @@ export interface ContainOptions {
   readonly copies?: ReadonlyMap<string, Uint8Array> | undefined;
   /** True while another contained program that writes to the workspace runs, which may exchange folders at any moment. Default false */
   readonly isRaced?: boolean | undefined;
-  /** True for git, which needs no link of the workspace. Default false */
-  readonly avoidsLinks?: boolean | undefined;
+  /** True for git, which needs no link of the workspace, and gives folders of a shared repository their group. Default false */
+  readonly isGit?: boolean | undefined;
   /** Begins the watch of what is hidden, and of copies. Default: none, as for commands of Postern itself */
   readonly watchCovers?: WatchCovers;
   /** Absolute paths that can only be read, and keep their names. Default: none */
@@ -260,7 +260,9 @@ export async function contain(
   const { mounts, late, meant, given } = workspace === undefined
     ? NOTHING_MOUNTED
     : await mountsOf(workspace, { ...options, hidden, firstGiven: FIRST_GIVEN + own.length });
-  const filter = bubblewrap.filters ? callFilter({ localSockets: isOpen }) : undefined;
+  const filter = bubblewrap.filters
+    ? callFilter({ localSockets: isOpen, sharesFolders: options.isGit === true })
+    : undefined;
   // The way to the relay is a Unix socket: the filter begins behind it
   const isInner = filter !== undefined && relay !== undefined && !isOpen;
   const walls = isInner ? outerOptions() : [
@@ -274,7 +276,7 @@ export async function contain(
     ...relay?.mounts ?? [],
   ];
   const isRaced = options.isRaced === true && workspace !== undefined;
-  const noLinks = isRaced && options.avoidsLinks === true && filter !== undefined && !isInner && bubblewrap.nests;
+  const noLinks = isRaced && options.isGit === true && filter !== undefined && !isInner && bubblewrap.nests;
   // Made in a sandbox that has nothing but the workspace: no link leads bubblewrap out of it
   const outer = isRaced && !noLinks && bubblewrap.nests
     ? [
