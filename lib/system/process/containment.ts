@@ -142,7 +142,11 @@ export function containmentOf(
 
 /** Returns what containment is without on this machine. */
 function gapsOf({ filters, nests, bounds }: Bubblewrap, network: CommandNetwork): readonly string[] {
-  const unbounded = bounds === undefined ? ["without bounds on what they take, since prlimit does not work here"] : [];
+  const unbounded = bounds === undefined
+    ? ["without bounds on what they take, since prlimit does not work here"]
+    : bounds.memory === undefined
+    ? []
+    : [`with at most ${bounds.memory.bytes / 2 ** 20} MiB of memory for all of them`];
   if (!filters) return ["without a filter of system calls, which this machine does not take", ...unbounded];
   if (network === "none" || nests) return unbounded;
   return [...unbounded, "may make Unix sockets, since bubblewrap does not work inside itself here"];

@@ -7,7 +7,15 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandRelay } from "./command_relay.ts";
-import { boundedBy, boundsHere, isNotBegun } from "./bounds.ts";
+import {
+  boundedBy,
+  type Bounds,
+  boundsHere,
+  isNotBegun,
+  isNotEntered,
+  memoryBoundHere,
+  withinMemory,
+} from "./bounds.ts";
 import { callFilter } from "./call_filter.ts";
 import type { WatchCovers } from "./cover_watch.ts";
 import { type Bubblewrap, type BubblewrapTry, type Containment, sandboxUnavailable } from "./containment.ts";
@@ -110,7 +118,10 @@ export async function tryBubblewrap(options: BubblewrapTry): Promise<Containment
   const filter = callFilter({ localSockets: false });
   const filtered = ["--seccomp", String(FIRST_GIVEN), "--"];
   const withFilter = (args: readonly string[]) => filter === undefined ? NO_SUCH_WALL : runs(args, [filter]);
-  const bounds = prlimit === undefined ? undefined : { ...boundsHere(prlimit), ...changes };
+  const wanted = prlimit === undefined ? undefined : { ...boundsHere(prlimit), memory: memoryBoundHere(), ...changes };
+  const entered = wanted?.memory === undefined ||
+    await runBubblewrap(withinMemory({ file: program, args: [], cwd: "/", env: {} }, wanted.memory), { clock, signal });
+  const bounds = wanted && (entered === true || entered === "works" ? wanted : { ...wanted, memory: undefined });
   const bounded = bounds === undefined ? [] : boundedBy(bounds);
   // Most machines take all of them: each try is a process, which a start waits for
   const [whole, nested] = await Promise.all([
@@ -202,8 +213,8 @@ export interface ContainOptions {
   readonly copies?: ReadonlyMap<string, Uint8Array> | undefined;
   /** True while another contained program that writes to the workspace runs, which may exchange folders at any moment. Default false */
   readonly isRaced?: boolean | undefined;
-  /** True for git, which needs no link of the workspace. Default false */
-  readonly avoidsLinks?: boolean | undefined;
+  /** True for git, which needs no link of the workspace, and gives folders of a shared repository their group. Default false */
+  readonly isGit?: boolean | undefined;
   /** Begins the watch of what is hidden, and of copies. Default: none, as for commands of Postern itself */
   readonly watchCovers?: WatchCovers;
   /** Absolute paths that can only be read, and keep their names. Default: none */
@@ -243,7 +254,9 @@ export async function contain(
   const { mounts, late, meant, given } = workspace === undefined
     ? NOTHING_MOUNTED
     : await mountsOf(workspace, { ...options, hidden, firstGiven: FIRST_GIVEN + own.length });
-  const filter = bubblewrap.filters ? callFilter({ localSockets: isOpen }) : undefined;
+  const filter = bubblewrap.filters
+    ? callFilter({ localSockets: isOpen, sharesFolders: options.isGit === true })
+    : undefined;
   // The way to the relay is a Unix socket: the filter begins behind it
   const isInner = filter !== undefined && relay !== undefined && !isOpen;
   const walls = isInner ? outerOptions() : [
@@ -257,7 +270,7 @@ export async function contain(
     ...relay?.mounts ?? [],
   ];
   const isRaced = options.isRaced === true && workspace !== undefined;
-  const noLinks = isRaced && options.avoidsLinks === true && filter !== undefined && !isInner && bubblewrap.nests;
+  const noLinks = isRaced && options.isGit === true && filter !== undefined && !isInner && bubblewrap.nests;
   // Made in a sandbox that has nothing but the workspace: no link leads bubblewrap out of it
   const outer = isRaced && !noLinks && bubblewrap.nests
     ? [
@@ -268,7 +281,7 @@ export async function contain(
       ...[...sourcesOf(granted), "--", bubblewrap.file],
     ]
     : [];
-  return {
+  return withinMemory({
     file: bubblewrap.file,
     args: [
       ...outer,
@@ -295,7 +308,7 @@ export async function contain(
     env: { ...line.env, ...relay?.env, HOME: "/tmp", ...("TMPDIR" in line.env ? { TMPDIR: "/tmp" } : {}) },
     given: [...own, ...given, ...filter === undefined || isInner ? [] : [filter]],
     watchCovers: options.watchCovers,
-  };
+  }, bounds?.memory);
 }
 
 /** Returns options that show the sources of mounts at their own places. @param mounts each of three words: option, source, place */
@@ -393,7 +406,8 @@ export function requireStarted([command = ""]: readonly string[], { ending, stdo
   if (ending.kind !== "exit" || stdout.bytes > 0) return;
   const { code } = ending;
   const isOwn = code === 1 && stderr.text.startsWith("bwrap: ");
-  if (!isOwn && !isNotBegun(command, { code, stderr: stderr.text })) return;
+  const end = { code, stderr: stderr.text };
+  if (!isOwn && !isNotEntered(end) && !isNotBegun(command, end)) return;
   const wayOut = 'try again, or accept uncontained commands with [security.shell] sandbox = "off"';
   throw sandboxUnavailable(command, `the sandbox did not start it (${stderr.text.trim()})`, wayOut);
 }
