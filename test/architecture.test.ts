@@ -190,7 +190,7 @@ const WAYS_OUT: Readonly<Record<string, readonly string[]>> = {
   relay_pump: ["lib/system/net/relay.ts"],
   http_exchange: ["lib/system/net/", "lib/providers/"],
   provider_client: ["lib/providers/", "cli/"],
-  tcp: ["lib/hardware/", "lib/providers/", "cli/doctor/"],
+  tcp: ["lib/system/net/pinned_connection.ts", "lib/hardware/", "lib/providers/", "cli/doctor/"],
   gateway_client: ["cli/"],
   link_socket: ["lib/extensions/nodes/", "cli/commands/node.ts"],
 };

@@ -1,6 +1,5 @@
 import type { ArgDef } from "citty";
 import { type CommandContext, CommandError, defineCliCommand, EXIT, shownFlag } from "../command.ts";
-import { pluralOf } from "../find_verb.ts";
 
 /** Shells that a script can be written for. */
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -39,6 +38,9 @@ interface Place {
   readonly flags: readonly Flag[];
 }
 
+/** Nouns that are not counted. */
+const UNCOUNTED: ReadonlySet<string> = new Set(["mcp", "policy", "taint"]);
+
 const GLOBAL: readonly Flag[] = [
   { name: "config", about: "Use this configuration file", value: "file" },
   { name: "data-dir", about: "Keep records in this folder", value: "folder" },
@@ -62,21 +64,23 @@ async function readCommands({ verbs: table }: CommandContext): Promise<readonly 
     for (const [name, { summary }] of below) {
       const [word = "", ...rest] = name.slice(path === "" ? 0 : path.length + 1).split(" ");
       const about = rest.length === 0 ? summary : `${word} ...`;
-      for (const form of path === "" ? nounsOf(word) : [word]) {
+      for (const form of path === "" ? nounsOf(word, table) : [word]) {
         if (!next.has(form) || rest.length === 0) next.set(form, about);
       }
     }
     const [noun = "", ...rest] = path.split(" ");
     return {
-      paths: nounsOf(noun).map((form) => [form, ...rest].join(" ")),
+      paths: nounsOf(noun, table).map((form) => [form, ...rest].join(" ")),
       next: [...next],
       flags: [...own, ...GLOBAL],
     };
   }));
 }
 
-function nounsOf(noun: string): readonly string[] {
-  return [noun, pluralOf(noun) ?? []].flat();
+/** Returns a noun and its plural, if somebody would say one. */
+function nounsOf(noun: string, verbs: CommandContext["verbs"]): readonly string[] {
+  if (noun.endsWith("s") || UNCOUNTED.has(noun) || !Object.hasOwn(verbs, `${noun} list`)) return [noun];
+  return [noun, noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`];
 }
 
 function toFlag(name: string, arg: ArgDef): Flag {

@@ -7,15 +7,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandRelay } from "./command_relay.ts";
-import {
-  boundedBy,
-  type Bounds,
-  boundsHere,
-  isNotBegun,
-  isNotEntered,
-  memoryBoundHere,
-  withinMemory,
-} from "./bounds.ts";
+import { boundedBy, boundsHere, isNotBegun, isNotEntered, memoryBoundHere, withinMemory } from "./bounds.ts";
 import { callFilter } from "./call_filter.ts";
 import type { WatchCovers } from "./cover_watch.ts";
 import { type Bubblewrap, type BubblewrapTry, type Containment, sandboxUnavailable } from "./containment.ts";
