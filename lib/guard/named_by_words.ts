@@ -4,7 +4,7 @@ import { readsOfCommand } from "../system/process/command_reads.ts";
 import { namesFiles, type PlacedPart, placeParts } from "../system/process/placed_parts.ts";
 import { candidatesOf, realPathOf } from "../system/process/screen_arguments.ts";
 import type { Effects } from "./policy.ts";
-import { type CallPart, UNKNOWN_WORD } from "./rules.ts";
+import { type CallPart, commandsIn, UNKNOWN_WORD } from "./rules.ts";
 import { runsNoOther } from "./understood_commands.ts";
 
 /** Path that words of a command may name, as a part of its call. */
@@ -37,6 +37,12 @@ export async function namedByWords({ command, line }: Effects, folder: string): 
 
 type Named = Omit<NamedPart, "command">;
 
+/** What stands between the names in a text that a program may run. */
+const BETWEEN = /[\s;|&()<>"'`${}\\]+/;
+const SHELL = /(?:^|\/)(?:eval|(?:a|ba|da|z|k|fi)?sh)$/i;
+/** Signs by which a shell makes other words of a text than stand in it. */
+const MADE = /[$*?[\\`~]|[^\s;|&()<>=]["']+[^\s;|&()<>]/;
+
 /** All that a command may look through whose words nobody knows. */
 const EVERYWHERE: Named = { path: "/", named: "folder" };
 
@@ -46,21 +52,29 @@ async function namedByPart(
 ): Promise<readonly Named[]> {
   if (!isKnown || folders === undefined) return [EVERYWHERE];
   const files = args.flatMap((arg) => [...candidatesOf(arg)]);
-  const texts = runsNoOther(words[0] ?? "")
-    ? []
-    : args.filter((arg) => /\s/.test(arg)).flatMap((arg) => arg.split(/[\s;|&()<>"'`]+/));
-  if ((files.length + texts.length) * folders.length > MAX_PLACES) return [EVERYWHERE];
+  const isPlain = runsNoOther(words[0] ?? "");
+  const run = isPlain ? [] : commandsIn(words.map((word) => word.toLowerCase()));
+  const commands = words.filter((_word, index) => run[index] !== undefined);
+  if (words.some((word) => SHELL.test(word)) && commands.some((text) => MADE.test(text))) return [EVERYWHERE];
+  const namesIn = (given: readonly string[]) =>
+    given.filter((text) => BETWEEN.test(text)).flatMap((text) =>
+      text.split(BETWEEN).flatMap((name) => [...candidatesOf(name)])
+    );
+  const texts = isPlain ? [] : namesIn(args);
+  const below = namesIn(commands);
+  if ((files.length + texts.length + below.length) * folders.length > MAX_PLACES) return [EVERYWHERE];
   const named: Named[] = [];
   for (const folder of folders) {
     for (
       const [name, kind] of [
         ...files.map((file) => [file, "file"] as const),
         ...texts.map((text) => [text, "text"] as const),
+        ...below.map((text) => [text, "folder"] as const),
       ]
     ) {
       for (const path of new Set([resolve(folder, name), await realPathOf(name, folder)])) {
-        named.push({ path, named: kind });
-        if (kind === "file" && await isFolder(path)) named.push({ path, named: "folder" });
+        if (kind !== "folder") named.push({ path, named: kind });
+        if (kind !== "text" && await isFolder(path)) named.push({ path, named: "folder" });
       }
     }
     const isSearch = readsOfCommand(words, folder).includes(folder);

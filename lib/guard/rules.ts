@@ -236,16 +236,26 @@ const RUN_WORDS: ReadonlySet<string> = new Set(["watch", "parallel", "ssh", "hyp
 /** Words of a command in lower case: as they are, and with those of the commands that a program takes in one word, where it takes any. */
 const foldedWords = keepingLast((words: readonly string[]): readonly (readonly string[])[] => {
   const folded = words.map((word) => word.toLowerCase());
+  const commands = commandsIn(folded);
+  const inner = folded.flatMap((word, index) => commands[index]?.split(/[\s;|&()<>"'`]+/) ?? [word]);
+  return inner.length === folded.length ? [folded] : [folded, inner];
+});
+
+/**
+ * Returns for each word the command that a program takes in it.
+ * @param folded in lower case
+ * @returns undefined for a word that is none
+ */
+export function commandsIn(folded: readonly string[]): readonly (string | undefined)[] {
   const isRun = folded.some((word) => RUN_WORDS.has(programName(word)));
   let isNext = false;
-  const inner = folded.flatMap((word) => {
+  return folded.map((word) => {
     const [glued] = GLUED_COMMAND.exec(word) ?? [];
     const isCommand = isRun || glued !== undefined || (isNext && (!word.startsWith("-") || /\s/.test(word)));
     isNext = TAKES_COMMAND.test(word) || (isNext && !isCommand);
-    return isCommand ? word.slice(glued?.length).split(/[\s;|&()"'`]+/) : [word];
+    return isCommand ? word.slice(glued?.length) : undefined;
   });
-  return inner.length === folded.length ? [folded] : [folded, inner];
-});
+}
 
 /** Returns the name of a program without its folder. */
 function programName(word: string): string {

@@ -264,6 +264,14 @@ const KEPT: readonly (readonly [line: string, what: "asked" | "denied"])[] = [
   ["cd docs && tar c ..", "asked"],
   ["grep -r x", "asked"],
   ["sh -c 'cat keep/a'", "asked"],
+  ["sh -c 'cat<keep/a'", "asked"],
+  ["eval 'cat<keep/a'", "asked"],
+  ["sh -c 'cat${IFS}keep/a'", "asked"],
+  ["sh -c 'cat k*/a'", "asked"],
+  ["sh -c 'cat ke\"\"ep/a'", "asked"],
+  ["sh -c 'cat \"$x\"'", "asked"],
+  ["sh -c 'cp -r . /tmp/x'", "asked"],
+  ["env sh -c 'tar c .'", "asked"],
 ];
 
 const probe = await createToolBench({ root: realpathSync(".") }).processes.containment({ sandbox: "auto" });
@@ -293,7 +301,9 @@ test(
         assert.equal(what, wanted, `${command}: ${said}`);
         assert.match(said, /the rule "keep" (?:denies|may mean)/, command);
       }
-      for (const command of ["cat docs/a.md", "echo keep/a", "echo $HOME", "ls docs", "pwd", "cd docs"]) {
+      const plain = ["cat docs/a.md", "echo keep/a", "echo $HOME", "ls docs", "pwd", "cd docs"];
+      const texts = [`sh -c 'ls docs; echo "a b"'`, "git log --grep 'a . b'", `python3 -c 'print("a*")'`];
+      for (const command of [...plain, ...texts]) {
         assert.equal((await calling(root, [], ["shell", { command }], config(never)))[0], "ran", command);
       }
       const files = [rule("keep", "deny", { tool: "write_file", path: "keep/**" })];
