@@ -106,19 +106,29 @@ async function askLine(
   const stop = () => {
     stdin.off("data", onKeys).off("end", onEnd).off("close", onEnd).pause();
   };
+  let isAnswered = false;
   const onKeys = (typed: Buffer) => {
-    const end = endOfAnswer(typed);
-    if (end === -1) return void keys.write(typed);
+    let rest = typed;
+    // Readline takes keys at once, and alone knows which Enter ends an answer: behind Escape it is another key
+    while (rest.length > 0 && !isAnswered) {
+      const end = endOfAnswer(rest);
+      keys.emit("data", rest.subarray(0, end));
+      rest = rest.subarray(end);
+    }
+    if (!isAnswered) return;
     stop();
-    if (end < typed.length) stdin.unshift(typed.subarray(end));
-    keys.write(typed.subarray(0, end));
+    if (rest.length > 0) stdin.unshift(rest);
   };
   try {
     return await new Promise((resolve) => {
+      const answer = (line?: string) => {
+        isAnswered = true;
+        resolve(line);
+      };
       lines.on("history", (newest: string[]) => void (isHidden || history.splice(0, history.length, ...newest)));
-      for (const event of ["SIGINT", "close"]) lines.once(event, () => resolve(undefined));
+      for (const event of ["SIGINT", "close"]) lines.once(event, () => answer());
       if (isHidden) stderr.write(question);
-      lines.question(isHidden ? "" : question, resolve);
+      lines.question(isHidden ? "" : question, answer);
       stdin.on("data", onKeys).on("end", onEnd).on("close", onEnd).resume();
     });
   } finally {
@@ -128,10 +138,10 @@ async function askLine(
   }
 }
 
-/** Returns the place behind the key that ends an answer: Enter or Ctrl-C. -1: there is none yet. */
+/** Returns the place behind the first key that may end an answer: Enter or Ctrl-C. Behind all keys where there is none. */
 function endOfAnswer(typed: Buffer): number {
   const end = typed.findIndex((key) => key === 13 || key === 10 || key === 3);
-  return end === -1 ? -1 : end + (typed[end] === 13 && typed[end + 1] === 10 ? 2 : 1);
+  return end === -1 ? typed.length : end + (typed[end] === 13 && typed[end + 1] === 10 ? 2 : 1);
 }
 
 /** Opens the line reader over the terminal of this process: keys from stdin, output on stderr. */
